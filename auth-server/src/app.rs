@@ -69,16 +69,17 @@ impl App {
             Some(users) => Arc::clone(users) as _,
             None => Arc::new(BuiltinUser),
         };
+        let sealed = SealedRecords {
+            store: Arc::clone(&store),
+            encryption: config.store.encryption(),
+        };
         let recorded_users = config.users.as_ref().map(|users| {
-            let records = SealedRecords {
-                store: Arc::clone(&store),
-                encryption: config.store.encryption(),
-            };
-            let (clock, log) = (Arc::clone(&clock), Arc::clone(&revocations));
+            let (records, clock, log) =
+                (sealed.clone(), Arc::clone(&clock), Arc::clone(&revocations));
             Arc::new(RecordedUsers::new(records, clock, Arc::clone(users), log))
         });
         let sessions = Sessions::new(SessionParts {
-            records: SessionRecords::new(Arc::clone(&store), config.store.encryption()),
+            records: SessionRecords(sealed),
             lifetime: config.session_lifetime.into(),
             token_lifetime: config.issuer.lifetime.into(),
             max_of_user: usize::try_from(config.sessions_per_user)

@@ -29,29 +29,19 @@ impl fmt::Debug for StoredKeyPair {
     }
 }
 
-/// A document beside the pair, as JSON.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct StoredText(pub(crate) Zeroizing<String>);
-
-impl StoredText {
-    fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-/// Redacted: a ring holds the private half of the next key.
-impl fmt::Debug for StoredText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StoredText([redacted])")
-    }
-}
-
 /// The keys in a store at one moment; they change only as a whole.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct StoredKeys {
     /// The contract's two values, always of the *current* key; `None` if either half is missing
     /// (contract §1).
     pub(crate) pair: Option<StoredKeyPair>,
     /// As serialized by `ring::record`; `None` beside a pair that only other software wrote.
-    pub(crate) ring: Option<StoredText>,
+    pub(crate) ring: Option<Zeroizing<String>>,
+}
+
+/// Redacted: a ring holds the private half of the next key.
+impl fmt::Debug for StoredKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoredKeys([redacted])")
+    }
 }

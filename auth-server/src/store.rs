@@ -164,6 +164,14 @@ pub(crate) enum StoreError {
     Unclear(String),
 }
 
+/// Without the text, which may quote a secret.
+impl From<serde_json::Error> for StoreError {
+    fn from(error: serde_json::Error) -> Self {
+        let class = error.classify();
+        Self::Unavailable(format!("a value cannot be written as JSON: {class:?}"))
+    }
+}
+
 /// Maps to exit codes: an unusable store is a configuration error, an unavailable one is not.
 impl From<StoreError> for ExitError {
     fn from(error: StoreError) -> Self {

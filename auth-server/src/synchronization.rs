@@ -28,7 +28,7 @@ use crate::keys::records::KeyRecords;
 use crate::keys::ring::KeyRing;
 use crate::keys::ring::events::events;
 use crate::keys::ring::rotation::RotationPolicy;
-use crate::keys::update::{serialization_error, update};
+use crate::keys::update::update;
 use crate::metrics::{Metrics, gauge};
 use crate::revocations::Revocation;
 use crate::revocations::log::RevocationLog;
@@ -124,7 +124,7 @@ impl Synchronization {
 
     fn next_due(&self) -> Option<i64> {
         let keys = self.shared.live_keys.published()?;
-        let due = keys.ring().next_due(&self.policy)?;
+        let due = keys.ring.next_due(&self.policy)?;
         Some(self.clock().to_machine(due))
     }
 
@@ -155,7 +155,7 @@ impl Synchronization {
     async fn synchronize_keys(&self, machine: i64) -> Result<(), StoreError> {
         let now = self.clock().at(machine);
         let keys = self.shared.live_keys.published();
-        let memory = keys.as_deref().map(PublishedKeys::ring);
+        let memory = keys.as_deref().map(|keys| &keys.ring);
         let planner = Planner {
             signing_type: self.signing_type,
             policy: &self.policy,
@@ -176,7 +176,7 @@ impl Synchronization {
     async fn compare_clocks(&self) -> Result<(), StoreError> {
         let clock = self.clock();
         let was_noticeable = clock.is_noticeable();
-        clock.measure(&**self.keys.store()).await?;
+        clock.measure(&*self.keys.sealed.store).await?;
         let skew_seconds = clock.skew_seconds();
         self.shared.metrics.clock_skew_seconds.set(skew_seconds);
         match (was_noticeable, clock.is_noticeable()) {
@@ -197,8 +197,8 @@ impl Synchronization {
             return Ok(());
         };
         let now = self.clock().at(machine);
-        let advanced = keys.ring().clone().advance(now, &self.policy);
-        self.install(Some(keys.ring()), advanced, None)
+        let advanced = keys.ring.clone().advance(now, &self.policy);
+        self.install(Some(&keys.ring), advanced, None)
     }
 
     fn install(
@@ -211,10 +211,9 @@ impl Synchronization {
             return Ok(());
         }
         let events = events(memory, &ring, generated.map(SigningKeyPair::id));
-        let keys = PublishedKeys::new(self.signing_type, ring)
-            .map_err(|error| serialization_error(&error))?;
+        let keys = PublishedKeys::new(self.signing_type, ring)?;
         events.iter().for_each(|event| audit::key(event, None));
-        self.shared.metrics.keys(keys.ring().listed(), &events);
+        self.shared.metrics.keys(keys.ring.listed(), &events);
         self.shared.live_keys.replace(keys);
         Ok(())
     }
@@ -237,10 +236,7 @@ impl Synchronization {
             }
         }
         if self.shared.registrations.are_missing() {
-            return Err(missing_applications(
-                self.signing_type,
-                self.keys.location(),
-            ));
+            return Err(missing_applications(self.signing_type, &self.keys.location));
         }
         Ok(())
     }
@@ -253,7 +249,7 @@ impl Synchronization {
         Some(format!(
             "{}: {} record(s) cannot be read, the first is of {}: such an application is accepted only by a \
              server that could read it before",
-            self.keys.location(),
+            &self.keys.location,
             ids.len(),
             LogText(first)
         ))
@@ -299,7 +295,7 @@ impl Synchronization {
         self.failures = self.failures.saturating_add(1);
         let has_key = self.shared.live_keys.load().is_some();
         // One that cannot open the keys would miss every later revocation, while others go on.
-        if has_key && !self.keys.lacks_key() {
+        if has_key && !self.keys.sealed.encryption.lacks_key() {
             // All servers share the store: over a wrong password or an unusable value all would go
             // out of service at once, although each can still serve.
             self.store_error_note

@@ -1,7 +1,5 @@
 //! `store …`: works on the store as a whole; and the store as other commands use it.
 
-use std::sync::Arc;
-
 use runtime::process::exit::ExitError;
 
 use super::{actor, print, print_note};
@@ -44,11 +42,11 @@ impl CommandStore {
     }
 
     pub(super) fn applications(&self) -> ApplicationRecords {
-        self.location.applications(self.keys.store())
+        self.location.applications(&self.keys.sealed.store)
     }
 
     pub(super) fn sessions(&self) -> SessionRecords {
-        SessionRecords::new(Arc::clone(self.keys.store()), self.location.encryption())
+        SessionRecords(self.keys.sealed.clone())
     }
 
     /// Appends a revocation, together with another change, and logs it. Its number is above all numbers
@@ -63,7 +61,7 @@ impl CommandStore {
         let append = append
             .ok_or_else(|| ExitError::Software("a revocation cannot be written".to_owned()))?;
         let changes = change.into_iter().chain([append]).collect();
-        let outcome = self.keys.store().commit(changes).await?;
+        let outcome = self.keys.sealed.store.commit(changes).await?;
         if outcome == Outcome::Committed {
             log_revocations(std::slice::from_ref(revocation), Some(&actor()));
         }
@@ -73,7 +71,7 @@ impl CommandStore {
     /// Returns the store's time: the operator's clock may be wrong.
     pub(super) async fn now(&self) -> Result<i64, ExitError> {
         let clock = StoreClock::default();
-        clock.measure(&**self.keys.store()).await?;
+        clock.measure(&*self.keys.sealed.store).await?;
         if clock.is_noticeable() {
             let (seconds, side) = match clock.skew_seconds() {
                 ahead @ 0.. => (ahead, "ahead of"),

@@ -14,7 +14,7 @@ pub(crate) struct LiveKeys(ArcSwapOption<PublishedKeys>);
 impl LiveKeys {
     pub(crate) fn load(&self) -> Option<Arc<SigningKeyPair>> {
         let keys = self.0.load();
-        keys.as_ref().map(|keys| Arc::clone(keys.ring().current()))
+        keys.as_ref().map(|keys| Arc::clone(keys.ring.current()))
     }
 
     /// Returns all keys, in their published form.
@@ -29,21 +29,28 @@ impl LiveKeys {
 }
 
 #[cfg(test)]
-impl LiveKeys {
-    /// Returns the keys as loaded from a store that holds `pair`.
-    pub(crate) fn holding(pair: SigningKeyPair) -> Self {
-        Self::holding_ring(super::ring::KeyRing::of(Arc::new(pair)))
-    }
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use wire::keys::signing_type::SigningType;
 
-    /// Returns the keys as loaded from a store that holds `ring`.
-    pub(crate) fn holding_ring(ring: super::ring::KeyRing) -> Self {
-        #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-        let signing_type = wire::keys::signing_type::SigningType::ALL
-            .into_iter()
-            .find(|of| of.algorithm() == ring.current().verification_key().algorithm())
-            .unwrap();
-        let current = Self::default();
-        current.replace(PublishedKeys::new(signing_type, ring).unwrap());
-        current
+    use super::super::ring::KeyRing;
+    use super::*;
+
+    impl LiveKeys {
+        /// Returns the keys as loaded from a store that holds `pair`.
+        pub(crate) fn holding(pair: SigningKeyPair) -> Self {
+            Self::holding_ring(KeyRing::of(Arc::new(pair)))
+        }
+
+        /// Returns the keys as loaded from a store that holds `ring`.
+        pub(crate) fn holding_ring(ring: KeyRing) -> Self {
+            let signing_type = SigningType::ALL
+                .into_iter()
+                .find(|of| of.algorithm() == ring.current().verification_key().algorithm())
+                .unwrap();
+            let current = Self::default();
+            current.replace(PublishedKeys::new(signing_type, ring).unwrap());
+            current
+        }
     }
 }

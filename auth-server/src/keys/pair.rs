@@ -73,7 +73,20 @@ impl SigningKeyPair {
                 signing_key,
                 verification_key,
             })
-            .map_err(|error| other_type(signing_type, &stored).unwrap_or(error))
+            .map_err(|error| match Self::type_of(&stored) {
+                // The likeliest mistake.
+                Some(found) => KeyPairError::OtherType {
+                    found,
+                    expected: signing_type,
+                },
+                None => error,
+            })
+    }
+
+    /// Returns the type of a pair; `None` for one that is unusable.
+    pub(crate) fn type_of(stored: &StoredKeyPair) -> Option<SigningType> {
+        let mut types = SigningType::ALL.into_iter();
+        types.find(|of| parse_as(*of, stored).is_ok())
     }
 
     /// Parses a private half, and derives the public one.
@@ -124,15 +137,6 @@ fn parse_as(
         Ok(own) if own.id() == verification_key.id() => Ok((signing_key, verification_key)),
         _ => Err(KeyPairError::Mismatch),
     }
-}
-
-/// Returns the type of a pair that is valid as another type: the likeliest mistake.
-fn other_type(expected: SigningType, stored: &StoredKeyPair) -> Option<KeyPairError> {
-    SigningType::ALL
-        .into_iter()
-        .filter(|found| *found != expected)
-        .find(|found| parse_as(*found, stored).is_ok())
-        .map(|found| KeyPairError::OtherType { found, expected })
 }
 
 #[cfg(test)]

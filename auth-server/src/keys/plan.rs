@@ -40,7 +40,7 @@ impl Planner<'_> {
         let held = RingMetadata::parse(self.signing_type, stored)?;
         let is_older_copy = stored.ring.is_some()
             && self.memory.is_some_and(|memory| {
-                memory.metadata.generation >= held.generation && memory.metadata != held
+                memory.metadata.rest.generation >= held.rest.generation && memory.metadata != held
             });
         let is_lost = stored.ring.is_none();
         let mut metadata = match self.memory {
@@ -104,16 +104,13 @@ impl Planner<'_> {
         ring.metadata
             .next
             .take_if(|next| *next.pair.id() == current);
-        ring.metadata
-            .retired
-            .retain(|retired| *retired.key.id() != current);
         ring.forget_revoked();
         // A shared secret verifies only while it is current: sidecars get one secret without an id.
         if let Some(memory) = self
             .memory
             .filter(|_| self.signing_type != SigningType::Hmac)
         {
-            for retired in memory.retired().iter().filter(|key| key.until > self.now) {
+            for retired in memory.retired().iter().filter(|key| key.until() > self.now) {
                 ring.retire_key(retired.clone());
             }
             let until = self.now.saturating_add(self.policy.keep);

@@ -16,10 +16,13 @@ use super::ring::KeyRing;
 /// One state of the ring, and its serialized forms.
 #[derive(Debug)]
 pub(crate) struct PublishedKeys {
-    ring: KeyRing,
-    verification_keys: KeySet,
-    key_response: Bytes,
-    jwk_set: Option<JwkSet>,
+    pub(crate) ring: KeyRing,
+    /// Every listed key, for this server's own interceptor.
+    pub(crate) verification_keys: KeySet,
+    /// The body of the contract's key response: an envelope around the current public key.
+    pub(crate) key_response: Bytes,
+    /// `None` for a shared secret, which is never listed.
+    pub(crate) jwk_set: Option<JwkSet>,
 }
 
 /// The public keys as a JWK Set (RFC 7517 §5).
@@ -43,25 +46,6 @@ impl PublishedKeys {
             },
             ring,
         })
-    }
-
-    pub(crate) fn ring(&self) -> &KeyRing {
-        &self.ring
-    }
-
-    /// Returns every listed key, for this server's own interceptor.
-    pub(crate) fn verification_keys(&self) -> &KeySet {
-        &self.verification_keys
-    }
-
-    /// Returns the body of the contract's key response: an envelope around the current public key.
-    pub(crate) fn key_response(&self) -> Bytes {
-        self.key_response.clone()
-    }
-
-    /// Returns the JWK Set; `None` for a shared secret, which is never listed.
-    pub(crate) fn jwk_set(&self) -> Option<&JwkSet> {
-        self.jwk_set.as_ref()
     }
 }
 

@@ -6,24 +6,22 @@
 //! encrypted store no value in clear counts. Other records follow what stands here.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::{info, warn};
+use wire::keys::VerificationKey;
 use wire::keys::signing_type::SigningType;
-use wire::keys::{KeyId, VerificationKey};
 use zeroize::Zeroizing;
 
 use super::ring::{KeyRingError, is_being_encrypted};
-use super::{StoredKeyPair, StoredKeys, StoredText};
+use super::{StoredKeyPair, StoredKeys};
 use crate::store::at_rest::AtRest;
-use crate::store::envelope_encryption::{Decrypted, EncryptionError, KeyEncryption, Slot};
+use crate::store::envelope_encryption::{Decrypted, EncryptionError, KeyEncryptionKey};
 use crate::store::location::StoreLocation;
+use crate::store::sealed::SealedRecords;
 use crate::store::{Change, Key, Kind, Outcome, Store, StoreError, Stored, Version};
 
 /// Each retry means a change by another server: only an endlessly changing store reaches this.
 pub(crate) const ATTEMPTS: usize = 64;
-/// Stands in place of a kid: a ring holds several keys.
-const NO_KID: &str = "-";
 
 /// The records, in the order of [`Values`].
 const ENTRIES: [Entry; 3] = [Entry::Private, Entry::Public, Entry::Ring];
@@ -62,82 +60,57 @@ pub(crate) struct HeldKeys {
 
 #[derive(Debug)]
 pub(crate) struct KeyRecords {
-    store: Arc<dyn Store>,
-    encryption: Arc<KeyEncryption>,
-    /// The store, for an operator.
-    location: String,
-    lacks_key: AtomicBool,
+    pub(crate) sealed: SealedRecords,
+    /// Names the store for an operator, without secrets.
+    pub(crate) location: String,
 }
 
 impl StoreLocation {
     /// Returns the keys in the opened store.
     pub(crate) fn keys(&self, store: &Arc<dyn Store>) -> KeyRecords {
-        KeyRecords::new(Arc::clone(store), self.encryption(), self.to_string())
+        KeyRecords {
+            sealed: SealedRecords {
+                store: Arc::clone(store),
+                encryption: self.encryption(),
+            },
+            location: self.to_string(),
+        }
     }
 }
 
 impl KeyRecords {
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        encryption: Arc<KeyEncryption>,
-        location: String,
-    ) -> Self {
-        Self {
-            store,
-            encryption,
-            location,
-            lacks_key: AtomicBool::new(false),
-        }
-    }
-
-    pub(crate) fn store(&self) -> &Arc<dyn Store> {
-        &self.store
-    }
-
-    /// Names the store, without secrets.
-    pub(crate) fn location(&self) -> &str {
-        &self.location
-    }
-
-    /// Returns true if the values that were read last need a key-encryption key that is not
-    /// configured.
-    pub(crate) fn lacks_key(&self) -> bool {
-        self.lacks_key.load(Ordering::Relaxed)
-    }
-
     pub(crate) async fn read(&self) -> Result<HeldKeys, StoreError> {
-        let read = self.store.read(&ENTRIES.map(Entry::key)).await?;
+        let read = self.sealed.store.read(&ENTRIES.map(Entry::key)).await?;
         let incomplete = |_| StoreError::Unavailable(format!("{}: cut off", self.location));
         let held: Values<Stored> = read.try_into().map_err(incomplete)?;
         let versions = held
             .each_ref()
             .map(|held| Some(held.as_ref()?.version.clone()));
         let [private, public, ring] = held.map(|held| Some(held?.value));
-        let (ring_under, ring) = self.open_text(Entry::Ring, Slot::Ring, ring)?.unzip();
-        let pair = private.zip(public);
-        let pair = pair.map(|(private, public)| self.open_pair(&StoredKeyPair { private, public }));
-        let (pair_under, pair) = pair.transpose()?.unzip();
-        let keys = StoredKeys { pair, ring };
-        let found = [(Entry::Private, pair_under), (Entry::Ring, ring_under)];
-        let at_rest = match self.key_of(found)? {
-            None => self.encryption.at_rest(),
-            Some(key) => {
-                let at_rest = match key {
-                    None => AtRest::InClear,
-                    Some(id) if is_being_encrypted(keys.ring.as_ref()) => {
-                        AtRest::BeingEncrypted(id)
-                    }
-                    Some(id) => AtRest::Encrypted(id),
-                };
-                self.check_not_stripped(&at_rest)?;
-                self.take_over(&at_rest);
-                at_rest
-            }
+        let ring = ring.map(|text| self.open(Entry::Ring, &text)).transpose()?;
+        let halves = match private.zip(public) {
+            Some((private, public)) => Some((
+                self.open(Entry::Private, &private)?,
+                self.open(Entry::Public, &public)?,
+            )),
+            None => None,
         };
+        let (private, public) = halves.unzip();
+        let shown = self.shown_by(private.as_ref(), ring.as_ref())?;
+        if let Some(at_rest) = &shown {
+            self.take_over(at_rest);
+        }
+        let pair = private.zip(public);
         Ok(HeldKeys {
-            keys,
+            keys: StoredKeys {
+                pair: pair.map(|(private, public)| StoredKeyPair {
+                    private: private.text,
+                    public: public.text,
+                }),
+                ring: ring.map(|ring| ring.text),
+            },
             versions,
-            at_rest,
+            at_rest: shown.unwrap_or_else(|| self.sealed.encryption.at_rest()),
         })
     }
 
@@ -171,135 +144,94 @@ impl KeyRecords {
         new: &StoredKeys,
         is_anew: bool,
     ) -> Result<bool, StoreError> {
-        let sealed = self.seal(at_rest, new)?;
-        let (former, new) = (values(&held.keys), values(new));
+        let under = self.sealed.encryption.key_of(at_rest);
+        let under = under.map_err(|error| self.not_open(Entry::Private, &error))?;
         let mut changes = Vec::new();
-        let parts = sealed.into_iter().zip(&held.versions).zip(former).zip(new);
-        for (entry, (((sealed, version), former), new)) in ENTRIES.into_iter().zip(parts) {
+        let parts = held.versions.iter().zip(values(&held.keys));
+        for (entry, ((version, former), new)) in ENTRIES.into_iter().zip(parts.zip(values(new))) {
             let (key, expected) = (entry.key(), version.clone());
-            changes.push(match (sealed, expected) {
-                (Some(value), expected) if is_anew || former != new => Change::Put {
+            changes.push(match (new, expected) {
+                (Some(text), expected) if is_anew || former != Some(text) => Change::Put {
                     key,
                     expected,
-                    value,
+                    value: self.sealed(entry, text, under)?,
                     ends: None,
                 },
                 (None, Some(expected)) if former.is_some() => Change::Delete { key, expected },
                 (_, expected) => Change::Check { key, expected },
             });
         }
-        Ok(self.store.commit(changes).await? == Outcome::Committed)
+        Ok(self.sealed.store.commit(changes).await? == Outcome::Committed)
     }
 
-    fn seal(
+    /// Encrypts a value, unless the store or the value is in clear: a string that is not certainly public may
+    /// be a shared secret.
+    fn sealed(
         &self,
-        at_rest: &AtRest,
-        keys: &StoredKeys,
-    ) -> Result<Values<Zeroizing<String>>, StoreError> {
-        let key = self.encryption.key_of(at_rest);
-        let key = key.map_err(|error| self.not_open(Entry::Private, &error))?;
-        let pair = keys.pair.as_ref();
-        let kid = pair.and_then(kid_of);
-        let kid = kid.as_ref().map_or(NO_KID, KeyId::as_str);
-        let seal = |entry, slot, kid, text: &Zeroizing<String>| match key {
-            None => Ok(text.clone()),
-            Some(key) => key
-                .seal(slot, kid, text)
+        entry: Entry,
+        text: &str,
+        under: Option<&KeyEncryptionKey>,
+    ) -> Result<Zeroizing<String>, StoreError> {
+        match under {
+            Some(under) if entry != Entry::Public || !is_public(text) => under
+                .seal(&entry.key(), text)
                 .map_err(|error| self.not_open(entry, &error)),
-        };
-        let private = pair.map(|pair| seal(Entry::Private, Slot::Private, kid, &pair.private));
-        // A string that is not certainly public is encrypted as a shared secret.
-        let public = pair.map(|pair| match is_public(&pair.public) {
-            true => Ok(pair.public.clone()),
-            false => seal(Entry::Public, Slot::Public, kid, &pair.public),
-        });
-        let ring = keys.ring.as_ref();
-        let ring = ring.map(|StoredText(text)| seal(Entry::Ring, Slot::Ring, NO_KID, text));
-        Ok([private.transpose()?, public.transpose()?, ring.transpose()?])
+            _ => Ok(Zeroizing::new(text.to_owned())),
+        }
     }
 
-    fn open(&self, entry: Entry, slot: Slot, text: &str) -> Result<Decrypted, StoreError> {
-        let opened = self.encryption.open(slot, text);
-        let lacks_key = matches!(opened, Err(EncryptionError::NoKey { .. }));
-        self.lacks_key.store(lacks_key, Ordering::Relaxed);
+    fn open(&self, entry: Entry, text: &Zeroizing<String>) -> Result<Decrypted, StoreError> {
+        if entry == Entry::Public && is_public(text) {
+            return Ok(Decrypted {
+                text: text.clone(),
+                under: None,
+            });
+        }
+        let opened = self.sealed.encryption.open(&entry.key(), text);
         if let Err(EncryptionError::NoKey { needed, .. }) = &opened {
             // Not in clear, should the store lose its content next.
-            self.encryption
+            self.sealed
+                .encryption
                 .take_over(&AtRest::Encrypted(needed.clone()));
         }
         opened.map_err(|error| self.not_open(entry, &error))
     }
 
-    fn open_text(
+    /// Returns the state of the store that these values show; `None` without any.
+    ///
+    /// # Errors
+    /// For a value in clear in an encrypted store: its writer had no key. A server would write the keys in
+    /// memory back in clear, unless it is to decrypt the store.
+    fn shown_by(
         &self,
-        entry: Entry,
-        slot: Slot,
-        text: Option<Zeroizing<String>>,
-    ) -> Result<Option<(Option<String>, StoredText)>, StoreError> {
-        let opened = text.map(|text| self.open(entry, slot, &text)).transpose()?;
-        Ok(opened.map(|opened| (opened.under, StoredText(opened.text))))
-    }
-
-    fn open_pair(
-        &self,
-        pair: &StoredKeyPair,
-    ) -> Result<(Option<String>, StoredKeyPair), StoreError> {
-        let private = self.open(Entry::Private, Slot::Private, &pair.private)?;
-        let public = if is_public(&pair.public) {
-            pair.public.clone()
-        } else {
-            let public = self.open(Entry::Public, Slot::Public, &pair.public)?;
-            if public.kid != private.kid {
-                return Err(self.not_open(Entry::Public, &EncryptionError::Forged));
+        private: Option<&Decrypted>,
+        ring: Option<&Decrypted>,
+    ) -> Result<Option<AtRest>, StoreError> {
+        let values = [(Entry::Private, private), (Entry::Ring, ring)];
+        let values = values.map(|(entry, value)| Some((entry, &value?.under)));
+        let found = || values.iter().flatten();
+        let key = found().find_map(|(_, under)| under.as_ref());
+        let in_clear = found().find(|(_, under)| under.is_none());
+        let known = self.sealed.encryption.known_at_rest();
+        let was_encrypted = known.is_some_and(|known| known.key().is_some());
+        let stays_encrypted = was_encrypted && self.sealed.encryption.current.is_some();
+        Ok(match (key, in_clear) {
+            (_, Some((entry, _))) if key.is_some() || stays_encrypted => {
+                return Err(self.not_open(*entry, &EncryptionError::Planted));
             }
-            public.text
-        };
-        let opened = StoredKeyPair {
-            private: private.text,
-            public,
-        };
-        let kid = kid_of(&opened);
-        let expected = kid.as_ref().map_or(NO_KID, KeyId::as_str);
-        if private.kid.is_some_and(|kid| kid != expected) {
-            return Err(self.not_open(Entry::Private, &EncryptionError::Forged));
-        }
-        Ok((private.under, opened))
-    }
-
-    /// Returns the id of the key of an encrypted store, in which a value in clear is an error: its writer
-    /// had no key. `None` before the first value.
-    fn key_of(
-        &self,
-        found: [(Entry, Option<Option<String>>); 2],
-    ) -> Result<Option<Option<String>>, StoreError> {
-        let found = || {
-            found
-                .iter()
-                .filter_map(|(entry, under)| Some((entry, under.as_ref()?)))
-        };
-        let key = found().find_map(|(_, under)| under.clone());
-        match found().find(|(_, under)| under.is_none()) {
-            Some((entry, _)) if key.is_some() => {
-                Err(self.not_open(*entry, &EncryptionError::Planted))
+            (Some(id), _) if is_being_encrypted(ring.map(|ring| &ring.text)) => {
+                Some(AtRest::BeingEncrypted(id.clone()))
             }
-            _ => Ok(found().next().map(|_| key)),
-        }
+            (Some(id), _) => Some(AtRest::Encrypted(id.clone())),
+            (None, in_clear) => in_clear.map(|_| AtRest::InClear),
+        })
     }
 
     fn not_open(&self, entry: Entry, error: &EncryptionError) -> StoreError {
-        StoreError::Unusable(format!("{}: {error}", self.store.describe(&entry.key())))
-    }
-
-    /// Checks that a store which was encrypted is not in clear now, unless this server is to decrypt it: a
-    /// writer without a key would get the keys in memory written back in clear.
-    fn check_not_stripped(&self, found: &AtRest) -> Result<(), StoreError> {
-        let known = self.encryption.known_at_rest();
-        let was_encrypted = known.is_some_and(|known| known.key().is_some());
-        let encrypts = self.encryption.current.is_some();
-        match *found == AtRest::InClear && was_encrypted && encrypts {
-            true => Err(self.not_open(Entry::Private, &EncryptionError::Planted)),
-            false => Ok(()),
-        }
+        StoreError::Unusable(format!(
+            "{}: {error}",
+            self.sealed.store.describe(&entry.key())
+        ))
     }
 
     pub(crate) fn unusable(&self, error: &KeyRingError) -> StoreError {
@@ -308,11 +240,11 @@ impl KeyRecords {
 
     /// Takes over the state of the store, and logs another one where there is a key-encryption key.
     fn take_over(&self, at_rest: &AtRest) {
-        let is_another = self.encryption.take_over(at_rest);
-        if !is_another || self.encryption.keys().next().is_none() {
+        let is_another = self.sealed.encryption.take_over(at_rest);
+        if !is_another || self.sealed.encryption.keys().next().is_none() {
             return;
         }
-        let mine = self.encryption.current.as_ref().map(|key| key.id());
+        let mine = self.sealed.encryption.current.as_ref().map(|key| key.id());
         match at_rest {
             AtRest::Encrypted(key) if mine == Some(key) => info!(key, "the store is encrypted"),
             AtRest::InClear if mine.is_none() => info!("the store is in clear"),
@@ -338,7 +270,7 @@ fn values(keys: &StoredKeys) -> Values<&str> {
     [
         pair.map(|pair| pair.private.as_str()),
         pair.map(|pair| pair.public.as_str()),
-        keys.ring.as_ref().map(StoredText::as_str),
+        keys.ring.as_ref().map(|ring| ring.as_str()),
     ]
 }
 
@@ -346,14 +278,6 @@ fn is_public(text: &str) -> bool {
     [SigningType::Rsa, SigningType::Ecdsa]
         .into_iter()
         .any(|asymmetric| VerificationKey::parse(asymmetric, text).is_ok())
-}
-
-/// Returns `None` if it is no key.
-fn kid_of(pair: &StoredKeyPair) -> Option<KeyId> {
-    [SigningType::Rsa, SigningType::Ecdsa, SigningType::Hmac]
-        .into_iter()
-        .find_map(|signing_type| VerificationKey::parse(signing_type, &pair.public).ok())
-        .map(|key| key.id().clone())
 }
 
 #[cfg(test)]

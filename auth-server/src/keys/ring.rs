@@ -11,10 +11,12 @@ use std::sync::Arc;
 
 use wire::keys::signing_type::SigningType;
 use wire::keys::{KeyError, KeyId, KeySet, VerificationKey};
+use zeroize::Zeroizing;
 
-use self::record::{CurrentRecord, Generation, NextRecord, RetiredRecord, RingRecord, Unknown};
+use self::record::{NextRecord, RetiredRecord, RingRecord, Unknown};
 use super::pair::{KeyPairError, SigningKeyPair};
-use super::{StoredKeyPair, StoredKeys, StoredText};
+use super::{StoredKeyPair, StoredKeys};
+use crate::store::StoreError;
 
 /// All keys in use. Equal rings have equal stored forms.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,19 +28,14 @@ pub(crate) struct KeyRing {
 /// The ring besides the current pair.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RingMetadata {
-    /// Key and start of its signing; unknown for a pair that was never part of a rotation.
-    pub(super) since: Option<CurrentRecord>,
     pub(super) next: Option<NextKey>,
     /// In the order of their retirement.
     pub(super) retired: Vec<RetiredKey>,
     /// Never listed again, and kept forever (43 bytes each): a server that has not heard of a
     /// revocation, or a backup, would bring the key back.
     pub(super) revoked: BTreeSet<KeyId>,
-    /// True until the other records of the store are encrypted as the ring is.
-    being_encrypted: bool,
-    pub(super) generation: Generation,
-    /// Members of a newer version, written back unchanged.
-    unknown: Unknown,
+    /// The members that need no parsing.
+    pub(super) rest: RingRecord,
 }
 
 /// Announced ahead of time, so that every verifier knows it before it signs.
@@ -54,17 +51,12 @@ pub(crate) struct NextKey {
 #[derive(Debug, Clone)]
 pub(crate) struct RetiredKey {
     pub(crate) key: VerificationKey,
-    /// As stored.
-    pub(super) public: String,
-    /// End of its listing, in seconds since the epoch.
-    pub(crate) until: i64,
-    unknown: Unknown,
+    record: RetiredRecord,
 }
 
 impl PartialEq for RetiredKey {
     fn eq(&self, other: &Self) -> bool {
-        let stored = |key: &Self| (key.public.clone(), key.until, key.unknown.clone());
-        stored(self) == stored(other)
+        self.record == other.record
     }
 }
 
@@ -112,7 +104,7 @@ impl KeyRing {
 
     /// Serializes the ring. An empty one is omitted: most installations never rotate, and other
     /// implementations of the contract know only the pair.
-    pub(crate) fn to_stored(&self) -> Result<StoredKeys, serde_json::Error> {
+    pub(crate) fn to_stored(&self) -> Result<StoredKeys, StoreError> {
         let record = self.metadata.record();
         Ok(StoredKeys {
             pair: Some(self.current.stored().clone()),
@@ -126,7 +118,8 @@ impl KeyRing {
 
     /// Counts a change of the keys at `now`.
     pub(crate) fn in_next_generation(mut self, now: i64) -> Self {
-        self.metadata.generation = self.metadata.generation.next(now);
+        let generation = &mut self.metadata.rest.generation;
+        *generation = generation.next(now);
         self
     }
 
@@ -135,7 +128,7 @@ impl KeyRing {
     }
 
     pub(crate) fn current_since(&self) -> Option<i64> {
-        let current = self.metadata.since.as_ref()?;
+        let current = self.metadata.rest.current.as_ref()?;
         (current.kid == self.current.id().as_str()).then_some(current.since)
     }
 
@@ -153,10 +146,10 @@ impl KeyRing {
 
     /// Notes at `now` if the other records of the store are yet to be encrypted.
     pub(crate) fn being_encrypted(mut self, is_being: bool, now: i64) -> Self {
-        if self.metadata.being_encrypted == is_being {
+        let noted = &mut self.metadata.rest.being_encrypted;
+        if std::mem::replace(noted, is_being) == is_being {
             return self;
         }
-        self.metadata.being_encrypted = is_being;
         self.in_next_generation(now)
     }
 
@@ -182,19 +175,8 @@ impl KeyRing {
     }
 }
 
-#[cfg(test)]
-impl KeyRing {
-    /// Returns a ring without history.
-    pub(crate) fn of(current: Arc<SigningKeyPair>) -> Self {
-        Self {
-            current,
-            metadata: RingMetadata::default(),
-        }
-    }
-}
-
 /// Returns true if the other records of the store are yet to be encrypted; false for what is no ring.
-pub(super) fn is_being_encrypted(stored: Option<&StoredText>) -> bool {
+pub(super) fn is_being_encrypted(stored: Option<&Zeroizing<String>>) -> bool {
     RingRecord::parse(stored).is_ok_and(|record| record.being_encrypted)
 }
 
@@ -203,44 +185,32 @@ impl RingMetadata {
         signing_type: SigningType,
         stored: &StoredKeys,
     ) -> Result<Self, KeyRingError> {
-        let record = RingRecord::parse(stored.ring.as_ref())?;
+        let mut rest = RingRecord::parse(stored.ring.as_ref())?;
+        let next = rest.next.take();
+        let next = next.map(|next| NextKey::parse(signing_type, next));
+        let retired = std::mem::take(&mut rest.retired).into_iter();
+        let retired = retired.map(|retired| RetiredKey::parse(signing_type, retired));
+        let revoked = std::mem::take(&mut rest.revoked);
         Ok(Self {
-            since: record.current,
-            next: record
-                .next
-                .map(|next| NextKey::parse(signing_type, next))
-                .transpose()?,
-            retired: record
-                .retired
-                .into_iter()
-                .map(|retired| RetiredKey::parse(signing_type, retired))
-                .collect::<Result<_, _>>()?,
-            revoked: record
-                .revoked
-                .iter()
-                .filter_map(|kid| KeyId::new(kid))
-                .collect(),
-            being_encrypted: record.being_encrypted,
-            generation: record.generation,
-            unknown: record.unknown,
+            next: next.transpose()?,
+            retired: retired.collect::<Result<_, _>>()?,
+            revoked: revoked.iter().filter_map(|kid| KeyId::new(kid)).collect(),
+            rest,
         })
     }
 
     fn record(&self) -> RingRecord {
+        let retired = self.retired.iter().map(|retired| retired.record.clone());
         RingRecord {
-            current: self.since.clone(),
             next: self.next.as_ref().map(|next| NextRecord {
                 private: next.pair.stored().private.clone(),
                 public: next.pair.stored().public.clone(),
                 signs_from: next.signs_from,
                 unknown: next.unknown.clone(),
             }),
-            retired: self.retired.iter().map(RetiredKey::record).collect(),
+            retired: retired.collect(),
             revoked: self.revoked.iter().map(KeyId::to_string).collect(),
-            being_encrypted: self.being_encrypted,
-            generation: self.generation,
-            unknown: self.unknown.clone(),
-            ..RingRecord::default()
+            ..self.rest.clone()
         }
     }
 }
@@ -274,27 +244,37 @@ impl RetiredKey {
     pub(super) fn of(pair: &SigningKeyPair, until: i64) -> Self {
         Self {
             key: pair.verification_key().clone(),
-            public: pair.public_key_string().to_owned(),
-            until,
-            unknown: Unknown::new(),
+            record: RetiredRecord {
+                public: pair.public_key_string().to_owned(),
+                until,
+                unknown: Unknown::new(),
+            },
         }
     }
 
     fn parse(signing_type: SigningType, record: RetiredRecord) -> Result<Self, KeyRingError> {
         let key = VerificationKey::parse(signing_type, &record.public);
-        Ok(Self {
-            key: key.map_err(KeyRingError::Retired)?,
-            public: record.public,
-            until: record.until,
-            unknown: record.unknown,
-        })
+        let key = key.map_err(KeyRingError::Retired)?;
+        Ok(Self { key, record })
     }
 
-    fn record(&self) -> RetiredRecord {
-        RetiredRecord {
-            public: self.public.clone(),
-            until: self.until,
-            unknown: self.unknown.clone(),
+    /// Returns the end of its listing, in seconds since the epoch.
+    pub(crate) fn until(&self) -> i64 {
+        self.record.until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl KeyRing {
+        /// Returns a ring without history.
+        pub(crate) fn of(current: Arc<SigningKeyPair>) -> Self {
+            Self {
+                current,
+                metadata: RingMetadata::default(),
+            }
         }
     }
 }

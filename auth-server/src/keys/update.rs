@@ -86,18 +86,13 @@ fn next_generation(
     held: &StoredKeys,
     now: i64,
 ) -> Result<(KeyRing, StoredKeys), StoreError> {
-    let new = stored(&ring)?;
-    if new.pair == held.pair && new.ring == held.ring {
+    let new = ring.to_stored()?;
+    if new == *held {
         return Ok((ring, new));
     }
     let ring = ring.in_next_generation(now);
-    let new = stored(&ring)?;
+    let new = ring.to_stored()?;
     Ok((ring, new))
-}
-
-fn stored(ring: &KeyRing) -> Result<StoredKeys, StoreError> {
-    ring.to_stored()
-        .map_err(|error| serialization_error(&error))
 }
 
 async fn fresh_pair(signing_type: SigningType) -> Result<Arc<SigningKeyPair>, StoreError> {
@@ -111,12 +106,4 @@ async fn fresh_pair(signing_type: SigningType) -> Result<Arc<SigningKeyPair>, St
             "no key pair could be generated".to_owned(),
         )),
     }
-}
-
-/// Returns an error without the cause, whose text may quote a key.
-pub(crate) fn serialization_error(error: &serde_json::Error) -> StoreError {
-    StoreError::Unavailable(format!(
-        "the keys cannot be written as JSON: {:?}",
-        error.classify()
-    ))
 }

@@ -1,25 +1,17 @@
 //! The records of sessions.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::record::SessionRecord;
 use super::refresh_token::SessionId;
 use crate::keys::records::KeyRecords;
-use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::sealed::{Held, SealedRecords};
-use crate::store::{Kind, Store, StoreError, Version};
+use crate::store::{Kind, StoreError, Version};
 
-#[derive(Clone)]
-pub(crate) struct SessionRecords(SealedRecords);
+pub(crate) struct SessionRecords(pub(crate) SealedRecords);
 
 impl SessionRecords {
-    pub(crate) fn new(store: Arc<dyn Store>, encryption: Arc<KeyEncryption>) -> Self {
-        Self(SealedRecords { store, encryption })
-    }
-
     pub(crate) async fn read(
         &self,
         id: SessionId,
@@ -30,8 +22,10 @@ impl SessionRecords {
             return Ok(held);
         }
         // It was not if the store has been decrypted since it was read.
-        let (store, encryption) = (&records.store, &records.encryption);
-        let keys = KeyRecords::new(Arc::clone(store), Arc::clone(encryption), String::new());
+        let keys = KeyRecords {
+            sealed: records.clone(),
+            location: String::new(),
+        };
         keys.read().await?;
         records.read(&id.key()).await
     }

@@ -4,7 +4,7 @@
 use zeroize::Zeroizing;
 
 use super::Key;
-use super::envelope_encryption::{EncryptionError, KeyEncryption, KeyEncryptionKey, MARK, Slot};
+use super::envelope_encryption::{EncryptionError, KeyEncryption, KeyEncryptionKey, MARK};
 
 /// The encryption of a store as a whole, by which every server and command writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl KeyEncryption {
         text: &str,
     ) -> Result<Zeroizing<String>, EncryptionError> {
         match self.key_of(&self.at_rest())? {
-            Some(under) => under.seal(Slot::Record(key.kind), &key.id, text),
+            Some(under) => under.seal(key, text),
             None => Ok(Zeroizing::new(text.to_owned())),
         }
     }
@@ -78,17 +78,16 @@ impl KeyEncryption {
         key: &Key,
         value: &str,
     ) -> Result<Zeroizing<String>, EncryptionError> {
-        if !value.starts_with(MARK) {
-            return match self.accepts_clear() {
-                true => Ok(Zeroizing::new(value.to_owned())),
-                false => Err(EncryptionError::Planted),
-            };
+        if !value.starts_with(MARK) && !self.accepts_clear() {
+            return Err(EncryptionError::Planted);
         }
-        let opened = self.open(Slot::Record(key.kind), value)?;
-        match opened.kid {
-            Some(id) if id == key.id => Ok(opened.text),
-            _ => Err(EncryptionError::Forged),
-        }
+        Ok(self.open(key, value)?.text)
+    }
+
+    /// Returns true if the store, as it was read last, needs a key that is not configured.
+    pub(crate) fn lacks_key(&self) -> bool {
+        let known = self.known_at_rest();
+        known.is_some_and(|at_rest| self.key_of(&at_rest).is_err())
     }
 }
 
@@ -122,7 +121,7 @@ mod tests {
                 keys.take_over(at_rest);
             });
             let written = keys.seal_record(&record, "text").unwrap();
-            let opened = both().open(Slot::Record(Kind::Session), &written).unwrap();
+            let opened = both().open(&record, &written).unwrap();
             assert_eq!(opened.under, under, "{at_rest:?}");
             assert_eq!(
                 keys.open_record(&record, &written).unwrap().as_str(),

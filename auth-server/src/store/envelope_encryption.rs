@@ -1,22 +1,21 @@
 //! Encryption of private values at rest: each string is encrypted with the key-encryption key,
-//! bound to its slot and its key.
+//! bound to the record that it is the value of.
 //!
-//! `postern-encrypted:1:ENCRYPTION-KEY:KID:DATA`, where DATA is the base64url of nonce, AES-256-GCM
-//! ciphertext and tag. Everything before DATA and the name of the slot are additional data, so a
-//! moved or renamed value does not decrypt.
+//! `postern-encrypted:1:ENCRYPTION-KEY:DATA`, where DATA is the base64url of nonce, AES-256-GCM
+//! ciphertext and tag. Everything before DATA and the name of the record are additional data, so a
+//! moved value does not decrypt.
 
 use std::fmt;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::digest::{Context, SHA256};
-use base64::alphabet;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, URL_SAFE_NO_PAD};
-use base64::engine::{DecodePaddingMode, Engine};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER_PERMISSIVE};
 use parking_lot::Mutex;
 use runtime::logs::sanitize::LogText;
 use zeroize::Zeroizing;
 
-use super::Kind;
+use super::Key;
 use super::at_rest::AtRest;
 
 /// No plaintext value (PEM, base64, JSON) starts like this.
@@ -27,27 +26,6 @@ const CLEAR: &str = "clear";
 const KEY_BYTES: usize = 32;
 /// Length of the digest that identifies a key to operators, who have a handful at most.
 const ID_BYTES: usize = 6;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Slot {
-    Private,
-    /// Encrypted only if it is a shared secret.
-    Public,
-    Ring,
-    /// A record of this kind, bound to its id in place of a key.
-    Record(Kind),
-}
-
-impl Slot {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Private => "private",
-            Self::Public => "public",
-            Self::Ring => "ring",
-            Self::Record(kind) => kind.name(),
-        }
-    }
-}
 
 /// Error for invalid key-encryption keys, without their text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -77,8 +55,7 @@ impl KeyEncryptionKey {
     /// For any other text, and for a placeholder: 32 equal bytes.
     pub(crate) fn parse(text: &str) -> Result<Self, EncryptionKeyError> {
         let bytes = decode(text.trim()).ok_or(EncryptionKeyError::NoKey)?;
-        let is_random = bytes.iter().any(|byte| Some(byte) != bytes.first());
-        if bytes.len() != KEY_BYTES || !is_random {
+        if bytes.iter().all(|byte| Some(byte) == bytes.first()) {
             return Err(EncryptionKeyError::NoKey);
         }
         let mut digest = Context::new(&SHA256);
@@ -96,41 +73,30 @@ impl KeyEncryptionKey {
         &self.id
     }
 
+    /// Encrypts the value of a record.
     pub(crate) fn seal(
         &self,
-        slot: Slot,
-        kid: &str,
+        record: &Key,
         text: &str,
     ) -> Result<Zeroizing<String>, EncryptionError> {
-        let head = format!("{MARK}{VERSION}:{}:{kid}:", self.id);
+        let head = format!("{MARK}{VERSION}:{}:", self.id);
         let mut bytes = Zeroizing::new(text.as_bytes().to_vec());
         let (nonce, tag) = self
             .key
-            .seal_in_place_separate_tag(additional(&head, slot), &mut bytes)
+            .seal_in_place_separate_tag(additional(&head, record), &mut bytes)
             .map_err(|_| EncryptionError::Failed)?;
         let data = [nonce.as_ref().as_slice(), bytes.as_slice(), tag.as_ref()].concat();
         Ok(Zeroizing::new(head + &URL_SAFE_NO_PAD.encode(data)))
     }
 }
 
-/// Decodes hex, or base64 in either alphabet, padded or not.
+/// Decodes a key in hex, or in base64 of either alphabet, padded or not.
 fn decode(text: &str) -> Option<Zeroizing<Vec<u8>>> {
-    let bytes = if text.len() == 2 * KEY_BYTES {
-        let digit = |at| {
-            text.get(at..at + 2)
-                .and_then(|hex| u8::from_str_radix(hex, 16).ok())
-        };
-        let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let digits = (0..text.len()).step_by(2).map(digit);
-        is_hex.then(|| digits.collect()).flatten()
-    } else {
-        let lenient =
-            GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
-        [alphabet::STANDARD, alphabet::URL_SAFE]
-            .into_iter()
-            .find_map(|alphabet| GeneralPurpose::new(&alphabet, lenient).decode(text).ok())
-    };
-    bytes.map(Zeroizing::new)
+    let text = text.trim_end_matches('=').as_bytes();
+    [HEXLOWER_PERMISSIVE, BASE64_NOPAD, BASE64URL_NOPAD]
+        .iter()
+        .filter_map(|encoding| encoding.decode(text).ok().map(Zeroizing::new))
+        .find(|bytes| bytes.len() == KEY_BYTES)
 }
 
 /// Encryption error. The texts hold no part of the value.
@@ -147,7 +113,7 @@ pub(crate) enum EncryptionError {
         needed: String,
         configured: Option<String>,
     },
-    #[error("encrypted for another place or key, or changed since it was encrypted")]
+    #[error("encrypted for another place, or changed since it was encrypted")]
     Forged,
     #[error("encrypted in a way that this version does not know")]
     Unknown,
@@ -176,8 +142,6 @@ pub(crate) struct KeyEncryption {
 
 pub(crate) struct Decrypted {
     pub(crate) text: Zeroizing<String>,
-    /// The key that it was encrypted for.
-    pub(crate) kid: Option<String>,
     /// The id of the key-encryption key; `None` for plaintext.
     pub(crate) under: Option<String>,
 }
@@ -211,28 +175,27 @@ impl KeyEncryption {
         self.current.iter().chain(&self.others)
     }
 
-    /// Decrypts; returns plaintext as it is.
-    pub(crate) fn open(&self, slot: Slot, text: &str) -> Result<Decrypted, EncryptionError> {
+    /// Decrypts the value of a record; returns plaintext as it is.
+    pub(crate) fn open(&self, record: &Key, text: &str) -> Result<Decrypted, EncryptionError> {
         let Some(rest) = text.strip_prefix(MARK) else {
             return if self.required {
                 Err(EncryptionError::InClear)
             } else {
                 Ok(Decrypted {
                     text: Zeroizing::new(text.to_owned()),
-                    kid: None,
                     under: None,
                 })
             };
         };
         let parts: Vec<&str> = rest.split(':').collect();
-        let [VERSION, id, kid, data] = parts.as_slice() else {
+        let [VERSION, id, data] = parts.as_slice() else {
             return Err(EncryptionError::Unknown);
         };
         let key = self.key(id)?;
         let head = text.strip_suffix(data).unwrap_or_default();
         Ok(Decrypted {
-            text: decrypt(&key.key, additional(head, slot), data).ok_or(EncryptionError::Forged)?,
-            kid: Some((*kid).to_owned()),
+            text: decrypt(&key.key, additional(head, record), data)
+                .ok_or(EncryptionError::Forged)?,
             under: Some(key.id.clone()),
         })
     }
@@ -249,8 +212,8 @@ impl KeyEncryption {
     }
 }
 
-fn additional(head: &str, slot: Slot) -> Aad<String> {
-    Aad::from(format!("{head}{}", slot.name()))
+fn additional(head: &str, Key { kind, id }: &Key) -> Aad<String> {
+    Aad::from(format!("{head}{} {id}", kind.name()))
 }
 
 fn decrypt(
@@ -270,6 +233,7 @@ fn decrypt(
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
+    use super::super::Kind;
     use super::*;
 
     /// Returns a key per name.
@@ -309,8 +273,16 @@ pub(crate) mod tests {
         }
     }
 
-    fn opened(keys: &KeyEncryption, slot: Slot, text: &str) -> Result<String, EncryptionError> {
-        keys.open(slot, text).map(|opened| opened.text.to_string())
+    fn record(id: &str) -> Key {
+        Key {
+            kind: Kind::Session,
+            id: id.to_owned(),
+        }
+    }
+
+    fn opened(keys: &KeyEncryption, id: &str, text: &str) -> Result<String, EncryptionError> {
+        keys.open(&record(id), text)
+            .map(|opened| opened.text.to_string())
     }
 
     #[test]
@@ -349,14 +321,13 @@ pub(crate) mod tests {
     #[test]
     fn what_is_encrypted_opens_in_its_slot_and_no_two_are_alike() {
         let keys = with(1);
-        let seal = || key(1).seal(Slot::Private, "kid", "a key").unwrap();
+        let seal = || key(1).seal(&record("a"), "a key").unwrap();
         let (one, other) = (seal(), seal());
         assert_ne!(one, other);
         assert!(!one.contains("a key"));
         for sealed in [one, other] {
-            let opened = keys.open(Slot::Private, &sealed).unwrap();
+            let opened = keys.open(&record("a"), &sealed).unwrap();
             assert_eq!(opened.text.as_str(), "a key");
-            assert_eq!(opened.kid.as_deref(), Some("kid"));
             assert_eq!(opened.under, Some(key(1).id));
         }
     }
@@ -364,57 +335,55 @@ pub(crate) mod tests {
     #[test]
     fn what_was_moved_renamed_or_changed_does_not_open() {
         let keys = with(1);
-        let sealed = key(1).seal(Slot::Private, "kid", "a key").unwrap();
-        for (slot, text) in [
-            (Slot::Public, sealed.to_string()),
-            (Slot::Ring, sealed.to_string()),
-            (Slot::Private, sealed.replace(":kid:", ":dik:")),
-            (Slot::Private, sealed[..sealed.len() - 2].to_owned()),
-            (Slot::Private, sealed.to_string() + "AA"),
-            (Slot::Private, sealed.to_string() + "!"),
+        let sealed = key(1).seal(&record("a"), "a key").unwrap();
+        for (id, text) in [
+            ("b", sealed.to_string()),
+            ("a", sealed[..sealed.len() - 2].to_owned()),
+            ("a", sealed.to_string() + "AA"),
+            ("a", sealed.to_string() + "!"),
         ] {
-            assert_eq!(opened(&keys, slot, &text), Err(EncryptionError::Forged));
+            assert_eq!(opened(&keys, id, &text), Err(EncryptionError::Forged));
         }
+        let other = Key {
+            kind: Kind::Application,
+            ..record("a")
+        };
+        assert!(keys.open(&other, &sealed).is_err());
         for text in [
             "postern-encrypted:",
-            "postern-encrypted:2:a:b:c",
-            "postern-encrypted:1:a:b",
+            "postern-encrypted:2:a:b",
+            "postern-encrypted:1:a",
             &format!("{}:x", *sealed),
         ] {
-            assert_eq!(
-                opened(&keys, Slot::Private, text),
-                Err(EncryptionError::Unknown)
-            );
+            assert_eq!(opened(&keys, "a", text), Err(EncryptionError::Unknown));
         }
     }
 
     #[test]
     fn the_other_keys_read_and_a_missing_one_is_named() {
-        let sealed = key(1).seal(Slot::Ring, "-", "{}").unwrap();
+        let sealed = key(1).seal(&record("a"), "{}").unwrap();
         let rotated = KeyEncryption {
             others: vec![key(1)],
             ..with(2)
         };
-        let read = rotated.open(Slot::Ring, &sealed).unwrap();
+        let read = rotated.open(&record("a"), &sealed).unwrap();
         assert_eq!((read.text.as_str(), read.under), ("{}", Some(key(1).id)));
-        let line = opened(&with(2), Slot::Ring, &sealed)
-            .unwrap_err()
-            .to_string();
+        let line = opened(&with(2), "a", &sealed).unwrap_err().to_string();
         let (one, two) = (key(1).id, key(2).id);
         assert_eq!(
             line,
             format!("encrypted with the key-encryption key {one}, and what is configured is {two}")
         );
-        let none = opened(&KeyEncryption::default(), Slot::Ring, &sealed);
+        let none = opened(&KeyEncryption::default(), "a", &sealed);
         assert!(none.unwrap_err().to_string().contains("none is configured"));
     }
 
     #[test]
     fn a_value_in_clear_is_read_unless_that_is_forbidden() {
         let mut keys = with(1);
-        assert_eq!(opened(&keys, Slot::Private, "a key").unwrap(), "a key");
+        assert_eq!(opened(&keys, "a", "a key").unwrap(), "a key");
         keys.required = true;
-        let rejected = opened(&keys, Slot::Private, "a key");
+        let rejected = opened(&keys, "a", "a key");
         assert_eq!(rejected, Err(EncryptionError::InClear));
     }
 }

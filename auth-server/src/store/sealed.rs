@@ -12,7 +12,7 @@ use super::envelope_encryption::{EncryptionError, KeyEncryption};
 use super::{Change, Key, Kind, Outcome, Store, StoreError, Stored, Version};
 
 /// The records of a store. Clones share it.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct SealedRecords {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) encryption: Arc<KeyEncryption>,
@@ -82,8 +82,7 @@ impl SealedRecords {
         record: &impl Serialize,
         ends: Option<i64>,
     ) -> Result<Change, StoreError> {
-        let text = serde_json::to_string(record).map(Zeroizing::new);
-        let text = text.map_err(|error| self.unusable(&key, &error.to_string()))?;
+        let text = serde_json::to_string(record).map(Zeroizing::new)?;
         let value = self.encryption.seal_record(&key, &text);
         Ok(Change::Put {
             value: value.map_err(|error| self.unusable(&key, &error.to_string()))?,

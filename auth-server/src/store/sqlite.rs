@@ -75,12 +75,16 @@ impl fmt::Debug for SqliteStore {
 
 impl SqliteStore {
     pub(crate) fn new(directory: PathBuf, access: Access) -> Arc<Self> {
-        Arc::new(Self {
-            directory: Some(PrivateDirectory::new(directory)),
+        Arc::new(Self::of(Some(PrivateDirectory::new(directory)), access))
+    }
+
+    fn of(directory: Option<PrivateDirectory>, access: Access) -> Self {
+        Self {
+            directory,
             access,
             _serving: None,
             opened: Mutex::default(),
-        })
+        }
     }
 
     /// Makes a store that ends with the process.
@@ -90,14 +94,12 @@ impl SqliteStore {
         let connection = prepared.and(made);
         let connection = connection.map_err(|error| failed(Path::new(MEMORY), &error))?;
         Ok(Arc::new(Self {
-            directory: None,
-            access: Access::Write,
-            _serving: None,
             opened: Mutex::new(Some(Opened {
                 connection,
                 file: (0, 0),
                 room: 0,
             })),
+            ..Self::of(None, Access::Write)
         }))
     }
 
@@ -110,10 +112,8 @@ impl SqliteStore {
         directory.create()?;
         let serving = directory.lock_for_serving(wait)?;
         Ok(Arc::new(Self {
-            directory: Some(directory),
-            access: Access::Write,
             _serving: Some(serving),
-            opened: Mutex::default(),
+            ..Self::of(Some(directory), Access::Write)
         }))
     }
 

@@ -22,7 +22,7 @@ pub(crate) async fn preview(
     let held = keys.read().await?;
     registrations.reconcile(&applications.read().await?);
     if registrations.are_missing() {
-        return Err(missing_applications(signing_type, keys.location()));
+        return Err(missing_applications(signing_type, &keys.location));
     }
     let ring = KeyRing::parse(signing_type, &held.keys);
     ring.map(drop).map_err(|error| keys.unusable(&error))

@@ -3,8 +3,6 @@
 //! They write as the store is one poll later. So the first run leaves nothing of the former state but what
 //! they write meanwhile, and the second one nothing.
 
-use std::sync::Arc;
-
 use runtime::process::exit::ExitError;
 
 use super::{KeysInStore, print, print_note};
@@ -12,7 +10,6 @@ use crate::cli::KeyArgs;
 use crate::keys::records::ATTEMPTS;
 use crate::sessions::records::kept_until;
 use crate::store::at_rest::AtRest;
-use crate::store::sealed::SealedRecords;
 use crate::store::{Kind, StoreError};
 
 pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
@@ -64,8 +61,7 @@ impl KeysInStore {
             let held = self.store.keys.read().await?;
             let ring = self.parse(&held.keys)?;
             let ring = ring.being_encrypted(is_being, self.store.now().await?);
-            let new = ring.to_stored();
-            let new = new.map_err(|error| ExitError::Software(error.to_string()))?;
+            let new = ring.to_stored()?;
             if self.store.keys.rewrite(at_rest, &held, &new).await? {
                 return Ok(());
             }
@@ -76,10 +72,7 @@ impl KeysInStore {
 
     /// Writes every other record again, and returns the number of those that cannot be read.
     async fn rewrite_records(&self) -> Result<usize, ExitError> {
-        let records = SealedRecords {
-            store: Arc::clone(self.store.keys.store()),
-            encryption: self.store.location.encryption(),
-        };
+        let records = &self.store.keys.sealed;
         let mut left = records.rewrite(Kind::Session, kept_until).await?;
         for kind in [Kind::Application, Kind::Users] {
             left += records.rewrite(kind, |_| None).await?;

@@ -91,7 +91,7 @@ fn verify(app: &App, token: Bearer<'_>) -> Result<CurrentUser, Rejection> {
     let keys = app.synced.live_keys.published();
     let keys = keys.ok_or(Rejection::AuthKeysUnavailable)?;
     let policy = &app.config.policy;
-    let claims = policy.verify_at(keys.verification_keys(), token, app.now())?;
+    let claims = policy.verify_at(&keys.verification_keys, token, app.now())?;
     if app.synced.revocations.revokes(&claims) {
         return Err(Rejection::TokenRevoked);
     }

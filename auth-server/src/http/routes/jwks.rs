@@ -26,7 +26,7 @@ pub(crate) async fn jwks(State(app): State<Arc<App>>, request: Request) -> Respo
     let Some(keys) = app.synced.live_keys.published() else {
         return response::rejection(Rejection::StoreUnavailable);
     };
-    match keys.jwk_set() {
+    match &keys.jwk_set {
         Some(set) => jwks_response(set, request.headers()),
         None => response::rejection(Rejection::NotFound),
     }

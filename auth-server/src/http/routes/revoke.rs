@@ -81,7 +81,7 @@ async fn end_access_token(app: &App, token: &str, client: IpAddr) -> Result<(), 
     let keys = keys.ok_or(Rejection::StoreUnavailable)?;
     let (now, policy) = (app.now(), policy(&app.config));
     let verified =
-        Bearer::new(token).and_then(|token| policy.verify_at(keys.verification_keys(), token, now));
+        Bearer::new(token).and_then(|token| policy.verify_at(&keys.verification_keys, token, now));
     let Ok(claims) = verified else {
         return Ok(());
     };

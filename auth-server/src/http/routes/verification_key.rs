@@ -65,9 +65,9 @@ pub(crate) async fn verification_key(State(app): State<Arc<App>>, request: Reque
 
 /// Leads (RFC 8288) to the revocation list and, unless in hmac mode, to the JWK Set.
 fn key_response(app: &App, keys: &PublishedKeys) -> Response {
-    let mut response = response::prepared(keys.key_response());
+    let mut response = response::prepared(keys.key_response.clone());
     let context = &app.config.context_path;
-    let jwks = keys.jwk_set().map(|_| (JWKS_PATH, "jwks"));
+    let jwks = keys.jwk_set.as_ref().map(|_| (JWKS_PATH, "jwks"));
     for (path, rel) in jwks.into_iter().chain([(REVOCATIONS_PATH, "revocations")]) {
         // A context path is plain, so that it fits.
         if let Ok(link) = HeaderValue::try_from(format!("<{context}{path}>; rel=\"{rel}\"")) {

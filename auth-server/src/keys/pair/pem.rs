@@ -12,18 +12,13 @@ const LINE_LENGTH: usize = 64;
 
 pub(super) fn encode(label: &str, der: &[u8]) -> Zeroizing<String> {
     let base64 = Zeroizing::new(STANDARD.encode(der));
-    let mut text = Zeroizing::new(String::with_capacity(
-        base64.len() + base64.len() / LINE_LENGTH + 128,
-    ));
-    text.push_str(&format!("-----BEGIN {label}-----\n"));
-    for (index, character) in base64.chars().enumerate() {
-        if index > 0 && index % LINE_LENGTH == 0 {
-            text.push('\n');
-        }
-        text.push(character);
-    }
-    text.push_str(&format!("\n-----END {label}-----\n"));
-    text
+    let lines = base64.as_bytes().chunks(LINE_LENGTH);
+    let lines: Vec<_> = lines.map(String::from_utf8_lossy).collect();
+    let lines = Zeroizing::new(lines.join("\n"));
+    Zeroizing::new(format!(
+        "-----BEGIN {label}-----\n{}\n-----END {label}-----\n",
+        *lines
+    ))
 }
 
 /// Decodes an unencrypted PKCS#8 private key; `None` if the text is in neither encoding.

@@ -5,9 +5,9 @@
 use zeroize::Zeroizing;
 
 use super::*;
+use crate::keys::StoredKeyPair;
 use crate::keys::pair::KeyPairError;
 use crate::keys::pair::tests::pair;
-use crate::keys::{StoredKeyPair, StoredText};
 
 const TYPE: SigningType = SigningType::Ecdsa;
 const NOW: i64 = 1_000_000;
@@ -94,7 +94,7 @@ fn another_pair_is_adopted_and_the_own_one_retired() {
     let merged = written(Some(&mine), &stored(&theirs));
     assert_eq!(merged.current().id(), theirs.current().id());
     assert_eq!(retired_ids(&merged), [mine.current().id()]);
-    assert_eq!(merged.retired()[0].until, NOW + POLICY.keep);
+    assert_eq!(merged.retired()[0].until(), NOW + POLICY.keep);
     let merged = next(merged);
     assert_eq!(plan(Some(&mine), &stored(&merged)), Plan::Keep(merged));
 }
@@ -259,19 +259,18 @@ fn members_of_a_newer_version_survive_a_write_by_this_one() {
     let mut mine = ring().publish(fresh(), NOW, 150).start_schedule(NOW);
     mine.retire(&fresh(), NOW + 9);
     let mut stored = stored(&mine);
-    let mut json: serde_json::Value = serde_json::from_str(&stored.ring.unwrap().0).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&stored.ring.unwrap()).unwrap();
     let news = serde_json::json!({"a": [1, null]});
     for path in ["", "/current", "/next", "/retired/0"] {
         json.pointer_mut(path).unwrap()["fromTheFuture"] = news.clone();
     }
-    let text = Zeroizing::new(json.to_string());
-    stored.ring = Some(StoredText(text));
+    stored.ring = Some(Zeroizing::new(json.to_string()));
     let held = KeyRing::parse(TYPE, &stored).unwrap().unwrap();
     assert_eq!(plan(Some(&held), &stored), Plan::Keep(held.clone()));
     let other = fresh();
     let written = held.revoke(other.id(), None, NOW).unwrap();
     let written = written.to_stored().unwrap().ring.unwrap();
-    let written: serde_json::Value = serde_json::from_str(&written.0).unwrap();
+    let written: serde_json::Value = serde_json::from_str(&written).unwrap();
     for path in ["", "/current", "/next", "/retired/0"] {
         assert_eq!(written.pointer(path).unwrap()["fromTheFuture"], news);
     }
@@ -281,7 +280,7 @@ fn members_of_a_newer_version_survive_a_write_by_this_one() {
 #[test]
 fn unusable_stored_keys_are_an_error_whatever_memory_holds() {
     let (mine, theirs) = (ring(), ring());
-    let text = |text: &str| Some(StoredText(Zeroizing::new(text.to_owned())));
+    let text = |text: &str| Some(Zeroizing::new(text.to_owned()));
     let mixed = StoredKeyPair {
         private: mine.current().stored().private.clone(),
         public: theirs.current().stored().public.clone(),

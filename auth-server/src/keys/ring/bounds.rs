@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use wire::keys::{KeyId, VerificationKey};
 
-use super::KeyRing;
+use super::{KeyRing, RetiredKey};
 
 /// Twice the maximum of a schedule (`config::rotation`).
 const MAX_RETIRED: usize = 64;
@@ -21,7 +21,7 @@ impl KeyRing {
         let retired = &mut self.metadata.retired;
         retired.retain(|retired| seen.insert(retired.key.id().clone()));
         if retired.len() > MAX_RETIRED || self.set_bytes() > MAX_SET_BYTES {
-            self.metadata.retired.sort_by_key(|retired| retired.until);
+            self.metadata.retired.sort_by_key(RetiredKey::until);
             self.metadata.retired.truncate(MAX_RETIRED);
         }
         while self.set_bytes() > MAX_SET_BYTES && self.metadata.retired.pop().is_some() {}
@@ -64,6 +64,6 @@ mod tests {
         assert!(bounded.is_listed(genuine.id()));
         assert_eq!(bounded.clone().bounded(), bounded);
         let published = PublishedKeys::new(TYPE, bounded).unwrap();
-        assert!(published.jwk_set().unwrap().json.len() < 64 * 1024);
+        assert!(published.jwk_set.unwrap().json.len() < 64 * 1024);
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn events(
     }));
     for retired in after.retired() {
         if was(retired.key.id()) != Some(Role::Retired) {
-            let at = Some(retired.until);
+            let at = Some(retired.until());
             events.push(event(KeyEventKind::Retired, retired.key.id(), at));
         }
     }

@@ -5,13 +5,14 @@
 //! During an upgrade servers of two versions share one store: unknown members are kept, and a change
 //! that older servers must not overwrite gets a new `version`.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use wire::keys::KeyId;
 use zeroize::Zeroizing;
 
 use super::KeyRingError;
-use crate::keys::StoredText;
 
 /// Version of the format; a ring without one has the first.
 const VERSION: u32 = 1;
@@ -21,9 +22,10 @@ pub(super) type Unknown = Map<String, Value>;
 
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct RingRecord {
+pub(in crate::keys) struct RingRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) version: Option<u32>,
+    /// Key and start of its signing; unknown for a pair that was never part of a rotation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) current: Option<CurrentRecord>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,9 +36,17 @@ pub(super) struct RingRecord {
     #[serde(rename = "beingEncrypted", skip_serializing_if = "std::ops::Not::not")]
     pub(super) being_encrypted: bool,
     #[serde(flatten)]
-    pub(super) generation: Generation,
+    pub(in crate::keys) generation: Generation,
+    /// Written back unchanged.
     #[serde(flatten)]
     pub(super) unknown: Unknown,
+}
+
+/// Redacted: it may hold the private half of the next key.
+impl fmt::Debug for RingRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RingRecord").field(&self.generation).finish()
+    }
 }
 
 /// The number of a state: a later one replaces an earlier one whole. The first ring of an installation
@@ -88,7 +98,7 @@ pub(super) struct NextRecord {
     pub(super) unknown: Unknown,
 }
 
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RetiredRecord {
     pub(super) public: String,
     pub(super) until: i64,
@@ -98,8 +108,8 @@ pub(super) struct RetiredRecord {
 
 impl RingRecord {
     /// Parses the record; no record is an empty ring.
-    pub(super) fn parse(stored: Option<&StoredText>) -> Result<Self, KeyRingError> {
-        let Some(StoredText(text)) = stored else {
+    pub(super) fn parse(stored: Option<&Zeroizing<String>>) -> Result<Self, KeyRingError> {
+        let Some(text) = stored else {
             return Ok(Self::default());
         };
         // The parser's error may quote a key.
@@ -117,10 +127,8 @@ impl RingRecord {
         }
     }
 
-    pub(super) fn into_stored(mut self) -> Result<StoredText, serde_json::Error> {
+    pub(super) fn into_stored(mut self) -> Result<Zeroizing<String>, serde_json::Error> {
         self.version = Some(VERSION);
-        serde_json::to_string(&self)
-            .map(Zeroizing::new)
-            .map(StoredText)
+        serde_json::to_string(&self).map(Zeroizing::new)
     }
 }

@@ -52,7 +52,7 @@ impl KeyRing {
         if self.next().is_some_and(|next| next.signs_from <= now) {
             return Some(RotationStep::Promote);
         }
-        if self.retired().iter().any(|retired| retired.until <= now) {
+        if self.retired().iter().any(|retired| retired.until() <= now) {
             return Some(RotationStep::Drop);
         }
         policy.every?;
@@ -65,7 +65,7 @@ impl KeyRing {
 
     pub(crate) fn next_due(&self, policy: &RotationPolicy) -> Option<i64> {
         let promotion = self.next().map(|next| next.signs_from);
-        let drops = self.retired().iter().map(|retired| retired.until);
+        let drops = self.retired().iter().map(|retired| retired.until());
         drops
             .chain(promotion)
             .chain(self.publication_due(policy))
@@ -99,12 +99,14 @@ impl KeyRing {
 
     /// Removes retired keys whose time is over.
     fn drop_expired(mut self, now: i64) -> Self {
-        self.metadata.retired.retain(|retired| retired.until > now);
+        self.metadata
+            .retired
+            .retain(|retired| retired.until() > now);
         self
     }
 
     pub(crate) fn start_schedule(mut self, now: i64) -> Self {
-        self.metadata.since = Some(CurrentRecord::new(self.current.id(), now));
+        self.metadata.rest.current = Some(CurrentRecord::new(self.current.id(), now));
         self
     }
 
@@ -182,7 +184,7 @@ impl KeyRing {
     }
 
     fn replace_current(&mut self, pair: Arc<SigningKeyPair>, now: i64) -> Arc<SigningKeyPair> {
-        self.metadata.since = Some(CurrentRecord::new(pair.id(), now));
+        self.metadata.rest.current = Some(CurrentRecord::new(pair.id(), now));
         std::mem::replace(&mut self.current, pair)
     }
 }

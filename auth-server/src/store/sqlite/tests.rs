@@ -109,30 +109,6 @@ async fn what_others_could_have_made_is_unusable() {
 }
 
 #[tokio::test]
-async fn reading_makes_nothing_and_a_preview_leaves_everything() {
-    let home = tempfile::tempdir().unwrap();
-    let data = home.path().join("data");
-    assert_eq!(open(&data).get(&application("a")).await, Ok(None));
-    assert!(!data.exists());
-    let server = open(&data);
-    assert_eq!(commit(&server).await, Ok(Outcome::Committed));
-    let names = || fs::read_dir(&data).unwrap().count();
-    for is_served in [true, false] {
-        let before = names();
-        let preview = SqliteStore::new(data.clone(), Access::Preview);
-        let held = preview.get(&application("a")).await.unwrap();
-        assert_eq!(held.unwrap().value.as_str(), "1");
-        let written = preview.commit(vec![put("b", None, "1")]).await.unwrap_err();
-        assert!(matches!(written, StoreError::Unusable(_)), "{written}");
-        drop(preview);
-        assert_eq!(names(), before);
-        if is_served {
-            *server.opened.lock() = None;
-        }
-    }
-}
-
-#[tokio::test]
 async fn a_backup_is_a_whole_store_of_its_own_and_overwrites_nothing() {
     let home = tempfile::tempdir().unwrap();
     let (data, other) = (home.path().join("data"), home.path().join("other"));
@@ -178,22 +154,6 @@ async fn the_directory_may_be_behind_a_symbolic_link() {
         commit(&open(&link.join("data"))).await,
         Ok(Outcome::Committed)
     );
-}
-
-#[tokio::test]
-async fn a_second_server_waits_and_a_command_does_not() {
-    let home = tempfile::tempdir().unwrap();
-    let data = home.path().join("data");
-    let serving = SqliteStore::for_serving(data.clone(), Duration::ZERO).unwrap();
-    assert_eq!(commit(&serving).await, Ok(Outcome::Committed));
-    let locked = || SqliteStore::for_serving(data.clone(), Duration::ZERO).unwrap_err();
-    assert!(locked().to_string().contains("another auth-server"));
-    assert!(open(&data).get(&application("a")).await.unwrap().is_some());
-    assert!(matches!(locked(), StoreError::Unavailable(_)));
-    let (next, wait) = (data.clone(), Duration::from_secs(60));
-    let next = std::thread::spawn(move || SqliteStore::for_serving(next, wait).map(drop));
-    drop(serving);
-    assert_eq!(next.join().unwrap(), Ok(()));
 }
 
 #[tokio::test]
@@ -282,19 +242,6 @@ async fn records_with_an_end_are_counted_in_the_store() {
     assert_eq!(commit(&open(home.path())).await, Ok(Outcome::Conflict));
     sql("DELETE FROM record WHERE kind = 'session'").unwrap();
     assert_eq!(ending("more").await, Ok(Outcome::Committed));
-}
-
-#[tokio::test]
-async fn every_file_is_for_its_owner_alone() {
-    let home = tempfile::tempdir().unwrap();
-    let data = home.path().join("data");
-    let store = open(&data);
-    assert_eq!(commit(&store).await, Ok(Outcome::Committed));
-    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&data), 0o700);
-    for entry in fs::read_dir(&data).unwrap() {
-        assert_eq!(mode(&entry.unwrap().path()), 0o600);
-    }
 }
 
 /// Set in the process that the test below kills: the directory of its store.

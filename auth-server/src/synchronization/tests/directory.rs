@@ -9,7 +9,7 @@ use crate::keys::StoredKeys;
 use crate::keys::records::{Entry, KeyRecords};
 use crate::keys::ring::KeyRing;
 use crate::store::conformance::unsteady::Unsteady;
-use crate::store::envelope_encryption::KeyEncryption;
+use crate::store::sealed::SealedRecords;
 use crate::store::{Key, Kind, Store, Version};
 
 /// Clones share the store.
@@ -39,12 +39,14 @@ impl Directory {
         ApplicationRecords::new(self.open(), Arc::default())
     }
 
-    pub(super) fn opened_with(&self, encryption: KeyEncryption) -> KeyRecords {
-        KeyRecords::new(self.open(), Arc::new(encryption), "Store".to_owned())
-    }
-
-    fn records(&self) -> KeyRecords {
-        self.opened_with(KeyEncryption::default())
+    pub(super) fn records(&self) -> KeyRecords {
+        KeyRecords {
+            sealed: SealedRecords {
+                store: self.open(),
+                encryption: Arc::default(),
+            },
+            location: "Store".to_owned(),
+        }
     }
 
     pub(super) async fn keys(&self) -> StoredKeys {
@@ -73,17 +75,13 @@ impl Directory {
     }
 
     /// Replaces a record past the driver of applications.
-    pub(super) async fn put_application(&self, id: &str, record: Option<&str>) {
-        let key = Key {
-            kind: Kind::Application,
-            id: id.to_owned(),
-        };
-        self.plant(key, record).await;
-    }
-
     pub(super) async fn put_record(&self, record: &SecretHashes) {
         let text = serde_json::to_string(record).unwrap();
-        self.put_application("orders", Some(&text)).await;
+        let key = Key {
+            kind: Kind::Application,
+            id: "orders".to_owned(),
+        };
+        self.plant(key, Some(&text)).await;
     }
 
     pub(super) async fn register(&self) {
@@ -93,9 +91,5 @@ impl Directory {
     pub(super) async fn version(&self) -> Version {
         let mut held = self.open().list(Kind::Application).await.unwrap();
         held.remove(0).1.version
-    }
-
-    pub(super) async fn lose_application(&self) {
-        self.put_application("orders", None).await;
     }
 }

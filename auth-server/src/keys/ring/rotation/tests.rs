@@ -66,7 +66,7 @@ fn a_late_promotion_keeps_the_former_key_as_long() {
     let ring = ring()
         .publish(fresh(), NOW, 150)
         .advance(NOW + 9_000, &BY_HAND);
-    assert_eq!(ring.retired()[0].until, NOW + 9_000 + 18_030);
+    assert_eq!(ring.retired()[0].until(), NOW + 9_000 + 18_030);
 }
 
 #[test]
