@@ -28,7 +28,7 @@ use crate::keys::records::KeyRecords;
 use crate::keys::ring::KeyRing;
 use crate::keys::ring::events::events;
 use crate::keys::ring::rotation::RotationPolicy;
-use crate::keys::update::update;
+use crate::keys::update::{keep_revoked, update};
 use crate::metrics::{Metrics, gauge};
 use crate::revocations::Revocation;
 use crate::revocations::log::RevocationLog;
@@ -166,7 +166,11 @@ impl Synchronization {
             let plan = planner.plan(stored, fresh);
             plan.map_err(|error| self.keys.unusable(&error))
         });
-        let updated = updated.await?;
+        let updated = updated.await;
+        if let (Err(StoreError::Unusable(_)), Some(memory)) = (&updated, memory) {
+            keep_revoked(&self.keys, memory.revoked()).await?;
+        }
+        let updated = updated?;
         if updated.is_written {
             info!("the keys were written to the store");
         }

@@ -180,6 +180,23 @@ pub(super) fn is_being_encrypted(stored: Option<&Zeroizing<String>>) -> bool {
     RingRecord::parse(stored).is_ok_and(|record| record.being_encrypted)
 }
 
+/// Returns a stored ring with these revoked keys too, whatever else it holds; `None` where it has all of
+/// them or is no ring.
+pub(super) fn with_revoked(
+    stored: Option<&Zeroizing<String>>,
+    revoked: &BTreeSet<KeyId>,
+) -> Option<Zeroizing<String>> {
+    let mut record = RingRecord::parse(stored).ok()?;
+    let missing = revoked.iter().map(KeyId::to_string);
+    let missing = missing.filter(|kid| !record.revoked.contains(kid));
+    let missing: Vec<_> = missing.collect();
+    if missing.is_empty() {
+        return None;
+    }
+    record.revoked.extend(missing);
+    record.into_stored().ok()
+}
+
 impl RingMetadata {
     pub(super) fn parse(
         signing_type: SigningType,

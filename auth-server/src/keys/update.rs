@@ -1,15 +1,17 @@
 //! Changes to stored keys: read, decide, commit. The loser of a race decides again on the winner's
 //! keys; if many servers make the same change, only one succeeds.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use wire::keys::KeyId;
 use wire::keys::signing_type::SigningType;
 
 use super::StoredKeys;
 use super::pair::SigningKeyPair;
 use super::pair::generation::generate;
 use super::records::{ATTEMPTS, KeyRecords, keep_changing};
-use super::ring::KeyRing;
+use super::ring::{KeyRing, with_revoked};
 use crate::store::StoreError;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -93,6 +95,24 @@ fn next_generation(
     let ring = ring.in_next_generation(now);
     let new = ring.to_stored()?;
     Ok((ring, new))
+}
+
+/// Adds revoked keys to stored ones that cannot be used: who repairs them may bring such a key back when no
+/// server runs that knows better.
+pub(crate) async fn keep_revoked(
+    records: &KeyRecords,
+    revoked: &BTreeSet<KeyId>,
+) -> Result<(), StoreError> {
+    let held = records.read().await?;
+    let Some(ring) = with_revoked(held.keys.ring.as_ref(), revoked) else {
+        return Ok(());
+    };
+    let new = StoredKeys {
+        ring: Some(ring),
+        ..held.keys.clone()
+    };
+    // After a change by another server the next poll looks again.
+    records.commit(&held, &new).await.map(drop)
 }
 
 async fn fresh_pair(signing_type: SigningType) -> Result<Arc<SigningKeyPair>, StoreError> {

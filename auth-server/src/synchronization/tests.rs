@@ -84,6 +84,32 @@ impl Server {
 }
 
 #[tokio::test]
+async fn a_revoked_key_stays_revoked_through_the_repair_of_a_broken_pair() {
+    let mut server = Server::started().await;
+    let (older, ring) = (server.keys(), server.ring());
+    let kid = ring.current().id().clone();
+    let revoked = ring.revoke(&kid, Some(&fresh()), NOW).unwrap();
+    server.store.put_ring(revoked).await;
+    server.poll().await;
+    let broken = StoredKeys {
+        ring: older.ring.clone(),
+        ..mixed()
+    };
+    server.store.put(&broken).await;
+    server.poll().await;
+    assert_eq!(server.store.keys().await.pair, broken.pair);
+    // No server runs that knows of it, and the pair is repaired from a backup.
+    let repaired = StoredKeys {
+        pair: older.pair,
+        ..server.store.keys().await
+    };
+    let mut next = Server::on(server.store.clone());
+    next.store.put(&repaired).await;
+    next.synchronization.start().await.unwrap();
+    assert!(next.ring().revoked().contains(&kid) && !next.ring().is_listed(&kid));
+}
+
+#[tokio::test]
 async fn a_store_unusable_before_the_first_key_is_not_ready() {
     let mut server = Server::on(Directory::default());
     server.store.set_away(true);
