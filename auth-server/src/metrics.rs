@@ -1,12 +1,8 @@
 //! All metrics of this program.
 
-use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use parking_lot::Mutex;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -17,16 +13,7 @@ use runtime::tls::CertificateMetrics;
 use runtime::{metrics, named_enum};
 use wire::rejection::{Maker, Rejection};
 
-use crate::audit::events::{KeyEvent, KeyEventKind};
-
 const PREFIX: &str = "postern_auth_server";
-
-/// A listed key and its role.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Key {
-    kid: String,
-    role: &'static str,
-}
 
 /// Buckets from ECDSA and HMAC on an idle machine to RSA on a busy one.
 const SIGNING_BOUNDS: [Duration; 10] =
@@ -61,24 +48,16 @@ const TOKEN_OUTCOMES: [(&str, &str); 4] = [
 /// The usual ends of retrievals by unregistered applications.
 const RETRIEVAL_OUTCOMES: [&str; 2] = [OK, Rejection::ApplicationUnknown.reason()];
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Retrieval {
-    app_id: String,
-    outcome: &'static str,
+type Labels = [(&'static str, String); 2];
+
+/// Returns the labels of a retrieval by a registered application, or by any other one.
+fn retrieval(app_id: Option<String>, outcome: &str) -> Labels {
+    let app_id = app_id.unwrap_or_else(|| OTHER_APPLICATION.to_owned());
+    [("app_id", app_id), ("outcome", outcome.to_owned())]
 }
 
-impl Retrieval {
-    /// Returns the labels of a registered application, or of all others.
-    fn of(app_id: Option<String>, outcome: &'static str) -> Self {
-        let app_id = app_id.unwrap_or_else(|| OTHER_APPLICATION.to_owned());
-        Self { app_id, outcome }
-    }
-}
-
-type GrantLabels = [(&'static str, &'static str); 2];
-
-const fn grant_labels((grant, outcome): (&'static str, &'static str)) -> GrantLabels {
-    [("grant", grant), ("outcome", outcome)]
+fn token_request((grant, outcome): (&str, &str)) -> Labels {
+    [("grant", grant.to_owned()), ("outcome", outcome.to_owned())]
 }
 
 named_enum! {
@@ -103,10 +82,10 @@ metrics! {
         /// Logins by outcome
         logins: Family<Label, Counter> = counters_by("outcome", LOGIN_OUTCOMES),
         /// Retrievals of the verification key by registered application and outcome
-        key_retrievals: Family<Retrieval, Counter> = counters(RETRIEVAL_OUTCOMES.map(|outcome| Retrieval::of(None, outcome))),
+        key_retrievals: Family<Labels, Counter>
+            = counters(RETRIEVAL_OUTCOMES.map(|outcome| retrieval(None, outcome))),
         /// Token requests by grant and outcome; ok: a token was issued
-        tokens_issued: Family<GrantLabels, Counter>
-            = counters(TOKEN_OUTCOMES.map(grant_labels)),
+        tokens_issued: Family<Labels, Counter> = counters(TOKEN_OUTCOMES.map(token_request)),
         /// 1 if the last poll of the key store succeeded
         pub(crate) store_up: Gauge,
         /// Registered applications; with 0, any client may fetch the verification key
@@ -116,11 +95,7 @@ metrics! {
         /// By how much this machine's clock is ahead of the key store's; 0 where the store has none
         pub(crate) clock_skew_seconds: Gauge,
         /// The listed keys by name and role (current, next, retired); always 1
-        key_info: Family<Key, Gauge>,
-        /// Times that this server saw a next key become the current one
-        key_rotations: Counter,
-        /// Revoked keys that this server heard of while it ran
-        key_revocations: Counter,
+        key_info: Family<Labels, Gauge>,
         /// Revocations in the log of the store by kind: token, user, application
         revocations: Family<Label, Gauge>,
         /// Revocations that this server wrote back into an older copy of the store
@@ -139,8 +114,6 @@ metrics! {
         pub(crate) builtin_users: Gauge,
     }
     beside {
-        /// Labels in `key_info`, which cannot be enumerated.
-        exported_keys: Arc<Mutex<HashSet<Key>>>,
         pub(crate) sessions: SessionMetrics,
         pub(crate) applications_dir: ApplicationsDirMetrics,
         pub(crate) users_file: UsersFileMetrics,
@@ -214,13 +187,13 @@ impl Metrics {
 
     /// Counts a retrieval of the key; `app_id` is the id of a registered application.
     pub(crate) fn key_retrieval(&self, app_id: Option<String>, outcome: &'static str) {
-        let retrieval = Retrieval::of(app_id, outcome);
-        self.key_retrievals.get_or_create(&retrieval).inc();
+        let labels = retrieval(app_id, outcome);
+        self.key_retrievals.get_or_create(&labels).inc();
     }
 
     /// Counts a request at the token endpoint.
     pub(crate) fn token_request(&self, grant: &'static str, outcome: &'static str) {
-        let labels = grant_labels((grant, outcome));
+        let labels = token_request((grant, outcome));
         self.tokens_issued.get_or_create(&labels).inc();
     }
 
@@ -237,32 +210,13 @@ impl Metrics {
         }
     }
 
-    /// Sets the listed keys and counts the events.
-    pub(crate) fn keys(
-        &self,
-        listed: impl Iterator<Item = (String, &'static str)>,
-        events: &[KeyEvent],
-    ) {
-        self.export_keys(listed.map(|(kid, role)| Key { kid, role }).collect());
-        for event in events {
-            match event.kind {
-                KeyEventKind::Promoted => drop(self.key_rotations.inc()),
-                KeyEventKind::Revoked => drop(self.key_revocations.inc()),
-                _ => {}
-            }
+    /// Sets the listed keys, by name and role.
+    pub(crate) fn keys(&self, listed: impl Iterator<Item = (String, &'static str)>) {
+        self.key_info.clear();
+        for (kid, role) in listed {
+            let labels = [("kid", kid), ("role", role.to_owned())];
+            self.key_info.get_or_create(&labels).set(1);
         }
-    }
-
-    /// Leaves unchanged keys alone: a scrape in between must not see a server without keys.
-    fn export_keys(&self, listed: HashSet<Key>) {
-        let mut exported = self.exported_keys.lock();
-        for new in listed.difference(&exported) {
-            self.key_info.get_or_create(new).set(1);
-        }
-        for gone in exported.difference(&listed) {
-            self.key_info.remove(gone);
-        }
-        *exported = listed;
     }
 }
 
@@ -274,14 +228,14 @@ pub(crate) fn gauge(count: usize) -> i64 {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use wire::keys::signing_type::SigningType;
+    use std::sync::Arc;
 
     use runtime::files::file_watch::Transition;
+    use wire::keys::signing_type::SigningType;
 
     use super::*;
     use crate::keys::pair::tests::pair;
     use crate::keys::ring::KeyRing;
-    use crate::keys::ring::rotation::Role;
 
     #[test]
     fn each_metric_stands_under_its_name() {
@@ -305,14 +259,7 @@ mod tests {
         metrics.clock_skew_seconds.set(-7);
         let start = KeyRing::of(Arc::new(pair(SigningType::Ecdsa)));
         let kid = start.current().id().clone();
-        let ring = start.publish(Arc::new(pair(SigningType::Ecdsa)), 0, 150);
-        let event = |kind| KeyEvent {
-            kind,
-            kid: kid.clone(),
-            at: None,
-        };
-        let events = [KeyEventKind::Promoted, KeyEventKind::Revoked].map(event);
-        metrics.keys(ring.listed(), &events);
+        metrics.keys(start.listed());
         metrics.builtin_users.set(1);
         metrics.users_file.users.set(3);
         metrics.users_file.users_file_usable.set(1);
@@ -343,8 +290,6 @@ mod tests {
             "postern_auth_server_unreadable_applications 1",
             "postern_auth_server_clock_skew_seconds -7",
             &format!(r#"postern_auth_server_key_info{{kid="{kid}",role="current"}} 1"#),
-            "postern_auth_server_key_rotations_total 1",
-            "postern_auth_server_key_revocations_total 1",
             "postern_auth_server_builtin_users 1",
             "postern_auth_server_users 3",
             "postern_auth_server_users_file_usable 1",
@@ -375,26 +320,6 @@ mod tests {
             let name = format!("postern_auth_server_{name}");
             assert!(!text.contains(&name), "{name}\n{text}");
         }
-    }
-
-    #[test]
-    fn a_key_that_stays_is_exported_all_the_while() {
-        let metrics = Metrics::default();
-        let start = KeyRing::of(Arc::new(pair(SigningType::Ecdsa)));
-        let kid = start.current().id().to_string();
-        metrics.keys(start.listed(), &[]);
-        let key = |role: Role| Key {
-            kid: kid.clone(),
-            role: role.as_str(),
-        };
-        let exported = metrics.key_info.get_or_create_owned(&key(Role::Current));
-        exported.set(7);
-        metrics.keys(start.listed(), &[]);
-        assert_eq!(exported.get(), 7);
-
-        let other = KeyRing::of(Arc::new(pair(SigningType::Ecdsa)));
-        metrics.keys(other.listed(), &[]);
-        assert!(metrics.key_info.get(&key(Role::Current)).is_none());
     }
 
     fn exposition(registry: &Registry) -> String {

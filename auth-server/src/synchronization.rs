@@ -217,7 +217,7 @@ impl Synchronization {
         let events = events(memory, &ring, generated.map(SigningKeyPair::id));
         let keys = PublishedKeys::new(self.signing_type, ring)?;
         events.iter().for_each(|event| audit::key(event, None));
-        self.shared.metrics.keys(keys.ring.listed(), &events);
+        self.shared.metrics.keys(keys.ring.listed());
         self.shared.live_keys.replace(keys);
         Ok(())
     }
