@@ -24,10 +24,10 @@ use self::refresh_token::{RefreshToken, SessionId};
 use crate::audit;
 use crate::metrics::{Metrics, SessionEvent};
 use crate::random;
+use crate::revocations::end_of_tokens;
 use crate::revocations::log::RevocationLog;
-use crate::revocations::{Revocation, end_of_tokens};
 use crate::store::clock::StoreClock;
-use crate::store::{Calls, Change, Outcome, StoreError, Version};
+use crate::store::{Calls, Outcome, StoreError, Version};
 use crate::users::{PresentUser, User, UserStore};
 
 /// Each retry means that another call changed the session meanwhile.
@@ -154,17 +154,26 @@ impl Sessions {
         user: &User,
         expires: i64,
     ) -> Result<Option<Zeroizing<String>>, StoreError> {
-        let token = beginning.token.clone();
-        let begun = self.0.begin(beginning, user, expires).await;
-        self.0.log_begin(begun.as_ref().err());
-        self.0.parts.metrics.session(match begun {
-            Ok(()) => SessionEvent::Begun,
-            Err(_) => SessionEvent::NotStored,
+        let (state, parts) = (&self.0, &self.0.parts);
+        let Beginning {
+            token,
+            secret,
+            credentials,
+            began,
+        } = beginning;
+        let times = (began, began.saturating_add(parts.lifetime));
+        let record = SessionRecord::new((&token, &secret), user, credentials, times, expires);
+        let put = parts.records.put(token.session(), None, &record);
+        let begun = state.calls.run(put).await;
+        state.log_begin(begun.as_ref().err());
+        parts.metrics.session(match begun {
+            Ok(true) => SessionEvent::Begun,
+            _ => SessionEvent::NotStored,
         });
         match begun {
-            Ok(()) => {}
-            Err(SessionError::Store(unclear @ StoreError::Unclear(_))) => return Err(unclear),
-            Err(_) => return Ok(None),
+            Ok(true) => {}
+            Err(unclear @ StoreError::Unclear(_)) => return Err(unclear),
+            _ => return Ok(None),
         }
         self.end_surplus(token.session()).await;
         Ok(Some(token.text()))
@@ -295,29 +304,8 @@ impl OpenSession {
 }
 
 impl State {
-    async fn begin(
-        &self,
-        beginning: Beginning,
-        user: &User,
-        expires: i64,
-    ) -> Result<(), SessionError> {
-        let Beginning {
-            token,
-            secret,
-            credentials,
-            began,
-        } = beginning;
-        let times = (began, began.saturating_add(self.parts.lifetime));
-        let record = SessionRecord::new((&token, &secret), user, credentials, times, expires);
-        let put = self.parts.records.put(token.session(), None, &record);
-        match self.calls.run(put).await? {
-            true => Ok(()),
-            false => Err(SessionError::Ended),
-        }
-    }
-
     /// Logs the first login without a refresh token, and the next one with it.
-    fn log_begin(&self, error: Option<&SessionError>) {
+    fn log_begin(&self, error: Option<&StoreError>) {
         let was_away = self.is_away.swap(error.is_some(), Ordering::Relaxed);
         match error {
             Some(error) if !was_away => {
@@ -340,9 +328,11 @@ impl State {
             let ends = now.saturating_add(parts.lifetime);
             let Some(held) = self.calls.run(parts.records.read(id)).await? else {
                 let live = verified.filter(|live| *live > now && !self.is_revoked(id, "", now));
-                let revoked = live.map(|live| revocation(id, None, (live, ends)));
-                self.revoke(revoked.as_slice(), None).await?;
-                return Ok(revoked.is_some());
+                if let Some(live) = live {
+                    let revoked = revocation(id, None, (live, ends));
+                    parts.log.append(&[revoked], Vec::new()).await?;
+                }
+                return Ok(live.is_some());
             };
             let (account, revoked) = match (&held.record, verified) {
                 (Ok(record), _) => (record.account.as_str(), record.revocation(id, now)),
@@ -353,8 +343,8 @@ impl State {
                     ("", Some(revocation(id, None, (live, ends))))
                 }
             };
-            let removal = Some(held.removal());
-            if self.revoke(revoked.as_slice(), removal).await? == Outcome::Committed {
+            let done = parts.log.append(revoked.as_slice(), vec![held.removal()]);
+            if done.await? == Outcome::Committed {
                 audit::session_ended(account, cause.name());
                 parts.metrics.session(match cause {
                     EndCause::Reuse => SessionEvent::Reused,
@@ -364,19 +354,6 @@ impl State {
             }
         }
         Err(keeps_changing())
-    }
-
-    /// Commits a revocation and the removal of its session; either may be missing.
-    async fn revoke(
-        &self,
-        revocations: &[Revocation],
-        removal: Option<Change>,
-    ) -> Result<Outcome, StoreError> {
-        let changes: Vec<_> = removal.into_iter().collect();
-        if changes.is_empty() && revocations.is_empty() {
-            return Ok(Outcome::Committed);
-        }
-        self.parts.log.append(revocations, changes).await
     }
 
     /// Returns true if the session was revoked, or its user since it began.

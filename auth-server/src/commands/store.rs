@@ -57,9 +57,7 @@ impl CommandStore {
         change: Option<Change>,
         now: i64,
     ) -> Result<Outcome, ExitError> {
-        let append = Fact::of(revocation, now).append(revocation.ends, now);
-        let append = append
-            .ok_or_else(|| ExitError::Software("a revocation cannot be written".to_owned()))?;
+        let append = Fact::of(revocation, now).append(revocation.ends, now)?;
         let changes = change.into_iter().chain([append]).collect();
         let outcome = self.keys.sealed.store.commit(changes).await?;
         if outcome == Outcome::Committed {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use wire::token::revocations::{RevocationDigest, Revoked};
 
 use super::end_of_tokens;
-use crate::store::{Change, LogEntry, NewEntry};
+use crate::store::{Change, LogEntry, NewEntry, StoreError};
 
 /// Seconds by which clocks of servers may differ.
 const SKEW: i64 = 5;
@@ -84,16 +84,16 @@ impl Fact {
         }
     }
 
-    /// Returns the change that appends it, with an id above `above`; `None` only for what is no JSON.
-    pub(crate) fn append(&self, ends: i64, above: i64) -> Option<Change> {
+    /// Returns the change that appends it, with an id above `above`.
+    pub(crate) fn append(&self, ends: i64, above: i64) -> Result<Change, StoreError> {
         let value = Value {
             revokes: self.revokes.to_string(),
             at: self.at,
             live: self.live,
             user: self.user.map(|user| user.to_string()),
         };
-        Some(Change::Append(NewEntry {
-            value: serde_json::to_string(&value).ok()?,
+        Ok(Change::Append(NewEntry {
+            value: serde_json::to_string(&value)?,
             ends,
             above,
         }))

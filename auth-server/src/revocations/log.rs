@@ -13,7 +13,6 @@ use wire::token::claims::Claims;
 use wire::token::revocations::{self, TokenDigests};
 
 use super::entry::Fact;
-use super::list::List;
 use super::state::{State, Surplus};
 use super::{MAX_SESSION_LIFETIME, Revocation, Revoked, log_revocations};
 use crate::metrics::Metrics;
@@ -59,12 +58,12 @@ impl RevocationLog {
     /// Returns true if the token of these claims was revoked.
     pub(crate) fn revokes(&self, claims: &Claims) -> bool {
         let token = TokenDigests::of(claims);
-        self.state.read().revoked().revokes(&token)
+        self.state.read().revoked.revokes(&token)
     }
 
-    /// Returns the published lines, and the number of the last entry.
-    pub(crate) fn published(&self) -> Published<'_> {
-        Published(self.state.read())
+    /// Returns the published list and its number, which do not change meanwhile.
+    pub(crate) fn published(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read()
     }
 
     /// Commits revocations together with other changes, and reads them.
@@ -77,11 +76,9 @@ impl RevocationLog {
         mut changes: Vec<Change>,
     ) -> Result<Outcome, StoreError> {
         let (now, above) = (self.clock.now(), self.state.read().above());
-        changes.extend(
-            revocations
-                .iter()
-                .filter_map(|revocation| Fact::of(revocation, now).append(revocation.ends, above)),
-        );
+        for revocation in revocations {
+            changes.push(Fact::of(revocation, now).append(revocation.ends, above)?);
+        }
         let outcome = self.calls.run(self.store.commit(changes)).await?;
         if outcome == Outcome::Committed && !revocations.is_empty() {
             log_revocations(revocations, None);
@@ -123,14 +120,14 @@ impl RevocationLog {
         let (surplus, last) = {
             let state = self.state.read();
             let surplus = state.surplus(now.saturating_add(1));
-            (surplus, state.last().cloned())
+            (surplus, state.last.clone())
         };
         if let Some(last) = last {
             for one in surplus {
                 self.collapse(one, &last, now).await?;
             }
         }
-        match self.state.read().unknown() {
+        match self.state.read().unknown {
             0 => Ok(()),
             count => Err(StoreError::Unusable(format!(
                 "{count} revocations are of a newer version of this program: tokens that they end are accepted here"
@@ -144,7 +141,7 @@ impl RevocationLog {
     /// Those of the store.
     pub(crate) async fn catch_up(&self) -> Result<(), StoreError> {
         let now = self.clock.now();
-        let known = self.state.read().last().cloned();
+        let known = self.state.read().last.clone();
         // From the last known entry on, to see that it is there.
         let begin = known.as_ref().map_or(0, |known| known.id.saturating_sub(1));
         let read = self.store.since(begin).await?;
@@ -153,7 +150,7 @@ impl RevocationLog {
         } else {
             self.state.write().extend(&read, now, self.keep);
         }
-        let counts = self.state.read().revoked().counts();
+        let counts = self.state.read().revoked.counts();
         self.metrics.revocations(counts);
         Ok(())
     }
@@ -163,14 +160,14 @@ impl RevocationLog {
         for _ in 0..ATTEMPTS {
             let (known, above) = {
                 let state = self.state.read();
-                (state.last().cloned(), state.above())
+                (state.last.clone(), state.above())
             };
             let read = self.store.since(0).await?;
             let missing = self.state.read().missing_in(&read, now);
             if missing.is_empty() {
                 let mut state = self.state.write();
                 // Not over what another reading has taken over meanwhile, which may be later.
-                if state.last() == known.as_ref() {
+                if state.last == known {
                     state.replace(&read, now, self.keep);
                     return Ok(());
                 }
@@ -178,8 +175,10 @@ impl RevocationLog {
             }
             for batch in missing.chunks(BATCH) {
                 let changes = batch.iter();
-                let changes = changes.filter_map(|entry| entry.fact.append(entry.ends, above));
-                self.store.commit(changes.collect()).await?;
+                let changes = changes.map(|entry| entry.fact.append(entry.ends, above));
+                self.store
+                    .commit(changes.collect::<Result<_, _>>()?)
+                    .await?;
             }
             let count = missing.len();
             warn!(
@@ -214,35 +213,15 @@ impl RevocationLog {
             ),
         };
         let ends = surplus.ends.max(super::end_of_tokens(before, self.keep));
-        let ids = surplus.ids;
-        let append = Fact::of_digests(revoked, now).append(ends, self.state.read().above());
-        let mut changes: Vec<_> = append.into_iter().collect();
-        let expected = last.clone();
-        changes.push(Change::Remove { ids, expected });
-        if self.store.commit(changes).await? == Outcome::Conflict {
+        let append = Fact::of_digests(revoked, now).append(ends, self.state.read().above())?;
+        let remove = Change::Remove {
+            ids: surplus.ids,
+            expected: last.clone(),
+        };
+        if self.store.commit(vec![append, remove]).await? == Outcome::Conflict {
             return Ok(());
         }
         log_revocations(&[Revocation::of_time(named, before)], None);
         self.catch_up().await
-    }
-}
-
-#[cfg(test)]
-impl RevocationLog {
-    pub(super) fn state(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read()
-    }
-}
-
-/// The published lines, which do not change meanwhile.
-pub(crate) struct Published<'l>(RwLockReadGuard<'l, State>);
-
-impl Published<'_> {
-    pub(crate) fn list(&self) -> &List {
-        self.0.list()
-    }
-
-    pub(crate) fn seq(&self) -> i64 {
-        self.0.seq()
     }
 }

@@ -21,18 +21,18 @@ const MAX_OF_USER: usize = 50_000;
 const MARGIN: i64 = 60;
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(crate) struct State {
     /// In the order of their ids; without those that others imply.
     entries: Vec<Entry>,
     /// The last entry that was read: a store that has it not, as it was, is an older copy.
-    last: Option<LogEntry>,
+    pub(super) last: Option<LogEntry>,
     /// The number of the list, which never becomes smaller: numbers of an older copy may.
-    seq: i64,
+    pub(crate) seq: i64,
     /// The number of entries that only a newer version knows.
-    unknown: usize,
+    pub(super) unknown: usize,
     /// The tokens that the entries end.
-    revoked: RevokedTokens,
-    list: List,
+    pub(super) revoked: RevokedTokens,
+    pub(crate) list: List,
     /// The time up to which lines have ended; 0 before the first reading.
     removed: i64,
 }
@@ -46,29 +46,9 @@ pub(super) struct Surplus {
 }
 
 impl State {
-    pub(super) const fn last(&self) -> Option<&LogEntry> {
-        self.last.as_ref()
-    }
-
-    pub(super) const fn seq(&self) -> i64 {
-        self.seq
-    }
-
     /// Returns the largest number so far, which the next one is to exceed.
     pub(super) fn above(&self) -> i64 {
         self.last.as_ref().map_or(0, |last| last.id).max(self.seq)
-    }
-
-    pub(super) const fn unknown(&self) -> usize {
-        self.unknown
-    }
-
-    pub(super) const fn revoked(&self) -> &RevokedTokens {
-        &self.revoked
-    }
-
-    pub(super) const fn list(&self) -> &List {
-        &self.list
     }
 
     /// Adds the entries behind the last known one, unless another reading has taken them over meanwhile;

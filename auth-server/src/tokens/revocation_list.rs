@@ -36,7 +36,7 @@ impl RevocationListSigner {
     ) -> Result<Vec<Bytes>, SigningError> {
         let issued_at = now.saturating_sub(now.rem_euclid(SIGNED_EVERY));
         let published = log.published();
-        let head = published.list().head(published.seq(), issued_at);
+        let head = published.list.head(published.seq, issued_at);
         let mut signed = self.0.lock();
         let jws = match &*signed {
             Some(signed) if Arc::ptr_eq(&signed.by, &pair) && signed.head == head => {
@@ -54,7 +54,7 @@ impl RevocationListSigner {
         };
         drop(signed);
         let mut list = vec![Bytes::from(jws + "\n")];
-        list.extend(published.list().after(after));
+        list.extend(published.list.after(after));
         Ok(list)
     }
 }
