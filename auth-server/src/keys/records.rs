@@ -120,30 +120,17 @@ impl KeyRecords {
         held: &HeldKeys,
         new: &StoredKeys,
     ) -> Result<bool, StoreError> {
-        self.commit_as(&held.at_rest, held, new, false).await
+        self.rewrite(&held.at_rest, held, new).await
     }
 
-    /// Writes `new` in place of all values of `held`, as `at_rest` says.
+    /// Commits as `at_rest` says: where the store is another, all values are written anew.
     pub(crate) async fn rewrite(
         &self,
         at_rest: &AtRest,
         held: &HeldKeys,
         new: &StoredKeys,
     ) -> Result<bool, StoreError> {
-        let is_done = self.commit_as(at_rest, held, new, true).await?;
-        if is_done {
-            self.take_over(at_rest);
-        }
-        Ok(is_done)
-    }
-
-    async fn commit_as(
-        &self,
-        at_rest: &AtRest,
-        held: &HeldKeys,
-        new: &StoredKeys,
-        is_anew: bool,
-    ) -> Result<bool, StoreError> {
+        let is_anew = *at_rest != held.at_rest;
         let under = self.sealed.encryption.key_of(at_rest);
         let under = under.map_err(|error| self.not_open(Entry::Private, &error))?;
         let mut changes = Vec::new();
@@ -161,7 +148,11 @@ impl KeyRecords {
                 (_, expected) => Change::Check { key, expected },
             });
         }
-        Ok(self.sealed.store.commit(changes).await? == Outcome::Committed)
+        let is_done = self.sealed.store.commit(changes).await? == Outcome::Committed;
+        if is_done {
+            self.take_over(at_rest);
+        }
+        Ok(is_done)
     }
 
     /// Encrypts a value, unless the store or the value is in clear: a string that is not certainly public may

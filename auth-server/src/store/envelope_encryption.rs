@@ -377,13 +377,4 @@ pub(crate) mod tests {
         let none = opened(&KeyEncryption::default(), "a", &sealed);
         assert!(none.unwrap_err().to_string().contains("none is configured"));
     }
-
-    #[test]
-    fn a_value_in_clear_is_read_unless_that_is_forbidden() {
-        let mut keys = with(1);
-        assert_eq!(opened(&keys, "a", "a key").unwrap(), "a key");
-        keys.required = true;
-        let rejected = opened(&keys, "a", "a key");
-        assert_eq!(rejected, Err(EncryptionError::InClear));
-    }
 }

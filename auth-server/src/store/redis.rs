@@ -230,14 +230,16 @@ impl RedisStore {
     }
 
     fn describe_failure(&self, Failed { error, server, .. }: &Failed) -> String {
-        let (at, error) = match error.kind() {
-            ErrorKind::Parse => (None, "this is not a Redis server".to_owned()),
-            _ => (server.as_ref(), error.to_string()),
+        let error = match error.kind() {
+            ErrorKind::Parse => "this is not a Redis server".to_owned(),
+            _ => error.to_string(),
         };
         // They are a script.
         let (cause, _arguments) = error.split_once(", with args").unwrap_or((&error, ""));
-        let hops = [Some(&self.redacted), at].into_iter().flatten();
-        hops.map(|hop| format!("{hop}: ")).collect::<String>() + cause
+        match server {
+            Some(server) => format!("{}: {server}: {cause}", self.redacted),
+            None => format!("{}: {cause}", self.redacted),
+        }
     }
 }
 

@@ -37,23 +37,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_wrapped_at_64_and_never_left_empty() {
-        for length in [1, 47, 48, 49, 96, 1200] {
-            let text = encode("X", &vec![7; length]);
-            let lines: Vec<_> = text.lines().collect();
-            assert!(
-                lines.iter().all(|line| (1..=64).contains(&line.len())),
-                "{length}: {}",
-                *text
-            );
-            assert_eq!(
-                (lines[0], lines[lines.len() - 1]),
-                ("-----BEGIN X-----", "-----END X-----")
-            );
-        }
-    }
-
-    #[test]
     fn both_spellings_give_the_same_bytes() {
         let der = [0x30, 0x03, 0x02, 0x01, 0x00];
         let pem = encode("PRIVATE KEY", &der);

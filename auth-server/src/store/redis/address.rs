@@ -153,7 +153,7 @@ fn sentinels(transport: &str, rest: &str, access: &Credentials) -> Parsed<Addres
         clients: clients.collect::<RedisResult<_>>()?,
         name: master.to_owned(),
         master: infos.first().ok_or("it has no host")?.clone(),
-        certificates: certificates.clone(),
+        certificates,
     };
     let endpoint = Endpoint::Sentinels(Box::new(sentinels));
     Ok(Address::of(endpoint, &infos))
