@@ -16,7 +16,10 @@ use super::StoredKeyPair;
 /// Key pair error. The texts hold neither string.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum KeyPairError {
-    #[error("no {0} private key: expected {expected}", expected = expected_private(*.0))]
+    #[error(
+        "no {0} private key: expected PKCS#8, as PEM \"PRIVATE KEY\" or the base64 of its DER; for hmac a random \
+         string of at least 32 bytes"
+    )]
     PrivateHalf(SigningType),
     #[error("no usable public half: {0}")]
     PublicHalf(KeyError),
@@ -27,15 +30,6 @@ pub(crate) enum KeyPairError {
     },
     #[error("the private and the public half do not belong together")]
     Mismatch,
-}
-
-fn expected_private(signing_type: SigningType) -> &'static str {
-    match signing_type {
-        SigningType::Hmac => "a random string of at least 32 bytes",
-        SigningType::Rsa | SigningType::Ecdsa => {
-            "PKCS#8, as PEM \"PRIVATE KEY\" or the base64 of its DER"
-        }
-    }
 }
 
 /// A parsed pair with matching halves.

@@ -58,7 +58,8 @@ pub(crate) async fn update(
                 continue;
             }
         };
-        let (ring, new) = next_generation(ring, &held.keys, now)?;
+        let ring = ring.in_next_generation(now);
+        let new = ring.to_stored()?;
         let is_written = match records.commit(&held, &new).await {
             Ok(is_written) => is_written,
             Err(unclear @ StoreError::Unclear(_)) => {
@@ -80,21 +81,6 @@ pub(crate) async fn update(
         held = records.read().await?;
     }
     Err(keep_changing())
-}
-
-/// Returns the ring to write and its stored form, which has a generation of its own if the keys differ.
-fn next_generation(
-    ring: KeyRing,
-    held: &StoredKeys,
-    now: i64,
-) -> Result<(KeyRing, StoredKeys), StoreError> {
-    let new = ring.to_stored()?;
-    if new == *held {
-        return Ok((ring, new));
-    }
-    let ring = ring.in_next_generation(now);
-    let new = ring.to_stored()?;
-    Ok((ring, new))
 }
 
 /// Adds revoked keys to stored ones that cannot be used: who repairs them may bring such a key back when no

@@ -84,12 +84,6 @@ pub(super) enum NoUser {
     OtherUsers,
 }
 
-impl From<EndCause> for NoUser {
-    fn from(cause: EndCause) -> Self {
-        Self::Over(cause)
-    }
-}
-
 impl SessionRecord {
     pub(super) fn new(
         (token, secret): (&RefreshToken, &str),
@@ -174,12 +168,13 @@ impl SessionRecord {
         is_revoked: impl FnOnce(&str, i64) -> bool,
         now: i64,
     ) -> Result<(PresentUser, Use), NoUser> {
-        let of_token = self.use_of(&presented.hash(), now).ok_or(EndCause::Reuse)?;
+        let of_token = self.use_of(&presented.hash(), now);
+        let of_token = of_token.ok_or(NoUser::Over(EndCause::Reuse))?;
         if self.ends <= now {
             return Err(NoUser::Expired);
         }
         if is_revoked(&self.user_id, self.began) {
-            return Err(EndCause::Revocation.into());
+            return Err(NoUser::Over(EndCause::Revocation));
         }
         let present = present.filter(|present| {
             present.user.id == self.user_id && present.credentials == self.credentials

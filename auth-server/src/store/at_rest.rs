@@ -46,11 +46,6 @@ impl KeyEncryption {
         former.as_ref() != Some(at_rest)
     }
 
-    /// Returns true if records in clear are read.
-    pub(crate) fn accepts_clear(&self) -> bool {
-        !self.required && !matches!(self.at_rest(), AtRest::Encrypted(_))
-    }
-
     /// Returns the key by which the store is encrypted.
     pub(crate) fn key_of(
         &self,
@@ -78,7 +73,8 @@ impl KeyEncryption {
         key: &Key,
         value: &str,
     ) -> Result<Zeroizing<String>, EncryptionError> {
-        if !value.starts_with(MARK) && !self.accepts_clear() {
+        let counts_in_clear = !self.required && !matches!(self.at_rest(), AtRest::Encrypted(_));
+        if !value.starts_with(MARK) && !counts_in_clear {
             return Err(EncryptionError::Planted);
         }
         Ok(self.open(key, value)?.text)

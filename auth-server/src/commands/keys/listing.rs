@@ -20,7 +20,8 @@ pub(super) fn rows(ring: &KeyRing) -> Vec<Value> {
     let current = row(current, Role::Current, "signsSince", ring.current_since());
     let next = next.map(|it| row(it.pair.id(), Role::Next, "signsFrom", Some(it.signs_from)));
     let retired = ring.retired().iter();
-    let retired = retired.map(|it| row(it.key.id(), Role::Retired, "listedUntil", Some(it.until())));
+    let retired =
+        retired.map(|it| row(it.key.id(), Role::Retired, "listedUntil", Some(it.until())));
     let revoked = ring.revoked().iter();
     let revoked = revoked.map(|kid| json!({"kid": kid.as_str(), "role": "revoked"}));
     let listed = std::iter::once(current).chain(next).chain(retired);

@@ -87,24 +87,6 @@ impl KeyRing {
         self
     }
 
-    /// Makes the next key current and retires the former one; unchanged without a next key.
-    fn promote(mut self, now: i64, policy: &RotationPolicy) -> Self {
-        let Some(next) = self.metadata.next.take() else {
-            return self;
-        };
-        let former = self.replace_current(next.pair, now);
-        self.retire(&former, now.saturating_add(policy.keep));
-        self
-    }
-
-    /// Removes retired keys whose time is over.
-    fn drop_expired(mut self, now: i64) -> Self {
-        self.metadata
-            .retired
-            .retain(|retired| retired.until() > now);
-        self
-    }
-
     pub(crate) fn start_schedule(mut self, now: i64) -> Self {
         self.metadata.rest.current = Some(CurrentRecord::new(self.current.id(), now));
         self
@@ -114,11 +96,20 @@ impl KeyRing {
     /// already.
     pub(crate) fn advance(mut self, now: i64, policy: &RotationPolicy) -> Self {
         loop {
-            self = match self.next_step(now, policy) {
-                Some(RotationStep::Promote) => self.promote(now, policy),
-                Some(RotationStep::Drop) => self.drop_expired(now),
+            match self.next_step(now, policy) {
+                Some(RotationStep::Promote) => {
+                    if let Some(next) = self.metadata.next.take() {
+                        let former = self.replace_current(next.pair, now);
+                        self.retire(&former, now.saturating_add(policy.keep));
+                    }
+                }
+                Some(RotationStep::Drop) => {
+                    self.metadata
+                        .retired
+                        .retain(|retired| retired.until() > now);
+                }
                 _ => return self,
-            };
+            }
         }
     }
 

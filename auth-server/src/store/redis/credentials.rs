@@ -65,7 +65,12 @@ impl Credentials {
                 "--store-password-file",
                 files.store_password_file.as_deref(),
             )?,
-            ca: files.store_ca.as_deref().map(authorities).transpose()?,
+            ca: files
+                .store_ca
+                .as_deref()
+                .map(trusted)
+                .transpose()
+                .map_err(|error| invalid("--store-ca", &error))?,
             client: client_certificate(&files)?,
             sentinel_password: secret(
                 "--store-sentinel-password-file",
@@ -86,10 +91,6 @@ fn secret(flag: &'static str, file: Option<&Path>) -> Result<Option<Zeroizing<St
     file.map(secret_file::read)
         .transpose()
         .map_err(|error| invalid(flag, &error))
-}
-
-fn authorities(file: &Path) -> Result<Vec<u8>, String> {
-    trusted(file).map_err(|error| invalid("--store-ca", &error))
 }
 
 /// Loads the client certificate and checks that its key matches.
