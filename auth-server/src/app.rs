@@ -5,6 +5,7 @@ mod client_ip;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use http::{Extensions, HeaderMap};
@@ -20,11 +21,11 @@ use crate::keys::live::LiveKeys;
 use crate::metrics::Metrics;
 use crate::rate_limit::{AddressLimit, RetryAfter};
 use crate::revocations::log::RevocationLog;
+use crate::sessions::Sessions;
 use crate::sessions::records::SessionRecords;
 use crate::sessions::used_codes::UsedCodes;
-use crate::sessions::{SessionParts, Sessions};
-use crate::store::Store;
 use crate::store::sealed::SealedRecords;
+use crate::store::{Calls, Store};
 use crate::synchronization::SyncedState;
 use crate::tokens::revocation_list::RevocationListSigner;
 use crate::users::UserStore;
@@ -43,7 +44,7 @@ pub(crate) struct App {
     pub(crate) recorded_users: Option<Arc<RecordedUsers>>,
     /// `None` where no user has a second factor.
     pub(crate) used_codes: Option<UsedCodes>,
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: Arc<Sessions>,
     /// Of guesses: logins, and tokens and secrets that are unknown. `None` for no limit.
     pub(crate) guesses: Option<AddressLimit>,
     /// Of requests with a token or a secret that is right: guesses of other clients at the same address take none.
@@ -78,7 +79,7 @@ impl App {
                 (sealed.clone(), Arc::clone(&clock), Arc::clone(&revocations));
             Arc::new(RecordedUsers::new(records, clock, Arc::clone(users), log))
         });
-        let sessions = Sessions::new(SessionParts {
+        let sessions = Arc::new(Sessions {
             records: SessionRecords(sealed),
             lifetime: config.session_lifetime.into(),
             token_lifetime: config.issuer.lifetime.into(),
@@ -89,6 +90,8 @@ impl App {
             log: Arc::clone(&revocations),
             clock: Arc::clone(&clock),
             metrics: metrics.clone(),
+            calls: Calls::default(),
+            is_away: AtomicBool::default(),
         });
         let used_codes = config.users.as_ref();
         let max = max_connections(config.max_connections);

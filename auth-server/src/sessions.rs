@@ -58,8 +58,7 @@ pub(crate) enum SessionError {
     Store(#[from] StoreError),
 }
 
-/// The parts of [`Sessions`].
-pub(crate) struct SessionParts {
+pub(crate) struct Sessions {
     pub(crate) records: SessionRecords,
     /// Seconds from a login to the end of its session.
     pub(crate) lifetime: i64,
@@ -71,17 +70,9 @@ pub(crate) struct SessionParts {
     pub(crate) log: Arc<RevocationLog>,
     pub(crate) clock: Arc<StoreClock>,
     pub(crate) metrics: Metrics,
-}
-
-/// Clones share the state.
-#[derive(Clone)]
-pub(crate) struct Sessions(Arc<State>);
-
-struct State {
-    parts: SessionParts,
-    calls: Calls,
+    pub(crate) calls: Calls,
     /// True once a login without a refresh token was logged.
-    is_away: AtomicBool,
+    pub(crate) is_away: AtomicBool,
 }
 
 /// A session that a login is about to begin.
@@ -136,37 +127,28 @@ impl Beginning {
 }
 
 impl Sessions {
-    pub(crate) fn new(parts: SessionParts) -> Self {
-        Self(Arc::new(State {
-            parts,
-            calls: Calls::default(),
-            is_away: AtomicBool::new(false),
-        }))
-    }
-
     /// Stores a new session and returns its refresh token; `None` if the store does not take it.
     ///
     /// # Errors
     /// [`StoreError::Unclear`] alone.
     pub(crate) async fn begin(
-        &self,
+        self: &Arc<Self>,
         beginning: Beginning,
         user: &User,
         expires: i64,
     ) -> Result<Option<Zeroizing<String>>, StoreError> {
-        let (state, parts) = (&self.0, &self.0.parts);
         let Beginning {
             token,
             secret,
             credentials,
             began,
         } = beginning;
-        let times = (began, began.saturating_add(parts.lifetime));
+        let times = (began, began.saturating_add(self.lifetime));
         let record = SessionRecord::new((&token, &secret), user, credentials, times, expires);
-        let put = parts.records.put(token.session(), None, &record);
-        let begun = state.calls.run(put).await;
-        state.log_begin(begun.as_ref().err());
-        parts.metrics.session(match begun {
+        let put = self.records.put(token.session(), None, &record);
+        let begun = self.calls.run(put).await;
+        self.log_begin(begun.as_ref().err());
+        self.metrics.session(match begun {
             Ok(true) => SessionEvent::Begun,
             _ => SessionEvent::NotStored,
         });
@@ -180,12 +162,12 @@ impl Sessions {
     }
 
     /// Ends the oldest sessions of this one's user for which there is no place.
-    async fn end_surplus(&self, of: SessionId) {
-        let Some(max) = self.0.parts.max_of_user else {
+    async fn end_surplus(self: &Arc<Self>, of: SessionId) {
+        let Some(max) = self.max_of_user else {
             return;
         };
-        let all = self.0.parts.records.of_same_user(of);
-        let all = self.0.calls.run(all).await;
+        let all = self.records.of_same_user(of);
+        let all = self.calls.run(all).await;
         let surplus = match all {
             Ok(mut all) => {
                 // Others of this second may come after it.
@@ -198,11 +180,11 @@ impl Sessions {
         if surplus.is_empty() {
             return;
         }
-        let state = Arc::clone(&self.0);
+        let sessions = Arc::clone(self);
         // The login does not wait for it.
         tokio::spawn(async move {
             for id in surplus {
-                let ended = state.end(id, EndCause::Limit, None).await;
+                let ended = sessions.end_now(id, EndCause::Limit, None).await;
                 let _ = ended.inspect_err(log_surplus);
             }
         });
@@ -212,21 +194,29 @@ impl Sessions {
     ///
     /// # Errors
     /// [`SessionError::Ended`] for a token that is of no use; a known session ends with it.
-    pub(crate) async fn open(&self, token: &str, now: i64) -> Result<OpenSession, SessionError> {
+    pub(crate) async fn open(
+        self: &Arc<Self>,
+        token: &str,
+        now: i64,
+    ) -> Result<OpenSession, SessionError> {
         let token = RefreshToken::parse(token).ok_or(SessionError::Ended)?;
         self.open_with(token, now).await
     }
 
-    async fn open_with(&self, token: RefreshToken, now: i64) -> Result<OpenSession, SessionError> {
-        let (state, id) = (&self.0, token.session());
+    async fn open_with(
+        self: &Arc<Self>,
+        token: RefreshToken,
+        now: i64,
+    ) -> Result<OpenSession, SessionError> {
+        let id = token.session();
         // What was revoked before this use counts, and not from the next poll on: an access token of now is
         // too late for it.
-        state.calls.run(state.parts.log.catch_up()).await?;
-        let held = state.calls.run(state.parts.records.read(id)).await?;
+        self.calls.run(self.log.catch_up()).await?;
+        let held = self.calls.run(self.records.read(id)).await?;
         let held = held.ok_or(SessionError::Ended)?;
         let record = held.record?;
-        let present = state.parts.users.present(&record.account);
-        let is_revoked = |user: &str, began| state.is_revoked(id, user, began);
+        let present = self.users.present(&record.account);
+        let is_revoked = |user: &str, began| self.is_revoked(id, user, began);
         match record.user(&token, present, is_revoked, now) {
             Ok((present, of_token)) => Ok(OpenSession {
                 present,
@@ -249,20 +239,19 @@ impl Sessions {
     /// # Errors
     /// See [`SessionError`].
     pub(crate) async fn renew(
-        &self,
+        self: &Arc<Self>,
         mut session: OpenSession,
         now: i64,
     ) -> Result<Renewed, SessionError> {
-        let state = &self.0;
         for _ in 0..ATTEMPTS {
             if session.of_token == Use::Repeated {
                 return Ok(session.given());
             }
             let (id, expected) = (session.token.session(), Some(session.version.clone()));
-            let expires = now.saturating_add(state.parts.token_lifetime);
+            let expires = now.saturating_add(self.token_lifetime);
             let record = session.record.renewed(&session.token, now, expires);
-            let put = state.parts.records.put(id, expected, &record);
-            if state.calls.run(put).await? {
+            let put = self.records.put(id, expected, &record);
+            if self.calls.run(put).await? {
                 return Ok(OpenSession { record, ..session }.given());
             }
             session = self.open_with(session.token, now).await?;
@@ -278,13 +267,13 @@ impl Sessions {
     /// # Errors
     /// While the store is unavailable, or the record cannot be read.
     pub(crate) async fn end(
-        &self,
+        self: &Arc<Self>,
         id: SessionId,
         cause: EndCause,
         verified: Option<i64>,
     ) -> Result<bool, StoreError> {
-        let state = Arc::clone(&self.0);
-        let ended = tokio::spawn(async move { state.end(id, cause, verified).await });
+        let sessions = Arc::clone(self);
+        let ended = tokio::spawn(async move { sessions.end_now(id, cause, verified).await });
         let ended = ended.await;
         ended.unwrap_or_else(|error| Err(StoreError::Unclear(error.to_string())))
     }
@@ -303,7 +292,7 @@ impl OpenSession {
     }
 }
 
-impl State {
+impl Sessions {
     /// Logs the first login without a refresh token, and the next one with it.
     fn log_begin(&self, error: Option<&StoreError>) {
         let was_away = self.is_away.swap(error.is_some(), Ordering::Relaxed);
@@ -316,21 +305,20 @@ impl State {
         }
     }
 
-    async fn end(
+    async fn end_now(
         &self,
         id: SessionId,
         cause: EndCause,
         verified: Option<i64>,
     ) -> Result<bool, StoreError> {
-        let parts = &self.parts;
         for _ in 0..ATTEMPTS {
-            let now = parts.clock.now();
-            let ends = now.saturating_add(parts.lifetime);
-            let Some(held) = self.calls.run(parts.records.read(id)).await? else {
+            let now = self.clock.now();
+            let ends = now.saturating_add(self.lifetime);
+            let Some(held) = self.calls.run(self.records.read(id)).await? else {
                 let live = verified.filter(|live| *live > now && !self.is_revoked(id, "", now));
                 if let Some(live) = live {
                     let revoked = revocation(id, None, (live, ends));
-                    parts.log.append(&[revoked], Vec::new()).await?;
+                    self.log.append(&[revoked], Vec::new()).await?;
                 }
                 return Ok(live.is_some());
             };
@@ -339,14 +327,14 @@ impl State {
                 (Err(error), None) => return Err(error.clone()),
                 // Any other token of it ends as late as one of now.
                 (Err(_), Some(live)) => {
-                    let live = live.max(end_of_tokens(now, parts.token_lifetime));
+                    let live = live.max(end_of_tokens(now, self.token_lifetime));
                     ("", Some(revocation(id, None, (live, ends))))
                 }
             };
-            let done = parts.log.append(revoked.as_slice(), vec![held.removal()]);
+            let done = self.log.append(revoked.as_slice(), vec![held.removal()]);
             if done.await? == Outcome::Committed {
                 audit::session_ended(account, cause.name());
-                parts.metrics.session(match cause {
+                self.metrics.session(match cause {
                     EndCause::Reuse => SessionEvent::Reused,
                     _ => SessionEvent::Ended,
                 });
@@ -358,7 +346,7 @@ impl State {
 
     /// Returns true if the session was revoked, or its user since it began.
     fn is_revoked(&self, id: SessionId, user: &str, began: i64) -> bool {
-        self.parts.log.revokes(&Claims {
+        self.log.revokes(&Claims {
             user_id: user.to_owned(),
             issued_at: Some(began),
             session: Some(id.text()),

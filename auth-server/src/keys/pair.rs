@@ -78,7 +78,7 @@ impl SigningKeyPair {
     }
 
     /// Returns the type of a pair; `None` for one that is unusable.
-    pub(crate) fn type_of(stored: &StoredKeyPair) -> Option<SigningType> {
+    fn type_of(stored: &StoredKeyPair) -> Option<SigningType> {
         let mut types = SigningType::ALL.into_iter();
         types.find(|of| parse_as(*of, stored).is_ok())
     }

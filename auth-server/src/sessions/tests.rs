@@ -17,7 +17,7 @@ use crate::users::builtin::BuiltinUser;
 /// A server's sessions of the built-in user.
 struct Server {
     store: Arc<Unsteady>,
-    sessions: Sessions,
+    sessions: Arc<Sessions>,
 }
 
 fn user() -> PresentUser {
@@ -33,7 +33,7 @@ impl Server {
             store: opened,
             encryption: Arc::new(encryption),
         });
-        let sessions = Sessions::new(SessionParts {
+        let sessions = Arc::new(Sessions {
             records,
             lifetime: 3600,
             token_lifetime: 300,
@@ -42,6 +42,8 @@ impl Server {
             log,
             clock: Arc::default(),
             metrics: Metrics::default(),
+            calls: Calls::default(),
+            is_away: AtomicBool::default(),
         });
         Self { store, sessions }
     }
@@ -82,7 +84,7 @@ impl Server {
     }
 
     async fn count(&self, token: &str) -> usize {
-        let records = &self.sessions.0.parts.records;
+        let records = &self.sessions.records;
         records.of_same_user(id(token)).await.unwrap().len()
     }
 }
