@@ -9,22 +9,23 @@
 //! another one by end) are kept by the script that commits.
 
 mod address;
-mod client;
 mod connection;
 pub(crate) mod credentials;
+mod route;
 
 use std::time::Duration;
 
 use ::redis::{Cmd, ErrorKind, FromRedisValue, RedisError, ServerErrorKind};
 use async_trait::async_trait;
 use runtime::net::host_port::without_credentials;
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use self::address::Address;
-use self::client::CurrentEndpoint;
 use self::connection::{Connection, Failed};
 use self::credentials::Credentials;
+use self::route::Route;
 use super::{
     CALL_TIMEOUT, Change, Key, Kind, LogEntry, Outcome, Store, StoreError, Stored, Version,
 };
@@ -126,7 +127,8 @@ return 1
 ";
 
 pub(crate) struct RedisStore {
-    route: CurrentEndpoint,
+    /// Locked while files are read too: the later of two calls must not keep what the earlier one read.
+    route: Mutex<Route>,
     /// The address without user and password.
     pub(super) redacted: String,
     /// True if data leaves this host unencrypted.
@@ -152,7 +154,7 @@ impl RedisStore {
         // A socket's password stands in the query.
         let (named, _) = address.split_once('?').unwrap_or((address, ""));
         Ok(Self {
-            route: CurrentEndpoint::new(address, access, endpoint),
+            route: Mutex::new(Route::new(address, access, endpoint)),
             redacted: without_credentials(named),
             is_in_clear,
         })
@@ -187,7 +189,8 @@ impl RedisStore {
     }
 
     async fn attempt<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Failed> {
-        let mut connection = Connection::open(&*self.route.endpoint().await).await?;
+        let endpoint = self.route.lock().await.endpoint().await;
+        let mut connection = Connection::open(&endpoint).await?;
         connection.query(command).await.map_err(|error| Failed {
             may_have_arrived: !is_rejected(&error),
             ..error.into()

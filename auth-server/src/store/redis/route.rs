@@ -5,17 +5,13 @@ use std::sync::Arc;
 
 use runtime::files::file_watch::{FailureDedup, run_blocking};
 use runtime::process::clock::unix_now;
-use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use super::address::{Address, Endpoint};
 use super::credentials::{CredentialFiles, Credentials};
 
-/// Locked while the files are read too: the later of two calls must not keep what the earlier one
-/// read.
-pub(super) struct CurrentEndpoint(Mutex<Known>);
-
-struct Known {
+/// The way to the store.
+pub(super) struct Route {
     /// May hold a password.
     address: Zeroizing<String>,
     access: Credentials,
@@ -23,26 +19,23 @@ struct Known {
     failures: FailureDedup,
 }
 
-impl CurrentEndpoint {
+impl Route {
     /// Starts with `endpoint`, parsed from `address` with `access`.
     pub(super) fn new(address: &str, access: Credentials, endpoint: Endpoint) -> Self {
-        Self(Mutex::new(Known {
+        Self {
             address: Zeroizing::new(address.to_owned()),
             access,
             endpoint: Arc::new(endpoint),
             failures: FailureDedup::default(),
-        }))
+        }
     }
 
     /// Returns the current endpoint. Unusable files, or a half-replaced set, change nothing.
-    pub(super) async fn endpoint(&self) -> Arc<Endpoint> {
-        let mut known = self.0.lock().await;
-        known.follow_files().await;
-        Arc::clone(&known.endpoint)
+    pub(super) async fn endpoint(&mut self) -> Arc<Endpoint> {
+        self.follow_files().await;
+        Arc::clone(&self.endpoint)
     }
-}
 
-impl Known {
     async fn follow_files(&mut self) {
         if self.access.files == CredentialFiles::default() {
             return;
@@ -86,18 +79,18 @@ mod tests {
 
     const ADDRESS: &str = "redis://127.0.0.1:1";
 
-    fn to_a_store_with_the_password_in(file: &Path) -> CurrentEndpoint {
+    fn to_a_store_with_the_password_in(file: &Path) -> Route {
         let files = CredentialFiles {
             store_password_file: Some(file.to_owned()),
             ..CredentialFiles::default()
         };
         let access = Credentials::read(files).unwrap();
         let endpoint = Address::parse(ADDRESS, &access).unwrap().endpoint;
-        CurrentEndpoint::new(ADDRESS, access, endpoint)
+        Route::new(ADDRESS, access, endpoint)
     }
 
     /// Returns the password of a completed call.
-    async fn password(route: &CurrentEndpoint) -> String {
+    async fn password(route: &mut Route) -> String {
         let Endpoint::One(client) = &*route.endpoint().await else {
             unreachable!("the address of one server")
         };
@@ -110,24 +103,24 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("password");
         write_private(&file, "first");
-        let route = to_a_store_with_the_password_in(&file);
+        let mut route = to_a_store_with_the_password_in(&file);
         write_private(&file, "second");
-        assert_eq!(password(&route).await, "second");
+        assert_eq!(password(&mut route).await, "second");
         std::fs::remove_file(&file).unwrap();
         for _ in 0..2 {
-            assert_eq!(password(&route).await, "second");
+            assert_eq!(password(&mut route).await, "second");
         }
         write_private(&file, "third");
-        while password(&route).await != "third" {}
+        while password(&mut route).await != "third" {}
     }
 
-    #[tokio::test]
-    async fn an_ended_client_certificate_replaces_no_other() {
+    #[test]
+    fn an_ended_client_certificate_replaces_no_other() {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let address = "rediss://127.0.0.1:1";
         let endpoint = Address::parse(address, &Credentials::default());
         let endpoint = endpoint.unwrap().endpoint;
-        let route = CurrentEndpoint::new(address, Credentials::default(), endpoint);
+        let mut known = Route::new(address, Credentials::default(), endpoint);
         let authority = Authority::new();
         let certificate = authority.issue("client");
         let showing = |not_after| Credentials {
@@ -137,7 +130,6 @@ mod tests {
             }),
             ..Credentials::default()
         };
-        let mut known = route.0.lock().await;
         assert!(known.replace(showing(99), 100).is_err());
         assert_eq!(known.replace(showing(100), 100), Ok(true));
         let other_password = Credentials {
