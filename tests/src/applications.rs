@@ -1,7 +1,6 @@
 //! Application registration with the auth server's own command, as an operator does it.
 
 use crate::auth_server::AuthServer;
-use crate::process::Finished;
 use crate::programs::Program;
 
 /// Registers an application beside a running server and returns its secret.
@@ -17,13 +16,9 @@ pub fn register(server: &AuthServer, id: &str) -> String {
 /// # Panics
 /// When the command fails.
 pub fn register_in(store: &str, id: &str) -> String {
-    let finished = application_add(store, id);
-    assert_eq!(
-        finished.code,
-        Some(0),
-        "application add: {}",
-        finished.stderr
-    );
+    let words = ["application", "add", "--app-id", id, "--store", store];
+    let finished = Program::AuthServer.run(&words);
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     let secret = finished.stdout.lines().last().unwrap_or_default().trim();
     let secret = secret.rsplit([' ', '=']).next().unwrap_or_default();
     assert!(
@@ -40,9 +35,4 @@ pub fn register_in(store: &str, id: &str) -> String {
 /// When the command fails.
 pub fn remove_last(server: &AuthServer, id: &str) {
     server.done(&["application", "remove", "--app-id", id]);
-}
-
-/// Runs `application add`.
-pub fn application_add(store: &str, id: &str) -> Finished {
-    Program::AuthServer.run(&["application", "add", "--app-id", id, "--store", store])
 }

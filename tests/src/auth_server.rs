@@ -104,8 +104,9 @@ impl AuthServerPlan {
 
     /// Adds flags.
     #[must_use]
-    pub fn flags<'f>(mut self, flags: impl IntoIterator<Item = &'f str>) -> Self {
-        self.flags.extend(flags.into_iter().map(str::to_owned));
+    pub fn flags<F: AsRef<str>>(mut self, flags: impl IntoIterator<Item = F>) -> Self {
+        let flags = flags.into_iter().map(|flag| flag.as_ref().to_owned());
+        self.flags.extend(flags);
         self
     }
 
@@ -126,8 +127,16 @@ impl AuthServerPlan {
 
     /// Sets an environment variable.
     #[must_use]
-    pub fn environment(mut self, name: &str, value: &str) -> Self {
-        self.environment.push((name.to_owned(), value.to_owned()));
+    pub fn environment(self, name: &str, value: &str) -> Self {
+        self.environments(&[(name, value)])
+    }
+
+    /// Sets several environment variables.
+    #[must_use]
+    pub fn environments<V: ToString>(mut self, variables: &[(&str, V)]) -> Self {
+        let variables = variables.iter();
+        let variables = variables.map(|(name, value)| ((*name).to_owned(), value.to_string()));
+        self.environment.extend(variables);
         self
     }
 
@@ -179,20 +188,11 @@ impl AuthServerPlan {
             false => started_by(&self.mounts).arguments([program]),
         };
         let command = command
-            .arguments([
-                "serve",
-                "--listen",
-                &self.listen,
-                "--admin-listen",
-                "127.0.0.1:0",
-            ])
+            .arguments(["serve", "--listen", &self.listen])
+            .arguments(["--admin-listen", "127.0.0.1:0"])
             .arguments(["--store", store, "--context-path", &self.context])
             .arguments(&self.flags);
-        self.environment
-            .iter()
-            .fold(command, |command, (name, value)| {
-                command.environment(name, value)
-            })
+        command.environments(&self.environment)
     }
 }
 
@@ -254,12 +254,8 @@ impl AuthServer {
 
     /// Returns the value for the sidecar's `--auth-server`.
     pub fn url(&self) -> String {
-        let scheme = if self.trust.is_some() {
-            "https"
-        } else {
-            "http"
-        };
-        format!("{scheme}://{}{}", self.address, self.context)
+        let secure = if self.trust.is_some() { "s" } else { "" };
+        format!("http{secure}://{}{}", self.address, self.context)
     }
 
     /// Returns the listen address.
@@ -322,7 +318,7 @@ impl AuthServer {
     /// # Panics
     /// When the login fails.
     pub fn login(&self) -> String {
-        access_token(&self.anonymous().post(LOGIN, &credentials()))
+        self.anonymous().post(LOGIN, &credentials()).access_token()
     }
 
     /// Logs in as a user of the file.
@@ -336,7 +332,7 @@ impl AuthServer {
     /// # Panics
     /// When the login fails.
     pub fn token_of(&self, account: &str, password: &str) -> String {
-        access_token(&self.login_as(account, password))
+        self.login_as(account, password).access_token()
     }
 
     /// Revokes a token as its bearer does (RFC 7009).
@@ -381,13 +377,6 @@ impl AuthServer {
     pub fn into_process(self) -> Process {
         self.process
     }
-}
-
-fn access_token(response: &Message) -> String {
-    let token = response.json()["data"]["access_token"]
-        .as_str()
-        .map(str::to_owned);
-    token.unwrap_or_else(|| panic!("no token: {}", response.text()))
 }
 
 /// Returns credentials that log in: neither value is empty (contract §4.1 rule 2).

@@ -2,11 +2,11 @@
 //! the next request. Many handlers of GET requests work like that.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::echo_service::MARK;
-use crate::socket_server::response;
+use crate::socket_server::{response, serve_each};
 
 /// The service. It lives as long as the test's process.
 #[derive(Debug)]
@@ -21,15 +21,11 @@ impl CarelessService {
     /// # Panics
     /// When no port is free.
     pub fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("the address just bound");
         let heads = Arc::new(Mutex::default());
         let seen = Arc::clone(&heads);
-        std::thread::spawn(move || {
-            for connection in listener.incoming().flatten() {
-                let seen = Arc::clone(&seen);
-                std::thread::spawn(move || serve(connection, &seen));
-            }
+        let address = serve_each(move |_, connection| {
+            serve(connection, &seen);
+            Ok(())
         });
         Self { address, heads }
     }

@@ -42,6 +42,13 @@ impl Request {
         self
     }
 
+    /// Adds header lines.
+    #[must_use]
+    pub fn lines<L: AsRef<[u8]>>(self, lines: impl IntoIterator<Item = L>) -> Self {
+        let lines = lines.into_iter();
+        lines.fold(self, |request, line| request.line(line.as_ref()))
+    }
+
     /// Sets the body and its `Content-Length`.
     #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {

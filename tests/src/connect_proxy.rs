@@ -1,10 +1,11 @@
 //! A proxy that opens tunnels (RFC 9110 §9.3.6), as at the edge of a company's network.
 
 use std::io::{BufReader, Write, copy};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::message::Message;
+use crate::socket_server::serve_each;
 
 /// A proxy on a free port; its threads end with the test.
 #[derive(Debug)]
@@ -19,17 +20,9 @@ impl ConnectProxy {
     /// # Panics
     /// When no port is free.
     pub fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("the address just bound");
         let tunnels = Arc::<Mutex<Vec<String>>>::default();
         let opened = Arc::clone(&tunnels);
-        std::thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                let opened = Arc::clone(&opened);
-                // An error is a closed connection.
-                std::thread::spawn(move || drop(tunnel(client, &opened)));
-            }
-        });
+        let address = serve_each(move |_, client| tunnel(client, &opened));
         Self { address, tunnels }
     }
 

@@ -1,6 +1,6 @@
 //! Clients that speak HTTP/2 without TLS: a well-behaved one, and one that writes raw frames.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -62,11 +62,7 @@ impl H2Client {
     /// # Panics
     /// When the address accepts no connection, or no HTTP/2.
     pub fn connect(address: SocketAddr) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .expect("a runtime");
+        let runtime = runtime();
         let requests = runtime.block_on(async {
             let socket = tokio::net::TcpStream::connect(address)
                 .await
@@ -239,7 +235,20 @@ async fn read(response: h2::client::ResponseFuture) -> Result<H2Response, h2::Er
     })
 }
 
-async fn write(out: &mut SendStream<Bytes>, mut data: Bytes, end: bool) -> Result<(), h2::Error> {
+pub(crate) fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}
+
+/// Sends no more than the window allows: a slow reader must not fill the sender's memory.
+pub(crate) async fn write(
+    out: &mut SendStream<Bytes>,
+    mut data: Bytes,
+    end: bool,
+) -> Result<(), h2::Error> {
     while !data.is_empty() {
         out.reserve_capacity(data.len());
         match std::future::poll_fn(|cx| out.poll_capacity(cx)).await {
@@ -327,14 +336,10 @@ impl FrameClient {
 
     /// Writes one frame.
     pub fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-        let length = u32::try_from(payload.len())
-            .unwrap_or(u32::MAX)
-            .to_be_bytes();
-        let mut bytes = length[1..].to_vec();
-        bytes.extend_from_slice(&[kind, flags]);
-        bytes.extend_from_slice(&stream.to_be_bytes());
-        bytes.extend_from_slice(payload);
-        self.raw(&bytes);
+        let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        let length = length.to_be_bytes();
+        let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
+        self.raw(&[&head, payload].concat());
     }
 
     /// Writes a whole request head; `end` means that no body follows.
@@ -411,19 +416,11 @@ impl FrameClient {
     /// Returns true if the server closes within this time.
     pub fn is_closed_within(&mut self, timeout: Duration) -> bool {
         let _ = self.0.set_read_timeout(Some(timeout));
-        let mut sink = [0; 4096];
-        loop {
-            match self.0.read(&mut sink) {
-                Ok(0) => return true,
-                Ok(_) => {}
-                Err(error) => {
-                    return !matches!(
-                        error.kind(),
-                        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
-                    );
-                }
-            }
-        }
+        let end = std::io::copy(&mut self.0, &mut std::io::sink());
+        end.err().is_none_or(|error| {
+            let is_open = [ErrorKind::WouldBlock, ErrorKind::TimedOut];
+            !is_open.contains(&error.kind())
+        })
     }
 }
 

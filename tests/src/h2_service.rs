@@ -17,6 +17,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
 use crate::echo_service::MARK;
+use crate::h2_client::{runtime, write};
 
 /// The trailer at the end of each response.
 pub const TRAILER: &str = "x-echo-trailer";
@@ -31,6 +32,8 @@ const RESET: &str = "/reset";
 const HINTS: &str = "/hints";
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
 const LARGE_BYTES: usize = 20_000_000;
+const GRPC: &str = "application/grpc";
+const FILE: &str = "application/octet-stream";
 
 /// A received request.
 #[derive(Debug, Clone)]
@@ -162,14 +165,6 @@ impl H2Service {
     }
 }
 
-fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .expect("a runtime")
-}
-
 async fn serve(connection: impl AsyncRead + AsyncWrite + Unpin, seen: Arc<Seen>) {
     let Ok(mut connection) = h2::server::handshake(connection).await else {
         return;
@@ -201,11 +196,8 @@ async fn respond_to(
 ) {
     let seen = &peer.seen;
     let (head, body) = request.into_parts();
-    let is_large = head.uri.path().ends_with(LARGE);
-    let is_health = head.uri.path() == HEALTH;
-    let is_before_body = head.uri.path().ends_with(BEFORE_BODY);
-    let is_reset = head.uri.path().ends_with(RESET);
-    if head.uri.path().ends_with(HINTS) {
+    let path = head.uri.path().to_owned();
+    if path.ends_with(HINTS) {
         let hints = Response::builder().status(103).header("link", "</a.css>");
         let _ = respond.send_informational(hints.body(()).expect("a head"));
     }
@@ -219,16 +211,12 @@ async fn respond_to(
         requests.len() - 1
     };
     let mut trailers = HeaderMap::new();
-    let served = if is_large {
-        large(respond).await
-    } else if is_reset {
-        reset(respond).await
-    } else if is_before_body {
-        respond_before_body(body, respond).await
-    } else if is_health {
-        health(body, respond).await
-    } else {
-        echo(body, respond, &mut trailers).await
+    let served = match path.as_str() {
+        HEALTH => health(body, respond).await,
+        path if path.ends_with(LARGE) => large(respond).await,
+        path if path.ends_with(RESET) => reset(respond).await,
+        path if path.ends_with(BEFORE_BODY) => respond_before_body(body, respond).await,
+        _ => echo(body, respond, &mut trailers).await,
     };
     peer.sent(&trailers);
     match served {
@@ -251,31 +239,25 @@ async fn echo(
     mut respond: SendResponse<Bytes>,
     received: &mut HeaderMap,
 ) -> Result<usize, h2::Error> {
-    let head = Response::builder()
-        .header(MARK, "1")
-        .header("content-type", "application/grpc");
-    let head = head.body(()).expect("a head");
-    let mut out = respond.send_response(head, false)?;
+    let mut out = begin(&mut respond, GRPC)?;
     let mut bytes = 0;
     while let Some(data) = body.data().await {
         let data = data?;
         bytes += data.len();
         body.flow_control().release_capacity(data.len())?;
-        send(&mut out, data).await?;
+        write(&mut out, data, false).await?;
     }
     *received = body.trailers().await?.unwrap_or_default();
     let mut trailers = HeaderMap::new();
     trailers.insert(TRAILER, HeaderValue::from(bytes));
-    trailers.insert("grpc-status", HeaderValue::from_static("0"));
-    out.send_trailers(trailers)?;
+    end(&mut out, trailers)?;
     Ok(bytes)
 }
 
 /// Sends half a response.
 async fn reset(mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {
-    let head = Response::builder().header(MARK, "1");
-    let mut out = respond.send_response(head.body(()).expect("a head"), false)?;
-    send(&mut out, Bytes::from_static(b"half")).await?;
+    let mut out = begin(&mut respond, FILE)?;
+    write(&mut out, Bytes::from_static(b"half"), false).await?;
     // A reset would overtake it.
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     out.send_reset(Reason::ENHANCE_YOUR_CALM);
@@ -287,13 +269,8 @@ async fn respond_before_body(
     mut body: RecvStream,
     mut respond: SendResponse<Bytes>,
 ) -> Result<usize, h2::Error> {
-    let head = Response::builder()
-        .header(MARK, "1")
-        .header("content-type", "application/grpc");
-    let mut out = respond.send_response(head.body(()).expect("a head"), false)?;
-    let mut trailers = HeaderMap::new();
-    trailers.insert("grpc-status", HeaderValue::from_static("0"));
-    out.send_trailers(trailers)?;
+    let mut out = begin(&mut respond, GRPC)?;
+    end(&mut out, HeaderMap::new())?;
     while body.data().await.transpose()?.is_some() {}
     Ok(0)
 }
@@ -316,37 +293,32 @@ async fn health(
             return Ok(message.len());
         }
     };
-    let head = Response::builder().header("content-type", "application/grpc");
-    let mut out = respond.send_response(head.body(()).expect("a head"), false)?;
+    let mut out = begin(&mut respond, GRPC)?;
     out.send_data(Bytes::from(vec![0, 0, 0, 0, 2, 8, status]), false)?;
-    let mut trailers = HeaderMap::new();
-    trailers.insert("grpc-status", HeaderValue::from_static("0"));
-    out.send_trailers(trailers)?;
+    end(&mut out, HeaderMap::new())?;
     Ok(message.len())
 }
 
 async fn large(mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {
-    let head = Response::builder().header(MARK, "1");
-    let mut out = respond.send_response(head.body(()).expect("a head"), false)?;
-    send(&mut out, Bytes::from(vec![b'x'; LARGE_BYTES])).await?;
-    out.send_data(Bytes::new(), true)?;
+    let mut out = begin(&mut respond, FILE)?;
+    write(&mut out, Bytes::from(vec![b'x'; LARGE_BYTES]), true).await?;
     Ok(0)
 }
 
-/// Sends no more than the window allows: a slow reader must not fill the service's memory.
-async fn send(out: &mut SendStream<Bytes>, mut data: Bytes) -> Result<(), h2::Error> {
-    while !data.is_empty() {
-        out.reserve_capacity(data.len());
-        let room = std::future::poll_fn(|cx| out.poll_capacity(cx)).await;
-        match room {
-            Some(room) => {
-                let part = data.split_to(room?.min(data.len()));
-                out.send_data(part, false)?;
-            }
-            None => return Err(Reason::CANCEL.into()),
-        }
-    }
-    Ok(())
+/// Sends a head with the service's mark.
+fn begin(
+    respond: &mut SendResponse<Bytes>,
+    media_type: &str,
+) -> Result<SendStream<Bytes>, h2::Error> {
+    let head = Response::builder().header(MARK, "1");
+    let head = head.header("content-type", media_type);
+    respond.send_response(head.body(()).expect("a head"), false)
+}
+
+/// Ends a call that went well.
+fn end(out: &mut SendStream<Bytes>, mut trailers: HeaderMap) -> Result<(), h2::Error> {
+    trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    out.send_trailers(trailers)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -49,6 +49,7 @@ pub mod redis_server;
 pub mod redis_topologies;
 pub mod reference;
 pub mod rnacos_server;
+pub mod sessions;
 pub mod sidecar;
 pub mod skip;
 pub mod small_disk;

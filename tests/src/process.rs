@@ -57,6 +57,15 @@ impl CommandLine {
         self
     }
 
+    /// Sets several environment variables.
+    #[must_use]
+    pub fn environments(mut self, variables: &[(String, String)]) -> Self {
+        let variables = variables.iter();
+        let variables = variables.map(|(name, value)| (name.clone(), value.into()));
+        self.environment.extend(variables);
+        self
+    }
+
     /// Starts the program and keeps it running.
     ///
     /// # Panics
@@ -254,6 +263,11 @@ impl Process {
         self.stderr.text()
     }
 
+    /// Returns the JSON lines of the log so far.
+    pub fn json_lines(&self) -> Vec<Value> {
+        json_lines(&self.stderr.text())
+    }
+
     /// Returns the resident memory in KiB, from `/proc`; `None` where there is no `/proc`.
     pub fn resident_kib(&self) -> Option<u64> {
         self.memory_kib("VmRSS:")
@@ -293,14 +307,19 @@ impl Drop for Process {
     }
 }
 
+fn json_lines(log: &str) -> Vec<Value> {
+    let lines = log.lines();
+    lines
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
+}
+
 /// Returns the address in the JSON log line that stands for a line with this `prefix`.
 fn address_in_json(log: &str, prefix: &str) -> Option<String> {
     let message = prefix.strip_suffix(" on ")?;
-    let lines = log
-        .lines()
-        .filter_map(|line| serde_json::from_str(line).ok());
-    let mut announced = lines.filter(|line: &Value| line["message"] == message);
-    Some(announced.next()?["address"].as_str()?.to_owned())
+    let mut lines = json_lines(log).into_iter();
+    let announced = lines.find(|line| line["message"] == message)?;
+    Some(announced["address"].as_str()?.to_owned())
 }
 
 /// Returns the end of the log, which shows the cause of a failure; a program under load writes a

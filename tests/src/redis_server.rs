@@ -62,26 +62,15 @@ impl Redis {
     /// When it does not respond.
     pub fn start_with(address: SocketAddr, options: &[&str]) -> Option<Self> {
         if !is_installed() {
-            skip::skip(
-                "the tests with a Redis store",
-                "apt-get install redis-server",
-            );
+            let how = "apt-get install redis-server";
+            skip::skip("the tests with a Redis store", how);
             return None;
         }
         let directory = tempfile::tempdir().expect("a temporary directory");
         let port = address.port().to_string();
         let process = CommandLine::new("redis-server")
-            .arguments([
-                "--bind",
-                "127.0.0.1",
-                "--port",
-                &port,
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-                "--dir",
-            ])
+            .arguments(["--bind", "127.0.0.1", "--port", &port])
+            .arguments(["--save", "", "--appendonly", "no", "--dir"])
             .arguments([directory.path()])
             .arguments(options)
             .start();

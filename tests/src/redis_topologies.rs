@@ -50,10 +50,7 @@ impl Watched {
         let master = Redis::start_for(authority, &[])?;
         let port = master.served_at().port().to_string();
         let replica = Redis::start_for(authority, &["--replicaof", "127.0.0.1", &port])?;
-        wait::until("the replica to follow", || {
-            let replication = replica.command(&["INFO", "replication"])?;
-            replication.contains("master_link_status:up").then_some(())
-        });
+        until_following(&replica);
         let sentinels = (0..3).map(|_| Sentinel::start(master.served_at(), authority));
         let sentinels = sentinels.collect();
         let watched = Self {
@@ -71,12 +68,8 @@ impl Watched {
 
     /// Returns the value for `--store`.
     pub fn url(&self) -> String {
-        let hosts = self
-            .sentinels
-            .iter()
-            .map(|sentinel| sentinel.served_at().to_string());
+        let hosts = hosts(self.sentinels.iter().map(Sentinel::served_at));
         let transport = transport(self.sentinels[0].tls.is_some());
-        let hosts = hosts.collect::<Vec<_>>().join(",");
         format!("{transport}+sentinel://{hosts}/{MASTER}")
     }
 
@@ -206,10 +199,7 @@ impl Cluster {
         cluster.settled();
         let owner = cluster.owner().command(&["CLUSTER", "MYID"])?;
         command_until_done(&cluster.nodes[3], &["CLUSTER", "REPLICATE", &owner]);
-        wait::until("the replica to follow", || {
-            let replication = cluster.nodes[3].command(&["INFO", "replication"])?;
-            replication.contains("master_link_status:up").then_some(())
-        });
+        until_following(&cluster.nodes[3]);
         cluster.settled();
         Some(cluster)
     }
@@ -227,13 +217,8 @@ impl Cluster {
 
     /// Returns the value for `--store`, which need not name all nodes.
     pub fn url(&self) -> String {
-        let hosts = self
-            .nodes
-            .iter()
-            .take(3)
-            .map(|node| node.served_at().to_string());
+        let hosts = hosts(self.nodes.iter().take(3).map(Redis::served_at));
         let transport = transport(self.nodes[0].is_secured());
-        let hosts = hosts.collect::<Vec<_>>().join(",");
         format!("{transport}+cluster://{hosts}")
     }
 
@@ -304,20 +289,31 @@ impl Cluster {
     }
 
     fn replica(&self) -> &Redis {
-        let replica = self.nodes.iter().find(|node| has_role(node, "slave"));
+        let mut nodes = self.nodes.iter();
+        let replica = nodes.find(|node| replicates(node, "role:slave"));
         replica.expect("a replica")
     }
 }
 
-fn is_master(server: &Redis) -> bool {
-    has_role(server, "master")
+fn hosts(addresses: impl Iterator<Item = SocketAddr>) -> String {
+    let hosts: Vec<_> = addresses.map(|address| address.to_string()).collect();
+    hosts.join(",")
 }
 
-/// A server whose role changes drops its clients, so a failed call is no role.
-fn has_role(server: &Redis, role: &str) -> bool {
+fn until_following(replica: &Redis) {
+    wait::until("the replica to follow", || {
+        replicates(replica, "master_link_status:up")
+    });
+}
+
+fn is_master(server: &Redis) -> bool {
+    replicates(server, "role:master")
+}
+
+/// Returns true if the server reports this state; one whose role changes drops its clients.
+fn replicates(server: &Redis, state: &str) -> bool {
     let replication = server.try_command(&["INFO", "replication"]);
-    let lines = replication.ok().flatten().unwrap_or_default();
-    lines.contains(&format!("role:{role}"))
+    replication.is_ok_and(|lines| lines.unwrap_or_default().contains(state))
 }
 
 /// Repeats a command until the node has learned the state that it needs.
@@ -330,13 +326,7 @@ fn command_until_done(node: &Redis, words: &[&str]) {
 /// Starts a node; returns it with its port for the other nodes.
 fn node(authority: Option<&Authority>) -> Option<(Redis, String)> {
     let bus = free_address().port().to_string();
-    let options = [
-        "--cluster-enabled",
-        "yes",
-        "--cluster-port",
-        &bus,
-        "--cluster-node-timeout",
-        "1000",
-    ];
+    let enabled = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+    let options = [&enabled[..], &["--cluster-node-timeout", "1000"]].concat();
     Redis::start_for(authority, &options).map(|node| (node, bus))
 }

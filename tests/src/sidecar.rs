@@ -1,14 +1,18 @@
 //! The sidecar as a test actor.
 
+use std::fs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use crate::auth_server::{AuthServer, ECDSA, TOKEN_REVOKED, admin_get, announced_address};
+use tempfile::TempDir;
+
+use crate::auth_server::{ECDSA, TOKEN_REVOKED, admin_get, announced_address};
 use crate::client::Client;
 use crate::echo_service::EchoService;
-use crate::fake_auth_server::FakeAuthServer;
 use crate::metrics;
 use crate::process::{CommandLine, Finished, Process};
 use crate::programs::Program;
+use crate::small_disk::started_by;
 use crate::wait;
 
 /// A refresh every second: the contract's minute, scaled down.
@@ -31,7 +35,9 @@ pub struct SidecarPlan {
     flags: Vec<String>,
     environment: Vec<(String, String)>,
     /// Command that runs the sidecar; empty for the sidecar alone.
-    command: Vec<String>,
+    wrapper: Vec<String>,
+    /// Directory of its configuration file, if it has one.
+    home: Option<TempDir>,
 }
 
 impl SidecarPlan {
@@ -52,7 +58,8 @@ impl SidecarPlan {
             application: ("orders".to_owned(), "not-registered".to_owned()),
             flags: Vec::new(),
             environment: Vec::new(),
-            command: Vec::new(),
+            wrapper: Vec::new(),
+            home: None,
         }
     }
 
@@ -70,10 +77,10 @@ impl SidecarPlan {
             .flags(EVERY_SECOND)
     }
 
-    /// Runs the sidecar under another program; the sidecar is the last argument.
+    /// Runs the sidecar under another program, as its last argument.
     #[must_use]
-    pub fn under<'c>(mut self, command: impl IntoIterator<Item = &'c str>) -> Self {
-        self.command = command.into_iter().map(str::to_owned).collect();
+    pub fn under(mut self, wrapper: Vec<String>) -> Self {
+        self.wrapper = wrapper;
         self
     }
 
@@ -84,11 +91,19 @@ impl SidecarPlan {
     ) -> Self {
         let mut plan = Self::to(&service.url(), "");
         plan.auth_server = None;
-        plan.flags = flags
-            .into_iter()
-            .map(|flag| flag.as_ref().to_owned())
-            .collect();
-        plan
+        plan.flags(flags)
+    }
+
+    /// Writes a configuration file with this text.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    #[must_use]
+    pub fn config(mut self, text: &str) -> Self {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        fs::write(config_in(&home), text).expect("a file that can be written");
+        self.home = Some(home);
+        self
     }
 
     /// Sets a listen address that another actor knows before the start.
@@ -121,8 +136,9 @@ impl SidecarPlan {
 
     /// Adds flags.
     #[must_use]
-    pub fn flags<'f>(mut self, flags: impl IntoIterator<Item = &'f str>) -> Self {
-        self.flags.extend(flags.into_iter().map(str::to_owned));
+    pub fn flags<F: AsRef<str>>(mut self, flags: impl IntoIterator<Item = F>) -> Self {
+        let flags = flags.into_iter().map(|flag| flag.as_ref().to_owned());
+        self.flags.extend(flags);
         self
     }
 
@@ -138,8 +154,16 @@ impl SidecarPlan {
 
     /// Sets an environment variable.
     #[must_use]
-    pub fn environment(mut self, name: &str, value: &str) -> Self {
-        self.environment.push((name.to_owned(), value.to_owned()));
+    pub fn environment(self, name: &str, value: &str) -> Self {
+        self.environments(&[(name, value)])
+    }
+
+    /// Sets several environment variables.
+    #[must_use]
+    pub fn environments<V: ToString>(mut self, variables: &[(&str, V)]) -> Self {
+        let variables = variables.iter();
+        let variables = variables.map(|(name, value)| ((*name).to_owned(), value.to_string()));
+        self.environment.extend(variables);
         self
     }
 
@@ -161,6 +185,7 @@ impl SidecarPlan {
             address,
             admin,
             context,
+            home: self.home,
         }
     }
 
@@ -196,9 +221,9 @@ impl SidecarPlan {
     }
 
     fn command_line(&self) -> CommandLine {
-        let command = match self.command.split_first() {
-            Some((program, arguments)) => CommandLine::new(program).arguments(arguments),
-            None => Program::Sidecar.command(),
+        let command = match self.wrapper.is_empty() {
+            true => Program::Sidecar.command(),
+            false => started_by(&self.wrapper).arguments([Program::Sidecar.path()]),
         };
         let command = command
             .arguments([
@@ -211,6 +236,9 @@ impl SidecarPlan {
             .arguments(["--upstream", &self.upstream])
             .arguments(["--app-name", &self.app_name])
             .arguments(&self.flags);
+        let config = self.home.iter();
+        let config = config.flat_map(|home| ["--config".into(), config_in(home)]);
+        let command = command.arguments(config);
         let command = match &self.auth_server {
             None => command,
             Some(auth_server) => command
@@ -218,11 +246,7 @@ impl SidecarPlan {
                 .arguments(["--app-id", &self.application.0])
                 .environment("POSTERN_APP_SECRET", &self.application.1),
         };
-        self.environment
-            .iter()
-            .fold(command, |command, (name, value)| {
-                command.environment(name, value)
-            })
+        command.environments(&self.environment)
     }
 }
 
@@ -233,19 +257,10 @@ pub struct Sidecar {
     address: SocketAddr,
     admin: SocketAddr,
     context: String,
+    home: Option<TempDir>,
 }
 
 impl Sidecar {
-    /// Starts a sidecar between `service` and `auth_server` and waits until it is ready.
-    pub fn start(service: &EchoService, auth_server: &AuthServer) -> Self {
-        SidecarPlan::new(service, &auth_server.url()).ready()
-    }
-
-    /// Starts a sidecar between `service` and `auth_server` and waits until it is ready.
-    pub fn trusting(service: &EchoService, auth_server: &FakeAuthServer) -> Self {
-        SidecarPlan::new(service, &auth_server.url()).ready()
-    }
-
     /// Waits until `/readyz` reports ready: the sidecar has a key.
     #[must_use]
     pub fn ready(self) -> Self {
@@ -327,6 +342,38 @@ impl Sidecar {
         });
     }
 
+    /// Returns the path of the configuration file.
+    ///
+    /// # Panics
+    /// When the sidecar was started without one.
+    pub fn config(&self) -> PathBuf {
+        config_in(self.home.as_ref().expect("a configuration file"))
+    }
+
+    /// Replaces the whole configuration file, as operators and orchestrators do.
+    ///
+    /// # Panics
+    /// When it cannot be replaced.
+    pub fn replace_config(&self, text: &str) {
+        let new = self.config().with_extension("new");
+        fs::write(&new, text).expect("a file that can be written");
+        fs::rename(new, self.config()).expect("a replaced file");
+    }
+
+    /// Returns the number of reloads with this outcome.
+    pub fn reloads(&self, outcome: &str) -> u64 {
+        let name = format!("postern_sidecar_config_reloads_total{{outcome=\"{outcome}\"}}");
+        self.metric(&name).unwrap_or_default()
+    }
+
+    /// Replaces the configuration file and waits for the outcome of the reload.
+    pub fn reload(&self, text: &str, outcome: &str) {
+        let before = self.reloads(outcome);
+        self.replace_config(text);
+        self.process.signal("HUP");
+        wait::until("the reload", || self.reloads(outcome) > before);
+    }
+
     /// Returns the process.
     pub const fn process(&self) -> &Process {
         &self.process
@@ -336,4 +383,19 @@ impl Sidecar {
     pub fn into_process(self) -> Process {
         self.process
     }
+}
+
+fn config_in(home: &TempDir) -> PathBuf {
+    home.path().join("sidecar.toml")
+}
+
+/// Runs `sidecar check` with a configuration file of this text.
+///
+/// # Panics
+/// When it cannot be written.
+pub fn check(config: &str, flags: &[&str]) -> Finished {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    fs::write(config_in(&home), config).expect("a file that can be written");
+    let path = config_in(&home).display().to_string();
+    Program::Sidecar.run(&[&["check", "--config", &path], flags].concat())
 }

@@ -2,7 +2,7 @@
 //! a closure. The echo service and the fake auth server are built on it.
 
 use std::collections::HashMap;
-use std::io::{BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -128,6 +128,27 @@ impl Drop for SocketServer {
             let _ = connection.shutdown(Shutdown::Both);
         }
     }
+}
+
+/// Runs `serve` for each connection to a free port, with its number, for as long as the process
+/// lives. An error is a closed connection.
+///
+/// # Panics
+/// When no port is free.
+pub fn serve_each<F>(serve: F) -> SocketAddr
+where
+    F: Fn(usize, TcpStream) -> io::Result<()> + Send + Sync + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("the address just bound");
+    let serve = Arc::new(serve);
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().flatten().enumerate() {
+            let serve = Arc::clone(&serve);
+            std::thread::spawn(move || serve(number, stream));
+        }
+    });
+    address
 }
 
 type Respond = dyn Fn(&Message) -> Reply + Send + Sync;

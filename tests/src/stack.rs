@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::auth_server::AuthServer;
+use crate::auth_server::{AuthServer, ECDSA};
 use crate::clock;
 use crate::echo_service::EchoService;
 use crate::fake_auth_server::FakeAuthServer;
@@ -27,7 +27,7 @@ impl Stack {
     pub fn start() -> Self {
         let service = EchoService::start();
         let auth_server = AuthServer::start();
-        let sidecar = Sidecar::start(&service, &auth_server);
+        let sidecar = SidecarPlan::new(&service, &auth_server.url()).ready();
         Self {
             sidecar,
             auth_server,
@@ -52,37 +52,41 @@ pub struct ForgedStack {
 impl ForgedStack {
     /// Starts a stack with ECDSA keys, which are quick to generate.
     pub fn start() -> Self {
-        Self::with(SigningType::Ecdsa, |plan| plan)
+        Self::with(|plan| plan)
     }
 
     /// Starts a stack with ECDSA keys and these flags of the sidecar.
-    pub fn with_flags<'f>(flags: impl IntoIterator<Item = &'f str>) -> Self {
-        Self::with(SigningType::Ecdsa, |plan| plan.flags(flags))
+    pub fn with_flags<F: AsRef<str>>(flags: impl IntoIterator<Item = F>) -> Self {
+        Self::with(|plan| plan.flags(flags))
     }
 
     /// Starts a stack with ECDSA keys whose sidecar has another service and these flags.
     pub fn before(upstream: &str, flags: &[&str]) -> Self {
-        let plan = |plan: SidecarPlan| plan.upstream(upstream).flags(flags.iter().copied());
-        Self::with(SigningType::Ecdsa, plan)
+        Self::with(|plan| plan.upstream(upstream).flags(flags))
+    }
+
+    /// Starts a stack with ECDSA keys whose sidecar has this configuration file.
+    pub fn configured(config: &str) -> Self {
+        Self::with(|plan| plan.config(config))
     }
 
     /// Starts a stack with the public path `/public/**` and these flags of the sidecar.
-    pub fn with_public<'f>(flags: impl IntoIterator<Item = &'f str>) -> Self {
-        let plan = |plan: SidecarPlan| plan.public_paths(["/public/**"]).flags(flags);
-        Self::with(SigningType::Ecdsa, plan)
+    pub fn with_public<F: AsRef<str>>(flags: impl IntoIterator<Item = F>) -> Self {
+        Self::with(|plan| plan.public_paths(["/public/**"]).flags(flags))
+    }
+
+    /// Starts a stack with ECDSA keys and a sidecar that `prepare` changes.
+    pub fn with(prepare: impl FnOnce(SidecarPlan) -> SidecarPlan) -> Self {
+        Self::of(SigningType::Ecdsa, prepare)
     }
 
     /// Starts a stack with keys of this type and a sidecar that `prepare` changes.
-    pub fn with(
-        signing_type: SigningType,
-        prepare: impl FnOnce(SidecarPlan) -> SidecarPlan,
-    ) -> Self {
+    pub fn of(signing_type: SigningType, prepare: impl FnOnce(SidecarPlan) -> SidecarPlan) -> Self {
         let forge = Forge::new(signing_type);
         let service = EchoService::start();
         let auth_server = FakeAuthServer::serving(&forge.trusted().served());
-        let plan = SidecarPlan::new(&service, &auth_server.url())
-            .flags(signing_flags(signing_type).iter().copied());
-        let sidecar = prepare(plan).with_all_keys();
+        let plan = SidecarPlan::new(&service, &auth_server.url());
+        let sidecar = prepare(plan.flags(signing_flags(signing_type))).with_all_keys();
         Self {
             sidecar,
             auth_server,
@@ -91,12 +95,14 @@ impl ForgedStack {
         }
     }
 
-    /// Starts a further sidecar in front of `upstream` that trusts the forge's ECDSA key.
+    /// Returns a further sidecar in front of `upstream` that trusts the forge's ECDSA key.
+    pub fn plan(&self, upstream: &str) -> SidecarPlan {
+        SidecarPlan::to(upstream, &self.auth_server.url()).flags(ECDSA)
+    }
+
+    /// Starts a further sidecar in front of `upstream` with these flags.
     pub fn in_front_of(&self, upstream: &str, flags: &[&str]) -> Sidecar {
-        SidecarPlan::to(upstream, &self.auth_server.url())
-            .flags(signing_flags(SigningType::Ecdsa).iter().copied())
-            .flags(flags.iter().copied())
-            .ready()
+        self.plan(upstream).flags(flags).ready()
     }
 
     /// Returns the head of a request with a valid token, and these header lines with their ends.
@@ -120,7 +126,7 @@ impl ForgedStack {
 pub const fn signing_flags(signing_type: SigningType) -> &'static [&'static str] {
     match signing_type {
         SigningType::Rsa => &["--signing-type", "rsa"],
-        SigningType::Ecdsa => &["--signing-type", "ecdsa"],
+        SigningType::Ecdsa => &ECDSA,
         SigningType::Hmac => &["--signing-type", "hmac", "--trust-shared-secret"],
     }
 }

@@ -2,13 +2,14 @@
 //! that it reads or ignores.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::echo_service::MARK;
 use crate::raw_client::COMPLETION;
+use crate::socket_server::serve_each;
 use crate::wait;
 
 /// The service. It lives as long as the test's process.
@@ -33,8 +34,6 @@ impl StreamingService {
     /// # Panics
     /// When no port is free.
     pub fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("the address just bound");
         let (gate, waiting) = channel();
         let state = Arc::new(State {
             heads: Mutex::default(),
@@ -43,16 +42,8 @@ impl StreamingService {
             gate: Mutex::new(waiting),
         });
         let shared = Arc::clone(&state);
-        std::thread::spawn(move || {
-            for connection in listener.incoming().flatten() {
-                let state = Arc::clone(&shared);
-                std::thread::spawn(move || {
-                    let _ = state.serve(connection);
-                });
-            }
-        });
         Self {
-            address,
+            address: serve_each(move |_, connection| shared.serve(connection)),
             state,
             gate,
         }

@@ -54,6 +54,7 @@ mod e2e {
     mod languages;
     mod login;
     mod oauth_clients;
+    mod oauth_metadata;
     mod operation;
     mod pass_list;
     mod paths;

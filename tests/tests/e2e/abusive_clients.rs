@@ -9,7 +9,6 @@ use tests::abuse::{Abuse, LARGEST_WINDOW, STREAMS, unread_streams};
 use tests::echo_service::MARK;
 use tests::h2_client::{FrameClient, H2Client, fields_of, get_fields};
 use tests::h2_service::H2Service;
-use tests::keys::SigningType;
 use tests::metrics::sum;
 use tests::programs::repository;
 use tests::raw_client::{HANDSHAKE, RawClient};
@@ -65,7 +64,7 @@ fn begin(abuse: Abuse, sidecar: &Sidecar, bearer: &str) -> Option<TcpStream> {
 fn idle_connections_take_little_memory() {
     let count = std::env::var("POSTERN_TEST_IDLE").ok();
     let count = count.map_or(1000, |count| count.parse::<u64>().unwrap());
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+    let stack = ForgedStack::with(|plan| {
         plan.public_paths(["/public/**"])
             .flags(["--max-connections", "12000"])
     });
@@ -108,7 +107,7 @@ fn unread_responses_fit_into_the_memory_of_the_manifests() {
         let limit_kib = limit.parse::<u64>().unwrap() * 1024;
         let connections = setting(&kustomization, "POSTERN_MAX_CONNECTIONS");
         let requests = setting(&kustomization, "POSTERN_MAX_REQUESTS");
-        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        let stack = ForgedStack::with(|plan| {
             plan.public_paths(["/public/**"])
                 .environment("POSTERN_MAX_CONNECTIONS", &connections)
                 .environment("POSTERN_MAX_REQUESTS", &requests)

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 use tests::auth_server::AuthServer;
-use tests::keys::SigningType;
 use tests::process::Process;
 use tests::raw_client::{RawClient, exchange};
 use tests::sidecar::{NEVER, Sidecar};
@@ -98,10 +97,7 @@ fn a_rejection_names_the_client_behind_trusted_proxies_alone() {
 /// Returns the JSON access line of a request to `path`.
 fn json_line(sidecar: &Sidecar, path: &str) -> Value {
     wait::until("the line", || {
-        let output = sidecar.process().stderr();
-        let mut lines = output
-            .lines()
-            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut lines = sidecar.process().json_lines().into_iter();
         lines.find(|line| line["path"] == path)
     })
 }
@@ -114,9 +110,9 @@ fn a_line_has_times_bytes_and_the_user_only_if_configured() {
         (&["--access-log-user", "id"], "10001".into()),
         (&["--access-log-user", "account"], "alice".into()),
     ] {
-        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        let stack = ForgedStack::with(|plan| {
             let json = ["--access-log", "all", "--log-format", "json"];
-            let plan = plan.flags(json).flags(flags.iter().copied());
+            let plan = plan.flags(json).flags(flags);
             plan.public_paths(["/public/**"])
         });
         let sidecar = &stack.sidecar;

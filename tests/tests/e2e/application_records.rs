@@ -47,8 +47,8 @@ impl Store {
         let plan = AuthServerPlan::new()
             .store(self.redis.url())
             .flags(["--store-poll-interval", "1"])
-            .flags(flags.iter().map(String::as_str));
-        plan.start().ready()
+            .flags(flags);
+        plan.ready()
     }
 
     fn command(&self, words: &[&str], flags: &[String]) -> Finished {
@@ -100,34 +100,6 @@ fn status(server: &AuthServer, id: &str, secret: &str) -> u16 {
 fn forged() -> (String, String) {
     let record = r#"{"secretSha256":["37QXRU10MnFez6oz2Jq9q6RFfDssvYWkogYg0M2AbaY"]}"#;
     (record.to_owned(), "e".repeat(32))
-}
-
-#[test]
-fn a_dropped_secret_stays_dropped_when_an_older_record_is_back() {
-    let Some(store) = Store::start() else { return };
-    let orders = ["--app-id", "orders"];
-    let command = |words: &[&str]| store.done(&[words, &orders].concat(), &[]);
-    let leaked = command(&["application", "add"]);
-    let older = store.record("orders");
-    let secret = command(&["application", "rotate-secret"]);
-    command(&["application", "rotate-secret", "--drop-old"]);
-    let server = store.server(&[]);
-    assert_eq!(status(&server, "orders", &leaked), 401);
-
-    store.plant("orders", &older);
-    wait::until("the record to be repaired", || {
-        (store.record("orders") != older).then_some(())
-    });
-    assert_eq!(status(&server, "orders", &secret), 200);
-    assert_eq!(status(&server, "orders", &leaked), 401);
-    let another = store.server(&[]);
-    assert_eq!(status(&another, "orders", &secret), 200);
-    assert_eq!(status(&another, "orders", &leaked), 401);
-
-    let file = store.private_file("leaked", &leaked);
-    let ensure = ["application", "ensure", "--app-secret-file", &file];
-    let end = store.command(&[&ensure[..], &orders].concat(), &[]);
-    end.says(64, "was dropped");
 }
 
 #[test]
@@ -193,31 +165,6 @@ fn a_record_that_was_planted_without_the_key_is_ignored() {
 }
 
 #[test]
-fn records_in_clear_count_until_the_store_is_encrypted() {
-    let Some(store) = Store::start() else { return };
-    drop(store.server(&[]));
-    let secret = store.done(&["application", "add", "--app-id", "orders"], &[]);
-    let (introduced, required) = (store.encryption(false), store.encryption(true));
-    let server = store.server(&introduced);
-    assert_eq!(status(&server, "orders", &secret), 200);
-    for _ in 0..2 {
-        store.done(&["keys", "reencrypt"], &introduced);
-    }
-    let closed = store.server(&required);
-    assert_eq!(status(&closed, "orders", &secret), 200);
-    assert_eq!(status(&server, "orders", &secret), 200);
-
-    let rotate = ["application", "rotate-secret", "--app-id", "orders"];
-    let without_key = store.command(&rotate, &[]);
-    assert_eq!(without_key.code, Some(78), "{}", without_key.stderr);
-    let another = store.done(&rotate, &required);
-    wait::until("the new secret", || {
-        (status(&closed, "orders", &another) == 200).then_some(())
-    });
-    assert_eq!(status(&closed, "orders", &secret), 200);
-}
-
-#[test]
 fn a_command_logs_what_it_changed_and_its_actor() {
     let Some(store) = Store::start() else { return };
     let flags = store.encryption(false);
@@ -265,7 +212,7 @@ fn a_directory_of_applications_is_followed_file_by_file() {
         "--store-poll-interval",
         "1",
     ];
-    let server = AuthServerPlan::new().flags(flags).start().ready();
+    let server = AuthServerPlan::new().flags(flags).ready();
     let registered = register(&server, "bills");
     assert_eq!(status(&server, "orders", &first), 200);
     for (id, secret) in [

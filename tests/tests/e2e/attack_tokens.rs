@@ -34,7 +34,7 @@ fn contract_5_the_token_table_through_the_sidecar_with_hmac() {
 fn through_the_sidecar(signing_type: SigningType, policies: &[Policy]) {
     let mut verdicts = Verdicts::default();
     for policy in policies {
-        let stack = ForgedStack::with(signing_type, |plan| {
+        let stack = ForgedStack::of(signing_type, |plan| {
             plan.flags(policy.flags().iter().copied())
         });
         let of_this_run = |row: &&TokenRow| {
@@ -98,9 +98,7 @@ fn send(sidecar: &Sidecar, row: &TokenRow, lines: Vec<Vec<u8>>) -> Message {
         || "/orders/list".to_owned(),
         |query| format!("/orders/list?{query}"),
     );
-    let request = lines
-        .into_iter()
-        .fold(Request::new("GET", target), Request::line);
+    let request = Request::new("GET", target).lines(lines);
     sidecar.anonymous().send(&request)
 }
 

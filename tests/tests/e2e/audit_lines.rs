@@ -7,18 +7,16 @@ use tests::applications::register_in;
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, file_store};
 use tests::client::Request;
 use tests::expect::has;
+use tests::token_forge::{header_of, payload_of};
 use tests::users_file::UsersFile;
 use tests::wait;
 
 /// Returns the fields of the first audit line of this event, once there is one.
 fn event(server: &AuthServer, name: &str) -> Value {
     wait::until(&format!("the audit event {name}"), || {
-        let log = server.process().stderr();
-        let lines = log
-            .lines()
-            .filter_map(|line| serde_json::from_str(line).ok());
-        let mut events = lines.filter(|line: &Value| line["target"] == "audit");
-        events.find(|line| line["event"] == name)
+        let lines = server.process().json_lines();
+        let is_one = |line: &Value| line["target"] == "audit" && line["event"] == name;
+        lines.into_iter().find(is_one)
     })
 }
 
@@ -38,11 +36,8 @@ fn a_login_is_joined_to_its_token_its_key_and_its_request() {
         .line("X-Request-Id: login-1")
         .body(json!({"username": "ada", "password": "enchantress"}).to_string());
     let response = server.anonymous().send(&login);
-    let token = response.json()["data"]["access_token"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    let (header, claims) = (part(&token, 0), part(&token, 1));
+    let token = response.access_token();
+    let (header, claims) = (header_of(&token), payload_of(&token));
     let line = event(&server, "login_succeeded");
     for (field, expected) in [
         ("account", &json!("ada")),
@@ -55,30 +50,17 @@ fn a_login_is_joined_to_its_token_its_key_and_its_request() {
     }
 }
 
-fn part(token: &str, index: usize) -> Value {
-    use base64::Engine;
-    let part = token.split('.').nth(index).unwrap();
-    let json = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(part);
-    serde_json::from_slice(&json.unwrap()).unwrap()
-}
-
 #[test]
 fn an_unknown_account_is_a_digest_of_its_own() {
     let users = UsersFile::with("ada", "enchantress");
     let server = logging_json(&users);
     for account in ["hush-1", "hush-2"] {
-        let body = json!({"username": account, "password": "x"});
-        assert_eq!(server.anonymous().post(LOGIN, &body).status(), 401);
+        assert_eq!(server.login_as(account, "x").status(), 401);
     }
     let accounts = wait::until("both lines", || {
-        let log = server.process().stderr();
-        let lines = log
-            .lines()
-            .filter(|line| line.contains("event\":\"login_failed"));
-        let accounts: Vec<_> = lines
-            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-            .map(|line| line["account"].to_string())
-            .collect();
+        let mut lines = server.process().json_lines();
+        lines.retain(|line| line["event"] == "login_failed");
+        let accounts: Vec<_> = lines.iter().map(|it| it["account"].to_string()).collect();
         (accounts.len() == 2).then_some(accounts)
     });
     assert_ne!(accounts[0], accounts[1]);
@@ -147,12 +129,7 @@ fn no_password_or_token_sent_as_an_id_is_logged_whole() {
     let token = format!("postern_rt_{}", "A".repeat(64));
     for sent in ["hunter2-hunter2", "correct horse", &token, &server.login()] {
         let id = sent.replace(' ', "+");
-        let body = format!("grant_type=client_credentials&client_id={id}&client_secret=x");
-        let form = "Content-Type: application/x-www-form-urlencoded";
-        let request = Request::new("POST", "/auth/oauth/token")
-            .line(form)
-            .body(body);
-        assert_eq!(server.anonymous().send(&request).status(), 401);
+        assert_eq!(server.grant(&id, "x", "").status(), 401);
         let log = wait::until("the line", || {
             let log = server.process().stderr();
             let start: String = sent.chars().take(6).collect();
@@ -166,8 +143,7 @@ fn no_password_or_token_sent_as_an_id_is_logged_whole() {
 fn no_account_name_adds_a_field_to_a_text_line() {
     let server = AuthServerPlan::new().ready();
     let account = "bob client=6.6.6.6 outcome=ok \n\u{1b}[31m";
-    let body = json!({"username": account, "password": "x"});
-    server.anonymous().post(LOGIN, &body);
+    server.login_as(account, "x");
     server
         .anonymous()
         .get("/client/user/secret/key?appId=a%20outcome%3Dok%20client%3D6.6.6.6&appSecret=x");

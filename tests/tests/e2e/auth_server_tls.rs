@@ -24,7 +24,7 @@ fn plan_of(service: &EchoService, url: &str, flags: &[String]) -> SidecarPlan {
     SidecarPlan::new(service, url)
         .flags(ECDSA)
         .flags(EVERY_SECOND)
-        .flags(flags.iter().map(String::as_str))
+        .flags(flags)
 }
 
 /// Starts an auth server with a certificate of `authority` that requires client certificates of

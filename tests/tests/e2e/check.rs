@@ -7,7 +7,7 @@ use tests::auth_server::AuthServerPlan;
 use tests::certificates::Authority;
 use tests::process::Finished;
 use tests::programs::Program;
-use tests::sidecar::SidecarPlan;
+use tests::sidecar::{self, SidecarPlan};
 
 use super::command_line::SIDECAR;
 
@@ -38,14 +38,10 @@ scope = ['admin']
 # rule admin: DELETE of /shop/admin/**, as in /shop/admin/x/x
 # every other request needs a token
 ";
-    let home = tempfile::tempdir().unwrap();
-    let file = home.path().join("sidecar.toml");
-    fs::write(&file, CONFIG).unwrap();
-    let config = ["--config", file.to_str().unwrap()];
-    let listed = check(&[&config[..], &["--paths"]].concat());
+    let checked = |more: &[&str]| sidecar::check(CONFIG, &[&SIDECAR[1..], more].concat());
+    let listed = checked(&["--paths"]);
     assert_eq!(listed.code, Some(0), "{}", listed.stderr);
-    let plain = check(&config).stdout;
-    assert_eq!(listed.stdout, plain + LISTED);
+    assert_eq!(listed.stdout, checked(&[]).stdout + LISTED);
     assert!(
         check(&["--paths"])
             .stdout
@@ -95,11 +91,8 @@ fn check_and_start_name_expired_certificates_alike() {
             line.contains(flag) && line.contains(cert) && line.contains("certificate has expired")
         };
         let log = sidecar.process().output();
-        assert_eq!(
-            log.lines().filter(|line| reported(line)).count(),
-            1,
-            "{log}"
-        );
+        let count = log.lines().filter(|line| reported(line)).count();
+        assert_eq!(count, 1, "{log}");
         let warned = |line: &str| line.starts_with("# warning: ") && reported(line);
         let count = end.stdout.lines().filter(|line| warned(line)).count();
         assert_eq!(count, 1, "{flag}: {}", end.stdout);
@@ -116,12 +109,12 @@ fn files_of_tls_that_cannot_be_used_stop_start_and_check() {
     let (auth_server, service) = ("https://127.0.0.1:1/auth", "https://127.0.0.1:1");
     let source = ["--auth-server", auth_server, "--upstream", service];
     let of_sidecar = |flags: &[&str]| {
-        let start = SidecarPlan::to(service, auth_server).flags(flags.iter().copied());
+        let start = SidecarPlan::to(service, auth_server).flags(flags);
         let check = [&["check"], &SIDECAR[3..], &source, flags].concat();
         [start.fails(), Program::Sidecar.run(&check)]
     };
     let of_auth_server = |flags: &[&str]| {
-        let start = AuthServerPlan::new().flags(flags.iter().copied());
+        let start = AuthServerPlan::new().flags(flags);
         let check = [&["check"], flags].concat();
         [start.fails(), Program::AuthServer.run(&check)]
     };

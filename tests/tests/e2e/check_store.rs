@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use tests::auth_server::{AuthServerPlan, file_store};
-use tests::file_store::{self, PUBLIC, RING};
-use tests::process::Finished;
+use tests::file_store::{self, PRIVATE, PUBLIC, RING};
+use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
 use tests::redis_server::{PUBLIC_KEY, Redis};
 use tests::users_file::UsersFile;
@@ -40,7 +40,7 @@ const fn row(
     }
 }
 
-const ROWS: [Row; 16] = [
+const ROWS: [Row; 19] = [
     row("no directory", RSA, 0, |_| {}),
     row("a deep one", RSA, 0, |data| {
         fs::create_dir_all(data.parent().unwrap()).unwrap();
@@ -69,6 +69,10 @@ const ROWS: [Row; 16] = [
         let half = file_store::value(&other, PUBLIC).unwrap();
         file_store::put(data, PUBLIC, &half);
     }),
+    row("no key", RSA, 78, |data| {
+        served(data);
+        file_store::put(data, PRIVATE, "no key");
+    }),
     row("one half", RSA, 0, |data| {
         served(data);
         file_store::remove(data, PUBLIC);
@@ -84,6 +88,16 @@ const ROWS: [Row; 16] = [
     row("a database that is a directory", RSA, 78, |data| {
         make(data);
         fs::create_dir(data.join(DATABASE)).unwrap();
+    }),
+    row("a database that is a pipe", RSA, 78, |data| {
+        make(data);
+        let path = data.join(DATABASE);
+        let made = CommandLine::new("mkfifo").arguments([path]).run();
+        assert_eq!(made.code, Some(0), "{}", made.stderr);
+    }),
+    row("a database that is a link", RSA, 78, |data| {
+        make(data);
+        symlink(data.with_extension("elsewhere"), data.join(DATABASE)).unwrap();
     }),
 ];
 
@@ -117,16 +131,12 @@ fn check(store: &str, flags: &[&str]) -> Finished {
 
 /// Returns the exit code of a start; 0 for a server that becomes ready.
 fn serve(store: &str, flags: &[&str], code: i32) -> i32 {
-    let plan = || {
-        AuthServerPlan::new()
-            .store(store)
-            .flags(flags.iter().copied())
-    };
+    let plan = AuthServerPlan::new().store(store).flags(flags);
     if code == 0 {
-        drop(plan().ready());
+        drop(plan.ready());
         return 0;
     }
-    plan().fails().code.unwrap()
+    plan.fails().code.unwrap()
 }
 
 type Seen = BTreeMap<String, (u32, u64, i64, Vec<u8>)>;
@@ -181,6 +191,10 @@ fn check_ends_as_serve_would_and_leaves_the_store_alone() {
         assert_eq!(end.stdout.is_empty(), code != 0, "{name}: {}", end.stdout);
         assert!(!end.stderr.contains("BEGIN"), "{name}: {}", end.stderr);
         assert_eq!(serve(&store, flags, code), code, "serve, {name}");
+        assert!(
+            !data.with_extension("elsewhere").exists(),
+            "a link was followed"
+        );
     }
 }
 

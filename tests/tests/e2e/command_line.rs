@@ -118,38 +118,6 @@ fn a_bad_flag_is_one_line_that_names_it() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_named_and_is_no_panic() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    for (program, flags) in [
-        (Program::AuthServer, &["serve"][..]),
-        (Program::Sidecar, &SIDECAR),
-    ] {
-        let directory = tempfile::tempdir().unwrap();
-        let command = program.command().arguments(flags).arguments([
-            "--listen",
-            &address,
-            "--admin-listen",
-            "127.0.0.1:0",
-        ]);
-        let command = if program == Program::AuthServer {
-            command.arguments(["--store", &file_store(directory.path())])
-        } else {
-            command
-        };
-        let end = command.run();
-        assert_eq!(end.code, Some(69), "{}", end.stderr);
-        let last = end.stderr.lines().last().unwrap_or_default();
-        assert!(
-            last.starts_with(&format!("error: --listen: cannot listen on {address}"))
-                && !end.stderr.contains("panicked"),
-            "{}",
-            end.stderr
-        );
-    }
-}
-
-#[test]
 fn help_and_version_are_output_and_no_errors() {
     for program in Program::ALL {
         for flag in ["--help", "--version", "-h", "-V"] {

@@ -69,12 +69,9 @@ fn grpc_go_sees_the_code_and_the_reason_of_a_rejection() {
         return;
     };
     let stack = ForgedStack::start();
-    let sidecar = |flags: &[&str]| stack.in_front_of("h2c://127.0.0.1:1", flags);
-    let rules = tempfile::NamedTempFile::new().unwrap();
     let rule = "[[rule]]\nname = 'all'\npaths = ['/**']\nscope = ['orders']\n";
-    std::fs::write(&rules, rule).unwrap();
-    let strict = sidecar(&["--config", &rules.path().display().to_string()]);
-    let gone = sidecar(&[]);
+    let plan = || stack.plan("h2c://127.0.0.1:1");
+    let (strict, gone) = (plan().config(rule).ready(), plan().ready());
     let keyless = SidecarPlan::to("h2c://127.0.0.1:1", "http://127.0.0.1:1/auth").start();
     let bearer = format!("Bearer {}", stack.token());
     let of_long_name = format!("Bearer {}", stack.token_of_long_name());

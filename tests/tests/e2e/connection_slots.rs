@@ -7,7 +7,6 @@ use std::time::Duration;
 use tests::auth_server::AuthServerPlan;
 use tests::certificates::Authority;
 use tests::h2_client::FrameClient;
-use tests::keys::SigningType;
 use tests::loopback::connect_as;
 use tests::metrics::rejections;
 use tests::raw_client::RawClient;
@@ -164,10 +163,10 @@ fn unread_rejections_keep_no_client_out_of_the_sidecar() {
 fn half_handshakes_keep_no_client_out_of_the_sidecar() {
     let authority = Authority::new();
     let tls = authority.issue_server(&["127.0.0.1"]).flags();
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+    let stack = ForgedStack::with(|plan| {
         plan.public_paths(["/public/**"])
             .flags(["--max-connections", SLOTS])
-            .flags(tls.iter().map(String::as_str))
+            .flags(&tls)
     });
     let port = Port {
         trust: Some(authority.client()),

@@ -7,35 +7,9 @@ use tests::clock;
 use tests::stack::{ForgedStack, Stack};
 
 /// The fields of contract §2.5, in its order.
-const FIELDS: [&str; 27] = [
-    "id",
-    "tenantId",
-    "clientId",
-    "signMethod",
-    "nickName",
-    "avatar",
-    "anId",
-    "anTitle",
-    "telephone",
-    "email",
-    "account",
-    "accountSecret",
-    "status",
-    "appId",
-    "openId",
-    "userType",
-    "sex",
-    "deptId",
-    "deptTitle",
-    "postId",
-    "postTitle",
-    "grade",
-    "isSuperAdmin",
-    "delFlag",
-    "canDel",
-    "expireTime",
-    "other",
-];
+const FIELDS: &str = "id tenantId clientId signMethod nickName avatar anId anTitle telephone email account \
+     accountSecret status appId openId userType sex deptId deptTitle postId postTitle grade \
+     isSuperAdmin delFlag canDel expireTime other";
 
 #[test]
 fn contract_4_2_rules_2_and_3_both_programs_have_the_same_user() {
@@ -46,8 +20,8 @@ fn contract_4_2_rules_2_and_3_both_programs_have_the_same_user() {
     assert_eq!(one.json()["msg"], "operation succeeded");
     let user = &one.json()["data"];
     let found = user.as_object().map(serde_json::Map::len);
-    assert_eq!(found, Some(FIELDS.len()));
-    for name in FIELDS {
+    assert_eq!((found, FIELDS.split(' ').count()), (Some(27), 27));
+    for name in FIELDS.split(' ') {
         let has_value = ["id", "nickName", "account", "userType"].contains(&name);
         assert_eq!(user[name].is_string(), has_value, "{name}");
     }
@@ -76,12 +50,9 @@ fn contract_4_2_rule_1_the_user_is_resolved_from_the_token() {
         "id": "42", "account": "žofie", "nickName": "小明 😀", "avatar": "https://x/a.png",
         "telephone": "+49 30", "userType": "staff", "tenantId": "t-7", "grade": "3",
     });
-    for name in FIELDS {
-        assert_eq!(
-            user[name],
-            expected.get(name).cloned().unwrap_or(Value::Null),
-            "{name}"
-        );
+    for name in FIELDS.split(' ') {
+        let expected = expected.get(name).unwrap_or(&Value::Null);
+        assert_eq!(&user[name], expected, "{name}");
     }
 }
 

@@ -13,6 +13,7 @@ use tests::keys::{SigningKey, SigningType};
 use tests::process::Finished;
 use tests::programs::Program;
 use tests::redis_server::{PRIVATE_KEY, PUBLIC_KEY, Redis};
+use tests::sessions::Tokens;
 use tests::users_file::UsersFile;
 use tests::wait;
 
@@ -44,7 +45,7 @@ fn plan(store: &str, flags: &[String]) -> AuthServerPlan {
     AuthServerPlan::new()
         .store(store)
         .flags(["--store-poll-interval", "1"])
-        .flags(flags.iter().map(String::as_str))
+        .flags(flags)
 }
 
 fn command(words: &[&str], store: &str, flags: &[String]) -> Finished {
@@ -192,15 +193,15 @@ struct Pair<'a> {
     keyring: &'a Keyring,
     users: String,
     servers: [AuthServer; 2],
-    /// The refresh token of a session that goes on through everything.
-    lasting: String,
+    /// A session that goes on through everything.
+    lasting: Tokens,
 }
 
 impl<'a> Pair<'a> {
     fn start(url: String, keyring: &'a Keyring, users: &UsersFile) -> Self {
         let users = users.location();
         let servers = [(); 2].map(|()| one_of_two(&url, &users, &[]));
-        let lasting = log_in(&servers[0], "eve").1;
+        let lasting = servers[0].session_of("eve");
         Self {
             url,
             keyring,
@@ -234,12 +235,12 @@ impl<'a> Pair<'a> {
     fn assert_served(&mut self) {
         for [begins, goes_on] in [[0, 1], [1, 0]].map(|it| it.map(|at| &self.servers[at])) {
             assert_eq!((begins.readiness(), goes_on.readiness()), (200, 200));
-            let (access, session) = log_in(begins, "ada");
-            assert!(accepts(goes_on, &access));
-            let next = refresh(goes_on, &session).unwrap();
+            let session = begins.session_of("ada");
+            assert!(accepts(goes_on, &session.access));
+            let next = goes_on.refreshed(&session).refresh;
             assert_eq!(begins.log_out(&next).status(), 200);
-            assert_eq!(refresh(goes_on, &next), Err(400));
-            self.lasting = refresh(goes_on, &self.lasting).unwrap();
+            assert_eq!(goes_on.refresh(&next).status(), 400);
+            self.lasting = goes_on.refreshed(&self.lasting);
         }
     }
 }
@@ -249,21 +250,6 @@ fn one_of_two(url: &str, users: &str, flags: &[String]) -> AuthServer {
     plan.ready()
 }
 
-/// Returns an access token and a refresh token.
-fn log_in(server: &AuthServer, account: &str) -> (String, String) {
-    let response = server.login_as(account, "enchantress").json();
-    let token = |name: &str| response["data"][name].as_str().unwrap().to_owned();
-    (token("access_token"), token("refresh_token"))
-}
-
-/// Returns the next refresh token, or the status of the rejection.
-fn refresh(server: &AuthServer, token: &str) -> Result<String, u16> {
-    let form = format!("grant_type=refresh_token&refresh_token={token}");
-    let response = server.anonymous().post_form("/oauth/token", &form);
-    let next = response.json()["refresh_token"].as_str().map(str::to_owned);
-    next.ok_or_else(|| response.status())
-}
-
 #[test]
 fn one_procedure_introduces_changes_and_removes_the_key() {
     let Some(redis) = Redis::start() else { return };
@@ -271,10 +257,9 @@ fn one_procedure_introduces_changes_and_removes_the_key() {
     let users = UsersFile::with("ada", "enchantress");
     users.add("eve", "enchantress", &[]);
     let mut pair = Pair::start(redis.url(), &keyring, &users);
-    let sealed = |pair: &Pair<'_>| {
+    let sealed = || {
         let session = redis.command(&["ZRANGE", "{auth:user-token}:index:session", "0", "0"]);
         let key = format!("{{auth:user-token}}:session:{}", session.unwrap());
-        assert!(!pair.lasting.is_empty());
         redis.command(&["GET", &key]).unwrap().starts_with(MARK)
     };
     for order in [[0, 1], [1, 0]] {
@@ -301,7 +286,7 @@ fn one_procedure_introduces_changes_and_removes_the_key() {
                 server.until_logged(becomes);
             }
             pair.assert_served();
-            assert_eq!(sealed(&pair), !key.is_empty());
+            assert_eq!(sealed(), !key.is_empty());
             for server in order {
                 pair.restart(server, key);
             }
@@ -315,7 +300,7 @@ fn a_session_in_clear_does_not_count_in_an_encrypted_store() {
     let keyring = Keyring::new();
     let users = UsersFile::with("ada", "enchantress");
     let server = one_of_two(&redis.url(), &users.location(), &[]);
-    let (access, planted) = log_in(&server, "ada");
+    let planted = server.session_of("ada");
     let names = redis.command(&["ZRANGE", "{auth:user-token}:index:session", "0", "0"]);
     let key = format!("{{auth:user-token}}:session:{}", names.unwrap());
     let in_clear = redis.command(&["GET", &key]).unwrap();
@@ -327,8 +312,8 @@ fn a_session_in_clear_does_not_count_in_an_encrypted_store() {
     redis.command(&["SET", &key, &in_clear]);
     let server = one_of_two(&redis.url(), &users.location(), &keyring.flags("1"));
     // Unreadable is not absent; a verified access token ends it by its name all the same.
-    assert_eq!(refresh(&server, &planted), Err(503));
-    assert_eq!(server.log_out(&planted).status(), 503);
-    assert_eq!(server.log_out(&access).status(), 200);
-    assert_eq!(refresh(&server, &planted), Err(400));
+    assert_eq!(server.refresh(&planted.refresh).status(), 503);
+    assert_eq!(server.log_out(&planted.refresh).status(), 503);
+    assert_eq!(server.log_out(&planted.access).status(), 200);
+    assert_eq!(server.refresh(&planted.refresh).status(), 400);
 }

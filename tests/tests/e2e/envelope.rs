@@ -1,10 +1,9 @@
 //! The one envelope (contract §2.1, §7) on every response of either program, failures included.
 
 use serde_json::{Value, json};
-use tests::auth_server::{AuthServer, LOGIN, SECRET_KEY, USER_DETAILS, credentials};
+use tests::auth_server::{LOGIN, SECRET_KEY, USER_DETAILS, credentials};
 use tests::message::Message;
 use tests::openapi;
-use tests::raw_client::exchange;
 use tests::stack::Stack;
 use wire::rejection::Rejection;
 
@@ -74,24 +73,6 @@ fn assert_failure(response: &Message) {
             .as_str()
             .is_some_and(|code| !code.is_empty())
     );
-}
-
-#[test]
-fn what_is_no_http_request_gets_400_and_the_server_lives() {
-    let server = AuthServer::start();
-    for bytes in [
-        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"[..],
-        b"GET\r\n\r\n",
-        b"GET /auth/x HTTP/9.9\r\n\r\n",
-        b"GET /auth/x HTTP/1.1\r\nHost: a\r\nbad header\r\n\r\n",
-        b"GET /auth/x HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
-        b"GET /auth/a\x00b HTTP/1.1\r\nHost: a\r\n\r\n",
-    ] {
-        let response = exchange(server.address(), "GET", bytes);
-        assert_eq!(response.status(), 400, "{}", String::from_utf8_lossy(bytes));
-        assert_failure(&response);
-    }
-    assert_eq!(server.anonymous().status(SECRET_KEY), 200);
 }
 
 #[test]

@@ -147,9 +147,7 @@ fn explain_is_for_loopback_and_for_no_page_of_another_site() {
         let request = Request::new("POST", "/explain")
             .line(format!("Content-Type: {media_type}"))
             .body(body.as_bytes());
-        let request = origin.into_iter().fold(request, |request, origin| {
-            request.line(format!("Origin: {origin}"))
-        });
+        let request = request.lines(origin.map(|origin| format!("Origin: {origin}")));
         let response = exchange(admin, "POST", &request.bytes(host));
         assert_eq!(response.status(), status, "{host} {origin:?}");
     }

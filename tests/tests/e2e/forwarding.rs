@@ -71,15 +71,6 @@ fn method_target_headers_and_body_reach_the_service_unchanged() {
 }
 
 #[test]
-fn authorization_can_be_kept_from_the_service() {
-    let stack = ForgedStack::with_flags(["--forward-authorization", "false"]);
-    stack.sidecar.bearing(&stack.token()).get("/list");
-    let seen = stack.service.last_request();
-    assert_eq!(seen.header("authorization"), Vec::<String>::new());
-    assert_eq!(seen.header("X-Current-User").len(), 1);
-}
-
-#[test]
 fn the_service_s_response_reaches_the_client_unchanged() {
     let stack = stack();
     let client = stack.sidecar.bearing(&stack.token());

@@ -4,22 +4,18 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use tests::applications::register_in;
-use tests::auth_server::{
-    AuthServer, AuthServerPlan, LOGIN, SECRET_KEY, USER_DETAILS, admin_get, file_store,
-};
-use tests::client::Request;
+use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, admin_get};
+use tests::client::{FORM, Request};
 use tests::echo_service::EchoService;
 use tests::expect::has;
 use tests::message::Message;
-use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::sessions::{PASSWORD, TOKEN};
+use tests::sidecar::SidecarPlan;
 use tests::tables::{self, TokenRequestRow, TokenRequestTable, Verdicts};
 use tests::token_forge::{header_of, payload_of};
 use tests::users_file::UsersFile;
 use tests::{template, wait};
 
-const TOKEN: &str = "/oauth/token";
-const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
 const GRANT: &str = "grant_type=client_credentials";
 
 /// An auth server with the applications `jobs`, which obtains tokens, and `sidecar`, which does not.
@@ -31,7 +27,7 @@ pub(super) struct Installation {
 
 impl Installation {
     fn start(flags: &[&str]) -> Self {
-        Self::of(AuthServerPlan::new().flags(flags.iter().copied()))
+        Self::of(AuthServerPlan::new().flags(flags))
     }
 
     pub(super) fn of(plan: AuthServerPlan) -> Self {
@@ -58,18 +54,8 @@ impl Installation {
 
     /// Requests a token for `jobs`.
     fn request(&self, more: &str) -> Message {
-        let body = format!("{GRANT}&client_id=jobs&client_secret={}{more}", self.jobs);
-        self.server.anonymous().post_form(TOKEN, &body)
+        self.server.grant("jobs", &self.jobs, more)
     }
-
-    fn token(&self, more: &str) -> String {
-        access_token(&self.request(more))
-    }
-}
-
-fn access_token(response: &Message) -> String {
-    let token = response.json()["access_token"].as_str().map(str::to_owned);
-    token.unwrap_or_else(|| panic!("no token: {}", response.text()))
 }
 
 /// Waits until requests of `jobs` have this status.
@@ -85,7 +71,7 @@ fn rfc_9068_an_application_obtains_what_it_was_given() {
     let installation = Installation::start(&["--token-lifetime", "60", "--audience", "common"]);
     let response = installation.request("&scope=orders%3Aread");
     let mut body = response.json();
-    let token = access_token(&response);
+    let token = response.access_token();
     body["access_token"] = Value::Null;
     assert_eq!(
         body,
@@ -97,10 +83,7 @@ fn rfc_9068_an_application_obtains_what_it_was_given() {
     let found = (&header["typ"], &header["alg"]);
     assert_eq!(found, (&json!("at+jwt"), &json!("RS256")));
     let mut claims = payload_of(&token);
-    let (iat, exp) = (
-        claims["iat"].as_i64().unwrap(),
-        claims["exp"].as_i64().unwrap(),
-    );
+    let [iat, exp] = ["iat", "exp"].map(|name| claims[name].as_i64().unwrap());
     assert_eq!(exp - iat, 60);
     assert!(claims["jti"].as_str().is_some_and(|id| id.len() == 22));
     for name in ["iat", "nbf", "exp", "jti"] {
@@ -122,16 +105,9 @@ fn rfc_9068_an_application_obtains_what_it_was_given() {
 fn every_row_of_the_token_requests_gets_its_response() {
     let installation = Installation::start(&[]);
     let server = &installation.server;
-    let admin = server.done(&[
-        "application",
-        "add",
-        "--app-id=admin",
-        "--audience",
-        "orders",
-    ]);
-    let as_admin = format!("{GRANT}&client_id=admin&client_secret={admin}");
+    let admin = server.done(&["application", "add", "--app-id=admin", "--audience=orders"]);
     wait::until("the server to know admin", || {
-        server.anonymous().post_form(TOKEN, &as_admin).status() == 400
+        server.grant("admin", &admin, "").status() == 400
     });
     let user = server.login();
     let fill = |text: &str| {
@@ -157,27 +133,17 @@ fn every_row_of_the_token_requests_gets_its_response() {
         verdicts.row(&row.name, difference);
     }
     assert!(verdicts.checked() >= 25, "the table has lost rows");
-    assert_eq!(
-        installation.request("").status(),
-        200,
-        "the server still serves"
-    );
+    assert_eq!(installation.request("").status(), 200, "it still serves");
     verdicts.conclude();
 }
 
 pub(super) fn token_request(row: &TokenRequestRow, fill: impl Fn(&str) -> Vec<u8>) -> Request {
     let request = Request::new(&row.method, fill(&row.target));
-    let names_type = row
-        .headers
-        .iter()
-        .any(|line| line.starts_with("Content-Type:"));
-    let request = if row.body.is_some() && !names_type {
-        request.line(FORM)
-    } else {
-        request
-    };
-    let lines = row.headers.iter();
-    let request = lines.fold(request, |request, line| request.line(fill(line)));
+    let mut lines = row.headers.iter();
+    let names_type = lines.any(|line| line.starts_with("Content-Type:"));
+    let form = (row.body.is_some() && !names_type).then_some(FORM);
+    let request = request.lines(form);
+    let request = request.lines(row.headers.iter().map(|line| fill(line)));
     match &row.body {
         Some(body) => request.body(fill(body)),
         None => request,
@@ -216,7 +182,7 @@ fn a_sidecar_accepts_an_application_and_names_it_upstream() {
             .flags(["--claim-header", "X-Scope=scope"])
             .ready()
     };
-    let token = installation.token("&scope=orders%3Aread");
+    let token = installation.request("&scope=orders%3Aread").access_token();
     let orders = sidecar("orders");
     let machine = orders.bearing(&token);
     assert_eq!(machine.verdict("/list"), "200");
@@ -249,10 +215,8 @@ fn a_new_user_with_the_name_of_an_application_ends_its_tokens() {
         let users = UsersFile::with("ada", "enchantress");
         let plan = AuthServerPlan::new().flags(["--users", &users.location()]);
         let installation = Installation::of(plan);
-        let bearer = installation
-            .server
-            .anonymous()
-            .bearing(&installation.token(""));
+        let token = installation.request("").access_token();
+        let bearer = installation.server.anonymous().bearing(&token);
         assert_eq!(bearer.status(USER_DETAILS), 200);
         let account = if flags.is_empty() { "jobs" } else { "eve" };
         users.add(account, "enchantress", flags);
@@ -281,7 +245,7 @@ fn a_grant_is_replaced_listed_and_taken_away() {
     grant(&["--audience", "orders,stock", "--scope", "stock:read"]);
     let token = wait::until("the new scope", || {
         let response = installation.request("");
-        (response.json()["scope"] == "stock:read").then(|| access_token(&response))
+        (response.json()["scope"] == "stock:read").then(|| response.access_token())
     });
     let claims = payload_of(&token);
     assert_eq!(claims["aud"], json!(["orders", "stock"]));
@@ -321,12 +285,8 @@ fn a_grant_is_replaced_listed_and_taken_away() {
 #[test]
 fn wrong_secrets_are_slowed_down_and_the_right_one_is_not() {
     let installation = Installation::start(&["--login-rate-limit", "9"]);
-    let guess = || {
-        let body = format!("{GRANT}&client_id=jobs&client_secret=guess");
-        installation.server.anonymous().post_form(TOKEN, &body)
-    };
     let limited = wait::until("the limit of wrong secrets", || {
-        let response = guess();
+        let response = installation.server.grant("jobs", "guess", "");
         (response.status() == 429).then_some(response)
     });
     let expected = "429 temporarily_unavailable too_many_attempts";
@@ -345,23 +305,9 @@ fn logins_and_token_requests_share_the_limit_of_an_address() {
         .ready();
     let first = server.anonymous().post_form(TOKEN, GRANT);
     assert_eq!(first.status(), 401, "no credentials, nothing counted");
-    let with_credentials = format!("{GRANT}&client_id=jobs&client_secret=guess");
-    assert_eq!(
-        server
-            .anonymous()
-            .post_form(TOKEN, &with_credentials)
-            .status(),
-        401
-    );
-    assert_eq!(
-        server
-            .anonymous()
-            .post_form(TOKEN, &with_credentials)
-            .status(),
-        429
-    );
-    let credentials = json!({"username": "ada", "password": "enchantress"});
-    assert_eq!(server.anonymous().post(LOGIN, &credentials).status(), 429);
+    let statuses = [(); 2].map(|()| server.grant("jobs", "guess", "").status());
+    assert_eq!(statuses, [401, 429]);
+    assert_eq!(server.login_as("ada", PASSWORD).status(), 429);
 }
 
 #[test]
@@ -374,27 +320,17 @@ fn each_token_request_is_counted_and_written_down() {
         .request("POST", TOKEN)
         .line(FORM)
         .line("X-Request-Id: nightly-1");
-    let token = access_token(&client.send(&request.body(body)));
-    server.anonymous().post_form(
-        TOKEN,
-        &format!("{GRANT}&client_id=jobs&client_secret=hush-hush"),
-    );
-    server.anonymous().post_form(
-        TOKEN,
-        "grant_type=magic&client_id=jobs&client_secret=hush-hush",
-    );
+    let token = client.send(&request.body(body)).access_token();
+    server.grant("jobs", "hush-hush", "");
+    let magic = "grant_type=magic&client_id=jobs&client_secret=hush-hush";
+    client.post_form(TOKEN, magic);
 
     let lines = wait::until("the audit lines", || {
-        let log = server.process().stderr();
-        let lines = log
-            .lines()
-            .filter_map(|line| serde_json::from_str(line).ok());
-        let lines = lines.filter(|line: &Value| line["target"] == "audit");
-        let is_token = |line: &Value| {
+        let mut lines = server.process().json_lines();
+        lines.retain(|line| {
             let event = line["event"].as_str();
             event.is_some_and(|event| event.starts_with("token_"))
-        };
-        let lines: Vec<Value> = lines.filter(is_token).collect();
+        });
         let rejected = lines.iter().filter(|line| line["event"] == "token_refused");
         (rejected.count() >= 2).then_some(lines)
     });
@@ -425,114 +361,6 @@ fn each_token_request_is_counted_and_written_down() {
         let name = format!("postern_auth_server_tokens_issued_total{labels}");
         assert!(metrics.contains(&name), "{name} is not in\n{metrics}");
     }
-}
-
-#[test]
-fn rfc_8414_metadata_is_there_only_where_the_issuer_is_a_url() {
-    let url = "https://login.example/auth";
-    let documents = [
-        "/auth/.well-known/oauth-authorization-server",
-        "/auth/.well-known/openid-configuration",
-        "/.well-known/oauth-authorization-server/auth",
-        "/.well-known/openid-configuration/auth",
-    ];
-    let get = |server: &AuthServer, path: &str| server.anonymous().send(&Request::new("GET", path));
-    let flags = ["--issuer", url, "--refresh-tokens", "on"];
-    let server = AuthServerPlan::new().flags(flags).ready();
-    for path in documents {
-        let response = get(&server, path);
-        assert_eq!(response.status(), 200, "{path}");
-        assert_eq!(response.header("content-type"), ["application/json"]);
-        let document = response.json();
-        assert_eq!(document["issuer"], url);
-        let grants = json!(["client_credentials", "refresh_token"]);
-        assert_eq!(document["grant_types_supported"], grants);
-        assert_eq!(document["token_endpoint"], format!("{url}/oauth/token"));
-        assert_eq!(document["jwks_uri"], format!("{url}/.well-known/jwks.json"));
-        let post = server.anonymous().send(&Request::new("POST", path));
-        assert_eq!(post.verdict(), "405 method_not_allowed", "{path}");
-        let beside = get(&server, &format!("{path}/x"));
-        assert_eq!(beside.verdict(), "401 token_missing", "{path}/x");
-    }
-    let store = tempfile::tempdir().unwrap();
-    register_in(&file_store(store.path()), "orders");
-    let hmac = ["--issuer", url, "--signing-type", "hmac"];
-    let without_keys = AuthServerPlan::new().directory(store.path()).flags(hmac);
-    for server in [AuthServer::start(), without_keys.ready()] {
-        for path in documents {
-            assert_eq!(get(&server, path).verdict(), "401 token_missing", "{path}");
-        }
-    }
-}
-
-/// Starts a sidecar that is a protected resource.
-fn resource(service: &EchoService, server: &AuthServer, flags: &[&str]) -> Sidecar {
-    SidecarPlan::new(service, &server.url())
-        .flags(["--resource", "https://api.example/orders"])
-        .flags(flags.iter().copied())
-        .ready()
-}
-
-#[test]
-fn rfc_9728_a_client_without_a_token_finds_the_issuer() {
-    let service = EchoService::start();
-    let issuer = "https://login.example/auth";
-    let server = AuthServerPlan::new().flags(["--issuer", issuer]).ready();
-    let flags = ["--issuer", issuer, "--cors-origin", "https://app.example"];
-    let sidecar = resource(&service, &server, &flags);
-    let client = sidecar.anonymous();
-    let metadata = "https://api.example/.well-known/oauth-protected-resource/orders";
-    let challenges = [
-        (client.get("/list"), r#"Bearer realm="postern", "#),
-        (
-            client.bearing("a.b.c").get("/list"),
-            r#"Bearer realm="postern", error="invalid_token", "#,
-        ),
-    ];
-    for (response, start) in challenges {
-        let challenge = response.header("www-authenticate").concat();
-        let end = format!(r#", resource_metadata="{metadata}""#);
-        assert!(
-            challenge.starts_with(start) && challenge.ends_with(&end),
-            "{challenge}"
-        );
-    }
-    for path in [
-        "/.well-known/oauth-protected-resource/orders",
-        "/.well-known/oauth-protected-resource",
-    ] {
-        let send = |method: &str, lines: &[&str]| {
-            let request = Request::new(method, path);
-            let request = lines
-                .iter()
-                .fold(request, |request, line| request.line(*line));
-            client.send(&request)
-        };
-        let document = json!({
-            "resource": "https://api.example/orders", "authorization_servers": [issuer],
-            "bearer_methods_supported": ["header"],
-        });
-        assert_eq!(send("GET", &[]).json(), document, "{path}");
-        assert_eq!(send("GET", &["Authorization: Bearer a.b.c"]).status(), 200);
-        assert_eq!(send("HEAD", &[]).status(), 200);
-        for method in ["POST", "DELETE", "OPTIONS"] {
-            let found = send(method, &[]).verdict();
-            assert_eq!(found, "405 method_not_allowed", "{method}");
-        }
-        let preflight = [
-            "Origin: https://app.example",
-            "Access-Control-Request-Method: GET",
-        ];
-        assert_eq!(send("OPTIONS", &preflight).status(), 204);
-    }
-    let beside = Request::new("GET", "/.well-known/oauth-protected-resource/other");
-    assert_eq!(client.send(&beside).verdict(), "401 token_missing");
-    assert_eq!(
-        service.requests().len(),
-        0,
-        "nothing of it reaches the service"
-    );
-    assert_eq!(sidecar.verdict_of(&server.login()), "200");
 }
 
 #[test]
@@ -570,14 +398,9 @@ fn a_user_s_scope_audience_roles_and_claims_reach_the_service() {
     }
     assert_eq!(header_of(&ada)["typ"], "JWT");
     let claims = payload_of(&bob);
-    let names: Vec<_> = claims
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect();
+    let names = claims.as_object().unwrap().keys();
     let usual = "aud exp extraInfo iat iss jti nbf nickName sub userId username";
-    assert_eq!(names.join(" "), usual);
+    assert!(names.eq(usual.split(' ')), "{claims}");
     let service = EchoService::start();
     let sidecar = SidecarPlan::new(&service, &server.url())
         .flags(["--audience", "orders", "--claim-header", "X-Roles=roles"])

@@ -121,7 +121,7 @@ fn clients_behind_a_trusted_proxy_have_a_share_each() {
 
 #[test]
 fn a_header_that_is_too_large_is_431() {
-    let stack = ForgedStack::with_public([]);
+    let stack = ForgedStack::with_public([""; 0]);
     let fields = |count: usize, length: usize| -> String {
         (0..count)
             .map(|number| format!("X-{number}: {}\r\n", "a".repeat(length)))
@@ -141,7 +141,7 @@ fn a_header_that_is_too_large_is_431() {
 
 #[test]
 fn who_breaks_off_within_a_header_is_no_error_of_ours() {
-    let stack = ForgedStack::with_public([]);
+    let stack = ForgedStack::with_public([""; 0]);
     let mut client = RawClient::connect(stack.sidecar.address());
     client.send(b"GET / HTTP/1.1\r\nHos");
     client.finish();

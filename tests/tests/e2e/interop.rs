@@ -61,8 +61,7 @@ fn sidecar_accepts(python: &Python, signing_type: SigningType) {
     let minted = python.run("mint.py", &json!({"algorithm": signing_type.algorithm()}));
     let auth_server = FakeAuthServer::serving(minted["key"].as_str().unwrap());
     let service = EchoService::start();
-    let plan = SidecarPlan::new(&service, &auth_server.url())
-        .flags(signing_flags(signing_type).iter().copied());
+    let plan = SidecarPlan::new(&service, &auth_server.url()).flags(signing_flags(signing_type));
     let sidecar = plan.ready();
 
     for (name, token) in minted["accepted"].as_object().unwrap() {

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 use tests::auth_server::AuthServerPlan;
-use tests::keys::SigningType;
 use tests::process::{Finished, Process};
 use tests::programs::Program;
 use tests::stack::ForgedStack;
@@ -33,7 +32,7 @@ fn both_streams_hold_json_alone_and_the_addresses_are_fields() {
         .ready();
     let (address, admin) = (server.address(), server.admin());
     let auth_server = (ended(server.into_process()), address, admin);
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+    let stack = ForgedStack::with(|plan| {
         let plan = plan.flags(JSON).flags(["--lame-duck", "0"]);
         plan.environment("POSTERN_TOKEN_LIFETYME", "60")
     });

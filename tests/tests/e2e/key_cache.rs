@@ -5,15 +5,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::auth_server::{AuthServer, admin_get};
+use tests::auth_server::{AuthServer, ECDSA, admin_get};
 use tests::echo_service::EchoService;
 use tests::expect::has;
 use tests::fake_auth_server::{json_response, key_response};
-use tests::keys::SigningType;
-use tests::programs::Program;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
 use tests::small_disk::{self, SmallDisk};
-use tests::stack::{ForgedStack, signing_flags};
+use tests::stack::ForgedStack;
 use tests::{clock, wait};
 
 /// A sidecar with a cache that is on disk.
@@ -62,7 +60,7 @@ impl Cached {
     /// Returns another process with the same cache.
     fn plan(&self) -> SidecarPlan {
         SidecarPlan::new(&self.stack.service, &self.stack.auth_server.url())
-            .flags(signing_flags(SigningType::Ecdsa).iter().copied())
+            .flags(ECDSA)
             .flags(["--key-cache", self.file().to_str().unwrap()])
     }
 
@@ -194,26 +192,11 @@ fn a_cache_that_cannot_be_replaced_does_not_count_at_a_restart() {
 }
 
 #[test]
-fn a_start_that_cannot_replace_the_cache_does_not_trust_it() {
-    let cached = Cached::start();
-    cached.outage();
-    let in_the_way = cached.block();
-    let sidecar = cached.plan().start();
-    assert_eq!(cached.verdict_of(&sidecar), "503 auth_keys_unavailable");
-    let report = readiness(&sidecar);
-    has(&report, "key cache cannot be written");
-    std::fs::remove_dir(&in_the_way).unwrap();
-    assert_eq!(cached.verdict_of(&cached.plan().start()), "200");
-}
-
-#[test]
 fn a_full_disk_keeps_the_old_cache_until_there_is_room() {
     let Some(disk) = SmallDisk::new() else { return };
     let file = disk.path().join("keys.json");
-    let mut command = disk.wrapper();
-    command.push(path_of(&Program::Sidecar.path()).to_owned());
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.under(command.iter().map(String::as_str))
+    let stack = ForgedStack::with(|plan| {
+        plan.under(disk.wrapper())
             .flags(["--key-cache", path_of(&file)])
             .flags(EVERY_SECOND)
     });
@@ -251,13 +234,4 @@ fn a_full_disk_keeps_the_old_cache_until_there_is_room() {
     assert_eq!(failures, 1, "once, however long the disk was full");
     wait::until("the count", || cache_writes(sidecar, "written") == 2);
     assert_eq!(new_user.status("/list"), 200);
-}
-
-#[test]
-fn a_shared_secret_is_never_cached() {
-    let failed = SidecarPlan::to("http://127.0.0.1:1", "http://127.0.0.1:1/auth")
-        .flags(signing_flags(SigningType::Hmac).iter().copied())
-        .flags(["--key-cache", "/tmp/postern-keys.json"])
-        .fails();
-    failed.says(78, "--key-cache");
 }

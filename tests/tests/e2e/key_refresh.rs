@@ -11,7 +11,7 @@ use tests::free_address::free_address;
 use tests::keys::SigningType;
 use tests::message::Message;
 use tests::moved_clock::MovedClock;
-use tests::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
+use tests::sidecar::{EVERY_SECOND, NEVER, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
 use tests::stack::ForgedStack;
 use tests::token_forge::Forge;
@@ -20,19 +20,32 @@ use tests::wait;
 #[test]
 fn contract_7_an_auth_server_down_at_start_is_tried_each_tick() {
     let forge = Forge::new(SigningType::Ecdsa);
-    let (address, service) = (free_address(), EchoService::start());
-    let sidecar = SidecarPlan::polling(&service, &format!("http://{address}/auth")).start();
-    sidecar.until_logged("ERROR");
-    let token = forge.token(clock::now(), &Value::Null);
-    let response = sidecar.bearing(&token).get("/list");
-    assert_eq!(response.verdict(), "503 auth_keys_unavailable");
-    assert_eq!(response.header("retry-after").len(), 1);
-    assert_eq!(sidecar.anonymous().verdict("/list"), "401 token_missing");
-    let found = sidecar.bearing(&token).verdict(USER_DETAILS);
-    assert_eq!(found, "503 auth_keys_unavailable");
-    let _auth_server = FakeAuthServer::serving_on(address, &forge.trusted().served());
-    let sidecar = sidecar.ready();
-    assert_eq!(sidecar.bearing(&token).status("/list"), 200);
+    // Without a tick it is tried again as well, each time after a longer pause.
+    for (schedule, said) in [
+        (EVERY_SECOND, &["ERROR"][..]),
+        (
+            NEVER,
+            &["next try in 1 s", "next try in 2 s", "next try in 4 s"],
+        ),
+    ] {
+        let (address, service) = (free_address(), EchoService::start());
+        let plan = SidecarPlan::new(&service, &format!("http://{address}/auth"));
+        let sidecar = plan.flags(ECDSA).flags(schedule).start();
+        for line in said {
+            sidecar.until_logged(line);
+        }
+        let token = forge.token(clock::now(), &Value::Null);
+        let response = sidecar.bearing(&token).get("/list");
+        assert_eq!(response.verdict(), "503 auth_keys_unavailable");
+        let seconds: u64 = response.header("retry-after")[0].parse().unwrap();
+        assert!((1..=11).contains(&seconds), "{seconds}");
+        assert_eq!(sidecar.anonymous().verdict("/list"), "401 token_missing");
+        let found = sidecar.bearing(&token).verdict(USER_DETAILS);
+        assert_eq!(found, "503 auth_keys_unavailable");
+        let _auth_server = FakeAuthServer::serving_on(address, &forge.trusted().served());
+        let sidecar = sidecar.ready();
+        assert_eq!(sidecar.bearing(&token).status("/list"), 200);
+    }
 }
 
 #[test]
@@ -50,7 +63,7 @@ fn contract_4_4_pass_listed_paths_need_no_key() {
 #[test]
 fn contract_1_a_replaced_key_is_taken_at_the_next_tick() {
     const CACHED: &str = "postern_sidecar_token_cache_bytes";
-    let stack = ForgedStack::with(SigningType::Rsa, |plan| plan.flags(EVERY_SECOND));
+    let stack = ForgedStack::of(SigningType::Rsa, |plan| plan.flags(EVERY_SECOND));
     let new = stack.forge.untrusted_token(clock::now(), &Value::Null);
     let (old, new) = (
         stack.sidecar.bearing(&stack.token()),
@@ -78,7 +91,7 @@ fn contract_1_the_hot_path_never_calls_the_auth_server() {
     let service = EchoService::start();
     let auth_server = AuthServer::start();
     let token = auth_server.login();
-    let sidecar = Sidecar::start(&service, &auth_server);
+    let sidecar = SidecarPlan::new(&service, &auth_server.url()).ready();
     drop(auth_server);
     for _ in 0..3 {
         assert_eq!(sidecar.bearing(&token).status("/list"), 200);
@@ -108,12 +121,9 @@ fn a_clock_that_is_set_back_holds_up_no_fetch() {
     let Some(clock) = MovedClock::new() else {
         return;
     };
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+    let stack = ForgedStack::with(|plan| {
         let plan = plan.flags(EVERY_SECOND);
-        let variables = clock.environment();
-        variables
-            .iter()
-            .fold(plan, |plan, (name, value)| plan.environment(name, value))
+        plan.environments(&clock.environment())
     });
     let auth_server = &stack.auth_server;
     let now_fetches = |what: &str| {
@@ -131,32 +141,6 @@ fn a_clock_that_is_set_back_holds_up_no_fetch() {
     now_fetches("the ticks of a clock that was set forward");
 }
 
-/// Returns the `Retry-After` of the response to a token while no key is known.
-fn retry_after(sidecar: &Sidecar) -> u64 {
-    let response = sidecar.bearing("a.b.c").get("/list");
-    assert_eq!(response.verdict(), "503 auth_keys_unavailable");
-    response.header("retry-after")[0].parse().unwrap()
-}
-
-#[test]
-fn a_late_auth_server_is_retried_before_the_tick() {
-    let forge = Forge::new(SigningType::Ecdsa);
-    let (address, service) = (free_address(), EchoService::start());
-    let plan = SidecarPlan::new(&service, &format!("http://{address}/auth")).flags(ECDSA);
-    let sidecar = plan.flags(NEVER).start();
-    wait::until("a few attempts", || {
-        let log = sidecar.process().stderr();
-        let tries = ["next try in 1 s", "next try in 2 s", "next try in 4 s"];
-        tries.iter().all(|next| log.contains(next))
-    });
-    let seconds = retry_after(&sidecar);
-    assert!((1..=11).contains(&seconds), "{seconds}");
-    let _auth_server = FakeAuthServer::serving_on(address, &forge.trusted().served());
-    let sidecar = sidecar.ready();
-    let token = forge.token(clock::now(), &Value::Null);
-    assert_eq!(sidecar.bearing(&token).status("/list"), 200);
-}
-
 #[test]
 fn contract_8_a_fetch_is_one_try() {
     let away = json_response("503 Service Unavailable", "{\"success\":false}");
@@ -166,11 +150,8 @@ fn contract_8_a_fetch_is_one_try() {
         .flags(NEVER)
         .start();
     let failures = || {
-        sidecar
-            .process()
-            .stderr()
-            .matches("not fetched; next")
-            .count()
+        let log = sidecar.process().stderr();
+        log.matches("not fetched; next").count()
     };
     wait::until("some failed fetches", || failures() > 2);
     for _ in 0..20 {
@@ -194,7 +175,7 @@ fn contract_5_3_a_key_without_pem_armour_is_read() {
         .filter(|line| !line.starts_with("-----"))
         .collect();
     let (auth_server, service) = (FakeAuthServer::serving(&bare), EchoService::start());
-    let sidecar = Sidecar::trusting(&service, &auth_server);
+    let sidecar = SidecarPlan::new(&service, &auth_server.url()).ready();
     let token = forge.token(clock::now(), &Value::Null);
     assert_eq!(sidecar.bearing(&token).status("/list"), 200);
 }

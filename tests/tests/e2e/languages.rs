@@ -129,15 +129,8 @@ pub(super) fn announced(service: &mut Process) -> String {
 
 /// Returns the request as the service saw it, behind the sidecar.
 fn fetch(sidecar: &Sidecar, path: &str, token: Option<&str>, lines: &[&str]) -> Value {
-    let request = lines
-        .iter()
-        .fold(Request::new("GET", path), |request, line| {
-            request.line(*line)
-        });
-    let request = match token {
-        Some(token) => request.line(format!("Authorization: Bearer {token}")),
-        None => request,
-    };
+    let bearer = token.map(|token| format!("Authorization: Bearer {token}"));
+    let request = Request::new("GET", path).lines(lines).lines(bearer);
     let response = exchange(sidecar.address(), "GET", &request.bytes("shop.example"));
     assert_eq!(response.status(), 200, "{}", response.text());
     response.json()

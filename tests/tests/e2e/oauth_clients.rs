@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tests::auth_server::{AuthServerPlan, LOGIN};
+use tests::auth_server::AuthServerPlan;
 use tests::client::Request;
 use tests::echo_service::EchoService;
+use tests::free_address::free_address;
 use tests::go::GoProgram;
-use tests::loopback;
 use tests::node::Node;
 use tests::peer_issuer::PeerIssuer;
 use tests::process::CommandLine;
@@ -29,11 +29,11 @@ struct Stack {
 
 impl Stack {
     fn start(flags: &[&str]) -> Self {
-        let address = loopback::own_address(0);
+        let address = free_address();
         let issuer = format!("http://{address}/auth");
         let plan = AuthServerPlan::new().listen(address);
         let plan = plan.flags(["--issuer", &issuer]);
-        let installation = Installation::of(plan.flags(flags.iter().copied()));
+        let installation = Installation::of(plan.flags(flags));
         let service = EchoService::start();
         let sidecar = SidecarPlan::new(&service, &issuer)
             .application("sidecar", &installation.sidecar)
@@ -88,11 +88,9 @@ fn openid_client_finds_and_uses_the_token_endpoint() {
         return;
     };
     let stack = Stack::start(&["--refresh-tokens", "on"]);
-    let credentials = json!({"username": "ada", "password": "enchantress"});
-    let client = stack.installation.server.anonymous();
-    let login = client.post(LOGIN, &credentials).json();
+    let session = stack.installation.server.session_of("ada");
     let mut given = stack.given();
-    given["refresh"] = login["data"]["refresh_token"].clone();
+    given["refresh"] = json!(session.refresh);
     let result = node.run("oauth_clients.mjs", &given);
     let tokens = result["tokens"].as_array().expect("tokens");
     // The grant is for the service; the tokens of a login name no audience.
@@ -131,12 +129,10 @@ fn google_s_client_for_java_gets_tokens_and_refreshes() {
         return skip::skip("the test with Google's OAuth client for Java", how);
     }
     let stack = Stack::start(&["--refresh-tokens"]);
-    let credentials = json!({"username": "ada", "password": "enchantress"});
-    let client = stack.installation.server.anonymous();
-    let login = client.post(LOGIN, &credentials).json();
+    let session = stack.installation.server.session_of("ada");
     let mut given = stack.given();
     given["endpoint"] = json!(format!("{}/oauth/token", stack.issuer));
-    given["refresh"] = login["data"]["refresh_token"].clone();
+    given["refresh"] = json!(session.refresh);
     let result = CommandLine::new("java")
         .arguments(["-cp", "/usr/share/java/*"])
         .arguments([interop("OAuthClient.java")])
@@ -162,25 +158,19 @@ fn an_mcp_client_finds_the_issuer_of_a_protected_server() {
         return;
     };
     let service = EchoService::start();
-    let address = loopback::own_address(1);
+    let address = free_address();
     let server = format!("http://{address}/orders");
-    let config = tempfile::NamedTempFile::new().unwrap();
     let of_table = format!(
         "[[issuer]]\nname = 'peer'\nissuer = '{}'\ndiscovery = true\naudience = ['orders']\n",
         peer.issuer()
     );
-    std::fs::write(&config, of_table).unwrap();
-    let settings = [
-        vec!["--config".to_owned(), config.path().display().to_string()],
-        ["--issuer-url", &peer.issuer(), "--audience", "orders"]
-            .map(str::to_owned)
-            .to_vec(),
+    let flags = ["--issuer-url", &peer.issuer(), "--audience", "orders"];
+    let plans = [
+        SidecarPlan::of_issuer(&service, [""; 0]).config(&of_table),
+        SidecarPlan::of_issuer(&service, flags),
     ];
-    for flags in settings {
-        let _sidecar = SidecarPlan::of_issuer(&service, flags)
-            .flags(["--resource", &server])
-            .listen(address)
-            .ready();
+    for plan in plans {
+        let _sidecar = plan.flags(["--resource", &server]).listen(address).ready();
         let given = json!({
             "server": server, "issuer": peer.issuer(), "id": "agent",
             "secret": "a secret of the test, and of nothing else", "scope": "orders:read",
@@ -197,7 +187,6 @@ fn an_mcp_client_finds_the_issuer_of_a_protected_server() {
 #[test]
 fn the_metadata_names_the_issuers_that_clients_have() {
     let service = EchoService::start();
-    let config = tempfile::NamedTempFile::new().unwrap();
     let table = |name: &str, more: &str| {
         format!(
             "[[issuer]]\nname = '{name}'\nissuer = 'https://{name}.example'\naudience = ['orders']\n\
@@ -211,9 +200,9 @@ fn the_metadata_names_the_issuers_that_clients_have() {
         ("two", ""),
     ];
     let tables = tables.map(|(name, more)| table(name, more)).concat();
-    std::fs::write(&config, tables).unwrap();
-    let sidecar = SidecarPlan::of_issuer(&service, ["--config", config.path().to_str().unwrap()])
-        .flags(["--resource", "https://api.example/orders"])
+    let flags = ["--resource", "https://api.example/orders"];
+    let sidecar = SidecarPlan::of_issuer(&service, flags)
+        .config(&tables)
         .start();
     let path = "/.well-known/oauth-protected-resource";
     let document = sidecar.anonymous().send(&Request::new("GET", path)).json();

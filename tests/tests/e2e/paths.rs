@@ -4,7 +4,6 @@
 use serde::Deserialize;
 use tests::auth_server::{AuthServer, AuthServerPlan};
 use tests::client::Request;
-use tests::keys::SigningType;
 use tests::message::Message;
 use tests::raw_client::exchange;
 use tests::stack::ForgedStack;
@@ -27,9 +26,7 @@ fn contract_4_4_the_path_tables_through_the_sidecar() {
     let mut verdicts = Verdicts::default();
     for group in groups() {
         let context = group.context.trim_start_matches('/');
-        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-            plan.app_name(context).public_paths(&group.patterns)
-        });
+        let stack = ForgedStack::with(|plan| plan.app_name(context).public_paths(&group.patterns));
         let token = stack.token();
         for row in &group.row {
             let difference = observe(&stack, row, &token).err();
@@ -150,7 +147,7 @@ fn contract_4_4_the_canonical_path_table_at_the_auth_server() {
             .iter()
             .map(|pattern| format!("--public-path={pattern}"))
             .collect();
-        let server = server.flags(passes.iter().map(String::as_str)).ready();
+        let server = server.flags(&passes).ready();
         let token = server.login();
         for row in &group.row {
             let difference = check_row(&server, row, &token).err();
@@ -166,9 +163,7 @@ fn contract_4_4_the_canonical_path_table_at_the_auth_server() {
 fn check_row(server: &AuthServer, row: &PathRow, token: &str) -> Result<(), String> {
     let verdict_of = |credentials: Option<&str>| {
         let request = Request::new("GET", template::fill(&row.path, |_| None));
-        let request = credentials
-            .into_iter()
-            .fold(request, |request, line| request.line(line));
+        let request = request.lines(credentials);
         exchange(server.address(), "GET", &request.bytes("a")).verdict()
     };
     let observed = (
@@ -211,7 +206,7 @@ struct TargetRow {
 
 #[test]
 fn request_targets_hold_what_the_table_says() {
-    let stack = ForgedStack::with_public([]);
+    let stack = ForgedStack::with_public([""; 0]);
     let bearer = format!("Authorization: Bearer {}\r\n", stack.token());
     let mut verdicts = Verdicts::default();
     for row in tables::load::<TargetTable>("request_targets.toml").row {

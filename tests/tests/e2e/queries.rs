@@ -47,36 +47,21 @@ fn scrapes() -> Vec<String> {
         .flags(["--advertise", "127.0.0.1:9000"])
         .environment("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
         .ready();
-    let (cache, tables) = (
-        home.path().join("keys.json"),
-        home.path().join("tables.toml"),
-    );
-    fs::write(
-        &tables,
-        "[[rule]]\nname = 'all'\npaths = ['/**']\nscope = ['a']\n\
-         [[issuer]]\nname = 'members'\nissuer = 'auth'\nauth-server = true\n",
-    )
-    .unwrap();
+    let cache = home.path().join("keys.json");
+    let tables = "[[rule]]\nname = 'all'\npaths = ['/**']\nscope = ['a']\n\
+                  [[issuer]]\nname = 'members'\nissuer = 'auth'\nauth-server = true\n";
     let sidecar = SidecarPlan::new(&stack.service, &stack.auth_server.url())
-        .flags(certificate.flags().iter().map(String::as_str))
+        .flags(certificate.flags())
         .flags(["--key-cache", cache.to_str().unwrap()])
-        .flags(["--config", tables.to_str().unwrap()])
+        .config(tables)
         .environment("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
         .ready();
     wait::until("the cache", || cache.exists());
     let scrape = |admin| admin_get(admin, "/metrics").text();
-    let admin_ports = [
-        stack.auth_server.admin(),
-        stack.sidecar.admin(),
-        auth_server.admin(),
-        sidecar.admin(),
-    ];
-    let webhook = Webhook::start(&[]).metrics();
-    admin_ports
-        .into_iter()
-        .map(scrape)
-        .chain([webhook])
-        .collect()
+    let auth_servers = [stack.auth_server.admin(), auth_server.admin()];
+    let sidecars = [stack.sidecar.admin(), sidecar.admin()];
+    let scrapes = auth_servers.into_iter().chain(sidecars).map(scrape);
+    scrapes.chain([Webhook::start(&[]).metrics()]).collect()
 }
 
 /// Returns the exported names with their labels.
@@ -297,7 +282,7 @@ fn what_the_alerts_on_keys_need_is_exported_without_any_request() {
     let has_key = |sidecar: &Sidecar| value(sidecar, "postern_sidecar_key_age_seconds").is_some();
     let stack = Stack::start();
     let start = |auth_server: &str, flags: &[&str]| {
-        let plan = SidecarPlan::new(&stack.service, auth_server).flags(flags.iter().copied());
+        let plan = SidecarPlan::new(&stack.service, auth_server).flags(flags);
         plan.start()
     };
     let keyless = start("http://127.0.0.1:1/auth", &[]);

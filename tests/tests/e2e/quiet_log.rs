@@ -7,7 +7,6 @@ use rustls::version::TLS13;
 use tests::auth_server::AuthServerPlan;
 use tests::certificates::Authority;
 use tests::h2_client::{Fate, FrameClient, get_fields};
-use tests::keys::SigningType;
 use tests::metrics::rejections;
 use tests::raw_client::RawClient;
 use tests::stack::ForgedStack;
@@ -63,9 +62,7 @@ fn what_an_attacker_sends_over_tls_is_no_line_of_a_library() {
     let authority = Authority::new();
     let certificate = authority.issue("server");
     let tls = certificate.flags();
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.flags(QUIET).flags(tls.iter().map(String::as_str))
-    });
+    let stack = ForgedStack::with(|plan| plan.flags(QUIET).flags(&tls));
     let plan = AuthServerPlan::new().flags(QUIET);
     let auth_server = plan.tls(&authority, &certificate).start();
     for address in [stack.sidecar.address(), auth_server.address()] {

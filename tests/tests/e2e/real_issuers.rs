@@ -1,12 +1,10 @@
 //! Issuers of others behind one sidecar: two of npm's `oidc-provider` and one of PyPI's `authlib`,
 //! found by discovery alone. All of them name their keys `key-1` and `key-2`.
 
-use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tests::echo_service::EchoService;
 use tests::peer_issuer::PeerIssuer;
 use tests::sidecar::{EVERY_SECOND, NEVER, SidecarPlan};
@@ -29,12 +27,7 @@ fn issuers() -> Option<[PeerIssuer; 3]> {
 }
 
 /// Returns a sidecar with a table for each issuer and audience.
-fn plan(
-    service: &EchoService,
-    home: &TempDir,
-    issuers: &[PeerIssuer; 3],
-    audiences: [&str; 3],
-) -> SidecarPlan {
+fn plan(service: &EchoService, issuers: &[PeerIssuer; 3], audiences: [&str; 3]) -> SidecarPlan {
     let tables = issuers.iter().zip(audiences).enumerate();
     let table = |(number, (one, audience)): (usize, (&PeerIssuer, &str))| {
         format!(
@@ -45,17 +38,14 @@ fn plan(
     };
     let rule = "[[rule]]\npaths = ['/**']\nscope = ['orders:read']\n";
     let config = tables.map(table).collect::<String>() + rule;
-    let file = home.path().join(format!("{}.toml", audiences.join("-")));
-    fs::write(&file, config).unwrap();
-    let flags = ["--config", file.to_str().unwrap()];
-    SidecarPlan::of_issuer(service, flags).flags(["--claim-header", "X-Issuer=iss"])
+    SidecarPlan::of_issuer(service, ["--claim-header", "X-Issuer=iss"]).config(&config)
 }
 
 #[test]
 fn each_real_issuer_is_trusted_for_its_own_tokens_alone() {
     let Some(issuers) = issuers() else { return };
-    let (service, home) = (EchoService::start(), tempfile::tempdir().unwrap());
-    let plan = |audiences| plan(&service, &home, &issuers, audiences).flags(NEVER);
+    let service = EchoService::start();
+    let plan = |audiences| plan(&service, &issuers, audiences).flags(NEVER);
     let sidecar = plan(AUDIENCES).with_all_keys();
     let tokens = issuers.each_ref().map(PeerIssuer::token);
     for (number, (issuer, token)) in issuers.iter().zip(&tokens).enumerate() {
@@ -103,8 +93,8 @@ fn keys_and_tokens_count_as_real_issuers_write_them() {
 #[test]
 fn a_rotation_of_real_issuers_under_load_rejects_nothing() {
     let Some(issuers) = issuers() else { return };
-    let (service, home) = (EchoService::start(), tempfile::tempdir().unwrap());
-    let plan = plan(&service, &home, &issuers, AUDIENCES);
+    let service = EchoService::start();
+    let plan = plan(&service, &issuers, AUDIENCES);
     let sidecar = plan.flags(EVERY_SECOND).with_all_keys();
     let issuers = issuers.map(Mutex::new);
     let (ended, verdicts) = (AtomicBool::new(false), Mutex::new(Vec::new()));

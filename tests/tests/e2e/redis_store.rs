@@ -3,20 +3,12 @@
 use std::thread;
 
 use tests::auth_server::{AuthServerPlan, LOGIN, SECRET_KEY, USER_DETAILS, credentials};
-use tests::expect::has;
 use tests::free_address::free_address;
 use tests::keys::{SigningKey, SigningType};
 use tests::redis_server::{PRIVATE_KEY, PUBLIC_KEY, Redis};
-use tests::wait;
 
-/// Returns a server on `redis` that polls the store every second.
 fn plan(redis: &Redis) -> AuthServerPlan {
-    plan_for(&redis.url())
-}
-
-fn plan_for(url: &str) -> AuthServerPlan {
-    let plan = AuthServerPlan::new().store(url);
-    plan.flags(["--store-poll-interval", "1"])
+    AuthServerPlan::new().store(redis.url())
 }
 
 #[test]
@@ -70,62 +62,21 @@ fn contract_2_6_both_values_stay_under_two_fixed_keys() {
 }
 
 #[test]
-fn a_later_mismatch_keeps_the_pair_in_memory() {
-    let Some(redis) = Redis::start() else { return };
-    let server = plan(&redis).ready();
-    let (key, foreign) = (
-        server.served_key(),
-        SigningKey::generate(SigningType::Rsa).served(),
-    );
-    redis.command(&["SET", PUBLIC_KEY, &foreign]);
-    let note = wait::until("the mismatch in the log", || server.store_note());
-    has(&note, "do not belong together");
-    assert_eq!(server.readiness(), 200, "all servers would go at once");
-    assert_eq!(server.metric("postern_auth_server_store_up"), Some(0));
-    assert_eq!(server.served_key(), key);
-    assert_eq!(redis.pair().1, Some(foreign), "nothing is overwritten");
-}
-
-#[test]
 fn a_store_that_is_down_at_the_start_and_comes_up_later() {
     let address = free_address();
-    let server = plan_for(&format!("redis://{address}")).start();
+    let server = AuthServerPlan::polling()
+        .store(format!("redis://{address}"))
+        .start();
     assert_eq!(server.readiness(), 503);
     let found = server.anonymous().post(LOGIN, &credentials()).verdict();
     assert_eq!(found, "503 store_unavailable");
-    let expected = "503 store_unavailable";
-    assert_eq!(server.anonymous().verdict(SECRET_KEY), expected);
-    assert!(
-        server
-            .anonymous()
-            .get(SECRET_KEY)
-            .header("retry-after")
-            .len()
-            == 1
-    );
+    let rejected = server.anonymous().get(SECRET_KEY);
+    assert_eq!(rejected.verdict(), "503 store_unavailable");
+    assert_eq!(rejected.header("retry-after").len(), 1);
     let Some(redis) = Redis::start_on(address) else {
         return;
     };
     let server = server.ready();
     assert_eq!(server.logged_in().status(USER_DETAILS), 200);
     assert!(redis.pair().0.is_some());
-}
-
-#[test]
-fn another_valid_pair_in_the_store_is_adopted() {
-    let Some(redis) = Redis::start() else { return };
-    let server = plan(&redis).ready();
-    let next = SigningKey::generate(SigningType::Rsa);
-    redis.command(&[
-        "MSET",
-        PRIVATE_KEY,
-        &next.private(),
-        PUBLIC_KEY,
-        &next.served(),
-    ]);
-    wait::until("the new key to be served", || {
-        server.served_key().trim() == next.served().trim()
-    });
-    assert_eq!(server.logged_in().status(USER_DETAILS), 200);
-    assert_eq!(redis.pair(), (Some(next.private()), Some(next.served())));
 }

@@ -2,12 +2,10 @@
 //! on requests in flight.
 
 use std::fs;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::json;
-use tempfile::TempDir;
-use tests::auth_server::admin_get;
+use tests::auth_server::{ECDSA, admin_get};
 use tests::certificates::{Authority, write_private};
 use tests::clock;
 use tests::echo_service::EchoService;
@@ -15,74 +13,31 @@ use tests::expect::has;
 use tests::fake_auth_server::FakeAuthServer;
 use tests::keys::{SigningKey, SigningType};
 use tests::raw_client::RawClient;
-use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
-use tests::stack::{ForgedStack, signing_flags};
+use tests::sidecar::{EVERY_SECOND, SidecarPlan};
+use tests::stack::ForgedStack;
 use tests::tls::Trust;
 use tests::tls_service::TlsService;
 use tests::token_forge::Forge;
 use tests::wait;
 
-/// A sidecar with a configuration file.
-pub(super) struct Reloading {
-    pub(super) stack: ForgedStack,
-    home: TempDir,
-}
-
-impl Reloading {
-    pub(super) fn with(config: &str) -> Self {
-        let home = tempfile::tempdir().unwrap();
-        let file = home.path().join("sidecar.toml");
-        fs::write(&file, config).unwrap();
-        let flags = ["--config", file.to_str().unwrap()];
-        let stack = ForgedStack::with_flags(flags);
-        Self { stack, home }
-    }
-
-    fn file(&self) -> PathBuf {
-        self.home.path().join("sidecar.toml")
-    }
-
-    pub(super) fn sidecar(&self) -> &Sidecar {
-        &self.stack.sidecar
-    }
-
-    /// Replaces the whole file, as operators and orchestrators do.
-    fn write(&self, config: &str) {
-        let new = self.home.path().join("new");
-        fs::write(&new, config).unwrap();
-        fs::rename(new, self.file()).unwrap();
-    }
-
-    /// Replaces the file and waits until the sidecar has read it.
-    pub(super) fn reload(&self, config: &str, result: &str) {
-        let before = reloads(self.sidecar(), result);
-        self.write(config);
-        self.sidecar().process().signal("HUP");
-        wait::until("the reload", || reloads(self.sidecar(), result) > before);
-    }
-
-    fn open(&self, path: &str) -> String {
-        self.sidecar().anonymous().verdict(path)
-    }
-}
-
-fn reloads(sidecar: &Sidecar, result: &str) -> u64 {
-    let name = format!("postern_sidecar_config_reloads_total{{outcome=\"{result}\"}}");
-    sidecar.metric(&name).unwrap()
+fn open(stack: &ForgedStack, path: &str) -> String {
+    stack.sidecar.anonymous().verdict(path)
 }
 
 #[test]
 fn a_changed_file_takes_effect_by_itself() {
-    let reloading = Reloading::with("public-path = [\"/first/**\"]");
-    assert_eq!(reloading.open("/first/a"), "200");
-    assert_eq!(reloading.open("/second/a"), "401 token_missing");
-    reloading.write("public-path = [\"/second/**\"]");
-    wait::until("the new pass list", || reloading.open("/second/a") == "200");
-    assert_eq!(reloading.open("/first/a"), "401 token_missing");
-    let page = admin_get(reloading.sidecar().admin(), "/").text();
+    let stack = ForgedStack::configured("public-path = [\"/first/**\"]");
+    assert_eq!(open(&stack, "/first/a"), "200");
+    assert_eq!(open(&stack, "/second/a"), "401 token_missing");
+    stack
+        .sidecar
+        .replace_config("public-path = [\"/second/**\"]");
+    wait::until("the new pass list", || open(&stack, "/second/a") == "200");
+    assert_eq!(open(&stack, "/first/a"), "401 token_missing");
+    let page = admin_get(stack.sidecar.admin(), "/").text();
     has(&page, "public-path = [\"/second/**\"]");
-    reloading
-        .sidecar()
+    stack
+        .sidecar
         .process()
         .until_logged("configuration reloaded");
 }
@@ -91,11 +46,7 @@ fn a_changed_file_takes_effect_by_itself() {
 fn a_signal_without_a_change_has_the_key_file_read() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("key.pem");
-    let key = || {
-        SigningKey::generate(SigningType::Ecdsa)
-            .served()
-            .to_string()
-    };
+    let key = || SigningKey::generate(SigningType::Ecdsa).served();
     fs::write(&file, key()).unwrap();
     let service = EchoService::start();
     let flags = [
@@ -121,21 +72,21 @@ fn a_signal_without_a_change_has_the_key_file_read() {
 
 #[test]
 fn every_rule_of_requests_takes_effect_at_a_signal() {
-    let reloading = Reloading::with("");
-    let sidecar = reloading.sidecar();
-    let client = sidecar.bearing(&reloading.stack.token());
+    let stack = ForgedStack::configured("");
+    let sidecar = &stack.sidecar;
+    let client = sidecar.bearing(&stack.token());
     assert_eq!(client.status("/a"), 200);
-    reloading.reload(
+    stack.sidecar.reload(
         "user-header = \"X-User\"\nforward-authorization = false\noptional-auth-path = [\"/feed\"]\n\
          cors-origin = [\"https://app.example\"]\ntoken-cookie = \"session\"",
         "applied",
     );
     assert_eq!(client.status("/a"), 200);
-    let seen = reloading.stack.service.requests().pop().unwrap();
+    let seen = stack.service.last_request();
     assert_eq!(seen.header("x-user").len(), 1);
     assert_eq!(seen.header("x-current-user").len(), 0);
     assert_eq!(seen.header("authorization").len(), 0);
-    assert_eq!(reloading.open("/feed"), "200");
+    assert_eq!(open(&stack, "/feed"), "200");
     let anonymous = sidecar.anonymous();
     let from_page = anonymous
         .request("GET", "/a")
@@ -145,7 +96,7 @@ fn every_rule_of_requests_takes_effect_at_a_signal() {
         response.header("access-control-allow-origin"),
         ["https://app.example"]
     );
-    let cookie = format!("Cookie: session={}", reloading.stack.token());
+    let cookie = format!("Cookie: session={}", stack.token());
     let with_cookie = anonymous.request("GET", "/a").line(cookie);
     assert_eq!(anonymous.send(&with_cookie).status(), 200);
     // The explanation uses the new configuration as well.
@@ -154,23 +105,9 @@ fn every_rule_of_requests_takes_effect_at_a_signal() {
 }
 
 #[test]
-fn flags_and_variables_stay_above_the_file() {
-    let home = tempfile::tempdir().unwrap();
-    let file = home.path().join("sidecar.toml");
-    fs::write(&file, "leeway = 10").unwrap();
-    let flags = ["--config", file.to_str().unwrap(), "--public-path=/flag/**"];
-    let stack = ForgedStack::with_flags(flags);
-    let open = |path: &str| stack.sidecar.anonymous().status(path);
-    fs::write(&file, "leeway = 20\npublic-path = [\"/file/**\"]").unwrap();
-    stack.sidecar.process().signal("HUP");
-    wait::until("the reload", || reloads(&stack.sidecar, "applied") > 0);
-    assert_eq!((open("/flag/a"), open("/file/a")), (200, 401));
-}
-
-#[test]
 fn a_bad_configuration_is_rejected_and_the_previous_stays() {
-    let reloading = Reloading::with("public-path = [\"/open/**\"]");
-    let sidecar = reloading.sidecar();
+    let stack = ForgedStack::configured("public-path = [\"/open/**\"]");
+    let sidecar = &stack.sidecar;
     let other = "public-path = [\"/other/**\"]";
     let with = |line: &str| format!("{other}\n{line}");
     let tls = "tls-cert = \"/nowhere\"\ntls-key = \"/nowhere\"";
@@ -182,9 +119,9 @@ fn a_bad_configuration_is_rejected_and_the_previous_stays() {
         (with(tls), "/nowhere"),
     ] {
         let lines = sidecar.process().output().lines().count();
-        reloading.reload(&config, "refused");
-        assert_eq!(reloading.open("/open/a"), "200", "{config}");
-        assert_eq!(reloading.open("/other/a"), "401 token_missing", "{config}");
+        stack.sidecar.reload(&config, "refused");
+        assert_eq!(open(&stack, "/open/a"), "200", "{config}");
+        assert_eq!(open(&stack, "/other/a"), "401 token_missing", "{config}");
         let said = wait::until("the error line", || {
             let output = sidecar.process().output();
             let mut new = output.lines().skip(lines);
@@ -195,10 +132,12 @@ fn a_bad_configuration_is_rejected_and_the_previous_stays() {
         let found = sidecar.metric("postern_sidecar_config_last_reload_successful");
         assert_eq!(found, Some(0));
     }
-    fs::remove_file(reloading.file()).unwrap();
+    fs::remove_file(stack.sidecar.config()).unwrap();
     sidecar.process().signal("HUP");
-    reloading.reload("public-path = [\"/other/**\"]", "applied");
-    assert_eq!(reloading.open("/other/a"), "200");
+    stack
+        .sidecar
+        .reload("public-path = [\"/other/**\"]", "applied");
+    assert_eq!(open(&stack, "/other/a"), "200");
     assert_eq!(
         sidecar.metric("postern_sidecar_config_last_reload_successful"),
         Some(1)
@@ -207,41 +146,45 @@ fn a_bad_configuration_is_rejected_and_the_previous_stays() {
 
 #[test]
 fn what_cannot_change_waits_for_the_next_start_by_name() {
-    let reloading = Reloading::with("");
+    let stack = ForgedStack::configured("");
     let needs_restart = || {
         let metric = "postern_sidecar_config_restart_needed";
-        reloading.sidecar().metric(metric) == Some(1)
+        stack.sidecar.metric(metric) == Some(1)
     };
     assert!(!needs_restart());
     let config = "public-path = [\"/open/**\"]\nthreads = 2\naccess-log = \"all\"";
-    reloading.reload(config, "applied");
+    stack.sidecar.reload(config, "applied");
     wait::until("the need of a restart", needs_restart);
-    assert_eq!(reloading.open("/open/a"), "200");
+    assert_eq!(open(&stack, "/open/a"), "200");
     let line = wait::until("the line about what has to wait", || {
-        let log = reloading.sidecar().process().output();
+        let log = stack.sidecar.process().output();
         let mut lines = log.lines();
         let line = lines.find(|line| line.contains("take effect at the next start"));
         line.map(ToOwned::to_owned)
     });
     has(&line, "access-log, threads");
-    reloading.reload("public-path = [\"/open/**\"]", "applied");
+    stack
+        .sidecar
+        .reload("public-path = [\"/open/**\"]", "applied");
     wait::until("no need of a restart", || !needs_restart());
 }
 
 #[test]
 fn a_token_that_was_verified_before_is_held_to_the_new_policy() {
-    let reloading = Reloading::with("issuer = \"auth\"");
+    let stack = ForgedStack::configured("issuer = \"auth\"");
     let claims = json!({"aud": ["shop"]});
-    let token = reloading.stack.forge.token(clock::now(), &claims);
-    let of_token = || reloading.sidecar().bearing(&token).verdict("/a");
+    let token = stack.forge.token(clock::now(), &claims);
+    let of_token = || stack.sidecar.bearing(&token).verdict("/a");
     let hits = || {
         let metric = "postern_sidecar_token_cache_hits_total";
-        reloading.sidecar().metric(metric).unwrap()
+        stack.sidecar.metric(metric).unwrap()
     };
     assert_eq!([of_token(), of_token()], ["200", "200"]);
     assert_eq!(hits(), 1);
     // A change without token settings keeps the verified tokens in the cache.
-    reloading.reload("issuer = \"auth\"\npublic-path = [\"/open/**\"]", "applied");
+    stack
+        .sidecar
+        .reload("issuer = \"auth\"\npublic-path = [\"/open/**\"]", "applied");
     assert_eq!(of_token(), "200");
     assert_eq!(hits(), 2);
     for (config, expected) in [
@@ -255,7 +198,7 @@ fn a_token_that_was_verified_before_is_held_to_the_new_policy() {
         ("audience = [\"orders\"]", "401 token_audience"),
         ("audience = \"shop\"", "200"),
     ] {
-        reloading.reload(config, "applied");
+        stack.sidecar.reload(config, "applied");
         assert_eq!(of_token(), expected, "{config}");
     }
 }
@@ -266,9 +209,9 @@ fn no_request_fails_while_the_configuration_reloads() {
         "public-path = [\"/open/**\"]\nissuer = \"auth\"",
         "public-path = [\"/open/**\", \"/more/**\"]\nuser-header = \"X-User\"",
     ];
-    let reloading = Reloading::with(configs[0]);
-    let token = reloading.stack.token();
-    let address = reloading.sidecar().address();
+    let stack = ForgedStack::configured(configs[0]);
+    let token = stack.token();
+    let address = stack.sidecar.address();
     let (stop, responses) = (AtomicBool::new(false), AtomicUsize::new(0));
     let requests = [
         "GET /orders/open/a HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
@@ -299,12 +242,12 @@ fn no_request_fails_while_the_configuration_reloads() {
         };
         wait_for_requests();
         for round in 0..10 {
-            reloading.reload(configs[(round + 1) % 2], "applied");
+            stack.sidecar.reload(configs[(round + 1) % 2], "applied");
             wait_for_requests();
         }
         stop.store(true, Ordering::Relaxed);
     });
-    assert_eq!(reloads(reloading.sidecar(), "applied"), 10);
+    assert_eq!(stack.sidecar.reloads("applied"), 10);
 }
 
 #[test]
@@ -328,7 +271,7 @@ fn another_application_secret_is_sent_at_the_next_fetch() {
         ],
     )
     .flags([secret.to_str().unwrap()])
-    .flags(signing_flags(SigningType::Ecdsa).iter().copied())
+    .flags(ECDSA)
     .flags(EVERY_SECOND)
     .ready();
     let presented = |secret: &str| {
@@ -358,7 +301,7 @@ fn the_service_is_reached_with_the_certificates_of_the_moment() {
     let untrusted = untrusted_authority.issue("client");
     let text = |path: &std::path::Path| path.display().to_string();
     let sidecar = SidecarPlan::to(&service.url("localhost"), &stack.auth_server.url())
-        .flags(signing_flags(SigningType::Ecdsa).iter().copied())
+        .flags(ECDSA)
         .flags(["--upstream-ca", &text(&ca)])
         .flags(["--upstream-client-cert", &text(&untrusted.cert)])
         .flags(["--upstream-client-key", &text(&untrusted.key)])
@@ -374,7 +317,7 @@ fn the_service_is_reached_with_the_certificates_of_the_moment() {
     // A half-written file changes nothing.
     fs::write(&ca, "-----BEGIN CERT").unwrap();
     sidecar.process().signal("HUP");
-    wait::until("the rejection", || reloads(&sidecar, "refused") > 0);
+    wait::until("the rejection", || sidecar.reloads("refused") > 0);
     assert_eq!(client.status("/a"), 200);
     // The sidecar does not reuse a kept connection of the former authority.
     fs::copy(Authority::new().file(), &ca).unwrap();
@@ -391,8 +334,8 @@ fn clients_need_the_present_authorities_and_stay_connected() {
     fs::copy(old.file(), &ca).unwrap();
     let tls = servers.issue("server").flags();
     let sidecar = SidecarPlan::new(&stack.service, &stack.auth_server.url())
-        .flags(signing_flags(SigningType::Ecdsa).iter().copied())
-        .flags(tls.iter().map(String::as_str))
+        .flags(ECDSA)
+        .flags(&tls)
         .flags(["--client-ca", ca.to_str().unwrap()])
         .ready();
     let request = format!(
@@ -426,15 +369,9 @@ fn clients_need_the_present_authorities_and_stay_connected() {
 fn the_cache_of_keys_follows_the_issuer() {
     let home = tempfile::tempdir().unwrap();
     let cache = home.path().join("keys.json");
-    let config = home.path().join("sidecar.toml");
-    fs::write(&config, "issuer = \"auth\"").unwrap();
-    let flags = [
-        "--config",
-        config.to_str().unwrap(),
-        "--key-cache",
-        cache.to_str().unwrap(),
-    ];
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+    let flags = ["--key-cache", cache.to_str().unwrap()];
+    let stack = ForgedStack::with(|plan| {
+        let plan = plan.config("issuer = \"auth\"");
         plan.flags(flags).flags(EVERY_SECOND)
     });
     let scope = || {
@@ -443,8 +380,7 @@ fn the_cache_of_keys_follows_the_issuer() {
         content["origin"]["sha256"].as_str().map(ToOwned::to_owned)
     };
     let of_auth = wait::until("the cache", scope);
-    fs::write(&config, "issuer = \"elsewhere\"").unwrap();
-    stack.sidecar.process().signal("HUP");
+    stack.sidecar.reload("issuer = \"elsewhere\"", "applied");
     wait::until("the other issuer", || {
         scope().filter(|scope| *scope != of_auth)
     });

@@ -4,23 +4,20 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
 
-use serde_json::json;
-use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, admin_get};
+use tests::auth_server::{AuthServer, AuthServerPlan, admin_get};
 use tests::certificates::{Authority, write_private};
-use tests::client::Request;
 use tests::expect::has;
 use tests::file_mounts::FileMounts;
-use tests::keys::SigningType;
 use tests::message::Message;
 use tests::process::Process;
 use tests::programs::Program;
 use tests::redis_server::Redis;
+use tests::sessions::PASSWORD;
 use tests::stack::ForgedStack;
 use tests::users_file::UsersFile;
 use tests::wait;
 
 const REMEDY: &str = "mount its directory";
-const PASSWORD: &str = "enchantress";
 
 /// Returns a users file with the user `ada`.
 fn users() -> String {
@@ -28,8 +25,7 @@ fn users() -> String {
 }
 
 fn log_in(server: &AuthServer) -> Message {
-    let body = json!({"username": "ada", "password": PASSWORD});
-    server.anonymous().post(LOGIN, &body)
+    server.login_as("ada", PASSWORD)
 }
 
 /// Waits until log, readiness report and metric have the file; the program stays ready.
@@ -63,7 +59,7 @@ fn an_older_users_file_lets_no_user_in_who_has_left() {
     write_private(&path, &later);
     let new = plan().flags(["--users", &location]).ready();
     old.until_revoked(&token);
-    assert_eq!(log_in(&old).verdict(), "503 users_stale");
+    assert_eq!(log_in(&old).reason(), "users_stale");
     assert_eq!(log_in(&new).status(), 401);
     let bob = new.token_of("bob", PASSWORD);
     assert_eq!(old.verdict(&bob), "200", "nothing of theirs has ended");
@@ -78,36 +74,22 @@ fn with_a_replaced_users_file_no_login_succeeds() {
     let (inside, host) = (mounts.inside("users.toml"), mounts.host("users.toml"));
     let flags = ["--users", &location(&inside), "--refresh-tokens", "on"];
     let server = AuthServerPlan::new().mounts(&mounts).flags(flags).ready();
-    let session = log_in(&server).json();
-    let token = session["data"]["refresh_token"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let session = server.session_of("ada");
     let disable = ["user", "disable", "--account", "ada", "--users"];
 
-    let renamed = mounts.command_line(Program::AuthServer);
-    let renamed = renamed
-        .arguments(disable)
-        .arguments([location(&inside)])
-        .run();
+    let renamed = mounts.command_line(Program::AuthServer).arguments(disable);
+    let renamed = renamed.arguments([location(&inside)]).run();
     assert_ne!(renamed.code, Some(0));
     has(&renamed.stderr, REMEDY);
     assert_eq!(log_in(&server).status(), 200, "nothing has changed");
 
-    let on_the_host = Program::AuthServer.command();
-    let done = on_the_host
-        .arguments(disable)
-        .arguments([location(&host)])
-        .run();
-    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let on_the_host = Program::AuthServer.command().arguments(disable);
+    on_the_host.arguments([location(&host)]).run().says(0, "");
     wait::until("the end of logins", || {
         let response = log_in(&server);
-        (response.status() == 503).then(|| assert_eq!(response.verdict(), "503 users_stale"))
+        (response.status() == 503).then(|| assert_eq!(response.reason(), "users_stale"))
     });
-    let refresh = Request::new("POST", "/auth/oauth/token")
-        .line("Content-Type: application/x-www-form-urlencoded")
-        .body(format!("grant_type=refresh_token&refresh_token={token}"));
-    assert_eq!(server.anonymous().send(&refresh).status(), 503);
+    assert_eq!(server.refresh(&session.refresh).status(), 503);
     until_said(server.process(), server.admin(), "users.toml");
     let log = server.process().stderr();
     has(&log, "no login succeeds until a restart");
@@ -119,12 +101,7 @@ fn with_a_replaced_configuration_the_last_rules_stay() {
         return;
     };
     let file = mounts.inside("sidecar.toml").display().to_string();
-    let mut wrapper = mounts.wrapper();
-    wrapper.push(Program::Sidecar.path().display().to_string());
-    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.under(wrapper.iter().map(String::as_str))
-            .flags(["--config", &file])
-    });
+    let stack = ForgedStack::with(|plan| plan.under(mounts.wrapper()).flags(["--config", &file]));
     let sidecar = &stack.sidecar;
     mounts.replace("sidecar.toml", "public-path = []");
     until_said(sidecar.process(), sidecar.admin(), &file);

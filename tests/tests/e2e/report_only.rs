@@ -6,15 +6,14 @@ use tests::clock::{self, within_one_second};
 use tests::expect::has;
 use tests::keys::SigningType;
 use tests::message::Message;
-use tests::programs::Program;
 use tests::raw_client::{HANDSHAKE, exchange};
+use tests::sidecar::check;
 use tests::stack::ForgedStack;
 use tests::tables::Verdicts;
 use tests::token_rows::{KeySetShape, Policy, TokenRow, TokenTable};
 use tests::wait;
 
 use super::command_line::{CONFIG, SIDECAR};
-use super::reload::Reloading;
 
 const WOULD_REJECT: &str = "Postern-Would-Refuse";
 
@@ -29,10 +28,7 @@ fn reporting(seconds: i64) -> Vec<String> {
 
 fn reporting_stack(seconds: i64, flags: &[&str]) -> ForgedStack {
     let mode = reporting(seconds);
-    ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.flags(mode.iter().map(String::as_str))
-            .flags(flags.iter().copied())
-    })
+    ForgedStack::with(|plan| plan.flags(mode).flags(flags))
 }
 
 /// Sends a request with these lines to both, and returns the verdict of enforcement, and what
@@ -49,8 +45,7 @@ fn both(
     let send = |stack: &ForgedStack| -> (Message, Vec<Message>) {
         within_one_second(|now| {
             stack.service.take_requests();
-            let request = Request::new("GET", target.as_str());
-            let request = lines(stack, now).into_iter().fold(request, Request::line);
+            let request = Request::new("GET", target.as_str()).lines(lines(stack, now));
             let bytes = request.bytes("service.example");
             let response = exchange(stack.sidecar.address(), "GET", &bytes);
             (response, stack.service.take_requests())
@@ -82,7 +77,7 @@ fn each_row_of_the_token_table_has_one_code_in_both_modes() {
     let rows = TokenTable::load().unwrap().token;
     for policy in Policy::ALL {
         let flags = policy.flags();
-        let enforcing = ForgedStack::with_flags(flags.iter().copied());
+        let enforcing = ForgedStack::with_flags(flags);
         let reporting = reporting_stack(600, flags);
         let of_this_run = |row: &&TokenRow| {
             row.is_tried_with(SigningType::Ecdsa)
@@ -128,11 +123,11 @@ fn what_is_not_about_the_token_is_rejected_all_the_same() {
 #[test]
 fn a_rule_is_reported_with_the_verified_user_and_counted() {
     let until = clock::now() + 600;
-    let reloading = Reloading::with(&format!(
+    let stack = ForgedStack::configured(&format!(
         "enforce = 'report'\nreport-until = '{until}'\n\
          [[rule]]\nname = 'admin'\npaths = ['/admin/**']\nscope = ['admin']\n"
     ));
-    let (sidecar, stack) = (reloading.sidecar(), &reloading.stack);
+    let sidecar = &stack.sidecar;
     let client = sidecar.bearing(&stack.token());
     let forged = "Postern_Would-Refuse: token_expired";
     let response = client.send(&client.request("GET", "/admin/7").line(forged));
@@ -161,17 +156,13 @@ fn a_rule_is_reported_with_the_verified_user_and_counted() {
     has(&log, "requests without a valid token reach the service");
     has(&log, "reported");
     // Requests in order are as before.
-    assert_eq!(
-        client
-            .send(&client.request("GET", "/a").line(forged))
-            .status(),
-        200
-    );
+    let response = client.send(&client.request("GET", "/a").line(forged));
+    assert_eq!(response.status(), 200);
     let seen = stack.service.take_requests().pop().unwrap();
     assert!(seen.header(WOULD_REJECT).is_empty());
     assert_eq!(seen.header("x-current-user").len(), 1);
     // Enforcement comes back with a reload.
-    reloading.reload(
+    stack.sidecar.reload(
         "[[rule]]\nname = 'admin'\npaths = ['/admin/**']\nscope = ['admin']\n",
         "applied",
     );
@@ -202,8 +193,8 @@ fn report_only_mode_ends_by_itself() {
 fn a_start_after_the_end_enforces_and_logs_it() {
     let until = clock::now() - 60;
     let config = format!("enforce = 'report'\nreport-until = '{until}'\n");
-    let reloading = Reloading::with(&config);
-    let (sidecar, stack) = (reloading.sidecar(), &reloading.stack);
+    let stack = ForgedStack::configured(&config);
+    let sidecar = &stack.sidecar;
     let anonymous_verdict = || sidecar.anonymous().verdict("/a");
     assert_eq!(anonymous_verdict(), "401 token_missing");
     assert_eq!(sidecar.bearing(&stack.token()).verdict("/a"), "200");
@@ -214,13 +205,15 @@ fn a_start_after_the_end_enforces_and_logs_it() {
     assert!(warnings == 1 && log.contains("is past"), "{log}");
     assert!(!log.contains("reach the service"), "{log}");
     // The rest of the file is reloaded as ever.
-    reloading.reload(&format!("public-path = ['/a']\n{config}"), "applied");
+    stack
+        .sidecar
+        .reload(&format!("public-path = ['/a']\n{config}"), "applied");
     assert_eq!(anonymous_verdict(), "200");
 }
 
 #[test]
 fn the_end_is_required_and_thirty_days_ahead_or_less() {
-    let check = |flags: &[&str]| Program::Sidecar.run(&[&["check"], &SIDECAR[1..], flags].concat());
+    let checked = |flags: &[&str]| check("", &[&SIDECAR[1..], flags].concat());
     let now = clock::now();
     let until = |seconds: i64| format!("--report-until={}", now + seconds);
     let (past, soon, far) = (until(-1), until(3600), until(31 * 24 * 3600));
@@ -241,11 +234,11 @@ fn the_end_is_required_and_thirty_days_ahead_or_less() {
         ),
         (&[report, &soon, "--strict"], "--strict: --enforce report"),
     ] {
-        let end = check(flags);
+        let end = checked(flags);
         assert_eq!(end.code, Some(CONFIG), "{flags:?}: {}", end.stderr);
         assert!(end.stderr.contains(named), "{flags:?}: {}", end.stderr);
     }
-    let end = check(&[report, &soon]);
+    let end = checked(&[report, &soon]);
     assert_eq!(end.code, Some(0), "{}", end.stderr);
     has(&end.stdout, "# warning: --enforce report");
 }
@@ -301,10 +294,6 @@ fn requests_without_a_token_become_pass_list_lines() {
     });
     let page = admin_get(admin, "/").text();
     has(&page, lines);
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("sidecar.toml");
-    std::fs::write(&file, lines).unwrap();
-    let config = ["--config", file.to_str().unwrap()];
-    let end = Program::Sidecar.run(&[&["check"], &SIDECAR[1..], &config].concat());
+    let end = check(lines, &SIDECAR[1..]);
     assert_eq!(end.code, Some(0), "{}", end.stderr);
 }

@@ -28,7 +28,7 @@ use wire::keys::signing_type;
 fn auth_server(flags: &[&str]) -> AuthServer {
     AuthServerPlan::polling()
         .flags(["--rotation-lead", "2"])
-        .flags(flags.iter().copied())
+        .flags(flags)
         .ready()
 }
 

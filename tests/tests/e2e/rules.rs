@@ -5,13 +5,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tests::client::Request;
 use tests::clock;
-use tests::programs::Program;
+use tests::process::Finished;
 use tests::raw_client::exchange;
 use tests::stack::ForgedStack;
 use tests::tables::{self, Verdicts};
 
 use super::command_line::{CONFIG, SIDECAR};
-use super::reload::Reloading;
 
 /// `rules.toml`
 #[derive(Deserialize)]
@@ -53,7 +52,7 @@ fn get() -> String {
 fn every_row_of_the_rule_table_gets_its_verdict() {
     let mut verdicts = Verdicts::default();
     for group in tables::load::<RuleTable>("rules.toml").group {
-        let reloading = Reloading::with(&group.config);
+        let stack = ForgedStack::configured(&group.config);
         for row in &group.row {
             for time in ["first", "again"] {
                 let name = format!(
@@ -64,7 +63,7 @@ fn every_row_of_the_rule_table_gets_its_verdict() {
                     group.name,
                     row.why
                 );
-                verdicts.row(&name, observe(&reloading.stack, row).err());
+                verdicts.row(&name, observe(&stack, row).err());
             }
         }
     }
@@ -82,9 +81,7 @@ fn observe(stack: &ForgedStack, row: &RuleRow) -> Result<(), String> {
         let token = stack.forge.token(clock::now() / 1000 * 1000, &claims);
         request = request.line(format!("Authorization: Bearer {token}"));
     }
-    for line in &row.lines {
-        request = request.line(line.as_str());
-    }
+    let request = request.lines(&row.lines);
     stack.service.take_requests();
     let bytes = request.bytes("service.example");
     let response = exchange(stack.sidecar.address(), &row.method, &bytes);
@@ -107,20 +104,16 @@ fn observe(stack: &ForgedStack, row: &RuleRow) -> Result<(), String> {
     }
 }
 
-fn check(config: &str, flags: &[&str]) -> tests::process::Finished {
-    let home = tempfile::tempdir().unwrap();
-    let file = home.path().join("sidecar.toml");
-    std::fs::write(&file, config).unwrap();
-    let file = ["--config", file.to_str().unwrap()];
-    Program::Sidecar.run(&[&["check"], &SIDECAR[1..], &file, flags].concat())
+fn check(config: &str, flags: &[&str]) -> Finished {
+    tests::sidecar::check(config, &[&SIDECAR[1..], flags].concat())
 }
 
 const ADMIN: &str = "[[rule]]\nname = 'admin'\npaths = ['/admin/**']\nscope = ['admin', 'root']\n";
 
 #[test]
 fn a_rejection_by_a_rule_is_challenged_and_counted() {
-    let reloading = Reloading::with(ADMIN);
-    let (sidecar, token) = (reloading.sidecar(), reloading.stack.token());
+    let stack = ForgedStack::configured(ADMIN);
+    let (sidecar, token) = (&stack.sidecar, stack.token());
     let rejected = "postern_sidecar_rule_refusals_total{rule=\"admin\"}";
     assert_eq!(sidecar.metric(rejected), Some(0));
     let response = sidecar.bearing(&token).get("/admin/x");
@@ -136,20 +129,17 @@ fn a_rejection_by_a_rule_is_challenged_and_counted() {
     assert_eq!(sidecar.metric(rejected), Some(1));
     let counted = "postern_sidecar_requests_total{outcome=\"refused\",reason=\"insufficient_scope\",code=\"4xx\"}";
     assert_eq!(sidecar.metric(counted), Some(1));
-    assert_eq!(reloading.stack.service.requests().len(), 0);
+    assert_eq!(stack.service.requests().len(), 0);
 }
 
 #[test]
 fn explain_lists_the_rules_with_what_they_need_and_find() {
-    let reloading = Reloading::with(&format!("{ADMIN}[[rule]]\npaths = ['/**']\n"));
-    let token = reloading
-        .stack
-        .forge
-        .token(clock::now(), &json!({"scp": ["user"]}));
+    let stack = ForgedStack::configured(&format!("{ADMIN}[[rule]]\npaths = ['/**']\n"));
+    let token = stack.forge.token(clock::now(), &json!({"scp": ["user"]}));
     let line = format!("Authorization: Bearer {token}");
     let explained = |flags: &[&str]| {
         let arguments = [flags, &["/orders/admin/x"]].concat();
-        reloading.sidecar().explain(&arguments, &[&line]).stdout
+        stack.sidecar.explain(&arguments, &[&line]).stdout
     };
     let json: Value = serde_json::from_str(&explained(&["--json"])).unwrap();
     assert_eq!(json["reason"], "insufficient_scope");

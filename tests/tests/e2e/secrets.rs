@@ -37,48 +37,33 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
         .directory(directory.path())
         .flags(["--signing-type", signing_type.name()])
         .flags(["--access-log", "all"]);
-    let auth_server = TALKATIVE
-        .iter()
-        .fold(plan, |plan, (name, value)| plan.environment(name, value))
-        .ready();
+    let auth_server = plan.environments(&TALKATIVE).ready();
 
     let service = EchoService::start();
     let plan = SidecarPlan::new(&service, &auth_server.url()).application("orders", &app_secret);
     let plan = plan
-        .flags(signing_flags(signing_type).iter().copied())
+        .flags(signing_flags(signing_type))
         .flags(EVERY_SECOND)
         .flags(["--access-log", "all", "--request-id"]);
-    let sidecar = TALKATIVE
-        .iter()
-        .fold(plan, |plan, (name, value)| plan.environment(name, value))
-        .ready();
+    let sidecar = plan.environments(&TALKATIVE).ready();
 
     let login = json!({"username": "alice", "password": PASSWORD, "code": CODE});
-    let token = auth_server.anonymous().post(LOGIN, &login).json()["data"]["access_token"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    auth_server.anonymous().post(
-        LOGIN,
-        &json!({"username": "alice", "password": {"x": PASSWORD}}),
-    );
+    let anonymous = auth_server.anonymous();
+    let token = anonymous.post(LOGIN, &login).access_token();
+    let unusable = json!({"username": "alice", "password": {"x": PASSWORD}});
+    anonymous.post(LOGIN, &unusable);
     for secret in [app_secret.as_str(), WRONG_SECRET] {
-        auth_server.anonymous().get(&format!(
-            "/client/user/secret/key?appId=orders&appSecret={secret}"
-        ));
-        auth_server
-            .anonymous()
-            .get(&format!("/client/user/secret/key?appSecret={secret}"));
-        // Two swapped settings.
-        auth_server.anonymous().get(&format!(
-            "/client/user/secret/key?appId={secret}&appSecret=orders"
-        ));
-        auth_server
-            .anonymous()
-            .get(&format!("/nowhere?appSecret={secret}"));
-        sidecar
-            .anonymous()
-            .get(&format!("/list?appSecret={secret}"));
+        for target in [
+            format!("/client/user/secret/key?appId=orders&appSecret={secret}"),
+            format!("/client/user/secret/key?appSecret={secret}"),
+            // Two swapped settings.
+            format!("/client/user/secret/key?appId={secret}&appSecret=orders"),
+            format!("/nowhere?appSecret={secret}"),
+        ] {
+            anonymous.get(&target);
+        }
+        let target = format!("/list?appSecret={secret}");
+        sidecar.anonymous().get(&target);
     }
     let forged = Forge::new(signing_type).token(clock::now(), &json!({"username": "mallory"}));
     for token in [&token, &forged] {
@@ -87,11 +72,8 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
             sidecar.bearing(token),
         ] {
             client.get(USER_DETAILS);
-            client.send(
-                &client
-                    .request("GET", "/list")
-                    .line(format!("Verified-Ticket: {TICKET}")),
-            );
+            let request = client.request("GET", "/list");
+            client.send(&request.line(format!("Verified-Ticket: {TICKET}")));
         }
     }
     // Without an auth server the refresh fails, and failures are logged.
@@ -114,35 +96,15 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
     let signature = token.rsplit('.').next().unwrap_or_default();
     assert!(!(explained.stdout + &explained.stderr).contains(signature));
 
-    let mut secrets = vec![
-        PASSWORD.to_owned(),
-        CODE.to_owned(),
-        TICKET.to_owned(),
-        WRONG_SECRET.to_owned(),
-        app_secret,
-    ];
-    secrets.extend(
-        [&token, &forged]
-            .iter()
-            .map(|token| token.rsplit('.').next().unwrap_or_default().to_owned()),
-    );
-    secrets.extend(
-        [&token, &forged]
-            .iter()
-            .map(|token| token.split('.').nth(1).unwrap_or_default().to_owned()),
-    );
+    let mut secrets = vec![PASSWORD, CODE, TICKET, WRONG_SECRET, &app_secret];
+    for token in [&token, &forged] {
+        secrets.extend(token.split('.').skip(1));
+    }
     // The body of the PEM, or the shared secret: any line of it.
-    secrets.extend(
-        key.lines()
-            .filter(|line| !line.starts_with("-----") && line.len() > 20)
-            .map(str::to_owned),
-    );
-    secrets.retain(|secret| {
-        outputs
-            .iter()
-            .any(|output| output.contains(secret.as_str()))
-    });
-    secrets
+    let body = key.lines().filter(|line| !line.starts_with("-----"));
+    secrets.extend(body.filter(|line| line.len() > 20));
+    secrets.retain(|secret| outputs.iter().any(|output| output.contains(secret)));
+    secrets.into_iter().map(str::to_owned).collect()
 }
 
 #[test]

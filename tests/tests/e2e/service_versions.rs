@@ -1,7 +1,7 @@
 //! A service of HTTP/2 that goes away, and one that changes its version between connections.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, mpsc};
 
 use rustls::{ServerConnection, StreamOwned};
@@ -9,7 +9,7 @@ use tests::certificates::{Authority, Certificate};
 use tests::echo_service::MARK;
 use tests::h2_client::header_block;
 use tests::message::Message;
-use tests::socket_server::response;
+use tests::socket_server::{response, serve_each};
 
 use super::forwarding::stack;
 
@@ -65,28 +65,11 @@ impl<S: Read + Write> Frames<S> {
     }
 }
 
-/// Runs `serve` for each connection, with its number.
-fn service<F>(serve: F) -> SocketAddr
-where
-    F: Fn(usize, TcpStream) -> std::io::Result<()> + Send + Sync + 'static,
-{
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let serve = Arc::new(serve);
-    std::thread::spawn(move || {
-        for (number, stream) in listener.incoming().flatten().enumerate() {
-            let serve = Arc::clone(&serve);
-            std::thread::spawn(move || serve(number, stream));
-        }
-    });
-    address
-}
-
 /// The first connection responds to one request, takes two more, and goes away behind `last`; every
 /// other one responds.
 fn goes_away(last: u32, code: u32) -> (SocketAddr, mpsc::Receiver<(usize, u32)>) {
     let (sink, seen) = mpsc::channel();
-    let address = service(move |number, stream| {
+    let address = serve_each(move |number, stream| {
         let mut frames = Frames::begin(stream)?;
         loop {
             let stream = frames.next_request()?;
@@ -181,7 +164,7 @@ fn a_service_behind_tls_may_change_its_version() {
     let offered = Arc::new(Mutex::new("h2"));
     let (sink, served) = mpsc::channel();
     let version = Arc::clone(&offered);
-    let address = service(move |_, stream| {
+    let address = serve_each(move |_, stream| {
         let version = *version.lock().unwrap();
         serve_one(&certificate, version, stream)?;
         let _ = sink.send(version);

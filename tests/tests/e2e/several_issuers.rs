@@ -10,8 +10,6 @@ pub(super) mod published;
 mod reloads;
 mod user_prefixes;
 
-use std::fs;
-
 use serde_json::Value;
 use tests::auth_server::{AuthServerPlan, USER_DETAILS, admin_get};
 use tests::echo_service::EchoService;
@@ -68,7 +66,6 @@ fn every_token_gets_its_verdict(issuers: &Issuers, sidecar: &Sidecar) {
     verdicts.conclude();
 }
 
-/// Sends each token of an issuer.
 /// Returns what the explanation of a token lacks.
 fn unexplained(sidecar: &Sidecar, words: &[String], token: &str) -> Option<String> {
     if words.is_empty() {
@@ -80,6 +77,7 @@ fn unexplained(sidecar: &Sidecar, words: &[String], token: &str) -> Option<Strin
     Some(format!("explain does not say {lacks:?}:\n{said}"))
 }
 
+/// Sends each token of an issuer.
 pub(super) fn tokens_get_their_verdicts(
     one: &Published,
     sidecar: &Sidecar,
@@ -149,10 +147,8 @@ fn the_auth_server_is_one_issuer_among_others() {
         "[[issuer]]\nname = 'members'\nissuer = 'auth'\nauth-server = true\nuser-prefix = ''\n{}",
         issuers.tables()
     );
-    fs::write(issuers.file(), config).unwrap();
-    let file = issuers.file().display().to_string();
     let sidecar = SidecarPlan::new(&issuers.service, &auth_server.url())
-        .flags(["--config", &file])
+        .config(&config)
         .flags(NEVER)
         .with_all_keys();
     for token in [auth_server.login(), shop.own()] {

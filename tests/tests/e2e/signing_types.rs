@@ -1,6 +1,6 @@
 //! The three signing types (contract §2.4, §5.4), each through both programs.
 
-use tests::applications::{application_add, register_in};
+use tests::applications::register_in;
 use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, file_store};
 use tests::echo_service::EchoService;
 use tests::expect::has;
@@ -28,9 +28,7 @@ fn proves(signing_type: SigningType) {
     let (server, secret) = auth_server(signing_type, &directory);
     let service = EchoService::start();
     let plan = SidecarPlan::new(&service, &server.url()).application("orders", &secret);
-    let sidecar = plan
-        .flags(signing_flags(signing_type).iter().copied())
-        .ready();
+    let sidecar = plan.flags(signing_flags(signing_type)).ready();
 
     let token = server.login();
     assert_eq!(header_of(&token)["alg"], signing_type.algorithm());
@@ -78,18 +76,4 @@ fn lesson_b15_the_shared_secret_is_for_its_application_alone() {
         assert!(response.status() >= 400, "{wrong}");
         assert!(!response.text().contains(&shared), "{wrong}");
     }
-}
-
-#[test]
-fn an_application_is_registered_once() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = file_store(directory.path());
-    register_in(&store, "orders");
-    let again = application_add(&store, "orders");
-    assert_ne!(again.code, Some(0));
-    assert!(
-        again.stdout.is_empty() && again.stderr.contains("--app-id orders"),
-        "{}",
-        again.stderr
-    );
 }

@@ -14,11 +14,9 @@ const UNKNOWN: &str = "store_outcome_unknown";
 
 /// Checks both tokens of a session while the failure lasts, and after it.
 fn assert_survived(server: &AuthServer, failure: &str, reasons: &[&str], lasts: impl Fn(bool)) {
-    let data = server.login_as("ada", "enchantress").json()["data"].clone();
-    let token = |name: &str| data[name].as_str().unwrap().to_owned();
-    let (access, refresh) = (token("access_token"), token("refresh_token"));
+    let session = server.session_of("ada");
     lasts(true);
-    for token in [&refresh, &access] {
+    for token in [&session.refresh, &session.access] {
         let rejected = server.log_out(token);
         let reason = rejected.json()["reason"].as_str().map(str::to_owned);
         assert_eq!(rejected.status(), 503, "{failure}");
@@ -28,11 +26,10 @@ fn assert_survived(server: &AuthServer, failure: &str, reasons: &[&str], lasts: 
     assert_eq!(server.readiness(), 200, "{failure}");
     lasts(false);
     tests::wait::until("the same request to succeed", || {
-        server.log_out(&refresh).status() == 200
+        server.log_out(&session.refresh).status() == 200
     });
-    server.until_revoked(&access);
-    let form = format!("grant_type=refresh_token&refresh_token={refresh}");
-    let ended = server.anonymous().post_form("/oauth/token", &form);
+    server.until_revoked(&session.access);
+    let ended = server.refresh(&session.refresh);
     assert_eq!(ended.status(), 400, "{failure}");
 }
 

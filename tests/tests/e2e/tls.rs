@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use rustls::version::{TLS12, TLS13};
-use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, admin_get, credentials};
+use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, credentials};
 use tests::certificates::{Authority, Certificate};
 use tests::client::Request;
 use tests::programs::Program;
@@ -14,11 +14,6 @@ use tests::wait;
 fn login() -> Vec<u8> {
     let request = Request::new("POST", format!("/auth{LOGIN}")).json(&credentials());
     request.bytes("localhost")
-}
-
-fn metric(server: &AuthServer, line: &str) -> bool {
-    let metrics = admin_get(server.admin(), "/metrics").text();
-    metrics.lines().any(|found| found == line)
 }
 
 /// Serves TLS with a certificate of `authority`.
@@ -102,56 +97,36 @@ fn a_handshake_that_does_not_end_gives_its_permit_back() {
 }
 
 #[test]
-fn a_new_certificate_is_served_and_connections_go_on() {
+fn a_new_certificate_is_served_and_a_bad_one_is_named() {
     let authority = Authority::new();
     let certificate = authority.issue("auth");
     let server = server(&authority, &certificate);
     let trust = authority.client();
+    let presented = || trust.connect(server.address()).unwrap().presented();
+    let counted = |outcome: &str, successful: u64| {
+        let name = "postern_auth_server_tls_certificate_reloads_total";
+        let counted = server.metric(&format!("{name}{{outcome=\"{outcome}\"}}")) >= Some(1);
+        let last = server.metric("postern_auth_server_tls_last_reload_successful");
+        counted && last == Some(successful)
+    };
     let mut open = trust.connect(server.address()).unwrap();
-    let before = open.presented();
+    let first = open.presented();
 
     authority.issue("auth");
-    wait::until("the new certificate", || {
-        let presented = trust.connect(server.address()).unwrap().presented();
-        presented != before
-    });
-    open.send(&login());
-    assert_eq!(open.response("POST").status(), 200);
-    let line = r#"postern_auth_server_tls_certificate_reloads_total{outcome="replaced"} 1"#;
-    assert!(metric(&server, line));
-}
-
-#[test]
-fn a_bad_new_pair_is_rejected_counted_and_named() {
-    let authority = Authority::new();
-    let certificate = authority.issue("auth");
-    let server = server(&authority, &certificate);
-    let trust = authority.client();
-    let before = trust.connect(server.address()).unwrap().presented();
-
+    wait::until("the new certificate", || presented() != first);
+    assert!(counted("replaced", 1));
+    let second = presented();
     let other = authority.issue("other");
     fs::copy(&other.cert, &certificate.cert).unwrap();
-    let line = r#"postern_auth_server_tls_certificate_reloads_total{outcome="refused"} 1"#;
-    wait::until("the rejection", || metric(&server, line));
-    assert!(metric(
-        &server,
-        "postern_auth_server_tls_last_reload_successful 0"
-    ));
+    wait::until("the rejection", || counted("refused", 0));
     server.until_logged("does not belong to the first certificate");
-    let presented = trust.connect(server.address()).unwrap().presented();
-    assert_eq!(presented, before);
+    assert_eq!(presented(), second);
     assert_eq!(server.readiness(), 200);
-
     // The key follows: now they match.
     fs::copy(&other.key, &certificate.key).unwrap();
-    wait::until("the other certificate", || {
-        let presented = trust.connect(server.address()).unwrap().presented();
-        presented != before
-    });
-    assert!(metric(
-        &server,
-        "postern_auth_server_tls_last_reload_successful 1"
-    ));
+    wait::until("the other certificate", || presented() != second);
+    open.send(&login());
+    assert_eq!(open.response("POST").status(), 200);
 }
 
 #[test]

@@ -78,13 +78,19 @@ fn padded(part: &str) -> String {
 }
 
 fn send(issuers: &Issuers, sidecar: &Sidecar, row: &HeaderRow) -> (Message, Vec<Message>) {
-    let request = Request::new(&row.method, format!("/orders{}", row.path));
     let lines = row.lines.iter().map(|line| filled(issuers, line));
-    let request = lines.fold(request, Request::line);
+    let request = Request::new(&row.method, format!("/orders{}", row.path)).lines(lines);
     issuers.service.take_requests();
     let bytes = request.bytes("orders.example");
     let response = exchange(sidecar.address(), &row.method, &bytes);
     (response, issuers.service.take_requests())
+}
+
+fn started(flags: &[&str]) -> (Issuers, Sidecar, Vec<HeaderRow>) {
+    let table: HeaderTable = load("token_headers.toml");
+    let issuers = Issuers::of_rows(table.issuer);
+    let sidecar = issuers.plan().flags(FLAGS).flags(flags).with_all_keys();
+    (issuers, sidecar, table.row)
 }
 
 fn has_token_header(request: &Message) -> bool {
@@ -116,11 +122,9 @@ fn found(response: &Message, seen: &[Message]) -> String {
 
 #[test]
 fn each_row_of_the_token_headers_gets_its_verdict() {
-    let table: HeaderTable = load("token_headers.toml");
-    let issuers = Issuers::of_rows(table.issuer);
-    let sidecar = issuers.plan().flags(FLAGS).with_all_keys();
+    let (issuers, sidecar, rows) = started(&[]);
     let mut verdicts = Verdicts::default();
-    for row in &table.row {
+    for row in &rows {
         // The second time from the token cache.
         for time in ["first", "again"] {
             let (response, seen) = send(&issuers, &sidecar, row);
@@ -134,20 +138,10 @@ fn each_row_of_the_token_headers_gets_its_verdict() {
 
 #[test]
 fn a_token_header_is_stripped_in_report_only_mode_too() {
-    let table: HeaderTable = load("token_headers.toml");
-    let issuers = Issuers::of_rows(table.issuer);
-    let until = clock::now() + 600;
-    let sidecar = issuers
-        .plan()
-        .flags(FLAGS)
-        .flags(["--enforce=report", &format!("--report-until={until}")])
-        .with_all_keys();
-    let rejected = table
-        .row
-        .iter()
-        .filter(|row| !row.expect.starts_with("200"));
+    let until = format!("--report-until={}", clock::now() + 600);
+    let (issuers, sidecar, rows) = started(&["--enforce=report", &until]);
     let mut forwarded = 0;
-    for row in rejected {
+    for row in rows.iter().filter(|row| !row.expect.starts_with("200")) {
         let (_, seen) = send(&issuers, &sidecar, row);
         for request in &seen {
             assert!(!has_token_header(request), "{}", row.why);
@@ -160,9 +154,7 @@ fn a_token_header_is_stripped_in_report_only_mode_too() {
 
 #[test]
 fn a_token_header_gives_the_current_user_too() {
-    let table: HeaderTable = load("token_headers.toml");
-    let issuers = Issuers::of_rows(table.issuer);
-    let sidecar = issuers.plan().flags(FLAGS).with_all_keys();
+    let (issuers, sidecar, _) = started(&[]);
     let client = sidecar.anonymous();
     let line = format!("Cf-Access-Jwt-Assertion: {}", issuers.of("access").own());
     let response = client.send(&client.request("GET", USER_DETAILS).line(line));
@@ -171,9 +163,7 @@ fn a_token_header_gives_the_current_user_too() {
 
 #[test]
 fn explanations_name_the_token_header() {
-    let table: HeaderTable = load("token_headers.toml");
-    let issuers = Issuers::of_rows(table.issuer);
-    let sidecar = issuers.plan().flags(FLAGS).with_all_keys();
+    let (issuers, sidecar, _) = started(&[]);
     let token = issuers.of("access").own();
     for (line, outcome, text) in [
         (

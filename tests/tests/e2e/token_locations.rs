@@ -3,16 +3,12 @@
 use tests::client::Client;
 use tests::clock;
 use tests::h2_client::H2Client;
-use tests::keys::SigningType;
 use tests::stack::ForgedStack;
 
 fn with(client: &Client, method: &str, path: &str, lines: &[&str]) -> String {
-    let request = lines
-        .iter()
-        .fold(client.request(method, path), |request, line| {
-            request.line(*line)
-        });
-    client.send(&request).verdict()
+    client
+        .send(&client.request(method, path).lines(lines))
+        .verdict()
 }
 
 /// Forwarded requests with the token, once more, in every spelling, over both versions of HTTP.
@@ -20,11 +16,11 @@ fn with(client: &Client, method: &str, path: &str, lines: &[&str]) -> String {
 fn no_spelling_of_a_token_reaches_a_service_that_is_to_see_none() {
     let until = format!("--report-until={}", clock::now() + 600);
     for mode in [&[][..], &["--enforce=report", &until]] {
-        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        let stack = ForgedStack::with(|plan| {
             plan.flags(["--token-cookie=my-session", "--websocket-token"])
                 .flags(["--forward-authorization=false"])
                 .flags(["--optional-auth-path=/feed/**"])
-                .flags(mode.iter().copied())
+                .flags(mode)
                 .public_paths(["/public/**"])
         });
         let token = stack.token();

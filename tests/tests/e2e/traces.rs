@@ -23,23 +23,13 @@ fn traceparent(flags: &str) -> String {
 }
 
 fn auth_server(collector: &Collector) -> AuthServer {
-    let environment = collector.environment();
-    let plan = environment
-        .iter()
-        .fold(AuthServerPlan::new(), |plan, (name, value)| {
-            plan.environment(name, value)
-        });
+    let plan = AuthServerPlan::new().environments(&collector.environment());
     plan.ready()
-}
-
-fn traced(plan: SidecarPlan, environment: &[(&str, String)]) -> SidecarPlan {
-    let variables = environment.iter();
-    variables.fold(plan, |plan, (name, value)| plan.environment(name, value))
 }
 
 fn sidecar(service: &EchoService, auth_server: &str, environment: &[(&str, String)]) -> Sidecar {
     let plan = SidecarPlan::new(service, auth_server);
-    traced(plan, environment).ready()
+    plan.environments(environment).ready()
 }
 
 fn span(collector: &Collector, what: &str, is: impl Fn(&SeenSpan) -> bool) -> SeenSpan {
@@ -55,11 +45,7 @@ fn one_trace_leads_from_a_client_through_both_programs() {
 
     let client = auth_server.anonymous();
     let login = client.request("POST", LOGIN).line(traceparent("01"));
-    let response = client.send(&login.json(&credentials()));
-    let token = response.json()["data"]["access_token"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let token = client.send(&login.json(&credentials())).access_token();
     let client = sidecar.bearing(&token);
     client.send(&client.request("GET", "/42?q=hush").line(traceparent("01")));
 
@@ -85,12 +71,7 @@ fn one_trace_leads_from_a_client_through_both_programs() {
     ] {
         assert_eq!(of_request.attribute(name), Some(value), "{of_request:?}");
     }
-    let seen = service
-        .requests()
-        .pop()
-        .unwrap()
-        .header("traceparent")
-        .concat();
+    let seen = service.last_request().header("traceparent").concat();
     assert_eq!(seen, format!("00-{TRACE}-{}-01", of_request.span_id));
 
     let fetch = span(&collector, "the span of the key fetch", |span| {
@@ -111,9 +92,7 @@ fn one_trace_leads_from_a_client_through_both_programs() {
 #[test]
 fn a_rejection_and_a_failure_have_their_reason_in_the_span() {
     let collector = Collector::start();
-    let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
-        traced(plan, &collector.environment())
-    });
+    let stack = ForgedStack::with(|plan| plan.environments(&collector.environment()));
     stack.sidecar.anonymous().get("/refused");
     let rejected = span(&collector, "the rejection", |span| {
         span.attribute("postern.reason") == Some("token_missing")
@@ -136,10 +115,9 @@ fn a_request_that_a_deadline_ends_has_its_end_in_the_span() {
     let collector = Collector::start();
     let stack = ForgedStack::start();
     let service = H2Service::start();
-    let plan = SidecarPlan::to(&service.url(), &stack.auth_server.url());
-    let plan = plan.flags(["--signing-type", "ecdsa", "--leeway", "0"]);
-    let plan = plan.flags(["--request-body-timeout", "1"]);
-    let sidecar = traced(plan, &collector.environment()).ready();
+    let plan = stack.plan(&service.url());
+    let plan = plan.flags(["--leeway", "0", "--request-body-timeout", "1"]);
+    let sidecar = plan.environments(&collector.environment()).ready();
     let client = H2Client::connect(sidecar.address());
     let now = clock::now();
     let open = |media_type: &str, expiry: i64| {
@@ -188,12 +166,7 @@ fn a_trace_that_is_not_sampled_is_passed_on_and_not_exported() {
     let client = sidecar.bearing(&auth_server.login());
     let header = |request: &Request| {
         client.send(request);
-        service
-            .requests()
-            .pop()
-            .unwrap()
-            .header("traceparent")
-            .concat()
+        service.last_request().header("traceparent").concat()
     };
     let request = client.request("GET", "/a").line(traceparent("00"));
     let found = header(&request);
@@ -208,12 +181,14 @@ fn a_trace_that_is_not_sampled_is_passed_on_and_not_exported() {
 
 #[test]
 fn a_collector_that_is_away_costs_a_request_nothing() {
-    let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
-        plan.environment("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-            .environment("OTEL_EXPORTER_OTLP_TIMEOUT", "500")
-            .environment("OTEL_BSP_SCHEDULE_DELAY", "10")
-            .environment("OTEL_BSP_MAX_QUEUE_SIZE", "2")
-            .flags(["--lame-duck", "0"])
+    let stack = ForgedStack::with(|plan| {
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "500"),
+            ("OTEL_BSP_SCHEDULE_DELAY", "10"),
+            ("OTEL_BSP_MAX_QUEUE_SIZE", "2"),
+        ];
+        plan.environments(&variables).flags(["--lame-duck", "0"])
     });
     let client = stack.sidecar.bearing(&stack.token());
     for _ in 0..50 {
@@ -234,9 +209,7 @@ fn a_collector_that_is_away_costs_a_request_nothing() {
 
 #[test]
 fn without_a_collector_nothing_is_traced() {
-    let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
-        plan.environment("OTEL_SERVICE_NAME", "orders")
-    });
+    let stack = ForgedStack::with(|plan| plan.environment("OTEL_SERVICE_NAME", "orders"));
     let client = stack.sidecar.bearing(&stack.token());
     client.send(&client.request("GET", "/a").line(traceparent("01")));
     client.get("/b");
@@ -256,9 +229,7 @@ fn without_a_collector_nothing_is_traced() {
 #[test]
 fn the_state_of_another_trace_ends_where_a_new_one_begins() {
     let collector = Collector::start();
-    let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
-        traced(plan, &collector.environment())
-    });
+    let stack = ForgedStack::with(|plan| plan.environments(&collector.environment()));
     let client = stack.sidecar.bearing(&stack.token());
     for (parent, state) in [
         (traceparent("01"), &["a=1"][..]),

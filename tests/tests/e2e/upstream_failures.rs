@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value;
 use tests::echo_service::EchoService;
 use tests::free_address::free_address;
 use tests::socket_server::{Reply, SocketServer};
@@ -54,10 +53,8 @@ fn the_log_says_where_the_service_was_sought() {
         assert_eq!(sidecar.readiness(), 200);
         let line = |reason: &str| {
             wait::until("the line", || {
-                let log = sidecar.process().stderr();
-                let lines = log.lines().filter(|line| line.contains(r#""request""#));
-                let line = lines.into_iter().find(|line| line.contains(reason))?;
-                serde_json::from_str::<Value>(line).ok()
+                let mut lines = sidecar.process().json_lines().into_iter();
+                lines.find(|line| line["reason"] == reason)
             })
         };
         let (_, reason) = reason.split_once(' ').unwrap();

@@ -7,17 +7,16 @@ use serde_json::json;
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS};
 use tests::expect::has;
 use tests::message::Message;
-use tests::process::CommandLine;
 use tests::programs::Program;
 use tests::redis_server::Redis;
+use tests::sessions::PASSWORD;
 use tests::users_file::UsersFile;
 use tests::wait;
 
 fn server_of(users: &UsersFile, flags: &[&str]) -> AuthServer {
     AuthServerPlan::new()
         .flags(["--users", &users.location()])
-        .flags(flags.iter().copied())
-        .start()
+        .flags(flags)
         .ready()
 }
 
@@ -30,16 +29,16 @@ fn until_reread(server: &AuthServer, times: usize) {
 }
 
 /// Waits until the delay after the last failure is over.
-fn until_let_in(server: &AuthServer) -> Message {
+fn until_let_in(server: &AuthServer, account: &str) -> Message {
     wait::until("the end of the wait", || {
-        let response = server.login_as("ada", "enchantress");
+        let response = server.login_as(account, PASSWORD);
         (response.status() == 200).then_some(response)
     })
 }
 
 /// Creates a file with Ada, whose password check takes no time: the tests count the checks.
 fn quickly_checked() -> UsersFile {
-    let users = UsersFile::with("ada", "enchantress");
+    let users = UsersFile::with("ada", PASSWORD);
     let entry = r#"[[user]]
 account = "ada"
 id = "42"
@@ -78,76 +77,50 @@ fn seconds_to_wait(response: &Message) -> u64 {
 #[test]
 fn only_a_user_of_the_file_gets_a_token_and_it_says_who_that_is() {
     let users = UsersFile::new();
-    users.add("ada", "enchantress", &["--id=42", "--nick-name=Ada Löwe"]);
+    users.add("ada", PASSWORD, &["--id=42", "--nick-name=Ada Löwe"]);
     let server = server_of(&users, &[]);
-    let password = "enchantress";
-    for (account, password) in [("ada", "wrong"), ("bob", password), ("ADA", password)] {
+    for (account, password) in [("ada", "wrong"), ("bob", PASSWORD), ("ADA", PASSWORD)] {
         let rejected = server.login_as(account, password).verdict();
         assert_eq!(rejected, "401 login_failed", "{account} with {password}");
         // Each account has a short delay now.
     }
-    let response = until_let_in(&server);
+    let response = until_let_in(&server, "ada");
     assert_eq!(response.json()["data"]["info"]["nickName"], "Ada Löwe");
-
-    let token = response.json()["data"]["access_token"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let token = response.access_token();
     let user = server.anonymous().bearing(&token).get(USER_DETAILS).json();
     assert_eq!(user["data"]["id"], "42");
     assert_eq!(user["data"]["account"], "ada");
 }
 
 #[test]
-fn a_new_password_counts_at_once_and_the_old_one_ends() {
+fn a_new_password_and_the_end_of_a_user_count_at_once() {
     let users = UsersFile::with("ada", "first password");
+    users.add("bob", PASSWORD, &[]);
     let server = server_of(&users, &[]);
     assert_eq!(server.login_as("ada", "first password").status(), 200);
-
-    let flags = ["--password-stdin"];
-    users
-        .command("set-password", "ada", &flags, "second password")
-        .says(0, "");
+    users.done("set-password", "ada", "second password");
     until_reread(&server, 1);
     assert_eq!(server.login_as("ada", "second password").status(), 200);
-    let rejected = server.login_as("ada", "first password").verdict();
-    assert_eq!(rejected, "401 login_failed");
-}
-
-#[test]
-fn a_disabled_user_cannot_log_in_until_enabled_again() {
-    let users = UsersFile::with("ada", "enchantress");
-    let server = server_of(&users, &[]);
-    assert_eq!(users.command("disable", "ada", &[], "").code, Some(0));
-    until_reread(&server, 1);
-    let rejected = server.login_as("ada", "enchantress").verdict();
-    assert_eq!(rejected, "401 login_failed");
-    assert_eq!(users.command("enable", "ada", &[], "").code, Some(0));
+    users.done("disable", "bob", "");
     until_reread(&server, 2);
-    until_let_in(&server);
+    for (account, password) in [("ada", "first password"), ("bob", PASSWORD)] {
+        let rejected = server.login_as(account, password).verdict();
+        assert_eq!(rejected, "401 login_failed", "{account}");
+    }
+    users.done("enable", "bob", "");
+    until_reread(&server, 3);
+    until_let_in(&server, "bob");
 }
 
 #[test]
 fn a_command_for_a_missing_account_fails_before_it_prompts() {
-    let users = UsersFile::with("ada", "enchantress");
+    let users = UsersFile::with("ada", PASSWORD);
     for command in ["set-password", "disable", "enable", "remove"] {
         users.command(command, "bob", &[], "").says(64, "bob");
     }
     users
         .command("add", "ada", &["--password-stdin"], "other")
         .says(64, "");
-}
-
-#[test]
-fn a_client_that_fails_has_to_wait_and_gets_in_afterwards() {
-    let users = quickly_checked();
-    let server = server_of(&users, &["--login-rate-limit", "0"]);
-    let waits = wait::until("an attempt that comes too soon", || {
-        let response = server.login_as("ada", "wrong");
-        (response.status() == 429).then(|| seconds_to_wait(&response))
-    });
-    assert!((1..=60).contains(&waits), "{waits}");
-    until_let_in(&server);
 }
 
 #[test]
@@ -161,12 +134,12 @@ fn a_user_gets_in_while_another_address_fails_in_their_name() {
         logins += 1;
         let elsewhere = format!("10.{}.{}.1", logins / 256, logins % 256);
         for new_to_the_server in [elsewhere.as_str(), "198.51.100.67"] {
-            let user = login_from(&server, new_to_the_server, "enchantress");
+            let user = login_from(&server, new_to_the_server, PASSWORD);
             assert_eq!(user.status(), 200, "{new_to_the_server}: {}", user.text());
         }
         (checked == 4).then_some(())
     });
-    seconds_to_wait(&login_from(&server, "198.51.100.66", "enchantress"));
+    seconds_to_wait(&login_from(&server, "198.51.100.66", PASSWORD));
 }
 
 #[test]
@@ -174,28 +147,18 @@ fn a_user_gets_in_while_a_whole_network_fails_in_their_name() {
     let users = quickly_checked();
     let server = behind_a_gateway(&users);
     let known = "198.51.100.250";
-    assert_eq!(login_from(&server, known, "enchantress").status(), 200);
+    assert_eq!(login_from(&server, known, PASSWORD).status(), 200);
 
     let mut addresses = (1..250).map(|host| format!("198.51.100.{host}"));
     let rejected = addresses.find(|address| login_from(&server, address, "wrong").status() == 429);
     let rejected = rejected.expect("one that has to wait though it has never failed itself");
     for address in ["203.0.113.1", "2001:db8::1", known] {
-        let user = login_from(&server, address, "enchantress");
+        let user = login_from(&server, address, PASSWORD);
         assert_eq!(user.status(), 200, "{address}: {}", user.text());
     }
     wait::until("a turn of the network", || {
         (login_from(&server, &rejected, "wrong").status() == 401).then_some(())
     });
-}
-
-#[test]
-fn one_address_has_so_many_logins_a_minute() {
-    let users = UsersFile::with("ada", "enchantress");
-    let server = server_of(&users, &["--login-rate-limit", "2"]);
-    let statuses: Vec<u16> = (0..3)
-        .map(|n| server.login_as(&format!("nobody-{n}"), "x").status())
-        .collect();
-    assert_eq!(statuses, [401, 401, 429]);
 }
 
 /// Creates a file whose passwords are checked for about a second each.
@@ -232,7 +195,7 @@ fn a_flood_of_logins_from_many_networks_is_turned_away_and_ends() {
     let (checked, away) = (count("401 login_failed"), count("503 server_busy"));
     assert_eq!(checked + away, 100);
     assert!(checked > 0 && away > 0, "{checked} {away}");
-    let user = login_from(&server, "192.0.2.2", "enchantress");
+    let user = login_from(&server, "192.0.2.2", PASSWORD);
     assert_eq!(user.status(), 200);
 }
 
@@ -281,18 +244,18 @@ fn a_short_password_needs_a_flag_and_the_account_is_never_one() {
     assert_eq!(add("bob", &["--allow-short"], "x").code, Some(0));
     let changed = users.command("set-password", "ada", &["--password-stdin"], "x");
     changed.says(64, "");
-    let guessable = add("Enchantress", &[], "enchantress");
+    let guessable = add("Enchantress", &[], PASSWORD);
     guessable.says(64, "the password is the account");
-    assert!(!guessable.stdout.contains("enchantress"));
+    assert!(!guessable.stdout.contains(PASSWORD));
 }
 
 #[test]
 fn control_characters_reach_neither_the_file_nor_the_list() {
-    let users = UsersFile::with("ada", "enchantress");
+    let users = UsersFile::with("ada", PASSWORD);
     let forged = "n\u{1b}]0;pwn\u{7}\nroot\tX\tenabled\tfake";
     for flag in ["--nick-name", "--telephone", "--tenant-id", "--grade"] {
         let flags = [flag, forged, "--password-stdin"];
-        let end = users.command("add", "eve", &flags, "enchantress");
+        let end = users.command("add", "eve", &flags, PASSWORD);
         end.says(78, "control character");
     }
     let text = fs::read_to_string(users.path()).unwrap();
@@ -317,28 +280,24 @@ fn passwords_of_uneven_cost_are_warned_about_and_made_even() {
     let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     fs::set_permissions(users.path(), owner_only).unwrap();
     let warning = "1 of 3 passwords have other argon2id parameters than most (m=8,t=1,p=1)";
-    let check = CommandLine::new(Program::AuthServer.path())
-        .arguments(["check", "--users", &users.location()])
-        .run();
+    let check = Program::AuthServer.run(&["check", "--users", &users.location()]);
     has(&check.stdout, warning);
     let server = server_of(&users, &[]);
     server.until_logged(warning);
 
-    users
-        .command("set-password", "eve", &["--password-stdin"], "enchantress")
-        .says(0, "");
-    users.add("joe", "enchantress", &[]);
+    users.done("set-password", "eve", PASSWORD);
+    users.add("joe", PASSWORD, &[]);
     let text = fs::read_to_string(users.path()).unwrap();
     assert_eq!(text.matches("m=8,t=1,p=1").count(), 4, "{text}");
 }
 
 #[test]
 fn a_command_waits_for_no_other_user_and_not_for_ever() {
-    let users = UsersFile::with("ada", "enchantress");
+    let users = UsersFile::with("ada", PASSWORD);
     // Any user who may read the directory can lock it.
     let directory = fs::File::open(users.path().parent().unwrap()).unwrap();
     directory.lock().unwrap();
-    users.command("disable", "ada", &[], "").says(0, "");
+    users.done("disable", "ada", "");
 
     let lock = users.path().with_extension("toml.lock");
     let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(&lock).unwrap());
@@ -349,7 +308,7 @@ fn a_command_waits_for_no_other_user_and_not_for_ever() {
     end.says(69, "users.toml.lock: locked by another process");
     assert_eq!(end.stderr.lines().count(), 1, "{}", end.stderr);
     drop(held);
-    assert_eq!(users.command("enable", "ada", &[], "").code, Some(0));
+    users.done("enable", "ada", "");
 }
 
 /// Returns the verification code at this time, by another implementation than the server's.
@@ -369,19 +328,13 @@ fn code_at(secret: &str, now: i64) -> String {
 
 #[test]
 fn a_user_with_a_second_factor_logs_in_with_a_code_once() {
-    let users = UsersFile::with("ada", "enchantress");
-    users.add("bob", "enchantress", &[]);
-    let end = users.command("set-totp", "ada", &["--label", "Our login"], "");
-    assert_eq!(end.code, Some(0), "{}", end.stderr);
-    let address = end.stdout.trim().to_owned();
-    let (label, secret) = address.split_once("?secret=").unwrap();
-    assert_eq!(label, "otpauth://totp/Our%20login:ada");
-    let secret = secret.split('&').next().unwrap();
+    let (users, secret) = with_second_factor();
+    users.add("bob", PASSWORD, &[]);
     let server = behind_a_gateway(&users);
     // Each attempt comes from another network: none waits for another's failure.
     let log_in = |network: u8, account: &str, code: Option<&str>| {
         let client = server.anonymous();
-        let mut body = json!({"username": account, "password": "enchantress"});
+        let mut body = json!({"username": account, "password": PASSWORD});
         if let Some(code) = code {
             body["code"] = json!(code);
         }
@@ -390,18 +343,17 @@ fn a_user_with_a_second_factor_logs_in_with_a_code_once() {
             .send(&client.request("POST", LOGIN).line(from).json(&body))
             .verdict()
     };
-    let code = code_at(secret, tests::clock::now());
+    let code = code_at(&secret, tests::clock::now());
     assert_eq!(log_in(1, "bob", Some("not evaluated")), "200");
     assert_eq!(log_in(2, "ada", None), "401 login_failed");
     assert_eq!(log_in(3, "ada", Some("1234567")), "401 login_failed");
     assert_eq!(log_in(4, "ada", Some(&code)), "200");
     assert_eq!(log_in(5, "ada", Some(&code)), "401 login_failed", "once");
     let output = server.process().output();
-    assert!(!output.contains(secret) && !output.contains(&code));
+    assert!(!output.contains(&secret) && !output.contains(&code));
 
-    users
-        .command("set-totp", "ada", &["--remove"], "")
-        .says(0, "");
+    let removed = users.command("set-totp", "ada", &["--remove"], "");
+    removed.says(0, "");
     until_reread(&server, 1);
     assert_eq!(log_in(6, "ada", None), "200");
     server.until_logged("event=user_totp_changed");
@@ -409,16 +361,17 @@ fn a_user_with_a_second_factor_logs_in_with_a_code_once() {
 
 /// Makes a users file with Ada, who has a second factor; returns her secret as well.
 fn with_second_factor() -> (UsersFile, String) {
-    let users = UsersFile::with("ada", "enchantress");
-    let end = users.command("set-totp", "ada", &[], "");
-    assert_eq!(end.code, Some(0), "{}", end.stderr);
-    let (_, rest) = end.stdout.split_once("secret=").unwrap();
-    let secret = rest.trim().split('&').next().unwrap().to_owned();
+    let users = UsersFile::with("ada", PASSWORD);
+    let end = users.command("set-totp", "ada", &["--label", "Our login"], "");
+    end.says(0, "");
+    let (label, secret) = end.stdout.trim().split_once("?secret=").unwrap();
+    assert_eq!(label, "otpauth://totp/Our%20login:ada");
+    let secret = secret.split('&').next().unwrap().to_owned();
     (users, secret)
 }
 
 fn log_in_with(server: &AuthServer, code: &str) -> String {
-    let body = json!({"username": "ada", "password": "enchantress", "code": code});
+    let body = json!({"username": "ada", "password": PASSWORD, "code": code});
     server.anonymous().post(LOGIN, &body).verdict()
 }
 

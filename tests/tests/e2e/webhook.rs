@@ -28,21 +28,8 @@ impl Webhook {
     pub(crate) fn start(flags: &[&str]) -> Self {
         let authority = Authority::new();
         let certificate = authority.issue("webhook");
-        let mut process = CommandLine::new(Program::Kubernetes.path())
-            .arguments([
-                "webhook",
-                "--listen",
-                "127.0.0.1:0",
-                "--admin-listen",
-                "127.0.0.1:0",
-            ])
-            .arguments([
-                "--tls-cert".into(),
-                certificate.cert.clone().into_os_string(),
-            ])
-            .arguments(["--tls-key".into(), certificate.key.clone().into_os_string()])
-            .arguments(flags)
-            .start();
+        let command = command().arguments(certificate.flags());
+        let mut process = command.arguments(flags).start();
         let admin = process.announced("admin listening on ").parse().unwrap();
         let address = process.announced("listening on ").parse().unwrap();
         Self {
@@ -74,6 +61,12 @@ impl Webhook {
         let request = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
         exchange(self.admin, "GET", request).text()
     }
+}
+
+fn command() -> CommandLine {
+    let command = Program::Kubernetes.command().arguments(["webhook"]);
+    let command = command.arguments(["--listen", "127.0.0.1:0"]);
+    command.arguments(["--admin-listen", "127.0.0.1:0"])
 }
 
 fn pod(labels: &Value) -> Value {
@@ -261,18 +254,11 @@ fn what_is_no_review_is_a_bad_request() {
 #[test]
 fn the_webhook_presents_a_replaced_certificate() {
     let webhook = Webhook::start(&[]);
-    let presented = || {
-        webhook
-            .trust()
-            .connect(webhook.address)
-            .unwrap()
-            .presented()
-    };
+    let trust = webhook.trust();
+    let presented = || trust.connect(webhook.address).unwrap().presented();
     let first = presented();
     webhook.authority.issue("webhook");
-    wait::until("another certificate", || {
-        (presented() != first).then_some(())
-    });
+    wait::until("another certificate", || presented() != first);
     assert!(webhook.certificate.cert.exists());
 }
 
@@ -305,14 +291,11 @@ fn a_webhook_with_a_client_ca_reviews_for_its_clients_alone() {
     // The other authority is followed, as the certificate is.
     fs::write(clients.file(), webhook.authority.pem()).unwrap();
     wait::until("the other authority", || {
-        is_served(&unknown, webhook.address).then_some(())
+        is_served(&unknown, webhook.address)
     });
     assert!(!is_served(&api_server, webhook.address));
     fs::write(clients.file(), "no certificate").unwrap();
-    wait::until("the rejection of the file", || {
-        let output = webhook.process.output();
-        output.contains("--client-ca").then_some(())
-    });
+    webhook.process.until_logged("--client-ca");
     assert!(is_served(&unknown, webhook.address));
 }
 
@@ -329,22 +312,11 @@ fn the_webhook_finishes_on_a_signal() {
 
 #[test]
 fn a_webhook_without_a_certificate_does_not_start() {
-    let end = CommandLine::new(Program::Kubernetes.path())
-        .arguments([
-            "webhook",
-            "--listen",
-            "127.0.0.1:0",
-            "--admin-listen",
-            "127.0.0.1:0",
-        ])
-        .run();
-    end.says(78, "--tls-cert");
+    command().run().says(78, "--tls-cert");
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("tls.crt");
     fs::write(&file, "no certificate").unwrap();
     let file = file.display().to_string();
-    let end = CommandLine::new(Program::Kubernetes.path())
-        .arguments(["webhook", "--tls-cert", &file, "--tls-key", &file])
-        .run();
-    assert_eq!(end.code, Some(78), "{}", end.stderr);
+    let flags = ["--tls-cert", &file, "--tls-key", &file];
+    command().arguments(flags).run().says(78, "tls");
 }

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io::{BufReader, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Serialize;
 use tests::message::Message;
+use tests::socket_server::serve_each;
 use tests::wait;
 
 use super::cases::Reply;
@@ -47,17 +48,11 @@ struct State {
 
 impl ScriptedService {
     pub(super) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
         let state = Arc::new(Mutex::new(State::default()));
         let shared = Arc::clone(&state);
-        std::thread::spawn(move || {
-            for connection in listener.incoming().flatten() {
-                let state = Arc::clone(&shared);
-                std::thread::spawn(move || {
-                    let _ = serve(connection, &state);
-                });
-            }
+        let address = serve_each(move |_, connection| {
+            let _ = serve(connection, &shared);
+            Ok(())
         });
         Self { address, state }
     }

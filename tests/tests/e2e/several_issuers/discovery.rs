@@ -1,6 +1,5 @@
 //! Key sets found by the discovery document of their issuer.
 
-use std::fs;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -155,11 +154,9 @@ fn a_document_of_another_issuer_or_host_is_not_followed() {
     assert_eq!(realm.one.server.retrievals().len(), 0);
     // Another host only where the table names it.
     realm.names(json!({"issuer": issuer, "jwks_uri": elsewhere}));
-    let home = tempfile::tempdir().unwrap();
-    let file = home.path().join("sidecar.toml");
-    fs::write(&file, realm.table() + "jwks-hosts = ['localhost']\n").unwrap();
-    let flags = ["--config", file.to_str().unwrap()];
-    let sidecar = SidecarPlan::of_issuer(&service, flags).flags(NEVER).ready();
+    let plan = SidecarPlan::of_issuer(&service, NEVER);
+    let plan = plan.config(&(realm.table() + "jwks-hosts = ['localhost']\n"));
+    let sidecar = plan.ready();
     assert_eq!(sidecar.verdict_of(&realm.token()), "200");
 }
 

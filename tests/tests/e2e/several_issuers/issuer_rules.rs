@@ -29,7 +29,7 @@ fn a_rule_of_one_issuer_is_satisfied_by_its_tokens_alone() {
             }
         }
     }
-    let end = check(&issuers.file(), &config, &["--strict"]);
+    let end = check(&config, &["--strict"]);
     assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
 }
 
@@ -46,7 +46,7 @@ fn check_warns_of_a_rule_that_any_issuer_satisfies() {
         (&one, "scope = ['a']", false),
     ] {
         let config = format!("[[rule]]\npaths = ['/a']\n{members}\n{tables}");
-        let end = check(&issuers.file(), &config, &[]);
+        let end = check(&config, &[]);
         assert_eq!(end.code, Some(0), "{}", end.stderr);
         let warning = "# warning: [[rule]] rule-1: has no `issuer`";
         let found = end.stdout.contains(warning);

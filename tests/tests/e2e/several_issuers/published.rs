@@ -1,16 +1,12 @@
 //! The published issuers of `several_issuers.toml`, and a sidecar for them.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use tempfile::TempDir;
 use tests::clock;
 use tests::echo_service::EchoService;
 use tests::fake_auth_server::{FakeAuthServer, json_response};
 use tests::issuer::{Issuer, IssuerRow, IssuerTable, IssuerToken};
 use tests::process::Finished;
-use tests::programs::Program;
-use tests::sidecar::{NEVER, Sidecar, SidecarPlan};
+use tests::sidecar::{self, NEVER, Sidecar, SidecarPlan};
 use tests::socket_server::Reply;
 use tests::tables::load;
 
@@ -58,12 +54,9 @@ impl Published {
     }
 
     pub(crate) fn own(&self) -> String {
-        let accepted = self
-            .row
-            .token
-            .iter()
-            .find(|token| token.expect == "accepted");
-        self.issuer.token(accepted.unwrap(), clock::now())
+        let mut tokens = self.row.token.iter();
+        let accepted = tokens.find(|token| token.expect == "accepted");
+        self.signed(accepted.unwrap())
     }
 
     pub(crate) fn signed(&self, token: &IssuerToken) -> String {
@@ -71,7 +64,7 @@ impl Published {
     }
 }
 
-/// The issuers of the table, a service, and the file of settings.
+/// The issuers of the table, a service, and a directory for files.
 pub(crate) struct Issuers {
     pub(crate) published: Vec<Published>,
     pub(crate) service: EchoService,
@@ -106,10 +99,6 @@ impl Issuers {
             .expect("an issuer")
     }
 
-    pub(crate) fn file(&self) -> PathBuf {
-        self.home.path().join("sidecar.toml")
-    }
-
     pub(crate) fn tables(&self) -> String {
         self.published.iter().map(Published::table).collect()
     }
@@ -120,9 +109,7 @@ impl Issuers {
     }
 
     pub(crate) fn plan_with(&self, config: &str) -> SidecarPlan {
-        fs::write(self.file(), config).unwrap();
-        let file = self.file().display().to_string();
-        SidecarPlan::of_issuer(&self.service, ["--config", &file])
+        SidecarPlan::of_issuer(&self.service, [""; 0]).config(config)
     }
 
     /// Starts a sidecar that has the keys of all issuers.
@@ -132,13 +119,6 @@ impl Issuers {
 }
 
 /// Checks a file of settings.
-pub(crate) fn check(file: &Path, config: &str, more: &[&str]) -> Finished {
-    fs::write(file, config).unwrap();
-    let words = [
-        "check",
-        "--app-name=orders",
-        "--config",
-        file.to_str().unwrap(),
-    ];
-    Program::Sidecar.run(&[&words, more].concat())
+pub(crate) fn check(config: &str, more: &[&str]) -> Finished {
+    sidecar::check(config, &[&["--app-name=orders"], more].concat())
 }

@@ -4,7 +4,6 @@
 use std::fs;
 
 use serde::Deserialize;
-use serde_json::Value;
 use tests::auth_server::{AuthServerPlan, USER_DETAILS};
 use tests::client::Client;
 use tests::expect::has;
@@ -12,7 +11,6 @@ use tests::h2_client::H2Client;
 use tests::issuer::IssuerRow;
 use tests::message::Message;
 use tests::process::Finished;
-use tests::programs::Program;
 use tests::sidecar::{NEVER, SidecarPlan};
 use tests::tables::{Verdicts, load};
 use tests::token_forge::payload_of;
@@ -75,10 +73,7 @@ fn details_access_log_and_http_2_have_the_prefix_too() {
         let requests = issuers.service.requests();
         assert_eq!(user(&requests[0])[field], logged);
         let line = wait::until("the line", || {
-            let output = sidecar.process().stderr();
-            let mut lines = output
-                .lines()
-                .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let mut lines = sidecar.process().json_lines().into_iter();
             lines.find(|line| line["path"] == "/orders/by-http-2")
         });
         assert_eq!(line["user"], logged, "{line}");
@@ -95,11 +90,7 @@ fn claim_headers(issuers: &Issuers, client: &Client) -> Vec<String> {
         "X-Partner: root",
         "X-Sub: root",
     ];
-    client.send(
-        &forged
-            .into_iter()
-            .fold(request, |request, line| request.line(line)),
-    );
+    client.send(&request.lines(forged));
     let requests = issuers.service.take_requests();
     let names = ["x-roles", "x_roles", "x-partner", "x-sub"];
     let of = |request: &Message| names.map(|name| request.header(name)).concat();
@@ -159,15 +150,11 @@ fn start(row: &Start, issuers: &Issuers, more: &[(&str, &str)]) -> Finished {
     let own = "auth-server = 'http://127.0.0.1:1/auth'\napp-id = 'a'\n";
     let config = if has_own { own } else { "" }.to_owned() + &tables.collect::<String>();
     let config = config.replace("TOKEN", &token_file.display().to_string());
-    fs::write(issuers.file(), config).unwrap();
-    let command = Program::Sidecar
-        .command()
-        .arguments(["check", "--config", issuers.file().to_str().unwrap()])
-        .environment("POSTERN_APP_SECRET", "s");
-    match row.flags {
-        true => command.environment("POSTERN_ISSUER", "auth").run(),
-        false => command.run(),
-    }
+    let flags: &[&str] = match row.flags {
+        true => &["--app-secret=s", "--issuer=auth"],
+        false => &["--app-secret=s"],
+    };
+    check(&config, flags)
 }
 
 #[test]
@@ -254,7 +241,7 @@ fn explanation_and_check_show_the_prefix() {
     let users = issuers.of("users");
     let text = explain(&users.signed(users.token("the prefix alone")), "token_user");
     has(&text, "user-prefix");
-    let end = check(&issuers.file(), &issuers.tables(), &[]);
+    let end = check(&issuers.tables(), &[]);
     has(&end.stdout, "user-prefix = \"partner:\"");
 }
 
@@ -271,10 +258,8 @@ fn the_auth_server_of_the_flags_keeps_the_ids_of_its_users() {
         (format!("{table}user-prefix = 'm:'\n"), format!("m:{id}")),
     ] {
         let is_in_flags = own.is_empty();
-        fs::write(issuers.file(), own + &issuers.tables()).unwrap();
-        let file = issuers.file().display().to_string();
         let plan = SidecarPlan::new(&issuers.service, &auth_server.url()).flags(NEVER);
-        let plan = plan.flags(["--config", &file]);
+        let plan = plan.config(&(own + &issuers.tables()));
         let sidecar = match is_in_flags {
             true => plan.environment("POSTERN_ISSUER", "auth").with_all_keys(),
             false => plan.with_all_keys(),
