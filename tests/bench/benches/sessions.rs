@@ -19,9 +19,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bench::cpu::{self, microseconds_each};
 use bench::document;
-use bench::keep_alive::{KeepAlive, get, get_with_token, post_json};
+use bench::keep_alive::{KeepAlive, get, get_with_token, post, post_json};
 use bench::settings::Settings;
 use bench::statistics::Summary;
+use tests::applications::register_in;
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, SECRET_KEY, credentials};
 use tests::programs::{Program, repository};
 use tests::redis_server::Redis;
@@ -255,14 +256,10 @@ const NAMES: [&str; 4] = [
 ];
 
 fn costs(store: &str, settings: &Settings) -> [f64; 4] {
-    let end = Program::AuthServer
-        .command()
-        .arguments(["application", "add", "--app-id", "jobs", "--audience", "x"])
-        .arguments(["--store", store])
-        .run();
-    assert_eq!(end.code, Some(0), "application add: {}", end.stderr);
-    let secret = end.stdout.lines().last().unwrap_or_default().trim();
-    let secret = secret.rsplit([' ', '=']).next().unwrap_or_default();
+    let secret = register_in(store, "jobs");
+    let words = ["application", "grant", "--app-id=jobs", "--audience=x"];
+    let granted = Program::AuthServer.run(&[&words[..], &["--store", store]].concat());
+    assert_eq!(granted.code, Some(0), "{}", granted.stderr);
     let basic = STANDARD.encode(format!("jobs:{secret}"));
     let login = post_json(&format!("/auth{LOGIN}"), &credentials().to_string());
     let application = form(
@@ -348,13 +345,7 @@ fn refresh_token(line: &KeepAlive) -> String {
     token.expect("a refresh token").to_owned()
 }
 
-/// Returns a POST of a form as bytes, with more header lines.
 fn form(path: &str, lines: &[&str], body: &str) -> Vec<u8> {
-    let more: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
-    let length = body.len();
-    format!(
-        "POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/x-www-form-urlencoded\r\n\
-         {more}Content-Length: {length}\r\n\r\n{body}"
-    )
-    .into_bytes()
+    let lines = [&["Content-Type: application/x-www-form-urlencoded"], lines].concat();
+    post(path, &lines, body)
 }

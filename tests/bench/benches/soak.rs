@@ -291,7 +291,7 @@ fn send(client: usize, address: SocketAddr, forge: &Forge, traffic: &Traffic) {
             status: 200,
             closes: false,
         };
-        for number in 0..REQUESTS_PER_TOKEN {
+        for number in (round * REQUESTS_PER_TOKEN..).take(REQUESTS_PER_TOKEN) {
             if traffic.over.load(Ordering::Relaxed) {
                 return;
             }
@@ -313,44 +313,26 @@ fn send(client: usize, address: SocketAddr, forge: &Forge, traffic: &Traffic) {
 fn bad_requests(forge: &Forge) -> Vec<Deserved> {
     let now = clock::now();
     let good = forge.token(now, &Value::Null);
-    let with = |token: &str, status| Deserved {
-        request: get_with_token(PATH, token),
-        status,
-        closes: false,
-    };
-    let shaped = |request: Vec<u8>, status| Deserved {
+    let bad = |request: Vec<u8>, status, closes| Deserved {
         request,
         status,
-        closes: true,
+        closes,
     };
+    let with = |token: &str| bad(get_with_token(PATH, token), 401, false);
     let twice = format!("Authorization: Bearer {good}");
+    let lengths = ["Content-Length: 0"; 2];
     let long = format!("X-Long: {}", "x".repeat(200_000));
     vec![
-        with("not.a.token", 401),
-        with(&"A".repeat(4000), 401),
-        with(&forge.token(now, &json!({"exp": now - 3600})), 401),
-        with(&forge.untrusted_token(now, &Value::Null), 401),
-        with(&forge.token(now, &json!({"username": 1})), 401),
-        Deserved {
-            request: get(PATH, &[]),
-            status: 401,
-            closes: false,
-        },
-        Deserved {
-            request: get_with_token("/orders/%2e%2e/admin", &good),
-            status: 400,
-            closes: false,
-        },
-        Deserved {
-            request: get(PATH, &[&twice, &twice]),
-            status: 400,
-            closes: false,
-        },
-        shaped(
-            get(PATH, &[&twice, "Content-Length: 0", "Content-Length: 0"]),
-            400,
-        ),
-        shaped(get(PATH, &[&twice, &long]), 431),
-        shaped(b"GARBAGE\r\n\r\n".to_vec(), 400),
+        with("not.a.token"),
+        with(&"A".repeat(4000)),
+        with(&forge.token(now, &json!({"exp": now - 3600}))),
+        with(&forge.untrusted_token(now, &Value::Null)),
+        with(&forge.token(now, &json!({"username": 1}))),
+        bad(get(PATH, &[]), 401, false),
+        bad(get_with_token("/orders/%2e%2e/admin", &good), 400, false),
+        bad(get(PATH, &[&twice, &twice]), 400, false),
+        bad(get(PATH, &[&twice, lengths[0], lengths[1]]), 400, true),
+        bad(get(PATH, &[&twice, &long]), 431, true),
+        bad(b"GARBAGE\r\n\r\n".to_vec(), 400, true),
     ]
 }

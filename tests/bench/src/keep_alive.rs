@@ -124,13 +124,7 @@ fn content_length(head: &str) -> Option<usize> {
 
 /// Returns a GET as bytes, with more header lines.
 pub fn get(path: &str, lines: &[&str]) -> Vec<u8> {
-    let mut text = format!("GET {path} HTTP/1.1\r\nHost: bench\r\n");
-    for line in lines {
-        text.push_str(line);
-        text.push_str("\r\n");
-    }
-    text.push_str("\r\n");
-    text.into_bytes()
+    request("GET", path, lines, "")
 }
 
 /// Returns a GET with a token.
@@ -138,12 +132,18 @@ pub fn get_with_token(path: &str, token: &str) -> Vec<u8> {
     get(path, &[&format!("Authorization: Bearer {token}")])
 }
 
+/// Returns a POST as bytes, with more header lines.
+pub fn post(path: &str, lines: &[&str], body: &str) -> Vec<u8> {
+    let length = format!("Content-Length: {}", body.len());
+    request("POST", path, &[lines, &[&length]].concat(), body)
+}
+
 /// Returns a POST of JSON as bytes.
 pub fn post_json(path: &str, json: &str) -> Vec<u8> {
-    let length = json.len();
-    format!(
-        "POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n\
-         Content-Length: {length}\r\n\r\n{json}"
-    )
-    .into_bytes()
+    post(path, &["Content-Type: application/json"], json)
+}
+
+fn request(method: &str, path: &str, lines: &[&str], body: &str) -> Vec<u8> {
+    let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    format!("{method} {path} HTTP/1.1\r\nHost: bench\r\n{lines}\r\n{body}").into_bytes()
 }

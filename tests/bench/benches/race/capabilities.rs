@@ -6,7 +6,6 @@ use std::path::Path;
 use bench::keep_alive::{KeepAlive, get_with_token};
 use bench::settings::Settings;
 use bench::wrk::Tokens;
-use tests::keys::SigningType;
 use tests::wait;
 
 use crate::contestants::Running;
@@ -51,7 +50,7 @@ pub(crate) fn measure(field: &Field, settings: &Settings, token: &str, results: 
     let count = settings.amount(40_000, 100);
     let revoked = REVOKED_TOKENS..REVOKED_TOKENS + count;
     let auth_server = field.issuer.revoking_auth_server(revoked);
-    let revoking = sidecar(&field.upstream, &auth_server, SigningType::Rsa, &[]);
+    let revoking = sidecar(&field.upstream, &auth_server, &[]);
     wait_for_revocations(&revoking, &field.issuer.token(REVOKED_TOKENS));
 
     let sidecars = [

@@ -7,11 +7,9 @@ use bench::machine;
 use bench::settings::Settings;
 use tempfile::NamedTempFile;
 use tests::certificates::Certificate;
-use tests::keys::SigningType;
 use tests::programs::Program;
 use tests::sidecar::SidecarPlan;
 use tests::socket_server::SocketServer;
-use tests::stack::signing_flags;
 
 use crate::contestants::envoy::Cache;
 use crate::contestants::{Running, Setup, envoy, haproxy, nginx};
@@ -62,7 +60,7 @@ fn present(name: &str, found: Option<PathBuf>) -> Option<PathBuf> {
 impl Field {
     pub(crate) fn start(settings: &Settings) -> Self {
         let programs = Programs::find();
-        let issuer = Issuer::new(SigningType::Rsa);
+        let issuer = Issuer::new();
         println!("signing tokens …");
         let fresh_tokens = issuer.good_file(settings.amount(FRESH_TOKENS, 200));
         let mut field = Self {
@@ -105,18 +103,11 @@ impl Field {
     /// Starts every contestant that verifies tokens, set up in another way.
     pub(crate) fn verifying(&self, setup: Setup<'_>) -> BTreeMap<Who, Running> {
         let service = self.upstream.address;
-        let flags = |more: &[&str]| -> Vec<String> {
-            let tls = setup.tls.map(Certificate::flags);
-            let threads = ["--threads".to_owned(), setup.threads.to_string()];
-            let more = setup.flags.iter().chain(more);
-            let more = more.map(|flag| (*flag).to_owned());
-            tls.into_iter()
-                .flatten()
-                .chain(threads)
-                .chain(more)
-                .collect()
-        };
-        let mut running = BTreeMap::from([(Who::Sidecar, self.sidecar(&flags(&[])))]);
+        let threads = ["--threads".to_owned(), setup.threads.to_string()];
+        let more = setup.flags.iter().map(|flag| (*flag).to_owned());
+        let flags = setup.tls.map(Certificate::flags).into_iter().flatten();
+        let flags: Vec<_> = flags.chain(threads).chain(more).collect();
+        let mut running = BTreeMap::from([(Who::Sidecar, self.sidecar(&flags))]);
         if let Some(program) = &self.programs.haproxy {
             let verifying = haproxy::verifying(program, service, &self.issuer.public_pem(), setup);
             running.insert(Who::HaproxyJwt, verifying);
@@ -131,7 +122,7 @@ impl Field {
 
     /// Starts a sidecar with the defaults and these flags.
     pub(crate) fn sidecar(&self, flags: &[String]) -> Running {
-        sidecar(&self.upstream, &self.auth_server, SigningType::Rsa, flags)
+        sidecar(&self.upstream, &self.auth_server, flags)
     }
 
     pub(crate) fn versions(&self) -> Vec<String> {
@@ -165,12 +156,7 @@ fn short(version: &str) -> String {
 }
 
 /// Starts a sidecar in front of the service that trusts this auth server.
-pub(crate) fn sidecar(
-    upstream: &Running,
-    auth_server: &SocketServer,
-    signing_type: SigningType,
-    flags: &[String],
-) -> Running {
+pub(crate) fn sidecar(upstream: &Running, auth_server: &SocketServer, flags: &[String]) -> Running {
     let auth_server = format!("http://{}/auth", auth_server.address());
     let says_threads = flags.iter().any(|flag| flag == "--threads");
     // Tables name their issuers themselves.
@@ -179,10 +165,9 @@ pub(crate) fn sidecar(
     let one_thread = (!says_threads).then_some(["--threads", "1"]);
     let sidecar = SidecarPlan::to(&format!("http://{}", upstream.address), &auth_server)
         .app_name("")
-        .flags(signing_flags(signing_type).iter().copied())
         .flags(issuer.into_iter().flatten())
         .flags(one_thread.into_iter().flatten())
-        .flags(flags.iter().map(String::as_str))
+        .flags(flags)
         .ready();
     let address = sidecar.address();
     Running::new("sidecar", address, sidecar.into_process(), None)

@@ -2,7 +2,6 @@
 //! in the same run, in turns. `make bench`.
 #![expect(
     clippy::expect_used,
-    clippy::panic,
     clippy::print_stdout,
     reason = "a program at a terminal; a measurement that cannot be taken ends with a message"
 )]
@@ -10,7 +9,6 @@
 mod capabilities;
 mod contestants;
 mod field;
-mod growth;
 mod measurements;
 mod report;
 mod results;
@@ -29,21 +27,13 @@ use crate::field::Field;
 use crate::measurements::measure;
 
 fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
-    match words.as_slice() {
-        ["upstream", listen] => upstream::serve(address(listen)),
-        // cargo itself passes `--bench`.
-        [] | ["--bench"] => return race(),
-        _ => panic!("unknown arguments: {words:?}"),
-    }
-    ExitCode::SUCCESS
-}
-
-fn race() -> ExitCode {
-    if machine::find("wrk").is_none() {
-        println!("wrk is missing, and nothing can be measured without it: make bench-peers");
-        return ExitCode::FAILURE;
+    for program in ["wrk", "nginx"] {
+        if machine::find(program).is_none() {
+            println!(
+                "{program} is missing, and nothing can be measured without it: make bench-peers"
+            );
+            return ExitCode::FAILURE;
+        }
     }
     let settings = Settings::from_environment(5, 3.0);
     let begun = std::time::Instant::now();
@@ -69,8 +59,4 @@ fn race() -> ExitCode {
         println!("docs/performance.md and the charts are written");
     }
     ExitCode::SUCCESS
-}
-
-fn address(text: &str) -> std::net::SocketAddr {
-    text.parse().expect("an address and a port")
 }

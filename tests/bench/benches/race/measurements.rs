@@ -9,16 +9,13 @@ use bench::keep_alive::{KeepAlive, get_with_token};
 use bench::load::{OpenLoop, each_once};
 use bench::settings::Settings;
 use bench::wrk::{self, Load, Tokens};
-use tests::keys::SigningType;
-use tests::programs::Program;
 
 use crate::capabilities;
 use crate::contestants::Running;
-use crate::field::{Field, sidecar};
-use crate::growth::{self, Growth, MANY_CONNECTIONS};
+use crate::field::Field;
 use crate::results::{Results, Rounds, Who, Work};
 use crate::shapes;
-use crate::tokens::{Bad, Issuer, in_parallel};
+use crate::tokens::Bad;
 use crate::upstream::BODY;
 
 /// Connections of the closed loops.
@@ -61,10 +58,8 @@ pub(crate) fn measure(field: &Field, settings: &Settings) -> Results {
     rejections(field, settings, &mut results);
     pass_list(field, settings, &token, &mut results);
     capabilities::measure(field, settings, &token, &mut results);
-    growth::measure(field, settings, &token, &mut results);
     memory(field, settings, &mut results);
     idle_connections(field, settings, &token, &mut results);
-    cache(field, settings, &mut results);
     results
 }
 
@@ -287,16 +282,8 @@ fn pass_list(field: &Field, settings: &Settings, token: &str, results: &mut Resu
     let path = "/public/orders/list";
     println!("pass list");
     let with = |count: usize| {
-        let pattern = |n| {
-            [
-                "--public-path".to_owned(),
-                format!("/public/area-{n:04}/**"),
-            ]
-        };
-        (
-            count,
-            field.sidecar(&(0..count).flat_map(pattern).collect::<Vec<_>>()),
-        )
+        let patterns = (0..count).map(|n| format!("--public-path=/public/area-{n:04}/**"));
+        (count, field.sidecar(&patterns.collect::<Vec<_>>()))
     };
     let sidecars = [with(1), with(30), with(1000)];
     for _ in 0..settings.rounds {
@@ -340,7 +327,7 @@ fn idle_connections(field: &Field, settings: &Settings, token: &str, results: &m
     println!("{count} idle connections");
     let request = get_with_token(PATH, token);
     for _ in 0..settings.rounds.min(3) {
-        let sidecar = field.sidecar(&MANY_CONNECTIONS.map(String::from));
+        let sidecar = field.sidecar(&["--max-connections".to_owned(), "12000".to_owned()]);
         let connect = |_| KeepAlive::connect(sidecar.address).expect("a connection");
         let mut connections: Vec<_> = (0..count).map(connect).collect();
         // The last connection is accepted, and so are all before it.
@@ -353,56 +340,4 @@ fn idle_connections(field: &Field, settings: &Settings, token: &str, results: &m
         }
         used.push(sidecar.resident_mib());
     }
-}
-
-/// Returns the flags for the largest cache of this sidecar; `None` if it has no such flag.
-fn large_cache() -> Option<[String; 2]> {
-    let help = Program::Sidecar.command().arguments(["serve", "--help"]);
-    let help = help.run().stdout;
-    let flag = help
-        .split_whitespace()
-        .find(|word| word.starts_with("--token-cache"))?;
-    Some([flag.to_owned(), "2000000000".to_owned()])
-}
-
-/// Measures the cache with a shared secret, because a million RSA signatures would take too long.
-/// The lookup is the same.
-fn cache(field: &Field, settings: &Settings, results: &mut Results) {
-    let Some(flags) = large_cache() else {
-        println!("SKIP this sidecar has no token cache whose size can be set");
-        return;
-    };
-    let issuer = Issuer::new(SigningType::Hmac);
-    let auth_server = issuer.auth_server();
-    let start = || sidecar(&field.upstream, &auth_server, SigningType::Hmac, &flags);
-    let sizes = [
-        1000,
-        settings.amount(30_000, 1500),
-        settings.amount(1_000_000, 2000),
-    ];
-    println!("token cache: {} tokens", sizes[2]);
-    let request = |number| get_with_token(PATH, &issuer.token(number));
-    let requests: Vec<_> = in_parallel(sizes[2], &request)
-        .into_iter()
-        .flatten()
-        .collect();
-    let sidecars = sizes.map(|size| (size, start()));
-    for (size, running) in &sidecars {
-        each_once(running.address, CONNECTIONS, *size, |n| &requests[n]);
-    }
-    let count = settings.amount(60_000, 200);
-    let mut cpu = Growth::new();
-    for _ in 0..settings.rounds {
-        for (size, running) in &sidecars {
-            let before = running.cpu_time();
-            // A large odd step: no token twice in a row, none near the previous one.
-            let pick = |n: usize| &requests[(n * 617_293) % size];
-            let statuses = each_once(running.address, CONNECTIONS, count, pick);
-            assert_eq!(statuses.keys().copied().collect::<Vec<_>>(), [200]);
-            let spent = running.cpu_time() - before;
-            let each = microseconds_each(spent, count as u64);
-            cpu.entry(*size).or_default().push(each);
-        }
-    }
-    results.cache = cpu;
 }

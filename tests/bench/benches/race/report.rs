@@ -7,8 +7,7 @@ use bench::machine;
 use bench::settings::Settings;
 use bench::statistics::Summary;
 
-use crate::growth::Growth;
-use crate::results::{Results, Who, Work, cell};
+use crate::results::{Growth, Results, Who, Work, cell};
 use crate::shapes::CONTESTANTS;
 use crate::targets::{Target, targets};
 
@@ -77,44 +76,20 @@ fn cpu_table(text: &mut String, results: &Results) {
             cell(rates.map_or(&[], Vec::as_slice), 0),
         );
     }
-    let _ = writeln!(
-        text,
-        "| one RS256 signature check, nothing else | aws-lc | {} | |",
-        cell(&results.signature, 1)
-    );
+    let mut row = |work: &str, who: &str, cpu: &[f64]| {
+        let _ = writeln!(text, "| {work} | {who} | {} | |", cell(cpu, 1));
+    };
+    let ours = Who::Sidecar.name();
+    let check = "one RS256 signature check, nothing else";
+    row(check, "aws-lc", &results.signature);
     for (kind, cpu) in &results.rejections {
-        let _ = writeln!(
-            text,
-            "| refused: {} | {} | {} | |",
-            kind.description(),
-            Who::Sidecar.name(),
-            cell(cpu, 1)
-        );
+        row(&format!("refused: {}", kind.description()), ours, cpu);
     }
     for (count, cpu) in &results.pass_list {
-        let _ = writeln!(
-            text,
-            "| repeated token, pass list of {count} | {} | {} | |",
-            Who::Sidecar.name(),
-            cell(cpu, 1)
-        );
+        row(&format!("repeated token, pass list of {count}"), ours, cpu);
     }
     for (capability, (cpu, _)) in &results.capabilities {
-        let _ = writeln!(
-            text,
-            "| repeated token, {} | {} | {} | |",
-            capability.name(),
-            Who::Sidecar.name(),
-            cell(cpu, 1)
-        );
-    }
-    for (count, cpu) in &results.cache {
-        let _ = writeln!(
-            text,
-            "| {count} tokens in the cache (HS256) | {} | {} | |",
-            Who::Sidecar.name(),
-            cell(cpu, 1)
-        );
+        row(&format!("repeated token, {}", capability.name()), ours, cpu);
     }
     text.push('\n');
 }
@@ -182,7 +157,6 @@ pub(crate) fn growth_chart(results: &Results) -> Chart {
     let groups = [
         ("connections", &results.connections),
         ("header fields", &results.fields),
-        ("tokens in the cache (HS256)", &results.cache),
         ("patterns in the pass list", &results.pass_list),
     ];
     let group = |(heading, sizes): (&str, &Growth)| Group {

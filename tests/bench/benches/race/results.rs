@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use bench::statistics::Summary;
 
 use crate::capabilities::Capability;
-use crate::growth::Growth;
 use crate::tokens::Bad;
 
 /// A contestant.
@@ -61,6 +60,9 @@ impl Work {
 /// One value for each round, in the order of the rounds.
 pub(crate) type Rounds = Vec<f64>;
 
+/// CPU µs for a request, by size.
+pub(crate) type Growth = BTreeMap<usize, Rounds>;
+
 /// The results of all measurements.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
@@ -78,16 +80,13 @@ pub(crate) struct Results {
     pub(crate) memory: BTreeMap<Who, (Rounds, Rounds)>,
     /// MiB with 10 000 connections that have sent nothing, and after a request of each.
     pub(crate) idle_connections: (Rounds, Rounds),
-    /// By number of connections.
+    /// By number of connections, and of header fields; the sidecar's part of those shapes.
     pub(crate) connections: Growth,
-    /// By number of header fields.
     pub(crate) fields: Growth,
     /// By number of patterns in the pass list.
     pub(crate) pass_list: Growth,
     /// CPU µs for a request, and MiB after it, with each configuration.
     pub(crate) capabilities: BTreeMap<Capability, (Rounds, Rounds)>,
-    /// By number of tokens in the cache; empty if the cache cannot be that large.
-    pub(crate) cache: Growth,
     /// CPU µs for a request of each shape, in the order of the shapes.
     pub(crate) shapes: Vec<(String, BTreeMap<Who, Rounds>)>,
     /// CPU µs for a rejection, by kind of token.

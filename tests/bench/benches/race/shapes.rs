@@ -102,6 +102,12 @@ pub(crate) fn measure(field: &Field, settings: &Settings, token: &str, results: 
             assert_eq!(seen.rejected, 0, "good requests were rejected");
             seen.requests
         });
+        let ours = measured.get(&Who::Sidecar).cloned().unwrap_or_default();
+        if load.connections != CONNECTIONS {
+            results.connections.insert(load.connections, ours);
+        } else if load.fields != wrk::USUAL_FIELDS {
+            results.fields.insert(load.fields, ours);
+        }
         results.shapes.push((name, measured));
     };
     for shape in plain_shapes() {

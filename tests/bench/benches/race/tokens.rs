@@ -66,12 +66,9 @@ impl Bad {
 }
 
 impl Issuer {
-    pub(crate) fn new(signing_type: SigningType) -> Self {
-        let key = SigningKey::generate(signing_type);
-        let (kid, jwk_set) = match signing_type {
-            SigningType::Hmac => (String::new(), String::new()),
-            SigningType::Rsa | SigningType::Ecdsa => named(&key),
-        };
+    pub(crate) fn new() -> Self {
+        let key = SigningKey::generate(SigningType::Rsa);
+        let (kid, jwk_set) = named(&key);
         Self { key, kid, jwk_set }
     }
 
@@ -85,8 +82,7 @@ impl Issuer {
         &self.jwk_set
     }
 
-    /// Starts an auth server of this key, with a link to the JWK Set unless the key is a shared
-    /// secret.
+    /// Starts an auth server of this key, with a link to the JWK Set.
     pub(crate) fn auth_server(&self) -> SocketServer {
         self.auth_server_with(None)
     }
@@ -102,10 +98,7 @@ impl Issuer {
         let (envelope, jwk_set) = (envelope.to_string(), self.jwk_set.clone());
         SocketServer::start(move |request| {
             let json = "Content-Type: application/json";
-            let mut fields = vec![json];
-            if !jwk_set.is_empty() {
-                fields.push("Link: </auth/jwks>; rel=\"jwks\"");
-            }
+            let mut fields = vec![json, "Link: </auth/jwks>; rel=\"jwks\""];
             if revocations.is_some() {
                 fields.push("Link: </auth/revocations>; rel=\"revocations\"");
             }
@@ -192,12 +185,7 @@ impl Issuer {
     }
 
     fn input(&self, number: usize, lifetime: i64) -> String {
-        let algorithm = self.key.algorithm().name();
-        let header = if self.kid.is_empty() {
-            json!({"alg": algorithm})
-        } else {
-            json!({"alg": algorithm, "kid": self.kid})
-        };
+        let header = json!({"alg": self.key.algorithm().name(), "kid": self.kid});
         self.input_under(&header.to_string(), number, lifetime)
     }
 
@@ -250,28 +238,21 @@ fn noise(seed: usize, length: usize) -> Vec<u8> {
     (0..length).map(|_| byte()).collect()
 }
 
-/// Writes the lines of a file, a part on each processor.
+/// Writes the lines of a file, a part of them on each processor.
 fn file(count: usize, line: impl Fn(usize) -> String + Sync) -> NamedTempFile {
     let mut file = NamedTempFile::new().expect("a temporary file");
-    for part in in_parallel(count, &line) {
-        let text = part.join("\n") + "\n";
-        file.write_all(text.as_bytes()).expect("tokens are written");
-    }
-    file
-}
-
-/// Returns `make(0)` to `make(count - 1)`, computed in parts.
-pub(crate) fn in_parallel<T: Send>(
-    count: usize,
-    make: &(impl Fn(usize) -> T + Sync),
-) -> Vec<Vec<T>> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
+    let text = |n: usize| -> String {
+        let part = count * n / threads..count * (n + 1) / threads;
+        part.map(|number| line(number) + "\n").collect()
+    };
     thread::scope(|scope| {
-        let part = |n: usize| count * n / threads..count * (n + 1) / threads;
-        let parts: Vec<_> = (0..threads)
-            .map(|n| scope.spawn(move || part(n).map(make).collect()))
-            .collect();
-        let parts = parts.into_iter().map(|part| part.join());
-        parts.map(|part| part.expect("tokens")).collect()
-    })
+        let text = &text;
+        let parts: Vec<_> = (0..threads).map(|n| scope.spawn(move || text(n))).collect();
+        for part in parts {
+            let text = part.join().expect("tokens");
+            file.write_all(text.as_bytes()).expect("tokens are written");
+        }
+    });
+    file
 }
