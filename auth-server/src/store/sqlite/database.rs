@@ -4,6 +4,8 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
@@ -13,6 +15,9 @@ use crate::store::StoreError;
 /// "pstn": marks the database as this program's.
 const APPLICATION_ID: i32 = 0x7073_746e;
 const FORMAT: i32 = 1;
+
+/// Others change the journal within milliseconds.
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// `last` gives versions and ids of entries: no number is ever used twice.
 const SCHEMA: &str = "
@@ -78,7 +83,7 @@ pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Identity> {
 
 /// Sets the journal, which stands in the file, and makes the tables of an empty database.
 pub(super) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
-    connection.pragma_update(None, "journal_mode", "WAL")?;
+    write_ahead(connection)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     if matches!(identity(connection)?, Identity::Ours) {
         return Ok(());
@@ -93,6 +98,24 @@ pub(super) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
+/// Retries by itself: SQLite, which reads before it changes the journal, does not wait for others that
+/// do the same to a new database.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
+    let end = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        let changed = connection.pragma_update(None, "journal_mode", "WAL");
+        let busy = matches!(&changed, Err(error) if is_busy(error));
+        if !busy || Instant::now() >= end {
+            return changed;
+        }
+        sleep(RETRY_INTERVAL);
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+}
+
 /// Maps the errors of whatever is no commit: a failed transaction leaves nothing.
 pub(super) fn failed(path: &Path, error: &rusqlite::Error) -> StoreError {
     let text = format!("{}: {error}", path.display());
@@ -101,6 +124,7 @@ pub(super) fn failed(path: &Path, error: &rusqlite::Error) -> StoreError {
             ErrorCode::DatabaseBusy
             | ErrorCode::DatabaseLocked
             | ErrorCode::DiskFull
+            | ErrorCode::FileLockingProtocolFailed
             | ErrorCode::SystemIoFailure
             | ErrorCode::OutOfMemory,
         ) => StoreError::Unavailable(text),
