@@ -1,6 +1,7 @@
 //! The only parser of `Authorization`, and of the other configured places of a token but the
 //! [cookie](super::cookie).
 
+use std::collections::HashSet;
 use std::fmt;
 
 use http::header::{AUTHORIZATION, GetAll, SEC_WEBSOCKET_PROTOCOL};
@@ -150,13 +151,14 @@ pub fn from_websocket_protocol(
 /// Returns the protocols without each `bearer` and the tokens after them, wherever they stand;
 /// `None` without a `bearer`.
 pub fn websocket_protocols_without_token(headers: &HeaderMap) -> Option<Vec<&[u8]>> {
-    let (mut left, mut tokens) = (Vec::new(), Vec::new());
+    // A set: a client sends as many as it likes.
+    let (mut left, mut tokens) = (Vec::new(), HashSet::new());
     let (mut is_found, mut is_token) = (false, false);
     for protocol in websocket_protocols(headers) {
         if protocol == WEBSOCKET_PROTOCOL {
             (is_found, is_token) = (true, true);
         } else if std::mem::take(&mut is_token) {
-            tokens.push(protocol);
+            tokens.insert(protocol);
         } else {
             left.push(protocol);
         }
