@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Version};
 use wire::http::header_alias::cgi_equal;
+use wire::http::methods::METHOD_OVERRIDES;
 use wire::http::trace::TRACESTATE;
 
 use crate::decision::authorize::{AuthPolicy, Forward};
@@ -104,19 +105,27 @@ pub(crate) fn rewritten_trailers(trailers: &HeaderMap, policy: &AuthPolicy) -> H
     fields.to_map()
 }
 
-/// Returns true for a field of framing, routing or authentication (RFC 9110 §6.5.1).
+/// Returns true for a field of framing, routing, authentication or of what is requested (RFC 9110
+/// §6.5.1).
 fn of_a_head(name: &str) -> bool {
-    const NAMES: [&str; 8] = [
+    const NAMES: [&str; 14] = [
         "authorization",
         "content-length",
+        "content-type",
         "cookie",
+        "destination",
+        "expect",
         "host",
+        "origin",
         "proxy-authorization",
+        "sec-fetch-site",
+        "sec-websocket-protocol",
         "te",
         "trailer",
         "transfer-encoding",
     ];
-    NAMES.iter().any(|known| cgi_equal(name, known))
+    let mut names = NAMES.iter().chain(&METHOD_OVERRIDES);
+    names.any(|known| cgi_equal(name, known))
 }
 
 /// Joins the cookie fields of HTTP/2 into the one of HTTP/1.1 (RFC 9113 §8.2.3).

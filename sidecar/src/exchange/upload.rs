@@ -169,11 +169,11 @@ impl Upload {
         if let Some(trailers) = trailers {
             let checked = http2::check_values(&trailers);
             checked.map_err(|_| Error::new_down(ErrorType::InvalidHTTPHeader))?;
-            let trailers = rewritten_trailers(&trailers, &self.rules.auth_policy);
             if size_of(&trailers) > MAX_SHARED_FIELDS {
                 let why = "trailers of more than 8 KiB";
                 return Err(Error::explain(ErrorType::InvalidHTTPHeader, why).into_down());
             }
+            let trailers = rewritten_trailers(&trailers, &self.rules.auth_policy);
             self.trailers = Some(trailers);
         }
         self.body = BodyReader::NONE;
