@@ -121,15 +121,15 @@ impl<'a> Request<'a> {
         let mut head = ForwardedHead::new(&self.head, is_http_2);
         let (policy, auth_policy) = (self.rules.upstream_request, &self.rules.auth_policy);
         policy.rewrite_request(&mut head, forward, &self.ids, auth_policy, self.client);
+        if self.is_continued {
+            head.fields.remove("expect");
+        }
         head
     }
 
     /// Returns the head for a service of HTTP/1.1; the body behind it may be harmless.
     pub(super) fn http_1_head(&mut self, forward: &Forward, is_harmless: bool) -> BytesMut {
         let mut head = self.service_head(false, forward);
-        if self.is_continued {
-            head.fields.remove("expect");
-        }
         // Some services leave a body on the connection and parse it as the next request, with a user
         // header of the client's choice.
         let may_stay = is_harmless || self.rules.upstream_request.reuse_after_body;
