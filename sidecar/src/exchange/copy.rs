@@ -46,7 +46,8 @@ impl<C: ClientSide> Exchange<'_, C> {
             // responds to the head alone has the body by then.
             let received = self.poll_client(cx)?;
             let moved = self.upload.poll_send(self.service, cx);
-            if moved {
+            // A client that has its response must not hold the service by its body.
+            if moved && !self.is_rest {
                 self.deadlines.response_until = None;
             }
             // There is room for more of the body.
