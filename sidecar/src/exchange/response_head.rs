@@ -160,7 +160,7 @@ impl<'h> Parsed<'h> {
         // RFC 9112 §6.1: such a message may be framed in another way than it says.
         let is_doubtful = framing.is_doubtful
             || (self.is_http_1_0 && self.has_coding())
-            || (request.is_head && self.announces_body());
+            || (has_no_body && self.status >= 200 && self.announces_body());
         Ok(ResponseHead {
             length,
             status,

@@ -1,7 +1,8 @@
 //! Open connections to the service, for more requests.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use pingora::protocols::Stream;
 use tokio::io::{AsyncRead, ReadBuf};
+use tokio::task::coop::unconstrained;
 
 use super::http2::{Shared, Slot};
 
@@ -134,9 +136,9 @@ fn is_silent(stream: &mut Stream) -> bool {
     let mut byte = [0];
     let mut buffer = ReadBuf::new(&mut byte);
     let mut context = Context::from_waker(Waker::noop());
-    Pin::new(stream)
-        .poll_read(&mut context, &mut buffer)
-        .is_pending()
+    let read = poll_fn(|context| Pin::new(&mut *stream).poll_read(context, &mut buffer));
+    // Nothing is ready for a task that has used up its budget, as a client's pipelined requests do.
+    pin!(unconstrained(read)).poll(&mut context).is_pending()
 }
 
 #[cfg(test)]
