@@ -15,8 +15,9 @@ use super::current::{CurrentKeys, FetchTime};
 use super::source::http_client::{TransportError, Unexpected};
 use crate::telemetry::metrics::{ListResult, Metrics};
 
-/// An auth server signs its list anew every ten minutes: an older signature is a replay, or of a
-/// server whose clock is far behind.
+/// Seconds after which an auth server signs its list anew.
+const SIGNED_EVERY: i64 = 600;
+/// An older signature is a replay, or of a server whose clock is far behind.
 const MAX_SIGNATURE_AGE: i64 = 3_600;
 /// Seconds by which clocks may differ: a signature of a later time would be confirmed until then.
 const MAX_AHEAD: i64 = 300;
@@ -50,11 +51,11 @@ impl Revocations {
         known: Option<&Self>,
         list: RevocationList,
         keys: &KeySet,
-        now: Instant,
+        fetched: impl Into<FetchTime>,
     ) -> Result<Self, ListError> {
         let (known, next) = (
             known.filter(|known| known.is_comparable(keys)),
-            Self::new(list, keys, now),
+            Self::new(list, keys, fetched),
         );
         let Some(known) = known else {
             return Ok(next);
@@ -207,9 +208,11 @@ impl RevocationRefresh {
             return Ok(ListResult::Failed);
         };
         let (known, keys) = (state.revocations(), state.keys());
-        let list = verified(keys, response, known.map(Revocations::list), unix_now())?;
+        let now = unix_now();
+        let list = verified(keys, response, known.map(Revocations::list), now)?;
         let (seq, entries) = (list.seq(), list.count());
-        let next = Revocations::after(known, list, keys, Instant::now())?;
+        let fetched = as_fresh_as_signed(list.issued_at(), now, Instant::now());
+        let next = Revocations::after(known, list, keys, fetched)?;
         if !self.keys.install_revocations(next) {
             return Ok(ListResult::Unchanged);
         }
@@ -234,6 +237,16 @@ impl RevocationRefresh {
             true => ListResult::Older,
             false => ListResult::Failed,
         }
+    }
+}
+
+/// Returns the time of a fetch at `now`, earlier for a list in place of which there is a later one: it may
+/// be a replay.
+fn as_fresh_as_signed(issued_at: i64, now: i64, instant: Instant) -> FetchTime {
+    let overdue = now.saturating_sub(issued_at) - SIGNED_EVERY - MAX_AHEAD;
+    match u64::try_from(overdue) {
+        Ok(overdue) => FetchTime::before(instant, Duration::from_secs(overdue)),
+        Err(_) => instant.into(),
     }
 }
 
