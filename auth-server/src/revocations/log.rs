@@ -34,6 +34,8 @@ pub(crate) struct RevocationLog {
     calls: Calls,
     /// Revocations that no request waits for, until the store has them.
     noted: Mutex<Vec<Revocation>>,
+    /// Held by the one that writes back what the store has lost: others would write it again.
+    restoring: tokio::sync::Mutex<()>,
 }
 
 impl RevocationLog {
@@ -52,6 +54,7 @@ impl RevocationLog {
             state: RwLock::default(),
             calls: Calls::default(),
             noted: Mutex::default(),
+            restoring: tokio::sync::Mutex::default(),
         }
     }
 
@@ -84,6 +87,8 @@ impl RevocationLog {
             log_revocations(revocations, None);
             if let Err(error) = self.calls.run(self.catch_up()).await {
                 debug!(%error, "a revocation counts here from the next poll on");
+                // A fail-over may lose it meanwhile, and only what was read is noticed as lost.
+                self.note(revocations.to_vec());
             }
         }
         Ok(outcome)
@@ -140,19 +145,30 @@ impl RevocationLog {
     /// # Errors
     /// Those of the store.
     pub(crate) async fn catch_up(&self) -> Result<(), StoreError> {
-        let now = self.clock.now();
-        let known = self.state.read().last.clone();
-        // From the last known entry on, to see that it is there.
-        let begin = known.as_ref().map_or(0, |known| known.id.saturating_sub(1));
-        let read = self.store.since(begin).await?;
-        if known.is_some() && read.first() != known.as_ref() {
-            self.restore(now).await?;
-        } else {
-            self.state.write().extend(&read, now, self.keep);
+        if !self.read_on().await? {
+            let _alone = self.restoring.lock().await;
+            // Another one may have restored it meanwhile.
+            if !self.read_on().await? {
+                self.restore(self.clock.now()).await?;
+            }
         }
         let counts = self.state.read().revoked.counts();
         self.metrics.revocations(counts);
         Ok(())
+    }
+
+    /// Reads what follows the last known entry; returns false, and takes nothing over, where that is not
+    /// in its place.
+    async fn read_on(&self) -> Result<bool, StoreError> {
+        let now = self.clock.now();
+        let known = self.state.read().last.clone();
+        let begin = known.as_ref().map_or(0, |known| known.id.saturating_sub(1));
+        let read = self.store.since(begin).await?;
+        let is_there = known.is_none() || read.first() == known.as_ref();
+        if is_there {
+            self.state.write().extend(&read, now, self.keep);
+        }
+        Ok(is_there)
     }
 
     /// Appends the entries that an older copy of the store lacks, and goes on with what it has.

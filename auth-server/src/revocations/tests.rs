@@ -146,7 +146,10 @@ async fn an_older_copy_gets_back_what_it_lacks_and_nothing_twice(installation: &
         if lost {
             installation.clear().await;
         }
-        for log in [&one, &other, &third, &one] {
+        // All requests of a moment notice it.
+        let done = tokio::join!(one.catch_up(), one.catch_up(), one.catch_up());
+        assert_eq!(done, (Ok(()), Ok(()), Ok(())));
+        for log in [&other, &third, &one] {
             log.poll().await.unwrap();
         }
         for log in [&one, &other, &third] {
