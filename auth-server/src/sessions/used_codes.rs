@@ -36,7 +36,9 @@ impl UsedCodes {
     /// # Errors
     /// [`StoreError::Unclear`] alone.
     pub(crate) async fn record(&self, user_id: &str, code: &str) -> Result<bool, StoreError> {
-        let name = digest(&SHA256, format!("{code} {user_id}").as_bytes());
+        // As the check of the code reads it.
+        let digits: String = code.split_whitespace().collect();
+        let name = digest(&SHA256, format!("{digits} {user_id}").as_bytes());
         let put = Change::Put {
             key: Key {
                 kind: Kind::UsedCode,
