@@ -25,7 +25,7 @@ use crate::store::sealed::SealedRecords;
 use crate::store::{Key, Kind, Outcome, StoreError, Version};
 
 /// Pause before another try while the store is away.
-const RETRY: Duration = Duration::from_secs(30);
+const RETRY: Duration = Duration::from_secs(2);
 /// Each retry sees what the former one, or another server at the same moment, has written.
 const ATTEMPTS: usize = 4;
 /// Revocations of one commit, as in the log.
@@ -110,12 +110,21 @@ impl RecordedUsers {
                 .flat_map(|before| ended(before, &users))
                 .chain(left)
                 .collect();
-            // Up to the load, not up to now: who logged in since then is a user of this file.
+            // Up to the load, not up to now: who logged in since then is a user of this file. One who is
+            // not in it can only have logged in at another server, which had not loaded it yet.
             let passed = i64::try_from(loaded.since.elapsed().as_secs()).unwrap_or_default();
-            let at = self.clock.now().saturating_sub(passed);
-            let revocations = left.into_iter().map(|id| Revocation::of_user(id, at));
+            let now = self.clock.now();
+            let loaded_at = now.saturating_sub(passed);
+            let revocations = left.into_iter().map(|id| {
+                let at = if users.contains_key(&id) {
+                    loaded_at
+                } else {
+                    now
+                };
+                Revocation::of_user(id, at)
+            });
             let revocations: Vec<_> = revocations.collect();
-            let generation = self.clock.now().max(generation.saturating_add(1));
+            let generation = now.max(generation.saturating_add(1));
             let next = Head {
                 generation,
                 users: loaded.enabled.clone(),
@@ -166,14 +175,18 @@ impl RecordedUsers {
         others.is_some_and(|others| others.get(&user.user.id) == Some(&user.credentials))
     }
 
-    /// Reads a value; one that cannot be read counts for none, and gives way to the next.
+    /// Reads a value; a planted one counts for none, and gives way to the next.
     async fn read<T: DeserializeOwned>(
         &self,
         key: Key,
     ) -> Result<(Option<T>, Option<Version>), StoreError> {
-        let held = self.records.read(&key).await?;
-        let (record, version) = held.map(|held| (held.record.ok(), held.version)).unzip();
-        Ok((record.flatten(), version))
+        let Some(held) = self.records.read(&key).await? else {
+            return Ok((None, None));
+        };
+        match held.record {
+            Err(error) if !held.is_planted => Err(error),
+            record => Ok((record.ok(), Some(held.version))),
+        }
     }
 
     /// Names one record for each path: servers with other users may share the store.
