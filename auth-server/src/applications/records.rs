@@ -38,6 +38,11 @@ impl ApplicationRecords {
         Ok(all)
     }
 
+    /// Returns the record that ends an unreadable one.
+    pub(crate) async fn end(&self) -> Result<SecretHashes, StoreError> {
+        Ok(SecretHashes::ended_at(self.0.store.now().await?))
+    }
+
     /// Replaces the record of `id`, or adds the first one; one that cannot be read only by one without a
     /// secret. Returns `false` and changes nothing if the record is not the one in `read` any more.
     pub(crate) async fn swap(

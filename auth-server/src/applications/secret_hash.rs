@@ -100,6 +100,14 @@ impl SecretHashes {
         std::iter::empty().collect()
     }
 
+    /// Creates the record that ends an unreadable one; `now` makes it later than what servers remember.
+    pub(crate) fn ended_at(now: i64) -> Self {
+        Self {
+            generation: now.unsigned_abs(),
+            ..Self::none()
+        }
+    }
+
     /// Adds a secret; the newest former one stays valid.
     pub(crate) fn with_new(&self, secret: &str) -> Self {
         let former = self.hashes.first().copied();

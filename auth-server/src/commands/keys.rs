@@ -139,7 +139,14 @@ async fn import(args: &KeyArgs, file: &Path) -> Result<(), ExitError> {
             Ok(None) => imported().map(Plan::Write),
             Err(error) => Err(error),
         };
-        plan.map_err(|error| store.keys.unusable(&error))
+        let plan = plan.map_err(|error| store.keys.unusable(&error))?;
+        match &plan {
+            Plan::Write(ring) if ring.revoked().contains(pair.id()) => {
+                let text = format!("{}: {} was revoked", store.location, pair.id());
+                Err(StoreError::Unusable(text))
+            }
+            _ => Ok(plan),
+        }
     });
     let updated = updated.await?;
     log_change(&updated, KeyEventKind::Adopted, pair.id(), None);
