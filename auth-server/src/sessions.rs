@@ -209,12 +209,12 @@ impl Sessions {
         now: i64,
     ) -> Result<OpenSession, SessionError> {
         let id = token.session();
-        // What was revoked before this use counts, and not from the next poll on: an access token of now is
-        // too late for it.
-        self.calls.run(self.log.catch_up()).await?;
         let held = self.calls.run(self.records.read(id)).await?;
         let held = held.ok_or(SessionError::Ended)?;
         let record = held.record?;
+        // What was revoked before this use counts, and not from the next poll on: an access token of now is
+        // too late for it.
+        self.calls.run(self.log.catch_up()).await?;
         let present = self.users.present(&record.account);
         let is_revoked = |user: &str, began| self.is_revoked(id, user, began);
         match record.user(&token, present, is_revoked, now) {
@@ -245,6 +245,7 @@ impl Sessions {
     ) -> Result<Renewed, SessionError> {
         for _ in 0..ATTEMPTS {
             if session.of_token == Use::Repeated {
+                self.confirm().await?;
                 return Ok(session.given());
             }
             let (id, expected) = (session.token.session(), Some(session.version.clone()));
@@ -316,11 +317,13 @@ impl Sessions {
             let ends = now.saturating_add(self.lifetime);
             let Some(held) = self.calls.run(self.records.read(id)).await? else {
                 let live = verified.filter(|live| *live > now && !self.is_revoked(id, "", now));
-                if let Some(live) = live {
-                    let revoked = revocation(id, None, (live, ends));
-                    self.log.append(&[revoked], Vec::new()).await?;
-                }
-                return Ok(live.is_some());
+                let Some(live) = live else {
+                    self.confirm().await?;
+                    return Ok(false);
+                };
+                let revoked = revocation(id, None, (live, ends));
+                self.log.append(&[revoked], Vec::new()).await?;
+                return Ok(true);
             };
             let (account, revoked) = match (&held.record, verified) {
                 (Ok(record), _) => (record.account.as_str(), record.revocation(id, now)),
@@ -342,6 +345,12 @@ impl Sessions {
             }
         }
         Err(keeps_changing())
+    }
+
+    /// Waits until what was read is as safe as what is committed: the outcome of that commit may have
+    /// been unclear.
+    async fn confirm(&self) -> Result<(), StoreError> {
+        self.log.append(&[], Vec::new()).await.map(drop)
     }
 
     /// Returns true if the session was revoked, or its user since it began.

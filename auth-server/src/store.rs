@@ -199,7 +199,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Reads the ids of a group, or of all (an empty name); those that end first come first.
     async fn ids(&self, kind: Kind, group: &str) -> Result<Vec<String>, StoreError>;
 
-    /// Makes all changes, or none if one of them expects another version.
+    /// Makes all changes, or none if one of them expects another version. Without changes it waits until
+    /// what was read is as safe as what a commit has written.
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError>;
 
     /// Reads the entries of the log after `cursor`, the id of the last one known (0: all), in their order. The last

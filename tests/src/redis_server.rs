@@ -148,6 +148,38 @@ impl Redis {
         session(self.address, &[words])
     }
 
+    /// Becomes a replica of another server, and waits until it holds what that one held before.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn follow(&self, other: &Self) {
+        let (host, port) = (other.served_at().ip(), other.served_at().port());
+        self.command(&["REPLICAOF", &host.to_string(), &port.to_string()]);
+        self.until_following();
+        let held = other.replicated("master_repl_offset");
+        wait::until("the replica to have caught up", || {
+            self.replicated("slave_repl_offset") >= held
+        });
+    }
+
+    /// Returns an offset of its replication; `None` while it has none.
+    fn replicated(&self, name: &str) -> Option<u64> {
+        let replication = self.command(&["INFO", "replication"])?;
+        let mut lines = replication.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.parse().ok())
+    }
+
+    /// Waits until the link to the server that it replicates is up.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub(crate) fn until_following(&self) {
+        wait::until("the replica to follow", || {
+            let replication = self.command(&["INFO", "replication"])?;
+            replication.contains("master_link_status:up").then_some(())
+        });
+    }
+
     /// Runs commands on one connection, such as those after an `AUTH`; returns the response to the
     /// last one.
     ///

@@ -50,7 +50,7 @@ impl Watched {
         let master = Redis::start_for(authority, &[])?;
         let port = master.served_at().port().to_string();
         let replica = Redis::start_for(authority, &["--replicaof", "127.0.0.1", &port])?;
-        until_following(&replica);
+        replica.until_following();
         let sentinels = (0..3).map(|_| Sentinel::start(master.served_at(), authority));
         let sentinels = sentinels.collect();
         let watched = Self {
@@ -199,7 +199,7 @@ impl Cluster {
         cluster.settled();
         let owner = cluster.owner().command(&["CLUSTER", "MYID"])?;
         command_until_done(&cluster.nodes[3], &["CLUSTER", "REPLICATE", &owner]);
-        until_following(&cluster.nodes[3]);
+        cluster.nodes[3].until_following();
         cluster.settled();
         Some(cluster)
     }
@@ -298,12 +298,6 @@ impl Cluster {
 fn hosts(addresses: impl Iterator<Item = SocketAddr>) -> String {
     let hosts: Vec<_> = addresses.map(|address| address.to_string()).collect();
     hosts.join(",")
-}
-
-fn until_following(replica: &Redis) {
-    wait::until("the replica to follow", || {
-        replicates(replica, "master_link_status:up")
-    });
 }
 
 fn is_master(server: &Redis) -> bool {

@@ -89,6 +89,7 @@ mod e2e {
     mod spring;
     mod store_crashes;
     mod store_failures;
+    mod store_soak;
     mod stored_keys;
     mod streams;
     mod tls;

@@ -67,6 +67,7 @@ pub(crate) async fn update(
                 if records.read().await?.keys != new {
                     return Err(unclear);
                 }
+                records.confirm().await?;
                 true
             }
             Err(error) => return Err(error),

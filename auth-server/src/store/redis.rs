@@ -36,6 +36,8 @@ const PREFIX: &str = "{auth:user-token}:";
 
 /// A store in the same data centre responds in milliseconds; beyond this it is stalled.
 const TIMEOUT: Duration = Duration::from_secs(2);
+/// Time for `?wait=N` replicas to acknowledge, within the timeout of a response.
+const ACKNOWLEDGEMENT_MS: u16 = 1000;
 /// Pause before the retry of a call that a failover interrupted.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Records that one script reads: no script may keep the server from others for long.
@@ -64,14 +66,18 @@ return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. redis.call('TIME')[1], '+inf'
 /// nothing, the value, the end or nothing, the id; of a log in place of the last one the id to exceed; of
 /// its removed entries the expected one with its id, and their ids as the value.
 ///
-/// The mark makes a repeated commit one: the response to the first may be lost. All keys are read
+/// The mark makes a repeated commit one: the response to the first may be lost. It is written again, so
+/// that replicas which acknowledge that have the commit too. All keys are read
 /// before the first write, since an error after it would leave half a commit; without the right to
 /// the clock only what has ended stays longer.
 const COMMIT: &str = r"
 local function key(change, number) return KEYS[3 * change - 1 + number] end
 local function argument(change, number) return ARGV[5 * change - 5 + number] end
 local changes = #ARGV / 5
-if redis.call('EXISTS', KEYS[1]) == 1 then return 1 end
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  redis.call('EXPIRE', KEYS[1], 60)
+  return 1
+end
 redis.call('GET', KEYS[2])
 for change = 1, changes do
   local name, id = argument(change, 1), argument(change, 5)
@@ -103,7 +109,7 @@ for change = 1, changes do
     for index = 2, 3 do redis.call('ZADD', key(change, index), ends == '' and '+inf' or ends, id) end
     if key(change, 2) ~= key(change, 3) and ends ~= '' then
       local last = redis.call('ZRANGE', key(change, 3), -1, -1, 'WITHSCORES')[2]
-      redis.call('EXPIREAT', key(change, 3), last)
+      if last ~= 'inf' then redis.call('EXPIREAT', key(change, 3), last) end
     end
   elseif name == 'delete' then
     redis.call('DEL', key(change, 1))
@@ -131,6 +137,8 @@ pub(crate) struct RedisStore {
     route: Mutex<Route>,
     /// The address without user and password.
     pub(super) redacted: String,
+    /// Replicas that must have acknowledged a commit.
+    replicas: u8,
     /// True if data leaves this host unencrypted.
     pub(super) is_in_clear: bool,
 }
@@ -149,6 +157,7 @@ impl RedisStore {
     pub(crate) fn new(address: &str, access: Credentials) -> Result<Self, String> {
         let Address {
             endpoint,
+            replicas,
             is_in_clear,
         } = Address::parse(address, &access)?;
         // A socket's password stands in the query.
@@ -156,25 +165,27 @@ impl RedisStore {
         Ok(Self {
             route: Mutex::new(Route::new(address, access, endpoint)),
             redacted: without_credentials(named),
+            replicas,
             is_in_clear,
         })
     }
 
     /// Runs an idempotent command.
     pub(crate) async fn call<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
-        let done = self.twice(command).await;
+        let done = self.twice(command, 0).await;
         done.map_err(|failed| self.error(&failed))
     }
 
     /// Runs a command that may run twice, with one retry.
-    async fn twice<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Failed> {
+    async fn twice<T: FromRedisValue>(&self, command: &Cmd, replicas: u8) -> Result<T, Failed> {
         let attempts = async {
-            let first = match self.attempt(command).await {
+            let first = match self.attempt(command, replicas).await {
                 Err(failed) if is_worth_repeating(&failed.error) => failed,
                 outcome => return outcome,
             };
             tokio::time::sleep(PAUSE).await;
-            self.attempt(command).await.map_err(|last| Failed {
+            let second = self.attempt(command, replicas).await;
+            second.map_err(|last| Failed {
                 may_have_arrived: first.may_have_arrived || last.may_have_arrived,
                 ..last
             })
@@ -188,18 +199,24 @@ impl RedisStore {
         })
     }
 
-    async fn attempt<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Failed> {
+    async fn attempt<T: FromRedisValue>(&self, command: &Cmd, replicas: u8) -> Result<T, Failed> {
         let endpoint = self.route.lock().await.endpoint().await;
         let mut connection = Connection::open(&endpoint).await?;
-        connection.query(command).await.map_err(|error| Failed {
+        let done = connection.query(command).await.map_err(|error| Failed {
             may_have_arrived: !is_rejected(&error),
             ..error.into()
-        })
+        })?;
+        let acknowledged = acknowledged(&mut connection, replicas).await;
+        acknowledged.map_err(|error| Failed {
+            may_have_arrived: true,
+            ..error.into()
+        })?;
+        Ok(done)
     }
 
     /// Commits once: what the first attempt did counts.
     async fn commit_once(&self, command: &Cmd) -> Result<bool, StoreError> {
-        let done = self.twice(command).await;
+        let done = self.twice(command, self.replicas).await;
         done.map_err(|failed| match failed.may_have_arrived {
             true => StoreError::Unclear(self.describe_failure(&failed)),
             false => self.error(&failed),
@@ -280,6 +297,9 @@ impl Store for RedisStore {
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError> {
+        if changes.is_empty() && self.replicas == 0 {
+            return Ok(Outcome::Committed);
+        }
         let command = self.commit_command(&changes)?;
         Ok(match self.commit_once(&command).await? {
             true => Outcome::Committed,
@@ -399,6 +419,21 @@ fn log_entry(text: &str) -> Option<LogEntry> {
         ends: parts.next()?.parse().ok()?,
         value: parts.next()?.to_owned(),
     })
+}
+
+/// Waits until `replicas` have what was written through `connection`, and before.
+async fn acknowledged(connection: &mut Connection, replicas: u8) -> Result<(), RedisError> {
+    if replicas == 0 {
+        return Ok(());
+    }
+    let mut wait = ::redis::cmd("WAIT");
+    wait.arg(replicas).arg(ACKNOWLEDGEMENT_MS);
+    let held: u8 = connection.query(&wait).await?;
+    if held < replicas {
+        let text = format!("{held} of {replicas} replicas have acknowledged");
+        return Err((ErrorKind::Io, "WAIT", text).into());
+    }
+    Ok(())
 }
 
 /// Returns true if the server, or the client before it sent anything, rejected the command.

@@ -322,6 +322,9 @@ impl Store for Arc<SqliteStore> {
         if self.access == Access::Preview {
             return Err(unusable(&self.path(), "only read"));
         }
+        if changes.is_empty() {
+            return Ok(Outcome::Committed);
+        }
         let path = self.path();
         let done = self.run(Missing::IsMade, move |opened| {
             let prepared = change(opened, changes).map_err(|error| failed(&path, &error))?;

@@ -197,7 +197,7 @@ fn an_https_service_may_require_a_certificate_of_the_sidecar() {
 }
 
 /// Ends the loops of other threads, on a panic too: otherwise their scope waits forever.
-struct SetOnDrop<'a>(&'a AtomicBool);
+pub(crate) struct SetOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {

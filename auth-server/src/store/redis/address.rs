@@ -1,7 +1,8 @@
 //! Addresses of a Redis store: one server, a Unix socket, Sentinels, a cluster.
 //!
 //! `redis://`, `redis+unix://`, `redis+sentinel://HOST,HOST/MASTER/DB`,
-//! `redis+cluster://HOST,HOST`; the TCP forms with `rediss` instead of `redis` for TLS.
+//! `redis+cluster://HOST,HOST`; the TCP forms with `rediss` instead of `redis` for TLS. `?wait=N` after
+//! all but the last: replicas that acknowledge each commit.
 
 use std::error::Error;
 
@@ -43,6 +44,8 @@ pub(super) struct Sentinels {
 /// An endpoint, and the places of its servers.
 pub(super) struct Address {
     pub(super) endpoint: Endpoint,
+    /// Replicas that must have acknowledged a commit.
+    pub(super) replicas: u8,
     /// True if data leaves this host unencrypted.
     pub(super) is_in_clear: bool,
 }
@@ -59,6 +62,7 @@ impl Address {
         if text.contains('#') {
             return Err("it may not have a fragment".to_owned());
         }
+        let (text, replicas) = replicas(text)?;
         let (scheme, rest) = text.split_once("://").ok_or("it has no host")?;
         let (transport, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
         if transport != "rediss" && (access.ca.is_some() || access.client.is_some()) {
@@ -69,18 +73,25 @@ impl Address {
         {
             return Err("--store-sentinel-… are for redis+sentinel".to_owned());
         }
-        match kind {
+        let address = match kind {
             "sentinel" => sentinels(transport, rest, access),
+            // There, the number would be the least of all masters.
+            "cluster" if replicas > 0 => Err("a cluster takes no ?wait=".into()),
             "cluster" => cluster(transport, rest, access),
             _ => one(text, access),
-        }
-        .map_err(|error| error.to_string())
+        };
+        let address = address.map_err(|error| error.to_string())?;
+        Ok(Self {
+            replicas,
+            ..address
+        })
     }
 
     fn of(endpoint: Endpoint, infos: &[ConnectionInfo]) -> Self {
         let is_in_clear = |info: &ConnectionInfo| matches!(info.addr(), ConnectionAddr::Tcp(host, _) if !is_loopback_host(host));
         Self {
             endpoint,
+            replicas: 0,
             is_in_clear: infos.iter().any(is_in_clear),
         }
     }
@@ -100,6 +111,20 @@ impl Sentinels {
         };
         let master = self.master.clone().set_addr(address);
         client(master, self.certificates.as_ref())
+    }
+}
+
+/// Splits off `?wait=N`.
+fn replicas(text: &str) -> Result<(&str, u8), &'static str> {
+    let Some((address, number)) = text.split_once("?wait=") else {
+        return match text.contains("&wait=") {
+            true => Err("?wait= stands alone in the query"),
+            false => Ok((text, 0)),
+        };
+    };
+    match number.parse() {
+        Ok(replicas @ 1..) => Ok((address, replicas)),
+        _ => Err("?wait= is the number of replicas, from 1"),
     }
 }
 
