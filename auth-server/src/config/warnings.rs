@@ -78,15 +78,6 @@ fn of_the_tokens(args: &ServeArgs, config: &Config) -> Vec<String> {
 
 fn of_the_network(args: &ServeArgs, config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
-    let listen = args.listening.listen;
-    match &config.tls {
-        Some(tls) => warnings.extend(tls.expired(unix_now())),
-        None if !listen.ip().is_loopback() => warnings.push(format!(
-            "--listen {listen} without --tls-cert: passwords and application secrets travel \
-             unencrypted unless something in front of this server sees to it"
-        )),
-        None => {}
-    }
     let mut registry = config.registry.iter();
     if registry.any(|registry| registry.settings.shows_password()) {
         warnings.push("--registry: the password travels there in plain HTTP".to_owned());
@@ -96,6 +87,15 @@ fn of_the_network(args: &ServeArgs, config: &Config) -> Vec<String> {
             "--users builtin: any name with any password logs in as the same user; not for production"
                 .to_owned(),
         );
+    }
+    let listen = args.listening.listen;
+    match &config.tls {
+        Some(tls) => warnings.extend(tls.expired(unix_now())),
+        None if !listen.ip().is_loopback() => warnings.push(format!(
+            "--listen {listen} without --tls-cert: passwords and application secrets travel \
+             unencrypted unless something in front of this server sees to it"
+        )),
+        None => {}
     }
     warnings
 }
