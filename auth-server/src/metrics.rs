@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 use runtime::metrics::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
 use runtime::metrics::{Label, counters, counters_by};
 use runtime::tls::CertificateMetrics;
-use runtime::{metrics, named_enum};
+use runtime::{admin, metrics, named_enum};
 use wire::rejection::{Maker, Rejection};
 
 const PREFIX: &str = "postern_auth_server";
@@ -161,7 +161,7 @@ metrics! {
 impl Metrics {
     /// Returns the registry with the metrics of every server.
     pub(crate) fn registry(&self) -> Registry {
-        let mut registry = metrics::program(PREFIX, env!("CARGO_PKG_VERSION"));
+        let mut registry = admin::registry(PREFIX, env!("CARGO_PKG_VERSION"));
         self.register(&mut registry);
         registry
     }

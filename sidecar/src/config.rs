@@ -16,7 +16,7 @@ use crate::discovery::AuthServer;
 use crate::issuers::IssuerSettings;
 use crate::issuers::source::SourceSettings;
 use crate::issuers::token_cache::TokenCacheConfig;
-use crate::upstream::{UpstreamSettings, UpstreamTimeouts, UpstreamTls};
+use crate::upstream::{UpstreamSettings, UpstreamTls};
 
 mod access_rules;
 mod flag_value;

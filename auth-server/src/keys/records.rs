@@ -96,8 +96,8 @@ impl KeyRecords {
             None => None,
         };
         let (private, public) = halves.unzip();
-        let shown = self.shown_by(private.as_ref(), ring.as_ref())?;
-        if let Some(at_rest) = &shown {
+        let stated = self.at_rest_of(private.as_ref(), ring.as_ref())?;
+        if let Some(at_rest) = &stated {
             self.take_over(at_rest);
         }
         let pair = private.zip(public);
@@ -110,7 +110,7 @@ impl KeyRecords {
                 ring: ring.map(|ring| ring.text),
             },
             versions,
-            at_rest: shown.unwrap_or_else(|| self.sealed.encryption.at_rest()),
+            at_rest: stated.unwrap_or_else(|| self.sealed.encryption.at_rest()),
         })
     }
 
@@ -125,7 +125,7 @@ impl KeyRecords {
 
     /// Waits until what was read is as safe as what is committed.
     pub(crate) async fn confirm(&self) -> Result<(), StoreError> {
-        self.store.commit(Vec::new()).await.map(drop)
+        self.sealed.store.commit(Vec::new()).await.map(drop)
     }
 
     /// Commits as `at_rest` says: where the store is another, all values are written anew.
@@ -198,7 +198,7 @@ impl KeyRecords {
     /// # Errors
     /// For a value in clear in an encrypted store: its writer had no key. A server would write the keys in
     /// memory back in clear, unless it is to decrypt the store.
-    fn shown_by(
+    fn at_rest_of(
         &self,
         private: Option<&Decrypted>,
         ring: Option<&Decrypted>,

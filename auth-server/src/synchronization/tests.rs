@@ -84,7 +84,7 @@ impl Server {
 }
 
 #[tokio::test]
-async fn a_revoked_key_stays_revoked_through_the_repair_of_a_broken_pair() {
+async fn a_revoked_key_outlives_the_repair_of_a_broken_pair() {
     let mut server = Server::started().await;
     let (older, ring) = (server.keys(), server.ring());
     let kid = ring.current().id().clone();

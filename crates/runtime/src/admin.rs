@@ -15,12 +15,15 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::admin::health::Health;
+use crate::files::replaced_file::REPLACED_FILES;
 use crate::http_port::HttpPort;
+use crate::logs::log_lines::DROPPED;
 use crate::metrics::exposition::{MEDIA_TYPE, exposition};
 use crate::net::connection_slots::{ConnectionSlots, Slot};
 use crate::net::fd_limit::ADMIN_CONNECTIONS;
@@ -208,6 +211,18 @@ async fn metrics_text(State(registry): State<Arc<Registry>>) -> Response {
 fn internal_error(what: &str, error: &dyn std::error::Error) -> Response {
     tracing::error!(%error, "{PORT}: {what} cannot be written");
     StatusCode::INTERNAL_SERVER_ERROR.into_response()
+}
+
+/// Returns the registry of a program: a prefix for all its metrics, its version, lost log
+/// lines, replaced files.
+#[must_use]
+pub fn registry(prefix: &str, version: &'static str) -> Registry {
+    let mut registry = Registry::with_prefix(prefix);
+    let build = Info::new([("version", version)]);
+    registry.register("build", "The running version", build);
+    DROPPED.register(&mut registry);
+    REPLACED_FILES.register(&mut registry);
+    registry
 }
 
 #[cfg(test)]

@@ -9,11 +9,6 @@ use std::hash::Hash;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::Registry;
-
-use crate::files::replaced_file::REPLACED_FILES;
-use crate::logs::log_lines::DROPPED;
 
 /// Declares a struct of metrics and its function `register`: the name of a field is the name of the
 /// metric, its doc comment the help text. The fields `beside` them are not exported by `register`.
@@ -81,16 +76,4 @@ pub fn counters_by(
     values: impl IntoIterator<Item = &'static str>,
 ) -> Family<Label, Counter> {
     counters(values.into_iter().map(|value| [(label, value)]))
-}
-
-/// Returns the registry of a program: a prefix for all its metrics, its version, lost log
-/// lines, replaced files.
-#[must_use]
-pub fn program(prefix: &str, version: &'static str) -> Registry {
-    let mut registry = Registry::with_prefix(prefix);
-    let build = Info::new([("version", version)]);
-    registry.register("build", "The running version", build);
-    DROPPED.register(&mut registry);
-    REPLACED_FILES.register(&mut registry);
-    registry
 }

@@ -33,7 +33,7 @@ impl ReceivedHead {
     }
 
     /// Checks that the request names one host: HTTP/2 in its authority, in a field or alike in both,
-    /// HTTP/1.1 in a field, beside that of an absolute target.
+    /// HTTP/1.1 in a field, beside the one of an absolute target.
     fn check_host(&self) -> Result<(), Rejection> {
         let mut hosts = self.headers.get_all(header::HOST).iter();
         let (field, another) = (hosts.next().map(HeaderValue::as_bytes), hosts.next());

@@ -9,7 +9,7 @@ use wire::rejection::Rejection;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target<'a> {
     received: &'a [u8],
-    /// What to send instead of the received target and `Host`: the absolute form is for proxies, its
+    /// Takes the place of the received target and `Host`: the absolute form is for proxies, its
     /// host counts (RFC 9112 §3.2.2), and a service may take it for a path.
     pub(crate) replacement: Option<OriginForm>,
 }

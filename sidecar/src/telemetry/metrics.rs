@@ -8,7 +8,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use runtime::metrics::{Label, counters_by};
 use runtime::tls::CertificateMetrics;
-use runtime::{metrics, named_enum};
+use runtime::{admin, metrics, named_enum};
 
 use self::requests::RequestMetrics;
 
@@ -102,7 +102,7 @@ impl Metrics {
     /// Registers all metrics except those of `keys`, which registers its own.
     pub(crate) fn new(token_cache: &TokenCacheCounters) -> (Self, Registry) {
         let metrics = Self::default();
-        let mut registry = metrics::program(PREFIX, env!("CARGO_PKG_VERSION"));
+        let mut registry = admin::registry(PREFIX, env!("CARGO_PKG_VERSION"));
         metrics.requests.register(&mut registry);
         metrics.register(&mut registry);
         token_cache.register(&mut registry);

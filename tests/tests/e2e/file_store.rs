@@ -1,5 +1,9 @@
 //! The embedded store: the errors that stop a start, and the values that stay as they are.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
 use tests::auth_server::{AuthServerPlan, USER_DETAILS};
 use tests::file_store::{self, PRIVATE, PUBLIC};
 use tests::programs::Program;
@@ -53,18 +57,38 @@ fn contract_1_a_missing_key_is_replaced_together_with_the_other() {
     }
 }
 
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+#[test]
+fn every_file_is_for_its_owner_alone() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("made/by/the/server");
+    let _server = AuthServerPlan::new().directory(&directory).ready();
+    assert_eq!(mode(&directory), 0o700);
+    for file in fs::read_dir(&directory).unwrap() {
+        let path = file.unwrap().path();
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+    }
+}
+
 /// Kubernetes opens a volume with `fsGroup` to that group at each mount.
 #[test]
 fn what_each_mount_opens_to_a_group_is_closed_again() {
     let store = Store::new();
-    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+    let directory = store.directory.path();
+    let database = file_store::database(directory);
+    let chmod = |path: &Path, mode| {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    };
     for _ in 0..2 {
-        store.chmod(DATABASE, 0o660);
-        store.chmod("", 0o2770);
+        chmod(&database, 0o660);
+        chmod(directory, 0o2770);
         let server = store.serve().ready();
         server.until_logged("others had access");
-        assert_eq!(mode(&store.path(DATABASE)), 0o600);
-        assert_eq!(mode(store.directory.path()), 0o700);
+        assert_eq!(mode(&database), 0o600);
+        assert_eq!(mode(directory), 0o700);
     }
 }
 

@@ -4,7 +4,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, admin_get};
+use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY, USER_DETAILS, admin_get};
 use tests::client::{FORM, Request};
 use tests::echo_service::EchoService;
 use tests::expect::has;

@@ -125,7 +125,7 @@ fn the_user_header_may_have_the_name_of_other_proxies() {
             "X-Current-User: root",
             "X_Current_User: root",
         ];
-        let request = client.request("GET", "/list").lines(&forgeries);
+        let request = client.request("GET", "/list").lines(forgeries);
         assert_eq!(client.send(&request).status(), 200, "{name}");
         let lines = stack.service.last_request().header_lines();
         let is_user = |line: &&String| line.to_ascii_lowercase().contains("user");

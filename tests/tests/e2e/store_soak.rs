@@ -2,6 +2,7 @@
 //! again: nothing that was ended is alive, and nothing that got 200 is missing but what an older copy
 //! lacks. With `?wait=1` not even that. `POSTERN_TEST_SOAK_SECONDS=600` for a long run.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -117,10 +118,10 @@ impl Client<'_> {
     fn log_out(&mut self, server: &AuthServer, step: usize) {
         let session = self.sessions.remove(0);
         // A refresh token says nothing of a session that the store lacks (docs/sessions.md).
-        let by_refresh_token = step % 2 > 0 && !self.ledger.may_be_missing(&session);
-        let token = match by_refresh_token {
-            false => &session.access,
-            true => &session.refresh,
+        let may_be_missing = self.ledger.may_be_missing(&session);
+        let token = match step % 2 {
+            1 if !may_be_missing => &session.refresh,
+            _ => &session.access,
         };
         let (_, response) = until_clear(|| server.log_out(token));
         assert_eq!(response.status(), 200, "{}", response.text());
@@ -209,14 +210,17 @@ fn soak(store: &str, flags: &[&str], fail_over: impl Fn(&Ledger)) {
         drop(over);
     });
     let (ended, revoked) = (lock(&ledger.ended), lock(&ledger.revoked));
-    println!(
+    let mut summary = std::io::stdout().lock();
+    writeln!(
+        summary,
         "renewed {}, ended {}, revoked {}, missing {} after {} older copies",
         lock(&ledger.renewed),
         ended.len(),
         revoked.len(),
         lock(&ledger.missing),
         lock(&ledger.older_copies).len(),
-    );
+    )
+    .unwrap();
     assert!(!ended.is_empty() && !revoked.is_empty());
     for server in &servers {
         for (access, refresh) in &*ended {

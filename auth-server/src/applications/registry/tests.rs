@@ -223,3 +223,17 @@ fn an_empty_directory_accepts_no_client() {
     assert!(!hmac.are_missing());
     assert_eq!(authorize(&hmac, "orders", "right"), Ok(()));
 }
+
+#[test]
+fn a_dropped_secret_stays_dropped_when_an_older_record_is_back() {
+    let registrations = ApplicationRegistry::new(false);
+    let leaked = SecretHashes::of("leaked");
+    let dropped = leaked.with_new("next").newest();
+    registrations.reconcile(&applications(&[("orders", dropped.clone())]));
+    let reconciled = registrations.reconcile(&applications(&[("orders", leaked)]));
+    let expected = ("orders".parse().unwrap(), dropped);
+    assert_eq!(reconciled.restored, [expected]);
+    let leaked = authorize(&registrations, "orders", "leaked");
+    assert_eq!(leaked, Err(Rejection::ApplicationUnknown));
+    assert_eq!(authorize(&registrations, "orders", "next"), Ok(()));
+}

@@ -168,15 +168,15 @@ async fn keys_show_names_every_key_and_no_half() {
             every: None,
         },
     );
-    let shown = Value::from(rows(&ring)).to_string();
+    let output = Value::from(rows(&ring)).to_string();
     for key in ring.verification_keys() {
-        assert!(shown.contains(key.id().as_str()), "{shown}");
+        assert!(output.contains(key.id().as_str()), "{output}");
     }
     for part in [
         r#""role":"current","signsSince":"2106-02-07T06:28:15Z""#,
         r#""listedUntil":"2106-02-07T06:28:16Z","role":"retired""#,
     ] {
-        assert!(shown.contains(part), "{shown}");
+        assert!(output.contains(part), "{output}");
     }
-    assert!(!shown.contains("BEGIN"));
+    assert!(!output.contains("BEGIN"));
 }

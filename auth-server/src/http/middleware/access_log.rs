@@ -9,7 +9,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::{Method, Uri};
-use runtime::logs::access_log::{AccessLine, LoggedPath, short};
+use runtime::logs::access_log::{AccessLine, LoggedPath};
 use wire::http::trace::{REQUEST_ID, RequestId, TraceId};
 use wire::rejection::Rejection;
 

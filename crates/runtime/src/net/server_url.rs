@@ -177,12 +177,12 @@ mod tests {
 
     #[test]
     fn a_url_of_http_hides_its_query() {
-        for (text, shown) in [
+        for (text, expected) in [
             ("https://idp/keys?k=v", "https://idp/keys"),
             ("http://idp", "http://idp/"),
         ] {
             let url = ServerUrl::of_http(text).unwrap();
-            assert_eq!(url.to_string(), shown);
+            assert_eq!(url.to_string(), expected);
         }
         for text in ["", "idp/keys", "ftp://idp/keys", "https://me:hush@idp/keys"] {
             assert_eq!(ServerUrl::of_http(text), Err(ServerUrlError::NotHttp));
