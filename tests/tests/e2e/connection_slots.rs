@@ -144,9 +144,9 @@ fn held_connections_keep_no_client_out_of_the_sidecar() {
 
 #[test]
 fn unread_rejections_keep_no_client_out_of_the_sidecar() {
-    let stack = ForgedStack::with_public(["--max-connections", "16"]);
+    let stack = ForgedStack::with_public(["--max-connections", "4"]);
     let port = Port::plain(stack.sidecar.address(), "/orders/public/x");
-    let held: Vec<_> = (0..16)
+    let held: Vec<_> = (0..4)
         .map(|number| port.hold(Hold::Unread, FIRST_ATTACKER + number))
         .collect();
     let mut before = 0;
