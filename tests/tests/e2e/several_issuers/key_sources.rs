@@ -36,6 +36,7 @@ fn each_issuer_has_a_key_cache_of_its_own() {
         format!("{}.shop", cache.display()),
         format!("{}.cluster", cache.display()),
     );
+    drop(sidecar);
     fs::rename(shop, cluster).unwrap();
     let sidecar = plan().start();
     let response = sidecar.bearing(&issuers.of("cluster").own()).get("/list");
