@@ -191,7 +191,7 @@ def test_a_registration_is_accepted_and_can_be_repeated(rendered, name, applicat
         end = run("auth-server", *mounts.arguments(found[0]), values=store)
         assert end.returncode == 0, end.stderr
     listed = run("auth-server", "application", "list", values=store).stdout
-    assert listed.split()[0] == application, listed
+    assert json.loads(listed)["id"] == application, listed
 
 
 @pytest.mark.parametrize("which", ["auth-server", "sidecar"])
