@@ -27,7 +27,7 @@ pub(crate) struct StoreArgs {
     ///
     /// memory forgets them. redis://[USER@]HOST[:PORT][/DB], redis+sentinel://[USER@]HOST,HOST/MASTER[/DB] or
     /// redis+cluster://[USER@]HOST,HOST, each with rediss instead of redis for TLS;
-    /// redis+unix:///SOCKET
+    /// redis+unix:///SOCKET. ?wait=N, not for a cluster: each commit needs N replicas
     #[arg(long, env, value_name = "STORE", default_value = "file:./data")]
     #[serde(skip)]
     pub(crate) store: String,

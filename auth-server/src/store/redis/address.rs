@@ -2,7 +2,7 @@
 //!
 //! `redis://`, `redis+unix://`, `redis+sentinel://HOST,HOST/MASTER/DB`,
 //! `redis+cluster://HOST,HOST`; the TCP forms with `rediss` instead of `redis` for TLS. `?wait=N` after
-//! all but the last: replicas that acknowledge each commit.
+//! all but the last: number of replicas that acknowledge each commit.
 
 use std::error::Error;
 
