@@ -199,9 +199,14 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Reads the ids of a group, or of all (an empty name); those that end first come first.
     async fn ids(&self, kind: Kind, group: &str) -> Result<Vec<String>, StoreError>;
 
-    /// Makes all changes, or none if one of them expects another version. Without changes it waits until
-    /// what was read is as safe as what a commit has written.
+    /// Makes all changes, or none if one of them expects another version.
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError>;
+
+    /// Waits until what was read is as safe as what a commit has written: the outcome of that commit may
+    /// have been unclear.
+    async fn confirm(&self) -> Result<(), StoreError> {
+        self.commit(Vec::new()).await.map(drop)
+    }
 
     /// Reads the entries of the log after `cursor`, the id of the last one known (0: all), in their order. The last
     /// one stays beyond its end, so that ids are known.

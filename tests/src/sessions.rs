@@ -72,7 +72,7 @@ impl Message {
     /// Returns the access token in the response to a login or of the token endpoint.
     ///
     /// # Panics
-    /// When there is none.
+    /// When the response has no token.
     pub fn access_token(&self) -> String {
         let body = self.json();
         let members = [&body["data"], &body];

@@ -38,6 +38,11 @@ impl ApplicationRecords {
         Ok(all)
     }
 
+    /// Waits until what was read is as safe as what is committed.
+    pub(crate) async fn confirm(&self) -> Result<(), StoreError> {
+        self.0.store.confirm().await
+    }
+
     /// Returns the record that ends an unreadable one.
     pub(crate) async fn end(&self) -> Result<SecretHashes, StoreError> {
         Ok(SecretHashes::ended_at(self.0.store.now().await?))

@@ -185,6 +185,7 @@ async fn change_in(store: &CommandStore, id: &AppId, change: Change<'_>) -> Resu
                 if now.record(id.as_str()) != Some(&changed) {
                     return Err(unclear.into());
                 }
+                records.confirm().await?;
                 true
             }
             swapped => swapped?,

@@ -123,11 +123,6 @@ impl KeyRecords {
         self.rewrite(&held.at_rest, held, new).await
     }
 
-    /// Waits until what was read is as safe as what is committed.
-    pub(crate) async fn confirm(&self) -> Result<(), StoreError> {
-        self.sealed.store.commit(Vec::new()).await.map(drop)
-    }
-
     /// Commits as `at_rest` says: where the store is another, all values are written anew.
     pub(crate) async fn rewrite(
         &self,

@@ -67,7 +67,7 @@ pub(crate) async fn update(
                 if records.read().await?.keys != new {
                     return Err(unclear);
                 }
-                records.confirm().await?;
+                records.sealed.store.confirm().await?;
                 true
             }
             Err(error) => return Err(error),
