@@ -22,8 +22,8 @@ pub(crate) const ISSUER: &str = "auth";
 /// Clock difference in seconds that each contestant allows.
 pub(crate) const LEEWAY: u32 = 30;
 const LIFETIME: i64 = 6 * 3600;
-const KEY_PATH: &[u8] = b"/auth/jwks";
-const REVOCATIONS_PATH: &[u8] = b"/auth/revocations";
+const KEY_PATH: &[u8] = b"/auth/.well-known/jwks.json";
+const REVOCATIONS_PATH: &[u8] = b"/auth/.well-known/revocations";
 
 /// Issuer of a run's tokens.
 pub(crate) struct Issuer {
@@ -98,9 +98,9 @@ impl Issuer {
         let (envelope, jwk_set) = (envelope.to_string(), self.jwk_set.clone());
         SocketServer::start(move |request| {
             let json = "Content-Type: application/json";
-            let mut fields = vec![json, "Link: </auth/jwks>; rel=\"jwks\""];
+            let mut fields = vec![json, "Link: </auth/.well-known/jwks.json>; rel=\"jwks\""];
             if revocations.is_some() {
-                fields.push("Link: </auth/revocations>; rel=\"revocations\"");
+                fields.push("Link: </auth/.well-known/revocations>; rel=\"revocations\"");
             }
             let bytes = match request.target().as_slice() {
                 KEY_PATH => response("200 OK", &[json], jwk_set.as_bytes()),
