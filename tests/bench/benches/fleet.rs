@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use bench::cpu::{self, microseconds_each};
 use bench::keep_alive::{Head, get};
+use bench::machine;
 use bench::settings::Settings;
 use bench::statistics::Summary;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -26,7 +26,7 @@ use tokio::sync::{Barrier, mpsc};
 
 const FLEET: usize = 10_000;
 /// Descriptors for this program's own files.
-const RESERVED_DESCRIPTORS: u64 = 100;
+const RESERVED_DESCRIPTORS: usize = 100;
 const TARGET_MICROSECONDS: f64 = 30.0;
 const TARGET_SECONDS: f64 = 1.0;
 /// Longer than the opening of all connections, so that the server closes no idle one meanwhile.
@@ -43,7 +43,8 @@ enum Connections {
 
 fn main() {
     let settings = Settings::from_environment(5, 0.0);
-    let fleet = settings.amount(FLEET, 50).min(descriptors());
+    let descriptors = machine::descriptors().saturating_sub(RESERVED_DESCRIPTORS);
+    let fleet = settings.amount(FLEET, 50).min(descriptors);
     if fleet < FLEET && !settings.smoke {
         println!(
             "scaled down to {fleet} connections: the limit of open files is {}",
@@ -100,21 +101,6 @@ fn report(connections: Connections, fleet: usize, rounds: &[Tick], settings: &Se
     );
     let own = summary(|tick| tick.fleet_cpu_seconds);
     println!("  the simulated fleet itself used {own} s of CPU meanwhile");
-}
-
-/// Returns the number of descriptors that the operating system grants this process.
-fn descriptors() -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    let granted = match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => raised.current,
-        Err(_) => limit.current,
-    };
-    let left = granted.map_or(u64::MAX, |all| all.saturating_sub(RESERVED_DESCRIPTORS));
-    usize::try_from(left).unwrap_or(usize::MAX)
 }
 
 /// The requests of each sidecar.

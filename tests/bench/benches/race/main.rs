@@ -26,6 +26,9 @@ use tests::programs::repository;
 use crate::field::Field;
 use crate::measurements::measure;
 
+/// The sidecar keeps two for each connection it may have: the client's and the service's.
+const DESCRIPTORS: usize = 19_500;
+
 fn main() -> ExitCode {
     for program in ["wrk", "nginx"] {
         if machine::find(program).is_none() {
@@ -36,6 +39,10 @@ fn main() -> ExitCode {
         }
     }
     let settings = Settings::from_environment(5, 3.0);
+    if !settings.smoke && machine::descriptors() < DESCRIPTORS {
+        println!("7 000 idle connections need {DESCRIPTORS} file descriptors: raise `ulimit -Hn`");
+        return ExitCode::FAILURE;
+    }
     let begun = std::time::Instant::now();
     println!("load average before: {}", machine::load_average());
     let field = Field::start(&settings);

@@ -323,11 +323,12 @@ fn memory(field: &Field, settings: &Settings, results: &mut Results) {
 }
 
 fn idle_connections(field: &Field, settings: &Settings, token: &str, results: &mut Results) {
-    let count = settings.amount(10_000, 20);
+    // One client alone may have four fifths of the connections.
+    let count = settings.amount(7_000, 20);
     println!("{count} idle connections");
     let request = get_with_token(PATH, token);
     for _ in 0..settings.rounds.min(3) {
-        let sidecar = field.sidecar(&["--max-connections".to_owned(), "12000".to_owned()]);
+        let sidecar = field.sidecar(&["--max-connections".to_owned(), "9500".to_owned()]);
         let connect = |_| KeepAlive::connect(sidecar.address).expect("a connection");
         let mut connections: Vec<_> = (0..count).map(connect).collect();
         // The last connection is accepted, and so are all before it.

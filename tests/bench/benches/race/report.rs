@@ -145,7 +145,7 @@ fn memory_table(text: &mut String, results: &Results) {
     let (unused, used) = &results.idle_connections;
     let _ = writeln!(
         text,
-        "| Postern sidecar, 10 000 connections; after a request each | {} | {} |",
+        "| Postern sidecar, 7 000 connections; after a request each | {} | {} |",
         cell(unused, 1),
         cell(used, 1)
     );

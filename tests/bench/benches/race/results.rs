@@ -78,7 +78,7 @@ pub(crate) struct Results {
     pub(crate) open_loop: BTreeMap<Who, (Rounds, Rounds)>,
     /// MiB after the start, and after 10 000 different tokens.
     pub(crate) memory: BTreeMap<Who, (Rounds, Rounds)>,
-    /// MiB with 10 000 connections that have sent nothing, and after a request of each.
+    /// MiB with 7 000 connections that have sent nothing, and after a request of each.
     pub(crate) idle_connections: (Rounds, Rounds),
     /// By number of connections, and of header fields; the sidecar's part of those shapes.
     pub(crate) connections: Growth,

@@ -128,7 +128,7 @@ fn memory(results: &Results) -> [Target; 3] {
             of.map(|(_, after)| after),
         ),
         target(
-            "RSS with 10 000 connections, idle after a request each",
+            "RSS with 7 000 connections, idle after a request each",
             60.0,
             Some(&results.idle_connections.1),
         ),
