@@ -185,10 +185,12 @@ async fn startup(State(health): State<Health>) -> StatusCode {
 async fn readiness(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     State(health): State<Health>,
+    headers: HeaderMap,
 ) -> Response {
     let status = status(health.is_ready());
     let mut conditions = health.conditions();
-    if !is_loopback(peer) {
+    // A page whose name leads here is a loopback peer as well.
+    if !is_loopback(peer) || !names_this_machine(&headers) {
         for condition in &mut conditions {
             (condition.reason, condition.note) = (None, None);
         }
@@ -281,9 +283,14 @@ mod tests {
         assert_eq!(response(&health, peer, "/startupz").await.0, 503);
         let whole = r#"[{"name":"started","ok":false,"reason":"starting"},{"name":"signing_key","ok":false,"reason":"no key pair yet","note":"of /store"}]"#;
         let of_others = r#"[{"name":"started","ok":false,"reason":null},{"name":"signing_key","ok":false,"reason":null}]"#;
-        for (peer, expected) in [("127.0.0.1:40000", whole), (peer, of_others)] {
-            let (status, report) = response(&health, peer, "/readyz").await;
-            assert_eq!((status, report.as_str()), (503, expected), "{peer}");
+        let (own, loopback) = ("127.0.0.1:9001", "127.0.0.1:40000");
+        for (peer, host, expected) in [
+            (loopback, own, whole),
+            (loopback, "evil.example", of_others),
+            (peer, own, of_others),
+        ] {
+            let (status, report) = response_to(&health, peer, host, "/readyz").await;
+            assert_eq!((status, report.as_str()), (503, expected), "{peer} {host}");
         }
 
         health.set_started();

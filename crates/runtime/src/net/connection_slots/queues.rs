@@ -5,8 +5,6 @@ use std::collections::{BTreeSet, HashMap};
 /// Milliseconds in which a handshake or a head that has begun may end: only later it goes before
 /// others. Otherwise a few connections that send nothing end every new handshake.
 const FIRST_SECOND: u64 = 1000;
-/// Milliseconds after which a wait ends for any newcomer, also for a client that holds more.
-const LONG_WAIT: u64 = 5000;
 
 /// The bytes of a [`super::ClientPrefix`].
 pub(super) type Client = [u8; 16];
@@ -127,14 +125,13 @@ impl Queues {
     }
 
     /// Returns the next to give way, of the client with the most; without large groups, of all.
-    /// Only a long wait ends for a client that holds more.
+    /// None does for a client that holds more.
     pub(super) fn first(&self, newcomer_holds: usize, now: u64) -> Option<Wait> {
         let (held, queue) = match self.large.last() {
             Some((held, client)) => (*held, &self.groups.get(client)?.queue),
             None => (self.fair_share, &self.small),
         };
-        let first = queue.first(now)?;
-        (newcomer_holds <= held || first.is_older(LONG_WAIT, now)).then_some(first)
+        queue.first(now).filter(|_| newcomer_holds <= held)
     }
 
     fn change(&mut self, client: Client, change: impl FnOnce(&mut Group)) {
@@ -196,9 +193,8 @@ mod tests {
             (1, &[(1, "k5"), (2, "k9")], 0, Some(1)),
             (1, &[(1, "k9"), (2, "k1"), (2, "k2")], 0, Some(2)),
             (1, &[(1, "k9"), (2, "busy"), (2, "busy")], 0, Some(0)),
-            // Only a long wait ends for a client that holds more.
-            (1, &[(1, "k4"), (2, "busy"), (2, "busy")], 2, None),
-            (1, &[(1, "k5"), (2, "busy"), (2, "busy")], 2, Some(0)),
+            // None ends for a client that holds more.
+            (1, &[(1, "k59"), (2, "busy"), (2, "busy")], 2, None),
             (1, &[(1, "k4"), (1, "k3"), (2, "k9"), (2, "k9")], 3, Some(2)),
             // Unfinished heads go first, but in their first second.
             (1, &[(1, "k9"), (1, "h2"), (1, "h3")], 0, Some(2)),
@@ -209,6 +205,7 @@ mod tests {
             (2, &[(9, "k1"), (9, "k2"), (1, "h5"), (2, "h6")], 0, Some(3)),
             (2, &[(9, "k1"), (9, "k2"), (9, "k3"), (1, "h5")], 0, Some(2)),
             (2, &[(9, "k1"), (9, "k2")], 2, Some(1)),
+            (2, &[(9, "k1"), (9, "k59")], 3, None),
         ] {
             let first = queues(fair_share, waits).first(newcomer_holds, NOW);
             assert_eq!(first.map(|wait| wait.id), gone, "{waits:?}");
