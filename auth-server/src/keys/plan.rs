@@ -8,7 +8,7 @@ use wire::keys::signing_type::SigningType;
 
 use super::StoredKeys;
 use super::pair::SigningKeyPair;
-use super::ring::rotation::{RotationPolicy, RotationStep};
+use super::ring::rotation::RotationPolicy;
 use super::ring::{KeyRing, KeyRingError, RingMetadata};
 use super::update::Plan;
 
@@ -59,7 +59,8 @@ impl Planner<'_> {
         };
         let ring = KeyRing { current, metadata };
         let ring = self.with_keys_in_use(ring).bounded();
-        let Some(ring) = self.with_due_steps(ring, fresh) else {
+        let ring = ring.advance(self.now, self.policy);
+        let Some(ring) = ring.on_schedule(self.now, self.policy, fresh) else {
             return Ok(Plan::Generate);
         };
         let is_held = stored.pair.as_ref() == Some(ring.current.stored()) && ring.metadata == held;
@@ -117,24 +118,6 @@ impl Planner<'_> {
             ring.retire(memory.current(), until);
         }
         ring
-    }
-
-    /// Takes the due steps; `None` if that takes a fresh pair.
-    fn with_due_steps(
-        &self,
-        mut ring: KeyRing,
-        fresh: Option<&Arc<SigningKeyPair>>,
-    ) -> Option<KeyRing> {
-        while let Some(step) = ring.next_step(self.now, self.policy) {
-            ring = match step {
-                RotationStep::Promote | RotationStep::Drop => ring.advance(self.now, self.policy),
-                RotationStep::StartSchedule => ring.start_schedule(self.now),
-                RotationStep::Publish => {
-                    ring.publish(Arc::clone(fresh?), self.now, self.policy.lead)
-                }
-            };
-        }
-        Some(ring)
     }
 }
 

@@ -21,16 +21,6 @@ pub(crate) struct RotationPolicy {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RotationStep {
-    Promote,
-    /// Remove a retired key after the expiry of its last token.
-    Drop,
-    /// Start the schedule now: it is unknown when the current key began to sign.
-    StartSchedule,
-    Publish,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Current,
     Next,
@@ -48,21 +38,6 @@ impl Role {
 }
 
 impl KeyRing {
-    pub(crate) fn next_step(&self, now: i64, policy: &RotationPolicy) -> Option<RotationStep> {
-        if self.next().is_some_and(|next| next.signs_from <= now) {
-            return Some(RotationStep::Promote);
-        }
-        if self.retired().iter().any(|retired| retired.until() <= now) {
-            return Some(RotationStep::Drop);
-        }
-        policy.every?;
-        match self.publication_due(policy) {
-            None if self.next().is_none() => Some(RotationStep::StartSchedule),
-            Some(due) if due <= now => Some(RotationStep::Publish),
-            _ => None,
-        }
-    }
-
     pub(crate) fn next_due(&self, policy: &RotationPolicy) -> Option<i64> {
         let promotion = self.next().map(|next| next.signs_from);
         let drops = self.retired().iter().map(|retired| retired.until());
@@ -92,24 +67,34 @@ impl KeyRing {
         self
     }
 
-    /// Takes all due steps that need no fresh key: safe without the store, which holds the next key
-    /// already.
+    /// Promotes the next key and drops retired ones where that is due: safe without the store, which holds
+    /// the next key already.
     pub(crate) fn advance(mut self, now: i64, policy: &RotationPolicy) -> Self {
-        loop {
-            match self.next_step(now, policy) {
-                Some(RotationStep::Promote) => {
-                    if let Some(next) = self.metadata.next.take() {
-                        let former = self.replace_current(next.pair, now);
-                        self.retire(&former, now.saturating_add(policy.keep));
-                    }
-                }
-                Some(RotationStep::Drop) => {
-                    self.metadata
-                        .retired
-                        .retain(|retired| retired.until() > now);
-                }
-                _ => return self,
-            }
+        let next = &mut self.metadata.next;
+        if let Some(next) = next.take_if(|next| next.signs_from <= now) {
+            let former = self.replace_current(next.pair, now);
+            self.retire(&former, now.saturating_add(policy.keep));
+        }
+        let retired = &mut self.metadata.retired;
+        retired.retain(|retired| retired.until() > now);
+        self
+    }
+
+    /// Publishes a next key where the schedule says so, or begins the schedule: it is unknown then when the
+    /// current key began to sign. Returns `None` if `fresh` is needed and missing.
+    pub(in crate::keys) fn on_schedule(
+        self,
+        now: i64,
+        policy: &RotationPolicy,
+        fresh: Option<&Arc<SigningKeyPair>>,
+    ) -> Option<Self> {
+        if policy.every.is_none() || self.next().is_some() {
+            return Some(self);
+        }
+        match self.publication_due(policy) {
+            None => Some(self.start_schedule(now)),
+            Some(due) if due <= now => Some(self.publish(Arc::clone(fresh?), now, policy.lead)),
+            Some(_) => Some(self),
         }
     }
 
