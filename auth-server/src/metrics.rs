@@ -259,7 +259,7 @@ mod tests {
         metrics.clock_skew_seconds.set(-7);
         let start = KeyRing::of(Arc::new(pair(SigningType::Ecdsa)));
         let kid = start.current().id().clone();
-        metrics.keys(start.listed());
+        metrics.keys([(kid.to_string(), "current")].into_iter());
         metrics.builtin_users.set(1);
         metrics.users_file.users.set(3);
         metrics.users_file.users_file_usable.set(1);

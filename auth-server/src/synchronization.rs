@@ -217,7 +217,9 @@ impl Synchronization {
         let events = events(memory, &ring, generated.map(SigningKeyPair::id));
         let keys = PublishedKeys::new(self.signing_type, ring)?;
         events.iter().for_each(|event| audit::key(event, None));
-        self.shared.metrics.keys(keys.ring.listed());
+        let listed = keys.ring.listed();
+        let listed = listed.map(|it| (it.key.id().to_string(), it.role.name()));
+        self.shared.metrics.keys(listed);
         self.shared.live_keys.replace(keys);
         Ok(())
     }

@@ -9,6 +9,7 @@ pub(crate) mod rotation;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use runtime::named_enum;
 use wire::keys::signing_type::SigningType;
 use wire::keys::{KeyError, KeyId, KeySet, VerificationKey};
 use zeroize::Zeroizing;
@@ -61,6 +62,22 @@ impl PartialEq for RetiredKey {
 }
 
 impl Eq for RetiredKey {}
+
+named_enum! {
+    pub(crate) enum Role {
+        Current = "current",
+        Next = "next",
+        Retired = "retired",
+    }
+}
+
+/// A key that sidecars get.
+pub(crate) struct ListedKey<'r> {
+    pub(crate) role: Role,
+    pub(crate) key: &'r VerificationKey,
+    /// The begin of its signing, or the end of its listing, in seconds since the epoch.
+    pub(crate) time: Option<i64>,
+}
 
 /// Error in stored keys. The texts hold no key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -153,12 +170,34 @@ impl KeyRing {
         self.in_next_generation(now)
     }
 
-    /// Returns every key that may have signed a valid token: current, next, retired.
+    /// Returns every key that may have signed a valid token.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = ListedKey<'_>> {
+        let current = ListedKey {
+            role: Role::Current,
+            key: self.current.verification_key(),
+            time: self.current_since(),
+        };
+        let next = self.next().map(|next| ListedKey {
+            role: Role::Next,
+            key: next.pair.verification_key(),
+            time: Some(next.signs_from),
+        });
+        let retired = self.retired().iter().map(|retired| ListedKey {
+            role: Role::Retired,
+            key: &retired.key,
+            time: Some(retired.until()),
+        });
+        std::iter::once(current).chain(next).chain(retired)
+    }
+
     pub(crate) fn verification_keys(&self) -> impl Iterator<Item = &VerificationKey> {
-        let signing = std::iter::once(&self.current).chain(self.next().map(|next| &next.pair));
-        signing
-            .map(|pair| pair.verification_key())
-            .chain(self.retired().iter().map(|retired| &retired.key))
+        self.listed().map(|listed| listed.key)
+    }
+
+    pub(crate) fn role_of(&self, id: &KeyId) -> Option<Role> {
+        let mut listed = self.listed();
+        let found = listed.find(|listed| listed.key.id() == id);
+        found.map(|listed| listed.role)
     }
 
     pub(crate) fn verification_key_set(&self, signing_type: SigningType) -> KeySet {
@@ -171,7 +210,7 @@ impl KeyRing {
     }
 
     pub(crate) fn is_listed(&self, id: &KeyId) -> bool {
-        self.verification_keys().any(|key| key.id() == id)
+        self.role_of(id).is_some()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use wire::keys::{KeyId, VerificationKey};
 
-use super::{KeyRing, RetiredKey};
+use super::{KeyRing, RetiredKey, Role};
 
 /// Twice the maximum of a schedule (`config::rotation`).
 const MAX_RETIRED: usize = 64;
@@ -15,9 +15,8 @@ impl KeyRing {
     /// Removes duplicates, and retired keys beyond what a sidecar reads, latest end first: keys
     /// planted to last go before genuine ones.
     pub(in crate::keys) fn bounded(mut self) -> Self {
-        let next = self.next().map(|next| &next.pair);
-        let signing = std::iter::once(self.current()).chain(next);
-        let mut seen: BTreeSet<KeyId> = signing.map(|pair| pair.id().clone()).collect();
+        let signing = self.listed().filter(|it| it.role != Role::Retired);
+        let mut seen: BTreeSet<KeyId> = signing.map(|it| it.key.id().clone()).collect();
         let retired = &mut self.metadata.retired;
         retired.retain(|retired| seen.insert(retired.key.id().clone()));
         if retired.len() > MAX_RETIRED || self.set_bytes() > MAX_SET_BYTES {

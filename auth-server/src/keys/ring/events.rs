@@ -2,8 +2,7 @@
 
 use wire::keys::KeyId;
 
-use super::KeyRing;
-use super::rotation::Role;
+use super::{KeyRing, ListedKey, Role};
 use crate::audit::events::{KeyEvent, KeyEventKind};
 
 /// Lists the events between two states; `generated` is the pair made in between, if any.
@@ -12,36 +11,29 @@ pub(crate) fn events(
     after: &KeyRing,
     generated: Option<&KeyId>,
 ) -> Vec<KeyEvent> {
-    let was = |kid: &KeyId| before.and_then(|before| before.role_of(kid.as_str()));
     let event = |kind, kid: &KeyId, at| KeyEvent {
         kind,
         kid: kid.clone(),
         at,
     };
     let mut events = Vec::new();
-    let current = after.current().id();
-    let kind = match was(current) {
-        Some(Role::Current) => None,
-        Some(Role::Next) => Some(KeyEventKind::Promoted),
-        _ if generated == Some(current) => Some(KeyEventKind::Generated),
-        _ => Some(KeyEventKind::Adopted),
-    };
-    events.extend(kind.map(|kind| event(kind, current, None)));
+    for ListedKey { role, key, time } in after.listed() {
+        let was = before.and_then(|before| before.role_of(key.id()));
+        let (kind, at) = match (role, was) {
+            _ if was == Some(role) => continue,
+            (Role::Current, Some(Role::Next)) => (KeyEventKind::Promoted, None),
+            (Role::Current, _) if generated == Some(key.id()) => (KeyEventKind::Generated, None),
+            (Role::Current, _) => (KeyEventKind::Adopted, None),
+            // Nothing has happened to what a start finds.
+            _ if before.is_none() => continue,
+            (Role::Next, _) => (KeyEventKind::Published, time),
+            (Role::Retired, _) => (KeyEventKind::Retired, time),
+        };
+        events.push(event(kind, key.id(), at));
+    }
     let Some(before) = before else {
         return events;
     };
-    let next = after.next();
-    let next = next.filter(|next| was(next.pair.id()) != Some(Role::Next));
-    events.extend(next.map(|next| {
-        let at = Some(next.signs_from);
-        event(KeyEventKind::Published, next.pair.id(), at)
-    }));
-    for retired in after.retired() {
-        if was(retired.key.id()) != Some(Role::Retired) {
-            let at = Some(retired.until());
-            events.push(event(KeyEventKind::Retired, retired.key.id(), at));
-        }
-    }
     for id in before.retired().iter().map(|retired| retired.key.id()) {
         if !after.is_listed(id) && !after.revoked().contains(id) {
             events.push(event(KeyEventKind::Dropped, id, None));

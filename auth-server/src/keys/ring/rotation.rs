@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use wire::keys::{KeyId, VerificationKey};
+use wire::keys::KeyId;
 
 use super::record::CurrentRecord;
-use super::{KeyRing, NextKey, RetiredKey};
+use super::{KeyRing, NextKey, RetiredKey, Role};
 use crate::keys::pair::SigningKeyPair;
 
 /// Times of a rotation, in seconds.
@@ -20,31 +20,11 @@ pub(crate) struct RotationPolicy {
     pub(crate) every: Option<i64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    Current,
-    Next,
-    Retired,
-}
-
-impl Role {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Current => "current",
-            Self::Next => "next",
-            Self::Retired => "retired",
-        }
-    }
-}
-
 impl KeyRing {
     pub(crate) fn next_due(&self, policy: &RotationPolicy) -> Option<i64> {
-        let promotion = self.next().map(|next| next.signs_from);
-        let drops = self.retired().iter().map(|retired| retired.until());
-        drops
-            .chain(promotion)
-            .chain(self.publication_due(policy))
-            .min()
+        let changes = self.listed().filter(|it| it.role != Role::Current);
+        let changes = changes.filter_map(|it| it.time);
+        changes.chain(self.publication_due(policy)).min()
     }
 
     /// Returns the time to publish: one lead before the end of the current key's interval.
@@ -95,27 +75,6 @@ impl KeyRing {
             None => Some(self.start_schedule(now)),
             Some(due) if due <= now => Some(self.publish(Arc::clone(fresh?), now, policy.lead)),
             Some(_) => Some(self),
-        }
-    }
-
-    /// Returns id and role of each listed key.
-    pub(crate) fn listed(&self) -> impl Iterator<Item = (String, &'static str)> {
-        let ids = self.verification_keys().map(VerificationKey::id);
-        ids.map(|id| {
-            let role = self.role_of(id.as_str()).map_or("", Role::as_str);
-            (id.to_string(), role)
-        })
-    }
-
-    pub(crate) fn role_of(&self, kid: &str) -> Option<Role> {
-        let is = |id: &KeyId| id.as_str() == kid;
-        if is(self.current.id()) {
-            Some(Role::Current)
-        } else if self.next().is_some_and(|next| is(next.pair.id())) {
-            Some(Role::Next)
-        } else {
-            let retired = self.retired().iter().any(|retired| is(retired.key.id()));
-            retired.then_some(Role::Retired)
         }
     }
 
