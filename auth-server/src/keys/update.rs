@@ -103,12 +103,8 @@ pub(crate) async fn keep_revoked(
 }
 
 async fn fresh_pair(signing_type: SigningType) -> Result<Arc<SigningKeyPair>, StoreError> {
-    let generated = tokio::task::spawn_blocking(move || {
-        let stored = generate(signing_type).ok()?;
-        SigningKeyPair::parse(signing_type, stored).ok()
-    });
-    match generated.await {
-        Ok(Some(pair)) => Ok(Arc::new(pair)),
+    match tokio::task::spawn_blocking(move || generate(signing_type)).await {
+        Ok(Ok(pair)) => Ok(Arc::new(pair)),
         _ => Err(StoreError::Unavailable(
             "no key pair could be generated".to_owned(),
         )),

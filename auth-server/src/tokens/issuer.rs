@@ -1,9 +1,8 @@
 //! Makes claims and signs them; nothing else in the program signs.
 
+use aws_lc_rs::error::Unspecified;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::Header;
-use jsonwebtoken::crypto::JwtSigner;
-use jsonwebtoken::signature::Signer;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use wire::token::claims::{Claims, ExtraInfo};
@@ -54,8 +53,8 @@ struct Payload<'a> {
 pub(crate) enum SigningError {
     #[error("cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("cannot be signed: {0}")]
-    Signature(#[from] jsonwebtoken::signature::Error),
+    #[error("cannot be signed")]
+    Signature(#[from] Unspecified),
 }
 
 impl TokenIssuer {
@@ -153,11 +152,11 @@ pub(super) fn sign(
     of_type: &str,
     payload: &impl Serialize,
 ) -> Result<String, SigningError> {
-    let mut header = Header::new(pair.signing_key().algorithm());
+    let mut header = Header::new(pair.verification_key().algorithm());
     header.typ = Some(of_type.to_owned());
     header.kid = Some(pair.id().as_str().to_owned());
     let mut token = format!("{}.{}", part(&header)?, part(payload)?);
-    let signature = pair.signing_key().try_sign(token.as_bytes())?;
+    let signature = pair.sign(token.as_bytes())?;
     token.push('.');
     URL_SAFE_NO_PAD.encode_string(signature, &mut token);
     Ok(token)

@@ -1,35 +1,23 @@
-//! The private half, parsed once.
-//!
-//! `jsonwebtoken::EncodingKey` keeps the DER, and parses and checks an RSA key for every signature;
-//! this type implements the same trait and parses when the pair is loaded.
-
-use std::fmt;
+//! The private half, parsed once: `jsonwebtoken::EncodingKey` keeps the DER, and parses and checks an RSA
+//! key for every signature.
 
 use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
 };
-use jsonwebtoken::Algorithm;
-use jsonwebtoken::crypto::JwtSigner;
-use jsonwebtoken::signature::{Error, Signer};
 use wire::keys::signing_type::SigningType;
 use zeroize::Zeroizing;
 
 use super::pem;
 
 /// A private key with the one algorithm of its type.
-pub(crate) enum SigningKey {
+pub(super) enum SigningKey {
     Rsa(RsaKeyPair),
     Ecdsa(EcdsaKeyPair),
     Hmac(Box<hmac::Key>),
-}
-
-impl fmt::Debug for SigningKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SigningKey({:?})", self.algorithm())
-    }
 }
 
 impl SigningKey {
@@ -62,35 +50,19 @@ impl SigningKey {
             }
         }
     }
-}
 
-impl Signer<Vec<u8>> for SigningKey {
-    fn try_sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
+    /// Signs a message with the algorithm of the key's type.
+    pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Unspecified> {
         // Required by the ring-compatible signature; aws-lc-rs uses its own generator.
         let random = SystemRandom::new();
         match self {
             Self::Rsa(key) => {
                 let mut signature = vec![0; key.public_modulus_len()];
-                key.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature)
-                    .map_err(Error::from_source)?;
+                key.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature)?;
                 Ok(signature)
             }
-            Self::Ecdsa(key) => {
-                let signature = key.sign(&random, message).map_err(Error::from_source)?;
-                Ok(signature.as_ref().to_vec())
-            }
+            Self::Ecdsa(key) => Ok(key.sign(&random, message)?.as_ref().to_vec()),
             Self::Hmac(key) => Ok(hmac::sign(key, message).as_ref().to_vec()),
         }
-    }
-}
-
-impl JwtSigner for SigningKey {
-    fn algorithm(&self) -> Algorithm {
-        match self {
-            Self::Rsa(_) => SigningType::Rsa,
-            Self::Ecdsa(_) => SigningType::Ecdsa,
-            Self::Hmac(_) => SigningType::Hmac,
-        }
-        .algorithm()
     }
 }

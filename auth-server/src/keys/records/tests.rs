@@ -5,7 +5,7 @@
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::keys::pair::generation::generate;
+use crate::keys::pair::tests::pair;
 use crate::keys::plan::Planner;
 use crate::keys::ring::KeyRing;
 use crate::keys::ring::rotation::RotationPolicy;
@@ -65,7 +65,7 @@ fn text(text: &str) -> Option<Zeroizing<String>> {
 
 fn fresh(signing_type: SigningType) -> StoredKeys {
     StoredKeys {
-        pair: Some(generate(signing_type).unwrap()),
+        pair: Some(pair(signing_type).stored().clone()),
         ring: text(r#"{"next": "private"}"#),
     }
 }
@@ -147,7 +147,7 @@ async fn in_an_encrypted_store_no_value_in_clear_counts() {
         required: true,
         ..with(1)
     };
-    let planted = generate(TYPE).unwrap();
+    let planted = pair(TYPE).stored().clone();
     for (entry, value, is_strict) in [
         (Entry::Ring, "{}", false),
         (Entry::Private, planted.private.as_str(), false),
