@@ -6,8 +6,9 @@ pub(crate) mod list;
 pub(crate) mod log;
 mod state;
 
-use wire::token::revocations::{self, RevocationDigest};
+use wire::token::revocations::{RevocationDigest, Revoked};
 
+use self::entry::Fact;
 use crate::audit;
 use crate::audit::events::RevocationEventKind;
 
@@ -21,31 +22,72 @@ pub(crate) const MAX_SESSION_LIFETIME: u32 = 2_592_000;
 /// Seconds: the longest `--token-lifetime`.
 const MAX_TOKEN_LIFETIME: i64 = 31_536_000;
 
-/// The revoked tokens, by the ids that clients and operators use. Times in seconds since the epoch.
+/// One revocation, with the ids that clients and operators use. Times in seconds since the epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Revoked {
-    /// The token with this `jti`, or the tokens of the session with this `sid`.
-    Token { id: String, user: Option<String> },
-    /// Those of the user with this id, issued before a time.
-    User { id: String, before: i64 },
-    /// Those of the application with this id, issued before a time.
-    Application { id: String, before: i64 },
-    /// All that were issued before a time.
-    Everyone { before: i64 },
+pub(crate) struct Revocation {
+    pub(crate) fact: Fact,
+    /// The time until which the store keeps it: as long as what it ends could live.
+    pub(crate) ends: i64,
+    /// The `jti`, user and application in the audit line.
+    named: [Option<String>; 3],
 }
 
-impl Revoked {
-    fn digests(&self) -> revocations::Revoked {
-        match self {
-            Self::Token { id, .. } => revocations::Revoked::Token(RevocationDigest::of_token(id)),
-            Self::User { id, before } => {
-                revocations::Revoked::User(RevocationDigest::of_user(id), *before)
-            }
-            Self::Application { id, before } => {
-                revocations::Revoked::Application(RevocationDigest::of_application(id), *before)
-            }
-            Self::Everyone { before } => revocations::Revoked::Everyone(*before),
+impl Revocation {
+    /// Revokes the token with this `jti`, or the tokens of the session with this `sid`.
+    pub(crate) fn of_token(id: String, user: Option<String>, now: i64) -> Self {
+        let revokes = Revoked::Token(RevocationDigest::of_token(&id));
+        let mut revocation = Self::of(revokes, [Some(id), user, None], now);
+        let user = revocation.named[1].as_deref();
+        revocation.fact.user = user.map(RevocationDigest::of_user);
+        revocation
+    }
+
+    /// Revokes the tokens of a user that were issued up to `now`.
+    pub(crate) fn of_user(id: String, now: i64) -> Self {
+        let revokes = Revoked::User(RevocationDigest::of_user(&id), now.saturating_add(1));
+        Self::of(revokes, [None, Some(id), None], now)
+    }
+
+    /// Revokes the tokens of an application that were issued up to `now`.
+    pub(crate) fn of_application(id: String, now: i64) -> Self {
+        let digest = RevocationDigest::of_application(&id);
+        let revokes = Revoked::Application(digest, now.saturating_add(1));
+        Self::of(revokes, [None, None, Some(id)], now)
+    }
+
+    /// Revokes all tokens that were issued up to `now`.
+    pub(crate) fn of_everyone(now: i64) -> Self {
+        Self::of(
+            Revoked::Everyone(now.saturating_add(1)),
+            [const { None }; 3],
+            now,
+        )
+    }
+
+    /// Revokes what was issued up to `now`, whatever its lifetime.
+    fn of(revokes: Revoked, named: [Option<String>; 3], now: i64) -> Self {
+        Self {
+            fact: Fact {
+                revokes,
+                at: now,
+                live: None,
+                user: None,
+            },
+            ends: end_of_tokens(now.saturating_add(1), MAX_TOKEN_LIFETIME),
+            named,
         }
+    }
+
+    /// Returns the `jti` or `sid` of a single one.
+    pub(crate) fn token_id(&self) -> Option<&str> {
+        self.named[0].as_deref()
+    }
+
+    /// Limits it to tokens that no program accepts from `live` on; the store keeps it at least until `ends`.
+    pub(crate) fn until(mut self, live: i64, ends: i64) -> Self {
+        self.fact.live = Some(live);
+        let ends = live.max(ends);
+        Self { ends, ..self }
     }
 }
 
@@ -54,49 +96,14 @@ const MAX_LINES: usize = 1000;
 
 /// Writes the audit lines; `by` is the actor of a command.
 pub(crate) fn log_revocations(revocations: &[Revocation], by: Option<&str>) {
-    use RevocationEventKind::{Application, Everyone, Token, User};
-    for Revocation { revoked, .. } in revocations.iter().take(MAX_LINES) {
-        let (kind, named) = match revoked {
-            Revoked::Token { id, user } => (Token, [Some(id.as_str()), user.as_deref(), None]),
-            Revoked::User { id, .. } => (User, [None, Some(id.as_str()), None]),
-            Revoked::Application { id, .. } => (Application, [None, None, Some(id.as_str())]),
-            Revoked::Everyone { .. } => (Everyone, [None; 3]),
+    for Revocation { fact, named, .. } in revocations.iter().take(MAX_LINES) {
+        let kind = match fact.revokes {
+            Revoked::Token(_) => RevocationEventKind::Token,
+            Revoked::User(..) => RevocationEventKind::User,
+            Revoked::Application(..) => RevocationEventKind::Application,
+            Revoked::Everyone(_) => RevocationEventKind::Everyone,
         };
-        audit::revocation(kind, named, by);
-    }
-}
-
-/// One revocation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Revocation {
-    pub(crate) revoked: Revoked,
-    /// Seconds since the epoch until which a program may accept such a token; where that is not known,
-    /// each server counts with the lifetime of its own.
-    pub(crate) live: Option<i64>,
-    /// Seconds since the epoch until which the store keeps it: as long as what it ends could live.
-    pub(crate) ends: i64,
-}
-
-impl Revocation {
-    /// Revokes the tokens of a user that were issued up to `now`.
-    pub(crate) fn of_user(id: String, now: i64) -> Self {
-        let before = now.saturating_add(1);
-        Self::of_time(Revoked::User { id, before }, before)
-    }
-
-    /// Revokes the tokens of an application that were issued up to `now`.
-    pub(crate) fn of_application(id: String, now: i64) -> Self {
-        let before = now.saturating_add(1);
-        Self::of_time(Revoked::Application { id, before }, before)
-    }
-
-    /// Revokes tokens that were issued up to a time, whatever their lifetime.
-    pub(crate) fn of_time(revoked: Revoked, time: i64) -> Self {
-        Self {
-            revoked,
-            live: None,
-            ends: end_of_tokens(time, MAX_TOKEN_LIFETIME),
-        }
+        audit::revocation(kind, named.each_ref().map(Option::as_deref), by);
     }
 }
 

@@ -18,14 +18,14 @@ use wire::token::claims::Claims;
 use zeroize::Zeroizing;
 
 pub(crate) use self::record::IssuedToken;
-use self::record::{NoUser, SessionRecord, Use, revocation};
+use self::record::{NoUser, SessionRecord, Use};
 use self::records::SessionRecords;
 use self::refresh_token::{RefreshToken, SessionId};
 use crate::audit;
 use crate::metrics::{Metrics, SessionEvent};
 use crate::random;
-use crate::revocations::end_of_tokens;
 use crate::revocations::log::RevocationLog;
+use crate::revocations::{Revocation, end_of_tokens};
 use crate::store::clock::StoreClock;
 use crate::store::{Calls, Outcome, StoreError, Version};
 use crate::users::{PresentUser, User, UserStore};
@@ -314,15 +314,17 @@ impl Sessions {
     ) -> Result<bool, StoreError> {
         for _ in 0..ATTEMPTS {
             let now = self.clock.now();
-            let ends = now.saturating_add(self.lifetime);
+            let by_name = |live: i64| {
+                let ends = now.saturating_add(self.lifetime);
+                Revocation::of_token(id.text(), None, now).until(live, ends)
+            };
             let Some(held) = self.calls.run(self.records.read(id)).await? else {
                 let live = verified.filter(|live| *live > now && !self.is_revoked(id, "", now));
                 let Some(live) = live else {
                     self.confirm().await?;
                     return Ok(false);
                 };
-                let revoked = revocation(id, None, (live, ends));
-                self.log.append(&[revoked], Vec::new()).await?;
+                self.log.append(&[by_name(live)], Vec::new()).await?;
                 return Ok(true);
             };
             let (account, revoked) = match (&held.record, verified) {
@@ -331,7 +333,7 @@ impl Sessions {
                 // Any other token of it ends as late as one of now.
                 (Err(_), Some(live)) => {
                     let live = live.max(end_of_tokens(now, self.token_lifetime));
-                    ("", Some(revocation(id, None, (live, ends))))
+                    ("", Some(by_name(live)))
                 }
             };
             let done = self.log.append(revoked.as_slice(), vec![held.removal()]);

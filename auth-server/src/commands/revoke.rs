@@ -9,7 +9,7 @@ use super::store::CommandStore;
 use super::{print, print_note};
 use crate::applications::AppId;
 use crate::cli::revoke::{RevokeArgs, id};
-use crate::revocations::{Revocation, Revoked};
+use crate::revocations::Revocation;
 use crate::sessions::refresh_token::SessionId;
 use crate::store::Outcome;
 
@@ -19,7 +19,7 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
         return Err(store.no_pair().into());
     }
     let now = store.now().await?;
-    let (revoked, done) = revoked(args, now.saturating_add(1))?;
+    let (revocation, done) = revocation(args, now)?;
     if args.user.is_some() {
         print_note("--user is the id (sub, userId), not the account; user list shows both");
     }
@@ -35,12 +35,11 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
             "no application {id} is registered; it is recorded all the same"
         ));
     }
-    let ended = match &revoked {
-        Revoked::Token { id, .. } => end_session(&store, id, now).await?,
-        _ => false,
+    let ended = match revocation.token_id() {
+        Some(id) => end_session(&store, id, now).await?,
+        None => false,
     };
     if !ended {
-        let revocation = Revocation::of_time(revoked, now.saturating_add(1));
         store.append(&revocation, None, now).await?;
     }
     print_note(
@@ -49,25 +48,24 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
     print(&done)
 }
 
-/// Returns what a command line names, as issued before a time, and the line that reports it.
-fn revoked(args: &RevokeArgs, before: i64) -> Result<(Revoked, String), ExitError> {
+/// Returns what a command line revokes, and the line that reports it.
+fn revocation(args: &RevokeArgs, now: i64) -> Result<(Revocation, String), ExitError> {
     if let Some(text) = &args.jti {
         let id = token_id(text.expose_secret())?;
         let done = format!("token {} is revoked", id.escape_debug());
-        return Ok((Revoked::Token { id, user: None }, done));
+        return Ok((Revocation::of_token(id, None, now), done));
     }
     if let Some(id) = args.user.clone() {
         let done = format!("the tokens of user {} are revoked", id.escape_debug());
-        return Ok((Revoked::User { id, before }, done));
+        return Ok((Revocation::of_user(id, now), done));
     }
     if let Some(id) = &args.app {
         let done = format!("the tokens of application {id} are revoked");
-        let id = id.to_string();
-        return Ok((Revoked::Application { id, before }, done));
+        return Ok((Revocation::of_application(id.to_string(), now), done));
     }
     // clap requires one of the four.
     let done = "all tokens are revoked".to_owned();
-    Ok((Revoked::Everyone { before }, done))
+    Ok((Revocation::of_everyone(now), done))
 }
 
 /// Revokes the tokens of an application that was removed. Servers revoke them again when they learn of

@@ -7,7 +7,6 @@ use crate::applications::records::ApplicationRecords;
 use crate::cli::store::{StoreArgs, StoreCommand};
 use crate::config::store_location;
 use crate::keys::records::KeyRecords;
-use crate::revocations::entry::Fact;
 use crate::revocations::{Revocation, log_revocations};
 use crate::sessions::records::SessionRecords;
 use crate::store::clock::StoreClock;
@@ -57,7 +56,7 @@ impl CommandStore {
         change: Option<Change>,
         now: i64,
     ) -> Result<Outcome, ExitError> {
-        let append = Fact::of(revocation, now).append(revocation.ends, now)?;
+        let append = revocation.fact.append(revocation.ends, now)?;
         let changes = change.into_iter().chain([append]).collect();
         let outcome = self.keys.sealed.store.commit(changes).await?;
         if outcome == Outcome::Committed {

@@ -14,9 +14,10 @@ const SKEW: i64 = 5;
 pub(crate) struct Fact {
     pub(super) revokes: Revoked,
     /// The time of the revocation, in seconds since the epoch.
-    at: i64,
-    /// See [`super::Revocation::live`].
-    live: Option<i64>,
+    pub(super) at: i64,
+    /// Seconds since the epoch until which a program may accept such a token; where that is not known,
+    /// each server counts with the lifetime of its own.
+    pub(super) live: Option<i64>,
     /// The user of a single token or a session, where that is known.
     pub(super) user: Option<RevocationDigest>,
 }
@@ -41,27 +42,6 @@ pub(crate) struct Entry {
 }
 
 impl Fact {
-    pub(crate) fn of(revocation: &super::Revocation, now: i64) -> Self {
-        let user = match &revocation.revoked {
-            super::Revoked::Token { user, .. } => user.as_deref(),
-            _ => None,
-        };
-        Self {
-            user: user.map(RevocationDigest::of_user),
-            live: revocation.live,
-            ..Self::of_digests(revocation.revoked.digests(), now)
-        }
-    }
-
-    pub(super) fn of_digests(revokes: Revoked, now: i64) -> Self {
-        Self {
-            revokes,
-            at: now,
-            live: None,
-            user: None,
-        }
-    }
-
     /// Returns the time until which it is listed; `keep`: the seconds for which a token of this server
     /// may be valid.
     pub(super) fn listed_until(&self, keep: i64) -> i64 {

@@ -10,11 +10,10 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tracing::{debug, warn};
 use wire::token::claims::Claims;
-use wire::token::revocations::{self, TokenDigests};
+use wire::token::revocations::{Revoked, TokenDigests};
 
-use super::entry::Fact;
 use super::state::{State, Surplus};
-use super::{MAX_SESSION_LIFETIME, Revocation, Revoked, log_revocations};
+use super::{MAX_SESSION_LIFETIME, Revocation, end_of_tokens, log_revocations};
 use crate::metrics::Metrics;
 use crate::store::clock::StoreClock;
 use crate::store::{Calls, Change, LogEntry, Outcome, Store, StoreError};
@@ -78,9 +77,9 @@ impl RevocationLog {
         revocations: &[Revocation],
         mut changes: Vec<Change>,
     ) -> Result<Outcome, StoreError> {
-        let (now, above) = (self.clock.now(), self.state.read().above());
-        for revocation in revocations {
-            changes.push(Fact::of(revocation, now).append(revocation.ends, above)?);
+        let above = self.state.read().above();
+        for Revocation { fact, ends, .. } in revocations {
+            changes.push(fact.append(*ends, above)?);
         }
         let outcome = self.calls.run(self.store.commit(changes)).await?;
         if outcome == Outcome::Committed && !revocations.is_empty() {
@@ -216,20 +215,18 @@ impl RevocationLog {
         last: &LogEntry,
         now: i64,
     ) -> Result<(), StoreError> {
-        let before = now.saturating_add(1);
-        let (named, revoked) = match surplus.user {
+        let revocation = match surplus.user {
+            // Only the digest of its id is known.
             Some(user) => {
-                let id = user.to_string();
-                let revoked = revocations::Revoked::User(user, before);
-                (Revoked::User { id, before }, revoked)
+                let revokes = Revoked::User(user, now.saturating_add(1));
+                Revocation::of(revokes, [None, Some(user.to_string()), None], now)
             }
-            None => (
-                Revoked::Everyone { before },
-                revocations::Revoked::Everyone(before),
-            ),
+            None => Revocation::of_everyone(now),
         };
-        let ends = surplus.ends.max(super::end_of_tokens(before, self.keep));
-        let append = Fact::of_digests(revoked, now).append(ends, self.state.read().above())?;
+        let ends = surplus
+            .ends
+            .max(end_of_tokens(now.saturating_add(1), self.keep));
+        let append = revocation.fact.append(ends, self.state.read().above())?;
         let remove = Change::Remove {
             ids: surplus.ids,
             expected: last.clone(),
@@ -237,7 +234,7 @@ impl RevocationLog {
         if self.store.commit(vec![append, remove]).await? == Outcome::Conflict {
             return Ok(());
         }
-        log_revocations(&[Revocation::of_time(named, before)], None);
+        log_revocations(&[revocation], None);
         self.catch_up().await
     }
 }

@@ -33,14 +33,8 @@ pub(crate) fn log_of(store: Arc<dyn Store>) -> Arc<RevocationLog> {
 }
 
 pub(crate) fn token(id: &str, user: &str, ends: i64) -> Revocation {
-    Revocation {
-        revoked: Revoked::Token {
-            id: id.to_owned(),
-            user: Some(user.to_owned()),
-        },
-        live: Some(ends),
-        ends,
-    }
+    let user = Some(user.to_owned());
+    Revocation::of_token(id.to_owned(), user, unix_now()).until(ends, ends)
 }
 
 fn claims(id: &str, user: &str, issued_at: i64) -> Claims {
@@ -64,6 +58,13 @@ fn revokes(log: &RevocationLog, id: &str) -> bool {
     log.revokes(&claims(id, "1", 0))
 }
 
+fn at(now: i64, revocation: &Revocation) -> Fact {
+    Fact {
+        at: now,
+        ..revocation.fact
+    }
+}
+
 /// A state with these revocations, in this order.
 fn state(revocations: &[Revocation]) -> State {
     let mut state = State::default();
@@ -73,7 +74,7 @@ fn state(revocations: &[Revocation]) -> State {
 
 fn add(state: &mut State, revocations: &[Revocation], now: i64) {
     let new = revocations.iter().zip(state.above() + 1..).map(|(it, id)| {
-        let Ok(Change::Append(new)) = Fact::of(it, now).append(it.ends, 0) else {
+        let Ok(Change::Append(new)) = at(now, it).append(it.ends, 0) else {
             unreachable!("an entry")
         };
         LogEntry {
@@ -318,11 +319,7 @@ fn lines_end_with_the_tokens_and_entries_with_the_session() {
         ends: NOW + 90_000,
         ..token("s", "1", NOW + 10)
     };
-    let by_name = Revoked::Token {
-        id: "n".to_owned(),
-        user: None,
-    };
-    let by_name = Revocation::of_time(by_name, NOW);
+    let by_name = Revocation::of_token("n".to_owned(), None, NOW);
     let mut state = state(&[token("a", "1", NOW + 10), session, by_name]);
     for (now, listed, revoked) in [
         (NOW + 3_599, 3, 3),
@@ -337,23 +334,16 @@ fn lines_end_with_the_tokens_and_entries_with_the_session() {
 
 #[test]
 fn later_times_replace_what_they_imply() {
-    let user = |before| Revoked::User {
-        id: "1".to_owned(),
-        before,
-    };
-    let of = |revoked| Revocation::of_time(revoked, NOW);
+    let user = |now| Revocation::of_user("1".to_owned(), now);
     let tokens = [token("a", "1", NOW + 10), token("b", "2", NOW + 10)];
-    let application = of(Revoked::Application {
-        id: "orders".to_owned(),
-        before: NOW,
-    });
+    let application = Revocation::of_application("orders".to_owned(), NOW - 1);
     let mut state = state(&tokens);
     for (revocation, listed) in [
-        (of(user(NOW + 5)), 3),
-        (of(user(NOW + 6)), 2),
+        (user(NOW + 4), 3),
+        (user(NOW + 5), 2),
         (application, 3),
-        (of(Revoked::Everyone { before: NOW + 6 }), 2),
-        (of(Revoked::Everyone { before: NOW + 7 }), 1),
+        (Revocation::of_everyone(NOW + 5), 2),
+        (Revocation::of_everyone(NOW + 6), 1),
     ] {
         add(&mut state, std::slice::from_ref(&revocation), NOW);
         assert_eq!(lines(&state), listed, "{revocation:?}");
@@ -398,7 +388,7 @@ async fn one_revocation_replaces_too_many() {
     let now = unix_now() - 60;
     for some in tokens.chunks(4_000) {
         let changes = some.iter();
-        let changes = changes.map(|it| Fact::of(it, now).append(it.ends, 0).unwrap());
+        let changes = changes.map(|it| at(now, it).append(it.ends, 0).unwrap());
         store.commit(changes.collect()).await.unwrap();
     }
     for log in [&other, &one, &other] {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::EndCause;
 use super::refresh_token::{RefreshToken, SessionId};
 use crate::applications::secret_hash::SecretHash;
-use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
+use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation};
 use crate::users::{PresentUser, User};
 
 /// The last access tokens that are known to be of their session.
@@ -137,8 +137,8 @@ impl SessionRecord {
     /// program accepts one, by its own clock and leeway.
     pub(crate) fn revocation(&self, id: SessionId, now: i64) -> Option<Revocation> {
         let live = self.live_until.saturating_add(KEEP_AFTER_EXPIRY);
-        let user = Some(self.user_id.clone());
-        let revocation = revocation(id, user, (live, self.ends));
+        let revocation = Revocation::of_token(id.text(), Some(self.user_id.clone()), now);
+        let revocation = revocation.until(live, self.ends);
         (revocation.ends > now).then_some(revocation)
     }
 
@@ -190,23 +190,6 @@ impl SessionRecord {
         let former = self.former_sha256.as_ref()?;
         let is_soon = now.saturating_sub(self.renewed) < REPEAT;
         (is_soon && former.equals(presented)).then_some(Use::Repeated)
-    }
-}
-
-/// Revokes a session that would end at `ends` with its access tokens, none of which is valid from
-/// `live` on.
-pub(super) fn revocation(
-    id: SessionId,
-    user: Option<String>,
-    (live, ends): (i64, i64),
-) -> Revocation {
-    Revocation {
-        revoked: Revoked::Token {
-            id: id.text(),
-            user,
-        },
-        live: Some(live),
-        ends: live.max(ends),
     }
 }
 
@@ -329,7 +312,8 @@ mod tests {
             assert!(!renewed.has_token(id, &forged));
         }
         // The token of the login outlives the next one, and the session both.
-        let revoked = revocation(id, Some("1".to_owned()), (100 + KEEP_AFTER_EXPIRY, 1000));
+        let revoked = Revocation::of_token(id.text(), Some("1".to_owned()), 999);
+        let revoked = revoked.until(100 + KEEP_AFTER_EXPIRY, 1000);
         assert_eq!(renewed.revocation(id, 999), Some(revoked));
         assert_eq!(renewed.revocation(id, 1000), None);
         let json = serde_json::to_string(&renewed).unwrap();

@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::http::body::{MAX_BODY_BYTES, Received};
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::http::{body, oauth, response};
-use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
+use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation};
 use crate::sessions::EndCause;
 use crate::sessions::refresh_token::{RefreshToken, SessionId};
 
@@ -87,7 +87,7 @@ async fn end_access_token(app: &App, token: &str, client: IpAddr) -> Result<(), 
     };
     let is_revoked = app.synced.revocations.revokes(&claims);
     let session = claims.session.as_deref().and_then(SessionId::parse);
-    let Some(revocation) = revocation_of(claims) else {
+    let Some(revocation) = revocation_of(claims, now) else {
         return Ok(());
     };
     if session.is_none() && (is_revoked || revocation.ends <= now) {
@@ -115,16 +115,10 @@ async fn append(app: &App, revocation: Revocation) -> Result<(), Rejection> {
 
 /// Returns the revocation of a verified token; `None` for one without an id, which this server does
 /// not issue.
-fn revocation_of(claims: Claims) -> Option<Revocation> {
+fn revocation_of(claims: Claims, now: i64) -> Option<Revocation> {
     let ends = claims.expires_at?.saturating_add(KEEP_AFTER_EXPIRY);
-    Some(Revocation {
-        live: Some(ends),
-        ends,
-        revoked: Revoked::Token {
-            id: claims.token_id?,
-            user: Some(claims.user_id),
-        },
-    })
+    let revocation = Revocation::of_token(claims.token_id?, Some(claims.user_id), now);
+    Some(revocation.until(ends, ends))
 }
 
 /// Returns the `token` of the form; without a body, the one in `Authorization`.
