@@ -22,10 +22,8 @@ use crate::metrics::Metrics;
 use crate::rate_limit::{AddressLimit, RetryAfter};
 use crate::revocations::log::RevocationLog;
 use crate::sessions::Sessions;
-use crate::sessions::records::SessionRecords;
 use crate::sessions::used_codes::UsedCodes;
-use crate::store::sealed::SealedRecords;
-use crate::store::{Calls, Store};
+use crate::store::open_store::OpenStore;
 use crate::synchronization::SyncedState;
 use crate::tokens::revocation_list::RevocationListSigner;
 use crate::users::UserStore;
@@ -35,15 +33,14 @@ use crate::users::recorded::RecordedUsers;
 
 pub(crate) struct App {
     pub(crate) config: Config,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: OpenStore,
     /// Follows the store.
     pub(crate) synced: SyncedState,
     pub(crate) users: Arc<dyn UserStore>,
     pub(crate) authenticator: Authenticator,
     /// The users of a file, in the store.
     pub(crate) recorded_users: Option<Arc<RecordedUsers>>,
-    /// `None` where no user has a second factor.
-    pub(crate) used_codes: Option<UsedCodes>,
+    pub(crate) used_codes: UsedCodes,
     pub(crate) sessions: Arc<Sessions>,
     /// Of guesses: logins, and tokens and secrets that are unknown. `None` for no limit.
     pub(crate) guesses: Option<AddressLimit>,
@@ -58,29 +55,20 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(config: Config, store: Arc<dyn Store>) -> Self {
-        let (clock, metrics) = (Arc::default(), Metrics::default());
-        let revocations = Arc::new(RevocationLog::new(
-            Arc::clone(&store),
-            Arc::clone(&clock),
-            metrics.clone(),
-            config.rotation.keep,
-        ));
+    pub(crate) fn new(config: Config, store: OpenStore) -> Self {
+        let (requests, metrics) = (store.for_requests(), Metrics::default());
+        let (of_log, keep) = (requests.clone(), config.rotation.keep);
+        let revocations = Arc::new(RevocationLog::new(of_log, metrics.clone(), keep));
         let users: Arc<dyn UserStore> = match &config.users {
             Some(users) => Arc::clone(users) as _,
             None => Arc::new(BuiltinUser),
         };
-        let sealed = SealedRecords {
-            store: Arc::clone(&store),
-            encryption: config.store.encryption(),
-        };
         let recorded_users = config.users.as_ref().map(|users| {
-            let (records, clock, log) =
-                (sealed.clone(), Arc::clone(&clock), Arc::clone(&revocations));
-            Arc::new(RecordedUsers::new(records, clock, Arc::clone(users), log))
+            let (users, log) = (Arc::clone(users), Arc::clone(&revocations));
+            Arc::new(RecordedUsers::new(requests.clone(), users, log))
         });
         let sessions = Arc::new(Sessions {
-            records: SessionRecords(sealed),
+            store: requests.clone(),
             lifetime: config.session_lifetime.into(),
             token_lifetime: config.issuer.lifetime.into(),
             max_of_user: usize::try_from(config.sessions_per_user)
@@ -88,19 +76,16 @@ impl App {
                 .and_then(NonZeroUsize::new),
             users: Arc::clone(&users),
             log: Arc::clone(&revocations),
-            clock: Arc::clone(&clock),
             metrics: metrics.clone(),
-            calls: Calls::default(),
             is_away: AtomicBool::default(),
         });
-        let used_codes = config.users.as_ref();
         let max = max_connections(config.max_connections);
         let evictions = metrics.connections_evicted.clone();
         Self {
             authenticator: Authenticator::new(Arc::clone(&users)),
             users,
             recorded_users,
-            used_codes: used_codes.map(|_| UsedCodes::new(Arc::clone(&store), Arc::clone(&clock))),
+            used_codes: UsedCodes::new(requests),
             sessions,
             guesses: AddressLimit::per_minute(config.login_rate_limit),
             proven: AddressLimit::per_minute(config.login_rate_limit),
@@ -112,7 +97,6 @@ impl App {
                 live_keys: Arc::new(LiveKeys::default()),
                 registrations: Arc::new(config.registrations()),
                 revocations,
-                clock,
                 metrics,
             },
             store,
@@ -126,7 +110,7 @@ impl App {
 
     /// Returns the present time in seconds since the epoch, by the store's clock.
     pub(crate) fn now(&self) -> i64 {
-        self.synced.clock.now()
+        self.store.clock.now()
     }
 
     /// Takes the slot of a connection; `None` where it is to be closed.
@@ -176,3 +160,6 @@ fn max_connections(configured: u32) -> usize {
     }
     max
 }
+
+#[cfg(test)]
+mod tests;

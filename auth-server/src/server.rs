@@ -25,7 +25,8 @@ use crate::config::{Config, warnings};
 use crate::http;
 use crate::http::middleware::access_log::reject_unparsed;
 use crate::nacos::registration::Registration;
-use crate::store::Store;
+use crate::store::directory::Access;
+use crate::store::open_store::OpenStore;
 use crate::synchronization::Synchronization;
 use crate::users::reload;
 
@@ -40,7 +41,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) async fn serve(args: &ServeArgs) -> Result<(), ExitError> {
     let config = Config::from_args(args)?;
     // Before the port is taken: a former server on it may be ending.
-    let store = config.store.open_for_serving()?;
+    let store = config.store.open(Access::Serve)?;
     let public = listener::bind(Port::Public, args.listening.listen)?;
     serve_on(public, args, config, store).await
 }
@@ -53,7 +54,7 @@ pub(crate) async fn serve_on(
     public: TcpListener,
     args: &ServeArgs,
     config: Config,
-    store: Arc<dyn Store>,
+    store: OpenStore,
 ) -> Result<(), ExitError> {
     let started = Instant::now();
     // Before the addresses are printed: a reader of them may send a signal at once.
@@ -108,12 +109,9 @@ fn no_signals(error: std::io::Error) -> ExitError {
 
 fn synchronization(app: &App, health: &Health) -> Synchronization {
     let config = &app.config;
-    let records = (
-        config.store.keys(&app.store),
-        config.store.applications(&app.store),
-    );
     let (of_type, policy) = (config.signing_type, config.rotation);
-    Synchronization::new(records, of_type, policy, app.synced.clone(), health)
+    let (store, synced) = (app.store.clone(), app.synced.clone());
+    Synchronization::new(store, of_type, policy, synced, health)
 }
 
 /// Registers this server, if it is to be.

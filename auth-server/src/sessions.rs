@@ -19,15 +19,14 @@ use zeroize::Zeroizing;
 
 pub(crate) use self::record::IssuedToken;
 use self::record::{NoUser, SessionRecord, Use};
-use self::records::SessionRecords;
 use self::refresh_token::{RefreshToken, SessionId};
 use crate::audit;
 use crate::metrics::{Metrics, SessionEvent};
 use crate::random;
 use crate::revocations::log::RevocationLog;
 use crate::revocations::{Revocation, end_of_tokens};
-use crate::store::clock::StoreClock;
-use crate::store::{Calls, Outcome, StoreError, Version};
+use crate::store::open_store::OpenStore;
+use crate::store::{Outcome, StoreError, Version};
 use crate::users::{PresentUser, User, UserStore};
 
 /// Each retry means that another call changed the session meanwhile.
@@ -59,7 +58,7 @@ pub(crate) enum SessionError {
 }
 
 pub(crate) struct Sessions {
-    pub(crate) records: SessionRecords,
+    pub(crate) store: OpenStore,
     /// Seconds from a login to the end of its session.
     pub(crate) lifetime: i64,
     /// Seconds for which an access token is valid.
@@ -68,9 +67,7 @@ pub(crate) struct Sessions {
     pub(crate) max_of_user: Option<NonZeroUsize>,
     pub(crate) users: Arc<dyn UserStore>,
     pub(crate) log: Arc<RevocationLog>,
-    pub(crate) clock: Arc<StoreClock>,
     pub(crate) metrics: Metrics,
-    pub(crate) calls: Calls,
     /// True once a login without a refresh token was logged.
     pub(crate) is_away: AtomicBool,
 }
@@ -145,8 +142,8 @@ impl Sessions {
         } = beginning;
         let times = (began, began.saturating_add(self.lifetime));
         let record = SessionRecord::new((&token, &secret), user, credentials, times, expires);
-        let put = self.records.put(token.session(), None, &record);
-        let begun = self.calls.run(put).await;
+        let write = self.store.write_session(token.session(), None, &record);
+        let begun = write.await;
         self.log_begin(begun.as_ref().err());
         self.metrics.session(match begun {
             Ok(true) => SessionEvent::Begun,
@@ -166,9 +163,7 @@ impl Sessions {
         let Some(max) = self.max_of_user else {
             return;
         };
-        let all = self.records.of_same_user(of);
-        let all = self.calls.run(all).await;
-        let surplus = match all {
+        let surplus = match self.store.sessions_of_same_user(of).await {
             Ok(mut all) => {
                 // Others of this second may come after it.
                 all.retain(|id| *id != of);
@@ -209,12 +204,12 @@ impl Sessions {
         now: i64,
     ) -> Result<OpenSession, SessionError> {
         let id = token.session();
-        let held = self.calls.run(self.records.read(id)).await?;
+        let held = self.store.read_session(id).await?;
         let held = held.ok_or(SessionError::Ended)?;
         let record = held.record?;
         // What was revoked before this use counts, and not from the next poll on: an access token of now is
         // too late for it.
-        self.calls.run(self.log.catch_up()).await?;
+        self.log.catch_up().await?;
         let present = self.users.present(&record.account);
         let is_revoked = |user: &str, began| self.is_revoked(id, user, began);
         match record.user(&token, present, is_revoked, now) {
@@ -245,14 +240,13 @@ impl Sessions {
     ) -> Result<Renewed, SessionError> {
         for _ in 0..ATTEMPTS {
             if session.of_token == Use::Repeated {
-                self.confirm().await?;
+                self.store.confirm().await?;
                 return Ok(session.given());
             }
             let (id, expected) = (session.token.session(), Some(session.version.clone()));
             let expires = now.saturating_add(self.token_lifetime);
             let record = session.record.renewed(&session.token, now, expires);
-            let put = self.records.put(id, expected, &record);
-            if self.calls.run(put).await? {
+            if self.store.write_session(id, expected, &record).await? {
                 return Ok(OpenSession { record, ..session }.given());
             }
             session = self.open_with(session.token, now).await?;
@@ -313,15 +307,15 @@ impl Sessions {
         verified: Option<i64>,
     ) -> Result<bool, StoreError> {
         for _ in 0..ATTEMPTS {
-            let now = self.clock.now();
+            let now = self.store.clock.now();
             let by_name = |live: i64| {
                 let ends = now.saturating_add(self.lifetime);
                 Revocation::of_token(id.text(), None, now).until(live, ends)
             };
-            let Some(held) = self.calls.run(self.records.read(id)).await? else {
+            let Some(held) = self.store.read_session(id).await? else {
                 let live = verified.filter(|live| *live > now && !self.is_revoked(id, "", now));
                 let Some(live) = live else {
-                    self.confirm().await?;
+                    self.store.confirm().await?;
                     return Ok(false);
                 };
                 self.log.append(&[by_name(live)], Vec::new()).await?;
@@ -347,12 +341,6 @@ impl Sessions {
             }
         }
         Err(keeps_changing())
-    }
-
-    /// Waits until what was read is as safe as what is committed: the outcome of that commit may have
-    /// been unclear.
-    async fn confirm(&self) -> Result<(), StoreError> {
-        self.log.append(&[], Vec::new()).await.map(drop)
     }
 
     /// Returns true if the session was revoked, or its user since it began.

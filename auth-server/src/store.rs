@@ -10,8 +10,8 @@ pub(crate) mod conformance;
 pub(crate) mod directory;
 pub(crate) mod envelope_encryption;
 pub(crate) mod location;
+pub(crate) mod open_store;
 pub(crate) mod redis;
-pub(crate) mod sealed;
 pub(crate) mod sqlite;
 
 use std::fmt;
@@ -21,14 +21,8 @@ use async_trait::async_trait;
 use runtime::process::exit::ExitError;
 use zeroize::Zeroizing;
 
-use crate::rate_limit::Permits;
-
 /// Longer than the stores' own timeouts: an upper bound for any call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Max number of calls of requests at once: each is a connection to Redis, or a thread that waits for a
-/// disk.
-const MAX_CALLS: usize = 64;
 
 /// Subject of a record. The names stand in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -159,6 +153,9 @@ pub(crate) enum StoreError {
     /// an operator has to act.
     #[error("{0}")]
     Unusable(String),
+    /// Too many requests wait for the store; nothing was changed.
+    #[error("too many calls of the store are waiting")]
+    Busy,
     /// A commit whose response was lost: it took place or it did not.
     #[error("{0}; the change was made or it was not")]
     Unclear(String),
@@ -199,14 +196,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Reads the ids of a group, or of all (an empty name); those that end first come first.
     async fn ids(&self, kind: Kind, group: &str) -> Result<Vec<String>, StoreError>;
 
-    /// Makes all changes, or none if one of them expects another version.
+    /// Makes all changes, or none if one of them expects another version. A commit of none waits until
+    /// what was read is as safe as what is committed.
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError>;
-
-    /// Waits until what was read is as safe as what a commit has written: the outcome of that commit may
-    /// have been unclear.
-    async fn confirm(&self) -> Result<(), StoreError> {
-        self.commit(Vec::new()).await.map(drop)
-    }
 
     /// Reads the entries of the log after `cursor`, the id of the last one known (0: all), in their order. The last
     /// one stays beyond its end, so that ids are known.
@@ -217,25 +209,4 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Names the place of a record for an operator, without secrets.
     fn describe(&self, key: &Key) -> String;
-}
-
-/// A bound on the number of calls; the store bounds their time.
-pub(crate) struct Calls(Permits);
-
-impl Default for Calls {
-    fn default() -> Self {
-        Self(Permits::of(MAX_CALLS))
-    }
-}
-
-impl Calls {
-    pub(crate) async fn run<T>(
-        &self,
-        call: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        let _permit = self.0.take().await.ok_or_else(|| {
-            StoreError::Unavailable("too many calls of the store are waiting".to_owned())
-        })?;
-        call.await
-    }
 }

@@ -17,14 +17,12 @@ use tracing::{debug, error, info, warn};
 use wire::keys::signing_type::SigningType;
 
 use self::backoff::next_poll;
-use crate::applications::records::ApplicationRecords;
 use crate::applications::registry::ApplicationRegistry;
 use crate::audit;
 use crate::keys::live::LiveKeys;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::plan::Planner;
 use crate::keys::published::PublishedKeys;
-use crate::keys::records::KeyRecords;
 use crate::keys::ring::KeyRing;
 use crate::keys::ring::events::events;
 use crate::keys::ring::rotation::RotationPolicy;
@@ -34,6 +32,7 @@ use crate::revocations::Revocation;
 use crate::revocations::log::RevocationLog;
 use crate::store::StoreError;
 use crate::store::clock::StoreClock;
+use crate::store::open_store::OpenStore;
 
 /// The synchronized state that the routes use.
 #[derive(Clone)]
@@ -41,14 +40,11 @@ pub(crate) struct SyncedState {
     pub(crate) live_keys: Arc<LiveKeys>,
     pub(crate) registrations: Arc<ApplicationRegistry>,
     pub(crate) revocations: Arc<RevocationLog>,
-    /// By the last poll.
-    pub(crate) clock: Arc<StoreClock>,
     pub(crate) metrics: Metrics,
 }
 
 pub(crate) struct Synchronization {
-    keys: KeyRecords,
-    applications: ApplicationRecords,
+    store: OpenStore,
     signing_type: SigningType,
     policy: RotationPolicy,
     shared: SyncedState,
@@ -62,7 +58,7 @@ pub(crate) struct Synchronization {
 
 impl Synchronization {
     pub(crate) fn new(
-        (keys, applications): (KeyRecords, ApplicationRecords),
+        store: OpenStore,
         signing_type: SigningType,
         policy: RotationPolicy,
         shared: SyncedState,
@@ -73,8 +69,7 @@ impl Synchronization {
         let note = move || note.load().as_deref().cloned();
         let unread = "the store was not read yet";
         Self {
-            keys,
-            applications,
+            store,
             signing_type,
             policy,
             shared,
@@ -132,7 +127,7 @@ impl Synchronization {
         if self.shared.live_keys.load().is_none() {
             // Before the keys: how the store is encrypted decides which applications count, a key must not
             // be served before it is known who may fetch it, and no token be accepted that was revoked.
-            self.keys.read().await?;
+            self.store.read_keys().await?;
             self.synchronize_applications().await?;
             self.compare_clocks().await?;
             self.shared.revocations.poll().await?;
@@ -149,7 +144,7 @@ impl Synchronization {
     }
 
     fn clock(&self) -> &StoreClock {
-        &self.shared.clock
+        &self.store.clock
     }
 
     async fn synchronize_keys(&self, machine: i64) -> Result<(), StoreError> {
@@ -162,13 +157,13 @@ impl Synchronization {
             memory,
             now,
         };
-        let updated = update(&self.keys, (self.signing_type, now), |stored, fresh| {
+        let updated = update(&self.store, (self.signing_type, now), |stored, fresh| {
             let plan = planner.plan(stored, fresh);
-            plan.map_err(|error| self.keys.unusable(&error))
+            plan.map_err(|error| self.store.unusable_keys(&error))
         });
         let updated = updated.await;
         if let (Err(StoreError::Unusable(_)), Some(memory)) = (&updated, memory) {
-            keep_revoked(&self.keys, memory.revoked()).await?;
+            keep_revoked(&self.store, memory.revoked()).await?;
         }
         let updated = updated?;
         if updated.is_written {
@@ -180,7 +175,7 @@ impl Synchronization {
     async fn compare_clocks(&self) -> Result<(), StoreError> {
         let clock = self.clock();
         let was_noticeable = clock.is_noticeable();
-        clock.measure(&*self.keys.sealed.store).await?;
+        clock.measure(self.store.for_polls()).await?;
         let skew_seconds = clock.skew_seconds();
         self.shared.metrics.clock_skew_seconds.set(skew_seconds);
         match (was_noticeable, clock.is_noticeable()) {
@@ -225,7 +220,7 @@ impl Synchronization {
     }
 
     async fn synchronize_applications(&self) -> Result<(), StoreError> {
-        let stored = self.applications.read().await?;
+        let stored = self.store.read_applications().await?;
         let was_open = self.shared.registrations.accepts_any();
         let reconciled = self.shared.registrations.reconcile(&stored);
         self.log_application_count(was_open);
@@ -237,12 +232,15 @@ impl Synchronization {
         }
         for (id, record) in &reconciled.restored {
             // If another server was faster, its record counts from the next poll on.
-            if self.applications.swap(&stored, id, record).await? {
+            if self.store.swap_application(&stored, id, record).await? {
                 info!(app_id = %id, "the application was restored to the store");
             }
         }
         if self.shared.registrations.are_missing() {
-            return Err(missing_applications(self.signing_type, &self.keys.location));
+            return Err(missing_applications(
+                self.signing_type,
+                &self.store.location,
+            ));
         }
         Ok(())
     }
@@ -255,7 +253,7 @@ impl Synchronization {
         Some(format!(
             "{}: {} record(s) cannot be read, the first is of {}: such an application is accepted only by a \
              server that could read it before",
-            &self.keys.location,
+            &self.store.location,
             ids.len(),
             LogText(first)
         ))
@@ -301,7 +299,7 @@ impl Synchronization {
         self.failures = self.failures.saturating_add(1);
         let has_key = self.shared.live_keys.load().is_some();
         // One that cannot open the keys would miss every later revocation, while others go on.
-        if has_key && !self.keys.sealed.encryption.lacks_key() {
+        if has_key && !self.store.encryption.lacks_key() {
             // All servers share the store: over a wrong password or an unusable value all would go
             // out of service at once, although each can still serve.
             self.store_error_note
@@ -334,7 +332,7 @@ fn log_failure(failure: &StoreError, has_key: bool) {
         "no key: login and key respond with 503"
     };
     match failure {
-        StoreError::Unavailable(_) | StoreError::Unclear(_) => {
+        StoreError::Unavailable(_) | StoreError::Unclear(_) | StoreError::Busy => {
             warn!(%failure, consequence, "the key store is unavailable")
         }
         StoreError::Unusable(_) => error!(%failure, consequence, "the key store is unusable"),

@@ -1,33 +1,16 @@
 //! The records of applications in the store.
 
-use std::sync::Arc;
-
 use super::secret_hash::SecretHashes;
 use super::{AppId, Applications};
-use crate::store::envelope_encryption::KeyEncryption;
-use crate::store::location::StoreLocation;
-use crate::store::sealed::SealedRecords;
-use crate::store::{Key, Kind, Store, StoreError};
+use crate::store::open_store::OpenStore;
+use crate::store::{Key, Kind, StoreError};
 
-pub(crate) struct ApplicationRecords(SealedRecords);
-
-impl StoreLocation {
-    /// Returns the records of applications in the opened store.
-    pub(crate) fn applications(&self, store: &Arc<dyn Store>) -> ApplicationRecords {
-        ApplicationRecords::new(Arc::clone(store), self.encryption())
-    }
-}
-
-impl ApplicationRecords {
-    pub(crate) fn new(store: Arc<dyn Store>, encryption: Arc<KeyEncryption>) -> Self {
-        Self(SealedRecords { store, encryption })
-    }
-
+impl OpenStore {
     /// Reads all records, also those of removed applications. One that this version cannot read, or
     /// that is not authentic, affects no other.
-    pub(crate) async fn read(&self) -> Result<Applications, StoreError> {
+    pub(crate) async fn read_applications(&self) -> Result<Applications, StoreError> {
         let mut all = Applications::default();
-        for held in self.0.list(Kind::Application).await? {
+        for held in self.list(Kind::Application).await? {
             let id = held.key.id;
             all.versions.insert(id.clone(), held.version);
             match (id.parse(), held.record) {
@@ -38,19 +21,14 @@ impl ApplicationRecords {
         Ok(all)
     }
 
-    /// Waits until what was read is as safe as what is committed.
-    pub(crate) async fn confirm(&self) -> Result<(), StoreError> {
-        self.0.store.confirm().await
-    }
-
     /// Returns the record that ends an unreadable one.
-    pub(crate) async fn end(&self) -> Result<SecretHashes, StoreError> {
-        Ok(SecretHashes::ended_at(self.0.store.now().await?))
+    pub(crate) async fn ended_application(&self) -> Result<SecretHashes, StoreError> {
+        Ok(SecretHashes::ended_at(self.call().await?.now().await?))
     }
 
     /// Replaces the record of `id`, or adds the first one; one that cannot be read only by one without a
     /// secret. Returns `false` and changes nothing if the record is not the one in `read` any more.
-    pub(crate) async fn swap(
+    pub(crate) async fn swap_application(
         &self,
         read: &Applications,
         id: &AppId,
@@ -65,20 +43,23 @@ impl ApplicationRecords {
                 "the record of {id} cannot be read, or was written without the key-encryption key; \
                  auth-server application remove ends it"
             );
-            return Err(self.0.unusable(&key, &cause));
+            return Err(self.unusable(&key, &cause));
         }
         let expected = read.versions.get(id.as_str()).cloned();
-        self.0.write(key, expected, record, None).await
+        self.write(key, expected, record, None).await
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::sync::Arc;
+
     use zeroize::Zeroizing;
 
     use super::*;
     use crate::store::at_rest::AtRest;
+    use crate::store::envelope_encryption::KeyEncryption;
     use crate::store::envelope_encryption::tests::{key, with};
     use crate::store::sqlite::{Access, SqliteStore};
     use crate::store::{Change, Outcome};
@@ -91,12 +72,9 @@ mod tests {
             Self(tempfile::tempdir().unwrap())
         }
 
-        fn store(&self) -> Arc<dyn Store> {
-            Arc::new(SqliteStore::new(self.0.path().join("data"), Access::Write))
-        }
-
-        fn open(&self, encryption: KeyEncryption) -> ApplicationRecords {
-            ApplicationRecords::new(self.store(), Arc::new(encryption))
+        fn open(&self, encryption: KeyEncryption) -> OpenStore {
+            let store = SqliteStore::new(self.0.path().join("data"), Access::Write);
+            OpenStore::of(Arc::new(store)).with(encryption)
         }
 
         async fn plant(&self, id: &AppId, record: &str) {
@@ -109,7 +87,11 @@ mod tests {
                 value: Zeroizing::new(record.to_owned()),
                 ends: None,
             };
-            let planted = self.store().commit(vec![put]).await;
+            let planted = self
+                .open(KeyEncryption::default())
+                .for_polls()
+                .commit(vec![put])
+                .await;
             assert_eq!(planted, Ok(Outcome::Committed));
         }
     }
@@ -122,25 +104,40 @@ mod tests {
         for record in ["1", "{", "{}", r#"{"secretSha256":["AAAA"]}"#] {
             let lost = Directory::new();
             lost.plant(&orders, record).await;
-            let read = lost.open(KeyEncryption::default()).read().await.unwrap();
+            let read = lost
+                .open(KeyEncryption::default())
+                .read_applications()
+                .await
+                .unwrap();
             assert!(read.is_unreadable(&orders) && !read.is_empty(), "{record}");
         }
         directory.plant(&orders, "1").await;
-        let read = records.read().await.unwrap();
+        let read = records.read_applications().await.unwrap();
         let one = SecretHashes::of("first");
-        let error = records.swap(&read, &orders, &one).await.unwrap_err();
+        let error = records
+            .swap_application(&read, &orders, &one)
+            .await
+            .unwrap_err();
         let line = error.to_string();
         assert!(
             line.contains("store.db") && line.contains("orders"),
             "{line}"
         );
-        assert_eq!(records.swap(&read, &stock, &one).await, Ok(true));
-        assert_eq!(records.swap(&read, &stock, &one).await, Ok(false));
-        let read = records.read().await.unwrap();
+        assert_eq!(
+            records.swap_application(&read, &stock, &one).await,
+            Ok(true)
+        );
+        assert_eq!(
+            records.swap_application(&read, &stock, &one).await,
+            Ok(false)
+        );
+        let read = records.read_applications().await.unwrap();
         assert!(read.accepts("stock", "first") && read.is_unreadable(&orders));
-        let ended = records.swap(&read, &orders, &SecretHashes::none()).await;
+        let ended = records
+            .swap_application(&read, &orders, &SecretHashes::none())
+            .await;
         assert_eq!(ended, Ok(true));
-        let read = records.read().await.unwrap();
+        let read = records.read_applications().await.unwrap();
         assert_eq!(read.record("orders"), Some(&SecretHashes::none()));
     }
 
@@ -161,21 +158,36 @@ mod tests {
             opened(&AtRest::BeingEncrypted(id.clone())),
             opened(&AtRest::Encrypted(id)),
         );
-        assert_eq!(in_clear.swap(&nothing, &orders, &one).await, Ok(true));
-        assert_eq!(being.swap(&nothing, &stock, &one).await, Ok(true));
+        assert_eq!(
+            in_clear.swap_application(&nothing, &orders, &one).await,
+            Ok(true)
+        );
+        assert_eq!(
+            being.swap_application(&nothing, &stock, &one).await,
+            Ok(true)
+        );
         for records in [&in_clear, &being] {
-            let read = records.read().await.unwrap();
+            let read = records.read_applications().await.unwrap();
             assert!(read.accepts("orders", "first") && read.accepts("stock", "first"));
         }
-        let read = encrypted.read().await.unwrap();
+        let read = encrypted.read_applications().await.unwrap();
         assert!(read.is_unreadable(&orders) && read.accepts("stock", "first"));
-        let forged = encrypted.swap(&read, &orders, &one).await.unwrap_err();
+        let forged = encrypted
+            .swap_application(&read, &orders, &one)
+            .await
+            .unwrap_err();
         assert!(
             forged.to_string().contains("application remove"),
             "{forged}"
         );
-        let read = being.read().await.unwrap();
-        assert_eq!(being.swap(&read, &orders, &one).await, Ok(true));
-        assert!(encrypted.read().await.unwrap().accepts("orders", "first"));
+        let read = being.read_applications().await.unwrap();
+        assert_eq!(being.swap_application(&read, &orders, &one).await, Ok(true));
+        assert!(
+            encrypted
+                .read_applications()
+                .await
+                .unwrap()
+                .accepts("orders", "first")
+        );
     }
 }

@@ -122,7 +122,7 @@ async fn remove(args: &ApplicationArgs) -> Result<(), ExitError> {
             )
         })
     })?;
-    if store.applications().read().await?.is_empty() {
+    if store.opened.read_applications().await?.is_empty() {
         print_note(NONE_LEFT);
     }
     Ok(())
@@ -130,7 +130,7 @@ async fn remove(args: &ApplicationArgs) -> Result<(), ExitError> {
 
 async fn list(args: &StoreArgs) -> Result<(), ExitError> {
     let store = CommandStore::open(args).await?;
-    let applications = store.applications().read().await?;
+    let applications = store.opened.read_applications().await?;
     if store.location.is_absent() {
         print_note(&format!("{}: is not there yet", store.location));
     } else if applications.is_empty() {
@@ -163,13 +163,13 @@ async fn change(args: &ApplicationArgs, change: Change<'_>) -> Result<(), ExitEr
 
 /// Reads, decides and swaps, until no other change came in between.
 async fn change_in(store: &CommandStore, id: &AppId, change: Change<'_>) -> Result<(), ExitError> {
-    let (records, location) = (store.applications(), &store.location);
+    let (records, location) = (&store.opened, &store.location);
     for _ in 0..TRIES {
-        let there = records.read().await?;
+        let there = records.read_applications().await?;
         let record = there.record(id.as_str());
         let changed = match change {
             // Of a record that cannot be read nothing is known, but it can end.
-            Change::Remove if there.is_unreadable(id) => Ok(records.end().await?),
+            Change::Remove if there.is_unreadable(id) => Ok(records.ended_application().await?),
             _ => change.apply(record),
         };
         if record.is_some_and(|record| changed.as_ref() == Ok(record)) {
@@ -178,10 +178,10 @@ async fn change_in(store: &CommandStore, id: &AppId, change: Change<'_>) -> Resu
         let event = change.event(record);
         let changed = changed
             .map_err(|why| ExitError::Usage(format!("--app-id {id}: {why} in {location}")))?;
-        let swapped = match records.swap(&there, id, &changed).await {
+        let swapped = match records.swap_application(&there, id, &changed).await {
             // The response was lost: the store knows.
             Err(unclear @ StoreError::Unclear(_)) => {
-                let now = records.read().await?;
+                let now = records.read_applications().await?;
                 if now.record(id.as_str()) != Some(&changed) {
                     return Err(unclear.into());
                 }
@@ -206,9 +206,12 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
+    use std::sync::Arc;
 
     use super::*;
     use crate::cli::{Cli, Command};
+    use crate::store::conformance::unsteady::{Failure, Unsteady};
+    use crate::store::open_store::OpenStore;
 
     /// Runs `auth-server application <words>` on a store of its own.
     struct Desk(tempfile::TempDir);
@@ -237,12 +240,16 @@ mod tests {
             file.display().to_string()
         }
 
-        async fn secrets(&self, id: &str) -> usize {
+        async fn store(&self) -> CommandStore {
             let ApplicationCommand::List(args) = self.command(&["list"]) else {
                 unreachable!("the command is list")
             };
-            let store = CommandStore::open(&args).await.unwrap();
-            let applications = store.applications().read().await.unwrap();
+            CommandStore::open(&args).await.unwrap()
+        }
+
+        async fn secrets(&self, id: &str) -> usize {
+            let store = self.store().await;
+            let applications = store.opened.read_applications().await.unwrap();
             applications.record(id).map_or(0, |secrets| secrets.len())
         }
     }
@@ -268,6 +275,25 @@ mod tests {
                 "{file}"
             );
             assert_eq!(desk.secrets("orders").await, secrets, "{file}");
+        }
+    }
+
+    /// With `?wait=` a commit is known to be safe only when replicas have acknowledged it, or a later one.
+    #[tokio::test]
+    async fn a_change_without_a_response_counts_where_it_is_confirmed() {
+        let desk = Desk(tempfile::tempdir().unwrap());
+        let (secret, id) = ("a".repeat(32), "orders".parse().unwrap());
+        for (failure, code) in [
+            (Failure::ResponseLost, 0),
+            (Failure::NotAcknowledged, 69),
+            (Failure::RequestLost, 69),
+        ] {
+            let (mut store, unsteady) = (desk.store().await, Unsteady::new());
+            store.opened = OpenStore::of(Arc::new(Arc::clone(&unsteady)));
+            unsteady.fail(failure);
+            let outcome = change_in(&store, &id, Change::Ensure { secret: &secret }).await;
+            let failed = outcome.err().map_or(0, |failure| failure.code());
+            assert_eq!(failed, code, "{failure:?}");
         }
     }
 }

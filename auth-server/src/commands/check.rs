@@ -8,6 +8,7 @@ use super::print;
 use crate::cli::{CheckArgs, ServeArgs};
 use crate::config::{Config, warnings};
 use crate::store::StoreError;
+use crate::store::directory::Access;
 use crate::synchronization::preview::preview;
 
 /// Runs the command. Overridden keys of the file are reported, and accepted with `--strict`.
@@ -39,10 +40,9 @@ pub(crate) async fn run(
 
 /// Returns a warning about an unavailable store, which does not prevent a start.
 async fn check_store(config: &Config) -> Result<Option<String>, ExitError> {
-    let store = config.store.open_for_preview()?;
-    let (keys, applications) = (config.store.keys(&store), config.store.applications(&store));
+    let store = config.store.open(Access::Preview)?;
     let registrations = config.registrations();
-    let outcome = preview((&keys, &applications), config.signing_type, &registrations);
+    let outcome = preview(&store, config.signing_type, &registrations);
     match outcome.await {
         Ok(()) => Ok(None),
         Err(StoreError::Unavailable(cause)) => Ok(Some(format!(

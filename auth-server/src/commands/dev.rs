@@ -9,6 +9,7 @@ use crate::cli::dev::DevArgs;
 use crate::config::Config;
 use crate::http::routes::dev::{DEV_PAGE_PATH, DEV_TOKEN_PATH};
 use crate::server;
+use crate::store::directory::Access;
 
 /// Serves until SIGTERM or SIGINT.
 ///
@@ -31,7 +32,7 @@ pub(crate) async fn run(args: &DevArgs) -> Result<(), ExitError> {
     };
     // A closed standard output does not matter.
     let _ = std::io::stdout().write_all(welcome(&args.url(address)).as_bytes());
-    let store = config.store.open_for_serving()?;
+    let store = config.store.open(Access::Serve)?;
     server::serve_on(listener, &settings, config, store).await
 }
 

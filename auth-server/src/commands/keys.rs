@@ -132,14 +132,14 @@ async fn import(args: &KeyArgs, file: &Path) -> Result<(), ExitError> {
         ExitError::Config(format!("--private-key-file {}: {error}", file.display()))
     })?;
     let now = store.now().await?;
-    let updated = update(&store.keys, (signing_type, now), |stored, _| {
+    let updated = update(&store.opened, (signing_type, now), |stored, _| {
         let imported = || KeyRing::around(Arc::clone(&pair), signing_type, stored);
         let plan = match KeyRing::parse(signing_type, stored) {
             Ok(Some(held)) => Ok(Plan::Keep(held)),
             Ok(None) => imported().map(Plan::Write),
             Err(error) => Err(error),
         };
-        let plan = plan.map_err(|error| store.keys.unusable(&error))?;
+        let plan = plan.map_err(|error| store.opened.unusable_keys(&error))?;
         match &plan {
             Plan::Write(ring) if ring.revoked().contains(pair.id()) => {
                 let text = format!("{}: {} was revoked", store.location, pair.id());
@@ -191,7 +191,7 @@ impl KeysInStore {
     }
 
     pub(super) async fn load(&self) -> Result<KeyRing, ExitError> {
-        let held = self.store.keys.read().await?;
+        let held = self.store.opened.read_keys().await?;
         Ok(self.parse(&held.keys)?)
     }
 
@@ -202,7 +202,7 @@ impl KeysInStore {
         decide: impl Fn(KeyRing, Option<&Arc<SigningKeyPair>>) -> Plan,
     ) -> Result<Updated, ExitError> {
         let updated = update(
-            &self.store.keys,
+            &self.store.opened,
             (self.signing_type, now),
             |stored, fresh| Ok(decide(self.parse(stored)?, fresh)),
         );
@@ -211,7 +211,7 @@ impl KeysInStore {
 
     fn parse(&self, stored: &StoredKeys) -> Result<KeyRing, StoreError> {
         KeyRing::parse(self.signing_type, stored)
-            .map_err(|error| self.store.keys.unusable(&error))?
+            .map_err(|error| self.store.opened.unusable_keys(&error))?
             .ok_or_else(|| self.store.no_pair())
     }
 }

@@ -25,8 +25,8 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
     }
     if let Some(id) = &args.app
         && store
-            .applications()
-            .read()
+            .opened
+            .read_applications()
             .await?
             .registered_id(id.as_str())
             .is_none()
@@ -89,7 +89,7 @@ async fn end_session(store: &CommandStore, token_id: &str, now: i64) -> Result<b
     let Some(session) = SessionId::of_token(token_id) else {
         return Ok(false);
     };
-    while let Some(held) = store.sessions().read(session).await? {
+    while let Some(held) = store.opened.read_session(session).await? {
         let record = held.record.as_ref().map_err(Clone::clone)?;
         let revocation = record.revocation(session, now);
         let Some(revocation) = revocation.filter(|_| record.has_token(session, token_id)) else {

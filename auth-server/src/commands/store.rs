@@ -3,14 +3,12 @@
 use runtime::process::exit::ExitError;
 
 use super::{actor, print, print_note};
-use crate::applications::records::ApplicationRecords;
 use crate::cli::store::{StoreArgs, StoreCommand};
 use crate::config::store_location;
-use crate::keys::records::KeyRecords;
 use crate::revocations::{Revocation, log_revocations};
-use crate::sessions::records::SessionRecords;
-use crate::store::clock::StoreClock;
+use crate::store::directory::Access;
 use crate::store::location::StoreLocation;
+use crate::store::open_store::OpenStore;
 use crate::store::{Change, Outcome, StoreError};
 
 pub(crate) fn run(command: &StoreCommand) -> Result<(), ExitError> {
@@ -23,7 +21,7 @@ pub(crate) fn run(command: &StoreCommand) -> Result<(), ExitError> {
 /// The store of a command, opened.
 pub(super) struct CommandStore {
     pub(super) location: StoreLocation,
-    pub(super) keys: KeyRecords,
+    pub(super) opened: OpenStore,
     /// False before the first start of a server: there are no tokens either.
     pub(super) holds_pair: bool,
 }
@@ -32,20 +30,12 @@ impl CommandStore {
     /// Opens the store, and reads how it is encrypted: other records are read accordingly.
     pub(super) async fn open(args: &StoreArgs) -> Result<Self, ExitError> {
         let location = store_location(args)?;
-        let keys = location.keys(&location.open()?);
+        let opened = location.open(Access::Write)?;
         Ok(Self {
-            holds_pair: keys.read().await?.keys.pair.is_some(),
+            holds_pair: opened.read_keys().await?.keys.pair.is_some(),
             location,
-            keys,
+            opened,
         })
-    }
-
-    pub(super) fn applications(&self) -> ApplicationRecords {
-        self.location.applications(&self.keys.sealed.store)
-    }
-
-    pub(super) fn sessions(&self) -> SessionRecords {
-        SessionRecords(self.keys.sealed.clone())
     }
 
     /// Appends a revocation, together with another change, and logs it. Its number is above all numbers
@@ -58,7 +48,7 @@ impl CommandStore {
     ) -> Result<Outcome, ExitError> {
         let append = revocation.fact.append(revocation.ends, now)?;
         let changes = change.into_iter().chain([append]).collect();
-        let outcome = self.keys.sealed.store.commit(changes).await?;
+        let outcome = self.opened.call().await?.commit(changes).await?;
         if outcome == Outcome::Committed {
             log_revocations(std::slice::from_ref(revocation), Some(&actor()));
         }
@@ -67,8 +57,8 @@ impl CommandStore {
 
     /// Returns the store's time: the operator's clock may be wrong.
     pub(super) async fn now(&self) -> Result<i64, ExitError> {
-        let clock = StoreClock::default();
-        clock.measure(&*self.keys.sealed.store).await?;
+        let clock = &self.opened.clock;
+        clock.measure(self.opened.for_polls()).await?;
         if clock.is_noticeable() {
             let (seconds, side) = match clock.skew_seconds() {
                 ahead @ 0.. => (ahead, "ahead of"),

@@ -100,6 +100,7 @@ pub(in crate::http) fn store_rejection(error: &StoreError, effect: &str) -> Reje
     warn!(%error, "{effect}");
     match error {
         StoreError::Unclear(_) => Rejection::StoreOutcomeUnknown,
+        StoreError::Busy => Rejection::ServerBusy,
         StoreError::Unavailable(_) | StoreError::Unusable(_) => Rejection::StoreUnavailable,
     }
 }

@@ -19,6 +19,7 @@ use crate::config::tests::config;
 use crate::keys::live::LiveKeys;
 use crate::keys::pair::tests::pair;
 use crate::store::conformance::unsteady::Unsteady;
+use crate::store::open_store::OpenStore;
 use crate::synchronization::SyncedState;
 use crate::users::authenticate::Authenticator;
 use crate::users::builtin::BuiltinUser;
@@ -32,7 +33,7 @@ const LOGIN: &str = r#"{"username":"a","password":"b"}"#;
 /// Returns the parts of a server with these flags, which holds the keys and knows the applications.
 fn app(flags: &[&str], live_keys: LiveKeys, applications: &Applications) -> App {
     let config = config(flags).unwrap();
-    let app = App::new(config, Arc::new(Unsteady::new()));
+    let app = App::new(config, OpenStore::of(Arc::new(Unsteady::new())));
     app.synced.registrations.reconcile(applications);
     let live_keys = Arc::new(live_keys);
     App {

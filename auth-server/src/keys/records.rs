@@ -5,8 +5,6 @@
 //! until `keys reencrypt`, so that the first server with a key takes nothing away from the others; in an
 //! encrypted store no value in clear counts. Other records follow what stands here.
 
-use std::sync::Arc;
-
 use tracing::{info, warn};
 use wire::keys::VerificationKey;
 use wire::keys::signing_type::SigningType;
@@ -16,9 +14,8 @@ use super::ring::{KeyRingError, is_being_encrypted};
 use super::{StoredKeyPair, StoredKeys};
 use crate::store::at_rest::AtRest;
 use crate::store::envelope_encryption::{Decrypted, EncryptionError, KeyEncryptionKey};
-use crate::store::location::StoreLocation;
-use crate::store::sealed::SealedRecords;
-use crate::store::{Change, Key, Kind, Outcome, Store, StoreError, Stored, Version};
+use crate::store::open_store::OpenStore;
+use crate::store::{Change, Key, Kind, Outcome, StoreError, Stored, Version};
 
 /// Each retry means a change by another server: only an endlessly changing store reaches this.
 pub(crate) const ATTEMPTS: usize = 64;
@@ -58,40 +55,22 @@ pub(crate) struct HeldKeys {
     pub(crate) at_rest: AtRest,
 }
 
-#[derive(Debug)]
-pub(crate) struct KeyRecords {
-    pub(crate) sealed: SealedRecords,
-    /// Names the store for an operator, without secrets.
-    pub(crate) location: String,
-}
-
-impl StoreLocation {
-    /// Returns the keys in the opened store.
-    pub(crate) fn keys(&self, store: &Arc<dyn Store>) -> KeyRecords {
-        KeyRecords {
-            sealed: SealedRecords {
-                store: Arc::clone(store),
-                encryption: self.encryption(),
-            },
-            location: self.to_string(),
-        }
-    }
-}
-
-impl KeyRecords {
-    pub(crate) async fn read(&self) -> Result<HeldKeys, StoreError> {
-        let read = self.sealed.store.read(&ENTRIES.map(Entry::key)).await?;
+impl OpenStore {
+    pub(crate) async fn read_keys(&self) -> Result<HeldKeys, StoreError> {
+        let read = self.call().await?.read(&ENTRIES.map(Entry::key)).await?;
         let incomplete = |_| StoreError::Unavailable(format!("{}: cut off", self.location));
         let held: Values<Stored> = read.try_into().map_err(incomplete)?;
         let versions = held
             .each_ref()
             .map(|held| Some(held.as_ref()?.version.clone()));
         let [private, public, ring] = held.map(|held| Some(held?.value));
-        let ring = ring.map(|text| self.open(Entry::Ring, &text)).transpose()?;
+        let ring = ring
+            .map(|text| self.open_key(Entry::Ring, &text))
+            .transpose()?;
         let halves = match private.zip(public) {
             Some((private, public)) => Some((
-                self.open(Entry::Private, &private)?,
-                self.open(Entry::Public, &public)?,
+                self.open_key(Entry::Private, &private)?,
+                self.open_key(Entry::Public, &public)?,
             )),
             None => None,
         };
@@ -110,28 +89,28 @@ impl KeyRecords {
                 ring: ring.map(|ring| ring.text),
             },
             versions,
-            at_rest: stated.unwrap_or_else(|| self.sealed.encryption.at_rest()),
+            at_rest: stated.unwrap_or_else(|| self.encryption.at_rest()),
         })
     }
 
     /// Stores `new` if nothing of `held` was changed; returns `false` and changes nothing otherwise.
-    pub(crate) async fn commit(
+    pub(crate) async fn write_keys(
         &self,
         held: &HeldKeys,
         new: &StoredKeys,
     ) -> Result<bool, StoreError> {
-        self.rewrite(&held.at_rest, held, new).await
+        self.rewrite_keys(&held.at_rest, held, new).await
     }
 
     /// Commits as `at_rest` says: where the store is another, all values are written anew.
-    pub(crate) async fn rewrite(
+    pub(crate) async fn rewrite_keys(
         &self,
         at_rest: &AtRest,
         held: &HeldKeys,
         new: &StoredKeys,
     ) -> Result<bool, StoreError> {
         let is_anew = *at_rest != held.at_rest;
-        let under = self.sealed.encryption.key_of(at_rest);
+        let under = self.encryption.key_of(at_rest);
         let under = under.map_err(|error| self.not_open(Entry::Private, &error))?;
         let mut changes = Vec::new();
         let parts = held.versions.iter().zip(values(&held.keys));
@@ -141,14 +120,14 @@ impl KeyRecords {
                 (Some(text), expected) if is_anew || former != Some(text) => Change::Put {
                     key,
                     expected,
-                    value: self.sealed(entry, text, under)?,
+                    value: self.seal_key(entry, text, under)?,
                     ends: None,
                 },
                 (None, Some(expected)) if former.is_some() => Change::Delete { key, expected },
                 (_, expected) => Change::Check { key, expected },
             });
         }
-        let is_done = self.sealed.store.commit(changes).await? == Outcome::Committed;
+        let is_done = self.call().await?.commit(changes).await? == Outcome::Committed;
         if is_done {
             self.take_over(at_rest);
         }
@@ -157,7 +136,7 @@ impl KeyRecords {
 
     /// Encrypts a value, unless the store or the value is in clear: a string that is not certainly public may
     /// be a shared secret.
-    fn sealed(
+    fn seal_key(
         &self,
         entry: Entry,
         text: &str,
@@ -171,19 +150,18 @@ impl KeyRecords {
         }
     }
 
-    fn open(&self, entry: Entry, text: &Zeroizing<String>) -> Result<Decrypted, StoreError> {
+    fn open_key(&self, entry: Entry, text: &Zeroizing<String>) -> Result<Decrypted, StoreError> {
         if entry == Entry::Public && is_public(text) {
             return Ok(Decrypted {
                 text: text.clone(),
                 under: None,
             });
         }
-        let opened = self.sealed.encryption.open(&entry.key(), text);
+        let opened = self.encryption.open(&entry.key(), text);
         if let Err(EncryptionError::NoKey { needed, .. }) = &opened {
             // Not in clear, should the store lose its content next.
-            self.sealed
-                .encryption
-                .take_over(&AtRest::Encrypted(needed.clone()));
+            let is_encrypted = AtRest::Encrypted(needed.clone());
+            self.encryption.take_over(&is_encrypted);
         }
         opened.map_err(|error| self.not_open(entry, &error))
     }
@@ -203,9 +181,9 @@ impl KeyRecords {
         let found = || values.iter().flatten();
         let key = found().find_map(|(_, under)| under.as_ref());
         let in_clear = found().find(|(_, under)| under.is_none());
-        let known = self.sealed.encryption.known_at_rest();
+        let known = self.encryption.known_at_rest();
         let was_encrypted = known.is_some_and(|known| known.key().is_some());
-        let stays_encrypted = was_encrypted && self.sealed.encryption.current.is_some();
+        let stays_encrypted = was_encrypted && self.encryption.current.is_some();
         Ok(match (key, in_clear) {
             (_, Some((entry, _))) if key.is_some() || stays_encrypted => {
                 return Err(self.not_open(*entry, &EncryptionError::Planted));
@@ -219,23 +197,20 @@ impl KeyRecords {
     }
 
     fn not_open(&self, entry: Entry, error: &EncryptionError) -> StoreError {
-        StoreError::Unusable(format!(
-            "{}: {error}",
-            self.sealed.store.describe(&entry.key())
-        ))
+        self.unusable(&entry.key(), &error.to_string())
     }
 
-    pub(crate) fn unusable(&self, error: &KeyRingError) -> StoreError {
+    pub(crate) fn unusable_keys(&self, error: &KeyRingError) -> StoreError {
         StoreError::Unusable(format!("{}: {error}", self.location))
     }
 
     /// Takes over the state of the store, and logs another one where there is a key-encryption key.
     fn take_over(&self, at_rest: &AtRest) {
-        let is_another = self.sealed.encryption.take_over(at_rest);
-        if !is_another || self.sealed.encryption.keys().next().is_none() {
+        let is_another = self.encryption.take_over(at_rest);
+        if !is_another || self.encryption.keys().next().is_none() {
             return;
         }
-        let mine = self.sealed.encryption.current.as_ref().map(|key| key.id());
+        let mine = self.encryption.current.as_ref().map(|key| key.id());
         match at_rest {
             AtRest::Encrypted(key) if mine == Some(key) => info!(key, "the store is encrypted"),
             AtRest::InClear if mine.is_none() => info!("the store is in clear"),

@@ -10,9 +10,10 @@ use wire::keys::signing_type::SigningType;
 use super::StoredKeys;
 use super::pair::SigningKeyPair;
 use super::pair::generation::generate;
-use super::records::{ATTEMPTS, KeyRecords, keep_changing};
+use super::records::{ATTEMPTS, keep_changing};
 use super::ring::{KeyRing, with_revoked};
 use crate::store::StoreError;
+use crate::store::open_store::OpenStore;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
@@ -37,12 +38,12 @@ pub(crate) struct Updated {
 /// # Errors
 /// Those of the store and of `decide`.
 pub(crate) async fn update(
-    records: &KeyRecords,
+    store: &OpenStore,
     (signing_type, now): (SigningType, i64),
     decide: impl Fn(&StoredKeys, Option<&Arc<SigningKeyPair>>) -> Result<Plan, StoreError>,
 ) -> Result<Updated, StoreError> {
     let mut generated = None;
-    let mut held = records.read().await?;
+    let mut held = store.read_keys().await?;
     for _ in 0..ATTEMPTS {
         let ring = match decide(&held.keys, generated.as_ref())? {
             Plan::Keep(ring) => {
@@ -60,14 +61,14 @@ pub(crate) async fn update(
         };
         let ring = ring.in_next_generation(now);
         let new = ring.to_stored()?;
-        let is_written = match records.commit(&held, &new).await {
+        let is_written = match store.write_keys(&held, &new).await {
             Ok(is_written) => is_written,
             Err(unclear @ StoreError::Unclear(_)) => {
                 // The response was lost: the store knows.
-                if records.read().await?.keys != new {
+                if store.read_keys().await?.keys != new {
                     return Err(unclear);
                 }
-                records.sealed.store.confirm().await?;
+                store.confirm().await?;
                 true
             }
             Err(error) => return Err(error),
@@ -79,7 +80,7 @@ pub(crate) async fn update(
                 is_written,
             });
         }
-        held = records.read().await?;
+        held = store.read_keys().await?;
     }
     Err(keep_changing())
 }
@@ -87,10 +88,10 @@ pub(crate) async fn update(
 /// Adds revoked keys to stored ones that cannot be used: who repairs them may bring such a key back when no
 /// server runs that knows better.
 pub(crate) async fn keep_revoked(
-    records: &KeyRecords,
+    store: &OpenStore,
     revoked: &BTreeSet<KeyId>,
 ) -> Result<(), StoreError> {
-    let held = records.read().await?;
+    let held = store.read_keys().await?;
     let Some(ring) = with_revoked(held.keys.ring.as_ref(), revoked) else {
         return Ok(());
     };
@@ -99,7 +100,7 @@ pub(crate) async fn keep_revoked(
         ..held.keys.clone()
     };
     // After a change by another server the next poll looks again.
-    records.commit(&held, &new).await.map(drop)
+    store.write_keys(&held, &new).await.map(drop)
 }
 
 async fn fresh_pair(signing_type: SigningType) -> Result<Arc<SigningKeyPair>, StoreError> {

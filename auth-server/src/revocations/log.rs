@@ -5,8 +5,6 @@
 //! the last known entry is not in its place, and facts only add to each other. Readings do not wait for
 //! one another: of two at once each takes over what the other one has not.
 
-use std::sync::Arc;
-
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tracing::{debug, warn};
 use wire::token::claims::Claims;
@@ -15,8 +13,8 @@ use wire::token::revocations::{Revoked, TokenDigests};
 use super::state::{State, Surplus};
 use super::{MAX_SESSION_LIFETIME, Revocation, end_of_tokens, log_revocations};
 use crate::metrics::Metrics;
-use crate::store::clock::StoreClock;
-use crate::store::{Calls, Change, LogEntry, Outcome, Store, StoreError};
+use crate::store::open_store::OpenStore;
+use crate::store::{Change, LogEntry, Outcome, Store, StoreError};
 
 /// Each retry means that the store has become an older copy meanwhile.
 const ATTEMPTS: usize = 4;
@@ -24,13 +22,11 @@ const ATTEMPTS: usize = 4;
 const BATCH: usize = 500;
 
 pub(crate) struct RevocationLog {
-    store: Arc<dyn Store>,
-    clock: Arc<StoreClock>,
+    store: OpenStore,
     metrics: Metrics,
     /// Seconds for which a line without an end of its own is listed.
     keep: i64,
     state: RwLock<State>,
-    calls: Calls,
     /// Revocations that no request waits for, until the store has them.
     noted: Mutex<Vec<Revocation>>,
     /// Held by the one that writes back what the store has lost: others would write it again.
@@ -39,19 +35,12 @@ pub(crate) struct RevocationLog {
 
 impl RevocationLog {
     /// `keep`: the seconds for which a token of this server may be valid.
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        clock: Arc<StoreClock>,
-        metrics: Metrics,
-        keep: i64,
-    ) -> Self {
+    pub(crate) fn new(store: OpenStore, metrics: Metrics, keep: i64) -> Self {
         Self {
             store,
-            clock,
             metrics,
             keep: keep.max(MAX_SESSION_LIFETIME.into()),
             state: RwLock::default(),
-            calls: Calls::default(),
             noted: Mutex::default(),
             restoring: tokio::sync::Mutex::default(),
         }
@@ -81,10 +70,10 @@ impl RevocationLog {
         for Revocation { fact, ends, .. } in revocations {
             changes.push(fact.append(*ends, above)?);
         }
-        let outcome = self.calls.run(self.store.commit(changes)).await?;
+        let outcome = self.store.call().await?.commit(changes).await?;
         if outcome == Outcome::Committed && !revocations.is_empty() {
             log_revocations(revocations, None);
-            if let Err(error) = self.calls.run(self.catch_up()).await {
+            if let Err(error) = self.catch_up().await {
                 debug!(%error, "a revocation counts here from the next poll on");
                 // A fail-over may lose it meanwhile, and only what was read is noticed as lost.
                 self.note(revocations.to_vec());
@@ -118,9 +107,9 @@ impl RevocationLog {
     /// # Errors
     /// Those of the store, and entries of a newer version.
     pub(crate) async fn poll(&self) -> Result<(), StoreError> {
-        self.catch_up().await?;
+        self.follow(self.store.for_polls()).await?;
         self.flush().await?;
-        let now = self.clock.now();
+        let now = self.store.clock.now();
         let (surplus, last) = {
             let state = self.state.read();
             let surplus = state.surplus(now.saturating_add(1));
@@ -139,16 +128,21 @@ impl RevocationLog {
         }
     }
 
-    /// Reads what the store has more.
+    /// Reads what the store has more, for a request.
     ///
     /// # Errors
     /// Those of the store.
     pub(crate) async fn catch_up(&self) -> Result<(), StoreError> {
-        if !self.read_on().await? {
+        let call = self.store.call().await?;
+        self.follow(&*call).await
+    }
+
+    async fn follow(&self, store: &dyn Store) -> Result<(), StoreError> {
+        if !self.read_on(store).await? {
             let _alone = self.restoring.lock().await;
             // Another one may have restored it meanwhile.
-            if !self.read_on().await? {
-                self.restore(self.clock.now()).await?;
+            if !self.read_on(store).await? {
+                self.restore(store, self.store.clock.now()).await?;
             }
         }
         let counts = self.state.read().revoked.counts();
@@ -158,11 +152,11 @@ impl RevocationLog {
 
     /// Reads what follows the last known entry; returns false, and takes nothing over, where that is not
     /// in its place.
-    async fn read_on(&self) -> Result<bool, StoreError> {
-        let now = self.clock.now();
+    async fn read_on(&self, store: &dyn Store) -> Result<bool, StoreError> {
+        let now = self.store.clock.now();
         let known = self.state.read().last.clone();
         let begin = known.as_ref().map_or(0, |known| known.id.saturating_sub(1));
-        let read = self.store.since(begin).await?;
+        let read = store.since(begin).await?;
         let is_there = known.is_none() || read.first() == known.as_ref();
         if is_there {
             self.state.write().extend(&read, now, self.keep);
@@ -171,13 +165,13 @@ impl RevocationLog {
     }
 
     /// Appends the entries that an older copy of the store lacks, and goes on with what it has.
-    async fn restore(&self, now: i64) -> Result<(), StoreError> {
+    async fn restore(&self, store: &dyn Store, now: i64) -> Result<(), StoreError> {
         for _ in 0..ATTEMPTS {
             let (known, above) = {
                 let state = self.state.read();
                 (state.last.clone(), state.above())
             };
-            let read = self.store.since(0).await?;
+            let read = store.since(0).await?;
             let missing = self.state.read().missing_in(&read, now);
             if missing.is_empty() {
                 let mut state = self.state.write();
@@ -191,9 +185,7 @@ impl RevocationLog {
             for batch in missing.chunks(BATCH) {
                 let changes = batch.iter();
                 let changes = changes.map(|entry| entry.fact.append(entry.ends, above));
-                self.store
-                    .commit(changes.collect::<Result<_, _>>()?)
-                    .await?;
+                store.commit(changes.collect::<Result<_, _>>()?).await?;
             }
             let count = missing.len();
             warn!(
@@ -231,10 +223,11 @@ impl RevocationLog {
             ids: surplus.ids,
             expected: last.clone(),
         };
-        if self.store.commit(vec![append, remove]).await? == Outcome::Conflict {
+        let store = self.store.for_polls();
+        if store.commit(vec![append, remove]).await? == Outcome::Conflict {
             return Ok(());
         }
         log_revocations(&[revocation], None);
-        self.catch_up().await
+        self.follow(store).await
     }
 }

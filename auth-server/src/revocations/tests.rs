@@ -19,6 +19,7 @@ use crate::metrics::Metrics;
 use crate::store::conformance::for_every_store;
 use crate::store::conformance::installations::Installation;
 use crate::store::conformance::unsteady::Unsteady;
+use crate::store::open_store::OpenStore;
 use crate::store::{Change, LogEntry, NewEntry, Store, StoreError};
 use crate::tokens::revocation_list::RevocationListSigner;
 
@@ -26,10 +27,12 @@ use crate::tokens::revocation_list::RevocationListSigner;
 const NOW: i64 = 1_800_000_000;
 const KEEP: i64 = 1_000;
 
-pub(crate) fn log_of(store: Arc<dyn Store>) -> Arc<RevocationLog> {
-    let (clock, metrics) = (Arc::default(), Metrics::default());
-    let log = RevocationLog::new(store, clock, metrics, KEEP);
-    Arc::new(log)
+pub(crate) fn log_of(store: OpenStore) -> Arc<RevocationLog> {
+    Arc::new(RevocationLog::new(store, Metrics::default(), KEEP))
+}
+
+fn log_in(store: Arc<dyn Store>) -> Arc<RevocationLog> {
+    log_of(OpenStore::of(store))
 }
 
 pub(crate) fn token(id: &str, user: &str, ends: i64) -> Revocation {
@@ -105,7 +108,7 @@ for_every_store!(
 async fn a_revocation_counts_at_once_here_and_elsewhere_after_a_poll(
     installation: &dyn Installation,
 ) {
-    let (one, other) = (log_of(installation.open()), log_of(installation.open()));
+    let (one, other) = (log_in(installation.open()), log_in(installation.open()));
     for log in [&one, &other] {
         log.poll().await.unwrap();
     }
@@ -122,7 +125,7 @@ async fn a_revocation_counts_at_once_here_and_elsewhere_after_a_poll(
 
 async fn an_older_copy_gets_back_what_it_lacks_and_nothing_twice(installation: &dyn Installation) {
     let store = installation.open();
-    let (one, other) = (log_of(installation.open()), log_of(installation.open()));
+    let (one, other) = (log_in(installation.open()), log_in(installation.open()));
     for id in ["a", "b"] {
         one.append(&[token(id, "1", far())], Vec::new())
             .await
@@ -135,7 +138,7 @@ async fn an_older_copy_gets_back_what_it_lacks_and_nothing_twice(installation: &
     let older = Entry::parse(&all[0]).unwrap().fact.append(far(), above);
     store.commit(vec![older.unwrap()]).await.unwrap();
     // The copy has given another revocation the number of a lost one.
-    let third = log_of(installation.open());
+    let third = log_in(installation.open());
     third.poll().await.unwrap();
     third
         .append(&[token("c", "1", far())], Vec::new())
@@ -162,7 +165,7 @@ async fn an_older_copy_gets_back_what_it_lacks_and_nothing_twice(installation: &
 }
 
 async fn a_store_that_began_anew_is_read_whatever_its_numbers(installation: &dyn Installation) {
-    let one = log_of(installation.open());
+    let one = log_in(installation.open());
     for id in ["over", "also over", "as well"] {
         one.append(&[token(id, "1", unix_now())], Vec::new())
             .await
@@ -170,7 +173,7 @@ async fn a_store_that_began_anew_is_read_whatever_its_numbers(installation: &dyn
     }
     let number = one.published().seq;
     installation.clear().await;
-    let other = log_of(installation.open());
+    let other = log_in(installation.open());
     for id in ["a", "b"] {
         other
             .append(&[token(id, "1", far())], Vec::new())
@@ -183,7 +186,7 @@ async fn a_store_that_began_anew_is_read_whatever_its_numbers(installation: &dyn
 }
 
 async fn nothing_is_removed_from_another_history(installation: &dyn Installation) {
-    let one = log_of(installation.open());
+    let one = log_in(installation.open());
     one.append(
         &[token("a", "1", far()), token("b", "1", far())],
         Vec::new(),
@@ -197,7 +200,7 @@ async fn nothing_is_removed_from_another_history(installation: &dyn Installation
         ends: far(),
     };
     installation.clear().await;
-    let other = log_of(installation.open());
+    let other = log_in(installation.open());
     other
         .append(
             &[token("c", "2", far()), token("d", "2", far())],
@@ -206,7 +209,7 @@ async fn nothing_is_removed_from_another_history(installation: &dyn Installation
         .await
         .unwrap();
     one.collapse(surplus, &last, unix_now()).await.unwrap();
-    let third = log_of(installation.open());
+    let third = log_in(installation.open());
     third.poll().await.unwrap();
     let of_other = |id: &&str| third.revokes(&claims(id, "2", 0));
     assert!(["c", "d"].iter().all(of_other));
@@ -215,7 +218,7 @@ async fn nothing_is_removed_from_another_history(installation: &dyn Installation
 #[tokio::test]
 async fn a_logout_does_not_wait_for_a_reading_before_it() {
     let store = Unsteady::new();
-    let log = log_of(Arc::new(Arc::clone(&store)));
+    let log = log_in(Arc::new(Arc::clone(&store)));
     store.hold_next_reading();
     let waiting = tokio::spawn({
         let log = Arc::clone(&log);
@@ -234,7 +237,7 @@ async fn a_logout_does_not_wait_for_a_reading_before_it() {
 #[tokio::test]
 async fn what_only_a_newer_version_knows_is_not_passed_as_known() {
     let store = Unsteady::new();
-    let log = log_of(Arc::new(Arc::clone(&store)));
+    let log = log_in(Arc::new(Arc::clone(&store)));
     log.append(&[token("a", "1", far())], Vec::new())
         .await
         .unwrap();
@@ -267,7 +270,7 @@ fn a_fact_that_is_there_twice_is_listed_once() {
 #[tokio::test]
 async fn what_no_request_waits_for_reaches_the_store_in_the_end() {
     let store = Unsteady::new();
-    let log = log_of(Arc::new(Arc::clone(&store)));
+    let log = log_in(Arc::new(Arc::clone(&store)));
     store.set_away(true);
     log.note([Revocation::of_user("7".to_owned(), unix_now())]);
     assert!(log.flush().await.is_err());
@@ -380,7 +383,7 @@ fn of_too_many_lines_those_of_the_users_with_most_go_first() {
 #[tokio::test]
 async fn one_revocation_replaces_too_many() {
     let store = Unsteady::new();
-    let open = || log_of(Arc::new(Arc::clone(&store)));
+    let open = || log_in(Arc::new(Arc::clone(&store)));
     let (one, other) = (open(), open());
     let tokens: Vec<_> = (0..44_000)
         .map(|id| token(&format!("{id}"), "1", far()))
@@ -404,7 +407,7 @@ async fn one_revocation_replaces_too_many() {
 #[tokio::test]
 async fn the_list_of_each_signing_type_verifies_from_a_cursor_on() {
     for signing_type in SigningType::ALL {
-        let log = log_of(Arc::new(Unsteady::new()));
+        let log = log_in(Arc::new(Unsteady::new()));
         let keys = LiveKeys::holding(pair(signing_type));
         let (signer, keys) = (RevocationListSigner::default(), keys.published().unwrap());
         let mut known: Option<RevocationList> = None;

@@ -10,7 +10,7 @@ use crate::store::conformance::installations::{Files, Installation, Redis};
 use crate::store::conformance::unsteady::{Failure, Unsteady};
 use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::envelope_encryption::tests::with;
-use crate::store::sealed::SealedRecords;
+use crate::store::open_store::OpenStore;
 use crate::store::{Change, Store};
 use crate::users::builtin::BuiltinUser;
 
@@ -27,22 +27,16 @@ fn user() -> PresentUser {
 impl Server {
     fn of(installation: &dyn Installation, encryption: KeyEncryption) -> Self {
         let store = Unsteady::around(installation.open());
-        let opened: Arc<dyn Store> = Arc::new(Arc::clone(&store));
-        let log = log_of(Arc::clone(&opened));
-        let records = SessionRecords(SealedRecords {
-            store: opened,
-            encryption: Arc::new(encryption),
-        });
+        let opened = OpenStore::of(Arc::new(Arc::clone(&store))).with(encryption);
+        let log = log_of(opened.clone());
         let sessions = Arc::new(Sessions {
-            records,
+            store: opened,
             lifetime: 3600,
             token_lifetime: 300,
             max_of_user: NonZeroUsize::new(8),
             users: Arc::new(BuiltinUser),
             log,
-            clock: Arc::default(),
             metrics: Metrics::default(),
-            calls: Calls::default(),
             is_away: AtomicBool::default(),
         });
         Self { store, sessions }
@@ -84,8 +78,8 @@ impl Server {
     }
 
     async fn count(&self, token: &str) -> usize {
-        let records = &self.sessions.records;
-        records.of_same_user(id(token)).await.unwrap().len()
+        let sessions = self.sessions.store.sessions_of_same_user(id(token)).await;
+        sessions.unwrap().len()
     }
 }
 

@@ -1,6 +1,5 @@
 //! Verification codes that were used on any server of the store.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -8,24 +7,22 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use tracing::warn;
 use zeroize::Zeroizing;
 
-use crate::store::clock::StoreClock;
-use crate::store::{Change, Key, Kind, Outcome, Store, StoreError};
+use crate::store::open_store::OpenStore;
+use crate::store::{Change, Key, Kind, Outcome, StoreError};
 
 /// Seconds: a code counts for 90, on each server by its own clock.
 const KEPT: i64 = 600;
 
 pub(crate) struct UsedCodes {
-    store: Arc<dyn Store>,
-    clock: Arc<StoreClock>,
+    store: OpenStore,
     /// True once a login without the store was logged.
     is_away: AtomicBool,
 }
 
 impl UsedCodes {
-    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<StoreClock>) -> Self {
+    pub(crate) fn new(store: OpenStore) -> Self {
         Self {
             store,
-            clock,
             is_away: AtomicBool::new(false),
         }
     }
@@ -34,7 +31,7 @@ impl UsedCodes {
     /// the store is away only this server's memory counts, as logins go on without the store.
     ///
     /// # Errors
-    /// [`StoreError::Unclear`] alone.
+    /// [`StoreError::Unclear`] and [`StoreError::Busy`] alone: clients can bring about the latter.
     pub(crate) async fn record(&self, user_id: &str, code: &str) -> Result<bool, StoreError> {
         // As the check of the code reads it.
         let digits: String = code.split_whitespace().collect();
@@ -46,9 +43,9 @@ impl UsedCodes {
             },
             expected: None,
             value: Zeroizing::default(),
-            ends: Some(self.clock.now().saturating_add(KEPT)),
+            ends: Some(self.store.clock.now().saturating_add(KEPT)),
         };
-        let recorded = self.store.commit(vec![put]).await;
+        let recorded = self.store.call().await?.commit(vec![put]).await;
         let was_away = self.is_away.swap(recorded.is_err(), Ordering::Relaxed);
         match recorded {
             Ok(outcome) => Ok(outcome == Outcome::Committed),

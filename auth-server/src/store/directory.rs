@@ -22,7 +22,9 @@ pub(crate) struct PrivateDirectory(PathBuf);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// A server's, or a command's.
+    /// A server's, which is alone.
+    Serve,
+    /// A command's, beside a server.
     Write,
     /// Leaves the files as they are, and needs no right to write.
     Preview,

@@ -8,10 +8,12 @@ use std::time::Duration;
 use runtime::process::exit::ExitError;
 use runtime::tls;
 
+use crate::store::directory::Access;
 use crate::store::envelope_encryption::KeyEncryption;
+use crate::store::open_store::OpenStore;
 use crate::store::redis::RedisStore;
 use crate::store::redis::credentials::{CLIENT_CERTIFICATE, Credentials};
-use crate::store::sqlite::{Access, SqliteStore};
+use crate::store::sqlite::SqliteStore;
 use crate::store::{Store, StoreError};
 
 /// As long as an orchestrator's start-up probe: a former server may be ending.
@@ -53,18 +55,21 @@ impl StoreLocation {
         })
     }
 
-    /// Opens the store for a command.
+    /// Opens the store; a Redis store is not contacted yet.
     ///
     /// # Errors
-    /// For a store in memory.
-    pub(crate) fn open(&self) -> Result<Arc<dyn Store>, StoreError> {
-        Ok(match &self.backend {
-            Backend::Memory => return Err(of_its_server()),
-            Backend::File(directory) => {
-                Arc::new(SqliteStore::new(directory.clone(), Access::Write))
+    /// Those of [`SqliteStore::for_serving`]; for a command on a store in memory.
+    pub(crate) fn open(&self, access: Access) -> Result<OpenStore, StoreError> {
+        let store: Arc<dyn Store> = match (&self.backend, access) {
+            (Backend::Memory, Access::Write) => return Err(of_its_server()),
+            (Backend::Memory, _) => Arc::new(SqliteStore::in_memory()?),
+            (Backend::File(directory), Access::Serve) => {
+                Arc::new(SqliteStore::for_serving(directory.clone(), SERVING_WAIT)?)
             }
-            Backend::Redis(store) => Arc::clone(store) as _,
-        })
+            (Backend::File(directory), _) => Arc::new(SqliteStore::new(directory.clone(), access)),
+            (Backend::Redis(store), _) => Arc::clone(store) as _,
+        };
+        Ok(OpenStore::new(store, self.encryption(), self))
     }
 
     /// Copies the store into a new file.
@@ -82,34 +87,6 @@ impl StoreLocation {
                 "{self}: Redis makes the backups of its own data, such as redis-cli --rdb FILE"
             ))),
         }
-    }
-
-    /// Opens the store for a server, exclusively if it is a directory.
-    ///
-    /// # Errors
-    /// Those of [`SqliteStore::for_serving`]; a Redis store is not contacted yet.
-    pub(crate) fn open_for_serving(&self) -> Result<Arc<dyn Store>, StoreError> {
-        Ok(match &self.backend {
-            Backend::Memory => Arc::new(SqliteStore::in_memory()?),
-            Backend::File(directory) => {
-                Arc::new(SqliteStore::for_serving(directory.clone(), SERVING_WAIT)?)
-            }
-            Backend::Redis(_) => self.open()?,
-        })
-    }
-
-    /// Opens the store to check a start; creates, locks and writes nothing.
-    ///
-    /// # Errors
-    /// For a store in memory that cannot be made.
-    pub(crate) fn open_for_preview(&self) -> Result<Arc<dyn Store>, StoreError> {
-        Ok(match &self.backend {
-            Backend::Memory => Arc::new(SqliteStore::in_memory()?),
-            Backend::File(directory) => {
-                Arc::new(SqliteStore::new(directory.clone(), Access::Preview))
-            }
-            Backend::Redis(_) => self.open()?,
-        })
     }
 
     /// Returns the configured key-encryption keys.

@@ -99,7 +99,7 @@ impl SqliteStore {
                 file: (0, 0),
                 room: 0,
             })),
-            ..Self::of(None, Access::Write)
+            ..Self::of(None, Access::Serve)
         }))
     }
 
@@ -113,7 +113,7 @@ impl SqliteStore {
         let serving = directory.lock_for_serving(wait)?;
         Ok(Arc::new(Self {
             _serving: Some(serving),
-            ..Self::of(Some(directory), Access::Write)
+            ..Self::of(Some(directory), Access::Serve)
         }))
     }
 
@@ -254,8 +254,8 @@ impl SqliteStore {
     fn open(&self, directory: &PrivateDirectory) -> Result<Option<Opened>, StoreError> {
         let path = self.path();
         let connection = match self.access {
-            Access::Write => open(&path, OpenFlags::SQLITE_OPEN_READ_WRITE),
             Access::Preview => open_for_preview(&path),
+            Access::Serve | Access::Write => open(&path, OpenFlags::SQLITE_OPEN_READ_WRITE),
         };
         let connection = connection.map_err(|error| failed(&path, &error))?;
         let Some(file) = self.inspect(directory)? else {
@@ -274,7 +274,7 @@ impl SqliteStore {
             file,
             room: 0,
         };
-        if self.access == Access::Write {
+        if self.access != Access::Preview {
             prepare(&mut opened.connection).map_err(|error| failed(&path, &error))?;
         }
         Ok(Some(opened))

@@ -3,11 +3,10 @@
 use wire::keys::signing_type::SigningType;
 
 use super::missing_applications;
-use crate::applications::records::ApplicationRecords;
 use crate::applications::registry::ApplicationRegistry;
-use crate::keys::records::KeyRecords;
 use crate::keys::ring::KeyRing;
 use crate::store::StoreError;
+use crate::store::open_store::OpenStore;
 
 /// Reads applications and keys in the order of a start.
 ///
@@ -15,15 +14,15 @@ use crate::store::StoreError;
 /// [`StoreError::Unusable`] where a server would not start, [`StoreError::Unavailable`] where it
 /// would wait.
 pub(crate) async fn preview(
-    (keys, applications): (&KeyRecords, &ApplicationRecords),
+    store: &OpenStore,
     signing_type: SigningType,
     registrations: &ApplicationRegistry,
 ) -> Result<(), StoreError> {
-    let held = keys.read().await?;
-    registrations.reconcile(&applications.read().await?);
+    let held = store.read_keys().await?;
+    registrations.reconcile(&store.read_applications().await?);
     if registrations.are_missing() {
-        return Err(missing_applications(signing_type, &keys.location));
+        return Err(missing_applications(signing_type, &store.location));
     }
     let ring = KeyRing::parse(signing_type, &held.keys);
-    ring.map(drop).map_err(|error| keys.unusable(&error))
+    ring.map(drop).map_err(|error| store.unusable_keys(&error))
 }

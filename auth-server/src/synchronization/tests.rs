@@ -28,14 +28,13 @@ impl Server {
         let health = Health::new();
         health.set_started();
         let synchronization = Synchronization::new(
-            (store.records(), store.applications()),
+            store.open(),
             TYPE,
             POLICY,
             SyncedState {
                 live_keys: Arc::clone(&live_keys),
                 registrations: Arc::clone(&registrations),
                 revocations: log_of(store.open()),
-                clock: Arc::default(),
                 metrics: Metrics::default(),
             },
             &health,
@@ -138,7 +137,7 @@ async fn lost_applications_are_put_back_before_anything_is_open() {
     server.poll().await;
     server.store.lose_everything();
     server.poll().await;
-    let there = server.store.applications().read().await.unwrap();
+    let there = server.store.open().read_applications().await.unwrap();
     assert!(there.accepts("orders", "right"));
     assert!(server.registrations.authorize("any", "pair").is_err());
     assert_eq!(server.keys(), server.store.keys().await);

@@ -20,8 +20,7 @@ use super::changes::{EnabledUsers, ended};
 use super::file::FileUsers;
 use crate::revocations::Revocation;
 use crate::revocations::log::RevocationLog;
-use crate::store::clock::StoreClock;
-use crate::store::sealed::SealedRecords;
+use crate::store::open_store::OpenStore;
 use crate::store::{Key, Kind, Outcome, StoreError, Version};
 
 /// Pause before another try while the store is away.
@@ -32,8 +31,7 @@ const ATTEMPTS: usize = 4;
 const BATCH: usize = 500;
 
 pub(crate) struct RecordedUsers {
-    records: SealedRecords,
-    pub(super) clock: Arc<StoreClock>,
+    pub(super) records: OpenStore,
     pub(crate) users: Arc<FileUsers>,
     pub(super) revocations: Arc<RevocationLog>,
     changed: Notify,
@@ -54,14 +52,12 @@ struct Head {
 
 impl RecordedUsers {
     pub(crate) fn new(
-        records: SealedRecords,
-        clock: Arc<StoreClock>,
+        records: OpenStore,
         users: Arc<FileUsers>,
         revocations: Arc<RevocationLog>,
     ) -> Self {
         Self {
             records,
-            clock,
             users,
             revocations,
             changed: Notify::new(),
@@ -113,7 +109,7 @@ impl RecordedUsers {
             // Up to the load, not up to now: who logged in since then is a user of this file. One who is
             // not in it can only have logged in at another server, which had not loaded it yet.
             let passed = i64::try_from(loaded.since.elapsed().as_secs()).unwrap_or_default();
-            let now = self.clock.now();
+            let now = self.records.clock.now();
             let loaded_at = now.saturating_sub(passed);
             let revocations = left.into_iter().map(|id| {
                 let at = if users.contains_key(&id) {
@@ -157,10 +153,12 @@ impl RecordedUsers {
     /// Returns false where a file that another server has loaded later lacks the user, or has other
     /// credentials: this one's is older, and the user was revoked already. Logins go on without the store.
     pub(crate) async fn knows(&self, user: &PresentUser) -> bool {
-        let Ok((head, _)) = self.read::<Head>(self.head_key()).await else {
-            return true;
+        let head = match self.read::<Head>(self.head_key()).await {
+            Ok((head, _)) => head.unwrap_or_default(),
+            // Clients can bring this about.
+            Err(StoreError::Busy) => return false,
+            Err(_) => return true,
         };
-        let head = head.unwrap_or_default();
         let generation = self.generation.load(Ordering::Relaxed);
         if generation == 0 || head.users == self.users.loaded().enabled {
             return true;
@@ -222,13 +220,8 @@ mod tests {
     /// A server that has loaded the file as it is.
     fn server(store: &Arc<Unsteady>, file: &tempfile::NamedTempFile) -> RecordedUsers {
         let users = Arc::new(FileUsers::open(file.path().to_owned()).unwrap());
-        let store: Arc<dyn Store> = Arc::new(Arc::clone(store));
-        let log = log_of(Arc::clone(&store));
-        let records = SealedRecords {
-            store,
-            encryption: Arc::default(),
-        };
-        RecordedUsers::new(records, Arc::default(), users, log)
+        let store = OpenStore::of(Arc::new(Arc::clone(store)));
+        RecordedUsers::new(store.clone(), users, log_of(store))
     }
 
     async fn logs_in(server: &RecordedUsers, account: &str) -> bool {

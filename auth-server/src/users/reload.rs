@@ -84,7 +84,7 @@ fn revoke_applications(
     registrations: &ApplicationRegistry,
     changes: &[UserChange],
 ) {
-    let now = recorded.clock.now();
+    let now = recorded.records.clock.now();
     let added = changes.iter().filter(|it| it.kind == UserChangeKind::Added);
     let names = added.flat_map(|it| {
         let present = recorded.users.present(&it.account);

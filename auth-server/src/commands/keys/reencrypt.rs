@@ -15,7 +15,7 @@ use crate::store::{Kind, StoreError};
 pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
     let keys = KeysInStore::open(args).await?;
     let store = &keys.store;
-    let before = store.keys.read().await?.at_rest;
+    let before = store.opened.read_keys().await?.at_rest;
     let encryption = store.location.encryption();
     let wanted = encryption.current.as_ref();
     let wanted = wanted.map(|key| key.id().to_owned());
@@ -58,11 +58,11 @@ impl KeysInStore {
     async fn turn_into(&self, at_rest: &AtRest) -> Result<(), ExitError> {
         let is_being = matches!(at_rest, AtRest::BeingEncrypted(_));
         for _ in 0..ATTEMPTS {
-            let held = self.store.keys.read().await?;
+            let held = self.store.opened.read_keys().await?;
             let ring = self.parse(&held.keys)?;
             let ring = ring.being_encrypted(is_being, self.store.now().await?);
             let new = ring.to_stored()?;
-            if self.store.keys.rewrite(at_rest, &held, &new).await? {
+            if self.store.opened.rewrite_keys(at_rest, &held, &new).await? {
                 return Ok(());
             }
         }
@@ -72,7 +72,7 @@ impl KeysInStore {
 
     /// Writes every other record again, and returns the number of those that cannot be read.
     async fn rewrite_records(&self) -> Result<usize, ExitError> {
-        let records = &self.store.keys.sealed;
+        let records = &self.store.opened;
         let mut left = records.rewrite(Kind::Session, kept_until).await?;
         for kind in [Kind::Application, Kind::Users] {
             left += records.rewrite(kind, |_| None).await?;

@@ -10,8 +10,8 @@ use runtime::process::clock::unix_now;
 use super::*;
 use crate::cli::{Cli, Command};
 use crate::keys::pair::tests::pair;
-use crate::store::Store;
 use crate::store::conformance::unsteady::Unsteady;
+use crate::store::open_store::OpenStore;
 
 const TYPE: SigningType = SigningType::Ecdsa;
 
@@ -22,9 +22,9 @@ impl Installation {
     async fn new() -> Self {
         let installation = Self(tempfile::tempdir().unwrap());
         let pair = KeyRing::of(Arc::new(pair(TYPE))).to_stored().unwrap();
-        let keys = installation.keys().await.store.keys;
-        let held = keys.read().await.unwrap();
-        assert_eq!(keys.commit(&held, &pair).await, Ok(true));
+        let store = installation.keys().await.store.opened;
+        let held = store.read_keys().await.unwrap();
+        assert_eq!(store.write_keys(&held, &pair).await, Ok(true));
         installation
     }
 
@@ -78,12 +78,12 @@ async fn many_rotations_at_once_publish_one_key() {
 async fn a_rotation_goes_by_the_clock_of_the_store() {
     const HOUR: i64 = 3_600;
     let store = Unsteady::new();
-    let opened: Arc<dyn Store> = Arc::new(Arc::clone(&store));
     let mut keys = Installation::new().await.keys().await;
-    keys.store.keys = keys.store.location.keys(&opened);
+    keys.store.opened = OpenStore::of(Arc::new(Arc::clone(&store)));
     let pair = KeyRing::of(Arc::new(pair(TYPE))).to_stored().unwrap();
-    let held = keys.store.keys.read().await.unwrap();
-    assert_eq!(keys.store.keys.commit(&held, &pair).await, Ok(true));
+    let held = keys.store.opened.read_keys().await.unwrap();
+    let written = keys.store.opened.write_keys(&held, &pair).await;
+    assert_eq!(written, Ok(true));
     store.set_ahead(HOUR);
     rotate_in(&keys, 150).await.unwrap();
     let ring = keys.load().await.unwrap();
@@ -109,13 +109,13 @@ async fn a_revoked_key_from_a_backup_can_be_revoked_again() {
     let before = installation.ring().await;
     let old = before.current().id().clone();
     installation.run(&format!("revoke {old}")).await.unwrap();
-    let keys = installation.keys().await.store.keys;
-    let after = keys.read().await.unwrap();
+    let store = installation.keys().await.store.opened;
+    let after = store.read_keys().await.unwrap();
     let restored = StoredKeys {
         pair: before.to_stored().unwrap().pair,
         ..after.keys.clone()
     };
-    assert_eq!(keys.commit(&after, &restored).await, Ok(true));
+    assert_eq!(store.write_keys(&after, &restored).await, Ok(true));
     installation.run(&format!("revoke {old}")).await.unwrap();
     assert!(!installation.ring().await.is_listed(&old));
 }

@@ -141,8 +141,8 @@ async fn attempt(app: &App, request: LoginRequest, client: IpAddr) -> Result<Iss
     };
     app.check_standing(&present).await?;
     let code = code.filter(|_| present.has_second_factor);
-    if let Some((used, code)) = app.used_codes.as_ref().zip(code)
-        && !(used.record(&user.id, &code).await).map_err(outcome_unknown)?
+    if let Some(code) = code
+        && !(app.used_codes.record(&user.id, &code).await).map_err(outcome_unknown)?
     {
         app.authenticator.count_failure(&account, client);
         return Err(AuthenticationError::Failed.into());

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
+
 use tokio::task::JoinSet;
 
 use super::*;
@@ -32,14 +34,8 @@ impl Shared {
         Self(Unsteady::new())
     }
 
-    fn open(&self, encryption: KeyEncryption) -> KeyRecords {
-        KeyRecords {
-            sealed: SealedRecords {
-                store: Arc::new(Arc::clone(&self.0)),
-                encryption: Arc::new(encryption),
-            },
-            location: "store".to_owned(),
-        }
+    fn open(&self, encryption: KeyEncryption) -> OpenStore {
+        OpenStore::of(Arc::new(Arc::clone(&self.0))).with(encryption)
     }
 
     /// Returns the stored strings.
@@ -70,18 +66,19 @@ fn fresh(signing_type: SigningType) -> StoredKeys {
     }
 }
 
-async fn read(records: &KeyRecords) -> Result<StoredKeys, StoreError> {
-    records.read().await.map(|held| held.keys)
+async fn read(store: &OpenStore) -> Result<StoredKeys, StoreError> {
+    store.read_keys().await.map(|held| held.keys)
 }
 
-async fn install(records: &KeyRecords, keys: &StoredKeys) {
-    let held = records.read().await.unwrap();
-    assert_eq!(records.commit(&held, keys).await, Ok(true));
+async fn install(store: &OpenStore, keys: &StoredKeys) {
+    let held = store.read_keys().await.unwrap();
+    assert_eq!(store.write_keys(&held, keys).await, Ok(true));
 }
 
-async fn rewrite(records: &KeyRecords, at_rest: &AtRest) -> StoredKeys {
-    let held = records.read().await.unwrap();
-    assert_eq!(records.rewrite(at_rest, &held, &held.keys).await, Ok(true));
+async fn rewrite(store: &OpenStore, at_rest: &AtRest) -> StoredKeys {
+    let held = store.read_keys().await.unwrap();
+    let rewritten = store.rewrite_keys(at_rest, &held, &held.keys).await;
+    assert_eq!(rewritten, Ok(true));
     held.keys
 }
 
@@ -94,13 +91,13 @@ async fn without_the_right_key_nothing_is_read_and_that_is_known() {
         let error = read(&records).await.unwrap_err();
         assert!(matches!(&error, StoreError::Unusable(_)), "{error}");
         assert!(error.to_string().contains(key(1).id()), "{error}");
-        assert!(records.sealed.encryption.lacks_key());
+        assert!(records.encryption.lacks_key());
         // Nor is a store that lost its content filled in clear, or under another key.
         for entry in ENTRIES {
             shared.plant(entry, None).await;
         }
-        let held = records.read().await.unwrap();
-        assert!(records.commit(&held, &fresh(TYPE)).await.is_err());
+        let held = records.read_keys().await.unwrap();
+        assert!(records.write_keys(&held, &fresh(TYPE)).await.is_err());
     }
 }
 
@@ -115,7 +112,7 @@ async fn a_store_stays_as_it_is_until_it_is_encrypted_anew() {
         assert_eq!(read(&plain).await, Ok(keys));
     }
     let keys = rewrite(&keyed, &AtRest::Encrypted(key(1).id().to_owned())).await;
-    assert!(read(&plain).await.is_err() && plain.sealed.encryption.lacks_key());
+    assert!(read(&plain).await.is_err() && plain.encryption.lacks_key());
     assert_eq!(read(&keyed).await, Ok(keys));
     // One that would make another store writes as this one is.
     let leaving = shared.open(KeyEncryption {
@@ -195,25 +192,19 @@ for_every_store!(
     a_commit_needs_all_values_as_they_were_read,
 );
 
-fn open(installation: &dyn Installation) -> KeyRecords {
-    KeyRecords {
-        sealed: SealedRecords {
-            store: installation.open(),
-            encryption: Arc::default(),
-        },
-        location: "store".to_owned(),
-    }
+fn open(installation: &dyn Installation) -> OpenStore {
+    OpenStore::of(installation.open())
 }
 
 /// Adopts the stored pair or installs one, as a start does.
-async fn start(records: &KeyRecords) -> KeyRing {
+async fn start(store: &OpenStore) -> KeyRing {
     let planner = Planner {
         signing_type: TYPE,
         policy: &POLICY,
         memory: None,
         now: NOW,
     };
-    let updated = update(records, (TYPE, NOW), |stored, fresh| {
+    let updated = update(store, (TYPE, NOW), |stored, fresh| {
         Ok(planner.plan(stored, fresh).unwrap())
     });
     updated.await.unwrap().ring
@@ -256,7 +247,7 @@ async fn a_commit_needs_all_values_as_they_were_read(installation: &dyn Installa
     let records = open(installation);
     let (first, second) = (fresh(TYPE), fresh(TYPE));
     install(&records, &first).await;
-    let held = records.read().await.unwrap();
+    let held = records.read_keys().await.unwrap();
     for change in [
         StoredKeys {
             pair: second.pair.clone(),
@@ -272,7 +263,7 @@ async fn a_commit_needs_all_values_as_they_were_read(installation: &dyn Installa
         },
     ] {
         install(&records, &change).await;
-        assert_eq!(records.commit(&held, &second).await, Ok(false));
+        assert_eq!(records.write_keys(&held, &second).await, Ok(false));
         assert_eq!(read(&records).await, Ok(change));
         install(&records, &first).await;
     }

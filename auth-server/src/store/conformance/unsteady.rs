@@ -27,6 +27,8 @@ pub(crate) struct Unsteady {
 pub(crate) enum Failure {
     /// It is made, and its response is lost.
     ResponseLost,
+    /// It is made, and neither its response nor a later one comes.
+    NotAcknowledged,
     /// It is lost.
     RequestLost,
     Away,
@@ -129,11 +131,14 @@ impl Store for Arc<Unsteady> {
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError> {
-        let failure = self.failure.lock().take();
+        let failure = {
+            let mut next = self.failure.lock();
+            next.take_if(|it| *it != Failure::NotAcknowledged).or(*next)
+        };
         let lost = || StoreError::Unclear("no response".to_owned());
         match failure {
             None => self.there()?.commit(changes).await,
-            Some(Failure::ResponseLost) => {
+            Some(Failure::ResponseLost | Failure::NotAcknowledged) => {
                 self.there()?.commit(changes).await.unwrap();
                 Err(lost())
             }

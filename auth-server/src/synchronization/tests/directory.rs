@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use super::TYPE;
-use crate::applications::records::ApplicationRecords;
 use crate::applications::secret_hash::SecretHashes;
 use crate::keys::StoredKeys;
-use crate::keys::records::{Entry, KeyRecords};
+use crate::keys::records::Entry;
 use crate::keys::ring::KeyRing;
 use crate::store::conformance::unsteady::Unsteady;
-use crate::store::sealed::SealedRecords;
+use crate::store::open_store::OpenStore;
 use crate::store::{Key, Kind, Store, Version};
 
 /// Clones share the store.
@@ -31,26 +30,12 @@ impl std::ops::Deref for Directory {
 }
 
 impl Directory {
-    pub(super) fn open(&self) -> Arc<dyn Store> {
-        Arc::new(Arc::clone(&self.0))
-    }
-
-    pub(super) fn applications(&self) -> ApplicationRecords {
-        ApplicationRecords::new(self.open(), Arc::default())
-    }
-
-    pub(super) fn records(&self) -> KeyRecords {
-        KeyRecords {
-            sealed: SealedRecords {
-                store: self.open(),
-                encryption: Arc::default(),
-            },
-            location: "Store".to_owned(),
-        }
+    pub(super) fn open(&self) -> OpenStore {
+        OpenStore::of(Arc::new(Arc::clone(&self.0)))
     }
 
     pub(super) async fn keys(&self) -> StoredKeys {
-        self.records().read().await.unwrap().keys
+        self.open().read_keys().await.unwrap().keys
     }
 
     /// Replaces the keys.
@@ -58,9 +43,9 @@ impl Directory {
         for entry in [Entry::Private, Entry::Public, Entry::Ring] {
             self.plant(entry.key(), None).await;
         }
-        let records = self.records();
-        let held = records.read().await.unwrap();
-        assert_eq!(records.commit(&held, keys).await, Ok(true));
+        let store = self.open();
+        let held = store.read_keys().await.unwrap();
+        assert_eq!(store.write_keys(&held, keys).await, Ok(true));
     }
 
     pub(super) async fn ring(&self) -> KeyRing {
@@ -89,7 +74,7 @@ impl Directory {
     }
 
     pub(super) async fn version(&self) -> Version {
-        let mut held = self.open().list(Kind::Application).await.unwrap();
+        let mut held = self.0.list(Kind::Application).await.unwrap();
         held.remove(0).1.version
     }
 }

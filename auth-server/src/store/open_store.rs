@@ -1,21 +1,51 @@
-//! Records as JSON, sealed as the store is: the one place that tells an authentic record from a planted
-//! one.
+//! An open store as the parts of this program share it: its records as JSON, sealed as the store is, its
+//! clock, and the bound on what requests do there at once. The one place that tells an authentic record
+//! from a planted one.
 
+use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
 use zeroize::Zeroizing;
 
+use super::clock::StoreClock;
 use super::envelope_encryption::{EncryptionError, KeyEncryption};
 use super::{Change, Key, Kind, Outcome, Store, StoreError, Stored, Version};
+use crate::rate_limit::Permits;
 
-/// The records of a store. Clones share it.
+/// Max number of calls of requests at once: each is a connection to Redis, or a thread that waits for a
+/// disk.
+const MAX_CALLS: usize = 64;
+
+/// Clones share the store.
 #[derive(Debug, Clone)]
-pub(crate) struct SealedRecords {
-    pub(crate) store: Arc<dyn Store>,
+pub(crate) struct OpenStore {
+    store: Arc<dyn Store>,
     pub(crate) encryption: Arc<KeyEncryption>,
+    /// By the last poll.
+    pub(crate) clock: Arc<StoreClock>,
+    /// Names the store for an operator, without secrets.
+    pub(crate) location: Arc<str>,
+    /// Those of requests; `None` for polls and commands, which are few.
+    permits: Option<Arc<Permits>>,
+}
+
+/// The store for one call, or a few in a row; another one may begin when it is dropped.
+pub(crate) struct Call<'s> {
+    store: &'s dyn Store,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl<'s> Deref for Call<'s> {
+    type Target = dyn Store + 's;
+
+    fn deref(&self) -> &Self::Target {
+        self.store
+    }
 }
 
 /// A record as it stands in the store.
@@ -38,12 +68,60 @@ impl<R> Held<R> {
     }
 }
 
-impl SealedRecords {
+impl OpenStore {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        encryption: Arc<KeyEncryption>,
+        location: &dyn fmt::Display,
+    ) -> Self {
+        Self {
+            store,
+            encryption,
+            clock: Arc::default(),
+            location: location.to_string().into(),
+            permits: None,
+        }
+    }
+
+    /// Returns the store for all requests: they share one bound.
+    pub(crate) fn for_requests(&self) -> Self {
+        Self {
+            permits: Some(Arc::new(Permits::of(MAX_CALLS))),
+            ..self.clone()
+        }
+    }
+
+    /// Waits until a call may begin; the store bounds its time.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`].
+    pub(crate) async fn call(&self) -> Result<Call<'_>, StoreError> {
+        let _permit = match &self.permits {
+            Some(permits) => Some(permits.take().await.ok_or(StoreError::Busy)?),
+            None => None,
+        };
+        Ok(Call {
+            store: &*self.store,
+            _permit,
+        })
+    }
+
+    /// Returns the store for a poll, which no request keeps waiting.
+    pub(crate) fn for_polls(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    /// Waits until what was read is as safe as what a commit has written: the outcome of that commit may
+    /// have been unclear.
+    pub(crate) async fn confirm(&self) -> Result<(), StoreError> {
+        self.call().await?.commit(Vec::new()).await.map(drop)
+    }
+
     pub(crate) async fn read<R: DeserializeOwned>(
         &self,
         key: &Key,
     ) -> Result<Option<Held<R>>, StoreError> {
-        let held = self.store.get(key).await?;
+        let held = self.call().await?.get(key).await?;
         Ok(held.map(|held| self.opened(key.clone(), held)))
     }
 
@@ -52,7 +130,7 @@ impl SealedRecords {
         &self,
         kind: Kind,
     ) -> Result<Vec<Held<R>>, StoreError> {
-        let held = self.store.list(kind).await?.into_iter();
+        let held = self.call().await?.list(kind).await?.into_iter();
         let opened = held.map(|(id, held)| self.opened(Key { kind, id }, held));
         Ok(opened.collect())
     }
@@ -101,7 +179,7 @@ impl SealedRecords {
         ends: Option<i64>,
     ) -> Result<bool, StoreError> {
         let put = self.put(key, expected, record, ends)?;
-        Ok(self.store.commit(vec![put]).await? == Outcome::Committed)
+        Ok(self.call().await?.commit(vec![put]).await? == Outcome::Committed)
     }
 
     /// Writes every record of a kind again as the store is, and returns the number of those that cannot
@@ -112,7 +190,8 @@ impl SealedRecords {
         ends: impl Fn(&Value) -> Option<i64>,
     ) -> Result<usize, StoreError> {
         let mut left = 0;
-        for id in self.store.ids(kind, "").await? {
+        let ids = self.call().await?.ids(kind, "").await?;
+        for id in ids {
             let key = Key { kind, id };
             while let Some(held) = self.read::<Value>(&key).await? {
                 let Ok(record) = held.record else {
@@ -131,5 +210,25 @@ impl SealedRecords {
     /// Returns an error that names the place of a record.
     pub(crate) fn unusable(&self, key: &Key, cause: &str) -> StoreError {
         StoreError::Unusable(format!("{}: {cause}", self.store.describe(key)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl OpenStore {
+        /// Returns the store as a program without key-encryption keys opens it.
+        pub(crate) fn of(store: Arc<dyn Store>) -> Self {
+            Self::new(store, Arc::default(), &"Store")
+        }
+
+        /// Returns the store as a program with other keys opens it.
+        pub(crate) fn with(self, encryption: KeyEncryption) -> Self {
+            Self {
+                encryption: Arc::new(encryption),
+                ..self
+            }
+        }
     }
 }
