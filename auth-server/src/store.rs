@@ -103,11 +103,6 @@ pub(crate) enum Change {
         key: Key,
         expected: Version,
     },
-    /// Changes nothing; the commit needs the record as it was read.
-    Check {
-        key: Key,
-        expected: Option<Version>,
-    },
     Append(NewEntry),
     /// Removes entries of the log; the last one given stays, and its id with it. `expected` is one that was read:
     /// in another history the ids are those of others.

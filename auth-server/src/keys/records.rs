@@ -102,29 +102,24 @@ impl OpenStore {
         self.rewrite_keys(&held.at_rest, held, new).await
     }
 
-    /// Commits as `at_rest` says: where the store is another, all values are written anew.
+    /// Stores the keys as `at_rest` says. All values are written: a commit needs each as it was read.
     pub(crate) async fn rewrite_keys(
         &self,
         at_rest: &AtRest,
         held: &HeldKeys,
         new: &StoredKeys,
     ) -> Result<bool, StoreError> {
-        let is_anew = *at_rest != held.at_rest;
         let under = self.encryption.key_of(at_rest);
         let under = under.map_err(|error| self.not_open(Entry::Private, &error))?;
         let mut changes = Vec::new();
-        let parts = held.versions.iter().zip(values(&held.keys));
-        for (entry, ((version, former), new)) in ENTRIES.into_iter().zip(parts.zip(values(new))) {
-            let (key, expected) = (entry.key(), version.clone());
-            changes.push(match (new, expected) {
-                (Some(text), expected) if is_anew || former != Some(text) => Change::Put {
-                    key,
-                    expected,
-                    value: self.seal_key(entry, text, under)?,
-                    ends: None,
-                },
-                (None, Some(expected)) if former.is_some() => Change::Delete { key, expected },
-                (_, expected) => Change::Check { key, expected },
+        let values = values(new).into_iter().zip(held.versions.clone());
+        for (entry, (text, expected)) in ENTRIES.into_iter().zip(values) {
+            let Some(text) = text else { continue };
+            changes.push(Change::Put {
+                key: entry.key(),
+                expected,
+                value: self.seal_key(entry, text, under)?,
+                ends: None,
             });
         }
         let is_done = self.call().await?.commit(changes).await? == Outcome::Committed;

@@ -163,10 +163,7 @@ impl KeyRing {
 
     /// Notes at `now` if the other records of the store are yet to be encrypted.
     pub(crate) fn being_encrypted(mut self, is_being: bool, now: i64) -> Self {
-        let noted = &mut self.metadata.rest.being_encrypted;
-        if std::mem::replace(noted, is_being) == is_being {
-            return self;
-        }
+        self.metadata.rest.being_encrypted = is_being;
         self.in_next_generation(now)
     }
 

@@ -147,10 +147,7 @@ async fn a_commit_makes_all_changes_or_none(installation: &dyn Installation) {
         vec![
             put("b", None, "new"),
             append("entry", end),
-            Change::Check {
-                key: application("a"),
-                expected: expected.cloned(),
-            },
+            put("a", expected, "2"),
         ]
     };
     assert_eq!(store.commit(changes(None)).await, Ok(Outcome::Conflict));

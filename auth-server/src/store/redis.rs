@@ -122,7 +122,7 @@ for change = 1, changes do
   elseif name == 'remove' then
     for id in string.gmatch(argument(change, 3), '%d+') do forget(change, id) end
   end
-  for index = 2, name ~= 'check' and name ~= 'remove' and not time.err and 3 or 0 do
+  for index = 2, name ~= 'remove' and not time.err and 3 or 0 do
     local over = redis.call('ZRANGEBYSCORE', key(change, index), '-inf', time[1], 'LIMIT', 0, 100)
     for _, id in ipairs(over) do
       if name == 'append' then forget(change, id) else redis.call('ZREM', key(change, index), id) end
@@ -360,7 +360,7 @@ fn log_keys() -> [String; 2] {
 
 fn keys_of(change: &Change) -> [String; 3] {
     match change {
-        Change::Put { key, .. } | Change::Delete { key, .. } | Change::Check { key, .. } => [
+        Change::Put { key, .. } | Change::Delete { key, .. } => [
             record_key(key),
             index_key(key.kind, ""),
             index_key(key.kind, key.group()),
@@ -386,7 +386,6 @@ fn arguments(change: &Change) -> [Zeroizing<String>; 5] {
         Change::Delete { key, expected } => {
             ("delete", Some(expected.0.clone()), "", None, &*key.id)
         }
-        Change::Check { key, expected } => ("check", text(expected), "", None, &*key.id),
         Change::Append(entry) => {
             number = entry.above.to_string();
             ("append", None, &*entry.value, Some(entry.ends), &*number)

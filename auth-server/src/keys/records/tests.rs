@@ -257,10 +257,6 @@ async fn a_commit_needs_all_values_as_they_were_read(installation: &dyn Installa
             ring: text("{}"),
             ..first.clone()
         },
-        StoredKeys {
-            ring: None,
-            ..first.clone()
-        },
     ] {
         install(&records, &change).await;
         assert_eq!(records.write_keys(&held, &second).await, Ok(false));
