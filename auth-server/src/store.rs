@@ -185,10 +185,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         Ok(held.into_iter().next().flatten())
     }
 
-    /// Reads the records of a kind, in the order of their ids.
-    async fn list(&self, kind: Kind) -> Result<Vec<(String, Stored)>, StoreError>;
-
-    /// Reads the ids of a group, or of all (an empty name); those that end first come first.
+    /// Reads the ids of a group, or of all (an empty name); those that end first come first, those without an
+    /// end in the order of their ids.
     async fn ids(&self, kind: Kind, group: &str) -> Result<Vec<String>, StoreError>;
 
     /// Makes all changes, or none if one of them expects another version. A commit of none waits until

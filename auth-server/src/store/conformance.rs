@@ -46,7 +46,7 @@ for_every_store!(every_rule:
     a_commit_makes_all_changes_or_none,
     a_version_is_of_one_value,
     a_record_is_absent_from_its_end_on,
-    a_list_has_every_record_of_its_kind_in_order,
+    the_ids_of_a_kind_and_its_records_come_in_order,
     the_ids_of_a_group_come_in_the_order_of_their_ends,
     a_log_is_read_from_a_cursor_and_keeps_its_order,
     what_is_over_or_removed_leaves_a_log_but_for_the_last_id,
@@ -82,7 +82,7 @@ async fn a_redis_cluster_follows_every_rule() {
 async fn an_empty_store_holds_nothing(installation: &dyn Installation) {
     let store = installation.open();
     assert_eq!(store.get(&application("a")).await, Ok(None));
-    assert_eq!(store.list(Kind::Application).await, Ok(Vec::new()));
+    assert_eq!(store.ids(Kind::Application, "").await, Ok(Vec::new()));
     assert_eq!(store.since(0).await, Ok(Vec::new()));
 }
 
@@ -189,13 +189,13 @@ async fn a_record_is_absent_from_its_end_on(installation: &dyn Installation) {
         assert_eq!(done, Ok(Outcome::Committed));
     }
     assert_eq!(value(&*store, "over").await, None);
-    let listed = store.list(Kind::Application).await.unwrap();
-    assert_eq!(listed.len(), 1);
+    let listed = store.ids(Kind::Application, "").await.unwrap();
+    assert_eq!(listed, ["there"]);
     let again = store.commit(vec![ending("over", now + 1000)]).await;
     assert_eq!(again, Ok(Outcome::Committed));
 }
 
-async fn a_list_has_every_record_of_its_kind_in_order(installation: &dyn Installation) {
+async fn the_ids_of_a_kind_and_its_records_come_in_order(installation: &dyn Installation) {
     let store = installation.open();
     let other = Change::Put {
         key: Key {
@@ -208,12 +208,12 @@ async fn a_list_has_every_record_of_its_kind_in_order(installation: &dyn Install
     };
     let changes = vec![put("b", None, "2"), other, put("a", None, "")];
     store.commit(changes).await.unwrap();
-    let listed = store.list(Kind::Application).await.unwrap();
-    let listed: Vec<_> = listed
-        .iter()
-        .map(|(id, held)| (id.as_str(), held.value.as_str()))
-        .collect();
-    assert_eq!(listed, [("a", ""), ("b", "2")]);
+    let ids = store.ids(Kind::Application, "").await.unwrap();
+    assert_eq!(ids, ["a", "b"]);
+    let read = store.read(&["a", "none", "b"].map(application)).await;
+    let read = read.unwrap().into_iter();
+    let values: Vec<_> = read.map(|held| Some(held?.value.to_string())).collect();
+    assert_eq!(values, [Some(String::new()), None, Some("2".to_owned())]);
 }
 
 async fn the_ids_of_a_group_come_in_the_order_of_their_ends(installation: &dyn Installation) {

@@ -40,8 +40,6 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(4);
 
 const GET: &str = "SELECT value, version FROM record
  WHERE kind = ?1 AND id = ?2 AND (ends IS NULL OR ends > unixepoch())";
-const LIST: &str = "SELECT value, version, id FROM record
- WHERE kind = ?1 AND (ends IS NULL OR ends > unixepoch()) ORDER BY id";
 const IDS: &str = "SELECT id FROM record
  WHERE kind = ?1 AND id >= ?2 AND id < ?2 || char(1114111) AND (ends IS NULL OR ends > unixepoch())
  ORDER BY ends, id";
@@ -172,15 +170,16 @@ impl SqliteStore {
         }
     }
 
-    async fn query<T: Send + 'static>(
+    /// Reads rows; none where there is no database.
+    async fn query<T: Send + Default + 'static>(
         self: &Arc<Self>,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<Option<T>, StoreError> {
+    ) -> Result<T, StoreError> {
         let path = self.path();
-        self.run(Missing::IsEmpty, move |opened| {
+        let rows = self.run(Missing::IsEmpty, move |opened| {
             query(&opened.connection).map_err(|error| failed(&path, &error))
-        })
-        .await
+        });
+        rows.await.map(Option::unwrap_or_default)
     }
 
     fn blocking<T>(
@@ -298,24 +297,17 @@ impl Store for Arc<SqliteStore> {
                 let held = moment.query_row(GET, (kind.name(), id), stored);
                 held.optional()
             };
-            keys.iter().map(get).collect()
+            keys.iter().map(get).collect::<rusqlite::Result<Vec<_>>>()
         });
-        Ok(held.await?.unwrap_or_else(|| vec![None; count]))
-    }
-
-    async fn list(&self, kind: Kind) -> Result<Vec<(String, Stored)>, StoreError> {
-        let held = self.query(move |connection| {
-            let read = |row: &Row<'_>| Ok((row.get(2)?, stored(row)?));
-            rows(connection, LIST, [kind.name()], read)
-        });
-        held.await.map(Option::unwrap_or_default)
+        let mut held = held.await?;
+        held.resize(count, None);
+        Ok(held)
     }
 
     async fn ids(&self, kind: Kind, group: &str) -> Result<Vec<String>, StoreError> {
         let group = group.to_owned();
-        let ids = self
-            .query(move |connection| rows(connection, IDS, (kind.name(), group), |row| row.get(0)));
-        ids.await.map(Option::unwrap_or_default)
+        self.query(move |connection| rows(connection, IDS, (kind.name(), group), |row| row.get(0)))
+            .await
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError> {
@@ -345,16 +337,15 @@ impl Store for Arc<SqliteStore> {
     }
 
     async fn since(&self, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
-        let held = self.query(move |connection| {
-            rows(connection, SINCE, [cursor], |row| {
-                Ok(LogEntry {
-                    id: row.get(0)?,
-                    value: row.get(1)?,
-                    ends: row.get(2)?,
-                })
+        let entry = |row: &Row<'_>| {
+            Ok(LogEntry {
+                id: row.get(0)?,
+                value: row.get(1)?,
+                ends: row.get(2)?,
             })
-        });
-        held.await.map(Option::unwrap_or_default)
+        };
+        self.query(move |connection| rows(connection, SINCE, [cursor], entry))
+            .await
     }
 
     /// Returns this machine's clock: all who open the file run on it.

@@ -122,10 +122,6 @@ impl Store for Arc<Unsteady> {
         self.there()?.read(keys).await
     }
 
-    async fn list(&self, kind: Kind) -> Result<Vec<(String, Stored)>, StoreError> {
-        self.there()?.list(kind).await
-    }
-
     async fn ids(&self, kind: Kind, group: &str) -> Result<Vec<String>, StoreError> {
         self.there()?.ids(kind, group).await
     }

@@ -3,36 +3,16 @@
 use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
 use redis::cluster_async::ClusterConnection;
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Role,
-};
+use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisResult, Role};
 
 use super::TIMEOUT;
 use super::address::{Endpoint, Sentinels};
+use super::failure::Failed;
 
 pub(super) enum Connection {
     /// Also to a master found by a Sentinel, for this call only.
     One(MultiplexedConnection),
     Cluster(ClusterConnection),
-}
-
-/// A failed attempt at a command.
-pub(super) struct Failed {
-    pub(super) error: RedisError,
-    /// The server that failed, where it is one of several.
-    pub(super) server: Option<String>,
-    pub(super) may_have_arrived: bool,
-}
-
-/// Returns the failure of what sent no command.
-impl From<RedisError> for Failed {
-    fn from(error: RedisError) -> Self {
-        Self {
-            error,
-            server: None,
-            may_have_arrived: false,
-        }
-    }
 }
 
 impl Connection {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 use super::super::conformance::installations::Redis;
 use super::super::conformance::{application, put};
+use super::scripts::PREFIX;
 use super::*;
 use crate::store::NewEntry;
 
@@ -57,7 +58,7 @@ async fn a_repeated_commit_is_one() {
         ends: store.now().await.unwrap() + 1000,
         above: 0,
     });
-    let command = store.commit_command(&[append]).unwrap();
+    let command = scripts::commit(&[append]).unwrap();
     for _ in 0..2 {
         assert_eq!(store.commit_once(&command).await, Ok(true));
     }

@@ -51,7 +51,7 @@ async fn what_is_no_store_of_this_version_is_unusable_and_stays() {
         chmod(&held.join(FILE), 0o600);
         for access in [Access::Preview, Access::Write] {
             let store = SqliteStore::new(held.clone(), access);
-            let read = store.list(Kind::Application).await.map(drop);
+            let read = store.ids(Kind::Application, "").await.map(drop);
             for failed in [read, commit(&store).await.map(drop)] {
                 let error = failed.unwrap_err();
                 assert!(matches!(error, StoreError::Unusable(_)), "{case}: {error}");
@@ -272,27 +272,27 @@ async fn what_a_killed_process_committed_is_there_and_whole() {
         process.kill().unwrap();
         process.wait().unwrap();
         let store = open(home.path());
-        let held = store.list(Kind::Application).await.unwrap();
-        let values: Vec<u32> = held
-            .iter()
-            .map(|(_, held)| held.value.parse().unwrap())
-            .collect();
-        assert_eq!(values.len(), 2);
+        let held = store.read(&both()).await.unwrap().into_iter();
+        let values: Vec<u32> = held.map(|it| it.unwrap().value.parse().unwrap()).collect();
         assert_eq!(values[0], values[1], "half a commit");
         assert!(values[0] >= reported && values[0] > committed);
         committed = values[0];
     }
 }
 
+fn both() -> [Key; 2] {
+    ["a", "b"].map(application)
+}
+
 /// Counts in two records at once, and prints each number that is stored.
 async fn commit_until_killed(store: &Arc<SqliteStore>) {
     loop {
-        let held = store.list(Kind::Application).await.unwrap();
-        let version = |at: usize| held.get(at).map(|(_, held)| &held.version);
-        let number = held.first().map_or(0, |(_, it)| it.value.parse().unwrap()) + 1;
+        let held = store.read(&both()).await.unwrap();
+        let version = |at: usize| held[at].as_ref().map(|held| &held.version);
+        let number = held[0].as_ref().map_or(0, |it| it.value.parse().unwrap()) + 1;
         let text = number.to_string();
-        let both = vec![put("a", version(0), &text), put("b", version(1), &text)];
-        assert_eq!(store.commit(both).await, Ok(Outcome::Committed));
+        let changes = vec![put("a", version(0), &text), put("b", version(1), &text)];
+        assert_eq!(store.commit(changes).await, Ok(Outcome::Committed));
         writeln!(io::stdout(), "{number}").unwrap();
     }
 }

@@ -62,11 +62,7 @@ impl Directory {
     /// Replaces a record past the driver of applications.
     pub(super) async fn put_record(&self, record: &SecretHashes) {
         let text = serde_json::to_string(record).unwrap();
-        let key = Key {
-            kind: Kind::Application,
-            id: "orders".to_owned(),
-        };
-        self.plant(key, Some(&text)).await;
+        self.plant(orders(), Some(&text)).await;
     }
 
     pub(super) async fn register(&self) {
@@ -74,7 +70,14 @@ impl Directory {
     }
 
     pub(super) async fn version(&self) -> Version {
-        let mut held = self.0.list(Kind::Application).await.unwrap();
-        held.remove(0).1.version
+        let held = self.0.get(&orders()).await.unwrap();
+        held.unwrap().version
+    }
+}
+
+fn orders() -> Key {
+    Key {
+        kind: Kind::Application,
+        id: "orders".to_owned(),
     }
 }
