@@ -17,7 +17,6 @@ use tracing::{info, warn};
 use wire::token::claims::Claims;
 use zeroize::Zeroizing;
 
-pub(crate) use self::record::IssuedToken;
 use self::record::{NoUser, SessionRecord, Use};
 use self::refresh_token::{RefreshToken, SessionId};
 use crate::audit;
@@ -75,9 +74,7 @@ pub(crate) struct Sessions {
 /// A session that a login is about to begin.
 pub(crate) struct Beginning {
     token: RefreshToken,
-    secret: Zeroizing<String>,
-    credentials: String,
-    began: i64,
+    record: SessionRecord,
 }
 
 /// A session of which a refresh token was presented that may be used.
@@ -95,23 +92,13 @@ pub(crate) struct Renewed {
     /// `sid` of the access token.
     pub(crate) id: String,
     pub(crate) refresh_token: Zeroizing<String>,
-    pub(crate) access_token: IssuedToken,
-    /// `iat` of the access token.
+    /// `jti`, `iat` and `exp` of the access token.
+    pub(crate) token_id: String,
     pub(crate) issued_at: i64,
+    pub(crate) expires: i64,
 }
 
 impl Beginning {
-    /// Prepares a session before the credentials are checked: a password that is replaced meanwhile
-    /// ends it. `None` without randomness.
-    pub(crate) fn new(user: &PresentUser, now: i64) -> Option<Self> {
-        Some(Self {
-            token: RefreshToken::generate(&user.user.id).ok()?,
-            secret: random::secret().ok()?,
-            credentials: user.credentials.clone(),
-            began: now,
-        })
-    }
-
     /// Returns the `sid` of the access tokens.
     pub(crate) fn id(&self) -> String {
         self.token.session().text()
@@ -119,29 +106,31 @@ impl Beginning {
 
     /// Returns the `jti` of the first access token.
     pub(crate) fn token_id(&self) -> String {
-        self.token.session().token_id(&self.secret, 0)
+        self.record.token_id(self.token.session())
     }
 }
 
 impl Sessions {
-    /// Stores a new session and returns its refresh token; `None` if the store does not take it.
+    /// Prepares a session before the credentials are checked: a password that is replaced meanwhile
+    /// ends it. `None` without randomness.
+    pub(crate) fn prepare(&self, user: &PresentUser, now: i64) -> Option<Beginning> {
+        let token = RefreshToken::generate(&user.user.id).ok()?;
+        let times = (now, now.saturating_add(self.lifetime));
+        let record = SessionRecord::new(&token, &random::secret().ok()?, user, times);
+        Some(Beginning { token, record })
+    }
+
+    /// Stores a new session, with an access token of this `exp`, and returns its refresh token; `None` if the
+    /// store does not take it.
     ///
     /// # Errors
     /// [`StoreError::Unclear`] alone.
     pub(crate) async fn begin(
         self: &Arc<Self>,
-        beginning: Beginning,
-        user: &User,
+        Beginning { token, record }: Beginning,
         expires: i64,
     ) -> Result<Option<Zeroizing<String>>, StoreError> {
-        let Beginning {
-            token,
-            secret,
-            credentials,
-            began,
-        } = beginning;
-        let times = (began, began.saturating_add(self.lifetime));
-        let record = SessionRecord::new((&token, &secret), user, credentials, times, expires);
+        let record = record.with_token_until(expires);
         let write = self.store.write_session(token.session(), None, &record);
         let begun = write.await;
         self.log_begin(begun.as_ref().err());
@@ -276,13 +265,14 @@ impl Sessions {
 
 impl OpenSession {
     fn given(self) -> Renewed {
-        let (token, access_token, issued_at) = self.record.given(&self.token);
+        let (session, record) = (self.token.session(), &self.record);
         Renewed {
             user: self.present.user,
-            id: token.session().text(),
-            refresh_token: token.text(),
-            access_token,
-            issued_at,
+            id: session.text(),
+            refresh_token: record.given(&self.token).text(),
+            token_id: record.token_id(session),
+            issued_at: record.renewed,
+            expires: record.expires,
         }
     }
 }

@@ -18,36 +18,29 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use runtime::named_enum;
 use runtime::process::exit::ExitError;
 use zeroize::Zeroizing;
 
 /// Longer than the stores' own timeouts: an upper bound for any call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Subject of a record. The names stand in the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
-    Application,
-    /// Values of which the installation has one each; two are the contract's.
-    Installation,
-    Session,
-    /// A verification code that was used.
-    UsedCode,
-    /// The users of the last load of a file.
-    Users,
+named_enum! {
+    /// Subject of a record. The names stand in the store.
+    #[derive(Hash)]
+    pub(crate) enum Kind {
+        Application = "application",
+        /// Values of which the installation has one each; two are the contract's.
+        Installation = "installation",
+        Session = "session",
+        /// A verification code that was used.
+        UsedCode = "used-code",
+        /// The users of the last load of a file.
+        Users = "users",
+    }
 }
 
 impl Kind {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Application => "application",
-            Self::Installation => "installation",
-            Self::Session => "session",
-            Self::UsedCode => "used-code",
-            Self::Users => "users",
-        }
-    }
-
     /// Returns the length of the first part of an id, the group, whose ids are read together; 0 where
     /// all are one group.
     const fn group_length(self) -> usize {

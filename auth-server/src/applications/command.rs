@@ -105,7 +105,7 @@ mod tests {
         let rotate = Change::Rotate { secret: "b" };
         let grant = Change::Grant { grant: &some };
         let withdraw = Change::Grant { grant: &none };
-        let (one, removed) = (SecretHashes::of("a"), SecretHashes::none());
+        let (one, removed) = (SecretHashes::of("a"), SecretHashes::default());
         let again = removed.with_new("a");
         let two = one.with_new("b");
         let dropped_a = two.newest();

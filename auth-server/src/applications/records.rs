@@ -134,11 +134,11 @@ mod tests {
         let read = records.read_applications().await.unwrap();
         assert!(read.accepts("stock", "first") && read.is_unreadable(&orders));
         let ended = records
-            .swap_application(&read, &orders, &SecretHashes::none())
+            .swap_application(&read, &orders, &SecretHashes::default())
             .await;
         assert_eq!(ended, Ok(true));
         let read = records.read_applications().await.unwrap();
-        assert_eq!(read.record("orders"), Some(&SecretHashes::none()));
+        assert_eq!(read.record("orders"), Some(&SecretHashes::default()));
     }
 
     #[tokio::test]

@@ -54,7 +54,7 @@ impl TryFrom<String> for SecretHash {
 /// application.
 ///
 /// It counts whole: the generation tells the later of two.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SecretHashes {
     /// Raised by each change.
     #[serde(default)]
@@ -80,11 +80,8 @@ pub(crate) struct SecretHashes {
 impl FromIterator<SecretHash> for SecretHashes {
     fn from_iter<I: IntoIterator<Item = SecretHash>>(hashes: I) -> Self {
         Self {
-            generation: 0,
             hashes: hashes.into_iter().collect(),
-            dropped: BTreeSet::new(),
-            grant: None,
-            unknown: BTreeMap::new(),
+            ..Self::default()
         }
     }
 }
@@ -95,16 +92,11 @@ impl SecretHashes {
         [SecretHash::of(secret)].into_iter().collect()
     }
 
-    /// Creates a record without a secret.
-    pub(crate) fn none() -> Self {
-        std::iter::empty().collect()
-    }
-
     /// Creates the record that ends an unreadable one; `now` makes it later than what servers remember.
     pub(crate) fn ended_at(now: i64) -> Self {
         Self {
             generation: now.unsigned_abs(),
-            ..Self::none()
+            ..Self::default()
         }
     }
 
@@ -194,8 +186,8 @@ mod tests {
             (&second, ["first", "second"].as_slice()),
             (&third, &["second", "third"]),
             (&third.newest(), &["third"]),
-            (&SecretHashes::none().with_new("first"), &["first"]),
-            (&SecretHashes::none(), &[]),
+            (&SecretHashes::default().with_new("first"), &["first"]),
+            (&SecretHashes::default(), &[]),
         ] {
             let matching = |secret: &&str| hashes.match_any(secret);
             let all = ["first", "second", "third"];
@@ -225,7 +217,7 @@ mod tests {
     fn members_of_a_newer_version_stay_where_they_are() {
         let json = r#"{"secretSha256":[],"droppedSha256":[],"owner":{"name":"ada"},"grant":{"scope":"a","resources":["x"]}}"#;
         let newer: SecretHashes =
-            serde_json::from_str(json).unwrap_or_else(|_| SecretHashes::none());
+            serde_json::from_str(json).unwrap_or_else(|_| SecretHashes::default());
         for changed in [newer.with_new("third"), newer.newest(), newer.removed()] {
             let written = serde_json::to_string(&changed).unwrap_or_default();
             assert!(written.contains(r#""owner":{"name":"ada"}"#), "{written}");

@@ -5,6 +5,7 @@
 //! until `keys reencrypt`, so that the first server with a key takes nothing away from the others; in an
 //! encrypted store no value in clear counts. Other records follow what stands here.
 
+use runtime::named_enum;
 use tracing::{info, warn};
 use wire::keys::VerificationKey;
 use wire::keys::signing_type::SigningType;
@@ -20,30 +21,25 @@ use crate::store::{Change, Key, Kind, Outcome, StoreError, Stored, Version};
 /// Each retry means a change by another server: only an endlessly changing store reaches this.
 pub(crate) const ATTEMPTS: usize = 64;
 
-/// The records, in the order of [`Values`].
-const ENTRIES: [Entry; 3] = [Entry::Private, Entry::Public, Entry::Ring];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Entry {
-    Private,
-    Public,
-    Ring,
+named_enum! {
+    /// The records of the keys.
+    pub(crate) enum Entry {
+        Private = "private",
+        Public = "public",
+        Ring = "ring",
+    }
 }
 
 impl Entry {
     pub(crate) fn key(self) -> Key {
-        let id = match self {
-            Self::Private => "private",
-            Self::Public => "public",
-            Self::Ring => "ring",
-        };
         Key {
             kind: Kind::Installation,
-            id: id.to_owned(),
+            id: self.name().to_owned(),
         }
     }
 }
 
+/// One for each entry.
 type Values<T> = [Option<T>; 3];
 
 /// The keys as they were read.
@@ -57,7 +53,7 @@ pub(crate) struct HeldKeys {
 
 impl OpenStore {
     pub(crate) async fn read_keys(&self) -> Result<HeldKeys, StoreError> {
-        let read = self.call().await?.read(&ENTRIES.map(Entry::key)).await?;
+        let read = self.call().await?.read(&Entry::ALL.map(Entry::key)).await?;
         let incomplete = |_| StoreError::Unavailable(format!("{}: cut off", self.location));
         let held: Values<Stored> = read.try_into().map_err(incomplete)?;
         let versions = held
@@ -113,7 +109,7 @@ impl OpenStore {
         let under = under.map_err(|error| self.not_open(Entry::Private, &error))?;
         let mut changes = Vec::new();
         let values = values(new).into_iter().zip(held.versions.clone());
-        for (entry, (text, expected)) in ENTRIES.into_iter().zip(values) {
+        for (entry, (text, expected)) in Entry::ALL.into_iter().zip(values) {
             let Some(text) = text else { continue };
             changes.push(Change::Put {
                 key: entry.key(),

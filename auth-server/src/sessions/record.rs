@@ -9,7 +9,7 @@ use super::EndCause;
 use super::refresh_token::{RefreshToken, SessionId};
 use crate::applications::secret_hash::SecretHash;
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation};
-use crate::users::{PresentUser, User};
+use crate::users::PresentUser;
 
 /// The last access tokens that are known to be of their session.
 const KNOWN_TOKENS: usize = 4096;
@@ -32,7 +32,7 @@ pub(crate) struct SessionRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     former_sha256: Option<SecretHash>,
     /// The time of the last renewal, or of the login: `iat` of the last access token.
-    renewed: i64,
+    pub(super) renewed: i64,
     user_id: String,
     pub(super) account: String,
     /// See [`PresentUser::credentials`]: those of the login.
@@ -41,7 +41,7 @@ pub(crate) struct SessionRecord {
     began: i64,
     pub(super) ends: i64,
     /// `exp` of the last access token.
-    expires: i64,
+    pub(super) expires: i64,
     /// The latest `exp` of all.
     live_until: i64,
     /// Members of a newer version.
@@ -54,15 +54,6 @@ impl fmt::Debug for SessionRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SessionRecord([redacted])")
     }
-}
-
-/// An access token of a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct IssuedToken {
-    /// `jti`.
-    pub(crate) id: String,
-    /// `exp`.
-    pub(crate) expires: i64,
 }
 
 /// The use of a refresh token that may be used.
@@ -85,12 +76,14 @@ pub(super) enum NoUser {
 }
 
 impl SessionRecord {
+    /// Returns the record of a login at `began`, without an access token yet.
     pub(super) fn new(
-        (token, secret): (&RefreshToken, &str),
-        user: &User,
-        credentials: String,
+        token: &RefreshToken,
+        secret: &str,
+        PresentUser {
+            user, credentials, ..
+        }: &PresentUser,
         (began, ends): (i64, i64),
-        expires: i64,
     ) -> Self {
         Self {
             secret: secret.to_owned(),
@@ -100,37 +93,45 @@ impl SessionRecord {
             renewed: began,
             user_id: user.id.clone(),
             account: user.account.clone(),
-            credentials,
+            credentials: credentials.clone(),
             began,
             ends,
-            expires,
-            live_until: expires,
+            expires: 0,
+            live_until: 0,
             unknown: Map::new(),
+        }
+    }
+
+    /// Returns the record with an access token of this `exp`.
+    pub(super) fn with_token_until(self, expires: i64) -> Self {
+        Self {
+            expires,
+            live_until: self.live_until.max(expires),
+            ..self
         }
     }
 
     /// Returns the record after a use of `token` at `now`, whose end stays.
     pub(super) fn renewed(&self, token: &RefreshToken, now: i64, expires: i64) -> Self {
         let counter = self.counter.saturating_add(1);
-        Self {
+        let renewed = Self {
             counter,
             token_sha256: token.next(&self.secret, counter).hash(),
             former_sha256: Some(self.token_sha256),
             renewed: now,
-            expires,
-            live_until: self.live_until.max(expires),
             ..self.clone()
-        }
+        };
+        renewed.with_token_until(expires)
     }
 
-    /// Returns what the last use of a refresh token gave: the next refresh token, and the access token
-    /// with the time of its issue. `used` is the former token.
-    pub(super) fn given(&self, used: &RefreshToken) -> (RefreshToken, IssuedToken, i64) {
-        let issued = IssuedToken {
-            id: used.session().token_id(&self.secret, self.counter),
-            expires: self.expires,
-        };
-        (used.next(&self.secret, self.counter), issued, self.renewed)
+    /// Returns the refresh token that the last use of one gave; `used` is the former token.
+    pub(super) fn given(&self, used: &RefreshToken) -> RefreshToken {
+        used.next(&self.secret, self.counter)
+    }
+
+    /// Returns the `jti` of the last access token of the session, which is named `id`.
+    pub(super) fn token_id(&self, id: SessionId) -> String {
+        id.token_id(&self.secret, self.counter)
     }
 
     /// Returns the revocation of the session with all access tokens; `None` if it is over at `now` and no
@@ -199,14 +200,13 @@ mod tests {
     use super::*;
     use crate::users::UserStore;
     use crate::users::builtin::BuiltinUser;
-    use crate::users::builtin::tests::builtin_user;
 
     /// Begins a session at 10; returns its first token.
     fn begun() -> (RefreshToken, SessionRecord) {
         let first = RefreshToken::generate("1").unwrap();
-        let user = builtin_user();
-        let record = SessionRecord::new((&first, "secret"), &user, String::new(), (10, 1000), 100);
-        (first, record)
+        let user = BuiltinUser.present("").unwrap();
+        let record = SessionRecord::new(&first, "secret", &user, (10, 1000));
+        (first, record.with_token_until(100))
     }
 
     #[test]
@@ -277,8 +277,8 @@ mod tests {
             outcome.map(|(_, of_token)| of_token)
         };
         let renewed = record.renewed(&first, 50, 90);
-        let (second, token, at) = renewed.given(&first);
-        assert_eq!((token.expires, at), (90, 50));
+        let second = renewed.given(&first);
+        assert_eq!((renewed.expires, renewed.renewed), (90, 50));
         for (presented, now, expected) in [
             (&first, 49, Ok(Use::Repeated)),
             (&first, 79, Ok(Use::Repeated)),
@@ -292,8 +292,8 @@ mod tests {
             assert!(!json.contains(&token.text()[11..40]), "{json}");
         }
         let read: SessionRecord = serde_json::from_str(&json).unwrap();
-        let (again, same, _) = read.given(&first);
-        assert_eq!((again.text(), &same), (second.text(), &token));
+        assert_eq!(read, renewed);
+        assert_eq!(read.given(&first).text(), second.text());
         let third = read.renewed(&second, 60, 100);
         assert_eq!(of(&third, &first, 60), Err(NoUser::Over(EndCause::Reuse)));
     }

@@ -90,7 +90,7 @@ fn a_store_that_lost_an_unreadable_record_opens_nothing() {
     let unreadable = || unreadable(&["orders"]);
     let lost = Applications::default;
     let removed = || applications(&[("orders", SecretHashes::of("right").removed())]);
-    let stock_removed = || applications(&[("stock", SecretHashes::none())]);
+    let stock_removed = || applications(&[("stock", SecretHashes::default())]);
     for (reads, is_open) in [
         (vec![lost()], true),
         (vec![unreadable(), lost(), lost()], false),
@@ -130,7 +130,7 @@ fn a_log_shows_what_was_sent_as_an_id_unless_it_may_be_a_secret() {
     ] {
         assert_eq!(registrations.logged_id(sent, "x", 16), logged, "{sent}");
     }
-    let closed = ("closed", SecretHashes::none());
+    let closed = ("closed", SecretHashes::default());
     registrations.reconcile(&applications(&[
         ("orders", SecretHashes::of("former").with_new("right")),
         closed,

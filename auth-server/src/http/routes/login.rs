@@ -130,7 +130,7 @@ async fn attempt(app: &App, request: LoginRequest, client: IpAddr) -> Result<Iss
     let (account, code) = (request.username.clone(), request.code.clone());
     let before = users.present(&account);
     let beginning = before.as_ref().filter(|_| app.config.refresh_tokens);
-    let session = beginning.and_then(|user| Beginning::new(user, app.now()));
+    let session = beginning.and_then(|user| app.sessions.prepare(user, app.now()));
     let user = app.authenticator.authenticate(request, client).await?;
     // The check takes long. A user who was disabled meanwhile is revoked by a later time than this
     // one, or is not present any more.
@@ -168,7 +168,7 @@ async fn token_for(
     let issuer = &app.config.issuer;
     let refresh_token = match session {
         Some(session) => {
-            let begun = app.sessions.begin(session, user, issuer.expiry(now)).await;
+            let begun = app.sessions.begin(session, issuer.expiry(now)).await;
             begun.map_err(outcome_unknown)?
         }
         None => None,

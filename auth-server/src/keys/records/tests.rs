@@ -41,7 +41,7 @@ impl Shared {
     /// Returns the stored strings.
     async fn raw(&self) -> Values<String> {
         let [mut private, mut public, mut ring] = [const { None }; 3];
-        for (entry, text) in ENTRIES
+        for (entry, text) in Entry::ALL
             .into_iter()
             .zip([&mut private, &mut public, &mut ring])
         {
@@ -93,7 +93,7 @@ async fn without_the_right_key_nothing_is_read_and_that_is_known() {
         assert!(error.to_string().contains(key(1).id()), "{error}");
         assert!(records.encryption.lacks_key());
         // Nor is a store that lost its content filled in clear, or under another key.
-        for entry in ENTRIES {
+        for entry in Entry::ALL {
             shared.plant(entry, None).await;
         }
         let held = records.read_keys().await.unwrap();

@@ -73,27 +73,20 @@ impl Address {
         {
             return Err("--store-sentinel-… are for redis+sentinel".to_owned());
         }
-        let address = match kind {
+        let parsed = match kind {
             "sentinel" => sentinels(transport, rest, access),
             // There, the number would be the least of all masters.
             "cluster" if replicas > 0 => Err("a cluster takes no ?wait=".into()),
             "cluster" => cluster(transport, rest, access),
             _ => one(text, access),
         };
-        let address = address.map_err(|error| error.to_string())?;
-        Ok(Self {
-            replicas,
-            ..address
-        })
-    }
-
-    fn of(endpoint: Endpoint, infos: &[ConnectionInfo]) -> Self {
+        let (endpoint, infos) = parsed.map_err(|error| error.to_string())?;
         let is_in_clear = |info: &ConnectionInfo| matches!(info.addr(), ConnectionAddr::Tcp(host, _) if !is_loopback_host(host));
-        Self {
+        Ok(Self {
             endpoint,
-            replicas: 0,
+            replicas,
             is_in_clear: infos.iter().any(is_in_clear),
-        }
+        })
     }
 }
 
@@ -149,13 +142,17 @@ fn client(info: ConnectionInfo, certificates: Option<&TlsCertificates>) -> Redis
     }
 }
 
-fn one(text: &str, access: &Credentials) -> Parsed<Address> {
+fn one(text: &str, access: &Credentials) -> Parsed<(Endpoint, Vec<ConnectionInfo>)> {
     let info = with_password(text.into_connection_info()?, access);
     let client = client(info.clone(), certificates(access).as_ref())?;
-    Ok(Address::of(Endpoint::One(Box::new(client)), &[info]))
+    Ok((Endpoint::One(Box::new(client)), vec![info]))
 }
 
-fn sentinels(transport: &str, rest: &str, access: &Credentials) -> Parsed<Address> {
+fn sentinels(
+    transport: &str,
+    rest: &str,
+    access: &Credentials,
+) -> Parsed<(Endpoint, Vec<ConnectionInfo>)> {
     let hosts = Hosts::parse(rest)?;
     let (master, database) = hosts.path.split_once('/').unwrap_or((hosts.path, ""));
     if master.is_empty() {
@@ -181,10 +178,14 @@ fn sentinels(transport: &str, rest: &str, access: &Credentials) -> Parsed<Addres
         certificates,
     };
     let endpoint = Endpoint::Sentinels(Box::new(sentinels));
-    Ok(Address::of(endpoint, &infos))
+    Ok((endpoint, infos))
 }
 
-fn cluster(transport: &str, rest: &str, access: &Credentials) -> Parsed<Address> {
+fn cluster(
+    transport: &str,
+    rest: &str,
+    access: &Credentials,
+) -> Parsed<(Endpoint, Vec<ConnectionInfo>)> {
     let hosts = Hosts::parse(rest)?;
     if !matches!(hosts.path, "" | "0") {
         return Err("a cluster has no databases".into());
@@ -198,7 +199,7 @@ fn cluster(transport: &str, rest: &str, access: &Credentials) -> Parsed<Address>
         builder = builder.certs(certificates);
     }
     let endpoint = Endpoint::Cluster(Box::new(builder.build()?));
-    Ok(Address::of(endpoint, &infos))
+    Ok((endpoint, infos))
 }
 
 /// `[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT]/PATH`.

@@ -40,7 +40,7 @@ impl Directory {
 
     /// Replaces the keys.
     pub(super) async fn put(&self, keys: &StoredKeys) {
-        for entry in [Entry::Private, Entry::Public, Entry::Ring] {
+        for entry in Entry::ALL {
             self.plant(entry.key(), None).await;
         }
         let store = self.open();

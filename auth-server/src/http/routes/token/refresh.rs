@@ -51,15 +51,16 @@ pub(super) async fn refresh(
         mut user,
         refresh_token,
         id,
-        access_token,
+        token_id,
         issued_at,
+        expires,
     } = renewed;
     user.grant.scope = scope;
-    let signed = app.sign(access_token.id, |issuer, pair, token_id| {
-        let issuer = issuer.with_times(issued_at, access_token.expires);
+    let signed = app.sign(token_id, |issuer, pair, token_id| {
+        let issuer = issuer.with_times(issued_at, expires);
         issuer.issue(pair, &user, issued_at, (token_id, Some(id)))
     })?;
-    let left = access_token.expires.saturating_sub(now).max(0);
+    let left = expires.saturating_sub(now).max(0);
     Ok(Issued {
         response: AccessToken {
             refresh_token: Some(refresh_token.to_string()),
