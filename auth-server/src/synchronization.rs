@@ -221,9 +221,18 @@ impl Synchronization {
 
     async fn synchronize_applications(&self) -> Result<(), StoreError> {
         let stored = self.store.read_applications().await?;
-        let was_open = self.shared.registrations.accepts_any();
-        let reconciled = self.shared.registrations.reconcile(&stored);
-        self.log_application_count(was_open);
+        let registrations = &self.shared.registrations;
+        let was_open = registrations.accepts_any();
+        let reconciled = registrations.reconcile(&stored);
+        let count = registrations.count().unwrap_or_default();
+        let registered = &self.shared.metrics.registered_applications;
+        registered.set(gauge(count));
+        // Removing the last one opens the key endpoint.
+        if registrations.accepts_any() && !was_open {
+            warn!(
+                "no application is registered: any appId with any appSecret may fetch the verification key"
+            );
+        }
         for id in &reconciled.ended {
             // Not the begin of the poll: until now this server may have issued tokens.
             let now = self.clock().now();
@@ -236,7 +245,7 @@ impl Synchronization {
                 info!(app_id = %id, "the application was restored to the store");
             }
         }
-        if self.shared.registrations.are_missing() {
+        if registrations.are_missing() {
             return Err(missing_applications(
                 self.signing_type,
                 &self.store.location,
@@ -257,20 +266,6 @@ impl Synchronization {
             ids.len(),
             LogText(first)
         ))
-    }
-
-    /// Logs the number of applications where it matters: removing the last one opens the key
-    /// endpoint.
-    fn log_application_count(&self, was_open: bool) {
-        let registrations = &self.shared.registrations;
-        let count = registrations.count().unwrap_or_default();
-        let registered = &self.shared.metrics.registered_applications;
-        registered.set(gauge(count));
-        if registrations.accepts_any() && !was_open {
-            warn!(
-                "no application is registered: any appId with any appSecret may fetch the verification key"
-            );
-        }
     }
 
     fn report(&mut self, outcome: Result<(), StoreError>) {

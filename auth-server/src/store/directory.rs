@@ -4,7 +4,7 @@
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use runtime::files::lock_file;
@@ -17,9 +17,6 @@ use crate::store::StoreError;
 const DIRECTORY_MODE: u32 = 0o700;
 pub(super) const NO_DIRECTORY: &str = "a file, not a directory";
 
-#[derive(Debug)]
-pub(crate) struct PrivateDirectory(PathBuf);
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     /// A server's, which is alone.
@@ -30,67 +27,57 @@ pub(crate) enum Access {
     Preview,
 }
 
-impl PrivateDirectory {
-    pub(crate) fn new(path: PathBuf) -> Self {
-        Self(path)
-    }
+/// Creates a missing directory, and inspects it.
+pub(super) fn create(path: &Path) -> Result<(), StoreError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(DIRECTORY_MODE)
+        .create(path)
+        .map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => unusable(path, NO_DIRECTORY),
+            _ => rejected(path, &error),
+        })?;
+    inspect(path, Access::Write)
+}
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
+/// Checks that others may not write to it: they could replace our keys.
+pub(super) fn inspect(path: &Path, access: Access) -> Result<(), StoreError> {
+    let metadata = fs::metadata(path).map_err(|error| rejected(path, &error))?;
+    let (owner, is_open) = (metadata.uid(), metadata.mode() & 0o022 != 0);
+    match owner == geteuid().as_raw() {
+        true if is_open => close(path, DIRECTORY_MODE, access),
+        true => Ok(()),
+        // The owner can remove its content, and root anyway.
+        false if owner != 0 => Err(unusable(path, OF_ANOTHER)),
+        false if is_open => Err(unusable(
+            path,
+            "others may write to this directory of root's; name a subdirectory, which this program makes \
+             for itself",
+        )),
+        false => Ok(()),
     }
+}
 
-    /// Creates a missing directory, and inspects it.
-    pub(crate) fn create(&self) -> Result<(), StoreError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(DIRECTORY_MODE)
-            .create(&self.0)
-            .map_err(|error| match error.kind() {
-                ErrorKind::AlreadyExists => unusable(&self.0, NO_DIRECTORY),
-                _ => rejected(&self.0, &error),
-            })?;
-        self.inspect(Access::Write)
+/// Locks the directory itself for a server, until the result is dropped; waits up to `wait` for
+/// another one to end. Not a file in it: closing a second descriptor of a database drops its
+/// locks.
+pub(super) fn lock_for_serving(path: &Path, wait: Duration) -> Result<File, StoreError> {
+    let directory = File::open(path).map_err(|error| rejected(path, &error))?;
+    let mut locked = lock_file::try_lock(&directory);
+    if locked.as_ref().is_err_and(lock_file::is_busy) {
+        warn!(
+            "another auth-server serves from {}: waiting for its end",
+            path.display()
+        );
+        locked = lock_file::lock(&directory, wait);
     }
-
-    /// Checks that others may not write to it: they could replace our keys.
-    pub(crate) fn inspect(&self, access: Access) -> Result<(), StoreError> {
-        let metadata = fs::metadata(&self.0).map_err(|error| rejected(&self.0, &error))?;
-        let (owner, is_open) = (metadata.uid(), metadata.mode() & 0o022 != 0);
-        match owner == geteuid().as_raw() {
-            true if is_open => close(&self.0, DIRECTORY_MODE, access),
-            true => Ok(()),
-            // The owner can remove its content, and root anyway.
-            false if owner != 0 => Err(unusable(&self.0, OF_ANOTHER)),
-            false if is_open => Err(unusable(
-                &self.0,
-                "others may write to this directory of root's; name a subdirectory, which this program makes \
-                 for itself",
-            )),
-            false => Ok(()),
-        }
-    }
-
-    /// Locks the directory itself for a server, until the result is dropped; waits up to `wait` for
-    /// another one to end. Not a file in it: closing a second descriptor of a database drops its
-    /// locks.
-    pub(crate) fn lock_for_serving(&self, wait: Duration) -> Result<File, StoreError> {
-        let directory = File::open(&self.0).map_err(|error| rejected(&self.0, &error))?;
-        let mut locked = lock_file::try_lock(&directory);
-        if locked.as_ref().is_err_and(lock_file::is_busy) {
-            warn!(
-                "another auth-server serves from {}: waiting for its end",
-                self.0.display()
-            );
-            locked = lock_file::lock(&directory, wait);
-        }
-        match locked {
-            Ok(()) => Ok(directory),
-            Err(error) if lock_file::is_busy(&error) => Err(StoreError::Unavailable(format!(
-                "another auth-server serves from {}; several servers share a redis store",
-                self.0.display()
-            ))),
-            Err(error) => Err(rejected(&self.0, &error)),
-        }
+    match locked {
+        Ok(()) => Ok(directory),
+        Err(error) if lock_file::is_busy(&error) => Err(StoreError::Unavailable(format!(
+            "another auth-server serves from {}; several servers share a redis store",
+            path.display()
+        ))),
+        Err(error) => Err(rejected(path, &error)),
     }
 }
 

@@ -69,7 +69,7 @@ impl StoreLocation {
             (Backend::File(directory), _) => Arc::new(SqliteStore::new(directory.clone(), access)),
             (Backend::Redis(store), _) => Arc::clone(store) as _,
         };
-        Ok(OpenStore::new(store, self.encryption(), self))
+        Ok(OpenStore::new(store, Arc::clone(&self.encryption), self))
     }
 
     /// Copies the store into a new file.
@@ -89,11 +89,6 @@ impl StoreLocation {
         }
     }
 
-    /// Returns the configured key-encryption keys.
-    pub(crate) fn encryption(&self) -> Arc<KeyEncryption> {
-        Arc::clone(&self.encryption)
-    }
-
     /// Describes the encryption of a new store.
     pub(crate) fn at_rest(&self) -> String {
         self.encryption.current.as_ref().map_or_else(
@@ -104,10 +99,7 @@ impl StoreLocation {
 
     /// Returns true if the directory does not exist: mistyped, or nothing was ever stored.
     pub(crate) fn is_absent(&self) -> bool {
-        match &self.backend {
-            Backend::File(directory) => !directory.exists(),
-            Backend::Memory | Backend::Redis(_) => false,
-        }
+        matches!(&self.backend, Backend::File(directory) if !directory.exists())
     }
 
     /// Returns true if the store ends with its server.
@@ -117,10 +109,7 @@ impl StoreLocation {
 
     /// Returns true if data leaves this host unencrypted.
     pub(crate) fn is_in_clear(&self) -> bool {
-        match &self.backend {
-            Backend::Memory | Backend::File(_) => false,
-            Backend::Redis(store) => store.is_in_clear,
-        }
+        matches!(&self.backend, Backend::Redis(store) if store.is_in_clear)
     }
 
     /// Returns a warning about a certificate that expired before `now` (seconds since 1970).

@@ -26,7 +26,7 @@ use zeroize::Zeroizing;
 use self::changes::change;
 use self::database::{Identity, create, failed, identity, open, open_for_preview, prepare};
 pub(crate) use super::directory::Access;
-use super::directory::{NO_DIRECTORY, OF_ANOTHER, PrivateDirectory, close, rejected, unusable};
+use super::directory::{self, NO_DIRECTORY, OF_ANOTHER, close, rejected, unusable};
 use super::{
     CALL_TIMEOUT, Change, Key, Kind, LogEntry, Outcome, Store, StoreError, Stored, Version,
 };
@@ -50,7 +50,7 @@ const MEMORY: &str = "memory";
 
 pub(crate) struct SqliteStore {
     /// `None` in memory.
-    directory: Option<PrivateDirectory>,
+    directory: Option<PathBuf>,
     access: Access,
     /// A server's lock on the directory.
     _serving: Option<File>,
@@ -73,10 +73,10 @@ impl fmt::Debug for SqliteStore {
 
 impl SqliteStore {
     pub(crate) fn new(directory: PathBuf, access: Access) -> Arc<Self> {
-        Arc::new(Self::of(Some(PrivateDirectory::new(directory)), access))
+        Arc::new(Self::of(Some(directory), access))
     }
 
-    fn of(directory: Option<PrivateDirectory>, access: Access) -> Self {
+    fn of(directory: Option<PathBuf>, access: Access) -> Self {
         Self {
             directory,
             access,
@@ -106,9 +106,8 @@ impl SqliteStore {
     /// # Errors
     /// [`StoreError::Unavailable`] if another server uses the directory for longer than `wait`.
     pub(crate) fn for_serving(directory: PathBuf, wait: Duration) -> Result<Arc<Self>, StoreError> {
-        let directory = PrivateDirectory::new(directory);
-        directory.create()?;
-        let serving = directory.lock_for_serving(wait)?;
+        directory::create(&directory)?;
+        let serving = directory::lock_for_serving(&directory, wait)?;
         Ok(Arc::new(Self {
             _serving: Some(serving),
             ..Self::of(Some(directory), Access::Serve)
@@ -145,7 +144,7 @@ impl SqliteStore {
 
     fn path(&self) -> PathBuf {
         let directory = self.directory.as_ref();
-        directory.map_or_else(|| MEMORY.into(), |directory| directory.path().join(FILE))
+        directory.map_or_else(|| MEMORY.into(), |directory| directory.join(FILE))
     }
 
     /// Runs `call` beside the asynchronous threads: it waits for the disk and for locks. Returns `None`
@@ -200,7 +199,7 @@ impl SqliteStore {
     /// Opens the file unless it is open already, and makes a missing one before a commit.
     fn follow_file(
         &self,
-        directory: &PrivateDirectory,
+        directory: &Path,
         opened: &mut Option<Opened>,
         missing: Missing,
     ) -> Result<(), StoreError> {
@@ -212,7 +211,7 @@ impl SqliteStore {
             if matches!(missing, Missing::IsEmpty) {
                 return Ok(());
             }
-            directory.create()?;
+            directory::create(directory)?;
             match create(&self.path()) {
                 // Another process was faster.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -227,12 +226,12 @@ impl SqliteStore {
 
     /// Returns device and inode of the file, which is for its owner alone. It is checked without
     /// being opened: closing a descriptor drops the locks that the process has on the file.
-    fn inspect(&self, directory: &PrivateDirectory) -> Result<Option<(u64, u64)>, StoreError> {
+    fn inspect(&self, directory: &Path) -> Result<Option<(u64, u64)>, StoreError> {
         let path = self.path();
         let metadata = match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) if error.kind() == ErrorKind::NotADirectory => {
-                return Err(unusable(directory.path(), NO_DIRECTORY));
+                return Err(unusable(directory, NO_DIRECTORY));
             }
             found => found.map_err(|error| rejected(&path, &error))?,
         };
@@ -242,7 +241,7 @@ impl SqliteStore {
         if metadata.uid() != geteuid().as_raw() {
             return Err(unusable(&path, OF_ANOTHER));
         }
-        directory.inspect(self.access)?;
+        directory::inspect(directory, self.access)?;
         if metadata.mode() & 0o077 != 0 {
             close(&path, FILE_MODE, self.access)?;
         }
@@ -250,7 +249,7 @@ impl SqliteStore {
     }
 
     /// Opens the database; `None` for one that a preview finds empty.
-    fn open(&self, directory: &PrivateDirectory) -> Result<Option<Opened>, StoreError> {
+    fn open(&self, directory: &Path) -> Result<Option<Opened>, StoreError> {
         let path = self.path();
         let connection = match self.access {
             Access::Preview => open_for_preview(&path),

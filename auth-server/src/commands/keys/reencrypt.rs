@@ -16,7 +16,7 @@ pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
     let keys = KeysInStore::open(args).await?;
     let store = &keys.store;
     let before = store.opened.read_keys().await?.at_rest;
-    let encryption = store.location.encryption();
+    let encryption = &store.opened.encryption;
     let wanted = encryption.current.as_ref();
     let wanted = wanted.map(|key| key.id().to_owned());
     let next = match (&before, wanted) {

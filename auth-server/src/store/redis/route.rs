@@ -32,20 +32,15 @@ impl Route {
 
     /// Returns the current endpoint. Unusable files, or a half-replaced set, change nothing.
     pub(super) async fn endpoint(&mut self) -> Arc<Endpoint> {
-        self.follow_files().await;
+        if self.access.files != CredentialFiles::default() {
+            let files = self.access.files.clone();
+            let read = run_blocking(move || Credentials::read(files)).await;
+            let replaced = read.and_then(|access| self.replace(access, unix_now()));
+            if let Some(transition) = self.failures.transition(replaced) {
+                transition.log("passwords and certificates for the store");
+            }
+        }
         Arc::clone(&self.endpoint)
-    }
-
-    async fn follow_files(&mut self) {
-        if self.access.files == CredentialFiles::default() {
-            return;
-        }
-        let files = self.access.files.clone();
-        let read = run_blocking(move || Credentials::read(files)).await;
-        let replaced = read.and_then(|access| self.replace(access, unix_now()));
-        if let Some(transition) = self.failures.transition(replaced) {
-            transition.log("passwords and certificates for the store");
-        }
     }
 
     fn replace(&mut self, access: Credentials, now: i64) -> Result<bool, String> {
