@@ -130,21 +130,21 @@ impl Sessions {
         Beginning { token, record }: Beginning,
         expires: i64,
     ) -> Result<Option<Zeroizing<String>>, StoreError> {
-        let record = record.with_token_until(expires);
-        let write = self.store.write_session(token.session(), None, &record);
-        let begun = write.await;
+        let (id, record) = (token.session(), record.with_token_until(expires));
+        let begun = self.store.write_session(id, None, &record).await;
         self.log_begin(begun.as_ref().err());
         self.metrics.session(match begun {
             Ok(true) => SessionEvent::Begun,
             _ => SessionEvent::NotStored,
         });
         match begun {
-            Ok(true) => {}
-            Err(unclear @ StoreError::Unclear(_)) => return Err(unclear),
-            _ => return Ok(None),
+            Ok(true) => {
+                self.end_surplus(id).await;
+                Ok(Some(token.text()))
+            }
+            Err(unclear @ StoreError::Unclear(_)) => Err(unclear),
+            _ => Ok(None),
         }
-        self.end_surplus(token.session()).await;
-        Ok(Some(token.text()))
     }
 
     /// Ends the oldest sessions of this one's user for which there is no place.

@@ -31,7 +31,6 @@ use crate::metrics::{Metrics, gauge};
 use crate::revocations::Revocation;
 use crate::revocations::log::RevocationLog;
 use crate::store::StoreError;
-use crate::store::clock::StoreClock;
 use crate::store::open_store::OpenStore;
 
 /// The synchronized state that the routes use.
@@ -120,7 +119,7 @@ impl Synchronization {
     fn next_due(&self) -> Option<i64> {
         let keys = self.shared.live_keys.published()?;
         let due = keys.ring.next_due(&self.policy)?;
-        Some(self.clock().to_machine(due))
+        Some(self.store.clock.to_machine(due))
     }
 
     async fn synchronize(&self, now: i64) -> Result<(), StoreError> {
@@ -143,12 +142,8 @@ impl Synchronization {
         keys.and(applications).and(revocations)
     }
 
-    fn clock(&self) -> &StoreClock {
-        &self.store.clock
-    }
-
     async fn synchronize_keys(&self, machine: i64) -> Result<(), StoreError> {
-        let now = self.clock().at(machine);
+        let now = self.store.clock.at(machine);
         let keys = self.shared.live_keys.published();
         let memory = keys.as_deref().map(|keys| &keys.ring);
         let planner = Planner {
@@ -173,7 +168,7 @@ impl Synchronization {
     }
 
     async fn compare_clocks(&self) -> Result<(), StoreError> {
-        let clock = self.clock();
+        let clock = &self.store.clock;
         let was_noticeable = clock.is_noticeable();
         clock.measure(self.store.for_polls()).await?;
         let skew_seconds = clock.skew_seconds();
@@ -195,7 +190,7 @@ impl Synchronization {
         let Some(keys) = self.shared.live_keys.published() else {
             return Ok(());
         };
-        let now = self.clock().at(machine);
+        let now = self.store.clock.at(machine);
         let advanced = keys.ring.clone().advance(now, &self.policy);
         self.install(Some(&keys.ring), advanced, None)
     }
@@ -235,7 +230,7 @@ impl Synchronization {
         }
         for id in &reconciled.ended {
             // Not the begin of the poll: until now this server may have issued tokens.
-            let now = self.clock().now();
+            let now = self.store.clock.now();
             let revocation = Revocation::of_application(id.to_string(), now);
             self.shared.revocations.note([revocation]);
         }
@@ -270,13 +265,9 @@ impl Synchronization {
 
     fn report(&mut self, outcome: Result<(), StoreError>) {
         self.shared.metrics.store_up.set(outcome.is_ok().into());
-        match outcome {
-            Ok(()) => self.report_success(),
-            Err(failure) => self.report_failure(failure),
+        if let Err(failure) = outcome {
+            return self.report_failure(failure);
         }
-    }
-
-    fn report_success(&mut self) {
         if self.failures > 0 {
             info!("the key store is available again");
         }

@@ -60,17 +60,13 @@ impl OpenStore {
             .each_ref()
             .map(|held| Some(held.as_ref()?.version.clone()));
         let [private, public, ring] = held.map(|held| Some(held?.value));
-        let ring = ring
-            .map(|text| self.open_key(Entry::Ring, &text))
-            .transpose()?;
-        let halves = match private.zip(public) {
-            Some((private, public)) => Some((
-                self.open_key(Entry::Private, &private)?,
-                self.open_key(Entry::Public, &public)?,
-            )),
-            None => None,
+        let open = |entry, text: Option<Zeroizing<String>>| {
+            text.map(|it| self.open_key(entry, &it)).transpose()
         };
-        let (private, public) = halves.unzip();
+        let ring = open(Entry::Ring, ring)?;
+        // A half alone counts for nothing.
+        let (private, public) = private.zip(public).unzip();
+        let (private, public) = (open(Entry::Private, private)?, open(Entry::Public, public)?);
         let stated = self.at_rest_of(private.as_ref(), ring.as_ref())?;
         if let Some(at_rest) = &stated {
             self.take_over(at_rest);
