@@ -212,6 +212,8 @@ impl Sessions {
             Err(NoUser::OtherUsers) => Err(SessionError::OtherUsers),
             Err(NoUser::Expired) => Err(SessionError::Ended),
             Err(NoUser::Over(cause)) => {
+                // The use before this one may have been unclear for longer than a repeated one counts as such.
+                self.store.confirm().await?;
                 self.end(id, cause, None).await?;
                 Err(SessionError::Ended)
             }
@@ -228,8 +230,10 @@ impl Sessions {
         now: i64,
     ) -> Result<Renewed, SessionError> {
         for _ in 0..ATTEMPTS {
+            // Where the outcome would be unclear nothing changes: a client that asks again much later would
+            // look like a thief.
+            self.store.confirm().await?;
             if session.of_token == Use::Repeated {
-                self.store.confirm().await?;
                 return Ok(session.given());
             }
             let (id, expected) = (session.token.session(), Some(session.version.clone()));
@@ -305,7 +309,6 @@ impl Sessions {
             let Some(held) = self.store.read_session(id).await? else {
                 let live = verified.filter(|live| *live > now && !self.is_revoked(id, "", now));
                 let Some(live) = live else {
-                    self.store.confirm().await?;
                     return Ok(false);
                 };
                 self.log.append(&[by_name(live)], Vec::new()).await?;

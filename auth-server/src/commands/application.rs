@@ -173,6 +173,8 @@ async fn change_in(store: &CommandStore, id: &AppId, change: Change<'_>) -> Resu
             _ => change.apply(record),
         };
         if record.is_some_and(|record| changed.as_ref() == Ok(record)) {
+            // The command before this one may have had an unclear outcome.
+            records.confirm().await?;
             return Ok(());
         }
         let event = change.event(record);

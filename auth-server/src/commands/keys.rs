@@ -99,9 +99,6 @@ async fn rotate_in(keys: &KeysInStore, lead: i64) -> Result<(), ExitError> {
 async fn revoke(args: &KeysRevokeArgs) -> Result<(), ExitError> {
     let (keys, kid) = (KeysInStore::open(&args.keys).await?, &args.kid);
     let before = keys.load().await?;
-    if !before.is_listed(kid) {
-        return already_gone(kid, &before, &keys.store.location);
-    }
     let now = keys.store.now().await?;
     let updated = keys
         .update(now, |ring, fresh| {
@@ -112,6 +109,9 @@ async fn revoke(args: &KeysRevokeArgs) -> Result<(), ExitError> {
             revoked.map_or(Plan::Generate, Plan::Write)
         })
         .await?;
+    if !before.is_listed(kid) {
+        return already_gone(kid, &before, &keys.store.location);
+    }
     log_change(&updated, KeyEventKind::Revoked, kid, None);
     let current = updated.ring.current().id();
     print_note(
@@ -148,7 +148,7 @@ async fn import(args: &KeyArgs, file: &Path) -> Result<(), ExitError> {
             _ => Ok(plan),
         }
     });
-    let updated = updated.await?;
+    let updated = confirmed(&store, updated.await?).await?;
     log_change(&updated, KeyEventKind::Adopted, pair.id(), None);
     let current = updated.ring.current().id().clone();
     if current != *pair.id() {
@@ -158,6 +158,14 @@ async fn import(args: &KeyArgs, file: &Path) -> Result<(), ExitError> {
         )));
     }
     print(&format!("{current} signs"))
+}
+
+/// Makes sure of what was found as wished: the command that did it may have had an unclear outcome.
+async fn confirmed(store: &CommandStore, updated: Updated) -> Result<Updated, ExitError> {
+    if !updated.is_written {
+        store.opened.confirm().await?;
+    }
+    Ok(updated)
 }
 
 fn already_gone(kid: &KeyId, ring: &KeyRing, location: &StoreLocation) -> Result<(), ExitError> {
@@ -206,7 +214,7 @@ impl KeysInStore {
             (self.signing_type, now),
             |stored, fresh| Ok(decide(self.parse(stored)?, fresh)),
         );
-        Ok(updated.await?)
+        confirmed(&self.store, updated.await?).await
     }
 
     fn parse(&self, stored: &StoredKeys) -> Result<KeyRing, StoreError> {

@@ -97,6 +97,8 @@ impl RevocationLog {
             if noted.is_empty() {
                 return Ok(());
             }
+            // Where the outcome would be unclear each attempt would add them again.
+            self.store.confirm().await?;
             self.append(&noted, Vec::new()).await?;
             self.noted.lock().retain(|it| !noted.contains(it));
         }

@@ -18,7 +18,7 @@ use crate::keys::pair::tests::pair;
 use crate::metrics::Metrics;
 use crate::store::conformance::for_every_store;
 use crate::store::conformance::installations::Installation;
-use crate::store::conformance::unsteady::Unsteady;
+use crate::store::conformance::unsteady::{Failure, Unsteady};
 use crate::store::open_store::OpenStore;
 use crate::store::{Change, LogEntry, NewEntry, Store, StoreError};
 use crate::tokens::revocation_list::RevocationListSigner;
@@ -276,6 +276,11 @@ async fn what_no_request_waits_for_reaches_the_store_in_the_end() {
     assert!(log.flush().await.is_err());
     assert!(!log.revokes(&claims("a", "7", 0)), "the store is the truth");
     store.set_away(false);
+    store.fail(Failure::NotAcknowledged);
+    for _ in 0..2 {
+        assert!(log.flush().await.is_err());
+    }
+    store.fail(None);
     for _ in 0..2 {
         log.poll().await.unwrap();
         assert!(log.revokes(&claims("a", "7", 0)));

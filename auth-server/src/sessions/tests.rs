@@ -123,6 +123,26 @@ async fn after_an_unclear_outcome_the_same_request_is_safe() {
     }
 }
 
+/// A client that asks again much later would look like a thief.
+#[tokio::test]
+async fn a_refresh_that_no_replica_acknowledges_changes_nothing() {
+    for store in stores() {
+        let server = Server::of(&*store, KeyEncryption::default());
+        let token = server.begun().await;
+        let held = async || server.store.get(&id(&token).key()).await.unwrap();
+        let before = held().await;
+        server.fail(Failure::NotAcknowledged);
+        let unclear = server.refresh(&token).await.err().unwrap();
+        assert!(matches!(
+            unclear,
+            SessionError::Store(StoreError::Unclear(_))
+        ));
+        assert_eq!(held().await, before);
+        server.store.fail(None);
+        assert!(server.refresh(&token).await.is_ok());
+    }
+}
+
 #[tokio::test]
 async fn many_uses_at_once_give_one_pair() {
     for store in stores() {

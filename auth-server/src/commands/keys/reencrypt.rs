@@ -45,7 +45,8 @@ pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
             format!("{location} is encrypted with the key-encryption key {id}")
         }
     })?;
-    if before.key() != encryption.at_rest().key() {
+    // Also after a run that was interrupted: servers may not have read what the store is since.
+    if before.key() != encryption.at_rest().key() || matches!(before, AtRest::BeingEncrypted(_)) {
         print_note(
             "run this once more when every server has read the store: one --store-poll-interval later",
         );

@@ -62,10 +62,13 @@ pub(crate) async fn revoke(State(app): State<Arc<App>>, request: Request) -> Res
 
 async fn end(app: &App, token: &str, client: IpAddr) -> Result<(), ErrorResponse> {
     match RefreshToken::parse(token) {
-        Some(token) => match end_session(app, token.session(), None).await? {
-            true => Ok(()),
-            false => Ok(app.count_guess(client)?),
-        },
+        Some(token) => {
+            if !end_session(app, token.session(), None).await? {
+                app.count_guess(client)?;
+                append(app, &[]).await?;
+            }
+            Ok(())
+        }
         None => end_access_token(app, token, client).await,
     }
 }
@@ -90,25 +93,22 @@ async fn end_access_token(app: &App, token: &str, client: IpAddr) -> Result<(), 
     let Some(revocation) = revocation_of(claims, now) else {
         return Ok(());
     };
-    if session.is_none() && (is_revoked || revocation.ends <= now) {
+    if session.is_none() && revocation.ends <= now {
         return Ok(());
     }
     app.count_proven(client)?;
-    let ended = match session {
-        Some(session) => end_session(app, session, Some(revocation.ends))
-            .await
-            .map(drop),
-        None => append(app, revocation).await,
-    };
-    Ok(ended?)
+    match session {
+        Some(session) if end_session(app, session, Some(revocation.ends)).await? => {}
+        None if !is_revoked => append(app, &[revocation]).await?,
+        _ => append(app, &[]).await?,
+    }
+    Ok(())
 }
 
-async fn append(app: &App, revocation: Revocation) -> Result<(), Rejection> {
-    let stored = app
-        .synced
-        .revocations
-        .append(&[revocation], Vec::new())
-        .await;
+/// Commits revocations; none to make sure of one whose outcome may have been unclear.
+async fn append(app: &App, revocations: &[Revocation]) -> Result<(), Rejection> {
+    let revoked = &app.synced.revocations;
+    let stored = revoked.append(revocations, Vec::new()).await;
     let stored = stored.map_err(|error| store_rejection(&error, "a token is not revoked"));
     stored.map(drop)
 }

@@ -56,8 +56,8 @@ impl Unsteady {
         self.is_away.store(is_away, Ordering::Relaxed);
     }
 
-    pub(crate) fn fail(&self, failure: Failure) {
-        *self.failure.lock() = Some(failure);
+    pub(crate) fn fail(&self, failure: impl Into<Option<Failure>>) {
+        *self.failure.lock() = failure.into();
     }
 
     pub(crate) fn set_ahead(&self, seconds: i64) {
@@ -129,7 +129,12 @@ impl Store for Arc<Unsteady> {
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError> {
         let failure = {
             let mut next = self.failure.lock();
-            next.take_if(|it| *it != Failure::NotAcknowledged).or(*next)
+            match *next {
+                Some(Failure::NotAcknowledged) => *next,
+                // It only makes sure of what is there.
+                _ if changes.is_empty() => None,
+                _ => next.take(),
+            }
         };
         let lost = || StoreError::Unclear("no response".to_owned());
         match failure {
