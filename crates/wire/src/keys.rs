@@ -326,21 +326,6 @@ mod tests {
         assert_eq!(format!("{key:?}"), printed);
     }
 
-    #[test]
-    fn a_public_key_is_a_jwk_with_its_name_and_its_use() {
-        let key = VerificationKey::parse(SigningType::Ecdsa, P256).unwrap();
-        let jwk = serde_json::to_value(key.to_jwk().unwrap()).unwrap();
-        for (member, value) in [
-            ("kty", "EC"),
-            ("crv", "P-256"),
-            ("alg", "ES256"),
-            ("use", "sig"),
-            ("kid", key.id().as_str()),
-        ] {
-            assert_eq!(jwk[member], value, "{member}");
-        }
-    }
-
     /// P-256, P-384 and Ed25519 (SPKI).
     const P256: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEfMVwmU++jJT+E3CZyufERNg0tK2IdtY+UJfTh6cyCKRyZZLdYzkCF07DFHSIuAm2YyWTUWL999y7uJ1vg19ZvA==";
     const P384: &str = "MHYwEAYHKoZIzj0CAQYFK4EEACIDYgAEOh0l29FmhIMQDFH7UHBuOlpyRNMWdICUzFWQg4z9YArTd0VumWNfaH5QzpDyFiLg+GRUuho5iIWFvdF7w49PIFGTj3fMXjkYJmoU7Xdh/EpTWfqg7HpHo4iSSkeoMAXK";

@@ -14,3 +14,6 @@ pub mod rules;
 pub mod settings;
 pub mod strict_json;
 pub mod token;
+
+#[cfg(test)]
+mod tests;

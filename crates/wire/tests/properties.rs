@@ -46,10 +46,13 @@ fn verify(keys: &KeySet, value: &[u8]) -> Result<Claims, Rejection> {
 
 fn verify_with(policy: Policy, keys: &KeySet, headers: &HeaderMap) -> Result<Claims, Rejection> {
     let token = bearer::from_headers(headers, 16 * 1024)?.ok_or(Rejection::TokenMissing)?;
-    let audience = (policy == Policy::Audience).then(|| "orders".to_owned());
+    let audiences: &[&str] = match policy {
+        Policy::Audience => &["orders", "stock"],
+        _ => &[],
+    };
     let policy = VerificationPolicy {
         issuer: (policy == Policy::Issuer).then(|| "auth".to_owned()),
-        audiences: audience.into_iter().collect(),
+        audiences: audiences.iter().map(ToString::to_string).collect(),
         any_access_token: false,
         leeway_seconds: 30,
         require_expiry: policy != Policy::NoExpiry,

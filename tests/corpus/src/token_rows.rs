@@ -34,7 +34,7 @@ pub enum Policy {
     Default,
     /// `--issuer auth`
     Issuer,
-    /// `--audience orders`
+    /// `--audience orders,stock`
     Audience,
     /// `--allow-no-exp`
     NoExpiry,
@@ -57,7 +57,7 @@ impl Policy {
         match self {
             Self::Default => &[],
             Self::Issuer => &["--issuer", "auth"],
-            Self::Audience => &["--audience", "orders"],
+            Self::Audience => &["--audience", "orders,stock"],
             Self::NoExpiry => &["--allow-no-exp"],
             Self::Bound => &["--accept-bound-tokens", "on"],
         }

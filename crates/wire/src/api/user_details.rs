@@ -78,17 +78,4 @@ mod tests {
         assert_eq!(members.len(), 27);
         assert!(members.values().all(serde_json::Value::is_null));
     }
-
-    #[test]
-    fn what_is_left_out_is_read_as_null() {
-        let read: CurrentUserDetails = serde_json::from_str(r#"{"id":"1"}"#).unwrap();
-        let id = Some("1".to_owned());
-        assert_eq!(
-            read,
-            CurrentUserDetails {
-                id,
-                ..CurrentUserDetails::default()
-            }
-        );
-    }
 }

@@ -148,17 +148,10 @@ impl Endpoint {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+    use crate::tests::headers;
 
     fn allowed() -> AllowedOrigins {
         AllowedOrigins::new(vec!["https://app.example".parse().unwrap()])
-    }
-
-    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in fields {
-            headers.append(*name, HeaderValue::from_static(value));
-        }
-        headers
     }
 
     #[test]

@@ -318,51 +318,6 @@ mod tests {
     }
 
     #[test]
-    fn a_set_without_a_usable_key_names_what_it_has() {
-        let ec = json!({"kty": "EC", "crv": "P-256", "x": RFC_7517_X, "y": RFC_7517_Y});
-        let mut named = ec.clone();
-        named["alg"] = "ES256".into();
-        let of_both = "key 1 (P-256): its algorithm is not among the allowed; key 2 (ES256): its";
-        let encryption = json!({"kty": "RSA", "n": RFC_7638_N, "e": "AQAB", "use": "enc"});
-        let with = |name: &str, value: Value| {
-            let mut key = json!({"kty": "RSA", "n": RFC_7638_N, "e": "AQAB"});
-            key[name] = value;
-            json!([key])
-        };
-        for (keys, found) in [
-            (json!([]), "it has none, and RS256, PS256 may be used"),
-            (json!([ec, named]), of_both),
-            (
-                json!([encryption]),
-                "key 1 (RSA): it is for another use, and",
-            ),
-            (
-                json!([{"kty": "hush"}]),
-                "key 1 (hush): a key of an unknown kind",
-            ),
-            (
-                with("alg", "ES256K".into()),
-                "key 1 (ES256K): its algorithm",
-            ),
-            (
-                with("kid", 7.into()),
-                "key 1 (RSA): invalid type: integer `7`",
-            ),
-            (
-                with("kid", "a b".into()),
-                "its kid is not of 1 to 128 visible",
-            ),
-            (with("n", "AQAB".into()), "the RSA modulus has 17 bits"),
-            (with("n", "AQAB=".into()), "nvalid"),
-        ] {
-            let set = json!({ "keys": keys }).to_string();
-            let allowed = [Algorithm::RS256, Algorithm::PS256];
-            let error = KeySet::from_jwks(set.as_bytes(), &allowed).unwrap_err();
-            assert!(error.to_string().contains(found), "{error}");
-        }
-    }
-
-    #[test]
     fn spellings_of_issuers_are_read_and_skipped_keys_are_named() {
         let n = URL_SAFE_NO_PAD.decode(RFC_7638_N).unwrap();
         let padded = URL_SAFE_NO_PAD.encode([&[0], &*n].concat());
@@ -386,38 +341,6 @@ mod tests {
         assert_eq!([None, Some("d"), Some("new")].map(chosen), [2, 1, 1]);
     }
 
-    #[test]
-    fn a_jwk_set_gives_only_what_may_verify_signatures() {
-        let ec =
-            json!({"kty": "EC", "crv": "P-256", "x": RFC_7517_X, "y": RFC_7517_Y, "kid": "ec"});
-        let with = |name: &str, value: Value| {
-            let mut key = ec.clone();
-            key[name] = value;
-            key
-        };
-        assert_eq!(jwks(&json!([ec])).unwrap().keys().len(), 1);
-        for left_out in [
-            with("use", json!("enc")),
-            with("key_ops", json!(["sign"])),
-            with("key_ops", json!([])),
-            with("alg", json!("RSA-OAEP")),
-            with("crv", json!("secp256k1")),
-            with("alg", json!("ES384")),
-            with("x", json!(RFC_7517_Y)),
-            with("kid", json!("with space")),
-            json!({"kty": "oct", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA"}),
-            json!({"kty": "RSA", "n": "AQAB", "e": "AQAB"}),
-            json!({"kty": "XYZ"}),
-            json!(5),
-        ] {
-            let error = jwks(&json!([left_out])).unwrap_err();
-            assert!(matches!(error, KeyError::NoUsableKey { .. }), "{error}");
-            assert_eq!(jwks(&json!([left_out, ec])).unwrap().keys().len(), 1);
-        }
-        let private = jwks(&json!([with("d", json!("AAAA"))]));
-        assert_eq!(private.unwrap_err(), KeyError::PrivateKey);
-    }
-
     /// Returns a modulus of so many bits with this last byte.
     fn modulus(bits: usize, last: u8) -> String {
         let mut bytes = vec![0; bits / 8];
@@ -427,34 +350,67 @@ mod tests {
     }
 
     #[test]
-    fn rsa_keys_that_verify_nothing_are_left_out() {
-        let good = json!({"kty": "RSA", "n": RFC_7638_N, "e": "AQAB", "kid": "good"});
-        let n = || RFC_7638_N.to_owned();
-        for (name, n, e) in [
-            ("e = 1", n(), "AQ"),
-            ("e = 2", n(), "Ag"),
-            ("e = 65536", n(), "AQAA"),
-            ("e = 0", n(), "AA"),
-            ("e of 34 bits", n(), "AwAAAAE"),
-            ("e as long as n", n(), RFC_7638_N),
-            ("an even n", modulus(2048, 0), "AQAB"),
-            ("n of 2040 bits", modulus(2040, 1), "AQAB"),
-            ("n of 8200 bits", modulus(8200, 1), "AQAB"),
-            ("n of 16384 bits", modulus(16384, 1), "AQAB"),
+    fn a_jwk_set_gives_only_what_may_verify_signatures() {
+        let ec =
+            json!({"kty": "EC", "crv": "P-256", "x": RFC_7517_X, "y": RFC_7517_Y, "kid": "ec"});
+        let with = |name: &str, value: Value| {
+            let mut key = ec.clone();
+            key[name] = value;
+            key
+        };
+        let rsa = |n: &str, e: &str| json!({"kty": "RSA", "n": n, "e": e});
+        let (other_use, impossible) = ("it is for another use, and", "the RSA key has");
+        for (left_out, why) in [
+            (with("use", json!("enc")), "'ec' (P-256): it is for another"),
+            (with("key_ops", json!(["sign"])), other_use),
+            (with("key_ops", json!([])), other_use),
+            (with("alg", json!("RSA-OAEP")), "its algorithm"),
+            (with("alg", json!("ES256K")), "'ec' (ES256K): its algorithm"),
+            (with("alg", json!("ES384")), "not among the allowed"),
+            (with("crv", json!("secp256k1")), "of an unknown kind"),
+            (with("x", json!(RFC_7517_Y)), "its members are no public"),
+            (with("kid", json!("with space")), "not of 1 to 128 visible"),
+            (with("kid", json!(7)), "invalid type: integer `7`"),
+            (
+                json!({"kty": "oct", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA"}),
+                "a secret is never used",
+            ),
+            (json!({"kty": "XYZ"}), "key 1 (XYZ): a key of an unknown"),
+            (json!(5), "key 1 (of no kind): invalid type"),
+            (rsa("AQAB", "AQAB"), "key 1 (RSA): the RSA modulus has 17"),
+            (rsa("AQAB=", "AQAB"), "nvalid"),
+            // An exponent of 1, 2, 65536, 0, 34 bits, and as long as the modulus.
+            (rsa(RFC_7638_N, "AQ"), impossible),
+            (rsa(RFC_7638_N, "Ag"), impossible),
+            (rsa(RFC_7638_N, "AQAA"), impossible),
+            (rsa(RFC_7638_N, "AA"), impossible),
+            (rsa(RFC_7638_N, "AwAAAAE"), impossible),
+            (rsa(RFC_7638_N, RFC_7638_N), impossible),
+            (rsa(&modulus(2048, 0), "AQAB"), impossible),
+            (rsa(&modulus(2040, 1), "AQAB"), "the RSA modulus has 2040"),
+            (rsa(&modulus(8200, 1), "AQAB"), impossible),
+            (rsa(&modulus(16384, 1), "AQAB"), impossible),
         ] {
-            let bad = json!({"kty": "RSA", "n": n, "e": e, "kid": "bad"});
-            let alone = jwks(&json!([bad])).map(|_| ());
-            assert!(matches!(alone, Err(KeyError::NoUsableKey { .. })), "{name}");
-            assert_eq!(jwks(&json!([bad, good])).unwrap().keys().len(), 1, "{name}");
+            let error = jwks(&json!([left_out])).unwrap_err();
+            assert!(matches!(error, KeyError::NoUsableKey { .. }), "{error}");
+            assert!(error.to_string().contains(why), "{why}: {error}");
+            assert_eq!(jwks(&json!([left_out, ec])).unwrap().keys().len(), 1);
         }
-        for (name, n, e) in [
-            ("e = 3", n(), "Aw"),
-            ("e of 33 bits", n(), "AQAAAAE"),
-            ("n of 8192 bits", modulus(8192, 1), "AQAB"),
+        // An exponent of 3 and one of 33 bits, and the longest modulus.
+        for (n, e) in [
+            (RFC_7638_N, "Aw"),
+            (RFC_7638_N, "AQAAAAE"),
+            (&modulus(8192, 1), "AQAB"),
         ] {
-            let usable = jwks(&json!([{"kty": "RSA", "n": n, "e": e}]));
-            assert!(usable.is_ok(), "{name}");
+            assert!(jwks(&json!([rsa(n, e)])).is_ok(), "{n:.9} {e}");
         }
+        let none = jwks(&json!([])).unwrap_err().to_string();
+        assert!(none.contains("it has none, and RS256, ES256 may"), "{none}");
+        let both = json!([{"kty": "hush"}, with("use", json!("enc"))]);
+        let both = jwks(&both).unwrap_err().to_string();
+        assert!(both.contains("kind; 'ec' (P-256): it is for"), "{both}");
+        let private = jwks(&json!([with("d", json!("AAAA"))]));
+        assert_eq!(private.unwrap_err(), KeyError::PrivateKey);
     }
 
     /// Rows: kind, first allowed algorithm, another algorithm of the same kind.

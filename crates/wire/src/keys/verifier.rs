@@ -106,16 +106,3 @@ fn bit_length(big_endian: &[u8]) -> usize {
         Some(first) => (big_endian.len() - zeros) * 8 - first.leading_zeros() as usize,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bit_length_ignores_leading_zeros() {
-        assert_eq!(bit_length(&[]), 0);
-        assert_eq!(bit_length(&[0, 0]), 0);
-        assert_eq!(bit_length(&[0, 1, 0]), 9);
-        assert_eq!(bit_length(&[0x80]), 8);
-    }
-}

@@ -1,10 +1,10 @@
 //! Rules by method, path, scope and claim.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use http::HeaderValue;
 use serde_json::json;
 
 use super::*;
+use crate::tests::headers;
 
 fn rule(methods: &[&str], paths: &[&str], requirement: Requirement) -> Rule {
     let methods = match methods {
@@ -147,30 +147,23 @@ fn an_explanation_has_the_claims_of_the_rule_alone() {
     assert_eq!(Requirement::default().to_string(), "a valid token");
 }
 
-type Field = (&'static str, &'static str);
+type Field<'a> = (&'a str, &'a str);
 
 fn with_request<T>(
     method: &str,
     path: &str,
-    fields: &[Field],
+    fields: &[Field<'_>],
     of: impl FnOnce(RuleRequest<'_>) -> T,
 ) -> T {
     let method = Method::from_bytes(method.as_bytes()).unwrap();
-    let field = |(name, value): &Field| {
-        (
-            http::HeaderName::from_static(name),
-            HeaderValue::from_static(value),
-        )
-    };
-    let headers = &fields.iter().map(field).collect();
     of(RuleRequest {
         method: &method,
-        headers,
+        headers: &headers(fields),
         path: path.as_bytes(),
     })
 }
 
-fn matching(rules: &AccessRules, method: &str, path: &str, fields: &[Field]) -> Vec<usize> {
+fn matching(rules: &AccessRules, method: &str, path: &str, fields: &[Field<'_>]) -> Vec<usize> {
     let context = "/orders".parse().unwrap();
     with_request(method, path, fields, |request| {
         rules.matching(request, &context).to_vec()

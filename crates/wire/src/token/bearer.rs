@@ -219,22 +219,13 @@ const fn is_token68(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use http::HeaderValue;
-
     use super::*;
+    use crate::tests::headers;
 
     #[test]
     fn a_token_is_never_printed() {
         let token = Bearer::new("a.b.c").unwrap();
         assert_eq!(format!("{token:?}"), "Bearer([redacted])");
-    }
-
-    fn headers_of(name: HeaderName, values: &[&str]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for value in values {
-            headers.append(&name, HeaderValue::from_str(value).unwrap());
-        }
-        headers
     }
 
     #[test]
@@ -254,10 +245,7 @@ mod tests {
             (&[first, first], repeated),
             (&[("x-first", ""), second], repeated),
         ] {
-            let mut headers = HeaderMap::new();
-            for (name, value) in fields {
-                headers.append(*name, HeaderValue::from_static(value));
-            }
+            let headers = headers(fields);
             let token = from_token_headers(&headers, &names, 10);
             let found = token.map(|token| {
                 token.map(|token| (token.as_str(), token.location().header().unwrap()))
@@ -294,7 +282,8 @@ mod tests {
             (&["bearer, a b"], malformed, nothing()),
             (&["bearer, aaaaaaaaaaa"], large, nothing()),
         ] {
-            let headers = headers_of(SEC_WEBSOCKET_PROTOCOL, protocols);
+            let protocol = |value: &&'static str| ("sec-websocket-protocol", *value);
+            let headers = headers(&protocols.iter().map(protocol).collect::<Vec<_>>());
             let token = from_websocket_protocol(&headers, 10);
             assert_eq!(
                 token.map(|token| token.map(Bearer::as_str)),

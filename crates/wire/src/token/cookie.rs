@@ -89,14 +89,12 @@ fn is_of_name(byte: &u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use http::HeaderValue;
-
     use super::*;
+    use crate::tests::headers;
 
     fn headers_of(fields: &[&str]) -> HeaderMap {
-        let field = |field: &&str| (COOKIE, HeaderValue::from_bytes(field.as_bytes()).unwrap());
-        fields.iter().map(field).collect()
+        let fields: Vec<_> = fields.iter().map(|field| ("cookie", *field)).collect();
+        headers(&fields)
     }
 
     #[test]

@@ -1,0 +1,13 @@
+//! Requests of the unit tests of several modules.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// Returns these fields in their order.
+pub(crate) fn headers(fields: &[(&str, &str)]) -> HeaderMap {
+    let field = |(name, value): &(&str, &str)| {
+        let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+        (name, HeaderValue::from_bytes(value.as_bytes()).unwrap())
+    };
+    fields.iter().map(field).collect()
+}
