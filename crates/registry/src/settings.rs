@@ -345,16 +345,6 @@ mod tests {
         ] {
             assert_eq!(RegistrySettings::of_server(url).unwrap_err(), why, "{url}");
         }
-        for (url, name) in [
-            ("nacos://a/auth?server-name=n", "server-name"),
-            ("nacos+https://a/auth?server-name=n:1", "server-name"),
-            ("nacos+https://a/?registry-tls=off&ca=f", "ca"),
-            ("nacos://a/auth?registry-tls=yes", "registry-tls"),
-            ("nacos://a/auth?grop=G", "grop"),
-        ] {
-            let error = RegistrySettings::of_client(url).unwrap_err();
-            assert_eq!(error, unusable(name), "{url}");
-        }
     }
 
     #[test]

@@ -263,10 +263,7 @@ mod tests {
         }
         let peer = ConnectInfo(peer.parse::<SocketAddr>().unwrap());
         request.extensions_mut().insert(peer);
-        let mut registry = Registry::default();
-        let requests = prometheus_client::metrics::counter::Counter::<u64>::default();
-        registry.register("requests", "Requests", requests);
-        let routes = routes(health.clone(), Arc::new(registry), open(), extra());
+        let routes = routes(health.clone(), Arc::default(), open(), extra());
         let response = routes.oneshot(request).await.unwrap();
         let status = response.status().as_u16();
         let body = axum::body::to_bytes(response.into_body(), 64 * 1024).await;
@@ -293,20 +290,18 @@ mod tests {
             assert_eq!((status, report.as_str()), (503, expected), "{peer} {host}");
         }
 
-        health.set_started();
         key.set_ready();
+        assert_eq!(response(&health, peer, "/readyz").await.0, 503);
+        health.set_started();
         assert_eq!(response(&health, peer, "/startupz").await.0, 200);
         let (status, report) = response(&health, peer, "/readyz").await;
         assert_eq!(status, 200);
         let ready = r#"{"name":"signing_key","ok":true,"reason":null}"#;
         assert!(report.contains(ready), "{report}");
-    }
 
-    #[tokio::test]
-    async fn metrics_are_the_registry_as_text() {
-        let (status, text) = response(&Health::new(), "10.0.0.7:40000", "/metrics").await;
-        assert_eq!(status, 200);
-        assert!(text.contains("requests_total 0"), "{text}");
+        key.set_not_ready("the store is away");
+        assert_eq!(response(&health, peer, "/readyz").await.0, 503);
+        assert_eq!(response(&health, peer, "/startupz").await.0, 200);
     }
 
     #[tokio::test]

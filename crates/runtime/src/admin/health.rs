@@ -156,28 +156,3 @@ impl Shared {
         self.conditions.lock()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ready_means_started_and_every_condition_met() {
-        let health = Health::new();
-        let key = health.condition("signing_key", "no key pair yet");
-        let store = health.condition("store", "not asked yet");
-        assert!(!health.is_ready());
-
-        key.set_ready();
-        store.set_ready();
-        assert!(!health.is_ready(), "not started");
-
-        health.set_started();
-        assert!(health.is_ready());
-
-        store.set_not_ready("connection refused");
-        assert!(!health.is_ready());
-        // Losing a condition does not undo the start.
-        assert!(health.is_started());
-    }
-}

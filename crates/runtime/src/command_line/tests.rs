@@ -124,21 +124,6 @@ fn failure(arguments: &[&str], file: &str) -> ExitError {
 }
 
 #[test]
-fn flag_before_variable_before_file_before_default() {
-    let file = "upstream = 'u'\nname = 'file'\nfrom-env = 'file'";
-    assert_eq!(serve(&["--upstream", "u"], "").name, "default");
-    assert_eq!(serve(&[], file).name, "file");
-    assert_eq!(serve(&["--name", "flag"], file).name, "flag");
-    let found = serve(&[], file).from_env;
-    assert_eq!(found, "runtime", "the variable outranks the file");
-    assert_eq!(serve(&["--from-env", "flag"], file).from_env, "flag");
-    assert_eq!(
-        serve(&["--upstream", "flag"], file).upstream.unwrap(),
-        "flag"
-    );
-}
-
-#[test]
 fn the_file_meets_requirements_and_counts_in_conflicts() {
     assert!(serve(&[], "no-upstream = true").no_upstream);
     assert!(!serve(&["--upstream", "u"], "no-upstream = false").no_upstream);
@@ -272,18 +257,6 @@ fn what_no_flag_can_say_becomes_a_type_of_the_program() {
     assert!(matches!(other, Ok(Program::Keys { .. })), "{other:?}");
 }
 
-#[test]
-fn a_missing_file_is_fatal() {
-    let arguments = "prog serve --config /nowhere/prog.toml".split(' ');
-    let stopped = parse_from::<Program>(arguments.map(OsString::from).collect());
-    let Err(ParseOutcome::Failure(failure)) = stopped else {
-        unreachable!("a named file must be there")
-    };
-    assert_eq!(failure.code(), 78);
-    let said = failure.to_string();
-    assert!(said.starts_with("--config /nowhere/prog.toml: "), "{said}");
-}
-
 /// Rows: a command line, and with which exit code and what it is rejected.
 const REJECTED: &str = "
 serve --lifetime x => 78 invalid value 'x' for '--lifetime <LIFETIME>': expected a whole number
@@ -307,21 +280,6 @@ fn what_is_rejected_is_one_line_naming_the_flag() {
         let is_whole = said.starts_with(expected) && said.ends_with("; see --help");
         assert!(is_whole && !said.contains('\n'), "{line}: {said}");
     }
-}
-
-#[test]
-fn help_is_a_result_and_no_failure() {
-    for line in ["prog --help", "prog serve --help", "prog help keys"] {
-        let stop =
-            parse_from::<Program>(line.split(' ').map(OsString::from).collect()).unwrap_err();
-        assert!(matches!(stop, ParseOutcome::Help(_)), "{stop:?}");
-    }
-    let Err(ParseOutcome::Failure(failure)) = parse_from::<Program>(vec![OsString::from("prog")])
-    else {
-        unreachable!("no command is no success")
-    };
-    let expected = ExitError::Usage("a command is missing; see --help".to_owned());
-    assert_eq!(failure, expected);
 }
 
 #[test]

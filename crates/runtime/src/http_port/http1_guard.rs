@@ -267,40 +267,24 @@ mod tests {
 
     #[test]
     fn hyper_s_own_responses_are_distinguished_from_ours() {
-        for (written, expected) in [
-            (
-                "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\ndate: x\r\n\r\n",
-                Some(Rejection::RequestMalformed),
-            ),
-            (
-                "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
-                Some(Rejection::RequestMalformed),
-            ),
-            (
-                "HTTP/1.1 414 URI Too Long\r\ncontent-length: 0\r\n\r\n",
-                Some(Rejection::RequestHeaderTooLarge),
-            ),
-            (
-                "HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\n\r\n",
-                Some(Rejection::RequestHeaderTooLarge),
-            ),
-            (
-                "HTTP/1.1 400 Bad Request\r\ncontent-length: 9\r\n\r\n",
-                None,
-            ),
-            (
-                "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n{}",
-                None,
-            ),
-            (
-                "HTTP/1.1 304 Not Modified\r\ncontent-length: 0\r\n\r\n",
-                None,
-            ),
-            ("HTTP/1.1 100 Continue\r\n\r\n", None),
-            ("", None),
+        let malformed = Some(Rejection::RequestMalformed);
+        let too_large = Some(Rejection::RequestHeaderTooLarge);
+        let [bad, empty] = ["400 Bad Request", "content-length: 0"];
+        let closing = "connection: close\r\ncontent-length: 0";
+        for (status, fields, body, expected) in [
+            (bad, "content-length: 0\r\ndate: x", "", malformed),
+            (bad, closing, "", malformed),
+            ("414 URI Too Long", empty, "", too_large),
+            ("431 Request Header Fields Too Large", empty, "", too_large),
+            (bad, "content-length: 9", "", None),
+            (bad, empty, "{}", None),
+            ("304 Not Modified", empty, "", None),
+            ("100 Continue", "a: b", "", None),
         ] {
+            let written = format!("HTTP/1.1 {status}\r\n{fields}\r\n\r\n{body}");
             assert_eq!(replacement(written.as_bytes()), expected, "{written}");
         }
+        assert_eq!(replacement(b""), None);
     }
 
     const SECOND: Duration = Duration::from_secs(1);

@@ -161,18 +161,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rejections_are_logged_by_default_and_nothing_when_off() {
-        for (log, of_rejection, of_others) in [
-            (AccessLog::Rejections, true, false),
-            (AccessLog::All, true, true),
-            (AccessLog::Off, false, false),
-        ] {
-            assert_eq!(log.wants(Some("no_rule")), of_rejection);
-            assert_eq!(log.wants(None), of_others);
-        }
-    }
-
-    #[test]
     fn a_path_is_cut_escaped_and_loses_its_query() {
         let long = "/".repeat(200);
         let cut = format!("{}…", "/".repeat(128));

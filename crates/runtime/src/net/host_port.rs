@@ -87,22 +87,4 @@ mod tests {
             assert_eq!(host_and_port(text), expected, "{text}");
         }
     }
-
-    #[test]
-    fn a_port_has_to_exist() {
-        let none = |text: &str| Err(NoPort(text.to_owned()));
-        for (authority, port) in [
-            ("a", Ok(None)),
-            ("[::1]", Ok(None)),
-            ("a:1", Ok(Some(1))),
-            ("[::1]:65535", Ok(Some(65535))),
-            ("a:0", none("0")),
-            ("a:65536", none("65536")),
-            ("a:x", none("x")),
-            ("a:", none("")),
-        ] {
-            let authority = Authority::from_static(authority);
-            assert_eq!(port_of(&authority), port, "{authority}");
-        }
-    }
 }

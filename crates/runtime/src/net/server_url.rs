@@ -190,18 +190,4 @@ mod tests {
         let error = ServerUrl::of_http("https://idp:0/").unwrap_err();
         assert!(matches!(error, ServerUrlError::Port(_)));
     }
-
-    #[test]
-    fn only_http_to_another_host_is_plain_over_a_network() {
-        for (text, is_plain) in [
-            ("http://a", true),
-            ("http://127.0.0.1:1", false),
-            ("http://[::1]", false),
-            ("http://localhost", false),
-            ("https://a", false),
-        ] {
-            let url: ServerUrl = text.parse().unwrap();
-            assert_eq!(url.is_plain_over_a_network(), is_plain, "{text}");
-        }
-    }
 }

@@ -188,23 +188,6 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_failure_has_its_sysexits_code() {
-        let text = || "why".to_owned();
-        let codes = [
-            (ExitError::Unmet(text()), 1),
-            (ExitError::Usage(text()), 64),
-            (ExitError::Unavailable(text()), 69),
-            (ExitError::Software(text()), 70),
-            (ExitError::Config(text()), 78),
-        ];
-        for (failure, code) in codes {
-            assert_eq!(failure.code(), code, "{failure:?}");
-            assert_eq!(finish(Err(failure)), ExitCode::from(code));
-        }
-        assert_eq!(finish(Ok(())), ExitCode::SUCCESS);
-    }
-
-    #[test]
     fn a_cause_of_several_lines_is_printed_as_one() {
         assert_eq!(one_line("bad file\n  at line 3\n"), "bad file at line 3");
         assert_eq!(one_line("bad \u{1b}[31mfile\u{7}"), "bad [31mfile");

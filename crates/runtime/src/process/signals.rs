@@ -110,13 +110,4 @@ pub(crate) mod tests {
         let status = Command::new("sh").args(["-c", &kill]).status().unwrap();
         assert!(status.success());
     }
-
-    #[tokio::test]
-    async fn a_hang_up_ends_nothing() {
-        let mut hang_ups = signal(SignalKind::hangup()).unwrap();
-        for _ in 0..2 {
-            send("HUP");
-            hang_ups.recv().await;
-        }
-    }
 }
