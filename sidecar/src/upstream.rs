@@ -223,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    fn upstream(address: &str) -> Result<Upstream, String> {
+    pub(super) fn upstream(address: &str) -> Result<Upstream, String> {
         Upstream::new(UpstreamSettings {
             address: address.parse().unwrap(),
             connect_timeout: Duration::from_secs(1),
@@ -243,23 +243,6 @@ mod tests {
         let peer = upstream.peer().unwrap();
         assert_eq!(peer.any.options.alpn, ALPN::H2H1);
         assert_eq!(peer.http_1.options.alpn, ALPN::H1);
-    }
-
-    #[test]
-    fn a_service_behind_tls_chooses_its_version() {
-        for (address, speaks) in [("http://127.0.0.1:1", true), ("h2c://127.0.0.1:1", false)] {
-            assert_eq!(
-                upstream(address).unwrap().speaks_http_1(),
-                speaks,
-                "{address}"
-            );
-        }
-        let upstream = upstream("https://127.0.0.1:1").unwrap();
-        assert!(!upstream.speaks_http_1());
-        for is_http_2 in [true, false] {
-            upstream.has_chosen(is_http_2);
-            assert_ne!(upstream.speaks_http_1(), is_http_2);
-        }
     }
 
     #[test]

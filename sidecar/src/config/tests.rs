@@ -18,21 +18,6 @@ fn with(arguments: &[&str]) -> Result<Config, ExitError> {
     config(&[&AUTH_SERVER[..], &APPLICATION, arguments].concat())
 }
 
-#[test]
-fn the_defaults_are_usable_and_strict() {
-    let config = with(&[]).unwrap();
-    match &config.issuers[0].source {
-        SourceSettings::AuthServer(settings) => {
-            assert_eq!(settings.signing_type, SigningType::Rsa);
-        }
-        other => unreachable!("{other}"),
-    }
-    assert!(config.rules.auth_policy.policy.require_expiry);
-    assert!(config.rules.upstream_request.forward_authorization);
-    assert_eq!(config.upstream.address.to_string(), "http://127.0.0.1:3000");
-    assert!(config.warnings().is_empty());
-}
-
 /// A table of settings that stop the start.
 #[derive(serde::Deserialize)]
 struct Bad<B> {
@@ -112,8 +97,20 @@ fn plain_http_over_a_network_is_warned_about() {
     for (flag, url, warnings) in [
         ("--auth-server", "http://auth:9000/auth", 1),
         ("--auth-server", "https://auth:9000/auth", 0),
+        ("--auth-server", "http://10.0.0.1:9000/auth", 1),
+        ("--auth-server", "http://127.0.0.1:9000/auth", 0),
+        ("--auth-server", "http://[::1]:9000/auth", 0),
+        ("--auth-server", "http://localhost/auth", 0),
+        ("--auth-server", "dns://localhost:9000/auth", 0),
+        ("--auth-server", "dns://127.evil:9000/auth", 1),
+        ("--auth-server", "dns+https://auth:9000/auth", 0),
+        ("--auth-server", "nacos://127.0.0.1/auth", 1),
+        ("--auth-server", "nacos+https://registry/auth", 0),
         ("--jwks", "http://idp/keys", 1),
+        ("--jwks", "https://idp/keys", 0),
         ("--jwks", "http://127.0.0.1:9/keys", 0),
+        ("--jwks", "http://[::1]:9/keys", 0),
+        ("--jwks", "http://localhost:9/keys", 0),
     ] {
         let more = match flag {
             "--jwks" => &ISSUER[2..],

@@ -178,37 +178,4 @@ mod tests {
         assert_eq!(document(&resource)["authorization_servers"], Value::Null);
         assert!(!resource.names_server());
     }
-
-    #[test]
-    fn only_reading_is_allowed_there() {
-        let resource = ProtectedResource::new("https://api.example", &[]).unwrap();
-        assert!(resource.respond(&Method::HEAD).is_ok());
-        let rejected = Err(Rejection::MethodNotAllowed);
-        assert_eq!(resource.respond(&Method::POST), rejected);
-    }
-
-    #[test]
-    fn what_clients_could_not_use_is_rejected() {
-        for (url, expected) in [
-            ("api.example/orders", ResourceError::NotAUrl),
-            ("/orders", ResourceError::NotAUrl),
-            ("https://", ResourceError::NotAUrl),
-            ("https://api.example/?x=1", ResourceError::NotAUrl),
-            ("https://api.example/#x", ResourceError::NotAUrl),
-            ("https://me@api.example/", ResourceError::NotAUrl),
-            ("https://api.example/a\"b", ResourceError::NotAUrl),
-            ("http://api.example/orders", ResourceError::PlainHttp),
-            ("https://api.example:99999/orders", ResourceError::Host),
-            ("https://api.example:x/orders", ResourceError::Host),
-            ("https://api.example/ö", ResourceError::Path),
-            ("https://api.example/orders/../x", ResourceError::Path),
-            ("https://api.example/%2e%2e/x", ResourceError::Path),
-            ("https://api.example//orders", ResourceError::Path),
-            ("https://api.example/%", ResourceError::Path),
-            ("https://api.example/%6frders", ResourceError::Path),
-            ("https://api.example/orders;v=1", ResourceError::Path),
-        ] {
-            assert_eq!(ProtectedResource::new(url, &[]), Err(expected), "{url}");
-        }
-    }
 }

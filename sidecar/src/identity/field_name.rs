@@ -78,20 +78,6 @@ fn is_reserved(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn malformed_and_reserved_names_are_rejected() {
-        for (name, error) in [
-            ("", FieldNameError::Malformed),
-            ("X User", FieldNameError::Malformed),
-            ("X_User", FieldNameError::Malformed),
-            ("X-User\r\n", FieldNameError::Malformed),
-            ("Host", FieldNameError::Reserved),
-            ("authorization", FieldNameError::Reserved),
-        ] {
-            assert_eq!(name.parse::<FieldName>(), Err(error), "{name:?}");
-        }
-    }
-
     const RESERVED: &str = "
             Accept Origin Sec-Fetch-Site Sec-WebSocket-Protocol
             Access-Control-Request-Method X-Request-Id TraceParent Keep-Alive

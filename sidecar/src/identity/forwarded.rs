@@ -200,83 +200,30 @@ mod tests {
         }
     }
 
+    /// Names of fields about the client, and names that are only similar.
+    const ABOUT_THE_CLIENT: &str = "X-Forwarded-For X_Forwarded_For X-Real-IP Forwarded X-Forwarded-Proto \
+        X-Forwarded-Prefix X-Forwarded-Client-Cert x_forwarded.user X-Forwarded X-Client-IP X_Client_Ip \
+        True-Client-IP X-Cluster-Client-IP Client-IP CLIENT_IP Proxy-Client-IP WL-Proxy-Client-IP \
+        Wl.Proxy_Client.Ip Fastly-Client-IP X-Original-Forwarded-For CF-Connecting-IP CF-Connecting-IPv6 \
+        DO-Connecting-IP Forwarded-For Forwarded_For X-Vercel-Forwarded-For X-Azure-ClientIP \
+        X-Azure-SocketIP X-Appengine-User-Ip X-ProxyUser-Ip X-Remote-IP X-Remote-Addr Remote_Addr \
+        X-Originating-IP X-Envoy-External-Address X-Scheme X-Url-Scheme Front-End-Https";
+    const SIMILAR: &str = "X-Forwarding X-Forward-For X-Client Forwarded-By Client-IP-Version XClient-IP \
+        X-Original-URL X-Real-User Remote-User X-IP X-Scheme-Version";
+
     #[test]
-    fn overwrite_removes_every_field_about_the_client() {
+    fn overwrite_removes_every_field_about_the_client_and_no_other() {
         let client = client("::ffff:10.0.0.7", true);
-        let fields = [
-            ("X-Forwarded-For", "203.0.113.7"),
-            ("X_Forwarded_For", "203.0.113.7"),
-            ("X-Real-IP", "203.0.113.7"),
-            ("Forwarded", "for=203.0.113.7"),
-            ("X-Forwarded-Proto", "http"),
-            ("X-Forwarded-Prefix", "/admin"),
-            ("X-Forwarded-Client-Cert", "Subject=\"CN=admin\""),
-            ("x_forwarded.user", "admin"),
-            ("X-Forwarded", "for=203.0.113.7"),
-            ("X-Client-IP", "203.0.113.7"),
-            ("X_Client_Ip", "203.0.113.7"),
-            ("True-Client-IP", "203.0.113.7"),
-            ("X-Cluster-Client-IP", "203.0.113.7"),
-            ("Client-IP", "203.0.113.7"),
-            ("CLIENT_IP", "203.0.113.7"),
-            ("Proxy-Client-IP", "203.0.113.7"),
-            ("WL-Proxy-Client-IP", "203.0.113.7"),
-            ("Wl.Proxy_Client.Ip", "203.0.113.7"),
-            ("Fastly-Client-IP", "203.0.113.7"),
-            ("X-Original-Forwarded-For", "203.0.113.7"),
-            ("CF-Connecting-IP", "203.0.113.7"),
-            ("CF-Connecting-IPv6", "2001:db8::7"),
-            ("DO-Connecting-IP", "203.0.113.7"),
-            ("Forwarded-For", "203.0.113.7"),
-            ("Forwarded_For", "203.0.113.7"),
-            ("X-Vercel-Forwarded-For", "203.0.113.7"),
-            ("X-Azure-ClientIP", "203.0.113.7"),
-            ("X-Azure-SocketIP", "203.0.113.7"),
-            ("X-Appengine-User-Ip", "203.0.113.7"),
-            ("X-ProxyUser-Ip", "203.0.113.7"),
-            ("X-Remote-IP", "203.0.113.7"),
-            ("X-Remote-Addr", "203.0.113.7"),
-            ("Remote_Addr", "203.0.113.7"),
-            ("X-Originating-IP", "203.0.113.7"),
-            ("X-Envoy-External-Address", "203.0.113.7"),
-            ("X-Scheme", "http"),
-            ("X-Url-Scheme", "http"),
-            ("Front-End-Https", "off"),
-        ];
+        let fields = ABOUT_THE_CLIENT.split_whitespace();
+        let fields: Vec<_> = fields.map(|name| (name, "203.0.113.7")).collect();
         assert_eq!(
             sent(ForwardedPolicy::Overwrite, &client, &fields),
             "X-Forwarded-For: 10.0.0.7 | X-Forwarded-Proto: https"
         );
-    }
-
-    #[test]
-    fn overwrite_keeps_names_that_are_only_similar() {
-        for name in [
-            "X-Forwarding",
-            "X-Forward-For",
-            "X-Client",
-            "Forwarded-By",
-            "Client-IP-Version",
-            "XClient-IP",
-            "X-Original-URL",
-            "X-Real-User",
-            "Remote-User",
-            "X-IP",
-            "X-Scheme-Version",
-        ] {
-            let fields = [(name, "1")];
-            let sent = sent(ForwardedPolicy::Overwrite, &plain(), &fields);
+        for name in SIMILAR.split_whitespace() {
+            let sent = sent(ForwardedPolicy::Overwrite, &plain(), &[(name, "1")]);
             assert!(sent.contains(name), "{sent}");
         }
-    }
-
-    #[test]
-    fn off_changes_nothing() {
-        let fields = [("X-Forwarded-For", "203.0.113.7")];
-        assert_eq!(
-            sent(ForwardedPolicy::Off, &plain(), &fields),
-            "X-Forwarded-For: 203.0.113.7"
-        );
     }
 
     #[test]

@@ -286,11 +286,6 @@ mod tests {
         UserHeader::new("X-Current-User", 1000).unwrap()
     }
 
-    fn header_with(claims: &[&str]) -> Result<UserHeader, ClaimHeaderError> {
-        let mut claims = claims.iter();
-        claims.try_fold(header(), |header, claim| header.with_claim(claim.parse()?))
-    }
-
     fn user(nick_name: &str) -> CurrentUserDetails {
         CurrentUserDetails {
             id: Some("1".into()),
@@ -415,7 +410,9 @@ mod tests {
     fn every_alias_is_stripped_without_a_user() {
         let mut fields = ALIASES.map(|name| (name, "forged")).to_vec();
         fields.extend([("X-Current-User", "twice"), ("X-Current-Users", "kept")]);
-        assert_eq!(applied(&header(), &fields, None), ["X-Current-Users: kept"]);
+        fields.push(("XCurrentUser", "kept"));
+        let kept = ["X-Current-Users: kept", "XCurrentUser: kept"];
+        assert_eq!(applied(&header(), &fields, None), kept);
     }
 
     #[test]
@@ -430,7 +427,11 @@ mod tests {
 
     #[test]
     fn a_claim_replaces_every_alias_of_its_header() {
-        let header = header_with(&["X-User-Id=sub", "x-Roles=/realm/roles"]).unwrap();
+        let header = ["X-User-Id=sub", "x-Roles=/realm/a=b"]
+            .into_iter()
+            .fold(header(), |header, claim| {
+                header.with_claim(claim.parse().unwrap()).unwrap()
+            });
         let names = [
             "x-user-id",
             "X_USER_ID",
@@ -452,25 +453,6 @@ mod tests {
             fields.push(("X-User-Id", "twice"));
             let sent = applied(&header, &fields, identity.as_ref());
             assert_eq!(sent, expected);
-        }
-    }
-
-    #[test]
-    fn claim_headers_need_valid_distinct_names() {
-        use ClaimHeaderError as E;
-        for (claims, expected) in [
-            (&["X-Id"][..], Err(E::NotAPair)),
-            (&["=sub"], Err(E::Field(FieldNameError::Malformed))),
-            (&["X_Id=sub"], Err(E::Field(FieldNameError::Malformed))),
-            (&["Host=sub"], Err(E::Field(FieldNameError::Reserved))),
-            (&["X-Real-IP=sub"], Err(E::Field(FieldNameError::Reserved))),
-            (&["X-Id="], Err(E::Claim("names no claim"))),
-            (&["x-current-user=sub"], Err(E::Repeated)),
-            (&["X-Id=sub", "x-ID=jti"], Err(E::Repeated)),
-            (&["X-Id=sub", "X-Name=a=b", "X-Groups=sub"], Ok(3)),
-        ] {
-            let count = header_with(claims).map(|header| header.extra_claims().len());
-            assert_eq!(count, expected, "{claims:?}");
         }
     }
 }

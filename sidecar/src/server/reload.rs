@@ -238,58 +238,31 @@ mod tests {
         (differences(&start, &now), differences(&now, &read))
     }
 
+    const AT_ONCE: &str = "--public-path=/a/** --optional-auth-path=/a/** --cors-origin=https://app.example \
+        --issuer=auth --audience=orders --audience=orders,stock --leeway=5 --accept-bound-tokens=on \
+        --app-name=shop --user-header=X-User --user-header-encoding=base64url --claim-header=X-User-Id=sub \
+        --forwarded=overwrite --forward-authorization=false --token-cookie=session --upstream-ca=/ca \
+        --upstream-server-name=orders";
+    const WAITING: &str = "--listen=127.0.0.1:1 --admin-listen=127.0.0.1:1 --upstream=http://127.0.0.1:1 \
+        --threads=2 --access-log=all --key-cache=/keys --max-key-age=1 --auth-ca=/ca";
+
     #[test]
     fn rules_change_at_once_and_the_rest_waits_by_name() {
-        for (flag, value, at_once) in [
-            ("--public-path", "/a/**", true),
-            ("--optional-auth-path", "/a/**", true),
-            ("--cors-origin", "https://app.example", true),
-            ("--issuer", "auth", true),
-            ("--audience", "orders", true),
-            ("--audience", "orders,stock", true),
-            ("--leeway", "5", true),
-            ("--accept-bound-tokens", "on", true),
-            ("--app-name", "shop", true),
-            ("--user-header", "X-User", true),
-            ("--user-header-encoding", "base64url", true),
-            ("--claim-header", "X-User-Id=sub", true),
-            ("--forwarded", "overwrite", true),
-            ("--forward-authorization", "false", true),
-            ("--token-cookie", "session", true),
-            ("--upstream-ca", "/ca", true),
-            ("--upstream-server-name", "orders", true),
-            ("--listen", "127.0.0.1:1", false),
-            ("--admin-listen", "127.0.0.1:1", false),
-            ("--upstream", "http://127.0.0.1:1", false),
-            ("--threads", "2", false),
-            ("--access-log", "all", false),
-            ("--key-cache", "/keys", false),
-            ("--max-key-age", "1", false),
-            ("--app-id", "shop", false),
-            ("--auth-ca", "/ca", false),
-        ] {
-            let start = match flag {
-                "--app-id" => vec![
-                    "--auth-server",
-                    "http://127.0.0.1:1/auth",
-                    "--app-secret",
-                    "hush",
-                ],
-                _ => AUTH_SERVER.to_vec(),
-            };
-            let before = match flag {
-                "--app-id" => AUTH_SERVER.to_vec(),
-                _ => start.clone(),
-            };
-            let read = [&start[..], &[flag, value]].concat();
-            let name = vec![flag.trim_start_matches('-').to_owned()];
-            let expected = if at_once {
-                (name, Vec::new())
-            } else {
-                (Vec::new(), name)
-            };
-            assert_eq!(reloaded(&before, &read), expected, "{flag}");
+        let name = |flag: &str| vec![flag.trim_start_matches('-').to_owned()];
+        for flag in AT_ONCE.split_whitespace() {
+            let read = [&AUTH_SERVER[..], &[flag]].concat();
+            let expected = (name(flag.split('=').next().unwrap()), Vec::new());
+            assert_eq!(reloaded(&AUTH_SERVER, &read), expected, "{flag}");
         }
+        for flag in WAITING.split_whitespace() {
+            let read = [&AUTH_SERVER[..], &[flag]].concat();
+            let expected = (Vec::new(), name(flag.split('=').next().unwrap()));
+            assert_eq!(reloaded(&AUTH_SERVER, &read), expected, "{flag}");
+        }
+        let other = AUTH_SERVER.map(|word| word.replace("orders", "shop"));
+        let other = other.each_ref().map(String::as_str);
+        let expected = (Vec::new(), name("app-id"));
+        assert_eq!(reloaded(&AUTH_SERVER, &other), expected);
     }
 
     #[test]

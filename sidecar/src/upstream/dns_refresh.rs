@@ -93,16 +93,10 @@ fn in_order(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Vec<Socke
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::upstream::UpstreamSettings;
+    use crate::upstream::tests;
 
     fn upstream(address: &str) -> Arc<Upstream> {
-        let settings = UpstreamSettings {
-            address: address.parse().unwrap(),
-            connect_timeout: Duration::from_secs(1),
-            read_timeout: None,
-            tls: None,
-        };
-        Arc::new(Upstream::new(settings).unwrap())
+        Arc::new(tests::upstream(address).unwrap())
     }
 
     #[test]

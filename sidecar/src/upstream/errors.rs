@@ -94,30 +94,17 @@ mod tests {
     #[test]
     fn the_source_of_an_error_selects_the_rejection() {
         use ErrorType::{ConnectRefused, InvalidHTTPHeader, ReadError, ReadTimedout};
+        use Rejection as R;
+        let (up, down) = (Error::new_up, Error::new_down);
         for (error, rejection) in [
-            (
-                Error::new_up(ConnectRefused),
-                Some(Rejection::UpstreamUnavailable),
-            ),
-            (
-                Error::new_up(InvalidHTTPHeader),
-                Some(Rejection::UpstreamMalformed),
-            ),
-            (
-                Error::new_up(ReadTimedout),
-                Some(Rejection::UpstreamTimeout),
-            ),
-            (
-                Error::new_down(ReadTimedout),
-                Some(Rejection::RequestTimeout),
-            ),
-            (
-                Error::new_down(InvalidHTTPHeader),
-                Some(Rejection::RequestFraming),
-            ),
-            (Error::new_down(ReadError), None),
-            (Error::new_down(ErrorType::H2Error), None),
-            (Error::new_in(ReadError), Some(Rejection::Internal)),
+            (up(ConnectRefused), Some(R::UpstreamUnavailable)),
+            (up(InvalidHTTPHeader), Some(R::UpstreamMalformed)),
+            (up(ReadTimedout), Some(R::UpstreamTimeout)),
+            (down(ReadTimedout), Some(R::RequestTimeout)),
+            (down(InvalidHTTPHeader), Some(R::RequestFraming)),
+            (down(ReadError), None),
+            (down(ErrorType::H2Error), None),
+            (Error::new_in(ReadError), Some(R::Internal)),
         ] {
             assert_eq!(rejection_of(&error), rejection, "{error}");
         }

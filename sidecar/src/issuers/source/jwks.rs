@@ -85,7 +85,6 @@ pub(crate) mod tests {
     use serde_json::json;
     use wire::keys::VerificationKey;
     use wire::keys::signing_type::SigningType;
-    use zeroize::Zeroizing;
 
     use super::*;
 
@@ -103,24 +102,10 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_no_set_is_named() {
-        for (body, named) in [
-            (
-                r#"{"jwks_uri": "https://idp/keys"}"#,
-                "this is a discovery document",
-            ),
-            (
-                "{}",
-                "expected a JWK Set, {\"keys\": […]}, and found an object without keys",
-            ),
-        ] {
-            let response = KeyResponse {
-                status: StatusCode::OK,
-                headers: HeaderMap::new(),
-                body: Zeroizing::new(body.as_bytes().to_vec()),
-            };
-            let error = parse(&response, KnownSet::default(), &[Algorithm::RS256]).unwrap_err();
-            assert!(error.to_string().contains(named), "{error}");
-        }
+    fn a_discovery_document_is_no_set_and_is_named() {
+        let document = br#"{"jwks_uri": "https://idp/keys"}"#;
+        let error = KeySet::from_jwks(document, &[Algorithm::RS256]).unwrap_err();
+        let named = not_a_set(error, document).to_string();
+        assert!(named.contains("this is a discovery document"), "{named}");
     }
 }

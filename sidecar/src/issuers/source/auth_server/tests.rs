@@ -5,6 +5,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc;
 use std::thread;
 
+use serde::Deserialize;
+use token_corpus::keys::SigningKey;
+use token_corpus::template;
+
 use super::*;
 use crate::issuers::source::http_client::MAX_BODY_BYTES;
 use crate::issuers::source::jwks::tests::{ONE, OTHER, set_of};
@@ -92,35 +96,45 @@ async fn contract_4_3_the_key_is_requested_with_both_parameters() {
     assert_eq!(source.last_endpoint(), address.to_string());
 }
 
+/// `bad_key_responses.toml`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BadResponses {
+    row: Vec<BadResponse>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BadResponse {
+    name: String,
+    /// Status line and fields; without one, the body is all that is written.
+    head: Option<String>,
+    body: String,
+    /// A part of the reason.
+    #[serde(default)]
+    why: String,
+}
+
 #[tokio::test]
 async fn whatever_fails_brings_no_key_and_gives_the_reason() {
-    for (response, why) in [
-        (
-            response("200 OK", &envelope("null")),
-            "data is not a string",
-        ),
-        (
-            response("200 OK", &envelope("\"short\"")),
-            "the key cannot be used",
-        ),
-        // Not followed: a redirect could replace the key.
-        (
-            response("302 Found\r\nLocation: /x", ""),
-            "responded with 302 Found; redirects are not followed",
-        ),
-        (
-            response("200 OK", &" ".repeat(MAX_BODY_BYTES + 1)),
-            "longer than 65536 bytes",
-        ),
-        (
-            "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{".to_owned(),
-            "body",
-        ),
-        ("SSH-2.0\r\n".to_owned(), "error sending request"),
-    ] {
-        let (address, _heads) = auth_server(response.clone());
-        let error = source(address).fetch(None).await.unwrap_err().to_string();
-        assert!(error.contains(why), "{error}\n{response:.200}");
+    let table = include_str!("../../../../../tests/data/bad_key_responses.toml");
+    let table: BadResponses = toml::from_str(table).unwrap();
+    let private = SigningKey::generate(token_corpus::keys::SigningType::Ecdsa).private();
+    let fill = |text: &str| {
+        let filled = template::fill(text, |name| match name {
+            "key" => Some(ONE.into()),
+            "private" => Some(private.replace('\n', "\\n").into()),
+            _ => (name == "long").then(|| vec![b'x'; MAX_BODY_BYTES + 1]),
+        });
+        String::from_utf8(filled).unwrap()
+    };
+    for row in table.row {
+        let body = fill(&row.body);
+        let response = row.head.map_or(body.clone(), |head| response(&head, &body));
+        let (address, _heads) = auth_server(response);
+        let mut source = source_of(address, SigningType::Ecdsa);
+        let error = source.fetch(None).await.unwrap_err().to_string();
+        assert!(error.contains(&row.why), "{}: {error}", row.name);
         assert!(!error.contains("appSecret"), "{error}");
     }
 }
