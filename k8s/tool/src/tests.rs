@@ -202,27 +202,6 @@ fn an_edited_probe_stays_whole() {
     assert_eq!(probes["startupProbe"]["httpGet"], Value::Null);
 }
 
-#[test]
-fn a_member_of_another_type_is_named_with_its_remedy() {
-    for (member, reason) in [
-        (
-            "metadata: {labels: {app: a}, annotations: 7}\n    spec: {",
-            "/metadata/annotations is no map: write one, or leave it out",
-        ),
-        (
-            "metadata: {labels: {app: a}}\n    spec: {volumes: 7, ",
-            "/spec/volumes is no list: write one, or leave it out",
-        ),
-    ] {
-        let text = format!(
-            "kind: Deployment\nmetadata: {{name: a, labels: {{postern/sidecar: \"true\"}}, annotations: {{postern/app-name: a}}}}\nspec:\n  template:\n    {member}containers: [{{name: a}}]}}\n"
-        );
-        let error = inject(&text, settings()).unwrap_err();
-        let expected = format!("-:1: Deployment a: /spec/template{reason}");
-        assert_eq!(error, expected);
-    }
-}
-
 /// Returns the value that a container finds in a variable; `None` where it has no such one.
 fn expanded(container: &Value, name: &str) -> Option<String> {
     let variable = list(&container["env"]).find(|variable| name_of(variable) == name)?;
@@ -375,22 +354,6 @@ fn any_text_is_an_error_of_one_line_or_written_anew() {
             Err(error) => assert!(error.starts_with("-:") && !error.contains('\n'), "{error}"),
         }
     }
-}
-
-#[test]
-fn what_kubectl_reads_in_another_way_is_an_error() {
-    for text in [
-        "a: 1 # b\u{2028}hostNetwork: true\n",
-        "a: 1 # b\u{2029}hostNetwork: true\n",
-        "a: 1 # b\u{85}hostNetwork: true\n",
-        "a: !!binary aGVsbG8=\n",
-        "a: !!int \"5\"\n",
-        "{kind: Pod, kind: Job}\n",
-    ] {
-        let error = inject(text, settings()).unwrap_err();
-        assert!(error.starts_with("-:1: has "), "{text}: {error}");
-    }
-    assert!(inject("a: !!str 5\n", settings()).is_ok());
 }
 
 #[test]
