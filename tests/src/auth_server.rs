@@ -346,6 +346,11 @@ impl AuthServer {
         self.anonymous().bearing(token).verdict(USER_DETAILS)
     }
 
+    /// Returns true if the server accepts a token.
+    pub fn accepts(&self, token: &str) -> bool {
+        self.verdict(token) == "200"
+    }
+
     /// Waits until the server rejects a token as revoked: it has read the store.
     pub fn until_revoked(&self, token: &str) {
         wait::until("the server to reject the token", || {

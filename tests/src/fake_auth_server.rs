@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::message::Message;
 use crate::socket_server::{Reply, SocketServer, response};
+use crate::wait;
 
 type Replies = Box<dyn Fn(&Message) -> Reply + Send + Sync>;
 
@@ -16,6 +17,7 @@ type Replies = Box<dyn Fn(&Message) -> Reply + Send + Sync>;
 pub struct FakeAuthServer {
     server: SocketServer,
     reply: Arc<Mutex<Reply>>,
+    scheme: &'static str,
 }
 
 impl FakeAuthServer {
@@ -38,7 +40,11 @@ impl FakeAuthServer {
     /// Starts a server of `key` over TLS.
     pub fn serving_tls(tls: Arc<ServerConfig>, key: &str) -> Self {
         let start = |replies| SocketServer::start_tls(tls, replies);
-        Self::start(key_response(key), start)
+        let scheme = "https";
+        Self {
+            scheme,
+            ..Self::start(key_response(key), start)
+        }
     }
 
     fn start(reply: Reply, start: impl FnOnce(Replies) -> SocketServer) -> Self {
@@ -49,7 +55,12 @@ impl FakeAuthServer {
             reply.clone()
         };
         let server = start(Box::new(replies));
-        Self { server, reply }
+        let scheme = "http";
+        Self {
+            server,
+            reply,
+            scheme,
+        }
     }
 
     /// Replaces the TLS settings.
@@ -64,7 +75,7 @@ impl FakeAuthServer {
 
     /// Returns the value for `--auth-server`.
     pub fn url(&self) -> String {
-        format!("http://{}/auth", self.server.address())
+        format!("{}://{}/auth", self.scheme, self.server.address())
     }
 
     /// Returns the listen address.
@@ -75,6 +86,18 @@ impl FakeAuthServer {
     /// Returns the requests for the key, oldest first.
     pub fn retrievals(&self) -> Vec<Message> {
         self.server.requests()
+    }
+
+    /// Waits for `more` requests for the key; returns all.
+    ///
+    /// # Panics
+    /// When they do not come.
+    pub fn until_fetched(&self, more: usize) -> Vec<Message> {
+        let before = self.retrievals().len();
+        wait::until("fetches of the key", || {
+            let requests = self.retrievals();
+            (requests.len() >= before + more).then_some(requests)
+        })
     }
 }
 

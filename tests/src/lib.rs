@@ -50,6 +50,7 @@ pub mod redis_topologies;
 pub mod reference;
 pub mod rnacos_server;
 pub mod sessions;
+pub mod setting;
 pub mod sidecar;
 pub mod skip;
 pub mod small_disk;

@@ -253,6 +253,23 @@ impl Process {
         })
     }
 
+    /// Waits for a line of the log with this text, and returns it.
+    pub fn line_with(&self, text: &str) -> String {
+        wait::until(text, || {
+            let log = self.stderr();
+            let line = log.lines().find(|line| line.contains(text));
+            line.map(str::to_owned)
+        })
+    }
+
+    /// Waits for a JSON line whose field has this value, and returns it.
+    pub fn json_line(&self, field: &str, value: &str) -> Value {
+        wait::until(value, || {
+            let mut lines = self.json_lines().into_iter();
+            lines.find(|line| line[field] == value)
+        })
+    }
+
     /// Returns the stdout so far.
     pub fn stdout(&self) -> String {
         self.stdout.text()

@@ -14,12 +14,7 @@ use super::forwarding::stack;
 use super::several_issuers::published::Issuers;
 
 fn line(sidecar: &Sidecar, reason: &str) -> String {
-    let reason = format!("reason=\"{reason}\"");
-    wait::until("the line about the rejection", || {
-        let output = sidecar.process().stderr();
-        let line = output.lines().find(|line| line.contains(&reason));
-        line.map(str::to_owned)
-    })
+    sidecar.process().line_with(&format!("reason=\"{reason}\""))
 }
 
 /// Rejections of one client at once, more than a second has lines for.
@@ -94,14 +89,6 @@ fn a_rejection_names_the_client_behind_trusted_proxies_alone() {
     }
 }
 
-/// Returns the JSON access line of a request to `path`.
-fn json_line(sidecar: &Sidecar, path: &str) -> Value {
-    wait::until("the line", || {
-        let mut lines = sidecar.process().json_lines().into_iter();
-        lines.find(|line| line["path"] == path)
-    })
-}
-
 #[test]
 fn a_line_has_times_bytes_and_the_user_only_if_configured() {
     for (flags, user) in [
@@ -119,7 +106,7 @@ fn a_line_has_times_bytes_and_the_user_only_if_configured() {
         stack.sidecar.bearing(&stack.token()).get("/list");
         stack.sidecar.anonymous().get("/public/a");
         stack.sidecar.anonymous().get("/refused");
-        let line = json_line(sidecar, "/orders/list");
+        let line = sidecar.process().json_line("path", "/orders/list");
         assert_eq!(line["user"], user, "{flags:?}: {line}");
         assert_eq!(line["bytes"], "echo".len(), "{line}");
         assert_eq!(line["status"], 200, "{line}");
@@ -129,9 +116,9 @@ fn a_line_has_times_bytes_and_the_user_only_if_configured() {
             "{line}"
         );
         assert!(ms(&line, "upstream_ms") > Some(0.0), "{line}");
-        let public = json_line(sidecar, "/orders/public/a");
+        let public = sidecar.process().json_line("path", "/orders/public/a");
         assert_eq!(public["user"], Value::Null, "{public}");
-        let rejected = json_line(sidecar, "/orders/refused");
+        let rejected = sidecar.process().json_line("path", "/orders/refused");
         assert!(rejected["bytes"].as_u64() > Some(50), "{rejected}");
         assert!(ms(&rejected, "duration_ms").is_some(), "{rejected}");
         assert_eq!(rejected["upstream_ms"], Value::Null, "{rejected}");
@@ -163,10 +150,12 @@ fn a_line_names_the_issuer_where_there_may_be_several() {
         ("/public/f", shop.own(), Value::Null),
     ] {
         sidecar.bearing(&token).get(path);
-        let line = json_line(&sidecar, &format!("/orders{path}"));
+        let line = sidecar
+            .process()
+            .json_line("path", &format!("/orders{path}"));
         assert_eq!(line["issuer"], issuer, "{line}");
     }
     sidecar.anonymous().get("/g");
-    let line = json_line(&sidecar, "/orders/g");
+    let line = sidecar.process().json_line("path", "/orders/g");
     assert_eq!(line["issuer"], Value::Null, "{line}");
 }

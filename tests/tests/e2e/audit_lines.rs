@@ -13,11 +13,9 @@ use tests::wait;
 
 /// Returns the fields of the first audit line of this event, once there is one.
 fn event(server: &AuthServer, name: &str) -> Value {
-    wait::until(&format!("the audit event {name}"), || {
-        let lines = server.process().json_lines();
-        let is_one = |line: &Value| line["target"] == "audit" && line["event"] == name;
-        lines.into_iter().find(is_one)
-    })
+    let line = server.process().json_line("event", name);
+    assert_eq!(line["target"], "audit", "{line}");
+    line
 }
 
 fn logging_json(users: &UsersFile) -> AuthServer {

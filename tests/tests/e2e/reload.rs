@@ -36,10 +36,7 @@ fn a_changed_file_takes_effect_by_itself() {
     assert_eq!(open(&stack, "/first/a"), "401 token_missing");
     let page = admin_get(stack.sidecar.admin(), "/").text();
     has(&page, "public-path = [\"/second/**\"]");
-    stack
-        .sidecar
-        .process()
-        .until_logged("configuration reloaded");
+    stack.sidecar.until_logged("configuration reloaded");
 }
 
 #[test]
@@ -156,13 +153,11 @@ fn what_cannot_change_waits_for_the_next_start_by_name() {
     stack.sidecar.reload(config, "applied");
     wait::until("the need of a restart", needs_restart);
     assert_eq!(open(&stack, "/open/a"), "200");
-    let line = wait::until("the line about what has to wait", || {
-        let log = stack.sidecar.process().output();
-        let mut lines = log.lines();
-        let line = lines.find(|line| line.contains("take effect at the next start"));
-        line.map(ToOwned::to_owned)
-    });
-    has(&line, "access-log, threads");
+    let process = stack.sidecar.process();
+    has(
+        process.line_with("take effect at the next start"),
+        "access-log, threads",
+    );
     stack
         .sidecar
         .reload("public-path = [\"/open/**\"]", "applied");

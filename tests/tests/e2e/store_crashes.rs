@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use tests::auth_server::{AuthServer, AuthServerPlan, file_store};
+use tests::auth_server::{AuthServerPlan, file_store};
 use tests::process::{CommandLine, Finished, Process};
 use tests::programs::Program;
 use tests::small_disk::{self, SmallDisk};
@@ -49,10 +49,6 @@ impl Room {
     }
 }
 
-fn accepts(server: &AuthServer, token: &str) -> bool {
-    server.verdict(token) == "200"
-}
-
 fn names_in(directory: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(directory).unwrap();
     entries
@@ -80,15 +76,15 @@ fn a_revocation_on_a_full_disk_fails_and_can_be_repeated() {
     room.fill();
     let revoked = room.keys(&["revoke", &kid]);
     revoked.says(69, "full");
-    assert!(accepts(&server, &stolen));
+    assert!(server.accepts(&stolen));
     assert_eq!(server.readiness(), 200);
 
     room.empty();
     let revoked = room.keys(&["revoke", &kid]);
     assert_eq!(revoked.code, Some(0), "{}", revoked.stderr);
-    wait::until("the server to hear of it", || !accepts(&server, &stolen));
+    wait::until("the server to hear of it", || !server.accepts(&stolen));
     drop(server);
-    assert!(!accepts(&room.plan().ready(), &stolen));
+    assert!(!room.plan().ready().accepts(&stolen));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tests::auth_server::{AuthServer, AuthServerPlan};
 use tests::programs::Program;
 use tests::redis_server::Redis;
 use tests::redis_topologies::{SENTINEL_PASSWORD, Watched};
-use tests::{certificates, wait};
+use tests::{certificates, setting, wait};
 
 const CLIENTS: usize = 3;
 
@@ -183,8 +183,7 @@ fn over_within(limit: Duration, over: &AtomicBool) {
 
 /// Runs everything while `fail_over` is called again and again, and checks what is left.
 fn soak(store: &str, flags: &[&str], fail_over: impl Fn(&Ledger)) {
-    let seconds = std::env::var("POSTERN_TEST_SOAK_SECONDS");
-    let seconds = seconds.map_or(15, |text| text.parse().expect("a number of seconds"));
+    let seconds = setting::number("POSTERN_TEST_SOAK_SECONDS", 15) as u64;
     let plan = AuthServerPlan::polling()
         .store(store)
         .flags(["--refresh-tokens", "on"]);

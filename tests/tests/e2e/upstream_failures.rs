@@ -9,7 +9,6 @@ use tests::socket_server::{Reply, SocketServer};
 use tests::stack::ForgedStack;
 use tests::tables;
 use tests::template;
-use tests::wait;
 
 use super::forwarding::stack;
 
@@ -51,12 +50,7 @@ fn the_log_says_where_the_service_was_sought() {
         assert_eq!(response.verdict(), reason);
         // The service's state is not the sidecar's.
         assert_eq!(sidecar.readiness(), 200);
-        let line = |reason: &str| {
-            wait::until("the line", || {
-                let mut lines = sidecar.process().json_lines().into_iter();
-                lines.find(|line| line["reason"] == reason)
-            })
-        };
+        let line = |reason: &str| sidecar.process().json_line("reason", reason);
         let (_, reason) = reason.split_once(' ').unwrap();
         let failed = line(reason);
         assert_eq!(failed["upstream"], tried, "{failed}");

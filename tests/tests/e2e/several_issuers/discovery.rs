@@ -93,10 +93,7 @@ fn discovery_finds_the_key_set_by_the_issuer_alone() {
         });
         assert_eq!(of_realm.status(), 200);
         let read = realm.documents.requests().len();
-        let fetched = realm.one.server.retrievals().len();
-        wait::until("two more fetches", || {
-            realm.one.server.retrievals().len() > fetched + 1
-        });
+        realm.one.server.until_fetched(2);
         let found = realm.documents.requests().len();
         assert_eq!(found, read, "the document is read hourly");
         let token = realm.one.own();
