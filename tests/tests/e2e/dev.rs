@@ -163,12 +163,6 @@ fn what_is_no_request_for_a_token_is_an_error_of_rfc_6749() {
 }
 
 #[test]
-fn other_machines_cannot_reach_it() {
-    let end = Program::AuthServer.run(&["dev", "--listen", "0.0.0.0:0"]);
-    end.says(78, "--listen 0.0.0.0:0: dev signs any claims");
-}
-
-#[test]
 fn a_token_is_made_by_hand_in_a_browser() {
     let Some(browser) = Browser::start() else {
         return;

@@ -258,28 +258,6 @@ fn a_grant_is_replaced_listed_and_taken_away() {
         found(&until_status(&installation, 400)),
         "400 unauthorized_client grant_not_allowed"
     );
-    for (flags, code, complaint) in [
-        (&[][..], 64, "nothing is granted"),
-        (
-            &["--claim", "sub=admin"],
-            64,
-            "the claim sub is this server's own",
-        ),
-        (
-            &["--claim=a=1", "--claim=a=2"],
-            64,
-            "the claim a stands there twice",
-        ),
-        (&["--scope", "a\"b"], 64, "a scope is a list of values"),
-        (&["--none", "--scope", "a"], 64, "cannot be used with"),
-        // A setting of `serve` has this name.
-        (&["--audience", "a b"], 78, "expected 1 to 256 characters"),
-    ] {
-        let words = [&["application", "grant", "--app-id", "jobs"], flags].concat();
-        let end = server.command(&words);
-        assert_eq!(end.code, Some(code), "{flags:?}: {}", end.stderr);
-        assert!(end.stderr.contains(complaint), "{flags:?}: {}", end.stderr);
-    }
 }
 
 #[test]

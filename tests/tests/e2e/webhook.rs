@@ -309,14 +309,3 @@ fn the_webhook_finishes_on_a_signal() {
     webhook.process.terminate();
     assert_eq!(webhook.process.finished().code, Some(0));
 }
-
-#[test]
-fn a_webhook_without_a_certificate_does_not_start() {
-    command().run().says(78, "--tls-cert");
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("tls.crt");
-    fs::write(&file, "no certificate").unwrap();
-    let file = file.display().to_string();
-    let flags = ["--tls-cert", &file, "--tls-key", &file];
-    command().arguments(flags).run().says(78, "tls");
-}
