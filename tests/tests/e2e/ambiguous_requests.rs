@@ -38,26 +38,16 @@ fn lesson_c24_what_parsers_read_differently_is_rejected() {
     assert_eq!(stack.service.requests().len(), 0);
 }
 
-/// Behind a gateway that ends such a line elsewhere, `/orders/public/hidden` is a second request.
+/// Behind a gateway that ends such a line elsewhere, `/orders/public/hidden` is a second request. The other
+/// bytes are those of the crate `wire`.
 #[test]
 fn lesson_c24_chunks_that_gateways_count_differently() {
     let stack = stack();
     let token = stack.token();
     for chunks in [
         "2;\nxx\r\n2f\r\n0\r\n\r\n",
-        "2 \nxx\r\n0\r\n\r\n",
-        "1;a\0b\r\nx\r\n0\r\n\r\n",
-        "1;a\rb\r\nx\r\n0\r\n\r\n",
-        "1;a\x0bb\r\nx\r\n0\r\n\r\n",
-        ";a\r\n\r\n",
-        "\r\n\r\n",
-        "0;\n\r\n\r\n",
         "1\r\nxyz0\r\n\r\n",
-        "1\r\nx\n0\r\n\r\n",
-        "0\r\n\n",
-        "0\r\nA: \0\r\n\r\n",
         "0\r\nA: b\nC: d\r\n\r\n",
-        "0x1\r\nx\r\n0\r\n\r\n",
     ] {
         for (path, credentials) in [
             ("list", format!("Authorization: Bearer {token}\r\n")),

@@ -27,18 +27,6 @@ fn plan_of(service: &EchoService, url: &str, flags: &[String]) -> SidecarPlan {
         .flags(flags)
 }
 
-/// Starts an auth server with a certificate of `authority` that requires client certificates of
-/// `clients`. Returns its certificate as well.
-fn requiring_clients_of(
-    clients: &Authority,
-    authority: &Authority,
-) -> (Certificate, FakeAuthServer) {
-    let server = authority.issue_server(&["127.0.0.1"]);
-    let key = Forge::new(SigningType::Ecdsa).trusted().served();
-    let auth_server = FakeAuthServer::serving_tls(server.serving(Some(&clients.file())), &key);
-    (server, auth_server)
-}
-
 /// Waits until fetches fail because of the certificate, and checks that the sidecar sends no
 /// request.
 fn rejected_for(sidecar: &Sidecar, auth_server: &FakeAuthServer, why: &str) {
@@ -100,8 +88,7 @@ fn a_server_of_another_authority_gets_no_secret() {
     ] {
         let auth_server =
             FakeAuthServer::serving_tls(certified.serving(None), &forge.trusted().served());
-        let url = format!("https://{}/auth", auth_server.address());
-        let sidecar = plan_of(&service, &url, flags).start();
+        let sidecar = plan_of(&service, &auth_server.url(), flags).start();
         rejected_for(&sidecar, &auth_server, why);
         assert_eq!(sidecar.readiness(), 503);
     }
@@ -128,8 +115,7 @@ fn new_certificates_are_followed_without_a_restart() {
     let tls = authority.issue_server(&["127.0.0.1"]).serving(None);
     let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
     let service = EchoService::start();
-    let url = format!("https://{}/auth", auth_server.address());
-    let sidecar = plan_of(&service, &url, &trusting(&authority)).ready();
+    let sidecar = plan_of(&service, &auth_server.url(), &trusting(&authority)).ready();
 
     auth_server.set_tls(successor.issue_server(&["127.0.0.1"]).serving(None));
     rejected_for(&sidecar, &auth_server, "UnknownIssuer");
@@ -146,8 +132,7 @@ fn new_certificates_are_followed_without_a_restart() {
         [authority.pem(), successor.pem()].concat(),
     )
     .unwrap();
-    let before = auth_server.retrievals().len();
-    wait::until("a fetch", || auth_server.retrievals().len() > before);
+    auth_server.until_fetched(1);
     let token = forge.token(clock::now(), &Value::Null);
     assert_eq!(sidecar.bearing(&token).status("/list"), 200);
 }
@@ -159,16 +144,15 @@ fn a_server_that_requires_a_certificate_gets_one() {
     let tls = server.serving(Some(&authority.file()));
     let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
     let service = EchoService::start();
-    let url = format!("https://{}/auth", auth_server.address());
 
-    let without = plan_of(&service, &url, &trusting(&authority)).start();
+    let without = plan_of(&service, &auth_server.url(), &trusting(&authority)).start();
     rejected_for(&without, &auth_server, "key not fetched");
     assert_eq!(without.readiness(), 503);
 
     let client = authority.issue_client();
     let cert = ["--auth-client-cert", client.cert.to_str().unwrap()];
     let key = ["--auth-client-key", client.key.to_str().unwrap()];
-    let with = plan_of(&service, &url, &trusting(&authority))
+    let with = plan_of(&service, &auth_server.url(), &trusting(&authority))
         .flags(cert)
         .flags(key);
     let sidecar = with.ready();
@@ -177,64 +161,43 @@ fn a_server_that_requires_a_certificate_gets_one() {
 }
 
 #[test]
-fn a_replaced_client_certificate_is_used_at_the_next_fetch() {
-    let (authority, clients, others) = (Authority::new(), Authority::new(), Authority::new());
-    let (server, auth_server) = requiring_clients_of(&clients, &authority);
-    let home = tempfile::tempdir().unwrap();
-    let (cert, key) = (home.path().join("cert"), home.path().join("key"));
-    let put = |client: Certificate| {
-        std::fs::copy(client.cert, &cert).unwrap();
-        std::fs::copy(client.key, &key).unwrap();
-    };
-    put(clients.issue_client());
-    let url = format!("https://{}/auth", auth_server.address());
-    let service = EchoService::start();
-    let sidecar = plan_of(&service, &url, &trusting(&authority))
-        .flags(["--auth-client-cert", cert.to_str().unwrap()])
-        .flags(["--auth-client-key", key.to_str().unwrap()])
-        .ready();
-
-    auth_server.set_tls(server.serving(Some(&others.file())));
-    rejected_for(&sidecar, &auth_server, "key not fetched");
-    put(others.issue_client());
-    let before = auth_server.retrievals().len();
-    wait::until("a fetch", || auth_server.retrievals().len() > before);
-}
-
-#[test]
-fn an_ended_client_certificate_warns_and_replaces_none() {
-    let (authority, clients) = (Authority::new(), Authority::new());
-    let (_, auth_server) = requiring_clients_of(&clients, &authority);
+fn a_replaced_client_certificate_is_used_at_the_next_fetch_and_an_ended_one_warns() {
+    let [authority, clients, others] = [(); 3].map(|()| Authority::new());
+    let server = authority.issue_server(&["127.0.0.1"]);
+    let served = Forge::new(SigningType::Ecdsa).trusted().served();
+    let auth_server = FakeAuthServer::serving_tls(server.serving(Some(&clients.file())), &served);
     let home = tempfile::tempdir().unwrap();
     let (cert, key) = (home.path().join("cert"), home.path().join("key"));
     let put = |client: &Certificate| {
         std::fs::copy(&client.cert, &cert).unwrap();
         std::fs::copy(&client.key, &key).unwrap();
     };
-    let (good, expired) = (clients.issue_client(), clients.issue_expired_client());
-    let url = format!("https://{}/auth", auth_server.address());
+    let expired = clients.issue_expired_client();
     let service = EchoService::start();
-    let flags = [
-        "--auth-client-cert",
-        cert.to_str().unwrap(),
-        "--auth-client-key",
-        key.to_str().unwrap(),
-    ];
-    let plan = || plan_of(&service, &url, &trusting(&authority)).flags(flags);
+    let plan = || {
+        plan_of(&service, &auth_server.url(), &trusting(&authority))
+            .flags(["--auth-client-cert", cert.to_str().unwrap()])
+            .flags(["--auth-client-key", key.to_str().unwrap()])
+    };
 
     put(&expired);
     let rejected = plan().start();
     rejected_for(&rejected, &auth_server, "key not fetched");
     let log = rejected.process().output();
     has(&log, "the certificate has expired: its peers reject it");
-    put(&good);
+    drop(rejected);
+    put(&clients.issue_client());
     let sidecar = plan().ready();
     let log = sidecar.process().output();
     assert!(!log.contains("has expired"), "{log}");
+    // It warns, and the certificate before goes on.
     put(&expired);
     sidecar.until_logged("the certificate has expired");
-    let before = auth_server.retrievals().len();
-    wait::until("a fetch", || auth_server.retrievals().len() > before);
+    auth_server.until_fetched(1);
+    auth_server.set_tls(server.serving(Some(&others.file())));
+    rejected_for(&sidecar, &auth_server, "key not fetched");
+    put(&others.issue_client());
+    auth_server.until_fetched(1);
 }
 
 #[test]
@@ -268,10 +231,9 @@ fn an_expired_client_certificate_keeps_no_fresh_authority_out() {
     let ca = home.path().join("ca");
     std::fs::copy(former.file(), &ca).unwrap();
     let expired = clients.issue_expired_client();
-    let url = format!("https://{}/auth", auth_server.address());
     let flags = ["--auth-ca", ca.to_str().unwrap()].map(str::to_owned);
     let service = EchoService::start();
-    let sidecar = plan_of(&service, &url, &flags)
+    let sidecar = plan_of(&service, &auth_server.url(), &flags)
         .flags(["--auth-client-cert", expired.cert.to_str().unwrap()])
         .flags(["--auth-client-key", expired.key.to_str().unwrap()])
         .ready();
@@ -279,6 +241,5 @@ fn an_expired_client_certificate_keeps_no_fresh_authority_out() {
     auth_server.set_tls(served(&fresh));
     rejected_for(&sidecar, &auth_server, "key not fetched");
     std::fs::copy(fresh.file(), &ca).unwrap();
-    let before = auth_server.retrievals().len();
-    wait::until("a fetch", || auth_server.retrievals().len() > before);
+    auth_server.until_fetched(1);
 }

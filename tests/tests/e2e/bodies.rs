@@ -7,20 +7,13 @@ use tests::echo_service::MARK;
 use tests::h2_client::H2Client;
 use tests::message::Message;
 use tests::raw_client::RawClient;
+use tests::setting;
 use tests::socket_server::response;
 use tests::stack::ForgedStack;
 use tests::streaming_service::StreamingService;
 use tests::wait;
 
 use super::forwarding::stack;
-
-/// Returns the number of bytes, which a run of its own (`make bodies`) sets.
-fn large() -> usize {
-    let configured = std::env::var("POSTERN_TEST_BODY_BYTES").ok();
-    configured
-        .and_then(|bytes| bytes.parse().ok())
-        .unwrap_or(256 * 1024 * 1024)
-}
 
 /// Max growth while streaming: the buffers of a few connections, and the allocator's reserve.
 const FLAT_KIB: u64 = 8 * 1024;
@@ -33,7 +26,7 @@ fn a_large_body_streams_up_and_down_in_little_memory() {
         tests::skip::skip("the memory of a large body", "a system with /proc");
         return;
     };
-    let bytes = large();
+    let bytes = setting::number("POSTERN_TEST_BODY_BYTES", 256 * 1024 * 1024);
     let chunk = vec![b'x'; 1024 * 1024];
 
     let mut client = RawClient::connect(stack.sidecar.address());
@@ -153,22 +146,30 @@ fn a_body_that_does_not_come_is_not_waited_for() {
     assert!(service.heads().is_empty());
 }
 
+/// And a short one, which the sidecar still holds: the pace ends both.
 #[test]
-fn a_body_that_drips_in_is_not_waited_for() {
+fn a_long_body_that_drips_is_ended() {
     let service = StreamingService::start();
-    let stack = ForgedStack::before(&service.url(), &[]);
-    let mut client = RawClient::connect(stack.sidecar.address());
-    client.send(&stack.head("POST", "/orders/upload", "Content-Length: 60000\r\n"));
-    let mut handle = client.handle();
+    let stack = ForgedStack::before(&service.url(), &["--request-body-timeout", "0"]);
+    let mut short = RawClient::connect(stack.sidecar.address());
+    short.send(&stack.head("POST", "/orders/upload", "Content-Length: 60000\r\n"));
+    let mut handle = short.handle();
     let dripping = std::thread::spawn(move || {
         while handle.write_all(b"x").is_ok() {
             std::thread::sleep(std::time::Duration::from_millis(200));
         }
     });
-    assert_eq!(client.response("POST").verdict(), "408 request_timeout");
-    drop(client);
+    let mut long = RawClient::connect(stack.sidecar.address());
+    long.send(&stack.head("POST", "/orders/upload", "Content-Length: 100000\r\n"));
+    long.send(&[b'1'; 70_000]);
+    wait::until("the begin of the body", || service.received() > 60_000);
+    for client in [&mut short, &mut long] {
+        assert_eq!(client.response("POST").verdict(), "408 request_timeout");
+    }
+    drop(short);
     dripping.join().unwrap();
-    assert!(service.heads().is_empty());
+    service.wait_for_broken_off(1);
+    assert_eq!(service.heads().len(), 1);
 }
 
 /// Workers of a service that serves one request at a time with each.
@@ -234,18 +235,6 @@ fn slow_bodies_occupy_no_worker_of_the_service() {
     }
     slow[0].send(&[b'2'; 99]);
     assert_eq!(slow[0].response("POST").status(), 200);
-}
-
-#[test]
-fn a_long_body_that_drips_is_ended() {
-    let service = StreamingService::start();
-    let stack = ForgedStack::before(&service.url(), &["--request-body-timeout", "0"]);
-    let mut client = RawClient::connect(stack.sidecar.address());
-    client.send(&stack.head("POST", "/orders/upload", "Content-Length: 100000\r\n"));
-    client.send(&[b'1'; 70_000]);
-    wait::until("the begin of the body", || service.received() > 60_000);
-    assert_eq!(client.response("POST").verdict(), "408 request_timeout");
-    service.wait_for_broken_off(1);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use tests::auth_server::AuthServerPlan;
 use tests::certificates::Authority;
+use tests::expect::has;
 use tests::process::Finished;
 use tests::programs::Program;
 use tests::sidecar::{self, SidecarPlan};
@@ -72,31 +73,44 @@ fn check_and_start_name_expired_certificates_alike() {
     let authority = Authority::new();
     let expired = authority.issue_expired_client();
     let (cert, key) = expired.paths();
-    let (auth_server, service) = ("https://127.0.0.1:1/auth", "https://127.0.0.1:1");
-    let pairs = [
-        ("--tls-cert", "--tls-key"),
-        ("--upstream-client-cert", "--upstream-client-key"),
-        ("--auth-client-cert", "--auth-client-key"),
-    ];
-    let flags = pairs
-        .map(|(of_cert, of_key)| [of_cert, cert, of_key, key])
-        .concat();
-
-    let source = ["--auth-server", auth_server, "--upstream", service];
-    let end = Program::Sidecar.run(&[&["check"], &SIDECAR[3..], &source, &flags].concat());
-    assert_eq!(end.code, Some(0), "{}", end.stderr);
-    let sidecar = SidecarPlan::to(service, auth_server).flags(flags).start();
-    for (flag, _) in pairs {
-        let reported = |line: &str| {
-            line.contains(flag) && line.contains(cert) && line.contains("certificate has expired")
+    let flags_of = |names: &[&str]| -> Vec<String> {
+        let flags = |name: &&str| {
+            [
+                format!("--{name}-cert={cert}"),
+                format!("--{name}-key={key}"),
+            ]
         };
-        let log = sidecar.process().output();
-        let count = log.lines().filter(|line| reported(line)).count();
-        assert_eq!(count, 1, "{log}");
-        let warned = |line: &str| line.starts_with("# warning: ") && reported(line);
-        let count = end.stdout.lines().filter(|line| warned(line)).count();
-        assert_eq!(count, 1, "{flag}: {}", end.stdout);
-    }
+        names.iter().flat_map(flags).collect()
+    };
+    let are_named = |names: &[&str], check: &Finished, log: &str| {
+        assert_eq!(check.code, Some(0), "{}", check.stderr);
+        for name in names {
+            let line = format!("--{name}-cert {cert}: the certificate has expired");
+            for said in [&check.stdout, log] {
+                assert_eq!(said.matches(&line).count(), 1, "{name}: {said}");
+            }
+            has(&check.stdout, format!("# warning: {line}"));
+        }
+    };
+    let names = ["tls", "upstream-client", "auth-client"];
+    let (auth_server, service) = ("https://127.0.0.1:1/auth", "https://127.0.0.1:1");
+    let check = Program::Sidecar.command().arguments(["check"]);
+    let check = check.arguments(&SIDECAR[3..]).arguments(flags_of(&names));
+    let source = ["--auth-server", auth_server, "--upstream", service];
+    let sidecar = SidecarPlan::to(service, auth_server).flags(flags_of(&names));
+    let log = sidecar.start().process().output();
+    are_named(&names, &check.arguments(source).run(), &log);
+
+    let store = "rediss://127.0.0.1:1";
+    let check = Program::AuthServer
+        .command()
+        .arguments(["check", "--store", store]);
+    let check = check.arguments(flags_of(&["tls", "store-client"])).run();
+    let server = AuthServerPlan::new()
+        .store(store)
+        .flags(flags_of(&["store-client"]));
+    let log = server.tls(&authority, &expired).start().process().output();
+    are_named(&["tls", "store-client"], &check, &log);
 }
 
 /// The faults of a pair are a table of `runtime::tls::certificate`; each flag goes through it.
@@ -113,17 +127,21 @@ fn files_of_tls_that_cannot_be_used_stop_start_and_check() {
         let check = [&["check"], &SIDECAR[3..], &source, flags].concat();
         [start.fails(), Program::Sidecar.run(&check)]
     };
+    let store = "rediss://127.0.0.1:1";
     let of_auth_server = |flags: &[&str]| {
-        let start = AuthServerPlan::new().flags(flags);
-        let check = [&["check"], flags].concat();
+        let start = AuthServerPlan::new().store(store).flags(flags);
+        let check = [&["check", "--store", store], flags].concat();
         [start.fails(), Program::AuthServer.run(&check)]
     };
     let (tls, is_open) = (["--tls-cert", cert, "--tls-key", key], "is open to others");
     let upstream = ["--upstream-client-cert", cert, "--upstream-client-key", key];
     let auth = ["--auth-client-cert", cert, "--auth-client-key", key];
+    let of_store = ["--store-client-cert", cert, "--store-client-key", key];
     for (ends, flag, problem) in [
         (of_auth_server(&tls), "--tls-key", is_open),
         (of_auth_server(&tls[..2]), "--tls-key", ""),
+        (of_auth_server(&of_store), "--store-client-key", is_open),
+        (of_auth_server(&["--store-ca", key]), "--store-ca", ""),
         (of_sidecar(&tls), "--tls-key", is_open),
         (of_sidecar(&tls[..2]), "--tls-key", ""),
         (of_sidecar(&["--client-ca", cert]), "--tls-cert", ""),

@@ -76,18 +76,6 @@ fn who_speaks_plainly_to_a_tls_port_gets_nowhere() {
 }
 
 #[test]
-fn a_handshake_that_is_not_finished_gives_its_permit_back() {
-    let stack = stack();
-    let authority = Authority::new();
-    let flags = ["--max-connections", "1", "--request-header-timeout", "1"];
-    let sidecar = with_tls(&stack, &authority.issue("server"), &flags);
-    let silent = RawClient::connect(sidecar.address());
-    let trust = authority.client_with(&[&TLS13], &["http/1.1"]);
-    wait::until("a place", || trust.connect(sidecar.address()).ok());
-    drop(silent);
-}
-
-#[test]
 fn who_agrees_on_http_2_and_does_not_speak_it_is_closed() {
     let stack = stack();
     let authority = Authority::new();

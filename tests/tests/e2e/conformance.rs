@@ -204,18 +204,6 @@ fn curl_sends_odd_requests() {
         ),
         (&["--path-as-is"], "/public/../list", "400 1.1"),
         (&["--request-target", "*", "-X", "OPTIONS"], "/", "400 1.1"),
-        (&["-X", "TRACE"], "/list", "405 1.1"),
-        (&["-H", "Host:"], "/list", "400 1.1"),
-        (
-            &[
-                "-H",
-                "Content-Length: 3",
-                "-H",
-                "Transfer-Encoding: chunked",
-            ],
-            "/list",
-            "400 1.1",
-        ),
         (&["--request-target", &absolute], "/", "200 1.1 fine"),
         (
             &["--request-target", "http://other/orders/list"],

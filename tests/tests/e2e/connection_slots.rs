@@ -160,21 +160,28 @@ fn unread_rejections_keep_no_client_out_of_the_sidecar() {
 }
 
 #[test]
-fn half_handshakes_keep_no_client_out_of_the_sidecar() {
+fn half_handshakes_keep_no_client_out_of_either_program() {
     let authority = Authority::new();
-    let tls = authority.issue_server(&["127.0.0.1"]).flags();
+    let certificate = authority.issue_server(&["127.0.0.1"]);
+    let (limit, tls) = (["--max-connections", SLOTS], certificate.flags());
     let stack = ForgedStack::with(|plan| {
-        plan.public_paths(["/public/**"])
-            .flags(["--max-connections", SLOTS])
-            .flags(&tls)
+        let plan = plan.public_paths(["/public/**"]);
+        plan.flags(limit).flags(&tls)
     });
-    let port = Port {
-        trust: Some(authority.client()),
-        ..Port::plain(stack.sidecar.address(), "/orders/public/x")
-    };
-    for hold in [Hold::Silent, Hold::HalfHandshake] {
-        for addresses in ONE_OR_MANY {
-            keeps_no_other_client_out(&port, hold, addresses, true);
+    let plan = AuthServerPlan::new().flags(limit);
+    let server = plan.tls(&authority, &certificate).ready();
+    for (address, path) in [
+        (stack.sidecar.address(), "/orders/public/x"),
+        (server.address(), "/auth/.well-known/jwks.json"),
+    ] {
+        let port = Port {
+            trust: Some(authority.client()),
+            ..Port::plain(address, path)
+        };
+        for hold in [Hold::Silent, Hold::HalfHandshake] {
+            for addresses in ONE_OR_MANY {
+                keeps_no_other_client_out(&port, hold, addresses, true);
+            }
         }
     }
 }
@@ -190,23 +197,6 @@ fn held_connections_keep_no_client_out_of_the_auth_server() {
         }
     }
     keeps_no_other_client_out(&port, Hold::SlowBody, 1, true);
-}
-
-#[test]
-fn half_handshakes_keep_no_client_out_of_the_auth_server() {
-    let authority = Authority::new();
-    let certificate = authority.issue_server(&["127.0.0.1"]);
-    let server = AuthServerPlan::new()
-        .flags(["--max-connections", SLOTS])
-        .tls(&authority, &certificate)
-        .ready();
-    let port = Port {
-        trust: Some(authority.client()),
-        ..Port::plain(server.address(), "/auth/.well-known/jwks.json")
-    };
-    for addresses in ONE_OR_MANY {
-        keeps_no_other_client_out(&port, Hold::HalfHandshake, addresses, true);
-    }
 }
 
 #[test]

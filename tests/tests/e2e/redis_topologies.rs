@@ -26,10 +26,6 @@ fn keys(words: &[&str], url: &str, flags: &[String]) -> Finished {
     Program::AuthServer.run(&[&["keys"], words, &["--store", url], &ECDSA, &flags].concat())
 }
 
-fn accepts(server: &AuthServer, token: &str) -> bool {
-    server.verdict(token) == "200"
-}
-
 fn file(directory: &TempDir, name: &str, text: &str) -> String {
     let path = directory.path().join(name);
     write_private(&path, text);
@@ -54,8 +50,8 @@ fn sentinel_flags(directory: &TempDir) -> Vec<String> {
 fn assert_undivided(servers: &[AuthServer; 2], token: &str) {
     assert_eq!(servers[0].served_key(), servers[1].served_key());
     for server in servers {
-        assert!(accepts(server, token));
-        assert!(accepts(&servers[0], &server.login()));
+        assert!(server.accepts(token));
+        assert!(servers[0].accepts(&server.login()));
         assert_eq!(server.readiness(), 200);
     }
 }
@@ -90,7 +86,7 @@ fn a_user_of_few_rights_is_enough_and_one_of_fewer_is_rejected() {
     let password = file(&directory, "right", "hush-acl-77");
     let flags = flag("--store-password-file", password).to_vec();
     let server = plan(&url("postern"), &flags).ready();
-    assert!(accepts(&server, &server.login()));
+    assert!(server.accepts(&server.login()));
     assert!(!server.process().output().contains("hush-acl-77"));
     let added = Program::AuthServer
         .command()
@@ -131,41 +127,6 @@ fn a_changed_password_is_read_again_without_an_outage() {
 }
 
 #[test]
-fn a_master_that_dies_is_replaced_and_nothing_is_lost_or_forked() {
-    let Some(mut redis) = Watched::start() else {
-        return;
-    };
-    let directory = tempfile::tempdir().unwrap();
-    let (url, flags) = (redis.url(), sentinel_flags(&directory));
-    let servers = two_servers(&url, &flags);
-    let token = servers[0].login();
-    let pair = redis.master().unwrap().pair();
-    assert!(pair.0.is_some());
-    let revoked = servers[0].login();
-    assert_eq!(servers[0].log_out(&revoked).status(), 200);
-
-    redis.switch();
-    wait_for_the_store(&servers);
-    assert_undivided(&servers, &token);
-    redis.fail_over();
-    wait::until("the keys on the new master", || {
-        (redis.master()?.pair() == pair).then_some(())
-    });
-    wait_for_the_store(&servers);
-    assert_undivided(&servers, &token);
-    // The store takes writes again.
-    let rotated = wait::until("a rotation", || {
-        let end = keys(&["rotate"], &url, &flags);
-        (end.code == Some(0)).then_some(end)
-    });
-    has(&rotated.stdout, "signs from");
-    let started_later = plan(&url, &flags).ready();
-    for server in servers.iter().chain([&started_later]) {
-        assert!(!accepts(server, &revoked));
-    }
-}
-
-#[test]
 fn the_server_that_fails_behind_sentinels_is_named() {
     let Some(mut redis) = Watched::start() else {
         return;
@@ -185,7 +146,7 @@ fn the_server_that_fails_behind_sentinels_is_named() {
         free_address()
     );
     let server = plan(&url, &flags).ready();
-    assert!(accepts(&server, &server.login()));
+    assert!(server.accepts(&server.login()));
 
     let lost = format!("the master {}: Connection", redis.lose_servers());
     keys(&["show"], &redis.url(), &flags).says(69, &lost);
@@ -242,7 +203,7 @@ fn a_store_that_stalls_or_was_away_changes_nothing() {
     for server in &servers {
         server.until_logged("store is unavailable");
         assert_eq!(server.readiness(), 200, "it serves as well as before");
-        assert!(accepts(server, &server.login()));
+        assert!(server.accepts(&server.login()));
     }
     redis.signal("CONT");
     wait_for_the_store(&servers);

@@ -254,16 +254,21 @@ fn a_registry_that_needs_a_login_gets_one_unlogged() {
     };
     let address = registry.address();
     let home = tempfile::tempdir().unwrap();
-    let password = home.path().join("password");
-    write_private(&password, PASSWORD);
-    let loud = ["--log-level", "trace,hyper_util=trace,reqwest=trace"];
+    let file = home.path().join("password");
+    let password = text(&file);
+    let url = format!("nacos://{USER}@{address}?password-file={password}");
+    write_private(&file, "wrong-hush");
+    let rejected = registering(&url).ready();
+    rejected.until_logged("the registry rejects the login: 403");
+    assert_eq!(registry.listed(), Vec::<String>::new());
+    assert!(!says_registered(&rejected));
+    assert!(!rejected.process().output().contains("wrong-hush"));
+    assert_eq!(rejected.logged_in().status(USER_DETAILS), 200);
+    drop(rejected);
 
-    let password = text(&password);
-    let server = registering(&format!(
-        "nacos://{USER}@{address}?password-file={password}"
-    ))
-    .flags(loud)
-    .ready();
+    write_private(&file, PASSWORD);
+    let loud = ["--log-level", "trace,hyper_util=trace,reqwest=trace"];
+    let server = registering(&url).flags(loud).ready();
     registry.lists(&[server.address()]);
     let service = EchoService::start();
     let url = format!("nacos://{USER}@{address}/auth?password-file={password}");
@@ -279,27 +284,6 @@ fn a_registry_that_needs_a_login_gets_one_unlogged() {
             assert!(!output.contains(secret), "{output}");
         }
     }
-}
-
-#[test]
-fn a_login_that_the_registry_rejects_is_logged_alone() {
-    let Some(registry) = Rnacos::start_with_login() else {
-        return;
-    };
-    let address = registry.address();
-    let home = tempfile::tempdir().unwrap();
-    let password = home.path().join("password");
-    write_private(&password, "wrong-hush");
-    let password = text(&password);
-    let server = registering(&format!(
-        "nacos://{USER}@{address}?password-file={password}"
-    ))
-    .ready();
-    server.until_logged("the registry rejects the login: 403");
-    assert_eq!(registry.listed(), Vec::<String>::new());
-    assert!(!says_registered(&server));
-    assert!(!server.process().output().contains("wrong-hush"));
-    assert_eq!(server.logged_in().status(USER_DETAILS), 200);
 }
 
 #[test]

@@ -11,12 +11,12 @@ mod reloads;
 mod user_prefixes;
 
 use serde_json::Value;
-use tests::auth_server::{AuthServerPlan, USER_DETAILS, admin_get};
+use tests::auth_server::{USER_DETAILS, admin_get};
 use tests::echo_service::EchoService;
 use tests::fake_auth_server::json_response;
 use tests::issuer::IssuerToken;
 use tests::message::Message;
-use tests::sidecar::{NEVER, Sidecar, SidecarPlan};
+use tests::sidecar::{NEVER, Sidecar};
 use tests::tables::Verdicts;
 use tests::wait;
 
@@ -136,30 +136,6 @@ fn listed_tenants_of_one_key_set_are_accepted() {
         }
     }
     assert_eq!(entra.server.retrievals().len(), 1, "one key set");
-}
-
-#[test]
-fn the_auth_server_is_one_issuer_among_others() {
-    let issuers = Issuers::publish(&["shop"]);
-    let shop = issuers.of("shop");
-    let auth_server = AuthServerPlan::new().start();
-    let config = format!(
-        "[[issuer]]\nname = 'members'\nissuer = 'auth'\nauth-server = true\nuser-prefix = ''\n{}",
-        issuers.tables()
-    );
-    let sidecar = SidecarPlan::new(&issuers.service, &auth_server.url())
-        .config(&config)
-        .flags(NEVER)
-        .with_all_keys();
-    for token in [auth_server.login(), shop.own()] {
-        let bearer = sidecar.bearing(&token);
-        assert_eq!(bearer.verdict("/list"), "200");
-        assert_eq!(bearer.verdict(USER_DETAILS), "200");
-    }
-    for name in ["members", "shop"] {
-        let series = format!("postern_sidecar_keys_available{{issuer=\"{name}\"}}");
-        assert_eq!(sidecar.metric(&series), Some(1), "{name}");
-    }
 }
 
 #[test]

@@ -1,14 +1,13 @@
 //! TLS on the auth server: accepted and rejected clients, and certificates that change at run time.
 
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use rustls::version::{TLS12, TLS13};
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, credentials};
 use tests::certificates::{Authority, Certificate};
 use tests::client::Request;
-use tests::programs::Program;
 use tests::wait;
 
 fn login() -> Vec<u8> {
@@ -75,28 +74,6 @@ fn rejections_reach_the_client_over_tls_and_announce_the_end() {
 }
 
 #[test]
-fn a_handshake_that_does_not_end_gives_its_permit_back() {
-    let authority = Authority::new();
-    let certificate = authority.issue("auth");
-    let server = AuthServerPlan::new()
-        .tls(&authority, &certificate)
-        .flags(["--request-timeout", "1", "--max-connections", "1"])
-        .ready();
-    // It takes the only place, and sends no byte.
-    let mut silent = TcpStream::connect(server.address()).unwrap();
-    silent.set_read_timeout(Some(wait::TIMEOUT)).unwrap();
-    assert_eq!(server.logged_in().status(USER_DETAILS), 200);
-    let ended = silent.read(&mut [0; 64]);
-    assert!(
-        ended.as_ref().is_ok_and(|read| *read == 0)
-            || ended
-                .as_ref()
-                .is_err_and(|error| error.kind() == ErrorKind::ConnectionReset),
-        "{ended:?}"
-    );
-}
-
-#[test]
 fn a_new_certificate_is_served_and_a_bad_one_is_named() {
     let authority = Authority::new();
     let certificate = authority.issue("auth");
@@ -127,31 +104,6 @@ fn a_new_certificate_is_served_and_a_bad_one_is_named() {
     wait::until("the other certificate", || presented() != second);
     open.send(&login());
     assert_eq!(open.response("POST").status(), 200);
-}
-
-#[test]
-fn expired_certificates_are_named_by_check_and_start() {
-    let authority = Authority::new();
-    let expired = authority.issue_expired_client();
-    let (cert, key) = expired.paths();
-    let store = "rediss://127.0.0.1:1";
-    let of_store = ["--store-client-cert", cert, "--store-client-key", key];
-
-    let check = Program::AuthServer
-        .command()
-        .arguments(["check", "--store", store])
-        .arguments(expired.flags())
-        .arguments(of_store)
-        .run();
-    assert_eq!(check.code, Some(0), "{}", check.stderr);
-    let server = AuthServerPlan::new().store(store).flags(of_store);
-    let server = server.tls(&authority, &expired).start();
-    for flag in ["--tls-cert", "--store-client-cert"] {
-        let line = format!("{flag} {cert}: the certificate has expired");
-        for said in [&check.stdout, &server.process().output()] {
-            assert_eq!(said.matches(&line).count(), 1, "{flag}: {said}");
-        }
-    }
 }
 
 #[test]

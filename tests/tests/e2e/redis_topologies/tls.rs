@@ -51,49 +51,13 @@ fn a_store_over_tls_with_a_client_certificate() {
     let url = redis.url();
     let flags = showing(&authority.issue("client"), &authority);
     let server = plan(&url, &flags).ready();
-    assert!(accepts(&server, &server.login()));
+    assert!(server.accepts(&server.login()));
     assert!(redis.pair().0.is_some());
     assert_eq!(keys(&["show"], &url, &flags).code, Some(0));
 
     for flags in untrusted_clients(&authority, &other) {
         let end = keys(&["show"], &url, &flags);
         end.says(69, &url);
-    }
-}
-
-#[test]
-fn invalid_certificates_stop_the_start_with_one_line() {
-    let (authority, directory) = (Authority::new(), tempfile::tempdir().unwrap());
-    let (one, other) = (authority.issue("one"), authority.issue("other"));
-    let empty = file(&directory, "empty", "no PEM");
-    for (url, flags, line) in [
-        (
-            "rediss://localhost",
-            flag("--store-ca", empty).to_vec(),
-            "--store-ca: ",
-        ),
-        (
-            "rediss://localhost",
-            [
-                flag("--store-client-cert", path(&one.cert)),
-                flag("--store-client-key", path(&other.key)),
-            ]
-            .concat(),
-            "--store-client-key: ",
-        ),
-        (
-            "redis://localhost",
-            flag("--store-ca", path(&authority.file())).to_vec(),
-            "--store: not a redis address: --store-ca",
-        ),
-    ] {
-        let end = plan(url, &flags).fails();
-        assert_eq!(end.code, Some(78), "{}", end.stderr);
-        assert!(
-            end.stderr.starts_with(&format!("error: {line}")),
-            "{}",
-            end.stderr
-        );
     }
 }
 
@@ -153,7 +117,7 @@ fn replaced_certificates_are_used_for_new_connections() {
 }
 
 #[test]
-fn sentinels_and_their_servers_over_tls_and_a_master_that_dies() {
+fn a_master_that_dies_is_replaced_and_nothing_is_lost_or_forked() {
     let (authority, other) = (Authority::new(), Authority::new());
     let Some(mut redis) = Watched::start_with_tls(&authority) else {
         return;
@@ -173,13 +137,22 @@ fn sentinels_and_their_servers_over_tls_and_a_master_that_dies() {
         let end = keys(&["show"], &url, &[&password[..], &untrusted].concat());
         assert_eq!(end.code, Some(69), "{}", end.stderr);
     }
+    let revoked = servers[0].login();
+    assert_eq!(servers[0].log_out(&revoked).status(), 200);
 
+    redis.switch();
+    wait_for_the_store(&servers);
+    assert_undivided(&servers, &token);
     redis.fail_over();
     wait::until("the keys on the new master", || {
         (redis.master()?.pair() == pair).then_some(())
     });
     assert_both_hear_of_a_next_key(&servers, &url, &flags);
     assert_undivided(&servers, &token);
+    let started_later = plan(&url, &flags).ready();
+    for server in servers.iter().chain([&started_later]) {
+        assert!(!server.accepts(&revoked));
+    }
 }
 
 #[test]
