@@ -53,10 +53,6 @@ fn command(words: &[&str], store: &str, flags: &[String]) -> Finished {
     Program::AuthServer.run(&[words, &["--store", store], &flags].concat())
 }
 
-fn accepts(server: &AuthServer, token: &str) -> bool {
-    server.verdict(token) == "200"
-}
-
 fn files(directory: &TempDir) -> (String, PathBuf) {
     let data = directory.path().join("data");
     (file_store(&data), data)
@@ -84,7 +80,7 @@ fn no_private_key_is_in_clear_through_a_rotation() {
             assert!(value.starts_with(MARK), "{value}");
         }
         drop(server);
-        assert!(accepts(&plan(&store, &flags).ready(), &token));
+        assert!(plan(&store, &flags).ready().accepts(&token));
     }
 }
 
@@ -105,7 +101,7 @@ fn a_shared_secret_is_encrypted_under_both_names() {
     let (private, public) = redis.pair();
     assert!(private.unwrap().starts_with(MARK));
     assert!(public.unwrap().starts_with(MARK));
-    assert!(accepts(&server, &token));
+    assert!(server.accepts(&token));
 }
 
 #[test]
@@ -160,7 +156,7 @@ fn a_server_that_lacks_the_key_of_its_store_is_not_ready() {
     redis.command(&["FLUSHALL"]);
     let private = wait::until("the keys to be back", || redis.pair().0);
     assert!(private.starts_with(MARK));
-    assert!(accepts(&with_key, &token));
+    assert!(with_key.accepts(&token));
 }
 
 #[test]
@@ -182,7 +178,7 @@ fn where_encryption_is_required_a_planted_key_is_not_adopted() {
     let note = wait::until("the rejection", || server.store_note());
     has(&note, "not encrypted");
     assert_eq!(server.served_key(), served);
-    assert!(accepts(&server, &token));
+    assert!(server.accepts(&token));
     let fresh = plan(&url, &flags).fails();
     assert_eq!(fresh.code, Some(78), "{}", fresh.stderr);
 }
@@ -236,7 +232,7 @@ impl<'a> Pair<'a> {
         for [begins, goes_on] in [[0, 1], [1, 0]].map(|it| it.map(|at| &self.servers[at])) {
             assert_eq!((begins.readiness(), goes_on.readiness()), (200, 200));
             let session = begins.session_of("ada");
-            assert!(accepts(goes_on, &session.access));
+            assert!(goes_on.accepts(&session.access));
             let next = goes_on.refreshed(&session).refresh;
             assert_eq!(begins.log_out(&next).status(), 200);
             assert_eq!(goes_on.refresh(&next).status(), 400);
@@ -262,34 +258,33 @@ fn one_procedure_introduces_changes_and_removes_the_key() {
         let key = format!("{{auth:user-token}}:session:{}", session.unwrap());
         redis.command(&["GET", &key]).unwrap().starts_with(MARK)
     };
-    for order in [[0, 1], [1, 0]] {
-        for (both, key, becomes) in [
-            ("1", "1", "is encrypted"),
-            ("21", "2", "is encrypted"),
-            ("-2", "", "is in clear"),
-        ] {
-            for server in order {
-                pair.restart(server, both);
-            }
-            let first = pair.reencrypt(both);
-            for server in &pair.servers {
-                let logged = if first.contains("being") {
-                    "being encrypted"
-                } else {
-                    becomes
-                };
-                server.until_logged(logged);
-            }
-            let second = pair.reencrypt(both);
-            has(&second, becomes);
-            for server in &pair.servers {
-                server.until_logged(becomes);
-            }
-            pair.assert_served();
-            assert_eq!(sealed(), !key.is_empty());
-            for server in order {
-                pair.restart(server, key);
-            }
+    // The servers restart in one order, then in the other.
+    for (order, both, key, becomes) in [
+        ([0, 1], "1", "1", "is encrypted"),
+        ([1, 0], "21", "2", "is encrypted"),
+        ([0, 1], "-2", "", "is in clear"),
+    ] {
+        for server in order {
+            pair.restart(server, both);
+        }
+        let first = pair.reencrypt(both);
+        for server in &pair.servers {
+            let logged = if first.contains("being") {
+                "being encrypted"
+            } else {
+                becomes
+            };
+            server.until_logged(logged);
+        }
+        let second = pair.reencrypt(both);
+        has(&second, becomes);
+        for server in &pair.servers {
+            server.until_logged(becomes);
+        }
+        pair.assert_served();
+        assert_eq!(sealed(), !key.is_empty());
+        for server in order {
+            pair.restart(server, key);
         }
     }
 }

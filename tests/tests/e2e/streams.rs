@@ -18,6 +18,9 @@ use tests::wait;
 /// Seconds: enough for a slow machine to open a stream, and short enough to wait for.
 const LIFETIME: i64 = 4;
 
+/// The log line about an ended stream.
+const ENDED: &str = "the token of the stream has expired";
+
 fn before(upstream: &str, flags: &[&str]) -> ForgedStack {
     ForgedStack::before(upstream, &[&["--leeway", "0"], flags].concat())
 }
@@ -39,16 +42,6 @@ fn wait_for_an_ended_stream(sidecar: &Sidecar) {
     });
 }
 
-/// Returns the log line about the ended stream.
-fn ended_line(sidecar: &Sidecar) -> String {
-    wait::until("the line about the ended stream", || {
-        let output = sidecar.process().stderr();
-        let mut lines = output.lines();
-        let line = lines.find(|line| line.contains("the token of the stream has expired"));
-        line.map(str::to_owned)
-    })
-}
-
 #[test]
 fn a_websocket_is_closed_on_both_sides_when_its_token_expires() {
     let service = StreamingService::start();
@@ -61,7 +54,7 @@ fn a_websocket_is_closed_on_both_sides_when_its_token_expires() {
     assert!(client.is_at_end());
     service.wait_for_broken_off(1);
     wait_for_an_ended_stream(&stack.sidecar);
-    let line = ended_line(&stack.sidecar);
+    let line = stack.sidecar.process().line_with(ENDED);
     let logged = line.contains("method=\"GET\"") && line.contains("path=/orders/websocket");
     assert!(logged, "{line}");
 }
@@ -115,7 +108,7 @@ fn a_grpc_call_ends_with_the_token_and_the_connection_goes_on() {
     long.write(b"y").unwrap();
     assert_eq!(long.read().unwrap().unwrap(), "y");
     wait_for_an_ended_stream(&stack.sidecar);
-    let line = ended_line(&stack.sidecar);
+    let line = stack.sidecar.process().line_with(ENDED);
     for part in [
         "method=\"POST\"",
         "path=/orders/pkg.Service/Chat",
@@ -145,25 +138,22 @@ fn a_client_without_a_token_gets_no_time_by_requesting_a_stream() {
     events.text_until("data: first");
     assert!(events.is_at_end());
 
-    let flags = ["--public-path", "/public/**", "--request-body-timeout", "1"];
-    let stack = before(&service.url(), &flags);
-    let client = H2Client::connect(stack.sidecar.address());
     let fields = [("content-type", "application/grpc")];
-    let mut call = client.open(client.request("POST", "/orders/public/upload", &fields));
-    call.write(b"x").unwrap();
-    let head = call.head().unwrap();
-    let message = head.headers()["grpc-message"].to_str().unwrap();
-    assert!(message.starts_with("request_timeout"), "{message}");
-
     // Behind the part that the sidecar holds, the pace of any body ends it.
-    let flags = ["--public-path", "/public/**", "--request-body-timeout", "0"];
-    let stack = before(&service.url(), &flags);
-    let client = H2Client::connect(stack.sidecar.address());
-    let mut call = client.open(client.request("POST", "/orders/public/upload", &fields));
-    call.write(&[b'x'; 64 * 1024]).unwrap();
-    let head = call.head().unwrap();
-    let message = head.headers()["grpc-message"].to_str().unwrap();
-    assert!(message.starts_with("request_timeout"), "{message}");
+    for (timeout, sent) in [("1", 1), ("0", 64 * 1024)] {
+        let flags = [
+            "--public-path=/public/**",
+            "--request-body-timeout",
+            timeout,
+        ];
+        let stack = before(&service.url(), &flags);
+        let client = H2Client::connect(stack.sidecar.address());
+        let mut call = client.open(client.request("POST", "/orders/public/upload", &fields));
+        call.write(&vec![b'x'; sent]).unwrap();
+        let head = call.head().unwrap();
+        let message = head.headers()["grpc-message"].to_str().unwrap();
+        assert!(message.starts_with("request_timeout"), "{message}");
+    }
 }
 
 #[test]
@@ -183,12 +173,10 @@ fn what_a_token_opens_may_be_silent_once_it_is_a_stream() {
 
     let token = stack.token();
     assert!(get(&token, "silent").is_at_end());
-    let line = wait::until("what was given up to be logged", || {
-        let output = stack.sidecar.process().stderr();
-        let mut lines = output.lines();
-        let line = lines.find(|line| line.contains("reason=\"upstream_timeout\""));
-        line.map(str::to_owned)
-    });
+    let line = stack
+        .sidecar
+        .process()
+        .line_with("reason=\"upstream_timeout\"");
     let authority = service.url().replace("http://", "");
     has(&line, &authority);
 
@@ -216,18 +204,18 @@ fn what_a_token_opens_may_be_silent_once_it_is_a_stream() {
 fn a_stream_without_a_response_ends_with_its_token() {
     let service = StreamingService::start();
     let stack = before(&service.url(), &["--upstream-read-timeout", "0"]);
-    for (count, lines) in [(1, ACCEPT_EVENTS), (2, HANDSHAKE)] {
+    let clients = [ACCEPT_EVENTS, HANDSHAKE].map(|lines| {
         let mut client = RawClient::connect(stack.sidecar.address());
         client.send(&request("silent", &short_token(&stack), lines));
+        client
+    });
+    for mut client in clients {
         assert!(client.is_at_end());
-        let ended = || {
-            stack
-                .sidecar
-                .metric("postern_sidecar_streams_expired_total")
-                == Some(count)
-        };
-        wait::until("the ended stream to be counted", ended);
     }
+    wait::until("the ended streams to be counted", || {
+        let counted = "postern_sidecar_streams_expired_total";
+        stack.sidecar.metric(counted) == Some(2)
+    });
 }
 
 #[test]
