@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 use tests::applications::register;
 use tests::auth_server::{AuthServer, AuthServerPlan};
+use tests::certificates::write_private;
 use tests::expect::has;
 use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
@@ -31,8 +32,7 @@ impl Store {
 
     fn private_file(&self, name: &str, text: &str) -> String {
         let path = self.home.path().join(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        write_private(&path, text);
         path.display().to_string()
     }
 
@@ -96,6 +96,12 @@ fn status(server: &AuthServer, id: &str, secret: &str) -> u16 {
     server.anonymous().status(&path)
 }
 
+fn until_status(server: &AuthServer, id: &str, secret: &str, expected: u16) {
+    wait::until(&format!("{expected} for {id}"), || {
+        status(server, id, secret) == expected
+    });
+}
+
 /// Returns a record that an attacker without any key can write, with its secret.
 fn forged() -> (String, String) {
     let record = r#"{"secretSha256":["37QXRU10MnFez6oz2Jq9q6RFfDssvYWkogYg0M2AbaY"]}"#;
@@ -149,9 +155,7 @@ fn a_record_that_was_planted_without_the_key_is_ignored() {
     assert_eq!(store.record("evil"), record);
     store.done(&["application", "remove", "--app-id", "evil"], &flags);
     let again = store.done(&["application", "add", "--app-id", "evil"], &flags);
-    wait::until("the registered application", || {
-        (status(&server, "evil", &again) == 200).then_some(())
-    });
+    until_status(&server, "evil", &again, 200);
     assert_ne!(status(&server, "evil", &evil), 200);
     // A running server keeps the good record that a planted one replaces.
     store.plant("orders", &record);
@@ -170,22 +174,18 @@ fn a_command_logs_what_it_changed_and_its_actor() {
     let flags = store.encryption(false);
     let _server = store.server(&flags);
     for (words, event) in [
-        (&["keys", "rotate"][..], "key_published"),
+        ("keys rotate", "key_published"),
+        ("application add APP", "application_added"),
         (
-            &["application", "add", "--app-id=orders"],
-            "application_added",
-        ),
-        (
-            &["application", "rotate-secret", "--app-id=orders"],
+            "application rotate-secret APP",
             "application_secrets_changed",
         ),
-        (&["revoke", "--app=orders"], "application_revoked"),
-        (
-            &["application", "remove", "--app-id=orders"],
-            "application_removed",
-        ),
+        ("revoke --app=orders", "application_revoked"),
+        ("application remove APP", "application_removed"),
     ] {
-        let log = store.remarks(words, &flags);
+        let words = words.replace("APP", "--app-id=orders");
+        let words: Vec<_> = words.split(' ').collect();
+        let log = store.remarks(&words, &flags);
         let mut lines = log.lines();
         let line = lines.find(|line| line.contains(&format!("event={event} ")));
         let by = line.and_then(|line| line.split_once(" by=\""));
@@ -223,39 +223,27 @@ fn a_directory_of_applications_is_followed_file_by_file() {
     ] {
         assert_eq!(status(&server, id, secret), 401, "{id}");
     }
-    wait::until("the application of the store", || {
-        (status(&server, "bills", &registered) == 200).then_some(())
-    });
+    until_status(&server, "bills", &registered, 200);
     let unusable = || server.metric("postern_auth_server_application_files_unusable");
     assert_eq!(unusable(), Some(2));
     let warned = server.process().output();
     assert!(!warned.contains("changeit"), "{warned}");
 
     write("stock", &format!("{second}\n{first}\n"), 0o600);
-    wait::until("a new file", || {
-        (status(&server, "stock", &second) == 200).then_some(())
-    });
+    until_status(&server, "stock", &second, 200);
     assert_eq!(status(&server, "stock", &first), 200);
     write("orders", "broken", 0o600);
-    wait::until("the bad file to be reported", || {
-        (unusable() == Some(3)).then_some(())
-    });
+    wait::until("the bad file to be reported", || unusable() == Some(3));
     assert_eq!(status(&server, "orders", &first), 200);
     fs::remove_file(home.path().join("orders")).unwrap();
-    wait::until("the application to be gone", || {
-        (status(&server, "orders", &first) == 401).then_some(())
-    });
+    until_status(&server, "orders", &first, 401);
     for name in ["stock", "short", "exposed"] {
         fs::remove_file(home.path().join(name)).unwrap();
     }
-    wait::until("the directory to be empty", || {
-        (status(&server, "stock", &second) == 401).then_some(())
-    });
-    wait::until("the end of all complaints", || {
-        (unusable() == Some(0)).then_some(())
-    });
+    until_status(&server, "stock", &second, 401);
+    wait::until("the end of all complaints", || unusable() == Some(0));
     wait::until("both removals to be logged", || {
         let output = server.process().output();
-        (output.matches("event=application_removed").count() == 2).then_some(())
+        output.matches("event=application_removed").count() == 2
     });
 }

@@ -106,10 +106,12 @@ fn an_auth_server_whose_certificate_is_not_trusted_is_78() {
     let (service, key) = (EchoService::start(), "0".repeat(32));
     let tls = authority.issue_server(&["127.0.0.1"]).serving(None);
     let over_tls = FakeAuthServer::serving_tls(tls, &key);
-    let url = over_tls.url().replace("http://", "https://");
     let in_plain = AuthServer::start();
     let plain = in_plain.url().replace("http://", "https://");
-    for (url, named) in [(&url, "certificate"), (&plain, "no TLS came back")] {
+    for (url, named) in [
+        (&over_tls.url(), "certificate"),
+        (&plain, "no TLS came back"),
+    ] {
         let trusted = format!("--auth-ca={}", other.file().display());
         let end = online(url, &service.url(), &[&trusted]);
         end.says(CONFIG, named);
@@ -122,19 +124,11 @@ fn strict_ends_with_78_where_there_is_anything_to_warn_of() {
     let users = format!("--users={}", users.location());
     // A secret on the command line causes a warning.
     let secret = ("POSTERN_APP_SECRET", "s");
+    let (sidecar, warned) = (&SIDECAR[1..5], "--public-path=/**");
+    let (server, issuer) = (&[users.as_str()][..], ("POSTERN_ISSUER", "auth"));
     for (program, needed, variable, warned) in [
-        (
-            Program::Sidecar,
-            &SIDECAR[1..5],
-            secret,
-            "--public-path=/**",
-        ),
-        (
-            Program::AuthServer,
-            &[users.as_str()],
-            ("POSTERN_ISSUER", "auth"),
-            "--rotation-lead=1",
-        ),
+        (Program::Sidecar, sidecar, secret, warned),
+        (Program::AuthServer, server, issuer, "--rotation-lead=1"),
     ] {
         let check = |more: &[&str]| {
             program

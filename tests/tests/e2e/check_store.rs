@@ -18,84 +18,66 @@ const RSA: &[&str] = &[];
 const ECDSA: &[&str] = &["--signing-type", "ecdsa"];
 const HMAC: &[&str] = &["--signing-type", "hmac"];
 
-/// A store in a state, and the exit code of a server that starts with it; 0: it serves.
-struct Row {
-    name: &'static str,
-    prepare: fn(&Path),
-    flags: &'static [&'static str],
-    code: i32,
-}
-
-const fn row(
-    name: &'static str,
-    flags: &'static [&'static str],
-    code: i32,
-    prepare: fn(&Path),
-) -> Row {
-    Row {
-        name,
-        prepare,
-        flags,
-        code,
-    }
-}
+/// The name and the flags of a store in a state, the exit code of a server that starts with it – 0: it serves –
+/// and the way there.
+type Row = (&'static str, &'static [&'static str], i32, fn(&Path));
 
 const ROWS: [Row; 19] = [
-    row("no directory", RSA, 0, |_| {}),
-    row("a deep one", RSA, 0, |data| {
+    ("no directory", RSA, 0, |_| {}),
+    ("a deep one", RSA, 0, |data| {
         fs::create_dir_all(data.parent().unwrap()).unwrap();
     }),
-    row("empty", ECDSA, 0, make),
-    row("its own keys", RSA, 0, served),
-    row("keys of another type", ECDSA, 78, served),
-    row("keys of another type, hmac", HMAC, 78, served),
-    row("hmac, no application", HMAC, 78, make),
-    row("a file", RSA, 78, |data| fs::write(data, "").unwrap()),
-    row("below a file", RSA, 78, |data| {
+    ("empty", ECDSA, 0, make),
+    ("its own keys", RSA, 0, served),
+    ("keys of another type", ECDSA, 78, served),
+    ("keys of another type, hmac", HMAC, 78, served),
+    ("hmac, no application", HMAC, 78, make),
+    ("a file", RSA, 78, |data| fs::write(data, "").unwrap()),
+    ("below a file", RSA, 78, |data| {
         fs::write(data.parent().unwrap(), "").unwrap();
     }),
-    row("open to others", RSA, 0, |data| {
+    ("open to others", RSA, 0, |data| {
         served(data);
         chmod(data, 0o777);
     }),
-    row("a database open to others", RSA, 0, |data| {
+    ("a database open to others", RSA, 0, |data| {
         served(data);
         chmod(&data.join(DATABASE), 0o644);
     }),
-    row("halves of two pairs", RSA, 78, |data| {
+    ("halves of two pairs", RSA, 78, |data| {
         served(data);
         let other = data.with_extension("other");
         served(&other);
         let half = file_store::value(&other, PUBLIC).unwrap();
         file_store::put(data, PUBLIC, &half);
     }),
-    row("no key", RSA, 78, |data| {
+    ("no key", RSA, 78, |data| {
         served(data);
         file_store::put(data, PRIVATE, "no key");
     }),
-    row("one half", RSA, 0, |data| {
+    ("one half", RSA, 0, |data| {
         served(data);
         file_store::remove(data, PUBLIC);
     }),
-    row("a broken ring", RSA, 78, |data| {
+    ("a broken ring", RSA, 78, |data| {
         served(data);
         file_store::put(data, RING, "{");
     }),
-    row("a database of another program", RSA, 78, |data| {
+    ("a database of another program", RSA, 78, |data| {
         make(data);
         write(&data.join(DATABASE), "no database");
     }),
-    row("a database that is a directory", RSA, 78, |data| {
+    ("a database that is a directory", RSA, 78, |data| {
         make(data);
         fs::create_dir(data.join(DATABASE)).unwrap();
     }),
-    row("a database that is a pipe", RSA, 78, |data| {
+    ("a database that is a pipe", RSA, 78, |data| {
         make(data);
         let path = data.join(DATABASE);
         let made = CommandLine::new("mkfifo").arguments([path]).run();
         assert_eq!(made.code, Some(0), "{}", made.stderr);
     }),
-    row("a database that is a link", RSA, 78, |data| {
+    ("a database that is a link", RSA, 78, |data| {
         make(data);
         symlink(data.with_extension("elsewhere"), data.join(DATABASE)).unwrap();
     }),
@@ -169,13 +151,7 @@ fn seen(directory: &Path) -> Seen {
 
 #[test]
 fn check_ends_as_serve_would_and_leaves_the_store_alone() {
-    for Row {
-        name,
-        prepare,
-        flags,
-        code,
-    } in ROWS
-    {
+    for (name, flags, code, prepare) in ROWS {
         let home = tempfile::tempdir().unwrap();
         let data = home.path().join(match name {
             "a deep one" => "is/made/later",

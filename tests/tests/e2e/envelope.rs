@@ -11,17 +11,12 @@ use wire::rejection::Rejection;
 fn contract_2_1_every_success_has_four_members_in_order() {
     let stack = Stack::start();
     let user = stack.auth_server.logged_in();
+    let behind = stack.sidecar.bearing(&stack.auth_server.login());
     let responses = [
         (user.post(LOGIN, &credentials()), "login succeeded"),
         (user.get(USER_DETAILS), "operation succeeded"),
         (user.get(SECRET_KEY), "operation succeeded"),
-        (
-            stack
-                .sidecar
-                .bearing(&stack.auth_server.login())
-                .get(USER_DETAILS),
-            "operation succeeded",
-        ),
+        (behind.get(USER_DETAILS), "operation succeeded"),
     ];
     for (response, message) in responses {
         assert_eq!(response.header("content-type"), ["application/json"]);

@@ -162,7 +162,7 @@ fn another_site_cannot_hide_a_change_behind_a_get() {
 #[test]
 fn a_destination_is_matched_like_a_path() {
     let (missing, scope) = ("401 token_missing", "403 insufficient_scope");
-    let malformed = "400 request_destination";
+    let bad = "400 request_destination";
     let rows = [
         ("MOVE", "/list", "/orders/b", missing, "200"),
         ("MOVE", "/list", "http://HOST/orders/b", missing, "200"),
@@ -177,21 +177,9 @@ fn a_destination_is_matched_like_a_path() {
         ("copy", "/list", "/elsewhere", missing, scope),
         ("MOVE", "/open/a", "/orders/open/b", "200", "200"),
         ("MOVE", "/open/a", "/orders/list", missing, "200"),
-        (
-            "MOVE",
-            "/open/a",
-            "/orders/open/%2e%2e/x",
-            malformed,
-            malformed,
-        ),
-        (
-            "MOVE",
-            "/list",
-            "http://other/orders/b",
-            malformed,
-            malformed,
-        ),
-        ("MOVE", "/list", "orders/b", malformed, malformed),
+        ("MOVE", "/open/a", "/orders/open/%2e%2e/x", bad, bad),
+        ("MOVE", "/list", "http://other/orders/b", bad, bad),
+        ("MOVE", "/list", "orders/b", bad, bad),
         ("GET", "/list", "Paris", missing, "200"),
     ];
     for way in WAYS {

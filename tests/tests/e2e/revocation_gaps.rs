@@ -110,22 +110,14 @@ fn revoke_takes_a_whole_token_and_shows_none() {
 #[test]
 fn revoke_reports_what_it_does_not_know() {
     let server = AuthServerPlan::polling().ready();
-    for (what, output, note) in [
-        (
-            ["--user", "nosuch"],
-            "the tokens of user nosuch are revoked",
-            "not the account",
-        ),
-        (
-            ["--app", "nosuch"],
-            "the tokens of application nosuch are revoked",
-            "no application",
-        ),
+    for (flag, what, note) in [
+        ("--user", "user nosuch", "not the account"),
+        ("--app", "application nosuch", "no application"),
     ] {
-        let end = server.command(&[&["revoke"], &what[..]].concat());
-        assert_eq!(end.code, Some(0), "{what:?}: {}", end.stderr);
-        assert_eq!(end.stdout.trim(), output, "{what:?}");
-        assert!(end.stderr.contains(note), "{what:?}: {}", end.stderr);
+        let end = server.command(&["revoke", flag, "nosuch"]);
+        end.says(0, note);
+        let output = format!("the tokens of {what} are revoked");
+        assert_eq!(end.stdout.trim(), output, "{flag}");
     }
 }
 

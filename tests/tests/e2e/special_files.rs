@@ -33,64 +33,57 @@ fn rejected(end: &Finished, file: &Path) -> Option<String> {
     (!good).then(|| format!("exit {:?}: {}{}", end.code, end.stdout, end.stderr))
 }
 
+/// A program and the flags with a file that cannot be read, `FILE`, beside good ones.
+const ROWS: &str = "
+sidecar SERVER --config FILE
+sidecar SERVER --tls-cert FILE --tls-key KEY
+sidecar SERVER --tls-cert CERT --tls-key FILE
+sidecar SERVER --tls-cert CERT --tls-key KEY --client-ca FILE
+sidecar SERVER --auth-ca FILE
+sidecar SERVER --upstream https://127.0.0.1:1 --upstream-ca FILE
+sidecar --issuer i --audience a --jwks FILE
+auth-server --config FILE
+auth-server --users file:FILE
+auth-server --tls-cert FILE --tls-key KEY
+auth-server --store rediss://127.0.0.1:1 --store-ca FILE
+auth-server --store redis://127.0.0.1:1 --store-password-file FILE";
+
 #[test]
 fn a_pipe_or_a_device_stops_a_start_and_a_check_by_name() {
+    let server = "--auth-server https://127.0.0.1:1/auth --app-id orders --app-secret s";
     let home = tempfile::tempdir().unwrap();
     let authority = Authority::new();
     let certificate = authority.issue("one");
-    let [cert, key] = [&certificate.cert, &certificate.key].map(|file| file.to_str().unwrap());
-    let of_server = [
-        "--auth-server=https://127.0.0.1:1/auth",
-        "--app-id",
-        "orders",
-        "--app-secret=s",
-    ];
-    let of_issuer = ["--issuer", "i", "--audience", "a"];
+    let (cert, key) = certificate.paths();
     let mut verdicts = Verdicts::default();
     for file in unreadable(&home) {
-        let path = file.to_str().unwrap();
-        let users = format!("file:{path}");
-        let sidecar = [
-            vec!["--config", path],
-            vec!["--tls-cert", path, "--tls-key", key],
-            vec!["--tls-cert", cert, "--tls-key", path],
-            vec!["--tls-cert", cert, "--tls-key", key, "--client-ca", path],
-            vec!["--auth-ca", path],
-            vec!["--upstream", "https://127.0.0.1:1", "--upstream-ca", path],
-        ]
-        .map(|flags| (Program::Sidecar, [&of_server[..], &flags].concat()));
-        let of_issuer = [vec!["--jwks", path]]
-            .map(|flags| (Program::Sidecar, [&of_issuer[..], &flags].concat()));
-        let auth_server = [
-            vec!["--config", path],
-            vec!["--users", &users],
-            vec!["--tls-cert", path, "--tls-key", key],
-            vec!["--store", "rediss://127.0.0.1:1", "--store-ca", path],
-            vec!["--store=redis://127.0.0.1:1", "--store-password-file", path],
-        ]
-        .map(|flags| (Program::AuthServer, flags));
-        let rows: Vec<_> = sidecar
-            .into_iter()
-            .chain(of_issuer)
-            .chain(auth_server)
-            .collect();
-        std::thread::scope(|scope| {
-            let ends = ["serve", "check"].map(|command| {
-                let start = |(program, flags): &(Program, Vec<&str>)| {
-                    let line = CommandLine::new(program.path())
-                        .arguments([command, "--listen", "127.0.0.1:0"])
-                        .arguments(["--admin-listen", "127.0.0.1:0"])
-                        .arguments(flags);
-                    let name = format!("{command} {flags:?}");
-                    scope.spawn(move || (name, line.run()))
-                };
-                rows.iter().map(start).collect::<Vec<_>>()
-            });
-            for end in ends.into_iter().flatten() {
-                let (name, end) = end.join().unwrap();
-                verdicts.row(&name, rejected(&end, &file));
-            }
+        let rows = ROWS.replace("SERVER", server).replace("CERT", cert);
+        let rows = rows
+            .replace("KEY", key)
+            .replace("FILE", file.to_str().unwrap());
+        let ends: Vec<_> = std::thread::scope(|scope| {
+            let of_row = |row: &str| {
+                let (program, flags) = row.split_once(' ').unwrap();
+                let program = Program::ALL.into_iter().find(|one| one.name() == program);
+                ["serve", "check"].map(|command| {
+                    let line = program.unwrap().command().arguments([command]);
+                    let line =
+                        line.arguments(["--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"]);
+                    let line = line.arguments(flags.split(' '));
+                    scope.spawn(move || line.run())
+                })
+            };
+            let ends: Vec<_> = rows.trim().lines().map(|row| (row, of_row(row))).collect();
+            let joined = ends
+                .into_iter()
+                .map(|(row, ends)| (row, ends.map(|end| end.join().unwrap())));
+            joined.collect()
         });
+        for (row, ends) in ends {
+            for end in ends {
+                verdicts.row(row, rejected(&end, &file));
+            }
+        }
     }
     verdicts.conclude();
 }

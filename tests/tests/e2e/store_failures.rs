@@ -55,23 +55,15 @@ fn a_redis_that_takes_nothing_ends_nothing() {
     let Some(redis) = Redis::start() else { return };
     let server = plan(&redis.url()).ready();
     let of_pause = &[AWAY, UNKNOWN][..];
-    for (begins, ends, reasons) in [
-        (
-            "CONFIG SET maxmemory 1",
-            "CONFIG SET maxmemory 0",
-            &[AWAY][..],
-        ),
-        ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", &[AWAY]),
-        (
-            "CONFIG SET min-replicas-to-write 1",
-            "CONFIG SET min-replicas-to-write 0",
-            &[AWAY],
-        ),
-        ("CLIENT PAUSE 600000 WRITE", "CLIENT UNPAUSE", of_pause),
+    for (command, begins, ends, reasons) in [
+        ("CONFIG SET maxmemory", "1", "0", &[AWAY][..]),
+        ("REPLICAOF", "127.0.0.1 1", "NO ONE", &[AWAY]),
+        ("CONFIG SET min-replicas-to-write", "1", "0", &[AWAY]),
+        ("CLIENT", "PAUSE 600000 WRITE", "UNPAUSE", of_pause),
     ] {
-        assert_survived(&server, begins, reasons, |lasts| {
-            let command = if lasts { begins } else { ends };
-            redis.command(&command.split(' ').collect::<Vec<_>>());
+        assert_survived(&server, command, reasons, |lasts| {
+            let words = format!("{command} {}", if lasts { begins } else { ends });
+            redis.command(&words.split(' ').collect::<Vec<_>>());
         });
     }
     assert_survived(&server, "stalled", &[AWAY, UNKNOWN], |lasts| {
