@@ -1,6 +1,6 @@
 //! Clients that hold connections: they keep no other client out, on no port of either program.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -183,6 +183,28 @@ fn half_handshakes_keep_no_client_out_of_either_program() {
                 keeps_no_other_client_out(&port, hold, addresses, true);
             }
         }
+    }
+}
+
+#[test]
+fn a_handshake_that_does_not_end_is_closed() {
+    let authority = Authority::new();
+    let certificate = authority.issue_server(&["127.0.0.1"]);
+    let stack = ForgedStack::with(|plan| {
+        plan.flags(["--request-header-timeout", "1"])
+            .flags(certificate.flags())
+    });
+    let plan = AuthServerPlan::new().flags(["--request-timeout", "1"]);
+    let server = plan.tls(&authority, &certificate).ready();
+    for address in [stack.sidecar.address(), server.address()] {
+        let silent = TcpStream::connect(address).unwrap();
+        silent.set_read_timeout(Some(wait::TIMEOUT)).unwrap();
+        let ended = (&silent).read(&mut [0; 64]);
+        let is_reset = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
+        assert!(
+            ended.as_ref().is_ok_and(|read| *read == 0) || ended.as_ref().is_err_and(is_reset),
+            "{ended:?}"
+        );
     }
 }
 

@@ -258,12 +258,17 @@ fn one_procedure_introduces_changes_and_removes_the_key() {
         let key = format!("{{auth:user-token}}:session:{}", session.unwrap());
         redis.command(&["GET", &key]).unwrap().starts_with(MARK)
     };
+    let steps = [
+        ("1", "1", "is encrypted"),
+        ("21", "2", "is encrypted"),
+        ("-2", "", "is in clear"),
+    ];
     // The servers restart in one order, then in the other.
-    for (order, both, key, becomes) in [
-        ([0, 1], "1", "1", "is encrypted"),
-        ([1, 0], "21", "2", "is encrypted"),
-        ([0, 1], "-2", "", "is in clear"),
-    ] {
+    let orders = [[0, 1], [1, 0]];
+    for (order, (both, key, becomes)) in orders
+        .into_iter()
+        .flat_map(|it| steps.map(|step| (it, step)))
+    {
         for server in order {
             pair.restart(server, both);
         }
