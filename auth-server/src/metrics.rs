@@ -92,6 +92,12 @@ metrics! {
         pub(crate) registered_applications: Gauge,
         /// Records of applications in the store that this server cannot read
         pub(crate) unreadable_applications: Gauge,
+        /// Files of --applications-dir that could not be used at the last poll; 1 if the directory could not
+        pub(crate) application_files_unusable: Gauge,
+        /// Sessions with refresh tokens by event: begun, not_stored (a login got no refresh token), ended,
+        /// reused (ended by a late second use of a refresh token)
+        sessions: Family<Label, Counter>
+            = counters_by("event", SessionEvent::ALL.map(SessionEvent::name)),
         /// By how much this machine's clock is ahead of the key store's; 0 where the store has none
         pub(crate) clock_skew_seconds: Gauge,
         /// The listed keys by name and role (current, next, retired); always 1
@@ -114,29 +120,9 @@ metrics! {
         pub(crate) builtin_users: Gauge,
     }
     beside {
-        pub(crate) sessions: SessionMetrics,
-        pub(crate) applications_dir: ApplicationsDirMetrics,
         pub(crate) users_file: UsersFileMetrics,
         pub(crate) tls: CertificateMetrics,
         pub(crate) registration: RegistrationMetrics,
-    }
-}
-
-metrics! {
-    /// Metrics of refresh tokens.
-    pub(crate) struct SessionMetrics {
-        /// Sessions with refresh tokens by event: begun, not_stored (a login got no refresh token), ended,
-        /// reused (ended by a late second use of a refresh token)
-        sessions: Family<Label, Counter>
-            = counters_by("event", SessionEvent::ALL.map(SessionEvent::name)),
-    }
-}
-
-metrics! {
-    /// Metrics of `--applications-dir`.
-    pub(crate) struct ApplicationsDirMetrics {
-        /// Files of --applications-dir that could not be used at the last poll; 1 if the directory could not
-        pub(crate) application_files_unusable: Gauge,
     }
 }
 
@@ -199,7 +185,7 @@ impl Metrics {
 
     pub(crate) fn session(&self, event: SessionEvent) {
         let event = ("event", event.name());
-        self.sessions.sessions.get_or_create(&[event]).inc();
+        self.sessions.get_or_create(&[event]).inc();
     }
 
     /// Sets the revocations in the log: tokens, users, applications.

@@ -170,12 +170,6 @@ fn metrics_registry(app: &App) -> Registry {
     if config.users.is_some() {
         metrics.users_file.register(&mut registry);
     }
-    if config.mounted_applications.is_some() {
-        metrics.applications_dir.register(&mut registry);
-    }
-    if config.refresh_tokens {
-        metrics.sessions.register(&mut registry);
-    }
     if config.tls.is_some() {
         metrics.tls.register(&mut registry);
     }

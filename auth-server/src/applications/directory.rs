@@ -70,7 +70,7 @@ impl MountedApplications {
     }
 
     fn count_errors(&self, metrics: &Metrics) {
-        let unusable = &metrics.applications_dir.application_files_unusable;
+        let unusable = &metrics.application_files_unusable;
         unusable.set(gauge(self.errors.len()));
     }
 
