@@ -3,7 +3,7 @@
 use std::fmt;
 
 use argon2::password_hash::{self, SaltString};
-use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Block, Params, PasswordHasher, Version};
+use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Params, PasswordHasher, Version};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use wire::folding::compatible;
 use zeroize::Zeroizing;
@@ -20,10 +20,6 @@ const MAX_WORK_KIB: u64 = 1024 * 1024;
 /// Maximum length of a salt in the format.
 const MAX_SALT_BYTES: usize = 48;
 const HASH_BYTES: std::ops::RangeInclusive<usize> = 16..=64;
-
-/// glibc maps blocks from 32 MiB on (`DEFAULT_MMAP_THRESHOLD_MAX`) separately, and unmaps them on
-/// free.
-const ALWAYS_MAPPED_KIB: usize = 33 * 1024;
 
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct HashedPassword {
@@ -79,12 +75,7 @@ impl HashedPassword {
     fn hashes(&self, password: &str) -> bool {
         let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, self.params.clone());
         let mut hash = vec![0; self.hash.len()];
-        let hashed = argon2.hash_password_into_with_memory(
-            password.as_bytes(),
-            &self.salt,
-            &mut hash,
-            working_memory(&self.params),
-        );
+        let hashed = argon2.hash_password_into(password.as_bytes(), &self.salt, &mut hash);
         hashed.is_ok() && verify_slices_are_equal(&hash, &self.hash).is_ok()
     }
 
@@ -120,16 +111,6 @@ impl Default for HashedPassword {
             hash: vec![0; Params::DEFAULT_OUTPUT_LEN],
         }
     }
-}
-
-/// Allocates the memory of one check so that it returns to the system afterwards: glibc keeps
-/// blocks smaller than [`ALWAYS_MAPPED_KIB`] in its arenas, hundreds of megabytes after a busy
-/// minute. Reserved but unused memory costs nothing.
-fn working_memory(params: &Params) -> Vec<Block> {
-    let needed = params.block_count();
-    let mut memory = Vec::with_capacity(needed.max(ALWAYS_MAPPED_KIB));
-    memory.resize(needed, Block::default());
-    memory
 }
 
 fn is_bearable(params: &Params) -> bool {
