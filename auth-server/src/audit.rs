@@ -13,9 +13,7 @@ use runtime::logs::sanitize::LogText;
 use runtime::named_enum;
 use tracing::info;
 
-use self::events::{
-    ApplicationEvent, KeyEvent, RequestIds, RevocationEventKind, TokenIds, UserChange,
-};
+use self::events::{ApplicationEvent, KeyEvent, RequestIds, RevocationEventKind, TokenIds};
 
 const TARGET: &str = "audit";
 
@@ -107,17 +105,19 @@ pub(crate) fn revocation(kind: RevocationEventKind, named: [Option<&str>; 3], by
     info!(target: TARGET, event = %kind.name(), jti, user, app_id, by, "revocation");
 }
 
+const USER_CHANGED: &str = "user_changed";
 const USERS_CHANGED: &str = "users_changed";
 /// Bounds the lines where a whole file was replaced; `users_changed` counts all changes.
 const MAX_USER_LINES: usize = 1000;
 
-/// Logs that new content of the users file is in force, with the number of users and what changed.
-pub(crate) fn users_changed(count: usize, changes: &[UserChange]) {
-    for UserChange { account, kind } in changes.iter().take(MAX_USER_LINES) {
+/// Logs that new content of the users file is in force, with the number of users and those that are
+/// new, gone or other.
+pub(crate) fn users_changed(count: usize, changed: &[String]) {
+    for account in changed.iter().take(MAX_USER_LINES) {
         let account = LogText(account).to_string();
-        info!(target: TARGET, event = %kind.name(), account, "user");
+        info!(target: TARGET, event = %USER_CHANGED, account, "user");
     }
-    info!(target: TARGET, event = %USERS_CHANGED, count, changes = changes.len(), "users");
+    info!(target: TARGET, event = %USERS_CHANGED, count, changes = changed.len(), "users");
 }
 
 const SERVER_STARTED: &str = "server_started";
@@ -152,11 +152,12 @@ pub(crate) fn registration(event: Registration, instance: &str, registry: &str) 
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::events::{KeyEventKind, UserChangeKind};
+    use super::events::KeyEventKind;
     use super::*;
 
     fn names() -> BTreeSet<String> {
         let plain = [
+            USER_CHANGED,
             USERS_CHANGED,
             SESSION_ENDED,
             SERVER_STARTED,
@@ -164,7 +165,6 @@ mod tests {
         ];
         plain
             .into_iter()
-            .chain(UserChangeKind::ALL.map(UserChangeKind::name))
             .chain(RevocationEventKind::ALL.map(RevocationEventKind::name))
             .chain(RequestEvent::ALL.map(RequestEvent::name))
             .chain(ApplicationEvent::ALL.map(ApplicationEvent::name))

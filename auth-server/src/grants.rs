@@ -10,7 +10,7 @@ mod word;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub(crate) use self::claims::{FurtherClaims, NamedClaim};
+pub(crate) use self::claims::{FurtherClaims, named_claim};
 pub(crate) use self::scope::Scope;
 pub(crate) use self::word::Word;
 

@@ -142,10 +142,13 @@ fn follow_files(app: &App, background: &Supervisor) -> Result<(), ExitError> {
     match &app.recorded_users {
         None => drop(metrics.builtin_users.set(1)),
         Some(recorded) => {
-            recorded.users.remove_unfinished();
             let registrations = Arc::clone(&synced.registrations);
             background.spawn_critical("recording the users", Arc::clone(recorded).follow());
-            let following = reload::follow(Arc::clone(recorded), metrics.clone(), registrations);
+            let following = reload::follow(
+                Arc::clone(recorded),
+                metrics.users_file.clone(),
+                registrations,
+            );
             let following = following.map_err(no_signals)?;
             background.spawn_critical("following the users file", following);
         }
@@ -191,14 +194,18 @@ async fn shutdown(
     lame_duck: Duration,
 ) -> Result<(), ExitError> {
     serving.set_ready();
-    let (reason, gradually) = tokio::select! {
-        signal = terminations.next() => (Ok(()), signal == Termination::Requested),
-        failure = ends.first() => (Err(failure), true),
+    let (reason, cause, gradually) = tokio::select! {
+        signal = terminations.next() => match signal {
+            Termination::Requested => (Ok(()), "SIGTERM".to_owned(), true),
+            Termination::Interrupted => (Ok(()), "SIGINT".to_owned(), false),
+        },
+        failure = ends.first() => {
+            error!(%failure, "stopping after an error, to be restarted");
+            let cause = failure.to_string();
+            (Err(failure), cause, true)
+        }
     };
-    if let Err(failure) = &reason {
-        error!(%failure, "stopping after an error, to be restarted");
-    }
-    audit::server_stopping(&cause(&reason, gradually));
+    audit::server_stopping(&cause);
     closing.store(true, Ordering::Relaxed);
     let gradual = async {
         if let Some(registration) = registration {
@@ -215,15 +222,6 @@ async fn shutdown(
     }
     serving.set_not_ready("stopping");
     reason
-}
-
-/// Names the signal or the error behind the shutdown.
-fn cause(reason: &Result<(), ExitError>, gradually: bool) -> String {
-    match reason {
-        Err(failure) => failure.to_string(),
-        Ok(()) if gradually => "SIGTERM".to_owned(),
-        Ok(()) => "SIGINT".to_owned(),
-    }
 }
 
 async fn serve_public(

@@ -5,7 +5,6 @@
 
 pub(crate) mod authenticate;
 pub(crate) mod builtin;
-pub(crate) mod changes;
 pub(crate) mod file;
 pub(crate) mod password;
 pub(crate) mod recorded;

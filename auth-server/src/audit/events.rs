@@ -1,4 +1,4 @@
-//! The logged events of keys, users and applications.
+//! The logged events of keys and applications.
 
 use runtime::named_enum;
 use wire::http::trace::{RequestId, TraceId};
@@ -38,27 +38,6 @@ named_enum! {
         /// Removed after the expiry of its last token.
         Dropped = "key_dropped",
         Revoked = "key_revoked",
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct UserChange {
-    pub(crate) account: String,
-    pub(crate) kind: UserChangeKind,
-}
-
-named_enum! {
-    #[derive(PartialOrd, Ord)]
-    pub(crate) enum UserChangeKind {
-        Added = "user_added",
-        Removed = "user_removed",
-        Disabled = "user_disabled",
-        Enabled = "user_enabled",
-        PasswordChanged = "user_password_changed",
-        /// A second factor was set, replaced or removed.
-        TotpChanged = "user_totp_changed",
-        /// The id, or other claims of the user.
-        DetailsChanged = "user_details_changed",
     }
 }
 

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use serde_json::Value;
 
 use super::store::StoreArgs;
 use crate::applications::AppId;
-use crate::grants::{Audience, NamedClaim, Scope};
+use crate::grants::{Audience, Scope, named_claim};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApplicationCommand {
@@ -70,6 +71,6 @@ pub(crate) struct GrantArgs {
     #[arg(long, value_name = "SCOPE")]
     pub(crate) scope: Option<Scope>,
     /// Further claim of its tokens: NAME=TEXT, or NAME:=JSON for another value; repeatable
-    #[arg(long, value_name = "CLAIM")]
-    pub(crate) claim: Vec<NamedClaim>,
+    #[arg(long, value_name = "CLAIM", value_parser = named_claim)]
+    pub(crate) claim: Vec<(String, Value)>,
 }

@@ -1,9 +1,11 @@
 //! The command line of `user`.
 
 use clap::{Args, Subcommand};
+use serde_json::Value;
 
-use crate::grants::{NamedClaim, Scope};
+use crate::grants::named_claim;
 use crate::users::UsersLocation;
+use crate::users::toml_schema::UserEntry;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserCommand {
@@ -39,42 +41,18 @@ pub(crate) struct UsersFileArgs {
 pub(crate) struct UserAddArgs {
     #[command(flatten)]
     pub(crate) file: UsersFileArgs,
-    /// The user's login name
-    #[arg(long, value_name = "ACCOUNT")]
-    pub(crate) account: String,
+    #[command(flatten)]
+    pub(crate) entry: UserEntry,
     #[command(flatten)]
     pub(crate) password: UserPasswordArgs,
     /// The user's id for other services [default: a random one]
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
-    /// Display name [default: the account]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) nick_name: Option<String>,
-    /// Telephone number
-    #[arg(long, value_name = "NUMBER")]
-    pub(crate) telephone: Option<String>,
-    /// Address of the user's picture
-    #[arg(long, value_name = "URL")]
-    pub(crate) avatar: Option<String>,
-    /// User type [default: member]
-    #[arg(long, value_name = "TYPE")]
-    pub(crate) user_type: Option<String>,
-    /// Tenant
-    #[arg(long, value_name = "ID")]
-    pub(crate) tenant_id: Option<String>,
-    /// Grade
-    #[arg(long, value_name = "GRADE")]
-    pub(crate) grade: Option<String>,
-    /// Role of the user's tokens, a member of the claim `roles`; repeatable
-    #[arg(long, value_name = "ROLE", value_delimiter = ',')]
-    pub(crate) role: Vec<String>,
-    /// Scope of the user's tokens: values with spaces between them
-    #[arg(long, value_name = "SCOPE")]
-    pub(crate) scope: Option<Scope>,
     /// Further claim of the user's tokens: NAME=TEXT, or NAME:=JSON for another value; repeatable
-    #[arg(long, value_name = "CLAIM")]
-    pub(crate) claim: Vec<NamedClaim>,
+    #[arg(long, value_name = "CLAIM", value_parser = named_claim)]
+    pub(crate) claim: Vec<(String, Value)>,
 }
+
 #[derive(Debug, Args)]
 pub(crate) struct UserPasswordArgs {
     /// Read the password from the first line of standard input instead of asking for it

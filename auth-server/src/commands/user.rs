@@ -2,11 +2,12 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, ErrorKind};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use data_encoding::BASE32_NOPAD;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use runtime::files::lock_file;
 use runtime::files::owner_only_file;
 use runtime::process::exit::ExitError;
@@ -29,7 +30,6 @@ const LINE_END_BYTES: usize = "\r\n".len();
 /// NIST SP 800-63B, section 3.1.1.2: the minimum beside a second factor. Without one it recommends
 /// 15.
 const MIN_PASSWORD_CHARACTERS: usize = 8;
-const NEW_FILE_MODE: u32 = 0o600;
 /// Longest wait for the lock, which others hold for a few file operations only.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -50,26 +50,18 @@ fn add(args: &UserAddArgs) -> Result<(), ExitError> {
     let claims = FurtherClaims::from_named(&args.claim)
         .map_err(|error| ExitError::Usage(format!("--claim: {error}")))?;
     let there = users(&args.file)?;
-    if there.knows(&args.account) {
-        return Err(unfit(&args.account, "this account exists already"));
+    let account = &args.entry.account;
+    if there.knows(account) {
+        return Err(unfit(account, "this account exists already"));
     }
     let entry = UserEntry {
-        account: args.account.clone(),
-        password: hash_of_new_password(&args.password, &args.account, &there)?,
+        password: hash_of_new_password(&args.password, account, &there)?,
         id: match &args.id {
             Some(id) => id.clone(),
             None => random::token_id().map_err(no_randomness)?,
         },
-        nick_name: args.nick_name.clone(),
-        telephone: args.telephone.clone(),
-        avatar: args.avatar.clone(),
-        user_type: args.user_type.clone(),
-        tenant_id: args.tenant_id.clone(),
-        grade: args.grade.clone(),
-        roles: args.role.clone(),
-        scope: args.scope.clone().unwrap_or_default(),
         claims,
-        ..UserEntry::default()
+        ..args.entry.clone()
     };
     edit(&args.file, |users| {
         users.push(entry);
@@ -110,23 +102,16 @@ fn set_totp(args: &UserTotpArgs) -> Result<(), ExitError> {
 
 /// Returns the address that authenticators read, as text or as a QR code.
 fn otpauth_address(label: &str, account: &str, secret: &str) -> Zeroizing<String> {
-    let [label, account] = [label, account].map(url_encoded);
+    // All but the unreserved characters (RFC 3986 §2.3).
+    const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+        .remove(b'-')
+        .remove(b'.')
+        .remove(b'_')
+        .remove(b'~');
+    let [label, account] = [label, account].map(|text| utf8_percent_encode(text, ENCODED));
     Zeroizing::new(format!(
         "otpauth://totp/{label}:{account}?secret={secret}&issuer={label}"
     ))
-}
-
-/// Encodes all but the unreserved characters of RFC 3986 §2.3.
-fn url_encoded(text: &str) -> String {
-    text.bytes().fold(String::new(), |mut encoded, byte| {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                encoded.push(char::from(byte));
-            }
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-        encoded
-    })
 }
 
 fn list(args: &UsersFileArgs) -> Result<(), ExitError> {
@@ -254,14 +239,11 @@ fn locked(path: &Path) -> Result<File, ExitError> {
 
 /// Copies owner and mode from the former file: the server that reads it may be another user.
 fn like_former(new: &File, path: &Path) -> std::io::Result<()> {
-    let mode = match fs::metadata(path) {
-        Ok(former) => {
-            fchown(new, Some(former.uid()), Some(former.gid()))?;
-            former.mode() & 0o7777
-        }
-        Err(_) => NEW_FILE_MODE,
+    let Ok(former) = fs::metadata(path) else {
+        return Ok(());
     };
-    new.set_permissions(fs::Permissions::from_mode(mode))
+    fchown(new, Some(former.uid()), Some(former.gid()))?;
+    new.set_permissions(former.permissions())
 }
 
 /// Hashes a password into a PHC string that costs as much as most of the others.
@@ -336,6 +318,8 @@ fn prompted_twice() -> Result<Zeroizing<String>, ExitError> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::users::password::tests::cheap;
 

@@ -1,7 +1,5 @@
 //! Further claims of a token, beside those that this program makes.
 
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -81,9 +79,9 @@ impl FurtherClaims {
     ///
     /// # Errors
     /// For a repeated claim, or too many bytes in all.
-    pub(crate) fn from_named(named: &[NamedClaim]) -> Result<Self, String> {
+    pub(crate) fn from_named(named: &[(String, Value)]) -> Result<Self, String> {
         let mut claims = Map::new();
-        for NamedClaim { name, value } in named {
+        for (name, value) in named {
             if claims.insert(name.clone(), value.clone()).is_some() {
                 return Err(twice(name));
             }
@@ -115,32 +113,19 @@ impl FurtherClaims {
     }
 }
 
-/// One claim of a command line: `NAME=TEXT`, or `NAME:=JSON` for any other value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NamedClaim {
-    name: String,
-    value: Value,
-}
-
-impl FromStr for NamedClaim {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let pair = text.split_once('=');
-        let (name, value) = pair.ok_or("expected NAME=TEXT or NAME:=JSON")?;
-        let (name, value) = match name.strip_suffix(':') {
-            Some(name) => {
-                let value = serde_json::from_str(value);
-                (name, value.map_err(|_| "after := has to stand JSON")?)
-            }
-            None => (name, Value::String(value.to_owned())),
-        };
-        check(name, &value)?;
-        Ok(Self {
-            name: name.to_owned(),
-            value,
-        })
-    }
+/// Reads one claim of a command line: `NAME=TEXT`, or `NAME:=JSON` for any other value.
+pub(crate) fn named_claim(text: &str) -> Result<(String, Value), String> {
+    let pair = text.split_once('=');
+    let (name, value) = pair.ok_or("expected NAME=TEXT or NAME:=JSON")?;
+    let (name, value) = match name.strip_suffix(':') {
+        Some(name) => {
+            let value = serde_json::from_str(value);
+            (name, value.map_err(|_| "after := has to stand JSON")?)
+        }
+        None => (name, Value::String(value.to_owned())),
+    };
+    check(name, &value)?;
+    Ok((name.to_owned(), value))
 }
 
 #[cfg(test)]
@@ -160,11 +145,7 @@ mod tests {
             ("x=", "x", json!("")),
             ("https://x/y=a=b", "https://x/y", json!("a=b")),
         ] {
-            let expected = NamedClaim {
-                name: name.to_owned(),
-                value,
-            };
-            assert_eq!(text.parse(), Ok(expected), "{text}");
+            assert_eq!(named_claim(text), Ok((name.to_owned(), value)), "{text}");
         }
         for (text, expected) in [
             ("tenant", "expected NAME=TEXT"),
@@ -176,15 +157,18 @@ mod tests {
             ("a=\u{1b}[31m", "the claim a holds a control character"),
             (r#"a:=["\u0000"]"#, "the claim a holds a control character"),
         ] {
-            let error = text.parse::<NamedClaim>().unwrap_err();
+            let error = named_claim(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
         }
     }
 
     #[test]
     fn claims_are_joined_once_each_and_bounded() {
-        let named = |texts: &[&str]| -> Vec<NamedClaim> {
-            texts.iter().map(|text| text.parse().unwrap()).collect()
+        let named = |texts: &[&str]| -> Vec<(String, Value)> {
+            texts
+                .iter()
+                .map(|text| named_claim(text).unwrap())
+                .collect()
         };
         let joined = FurtherClaims::from_named(&named(&["a=1", "b:=2"])).unwrap();
         assert_eq!(

@@ -1,5 +1,6 @@
 //! Users of a file in memory, with reload.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,15 +8,15 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use runtime::files::owner_only_file;
 use runtime::files::replaced_file;
 use wire::api::login::LoginRequest;
 
-use super::changes::{EnabledUsers, changes, enabled};
 use super::totp::UsedCodes;
 use super::users_file::{self, Users};
 use super::{PresentUser, User, UserStore};
-use crate::audit::events::UserChange;
+
+/// The users who can log in: each id with the digest of the credentials.
+pub(super) type EnabledUsers = BTreeMap<String, String>;
 
 #[derive(Debug)]
 pub(crate) struct FileUsers {
@@ -50,18 +51,18 @@ impl FileUsers {
         })
     }
 
-    /// Reads the file again, and returns the changes if its text differs.
+    /// Reads the file again, and returns the changed accounts if its text differs.
     ///
     /// # Errors
     /// For an unusable file; the users stay as they were.
-    pub(crate) fn reload(&self) -> Result<Option<Vec<UserChange>>, String> {
+    pub(crate) fn reload(&self) -> Result<Option<Vec<String>>, String> {
         let text = users_file::read(&self.path).map_err(|error| error.to_string())?;
         if self.loaded.load().digest == digest_of(&text) {
             return Ok(None);
         }
         let loaded = Arc::new(Loaded::parse(&self.path, &text)?);
         let former = self.loaded.swap(Arc::clone(&loaded));
-        Ok(Some(changes(&former.users, &loaded.users)))
+        Ok(Some(changed(&former.users, &loaded.users)))
     }
 
     pub(super) fn loaded(&self) -> Arc<Loaded> {
@@ -70,13 +71,6 @@ impl FileUsers {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Removes the temporary file of a killed command, if this server has the permission.
-    pub(crate) fn remove_unfinished(&self) {
-        if let Ok(path) = self.path.canonicalize() {
-            let _ = owner_only_file::remove_unfinished(&path);
-        }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -110,6 +104,32 @@ impl Loaded {
     }
 }
 
+/// Lists the accounts that are new, gone or other between two files, in order.
+fn changed(before: &Users, after: &Users) -> Vec<String> {
+    let accounts: BTreeSet<_> = before.accounts().chain(after.accounts()).collect();
+    let changed = accounts
+        .into_iter()
+        .filter(|account| before.known(account) != after.known(account));
+    changed.cloned().collect()
+}
+
+/// Lists the ids of the users who could log in before and cannot any more, or only with another
+/// password or second factor.
+pub(super) fn ended(before: &EnabledUsers, after: &EnabledUsers) -> Vec<String> {
+    let ended = before
+        .iter()
+        .filter(|(id, credentials)| after.get(*id) != Some(credentials));
+    ended.map(|(id, _)| id.clone()).collect()
+}
+
+fn enabled(users: &Users) -> EnabledUsers {
+    let all = users
+        .accounts()
+        .filter_map(|account| users.present(account));
+    all.map(|present| (present.user.id, present.credentials))
+        .collect()
+}
+
 fn digest_of(text: &str) -> Vec<u8> {
     digest(&SHA256, text.as_bytes()).as_ref().to_vec()
 }
@@ -118,13 +138,13 @@ impl UserStore for FileUsers {
     fn authenticate(&self, request: &LoginRequest, now: i64) -> Option<User> {
         // A clone, not a guard: a check is slow, and a reload meanwhile must not wait for it.
         let users = &self.loaded.load_full().users;
-        let user = users.authenticate(&request.username, &request.password)?;
-        let Some(secret) = users.totp(&request.username) else {
-            return Some(user);
-        };
-        let code = request.code.as_deref();
-        let accepted = self.used_codes.accept(&user.id, secret, code, now);
-        accepted.then_some(user)
+        let known = users.authenticate(&request.username, &request.password)?;
+        let (user, code) = (&known.present.user, request.code.as_deref());
+        let accepted = known
+            .totp
+            .as_ref()
+            .is_none_or(|secret| self.used_codes.accept(&user.id, secret, code, now));
+        accepted.then(|| user.clone())
     }
 
     fn present(&self, account: &str) -> Option<PresentUser> {
@@ -153,7 +173,6 @@ pub(crate) mod tests {
     use super::super::totp::tests::SECRET;
     use super::super::users_file::tests::entry;
     use super::*;
-    use crate::audit::events::UserChangeKind;
 
     /// Writes a file with these accounts, whose passwords are `<account>'s`.
     pub(crate) fn file_with(accounts: &[&str]) -> tempfile::NamedTempFile {
@@ -187,45 +206,23 @@ pub(crate) mod tests {
         assert_eq!(users.reload().unwrap(), None);
 
         write(&file, &["bob"]);
-        let change = |account: &str, kind| UserChange {
-            account: account.into(),
-            kind,
-        };
-        let changes = [
-            change("ada", UserChangeKind::Removed),
-            change("bob", UserChangeKind::Added),
-        ];
-        assert_eq!(users.reload().unwrap().unwrap(), changes);
+        assert_eq!(users.reload().unwrap().unwrap(), ["ada", "bob"]);
         assert!(!knows(&users, "ada") && knows(&users, "bob"));
         assert_eq!(users.count(), 1);
     }
 
     #[test]
     fn each_change_of_a_user_is_named() {
-        use UserChangeKind::{DetailsChanged, Disabled, Enabled, PasswordChanged, TotpChanged};
-        let file = file_with(&["ada"]);
+        let file = file_with(&["ada", "bob"]);
         let users = FileUsers::open(file.path().to_owned()).unwrap();
         let first = fs::read_to_string(file.path()).unwrap();
         let disabled = format!("{first}disabled = true\n");
-        let renamed = format!("{first}nickName = \"Ada L.\"\n");
-        let all = format!(
-            "{}disabled = true\ntenantId = \"t\"\ntotp = {SECRET:?}\n",
-            entry("ada", "other")
-        );
-        for (text, expected) in [
-            (disabled, &[Disabled][..]),
-            (first, &[Enabled]),
-            (renamed, &[DetailsChanged]),
-            (
-                all,
-                &[Disabled, PasswordChanged, TotpChanged, DetailsChanged],
-            ),
-        ] {
+        let renamed = format!("{first}nickName = \"Bob L.\"\n");
+        let second_factor = format!("{first}totp = {SECRET:?}\n");
+        let other_password = format!("{}{}", entry("ada", "ada's"), entry("bob", "other"));
+        for text in [disabled, first, renamed, second_factor, other_password] {
             fs::write(file.path(), &text).unwrap();
-            let changes = users.reload().unwrap().unwrap();
-            assert!(changes.iter().all(|change| change.account == "ada"));
-            let kinds: Vec<_> = changes.iter().map(|change| change.kind).collect();
-            assert_eq!(kinds, expected, "{text}");
+            assert_eq!(users.reload().unwrap().unwrap(), ["bob"], "{text}");
         }
     }
 

@@ -16,8 +16,7 @@ use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::PresentUser;
-use super::changes::{EnabledUsers, ended};
-use super::file::FileUsers;
+use super::file::{EnabledUsers, FileUsers, ended};
 use crate::revocations::Revocation;
 use crate::revocations::log::RevocationLog;
 use crate::store::open_store::OpenStore;
@@ -40,6 +39,10 @@ pub(crate) struct RecordedUsers {
     /// Those of the last record that was compared, should the store lose it.
     recorded: Mutex<EnabledUsers>,
 }
+
+/// The end of the ids of the two records.
+const HEAD: &str = ".head";
+const USERS: &str = "";
 
 /// The part of the record that each login reads; the default before the first one.
 #[derive(Default, Serialize, Deserialize)]
@@ -87,14 +90,16 @@ impl RecordedUsers {
         self.changed.notify_one();
     }
 
-    /// Writes the users, in one commit with the revocations of those who left.
+    /// Writes the users, in one commit with the revocations of those who left, after those of
+    /// applications.
     async fn record(&self) -> Result<(), StoreError> {
+        self.revocations.flush().await?;
         for _ in 0..ATTEMPTS {
             let loaded = self.users.loaded();
             let users = loaded.enabled();
             // Read apart: a commit in between is a conflict.
-            let (head, head_version) = self.read::<Head>(self.head_key()).await?;
-            let (before, version) = self.read::<EnabledUsers>(self.key()).await?;
+            let (head, head_version) = self.read::<Head>(self.key(HEAD)).await?;
+            let (before, version) = self.read::<EnabledUsers>(self.key(USERS)).await?;
             let generation = head.unwrap_or_default().generation;
             if before.as_ref() == Some(&users) && generation > 0 {
                 self.is_recorded(users, generation);
@@ -127,8 +132,8 @@ impl RecordedUsers {
             };
             let changes = vec![
                 self.records
-                    .put(self.head_key(), head_version, &next, None)?,
-                self.records.put(self.key(), version, &users, None)?,
+                    .put(self.key(HEAD), head_version, &next, None)?,
+                self.records.put(self.key(USERS), version, &users, None)?,
             ];
             let (first, last) = revocations.split_at(revocations.len().saturating_sub(BATCH));
             for some in first.chunks(BATCH) {
@@ -153,7 +158,7 @@ impl RecordedUsers {
     /// Returns false where a file that another server has loaded later lacks the user, or has other
     /// credentials: this one's is older, and the user was revoked already. Logins go on without the store.
     pub(crate) async fn knows(&self, user: &PresentUser) -> bool {
-        let head = match self.read::<Head>(self.head_key()).await {
+        let head = match self.read::<Head>(self.key(HEAD)).await {
             Ok((head, _)) => head.unwrap_or_default(),
             // Clients can bring this about.
             Err(StoreError::Busy) => return false,
@@ -168,7 +173,7 @@ impl RecordedUsers {
             self.changed();
             return true;
         }
-        let others = self.read::<EnabledUsers>(self.key()).await;
+        let others = self.read::<EnabledUsers>(self.key(USERS)).await;
         let others = others.ok().and_then(|(others, _)| others);
         others.is_some_and(|others| others.get(&user.user.id) == Some(&user.credentials))
     }
@@ -188,19 +193,12 @@ impl RecordedUsers {
     }
 
     /// Names one record for each path: servers with other users may share the store.
-    fn key(&self) -> Key {
+    fn key(&self, part: &str) -> Key {
         let path = self.users.path().to_string_lossy();
+        let path = digest(&SHA256, path.as_bytes());
         Key {
             kind: Kind::Users,
-            id: URL_SAFE_NO_PAD.encode(digest(&SHA256, path.as_bytes())),
-        }
-    }
-
-    fn head_key(&self) -> Key {
-        let key = self.key();
-        Key {
-            id: format!("{}.head", key.id),
-            ..key
+            id: URL_SAFE_NO_PAD.encode(path) + part,
         }
     }
 }
@@ -263,17 +261,20 @@ mod tests {
         let (store, file) = (Unsteady::new(), file_with(&["ada"]));
         let server = server(&store, &file);
         server.record().await.unwrap();
-        let older = [server.head_key(), server.key()];
+        let older = [server.key(HEAD), server.key(USERS)];
         let older = [store.raw(&older[0]).await, store.raw(&older[1]).await];
         write(&file, &["ada", "bob"]);
         server.users.reload().unwrap();
         server.record().await.unwrap();
-        for (key, text) in [server.head_key(), server.key()].into_iter().zip(&older) {
+        for (key, text) in [server.key(HEAD), server.key(USERS)]
+            .into_iter()
+            .zip(&older)
+        {
             store.plant(key, text.as_deref()).await;
         }
         assert!(logs_in(&server, "bob").await);
         server.record().await.unwrap();
-        assert_ne!(store.raw(&server.key()).await, older[1]);
+        assert_ne!(store.raw(&server.key(USERS)).await, older[1]);
         store.lose_everything();
         assert!(logs_in(&server, "bob").await);
         write(&file, &["ada"]);

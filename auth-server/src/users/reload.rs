@@ -3,15 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use runtime::files::file_watch::{FailureDedup, PollTimer, Transition, run_blocking};
-use tracing::{debug, error, warn};
+use runtime::files::file_watch::{self, PollTimer, Transition};
+use tracing::{error, warn};
 
 use super::UserStore;
 use super::recorded::RecordedUsers;
 use crate::applications::registry::ApplicationRegistry;
 use crate::audit;
-use crate::audit::events::{UserChange, UserChangeKind};
-use crate::metrics::{Metrics, gauge};
+use crate::metrics::{UsersFileMetrics, gauge};
 use crate::revocations::Revocation;
 
 /// Polls for as long as the process lives.
@@ -20,81 +19,68 @@ use crate::revocations::Revocation;
 /// Where SIGHUP cannot be received.
 pub(crate) fn follow(
     recorded: Arc<RecordedUsers>,
-    metrics: Metrics,
+    metrics: UsersFileMetrics,
     registrations: Arc<ApplicationRegistry>,
 ) -> std::io::Result<impl Future<Output = ()>> {
-    let mut timer = PollTimer::start()?;
-    metrics.users_file.users.set(gauge(recorded.users.count()));
-    metrics.users_file.users_file_usable.set(1);
-    Ok(async move {
-        // An unusable file is logged once, not at every poll.
-        let mut dedup = FailureDedup::default();
-        loop {
-            timer.next().await;
-            let changes = poll(&recorded, &metrics, &mut dedup).await;
-            if !changes.is_empty() {
-                recorded.changed();
+    let timer = PollTimer::start()?;
+    let users = Arc::clone(&recorded.users);
+    metrics.users.set(gauge(users.count()));
+    metrics.users_file_usable.set(1);
+    let reload = move || reload(&recorded, &metrics, &registrations);
+    Ok(file_watch::follow(timer, reload, move |reloaded| {
+        match reloaded {
+            // It has its audit lines.
+            Transition::Replaced => {}
+            Transition::Unusable(failure) if !users.is_current() => {
+                error!(%failure, "users file: no login succeeds until a restart");
             }
-            revoke_applications(&recorded, &registrations, &changes);
-            if let Err(error) = recorded.revocations.flush().await {
-                debug!(%error, "revocations of applications wait for the store");
-            }
+            other => other.log("users file"),
         }
-    })
+    }))
 }
 
-/// Reads the file, and returns what has changed.
-async fn poll(
+/// Reads the file, and returns true if its text is new.
+fn reload(
     recorded: &RecordedUsers,
-    metrics: &Metrics,
-    dedup: &mut FailureDedup,
-) -> Vec<UserChange> {
-    let users = Arc::clone(&recorded.users);
-    let reloaded = run_blocking(move || users.reload()).await;
+    metrics: &UsersFileMetrics,
+    registrations: &ApplicationRegistry,
+) -> Result<bool, String> {
     let users = &recorded.users;
-    metrics
-        .users_file
-        .users_file_usable
-        .set(reloaded.is_ok().into());
-    metrics.users_file.users.set(gauge(users.count()));
-    let (replaced, changes) = match reloaded {
-        Ok(changes) => (Ok(changes.is_some()), changes.unwrap_or_default()),
-        Err(failure) => (Err(failure), Vec::new()),
+    let reloaded = users.reload();
+    metrics.users_file_usable.set(reloaded.is_ok().into());
+    metrics.users.set(gauge(users.count()));
+    let Some(changed) = reloaded? else {
+        return Ok(false);
     };
-    match dedup.transition(replaced) {
-        Some(Transition::Replaced) => {
-            audit::users_changed(users.count(), &changes);
-            for warning in users.warnings() {
-                warn!("{warning}");
-            }
-        }
-        Some(Transition::Unusable(failure)) if !users.is_current() => {
-            error!(%failure, "users file: no login succeeds until a restart");
-        }
-        Some(other) => other.log("users file"),
-        None => {}
+    audit::users_changed(users.count(), &changed);
+    for warning in users.warnings() {
+        warn!("{warning}");
     }
-    changes
+    if !changed.is_empty() {
+        revoke_applications(recorded, registrations, &changed);
+        recorded.changed();
+    }
+    Ok(true)
 }
 
 /// Revokes the tokens of applications that have the name of a new user: services could take them for
-/// the user's.
+/// the user's. It does no harm for a user who was there before: none got a token since.
 fn revoke_applications(
     recorded: &RecordedUsers,
     registrations: &ApplicationRegistry,
-    changes: &[UserChange],
+    changed: &[String],
 ) {
     let now = recorded.records.clock.now();
-    let added = changes.iter().filter(|it| it.kind == UserChangeKind::Added);
-    let names = added.flat_map(|it| {
-        let present = recorded.users.present(&it.account);
-        let id = present.map(|present| present.user.id);
-        [Some(it.account.clone()), id]
+    let names = changed.iter().flat_map(|account| {
+        let id = recorded.users.present(account).map(|it| it.user.id);
+        [Some(account.clone()), id]
     });
-    let names: BTreeSet<_> = names.flatten().collect();
     let taken = names
-        .iter()
-        .filter_map(|name| registrations.registered_id(name));
-    let revocations = taken.map(|id| Revocation::of_application(id.to_string(), now));
+        .flatten()
+        .filter_map(|name| registrations.registered_id(&name));
+    let taken: BTreeSet<_> = taken.collect();
+    let revocations = taken
+        .into_iter()
+        .map(|id| Revocation::of_application(id.to_string(), now));
     recorded.revocations.note(revocations);
 }

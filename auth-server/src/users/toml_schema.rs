@@ -1,5 +1,6 @@
 //! Schema of the users file: TOML, one `[[user]]` table each.
 
+use clap::Args;
 use runtime::files::toml_error::TomlError;
 use serde::{Deserialize, Serialize};
 
@@ -13,45 +14,60 @@ pub(crate) struct UsersDocument {
     pub(crate) users: Vec<UserEntry>,
 }
 
-/// One `[[user]]` table.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// One `[[user]]` table, and what `user add` writes of it.
+#[derive(Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct UserEntry {
+    /// The user's login name
+    #[arg(long, value_name = "ACCOUNT")]
     pub(crate) account: String,
-    /// An argon2id PHC string.
+    /// An argon2id PHC string
+    #[arg(skip)]
     pub(crate) password: String,
-    /// Identifies the user to other services; it stays when the account changes.
+    /// Identifies the user to other services; it stays when the account changes
+    #[arg(skip)]
     pub(crate) id: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Display name [default: the account]
+    #[arg(long, value_name = "NAME")]
     pub(crate) nick_name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Telephone number
+    #[arg(long, value_name = "NUMBER")]
     pub(crate) telephone: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Address of the user's picture
+    #[arg(long, value_name = "URL")]
     pub(crate) avatar: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// User type [default: member]
+    #[arg(long, value_name = "TYPE")]
     pub(crate) user_type: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Tenant
+    #[arg(long, value_name = "ID")]
     pub(crate) tenant_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Grade
+    #[arg(long, value_name = "GRADE")]
     pub(crate) grade: Option<String>,
-    /// The secret of verification codes, in base32.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The secret of verification codes, in base32
+    #[arg(skip)]
     pub(crate) totp: Option<String>,
+    /// Keeps the user from logging in
+    #[arg(skip)]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) disabled: bool,
-    /// In place of the server's `--audience`.
+    /// In place of the server's `--audience`
+    #[arg(skip)]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(crate) audience: Vec<Audience>,
-    /// Values with spaces between them.
-    #[serde(default, skip_serializing_if = "Scope::is_empty")]
-    #[cfg_attr(test, schemars(with = "String"))]
-    pub(crate) scope: Scope,
-    /// The claim `roles`.
+    /// Scope of the user's tokens: values with spaces between them
+    #[arg(long, value_name = "SCOPE")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub(crate) scope: Option<Scope>,
+    /// Role of the user's tokens, a member of the claim `roles`; repeatable
+    #[arg(long = "role", value_name = "ROLE", value_delimiter = ',')]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) roles: Vec<String>,
-    /// Further claims. A table, so it comes last.
+    /// Further claims. A table, so it comes last
+    #[arg(skip)]
     #[serde(default, skip_serializing_if = "FurtherClaims::is_empty")]
     #[cfg_attr(test, schemars(with = "serde_json::Map<String, serde_json::Value>"))]
     pub(crate) claims: FurtherClaims,

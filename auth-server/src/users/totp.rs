@@ -67,10 +67,8 @@ impl TotpSecret {
         let tag = sign(&key, &step.to_be_bytes());
         let tag = tag.as_ref();
         let offset = usize::from(tag.last().copied().unwrap_or_default() & 0x0f);
-        let selected = tag.get(offset..offset + 4).unwrap_or_default();
-        let number = selected
-            .iter()
-            .fold(0, |number: u32, byte| number << 8 | u32::from(*byte));
+        let selected = tag.get(offset..).and_then(<[u8]>::first_chunk);
+        let number = u32::from_be_bytes(selected.copied().unwrap_or_default());
         let code = (number & 0x7fff_ffff) % MODULUS;
         Zeroizing::new(format!("{code:0DIGITS$}"))
     }

@@ -37,15 +37,14 @@ pub(crate) struct Users {
     stand_in: HashedPassword,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct KnownUser {
-    pub(super) password: HashedPassword,
-    pub(super) user: User,
+    password: HashedPassword,
+    /// The user, unless disabled.
+    pub(super) present: PresentUser,
     /// `None` for a user without a second factor.
     pub(super) totp: Option<TotpSecret>,
-    /// See [`PresentUser::credentials`].
-    credentials: String,
-    pub(super) disabled: bool,
+    disabled: bool,
 }
 
 /// Reads the text of the file.
@@ -69,10 +68,9 @@ impl Users {
                 false => Err("another user has this id".to_owned()),
             };
             let known = known.map_err(|cause| format!("user {account:?}: {cause}"))?;
-            if by_account.contains_key(&account) {
+            if by_account.insert(account.clone(), known).is_some() {
                 return Err(format!("user {account:?}: this account is listed twice"));
             }
-            by_account.insert(account, known);
         }
         let stand_in = most_common(by_account.values().map(|known| &known.password));
         Ok(Self {
@@ -102,15 +100,14 @@ impl Users {
     /// Returns a warning about passwords whose check takes another time than most, which reveals that
     /// the accounts exist.
     pub(crate) fn cost_warning(&self) -> Option<String> {
-        let common = self.stand_in.cost();
+        let common @ (m, t, p) = self.stand_in.cost();
         let costs = self.by_account.values().map(|known| known.password.cost());
         let uncommon = costs.filter(|cost| *cost != common).count();
         (uncommon > 0).then(|| {
             format!(
-                "{uncommon} of {} passwords have other argon2id parameters than most ({}): the time of a \
-                 failed login shows that these accounts exist; user set-password uses those of most",
-                self.len(),
-                parameters(self.common_params())
+                "{uncommon} of {} passwords have other argon2id parameters than most (m={m},t={t},p={p}): the \
+                 time of a failed login shows that these accounts exist; user set-password uses those of most",
+                self.len()
             )
         })
     }
@@ -137,30 +134,19 @@ impl Users {
         self.by_account.get(account)
     }
 
-    /// Returns the secret of an account that has a second factor.
-    pub(crate) fn totp(&self, account: &str) -> Option<&TotpSecret> {
-        self.by_account.get(account)?.totp.as_ref()
-    }
-
     /// Returns the user of an account that is not disabled.
     pub(crate) fn present(&self, account: &str) -> Option<PresentUser> {
         let known = self.by_account.get(account)?;
-        (!known.disabled).then(|| PresentUser {
-            user: known.user.clone(),
-            credentials: known.credentials.clone(),
-            has_second_factor: known.totp.is_some(),
-        })
+        (!known.disabled).then(|| known.present.clone())
     }
 
     /// Verifies an account and a password. An unknown account and a disabled one cost the same work
     /// as a wrong password.
-    pub(crate) fn authenticate(&self, account: &str, password: &str) -> Option<User> {
+    pub(super) fn authenticate(&self, account: &str, password: &str) -> Option<&KnownUser> {
         let known = self.by_account.get(account);
         let stored = known.map_or(&self.stand_in, |known| &known.password);
         let matches = stored.matches(password);
-        known
-            .filter(|known| matches && !known.disabled)
-            .map(|known| known.user.clone())
+        known.filter(|known| matches && !known.disabled)
     }
 }
 
@@ -177,7 +163,9 @@ impl TryFrom<UserEntry> for KnownUser {
                  an end"
             ));
         }
-        reject_control_characters(&entry)?;
+        if let Some(name) = with_control_character(&entry) {
+            return Err(format!("{name} holds a control character"));
+        }
         let user_type = entry.user_type.as_deref().unwrap_or_default();
         if user_type.eq_ignore_ascii_case(APPLICATION) {
             return Err(format!(
@@ -187,31 +175,35 @@ impl TryFrom<UserEntry> for KnownUser {
         let of = |name: &'static str| move |why: &str| format!("{name}: {why}");
         let totp = entry.totp.as_deref().map(TotpSecret::parse).transpose();
         let claims = entry.claims.with_roles(entry.roles);
-        let known = Self {
-            password: HashedPassword::parse(&entry.password).map_err(of("password"))?,
-            credentials: credentials(&entry.password, entry.totp.as_deref()),
-            totp: totp.map_err(of("totp"))?,
-            disabled: entry.disabled,
-            user: User {
-                id: entry.id,
-                nick_name: entry.nick_name.unwrap_or_else(|| entry.account.clone()),
-                account: entry.account,
-                extra_info: ExtraInfo {
-                    avatar: entry.avatar,
-                    telephone: entry.telephone,
-                    user_type: Some(entry.user_type.unwrap_or_else(|| MEMBER.to_owned())),
-                    tenant_id: entry.tenant_id,
-                    grade: entry.grade,
-                },
-                grant: Grant {
-                    scope: entry.scope,
-                    audience: entry.audience,
-                    claims: claims.map_err(|why| format!("claims: {why}"))?,
-                    ..Grant::default()
-                },
+        let user = User {
+            id: entry.id,
+            nick_name: entry.nick_name.unwrap_or_else(|| entry.account.clone()),
+            account: entry.account,
+            extra_info: ExtraInfo {
+                avatar: entry.avatar,
+                telephone: entry.telephone,
+                user_type: Some(entry.user_type.unwrap_or_else(|| MEMBER.to_owned())),
+                tenant_id: entry.tenant_id,
+                grade: entry.grade,
+            },
+            grant: Grant {
+                scope: entry.scope.unwrap_or_default(),
+                audience: entry.audience,
+                claims: claims.map_err(|why| format!("claims: {why}"))?,
+                ..Grant::default()
             },
         };
-        match claim_bytes(&known.user) {
+        let known = Self {
+            password: HashedPassword::parse(&entry.password).map_err(of("password"))?,
+            present: PresentUser {
+                credentials: credentials(&entry.password, entry.totp.as_deref()),
+                has_second_factor: entry.totp.is_some(),
+                user,
+            },
+            totp: totp.map_err(of("totp"))?,
+            disabled: entry.disabled,
+        };
+        match claim_bytes(&known.present.user) {
             ..=MAX_CLAIM_BYTES => Ok(known),
             too_many => Err(format!(
                 "the claims of this user are {too_many} bytes of JSON; at most {MAX_CLAIM_BYTES} fit"
@@ -229,24 +221,14 @@ fn credentials(password: &str, totp: Option<&str>) -> String {
     URL_SAFE_NO_PAD.encode(digest.finish())
 }
 
-/// Rejects control characters, which could forge neighbours in lists, logs and header fields.
-fn reject_control_characters(entry: &UserEntry) -> Result<(), String> {
-    let fields = [
-        ("nickName", &entry.nick_name),
-        ("telephone", &entry.telephone),
-        ("avatar", &entry.avatar),
-        ("userType", &entry.user_type),
-        ("tenantId", &entry.tenant_id),
-        ("grade", &entry.grade),
-    ];
-    let has_one = |text: &str| text.chars().any(char::is_control);
-    match fields
-        .into_iter()
-        .find(|(_, text)| text.as_deref().is_some_and(has_one))
-    {
-        Some((name, _)) => Err(format!("{name} holds a control character")),
-        None => Ok(()),
-    }
+/// Returns the name of a member with a control character, which could forge neighbours in lists, logs
+/// and header fields.
+fn with_control_character(entry: &UserEntry) -> Option<String> {
+    let members = serde_json::to_value(entry).ok()?;
+    let has_one = |text: &str| text.contains(char::is_control);
+    let mut members = members.as_object()?.iter();
+    let (name, _) = members.find(|(_, value)| value.as_str().is_some_and(has_one))?;
+    Some(name.clone())
 }
 
 /// Returns the size of the claims; the id is both `sub` and `userId`.
@@ -258,11 +240,6 @@ fn claim_bytes(user: &User) -> usize {
         &user.grant,
     );
     serde_json::to_vec(&claims).map_or(usize::MAX, |json| json.len())
-}
-
-fn parameters(params: &Params) -> String {
-    let (m, t, p) = (params.m_cost(), params.t_cost(), params.p_cost());
-    format!("m={m},t={t},p={p}")
 }
 
 fn is_name(text: &str) -> bool {
@@ -307,10 +284,7 @@ pub(crate) mod tests {
         let text = entry("ada", "p")
             + "nickName = \"Ada Lovelace\"\ntelephone = \"+44\"\navatar = \"a.png\"\n\
                userType = \"staff\"\ntenantId = \"t\"\ngrade = \"g\"\n";
-        let user = Users::parse(&text)
-            .unwrap()
-            .authenticate("ada", "p")
-            .unwrap();
+        let user = Users::parse(&text).unwrap().present("ada").unwrap().user;
         let expected = User {
             id: "id of ada".into(),
             account: "ada".into(),
@@ -332,8 +306,8 @@ pub(crate) mod tests {
         let text = entry("ada", "p")
             + "audience = [\"orders\"]\nscope = \"orders:write orders:read\"\n\
                roles = [\"admin\", \"ops\"]\nclaims = { region = \"eu\", level = 7 }\n";
-        let user = Users::parse(&text).unwrap().authenticate("ada", "p");
-        let grant = serde_json::to_value(user.unwrap().grant).unwrap();
+        let ada = Users::parse(&text).unwrap().present("ada").unwrap();
+        let grant = serde_json::to_value(ada.user.grant).unwrap();
         let expected = serde_json::json!({
             "scope": "orders:read orders:write", "audience": ["orders"],
             "claims": {"region": "eu", "level": 7, "roles": ["admin", "ops"]}
@@ -371,7 +345,7 @@ pub(crate) mod tests {
     #[test]
     fn what_is_left_out_has_a_default_or_no_value() {
         let users = Users::parse(&entry("ada", "p")).unwrap();
-        let user = users.authenticate("ada", "p").unwrap();
+        let user = users.present("ada").unwrap().user;
         let member = ExtraInfo {
             user_type: Some("member".into()),
             ..ExtraInfo::default()
@@ -496,7 +470,7 @@ pub(crate) mod tests {
         let with_avatar = |avatar: &str| {
             let text = format!("{}avatar = {avatar:?}\n", entry("ada", "p"));
             let users = Users::parse(&text)?;
-            Ok::<_, String>(users.authenticate("ada", "p").unwrap())
+            Ok::<_, String>(users.present("ada").unwrap().user)
         };
         let pair = pair(SigningType::Rsa);
         for piece in ["x", "\"", "\\", "😀"] {

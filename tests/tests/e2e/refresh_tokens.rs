@@ -316,7 +316,7 @@ fn a_session_ends_with_its_user_and_with_the_password() {
     users.done("disable", "ada", "");
     users.done("remove", "bob", "");
     users.done("set-password", "eve", "another enchantress");
-    server.until_logged("user_password_changed");
+    server.until_logged("event=user_changed account=\"eve\"");
     for tokens in [&ada, &bob, &eve] {
         server.until_revoked(&tokens.access);
         behind.until_revoked(&tokens.access);
@@ -339,7 +339,7 @@ fn what_a_user_is_now_stands_in_the_next_token() {
     let text = std::fs::read_to_string(users.path()).unwrap();
     let text = text.replace("orders:read", "stock:read");
     std::fs::write(users.path(), text).unwrap();
-    server.until_logged("user_details_changed");
+    server.until_logged("event=user_changed");
     let next = server.refresh(&tokens.refresh).json();
     assert_eq!(next["scope"], "stock:read");
     let claims = payload_of(next["access_token"].as_str().unwrap());
