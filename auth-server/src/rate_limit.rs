@@ -7,8 +7,11 @@ mod backoff;
 mod permits;
 mod token_bucket;
 
+use std::hash::{Hash, RandomState};
 use std::num::NonZeroUsize;
 use std::time::Duration;
+
+use lru::LruCache;
 
 pub(crate) use self::account_lockout::AccountLockout;
 pub(crate) use self::address_limit::AddressLimit;
@@ -18,6 +21,13 @@ pub(crate) use self::token_bucket::{Rate, TokenBucket};
 /// Bounds each table to some megabytes; the least recently used entry makes room. Evicting one
 /// costs an attacker as many password checks on other names, which is more than waiting.
 const MAX_ENTRIES: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
+
+/// A table of bounded size.
+type Table<K, V> = LruCache<K, V, RandomState>;
+
+fn table<K: Hash + Eq, V>() -> Table<K, V> {
+    LruCache::with_hasher(MAX_ENTRIES, RandomState::new())
+}
 
 /// Rejection for now, with the time until the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,18 +11,15 @@
 //! One address guessing many accounts is limited by [`super::AddressLimit`]. The state belongs to
 //! one process and is lost with it.
 
-use std::fmt;
-use std::hash::RandomState;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
-use lru::LruCache;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use runtime::net::client_prefix::ClientPrefix;
 
 use super::backoff::Failures;
-use super::{MAX_ENTRIES, Rate, RetryAfter, TokenBucket};
+use super::{Rate, RetryAfter, Table, TokenBucket, table};
 
 /// Typing errors that a user may make while others guess elsewhere.
 const FREE_FAILURES_PER_NETWORK: usize = 3;
@@ -36,7 +33,6 @@ const SHARED_RATE: Rate = Rate {
 /// A digest instead of the name: of fixed length, and safe to keep if a password was typed as a
 /// name.
 type Name = [u8; SHA256_OUTPUT_LEN];
-type Table<V> = LruCache<Name, V, RandomState>;
 
 /// Keys of one attempt: the account alone, with the network, and with the client.
 #[derive(Debug, Clone, Copy)]
@@ -56,18 +52,12 @@ pub(crate) struct Attempt {
 pub(crate) struct AccountLockout(Mutex<Tables>);
 
 struct Tables {
-    by_client: Table<Failures>,
-    by_network: Table<Failures>,
+    by_client: Table<Name, Failures>,
+    by_network: Table<Name, Failures>,
     /// By account, shared by the networks that failed too often.
-    buckets: Table<TokenBucket>,
+    buckets: Table<Name, TokenBucket>,
     /// Clients from which the account has logged in.
-    known: Table<()>,
-}
-
-impl fmt::Debug for AccountLockout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AccountLockout")
-    }
+    known: Table<Name, ()>,
 }
 
 impl AccountLockout {
@@ -92,13 +82,13 @@ impl AccountLockout {
         now: Instant,
     ) -> Result<(), RetryAfter> {
         let names = Names::of(account, client);
-        self.tables().check(&names, now).map(drop)
+        self.0.lock().check(&names, now).map(drop)
     }
 
     /// Returns true for a client from which the account has logged in.
     pub(crate) fn knows(&self, account: &str, client: IpAddr) -> bool {
         let names = Names::of(account, client);
-        self.tables().known.contains(&names.at_client)
+        self.0.lock().known.contains(&names.at_client)
     }
 
     /// Begins an attempt. After a failure of its client it counts as a failure until it succeeds,
@@ -114,7 +104,7 @@ impl AccountLockout {
         now: Instant,
     ) -> Result<Attempt, RetryAfter> {
         let names = Names::of(account, client);
-        let mut tables = self.tables();
+        let mut tables = self.0.lock();
         if let Some(bucket) = tables.check(&names, now)? {
             tables.buckets.put(names.account, bucket);
         }
@@ -126,7 +116,7 @@ impl AccountLockout {
     }
 
     pub(crate) fn failed(&self, attempt: &Attempt, now: Instant) {
-        let mut tables = self.tables();
+        let mut tables = self.0.lock();
         if !attempt.is_counted {
             count(&mut tables.by_client, attempt.names.at_client, now);
         }
@@ -135,22 +125,13 @@ impl AccountLockout {
 
     /// Clears the client's failures; those of the network stay, as others in it may be guessing.
     pub(crate) fn succeeded(&self, attempt: &Attempt) {
-        let mut tables = self.tables();
+        let mut tables = self.0.lock();
         tables.by_client.pop(&attempt.names.at_client);
         tables.known.put(attempt.names.at_client, ());
     }
-
-    fn tables(&self) -> MutexGuard<'_, Tables> {
-        // Every step leaves valid tables: a panic elsewhere must not reject all logins.
-        self.0.lock()
-    }
 }
 
-fn table<V>() -> Table<V> {
-    LruCache::with_hasher(MAX_ENTRIES, RandomState::new())
-}
-
-fn count(failures: &mut Table<Failures>, name: Name, now: Instant) {
+fn count(failures: &mut Table<Name, Failures>, name: Name, now: Instant) {
     let former = failures.peek(&name).copied();
     failures.put(name, Failures::after(former, now));
 }
@@ -205,6 +186,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::net::{Ipv4Addr, Ipv6Addr};
 
+    use super::super::MAX_ENTRIES;
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -429,7 +411,7 @@ mod tests {
                 locks.guess(&name, attacker, now);
             }
         }
-        let tables = locks.tables();
+        let tables = locks.0.lock();
         for held in [
             tables.by_client.len(),
             tables.by_network.len(),

@@ -1,50 +1,33 @@
 //! Limits logins from one client address, and from all addresses of its network together.
 
-use std::fmt;
-use std::hash::RandomState;
 use std::net::IpAddr;
 use std::time::Instant;
 
-use lru::LruCache;
 use parking_lot::Mutex;
 use runtime::net::client_prefix::ClientPrefix;
 
-use super::{MAX_ENTRIES, Rate, RetryAfter, TokenBucket};
+use super::{Rate, RetryAfter, Table, TokenBucket, table};
 
 /// Multiple of the client limit: lets several offices behind neighbouring addresses through, while
 /// an attacker with a whole network gets little more than with one address.
 const ADDRESSES_PER_NETWORK: u32 = 4;
 
-type Buckets = LruCache<ClientPrefix, TokenBucket, RandomState>;
+type Buckets = Table<ClientPrefix, TokenBucket>;
 
 pub(crate) struct AddressLimit {
     rate: Rate,
     network_rate: Rate,
-    buckets: Mutex<Tables>,
-}
-
-struct Tables {
-    clients: Buckets,
-    networks: Buckets,
-}
-
-impl fmt::Debug for AddressLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AddressLimit").field(&self.rate).finish()
-    }
+    /// Those of clients, and those of networks.
+    buckets: Mutex<(Buckets, Buckets)>,
 }
 
 impl AddressLimit {
     /// Returns `None` (no limit) for 0.
     pub(crate) fn per_minute(count: u32) -> Option<Self> {
-        let buckets = || LruCache::with_hasher(MAX_ENTRIES, RandomState::new());
         (count > 0).then(|| Self {
             rate: Rate::per_minute(count),
             network_rate: Rate::per_minute(count.saturating_mul(ADDRESSES_PER_NETWORK)),
-            buckets: Mutex::new(Tables {
-                clients: buckets(),
-                networks: buckets(),
-            }),
+            buckets: Mutex::new((table(), table())),
         })
     }
 
@@ -53,8 +36,7 @@ impl AddressLimit {
     /// # Errors
     /// [`RetryAfter`] over the limit of the address or its network; then it counts for neither.
     pub(crate) fn take(&self, address: IpAddr, now: Instant) -> Result<(), RetryAfter> {
-        let mut tables = self.buckets.lock();
-        let Tables { clients, networks } = &mut *tables;
+        let (clients, networks) = &mut *self.buckets.lock();
         let full = || TokenBucket::full(now);
         let client = clients.get_or_insert_mut(ClientPrefix::client(address), full);
         let network = networks.get_or_insert_mut(ClientPrefix::network(address), full);
@@ -69,6 +51,7 @@ impl AddressLimit {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::super::MAX_ENTRIES;
     use super::*;
 
     #[test]
@@ -110,8 +93,8 @@ mod tests {
         for n in 0..u32::try_from(MAX_ENTRIES.get()).unwrap() + 1000 {
             let _ = limit.take(std::net::Ipv4Addr::from_bits(n).into(), now);
         }
-        let tables = limit.buckets.lock();
-        assert_eq!(tables.clients.len(), MAX_ENTRIES.get());
-        assert!(tables.networks.len() <= MAX_ENTRIES.get());
+        let (clients, networks) = &*limit.buckets.lock();
+        assert_eq!(clients.len(), MAX_ENTRIES.get());
+        assert!(networks.len() <= MAX_ENTRIES.get());
     }
 }

@@ -31,8 +31,9 @@ impl Failures {
     /// # Errors
     /// [`RetryAfter`] within the delay after the last failure.
     pub(crate) fn check(&self, now: Instant) -> Result<(), RetryAfter> {
-        let ends = self.last + delay(self.in_a_row);
-        match ends.saturating_duration_since(now) {
+        let index = self.in_a_row.min(DELAYS.len()).saturating_sub(1);
+        let delay = Duration::from_secs(DELAYS.get(index).copied().unwrap_or_default());
+        match (self.last + delay).saturating_duration_since(now) {
             Duration::ZERO => Ok(()),
             left => Err(RetryAfter(left)),
         }
@@ -45,11 +46,6 @@ impl Failures {
             0
         }
     }
-}
-
-fn delay(failures_in_a_row: usize) -> Duration {
-    let index = failures_in_a_row.min(DELAYS.len()).saturating_sub(1);
-    Duration::from_secs(DELAYS.get(index).copied().unwrap_or_default())
 }
 
 #[cfg(test)]
