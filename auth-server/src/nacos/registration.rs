@@ -19,8 +19,8 @@ use crate::metrics::Metrics;
 /// Pause between two renewals, as the registry expects them; it takes an instance for unhealthy
 /// after three.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
-/// Pause after a failure; doubled after each further one, up to `RENEWAL_INTERVAL`.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// Pause after a failure: a registry that restarts is to know this server soon.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Poll interval for the first key, which mostly is there at once.
 const KEY_PAUSE: Duration = Duration::from_millis(100);
 /// Orchestrators grant 10 to 30 seconds for the whole stop, and the registry drops a process that
@@ -96,7 +96,6 @@ impl Worker {
         while self.live_keys.load().is_none() {
             tokio::time::sleep(KEY_PAUSE).await;
         }
-        let mut after_failure = FIRST_PAUSE;
         loop {
             let listed = match self.listed {
                 Some(true) => self.client.renew(&self.own).await,
@@ -104,11 +103,9 @@ impl Worker {
                 _ => self.client.register(&self.own).await,
             };
             let pause = if listed.is_ok() {
-                after_failure = FIRST_PAUSE;
                 RENEWAL_INTERVAL
             } else {
-                let longer = RENEWAL_INTERVAL.min(after_failure * 2);
-                std::mem::replace(&mut after_failure, longer)
+                RETRY_PAUSE
             };
             self.record(listed);
             tokio::time::sleep(pause).await;
