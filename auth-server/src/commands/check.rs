@@ -64,8 +64,9 @@ fn effective(args: &ServeArgs, config: &Config) -> Result<Table, toml::ser::Erro
     ];
     settings.extend(derived.map(|(name, value)| (name.to_owned(), value)));
     if let Some(registry) = &config.registry {
-        let advertised = registry.advertised.to_string();
-        settings.insert("advertise".to_owned(), advertised.into());
+        let (port, context) = (args.listening.listen.port(), &config.context_path);
+        let advertised = registry.advertised.instance(port, context, false);
+        settings.insert("advertise".to_owned(), advertised.authority().into());
     }
     Ok(settings)
 }
