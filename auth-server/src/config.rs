@@ -96,9 +96,9 @@ impl Config {
     pub(crate) fn from_args(args: &ServeArgs) -> Result<Self, ExitError> {
         let context_path = args.listening.context_path.clone();
         let signing_type = args.keys.signing.signing_type;
-        let with_a_file = |limit| match args.accounts.users {
-            UsersLocation::Builtin => 0,
-            UsersLocation::File(_) => limit,
+        let (max_sessions, max_logins) = match args.accounts.users {
+            UsersLocation::Builtin => (0, 0),
+            UsersLocation::File(_) => (SESSIONS_PER_USER, LOGINS_PER_MINUTE),
         };
         Ok(Self {
             issuer_url: issuer_url(&args.tokens.issuer)
@@ -125,19 +125,13 @@ impl Config {
             policy: verification_policy(&args.tokens.issuer),
             refresh_tokens: args.tokens.refresh_tokens,
             session_lifetime: args.tokens.refresh_token_lifetime.get(),
-            sessions_per_user: args
-                .tokens
-                .sessions_per_user
-                .unwrap_or_else(|| with_a_file(SESSIONS_PER_USER)),
+            sessions_per_user: args.tokens.sessions_per_user.unwrap_or(max_sessions),
             static_root: static_root(args)?,
             request_timeout: args.limits.request_timeout.duration(),
             max_connections: args.limits.max_connections,
             users: users(&args.accounts.users)?,
             mounted_applications: mounted_applications(args)?,
-            login_rate_limit: args
-                .limits
-                .login_rate_limit
-                .unwrap_or_else(|| with_a_file(LOGINS_PER_MINUTE)),
+            login_rate_limit: args.limits.login_rate_limit.unwrap_or(max_logins),
             trusted_proxies: TrustedProxies::new(args.limits.trusted_proxy.clone()),
             registry: RegistryConfig::from_args(args)?,
         })

@@ -34,14 +34,6 @@ pub(crate) struct StoreArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) access: CredentialFiles,
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub(crate) encryption: EncryptionArgs,
-}
-
-#[derive(Debug, Args, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct EncryptionArgs {
     /// Keys that encrypt private keys in the store, one a line: all decrypt
     ///
     /// The first encrypts a new store, and any store with keys reencrypt; the word clear in its place

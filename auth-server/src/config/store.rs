@@ -4,7 +4,7 @@ use runtime::files::secret_file;
 use runtime::process::exit::ExitError;
 use secrecy::ExposeSecret;
 
-use crate::cli::store::{EncryptionArgs, StoreArgs};
+use crate::cli::store::StoreArgs;
 use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::location::StoreLocation;
 use crate::store::redis::credentials::Credentials;
@@ -15,11 +15,11 @@ use crate::store::redis::credentials::Credentials;
 /// [`ExitError::Config`] that names the flag, for an invalid address or an unusable file.
 pub(crate) fn store_location(args: &StoreArgs) -> Result<StoreLocation, ExitError> {
     let access = Credentials::read(args.access.clone()).map_err(ExitError::Config)?;
-    StoreLocation::parse(&args.store, access, encryption(&args.encryption)?)
+    StoreLocation::parse(&args.store, access, encryption(args)?)
         .map_err(|error| rejected("--store", &error))
 }
 
-fn encryption(args: &EncryptionArgs) -> Result<KeyEncryption, ExitError> {
+fn encryption(args: &StoreArgs) -> Result<KeyEncryption, ExitError> {
     let (value, file) = (&args.key_encryption_key, &args.key_encryption_key_file);
     let (flag, keys) = match (value, file) {
         (Some(value), _) => (
