@@ -113,15 +113,13 @@ async fn remove(args: &ApplicationArgs) -> Result<(), ExitError> {
     let store = CommandStore::open(&args.store).await?;
     change_in(&store, &args.app_id, Change::Remove).await?;
     let ended = end_application(&store, &args.app_id).await;
-    ended.map_err(|failure| {
-        failure.reworded(|why| {
-            format!(
-                "--app-id {id} is removed, but its tokens are not revoked: {why}; auth-server revoke --app {id} does \
-                 that",
-                id = args.app_id
-            )
-        })
-    })?;
+    let id = &args.app_id;
+    let reworded = |why: &str| {
+        format!(
+            "--app-id {id} is removed, but its tokens are not revoked: {why}; auth-server revoke --app {id} does that"
+        )
+    };
+    ended.map_err(|failure| failure.reworded(reworded))?;
     if store.opened.read_applications().await?.is_empty() {
         print_note(NONE_LEFT);
     }
@@ -153,12 +151,8 @@ const ANOTHER: &str = "application rotate-secret";
 const NONE_LEFT: &str = "no application is registered: any appId and appSecret get the key";
 
 async fn change(args: &ApplicationArgs, change: Change<'_>) -> Result<(), ExitError> {
-    change_in(
-        &CommandStore::open(&args.store).await?,
-        &args.app_id,
-        change,
-    )
-    .await
+    let store = CommandStore::open(&args.store).await?;
+    change_in(&store, &args.app_id, change).await
 }
 
 /// Reads, decides and swaps, until no other change came in between.

@@ -1,6 +1,5 @@
 //! `keys …`: changes the store while servers run, which apply it at their next poll.
 
-mod listing;
 mod reencrypt;
 
 use std::path::Path;
@@ -8,11 +7,11 @@ use std::sync::Arc;
 
 use runtime::files::secret_file;
 use runtime::process::exit::ExitError;
+use serde_json::{Value, json};
 use wire::explain::report::moment;
 use wire::keys::KeyId;
 use wire::keys::signing_type::SigningType;
 
-use self::listing::rows;
 use self::reencrypt::reencrypt;
 use super::store::CommandStore;
 use super::{actor, print, print_note, print_row};
@@ -21,10 +20,9 @@ use crate::audit::events::{KeyEvent, KeyEventKind};
 use crate::cli::{KeyArgs, KeysCommand, KeysRevokeArgs, LeadArgs};
 use crate::keys::StoredKeys;
 use crate::keys::pair::SigningKeyPair;
-use crate::keys::ring::KeyRing;
+use crate::keys::ring::{KeyRing, Role};
 use crate::keys::update::{Plan, Updated, update};
 use crate::store::StoreError;
-use crate::store::location::StoreLocation;
 
 pub(crate) async fn run(command: &KeysCommand) -> Result<(), ExitError> {
     match command {
@@ -56,6 +54,25 @@ async fn show(args: &KeyArgs) -> Result<(), ExitError> {
     rows(&ring).iter().try_for_each(print_row)
 }
 
+/// Returns each key with its role, and the time of its next or last change.
+fn rows(ring: &KeyRing) -> Vec<Value> {
+    let listed = ring.listed().map(|it| {
+        let mut row = json!({"kid": it.key.id().as_str(), "role": it.role.name()});
+        if let Some(time) = it.time {
+            let name = match it.role {
+                Role::Current => "signsSince",
+                Role::Next => "signsFrom",
+                Role::Retired => "listedUntil",
+            };
+            row[name] = moment(time).into();
+        }
+        row
+    });
+    let revoked = ring.revoked().iter();
+    let revoked = revoked.map(|kid| json!({"kid": kid.as_str(), "role": "revoked"}));
+    listed.chain(revoked).collect()
+}
+
 /// Publishes a next key; simultaneous calls result in one key, which all of them print.
 async fn rotate(args: &KeyArgs, lead: &LeadArgs) -> Result<(), ExitError> {
     let keys = KeysInStore::open(args).await?;
@@ -80,20 +97,13 @@ async fn rotate_in(keys: &KeysInStore, lead: i64) -> Result<(), ExitError> {
             Some(fresh) => Plan::Write(ring.publish(Arc::clone(fresh), now, lead)),
         })
         .await?;
-    if let Some(next) = updated.ring.next() {
-        let signs_from = Some(next.signs_from);
-        log_change(
-            &updated,
-            KeyEventKind::Published,
-            next.pair.id(),
-            signs_from,
-        );
-    }
-    let ring = updated.ring;
-    print(&match ring.next() {
-        Some(next) => format!("{} signs from {}", next.pair.id(), moment(next.signs_from)),
-        None => format!("{} signs already", ring.current().id()),
-    })
+    let ring = &updated.ring;
+    let Some(next) = ring.next() else {
+        return print(&format!("{} signs already", ring.current().id()));
+    };
+    let (kid, at) = (next.pair.id(), next.signs_from);
+    log_change(&updated, KeyEventKind::Published, kid, Some(at));
+    print(&format!("{kid} signs from {}", moment(at)))
 }
 
 async fn revoke(args: &KeysRevokeArgs) -> Result<(), ExitError> {
@@ -110,7 +120,13 @@ async fn revoke(args: &KeysRevokeArgs) -> Result<(), ExitError> {
         })
         .await?;
     if !before.is_listed(kid) {
-        return already_gone(kid, &before, &keys.store.location);
+        if before.revoked().contains(kid) {
+            return print(&format!("{kid} was revoked before"));
+        }
+        return Err(ExitError::Usage(format!(
+            "{kid}: {} holds no key of this id; auth-server keys show lists them",
+            keys.store.location
+        )));
     }
     log_change(&updated, KeyEventKind::Revoked, kid, None);
     let current = updated.ring.current().id();
@@ -133,19 +149,18 @@ async fn import(args: &KeyArgs, file: &Path) -> Result<(), ExitError> {
     })?;
     let now = store.now().await?;
     let updated = update(&store.opened, (signing_type, now), |stored, _| {
-        let imported = || KeyRing::around(Arc::clone(&pair), signing_type, stored);
-        let plan = match KeyRing::parse(signing_type, stored) {
-            Ok(Some(held)) => Ok(Plan::Keep(held)),
-            Ok(None) => imported().map(Plan::Write),
-            Err(error) => Err(error),
-        };
-        let plan = plan.map_err(|error| store.opened.unusable_keys(&error))?;
-        match &plan {
-            Plan::Write(ring) if ring.revoked().contains(pair.id()) => {
-                let text = format!("{}: {} was revoked", store.location, pair.id());
-                Err(StoreError::Unusable(text))
-            }
-            _ => Ok(plan),
+        let unusable = |error| store.opened.unusable_keys(&error);
+        if let Some(held) = KeyRing::parse(signing_type, stored).map_err(unusable)? {
+            return Ok(Plan::Keep(held));
+        }
+        let ring = KeyRing::around(Arc::clone(&pair), signing_type, stored).map_err(unusable)?;
+        match ring.revoked().contains(pair.id()) {
+            true => Err(StoreError::Unusable(format!(
+                "{}: {} was revoked",
+                store.location,
+                pair.id()
+            ))),
+            false => Ok(Plan::Write(ring)),
         }
     });
     let updated = confirmed(&store, updated.await?).await?;
@@ -166,15 +181,6 @@ async fn confirmed(store: &CommandStore, updated: Updated) -> Result<Updated, Ex
         store.opened.confirm().await?;
     }
     Ok(updated)
-}
-
-fn already_gone(kid: &KeyId, ring: &KeyRing, location: &StoreLocation) -> Result<(), ExitError> {
-    if ring.revoked().contains(kid) {
-        return print(&format!("{kid} was revoked before"));
-    }
-    Err(ExitError::Usage(format!(
-        "{kid}: {location} holds no key of this id; auth-server keys show lists them"
-    )))
 }
 
 /// Logs a change, unless another command made it first.

@@ -32,19 +32,17 @@ pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
         ));
     }
     let location = &store.location;
-    print(&match next {
-        AtRest::InClear => format!("{location} is in clear"),
-        AtRest::BeingEncrypted(id) if before.key() == Some(&id) => {
+    let state = match next {
+        AtRest::InClear => "in clear".to_owned(),
+        AtRest::BeingEncrypted(id) if before.key() != Some(&id) => {
+            format!("being encrypted with the key-encryption key {id}")
+        }
+        AtRest::BeingEncrypted(id) | AtRest::Encrypted(id) => {
             keys.turn_into(&AtRest::Encrypted(id.clone())).await?;
-            format!("{location} is encrypted with the key-encryption key {id}")
+            format!("encrypted with the key-encryption key {id}")
         }
-        AtRest::BeingEncrypted(id) => {
-            format!("{location} is being encrypted with the key-encryption key {id}")
-        }
-        AtRest::Encrypted(id) => {
-            format!("{location} is encrypted with the key-encryption key {id}")
-        }
-    })?;
+    };
+    print(&format!("{location} is {state}"))?;
     // Also after a run that was interrupted: servers may not have read what the store is since.
     if before.key() != encryption.at_rest().key() || matches!(before, AtRest::BeingEncrypted(_)) {
         print_note(
