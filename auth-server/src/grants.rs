@@ -31,13 +31,6 @@ pub(crate) struct Grant {
     pub(crate) unknown: Map<String, Value>,
 }
 
-impl Grant {
-    /// Returns the audience as it stands in a token.
-    pub(crate) fn audience_names(&self) -> Vec<String> {
-        self.audience.iter().map(ToString::to_string).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]

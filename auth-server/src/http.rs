@@ -19,16 +19,14 @@ use wire::rejection::Rejection;
 use self::middleware::access_log::log_request;
 use self::middleware::authenticate::authenticate_request;
 use self::middleware::in_flight::with_permit;
-use self::routes::current_user::current_user;
-use self::routes::dev::{DEV_PAGE_PATH, DEV_TOKEN_PATH, dev_page, dev_token, for_this_machine};
-use self::routes::jwks::{JWKS_PATH, jwks};
-use self::routes::login::{LOGIN_PATH, login};
-use self::routes::revocations::{REVOCATIONS_PATH, revocations};
-use self::routes::revoke::{REVOKE_PATH, revoke};
-use self::routes::server_metadata::{self, server_metadata};
+use self::routes::dev::{dev_page, dev_token, for_this_machine};
 use self::routes::static_files::static_file;
-use self::routes::token::{TOKEN_PATH, token};
-use self::routes::verification_key::{VERIFICATION_KEY_PATH, verification_key};
+use self::routes::verification_key::verification_key;
+use self::routes::{
+    DEV_PAGE_PATH, DEV_TOKEN_PATH, JWKS_PATH, LOGIN_PATH, REVOCATIONS_PATH, REVOKE_PATH,
+    TOKEN_PATH, VERIFICATION_KEY_PATH, current_user, jwks, login, revocations, revoke,
+    server_metadata, token,
+};
 use crate::app::App;
 use crate::config::TREES;
 
@@ -40,15 +38,15 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     // HEAD would count as a retrieval without handing out a key.
     let key = get(verification_key).head(only_get).fallback(only_get);
     let mut router = Router::new()
-        .route(&path(LOGIN_PATH), post(login))
-        .route(&path(TOKEN_PATH), post(token))
+        .route(&path(LOGIN_PATH), post(login::login))
+        .route(&path(TOKEN_PATH), post(token::token))
         .route(&path(VERIFICATION_KEY_PATH), key)
-        .route(&path(JWKS_PATH), get(jwks))
-        .route(&path(REVOCATIONS_PATH), get(revocations))
-        .route(&path(REVOKE_PATH), post(revoke))
-        .route(&path(USER_DETAILS_PATH), get(current_user));
+        .route(&path(JWKS_PATH), get(jwks::jwks))
+        .route(&path(REVOCATIONS_PATH), get(revocations::revocations))
+        .route(&path(REVOKE_PATH), post(revoke::revoke))
+        .route(&path(USER_DETAILS_PATH), get(current_user::current_user));
     for path in server_metadata::paths(&app.config) {
-        router = router.route(&path, get(server_metadata));
+        router = router.route(&path, get(server_metadata::server_metadata));
     }
     if app.config.any_claims {
         router = router

@@ -7,7 +7,7 @@ use runtime::process::exit::ExitError;
 
 use crate::cli::dev::DevArgs;
 use crate::config::Config;
-use crate::http::routes::dev::{DEV_PAGE_PATH, DEV_TOKEN_PATH};
+use crate::http::routes::{DEV_PAGE_PATH, DEV_TOKEN_PATH};
 use crate::server;
 use crate::store::directory::Access;
 

@@ -164,7 +164,7 @@ mod tests {
             lifetime: 60,
         };
         issuer
-            .issue(pair, &builtin_user(), 0, ("id".to_owned(), None))
+            .issue(pair, &builtin_user(), (0, 60), ("id".to_owned(), None))
             .unwrap()
     }
 

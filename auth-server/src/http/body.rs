@@ -20,23 +20,16 @@ use crate::app::App;
 /// Max length of a body; a login has a few hundred bytes.
 pub(in crate::http) const MAX_BODY_BYTES: usize = 8 * 1024;
 
-/// A request with its client and its body.
-pub(in crate::http) struct Received {
-    pub(in crate::http) parts: Parts,
-    pub(in crate::http) client: IpAddr,
-    pub(in crate::http) body: Result<BytesMut, Rejection>,
-}
-
-/// Receives a whole request.
-pub(in crate::http) async fn receive(app: &App, request: Request) -> Received {
+/// Receives a whole request: its head, its client and its body.
+pub(in crate::http) async fn receive(
+    app: &App,
+    request: Request,
+) -> (Parts, IpAddr, Result<BytesMut, Rejection>) {
     let (parts, body) = request.into_parts();
     let client = app.client_of(&parts.extensions, &parts.headers);
     let held = app.unfinished.nothing_held(Holder::at(Some(client)));
-    Received {
-        body: read(body, app.config.request_timeout, held).await,
-        parts,
-        client,
-    }
+    let body = read(body, app.config.request_timeout, held).await;
+    (parts, client, body)
 }
 
 /// Reads the whole body; `held` accounts for its memory while it is incomplete.

@@ -12,12 +12,6 @@ use crate::random;
 use crate::tokens::issuer::{SigningError, TokenIssuer};
 use crate::users::PresentUser;
 
-/// A signed token.
-pub(in crate::http) struct Signed {
-    pub(in crate::http) token: String,
-    pub(in crate::http) ids: TokenIds,
-}
-
 impl App {
     /// Checks that there is a key: without one no request can succeed, and none counts.
     ///
@@ -43,7 +37,7 @@ impl App {
         }
     }
 
-    /// Signs a token of this `jti` with the present key.
+    /// Signs a token of this `jti` with the present key, and returns its ids as well.
     ///
     /// # Errors
     /// [`Rejection::StoreUnavailable`] without a key, [`Rejection::Internal`].
@@ -51,7 +45,7 @@ impl App {
         &self,
         token_id: String,
         issue: impl FnOnce(&TokenIssuer, &SigningKeyPair, String) -> Result<String, SigningError>,
-    ) -> Result<Signed, Rejection> {
+    ) -> Result<(String, TokenIds), Rejection> {
         let pair = self.synced.live_keys.load();
         let pair = pair.ok_or(Rejection::StoreUnavailable)?;
         let began = Instant::now();
@@ -59,13 +53,8 @@ impl App {
         let token = token.map_err(|error| internal_error(&error))?;
         let time = &self.metrics().token_signing_duration_seconds;
         time.observe(began.elapsed());
-        Ok(Signed {
-            token,
-            ids: TokenIds {
-                token_id,
-                key_id: pair.id().clone(),
-            },
-        })
+        let key_id = pair.id().clone();
+        Ok((token, TokenIds { token_id, key_id }))
     }
 }
 

@@ -7,6 +7,7 @@ use axum::response::Response;
 use http::header::{PRAGMA, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
+use serde_json::json;
 use wire::api::form::Form;
 use wire::rejection::Rejection;
 
@@ -36,27 +37,16 @@ pub(in crate::http) fn parse_form(headers: &HeaderMap, body: &[u8]) -> Result<Fo
     }
 }
 
-/// The body of an error (RFC 6749 §5.2), with the reason code of this program.
-#[derive(Debug, Serialize)]
-struct ErrorBody {
-    error: &'static str,
-    error_description: &'static str,
-    reason: &'static str,
-}
-
-/// Returns an error as RFC 6749 §5.2 writes it; status, retry time and the entry in the access log
-/// are those of the rejection.
+/// Returns an error as RFC 6749 §5.2 writes it, with the reason code of this program; status, retry
+/// time and the entry in the access log are those of the rejection.
 pub(in crate::http) fn error(error: ErrorResponse) -> Response {
-    let rejection = error.rejection;
-    let body = ErrorBody {
-        error: code(rejection),
-        error_description: error.description,
-        reason: rejection.reason(),
-    };
-    // A body of constants cannot fail.
-    let json = serde_json::to_vec(&body).unwrap_or_default();
-    let mut response = response::error_response(error);
-    *response.body_mut() = Body::from(json);
+    let body = json!({
+        "error": code(error.rejection),
+        "error_description": error.description,
+        "reason": error.rejection.reason(),
+    });
+    let mut response = response::rejection(error);
+    *response.body_mut() = Body::from(body.to_string());
     // The challenge of the table row is for bearer tokens.
     response.headers_mut().remove(WWW_AUTHENTICATE);
     if response.status() == StatusCode::UNAUTHORIZED {
@@ -94,14 +84,9 @@ impl AccessToken {
 
 /// Returns a success.
 pub(in crate::http) fn success(token: &AccessToken) -> Response {
-    match serde_json::to_vec(token) {
-        Ok(json) => {
-            let mut response = response::prepared(json.into());
-            response.headers_mut().insert(PRAGMA, NO_CACHE);
-            response
-        }
-        Err(_) => error(Rejection::Internal.into()),
-    }
+    let mut response = response::success(token);
+    response.headers_mut().insert(PRAGMA, NO_CACHE);
+    response
 }
 
 /// Returns the error code; conditions that pass have the codes of RFC 6749 §4.1.2.1, as §5.2 has

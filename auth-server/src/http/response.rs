@@ -1,13 +1,13 @@
 //! Envelopes as HTTP responses. They hold tokens, keys and users, so no cache may store them.
 
 use axum::body::Body;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{
     ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
     RETRY_AFTER, WWW_AUTHENTICATE,
 };
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use tracing::{error, warn};
 use wire::api::envelope::Envelope;
@@ -25,8 +25,13 @@ const NO_CONTENT: HeaderValue =
     HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 
 pub(in crate::http) fn ok<T: Serialize>(message: &'static str, data: T) -> Response {
-    match Envelope::ok(message, data).to_json() {
-        Ok(json) => json_response(StatusCode::OK, json),
+    success(&Envelope::ok(message, data))
+}
+
+/// Returns a success with this value as its body.
+pub(in crate::http) fn success(body: &impl Serialize) -> Response {
+    match serde_json::to_vec(body) {
+        Ok(json) => prepared(json.into()),
         Err(error) => {
             error!(%error, "a response cannot be serialized");
             rejection(Rejection::Internal)
@@ -34,14 +39,14 @@ pub(in crate::http) fn ok<T: Serialize>(message: &'static str, data: T) -> Respo
     }
 }
 
-/// Returns a success from a serialized envelope.
+/// Returns a success from a serialized body.
 pub(in crate::http) fn prepared(json: Bytes) -> Response {
     json_response(StatusCode::OK, json)
 }
 
 /// A rejection with a retry time that may differ from its table row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::http) struct ErrorResponse {
+pub(crate) struct ErrorResponse {
     pub(in crate::http) rejection: Rejection,
     /// The cause for the client, in the forms that have a place for it.
     pub(in crate::http) description: &'static str,
@@ -77,21 +82,17 @@ impl From<RetryAfter> for ErrorResponse {
     }
 }
 
+impl IntoResponse for ErrorResponse {
+    fn into_response(self) -> Response {
+        rejection(self)
+    }
+}
+
 /// Returns the response to a CORS preflight (Fetch standard §3.2.2).
 pub(in crate::http) fn preflight(endpoint: Endpoint) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     response.headers_mut().extend(endpoint.preflight_fields());
-    response
-}
-
-/// Returns a rejection with its retry time.
-pub(in crate::http) fn error_response(error: ErrorResponse) -> Response {
-    let mut response = rejection(error.rejection);
-    if let Some(seconds) = error.retry_after {
-        let seconds = HeaderValue::from(seconds);
-        response.headers_mut().insert(RETRY_AFTER, seconds);
-    }
     response
 }
 
@@ -105,12 +106,24 @@ pub(in crate::http) fn store_rejection(error: &StoreError, effect: &str) -> Reje
     }
 }
 
-/// Returns a rejection as in its table row.
-pub(in crate::http) fn rejection(rejection: Rejection) -> Response {
+/// Returns a rejection as in its table row, or with a retry time of its own.
+pub(in crate::http) fn rejection(error: impl Into<ErrorResponse>) -> Response {
+    let error = error.into();
+    let rejection = error.rejection;
     // An envelope of constants cannot fail; an empty body would still be a valid response.
     let json = Envelope::rejection(rejection).to_json().unwrap_or_default();
     let mut response = json_response(rejection.status(), json);
-    add_fields(response.headers_mut(), rejection);
+    let fields = response.headers_mut();
+    if rejection == Rejection::BodyEncoding {
+        // RFC 9110 §15.5.16
+        fields.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    }
+    if let Some(challenge) = rejection.www_authenticate() {
+        fields.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    }
+    if let Some(seconds) = error.retry_after {
+        fields.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
     // Read by the access log.
     response.extensions_mut().insert(rejection);
     response
@@ -119,34 +132,19 @@ pub(in crate::http) fn rejection(rejection: Rejection) -> Response {
 /// Returns a rejection with the allowed methods (RFC 9110 §15.5.6).
 pub(in crate::http) fn method_not_allowed(allowed: &'static str) -> Response {
     let mut response = rejection(Rejection::MethodNotAllowed);
-    response
-        .headers_mut()
-        .insert(ALLOW, HeaderValue::from_static(allowed));
+    let allowed = HeaderValue::from_static(allowed);
+    response.headers_mut().insert(ALLOW, allowed);
     response
 }
 
 fn json_response(status: StatusCode, json: impl Into<Body>) -> Response {
     let mut response = Response::new(json.into());
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, JSON);
-    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    let fields = response.headers_mut();
+    fields.insert(CONTENT_TYPE, JSON);
+    fields.insert(CACHE_CONTROL, NO_STORE);
+    fields.insert(CONTENT_SECURITY_POLICY, NO_CONTENT);
     response
-        .headers_mut()
-        .insert(CONTENT_SECURITY_POLICY, NO_CONTENT);
-    response
-}
-
-fn add_fields(headers: &mut HeaderMap, rejection: Rejection) {
-    if rejection == Rejection::BodyEncoding {
-        // RFC 9110 §15.5.16
-        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    }
-    if let Some(challenge) = rejection.www_authenticate() {
-        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-    }
-    if let Some(seconds) = rejection.retry_after() {
-        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
 }
 
 /// Returns a rejection as bytes, for input that hyper cannot parse; the connection closes after it.

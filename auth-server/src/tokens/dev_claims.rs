@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::issuer::{SigningError, TOKEN_TYPE, TokenIssuer, sign};
-use crate::keys::pair::SigningKeyPair;
+use super::issuer::TokenIssuer;
 use crate::users::builtin::{ACCOUNT, ID};
 
 /// The claims of a token.
@@ -29,14 +28,11 @@ impl TokenIssuer {
         let expires_at = now.saturating_add(lifetime);
         // A token that has expired was issued before it did.
         let issued_at = now.min(expires_at);
-        let audience = match self.audience.is_empty() {
-            true => Value::Null,
-            false => json!(self.audience),
-        };
+        let audience = Some(&self.audience).filter(|audience| !audience.is_empty());
         let mut claims = ClaimSet::from_iter(
             [
                 ("iss", json!(self.issuer)),
-                ("aud", audience),
+                ("aud", json!(audience)),
                 ("sub", id.clone()),
                 ("userId", id),
                 ("nickName", account.clone()),
@@ -52,14 +48,6 @@ impl TokenIssuer {
         claims.retain(|_, value| !value.is_null());
         claims
     }
-}
-
-/// Signs a JWT with these claims and no others.
-pub(crate) fn sign_claims(
-    pair: &SigningKeyPair,
-    claims: &ClaimSet,
-) -> Result<String, SigningError> {
-    sign(pair, TOKEN_TYPE, claims)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use wire::token::claims::{Claims, ExtraInfo};
 
 use crate::applications::AppId;
-use crate::grants::{Grant, Scope};
+use crate::grants::Grant;
 use crate::keys::pair::SigningKeyPair;
 use crate::users::{APPLICATION, User};
 
@@ -23,18 +23,8 @@ pub(crate) struct TokenIssuer {
     pub(crate) lifetime: u32,
 }
 
-/// An application that obtains a token for itself.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Machine<'a> {
-    pub(crate) id: &'a AppId,
-    /// Its grant; the token gets the audience and the claims.
-    pub(crate) grant: &'a Grant,
-    /// The requested part of its scope.
-    pub(crate) scope: &'a Scope,
-}
-
 /// `typ` of a token for a user (RFC 7519 §5.1).
-pub(super) const TOKEN_TYPE: &str = "JWT";
+pub(crate) const TOKEN_TYPE: &str = "JWT";
 /// `typ` of a token for an application (RFC 9068 §2.1).
 const ACCESS_TOKEN_TYPE: &str = "at+jwt";
 
@@ -58,13 +48,13 @@ pub(crate) enum SigningError {
 }
 
 impl TokenIssuer {
-    /// Signs a JWT for `user` (contract §2.4), valid from `now`, with its `jti` and the `sid` of its
+    /// Signs a JWT for `user` (contract §2.4) with these `iat` and `exp`, its `jti` and the `sid` of its
     /// session.
     pub(crate) fn issue(
         &self,
         pair: &SigningKeyPair,
         user: &User,
-        now: i64,
+        times: (i64, i64),
         (token_id, session): (String, Option<String>),
     ) -> Result<String, SigningError> {
         let contract = Claims {
@@ -74,7 +64,7 @@ impl TokenIssuer {
             nick_name: Some(user.nick_name.clone()),
             user_id: user.id.clone(),
             extra_info: user.extra_info.clone(),
-            ..self.common_claims(&user.grant, now, token_id)
+            ..self.common_claims(&user.grant, times, token_id)
         };
         let payload = Payload {
             contract,
@@ -84,16 +74,15 @@ impl TokenIssuer {
         sign(pair, TOKEN_TYPE, &payload)
     }
 
-    /// Signs a JWT for an application (RFC 9068), which has the contract's claims as well, so that
-    /// every verifier of the contract accepts it.
+    /// Signs a JWT for an application (RFC 9068) with audience, scope and claims of its grant. It has the
+    /// contract's claims as well, so that every verifier of the contract accepts it.
     pub(crate) fn issue_to_application(
         &self,
         pair: &SigningKeyPair,
-        machine: Machine<'_>,
+        (id, grant): (&AppId, &Grant),
         now: i64,
         token_id: String,
     ) -> Result<String, SigningError> {
-        let Machine { id, grant, scope } = machine;
         let contract = Claims {
             subject: Some(id.to_string()),
             client_id: Some(id.to_string()),
@@ -103,23 +92,14 @@ impl TokenIssuer {
                 user_type: Some(APPLICATION.to_owned()),
                 ..ExtraInfo::default()
             },
-            ..self.common_claims(grant, now, token_id)
+            ..self.common_claims(grant, (now, self.expiry(now)), token_id)
         };
         let payload = Payload {
             contract,
-            scope: scope.text(),
+            scope: grant.scope.text(),
             further: grant.claims.members(),
         };
         sign(pair, ACCESS_TOKEN_TYPE, &payload)
-    }
-
-    /// Returns the issuer of a token with these times, whatever the lifetime is now.
-    pub(crate) fn with_times(&self, issued_at: i64, expires: i64) -> Self {
-        let lifetime = u32::try_from(expires.saturating_sub(issued_at));
-        Self {
-            lifetime: lifetime.unwrap_or_default(),
-            ..self.clone()
-        }
     }
 
     /// Returns the `exp` of a token that is issued at `now`.
@@ -129,17 +109,22 @@ impl TokenIssuer {
 
     /// Returns the claims about issuer, audience and times; an audience of the grant takes the place
     /// of the common one.
-    fn common_claims(&self, grant: &Grant, now: i64, token_id: String) -> Claims {
+    fn common_claims(
+        &self,
+        grant: &Grant,
+        (issued_at, expires): (i64, i64),
+        token_id: String,
+    ) -> Claims {
         let audience = match grant.audience.is_empty() {
             true => self.audience.clone(),
-            false => grant.audience_names(),
+            false => grant.audience.iter().map(ToString::to_string).collect(),
         };
         Claims {
             issuer: Some(self.issuer.clone()),
             audience,
-            issued_at: Some(now),
-            not_before: Some(now),
-            expires_at: Some(self.expiry(now)),
+            issued_at: Some(issued_at),
+            not_before: Some(issued_at),
+            expires_at: Some(expires),
             token_id: Some(token_id),
             ..Claims::default()
         }
@@ -147,7 +132,7 @@ impl TokenIssuer {
 }
 
 /// Signs a JWS of this type (`typ`).
-pub(super) fn sign(
+pub(crate) fn sign(
     pair: &SigningKeyPair,
     of_type: &str,
     payload: &impl Serialize,
@@ -185,7 +170,12 @@ mod tests {
             lifetime: 18_000,
         };
         issuer
-            .issue(pair, &builtin_user(), NOW, ("id".into(), None))
+            .issue(
+                pair,
+                &builtin_user(),
+                (NOW, NOW + 18_000),
+                ("id".into(), None),
+            )
             .unwrap()
     }
 

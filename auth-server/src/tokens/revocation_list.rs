@@ -38,20 +38,16 @@ impl RevocationListSigner {
         let published = log.published();
         let head = published.list.head(published.seq, issued_at);
         let mut signed = self.0.lock();
-        let jws = match &*signed {
-            Some(signed) if Arc::ptr_eq(&signed.by, &pair) && signed.head == head => {
-                signed.jws.clone()
-            }
-            _ => {
-                let jws = sign(&pair, LIST_TYPE, &head)?;
-                *signed = Some(Signed {
-                    by: pair,
-                    head,
-                    jws: jws.clone(),
-                });
-                jws
-            }
+        let is_present = |it: &Signed| Arc::ptr_eq(&it.by, &pair) && it.head == head;
+        let jws = match signed.take().filter(is_present) {
+            Some(signed) => signed.jws,
+            None => sign(&pair, LIST_TYPE, &head)?,
         };
+        *signed = Some(Signed {
+            by: pair,
+            head,
+            jws: jws.clone(),
+        });
         drop(signed);
         let mut list = vec![Bytes::from(jws + "\n")];
         list.extend(published.list.after(after));

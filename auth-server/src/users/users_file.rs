@@ -485,7 +485,7 @@ pub(crate) mod tests {
             };
             let jti = "x".repeat(MAX_CHARACTERS);
             let token = issuer
-                .issue(&pair, &user, i64::MAX / 2, (jti, None))
+                .issue(&pair, &user, (i64::MAX / 2, i64::MAX), (jti, None))
                 .unwrap();
             let field = "Bearer ".len() + token.len();
             assert!(field <= MAX_AUTHORIZATION_BYTES, "{piece:?}: {field}");

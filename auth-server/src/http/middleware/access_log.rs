@@ -8,7 +8,8 @@ use axum::body::HttpBody;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::{Method, Uri};
+use http::StatusCode;
+use http::header::CONTENT_LENGTH;
 use runtime::logs::access_log::{AccessLine, LoggedPath};
 use wire::http::trace::{REQUEST_ID, RequestId, TraceId};
 use wire::rejection::Rejection;
@@ -20,60 +21,37 @@ use crate::audit::events::RequestIds;
 use crate::http::response::raw_http1_response;
 use crate::random;
 
-struct RequestRecord {
-    method: Method,
-    uri: Uri,
-    client: IpAddr,
-    ids: RequestIds,
-    began: Instant,
-}
-
-fn log(app: &App, record: &RequestRecord, response: &Response) {
-    let rejection = response.extensions().get::<Rejection>();
-    let duration = record.began.elapsed();
-    app.metrics().responded(response.status(), Some(duration));
-    if let Some(rejection) = rejection {
-        app.metrics().rejected(*rejection);
-    }
-    let reason = rejection.map(|rejection| rejection.reason());
-    if !app.config.access_log.wants(reason) {
-        return;
-    }
-    AccessLine {
-        outcome: outcome(rejection.is_some()),
-        reason,
-        status: Some(response.status().as_u16()),
-        method: Some(record.method.as_str()),
-        path: Some(LoggedPath(record.uri.path().as_bytes())),
-        client: Some(record.client),
-        duration: Some(duration),
-        bytes: response.body().size_hint().exact(),
-        request_id: Some(&record.ids.request_id),
-        trace_id: record.ids.trace_id,
-        ..AccessLine::default()
-    }
-    .write();
-}
-
 /// Logs input that never became a request, and returns its response as bytes.
 pub(crate) fn reject_unparsed(app: &App, rejection: Rejection, client: IpAddr) -> Vec<u8> {
-    app.metrics().rejected(rejection);
-    app.metrics().responded(rejection.status(), None);
-    if app.config.access_log.wants(Some(rejection.reason())) {
-        AccessLine {
-            outcome: outcome(true),
-            reason: Some(rejection.reason()),
-            status: Some(rejection.status().as_u16()),
-            client: Some(client),
-            ..AccessLine::default()
-        }
-        .write();
-    }
+    let line = AccessLine {
+        client: Some(client),
+        ..AccessLine::default()
+    };
+    log(app, rejection.status(), Some(rejection), line);
     raw_http1_response(rejection)
 }
 
-const fn outcome(rejected: bool) -> &'static str {
-    if rejected { "refused" } else { "answered" }
+/// Counts a response, and writes its line if it is to have one.
+fn log(app: &App, status: StatusCode, rejection: Option<Rejection>, line: AccessLine<'_>) {
+    app.metrics().responded(status, line.duration);
+    if let Some(rejection) = rejection {
+        app.metrics().rejected(rejection);
+    }
+    let reason = rejection.map(Rejection::reason);
+    if app.config.access_log.wants(reason) {
+        let outcome = if reason.is_some() {
+            "refused"
+        } else {
+            "answered"
+        };
+        AccessLine {
+            outcome,
+            reason,
+            status: Some(status.as_u16()),
+            ..line
+        }
+        .write();
+    }
 }
 
 pub(crate) async fn log_request(
@@ -81,22 +59,18 @@ pub(crate) async fn log_request(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let span = ServerSpan::begin(&request);
+    let (began, span) = (Instant::now(), ServerSpan::begin(&request));
     let headers = request.headers();
-    let record = RequestRecord {
-        method: request.method().clone(),
-        uri: request.uri().clone(),
-        client: app.client_of(request.extensions(), headers),
-        ids: RequestIds {
-            request_id: RequestId::received(headers)
-                .unwrap_or_else(|| RequestId::new(random::number())),
-            trace_id: span.trace_id().or_else(|| TraceId::received(headers)),
-        },
-        began: Instant::now(),
+    let client = app.client_of(request.extensions(), headers);
+    let ids = RequestIds {
+        request_id: RequestId::received(headers)
+            .unwrap_or_else(|| RequestId::new(random::number())),
+        trace_id: span.trace_id().or_else(|| TraceId::received(headers)),
     };
     let cors = app.config.interceptor.allowed_origins();
     let cors = cors.response_fields(headers);
-    request.extensions_mut().insert(record.ids.clone());
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    request.extensions_mut().insert(ids.clone());
     let mut response = next.run(request).await;
     let fields = response.headers_mut();
     security_headers::add(fields);
@@ -104,8 +78,29 @@ pub(crate) async fn log_request(
     for (name, value) in cors {
         fields.append(name, value);
     }
-    fields.insert(REQUEST_ID, record.ids.request_id.value().clone());
-    log(&app, &record, &response);
-    span.end(record.client, &response);
+    fields.insert(REQUEST_ID, ids.request_id.value().clone());
+    let line = AccessLine {
+        method: Some(method.as_str()),
+        path: Some(LoggedPath(uri.path().as_bytes())),
+        client: Some(client),
+        duration: Some(began.elapsed()),
+        bytes: length(&response),
+        request_id: Some(&ids.request_id),
+        trace_id: ids.trace_id,
+        ..AccessLine::default()
+    };
+    let rejection = response.extensions().get().copied();
+    log(&app, response.status(), rejection, line);
+    span.end(client, &response);
     response
+}
+
+/// Returns the length of the body, if it is known.
+fn length(response: &Response) -> Option<u64> {
+    let exact = response.body().size_hint().exact();
+    let declared = || {
+        let field = response.headers().get(CONTENT_LENGTH)?;
+        field.to_str().ok()?.parse().ok()
+    };
+    exact.or_else(declared)
 }

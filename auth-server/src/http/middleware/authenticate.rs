@@ -11,28 +11,17 @@ use runtime::logs::access_log::LoggedPath;
 use tracing::debug;
 use wire::http::cors::Endpoint;
 use wire::http::host;
-use wire::interceptor::{AuthRequirement, USER_DETAILS_PATH};
+use wire::interceptor::AuthRequirement;
 use wire::rejection::Rejection;
 use wire::token::bearer::Bearer;
 use wire::token::claims::Claims;
 
 use crate::app::App;
 use crate::http::response;
-use crate::http::routes::dev::{DEV_PAGE_PATH, DEV_TOKEN_PATH};
-use crate::http::routes::jwks::JWKS_PATH;
-use crate::http::routes::login::LOGIN_PATH;
-use crate::http::routes::revocations::REVOCATIONS_PATH;
-use crate::http::routes::revoke::REVOKE_PATH;
-use crate::http::routes::server_metadata;
-use crate::http::routes::token::TOKEN_PATH;
-use crate::http::routes::verification_key::VERIFICATION_KEY_PATH;
-
-/// Methods of all routes, for `Allow` on requests that no route accepts (TRACE, CONNECT).
-const ANY_METHOD: &str = "GET,HEAD,POST";
-
-/// Claims of the verified token, for the routes.
-#[derive(Debug, Clone)]
-pub(crate) struct CurrentUser(pub(crate) Claims);
+use crate::http::routes::{
+    DEV_PAGE_PATH, DEV_TOKEN_PATH, JWKS_PATH, LOGIN_PATH, REVOCATIONS_PATH, REVOKE_PATH,
+    TOKEN_PATH, VERIFICATION_KEY_PATH, server_metadata,
+};
 
 /// Returns a path below the context path.
 fn relative<'p>(app: &App, path: &'p str) -> Option<&'p str> {
@@ -61,12 +50,12 @@ fn endpoint(app: &App, path: &str) -> Endpoint {
     }
 }
 
+/// Returns `Allow` for requests that no route accepts (TRACE, CONNECT).
 fn allowed_methods(app: &App, path: &str) -> &'static str {
     match endpoint(app, path) {
         Endpoint::Login => "POST",
         Endpoint::Key => "GET",
-        _ if relative(app, path) == Some(USER_DETAILS_PATH) => "GET,HEAD",
-        _ => ANY_METHOD,
+        Endpoint::Reading => "GET,HEAD",
     }
 }
 
@@ -82,12 +71,12 @@ fn authorize(app: &App, request: &Request) -> Result<Access, Rejection> {
         AuthRequirement::Pass => Ok(Access::Public),
         AuthRequirement::Preflight { .. } => Ok(Access::Preflight(endpoint(app, path))),
         AuthRequirement::NeedsToken(token) | AuthRequirement::UserDetails(token) => {
-            verify(app, token).map(|user| Access::User(Box::new(user)))
+            verify(app, token).map(|claims| Access::User(Box::new(claims)))
         }
     }
 }
 
-fn verify(app: &App, token: Bearer<'_>) -> Result<CurrentUser, Rejection> {
+fn verify(app: &App, token: Bearer<'_>) -> Result<Claims, Rejection> {
     let keys = app.synced.live_keys.published();
     let keys = keys.ok_or(Rejection::AuthKeysUnavailable)?;
     let policy = &app.config.policy;
@@ -95,7 +84,7 @@ fn verify(app: &App, token: Bearer<'_>) -> Result<CurrentUser, Rejection> {
     if app.synced.revocations.revokes(&claims) {
         return Err(Rejection::TokenRevoked);
     }
-    Ok(CurrentUser(claims))
+    Ok(claims)
 }
 
 fn reject(app: &App, request: &Request, rejection: Rejection) -> Response {
@@ -110,7 +99,8 @@ fn reject(app: &App, request: &Request, rejection: Rejection) -> Response {
 enum Access {
     /// The path needs no token.
     Public,
-    User(Box<CurrentUser>),
+    /// With the claims of the verified token, for the routes.
+    User(Box<Claims>),
     /// A CORS preflight, with an immediate response on any path.
     Preflight(Endpoint),
 }
@@ -132,12 +122,10 @@ pub(crate) async fn authenticate_request(
     next: Next,
 ) -> Response {
     match authorize(&app, &request) {
-        Err(rejection) => reject(&app, &request, rejection),
-        Ok(Access::Preflight(endpoint)) => response::preflight(endpoint),
-        Ok(Access::Public) => next.run(request).await,
-        Ok(Access::User(user)) => {
-            request.extensions_mut().insert(*user);
-            next.run(request).await
-        }
+        Err(rejection) => return reject(&app, &request, rejection),
+        Ok(Access::Preflight(endpoint)) => return response::preflight(endpoint),
+        Ok(Access::Public) => {}
+        Ok(Access::User(claims)) => drop(request.extensions_mut().insert(*claims)),
     }
+    next.run(request).await
 }

@@ -4,16 +4,16 @@ use axum::extract::Request;
 use axum::response::Response;
 use wire::api::envelope::MSG_OPERATION_SUCCEEDED;
 use wire::rejection::Rejection;
+use wire::token::claims::Claims;
 
-use crate::http::middleware::authenticate::CurrentUser;
-use crate::http::response;
+use crate::http::response::{self, ErrorResponse};
 
-pub(crate) async fn current_user(mut request: Request) -> Response {
-    match request.extensions_mut().remove() {
-        Some(CurrentUser(claims)) => {
-            response::ok(MSG_OPERATION_SUCCEEDED, claims.into_user_details())
-        }
-        // Only reachable if the path needed no token.
-        None => response::rejection(Rejection::TokenMissing),
-    }
+pub(crate) async fn current_user(mut request: Request) -> Result<Response, ErrorResponse> {
+    let claims = request.extensions_mut().remove::<Claims>();
+    // Only reachable if the path needed no token.
+    let claims = claims.ok_or(Rejection::TokenMissing)?;
+    Ok(response::ok(
+        MSG_OPERATION_SUCCEEDED,
+        claims.into_user_details(),
+    ))
 }

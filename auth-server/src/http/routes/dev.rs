@@ -15,10 +15,7 @@ use crate::http::issuance::token_id;
 use crate::http::oauth::AccessToken;
 use crate::http::response::ErrorResponse;
 use crate::http::{body, oauth};
-use crate::tokens::dev_claims::sign_claims;
-
-pub(crate) const DEV_PAGE_PATH: &str = "/dev/";
-pub(crate) const DEV_TOKEN_PATH: &str = "/dev/token";
+use crate::tokens::issuer::{TOKEN_TYPE, sign};
 
 const PAGE: &str = include_str!("dev/page.html");
 /// The page is whole: it loads nothing, and talks to this server alone.
@@ -63,14 +60,15 @@ pub(crate) async fn dev_page() -> Response {
 }
 
 async fn issue(app: &App, request: Request) -> Result<AccessToken, ErrorResponse> {
-    let (claims, lifetime) = parse(&body::receive(app, request).await.body?)?;
+    let (_, _, body) = body::receive(app, request).await;
+    let (claims, lifetime) = parse(&body?)?;
     let (now, issuer, token_id) = (app.now(), &app.config.issuer, token_id()?);
     let lifetime = lifetime.unwrap_or(issuer.lifetime.into());
     let claims = issuer.completed(claims, (now, lifetime), token_id.clone());
-    let signed = app.sign(token_id, |_, pair, _| sign_claims(pair, &claims))?;
+    let (token, _) = app.sign(token_id, |_, pair, _| sign(pair, TOKEN_TYPE, &claims))?;
     let expires_at = claims.get("exp").and_then(Value::as_i64);
     let left = expires_at.map(|exp| exp.saturating_sub(now).max(0));
-    Ok(AccessToken::new(signed.token, left))
+    Ok(AccessToken::new(token, left))
 }
 
 /// Rejects clients that addressed another machine: a page of another site, whose name was made to resolve

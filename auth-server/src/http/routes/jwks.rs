@@ -11,10 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use wire::rejection::Rejection;
 
 use crate::app::App;
-use crate::http::response;
-use crate::keys::published::JwkSet;
-
-pub(crate) const JWKS_PATH: &str = "/.well-known/jwks.json";
+use crate::http::response::ErrorResponse;
 
 /// RFC 7517 §8.5.2.
 const JWK_SET: HeaderValue = HeaderValue::from_static("application/jwk-set+json");
@@ -22,18 +19,14 @@ const JWK_SET: HeaderValue = HeaderValue::from_static("application/jwk-set+json"
 /// For [`crate::config::MAX_AGE_SECONDS`].
 const CACHEABLE: HeaderValue = HeaderValue::from_static("public, max-age=15, must-revalidate");
 
-pub(crate) async fn jwks(State(app): State<Arc<App>>, request: Request) -> Response {
-    let Some(keys) = app.synced.live_keys.published() else {
-        return response::rejection(Rejection::StoreUnavailable);
-    };
-    match &keys.jwk_set {
-        Some(set) => jwks_response(set, request.headers()),
-        None => response::rejection(Rejection::NotFound),
-    }
-}
-
-fn jwks_response(set: &JwkSet, headers: &HeaderMap) -> Response {
-    let mut response = if matches_etag(headers, &set.etag) {
+pub(crate) async fn jwks(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, ErrorResponse> {
+    let keys = app.synced.live_keys.published();
+    let keys = keys.ok_or(Rejection::StoreUnavailable)?;
+    let set = keys.jwk_set.as_ref().ok_or(Rejection::NotFound)?;
+    let mut response = if matches_etag(request.headers(), &set.etag) {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
@@ -45,7 +38,7 @@ fn jwks_response(set: &JwkSet, headers: &HeaderMap) -> Response {
     let fields = response.headers_mut();
     fields.insert(ETAG, set.etag.clone());
     fields.insert(CACHE_CONTROL, CACHEABLE);
-    response
+    Ok(response)
 }
 
 /// Returns true if the caller has this version (RFC 9110 §13.1.2: weak comparison, `*` matches

@@ -13,7 +13,6 @@ use wire::rejection::Rejection;
 use crate::app::App;
 use crate::audit::events::TokenIds;
 use crate::audit::{self, RequestEvent, RequestLine};
-use crate::http::body::Received;
 use crate::http::issuance::token_id;
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::http::{body, response};
@@ -23,23 +22,17 @@ use crate::store::StoreError;
 use crate::users::User;
 use crate::users::authenticate::AuthenticationError;
 
-pub(crate) const LOGIN_PATH: &str = "/oauth/jwt/token";
 const JSON: &str = "application/json";
 
-pub(crate) async fn login(State(app): State<Arc<App>>, request: Request) -> Response {
-    let Received {
-        parts,
-        client,
-        body,
-    } = body::receive(&app, request).await;
+pub(crate) async fn login(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, ErrorResponse> {
+    let (parts, client, body) = body::receive(&app, request).await;
     let parsed = body.and_then(|body| parse(&parts.headers, &body));
-    let username = parsed
-        .as_ref()
-        .map(|request| request.username.clone())
-        .unwrap_or_default();
-    let outcome = match parsed {
+    let outcome = match &parsed {
         Ok(request) => attempt(&app, request, client).await,
-        Err(rejection) => Err(Denied::from(rejection)),
+        Err(rejection) => Err(Denied::from(*rejection)),
     };
 
     let (event, code) = match &outcome {
@@ -47,28 +40,24 @@ pub(crate) async fn login(State(app): State<Arc<App>>, request: Request) -> Resp
         Err(denied) => (denied.event, denied.response.rejection.reason()),
     };
     app.metrics().login(code);
+    let account = parsed.as_ref().map_or("", |request| &request.username);
     audit::request(&RequestLine {
         event,
         grant: None,
         app_id: None,
-        account: Some(&app.authenticator.loggable(&username)),
+        account: Some(&app.authenticator.loggable(account)),
         client,
         outcome: code,
         scope: None,
-        token: outcome.as_ref().ok().map(|issued| &issued.ids),
+        token: outcome.as_ref().ok().map(|(_, ids)| ids),
         ids: parts.extensions.get(),
     });
-    match outcome {
-        Ok(issued) => response::ok(MSG_LOGIN_SUCCEEDED, issued.token),
-        Err(denied) => response::error_response(denied.response),
-    }
+    let response = outcome.map(|(token, _)| response::ok(MSG_LOGIN_SUCCEEDED, token));
+    response.map_err(|denied| denied.response)
 }
 
-/// An issued token with the ids for the audit line.
-struct Issued {
-    token: AccessTokenInfo,
-    ids: TokenIds,
-}
+/// An issued token, with the ids for the audit line.
+type Issued = (AccessTokenInfo, TokenIds);
 
 /// A login that failed.
 struct Denied {
@@ -117,34 +106,34 @@ fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
     Ok(request)
 }
 
-async fn attempt(app: &App, request: LoginRequest, client: IpAddr) -> Result<Issued, Denied> {
+async fn attempt(app: &App, request: &LoginRequest, client: IpAddr) -> Result<Issued, Denied> {
     app.check_key()?;
     app.count_guess(client).map_err(|wait| Denied {
         response: wait.into(),
         event: RequestEvent::LoginLimited,
     })?;
-    let users = &app.users;
+    let (users, account) = (&app.users, &request.username);
     if !users.is_current() {
         return Err(Rejection::UsersStale.into());
     }
-    let (account, code) = (request.username.clone(), request.code.clone());
-    let before = users.present(&account);
+    let before = users.present(account);
     let beginning = before.as_ref().filter(|_| app.config.refresh_tokens);
     let session = beginning.and_then(|user| app.sessions.prepare(user, app.now()));
-    let user = app.authenticator.authenticate(request, client).await?;
+    let user = app.authenticator.authenticate(request.clone(), client);
+    let user = user.await?;
     // The check takes long. A user who was disabled meanwhile is revoked by a later time than this
     // one, or is not present any more.
     let now = app.now();
-    let present = users.present(&account);
+    let present = users.present(account);
     let Some(present) = present.filter(|present| before.as_ref() == Some(present)) else {
         return Err(AuthenticationError::Failed.into());
     };
     app.check_standing(&present).await?;
-    let code = code.filter(|_| present.has_second_factor);
+    let code = request.code.as_ref().filter(|_| present.has_second_factor);
     if let Some(code) = code
-        && !(app.used_codes.record(&user.id, &code).await).map_err(outcome_unknown)?
+        && !(app.used_codes.record(&user.id, code).await).map_err(outcome_unknown)?
     {
-        app.authenticator.count_failure(&account, client);
+        app.authenticator.count_failure(account, client);
         return Err(AuthenticationError::Failed.into());
     }
     Ok(token_for(app, &user, session, now).await?)
@@ -162,30 +151,27 @@ async fn token_for(
         Some(session) => (session.token_id(), Some(session.id())),
         None => (token_id()?, None),
     };
-    let signed = app.sign(token_id, |issuer, pair, token_id| {
-        issuer.issue(pair, user, now, (token_id, id))
+    let expires = app.config.issuer.expiry(now);
+    let (access_token, ids) = app.sign(token_id, |issuer, pair, token_id| {
+        issuer.issue(pair, user, (now, expires), (token_id, id))
     })?;
-    let issuer = &app.config.issuer;
     let refresh_token = match session {
         Some(session) => {
-            let begun = app.sessions.begin(session, issuer.expiry(now)).await;
+            let begun = app.sessions.begin(session, expires).await;
             begun.map_err(outcome_unknown)?
         }
         None => None,
     };
     let has_sessions = app.config.refresh_tokens;
     let token = AccessTokenInfo {
-        access_token: signed.token,
+        access_token,
         refresh_token: refresh_token.map(|token| token.to_string()),
         token_type: has_sessions.then(|| "Bearer".to_owned()),
-        expires_in: has_sessions.then(|| issuer.lifetime.into()),
+        expires_in: has_sessions.then(|| app.config.issuer.lifetime.into()),
         info: user.info(),
         ..AccessTokenInfo::default()
     };
-    Ok(Issued {
-        token,
-        ids: signed.ids,
-    })
+    Ok((token, ids))
 }
 
 fn outcome_unknown(error: StoreError) -> Rejection {

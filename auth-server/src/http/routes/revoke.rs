@@ -19,14 +19,12 @@ use wire::token::verifier::VerificationPolicy;
 
 use crate::app::App;
 use crate::config::Config;
-use crate::http::body::{MAX_BODY_BYTES, Received};
+use crate::http::body::MAX_BODY_BYTES;
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::http::{body, oauth, response};
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation};
 use crate::sessions::EndCause;
 use crate::sessions::refresh_token::{RefreshToken, SessionId};
-
-pub(crate) const REVOKE_PATH: &str = "/oauth/revoke";
 
 /// Max length of a token, as of a whole body.
 const MAX_AUTHORIZATION_BYTES: usize = MAX_BODY_BYTES;
@@ -42,26 +40,16 @@ fn policy(config: &Config) -> VerificationPolicy {
 }
 
 pub(crate) async fn revoke(State(app): State<Arc<App>>, request: Request) -> Response {
-    let Received {
-        parts,
-        client,
-        body,
-    } = body::receive(&app, request).await;
-    let token = body
-        .map_err(ErrorResponse::from)
-        .and_then(|body| presented_token(&parts.headers, &body));
-    let outcome = match token {
-        Ok(token) => end(&app, &token, client).await,
-        Err(error) => Err(error),
-    };
-    match outcome {
+    match end(&app, request).await {
         Ok(()) => response::ok(MSG_OPERATION_SUCCEEDED, json!(null)),
         Err(error) => oauth::error(error),
     }
 }
 
-async fn end(app: &App, token: &str, client: IpAddr) -> Result<(), ErrorResponse> {
-    match RefreshToken::parse(token) {
+async fn end(app: &App, request: Request) -> Result<(), ErrorResponse> {
+    let (parts, client, body) = body::receive(app, request).await;
+    let token = presented_token(&parts.headers, &body?)?;
+    match RefreshToken::parse(&token) {
         Some(token) => {
             if !end_session(app, token.session(), None).await? {
                 app.count_guess(client)?;
@@ -69,7 +57,7 @@ async fn end(app: &App, token: &str, client: IpAddr) -> Result<(), ErrorResponse
             }
             Ok(())
         }
-        None => end_access_token(app, token, client).await,
+        None => end_access_token(app, &token, client).await,
     }
 }
 

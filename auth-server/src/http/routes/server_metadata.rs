@@ -11,9 +11,8 @@ use axum::response::IntoResponse;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use serde_json::{Value, json};
 
-use super::jwks::JWKS_PATH;
-use super::revoke::REVOKE_PATH;
-use super::token::{CLIENT_CREDENTIALS, REFRESH_TOKEN, TOKEN_PATH};
+use super::token::{CLIENT_CREDENTIALS, REFRESH_TOKEN};
+use super::{JWKS_PATH, REVOKE_PATH, TOKEN_PATH};
 use crate::app::App;
 use crate::config::Config;
 

@@ -16,7 +16,7 @@ use wire::rejection::Rejection;
 
 use crate::app::App;
 use crate::config::TREES;
-use crate::http::response;
+use crate::http::response::ErrorResponse;
 
 const INDEX: &str = "index.html";
 
@@ -42,39 +42,34 @@ async fn find(root: &Path, relative: &str) -> Option<PathBuf> {
     (is_file && file.starts_with(tree)).then_some(file)
 }
 
-pub(crate) async fn static_file(State(app): State<Arc<App>>, request: Request) -> Response {
+pub(crate) async fn static_file(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, ErrorResponse> {
     let path = RequestPath::parse(request.uri().path().as_bytes()).ok();
     let canonical = path.as_ref().and_then(RequestPath::canonical);
     let context = app.config.context_path.as_str();
-    let Some(relative) = canonical.and_then(|path| path.strip_prefix(context)) else {
-        return response::rejection(Rejection::NotFound);
-    };
-    if TREES
-        .iter()
-        .any(|tree| relative.strip_prefix('/') == Some(tree))
-    {
+    let relative = canonical.and_then(|path| path.strip_prefix(context));
+    let relative = relative.ok_or(Rejection::NotFound)?;
+    let name = relative.strip_prefix('/').unwrap_or_default();
+    if TREES.contains(&name) {
         // Relative links of an index page need the slash.
-        return Redirect::permanent(&format!("{}/", request.uri().path())).into_response();
+        return Ok(Redirect::permanent(&format!("{}/", request.uri().path())).into_response());
     }
-    let file = match &app.config.static_root {
-        Some(root) => find(root, relative).await,
-        None => None,
-    };
-    match file {
-        Some(file) => send(&file, request).await,
-        None => response::rejection(Rejection::NotFound),
-    }
+    let root = app.config.static_root.as_ref();
+    let file = find(root.ok_or(Rejection::NotFound)?, relative).await;
+    send(&file.ok_or(Rejection::NotFound)?, request).await
 }
 
 /// Serves a file with media type, ranges and conditional requests.
-async fn send(file: &Path, request: Request) -> Response {
+async fn send(file: &Path, request: Request) -> Result<Response, ErrorResponse> {
     let Ok(response) = ServeFile::new(file).oneshot(request).await;
     let status = response.status();
     if status == StatusCode::NOT_FOUND || status.is_server_error() {
         debug!(file = %file.display(), %status, "a static file cannot be sent");
-        return response::rejection(Rejection::NotFound);
+        return Err(Rejection::NotFound.into());
     }
-    response.map(Body::new)
+    Ok(response.map(Body::new))
 }
 
 #[cfg(test)]

@@ -18,16 +18,13 @@ use crate::app::App;
 use crate::audit::events::TokenIds;
 use crate::audit::{self, RequestEvent, RequestLine};
 use crate::grants::{Grant, Scope};
-use crate::http::body::{self, Received};
+use crate::http::body;
 use crate::http::issuance::token_id;
 use crate::http::oauth::{self, AccessToken, Presented};
 use crate::http::response::ErrorResponse;
 use crate::metrics::OK;
-use crate::tokens::issuer::Machine;
 
 const NO_AUDIENCE: &str = "this application has no audience: auth-server application grant --app-id ID --audience NAME gives it one";
-pub(crate) const TOKEN_PATH: &str = "/oauth/token";
-
 pub(crate) const CLIENT_CREDENTIALS: &str = "client_credentials";
 pub(crate) const REFRESH_TOKEN: &str = "refresh_token";
 /// Label of everything else that clients send as a grant type: they must not create labels.
@@ -45,15 +42,10 @@ struct Issued {
 }
 
 pub(crate) async fn token(State(app): State<Arc<App>>, request: Request) -> Response {
-    let Received {
-        parts,
-        client,
-        body,
-    } = body::receive(&app, request).await;
-    let form = body
+    let (parts, client, body) = body::receive(&app, request).await;
+    let granted = body
         .map_err(ErrorResponse::from)
-        .and_then(|body| oauth::parse_form(&parts.headers, &body));
-    let granted = form.and_then(|form| GrantRequest::read(&app, &parts.headers, form));
+        .and_then(|body| GrantRequest::read(&app, &parts.headers, &body));
     let outcome = match &granted {
         Ok(granted) => issue(&app, granted, client).await,
         Err(error) => Err(*error),
@@ -92,7 +84,8 @@ struct GrantRequest {
 
 impl GrantRequest {
     /// Checks the grant first: to another one no credentials would help.
-    fn read(app: &App, headers: &HeaderMap, form: Form) -> Result<Self, ErrorResponse> {
+    fn read(app: &App, headers: &HeaderMap, body: &[u8]) -> Result<Self, ErrorResponse> {
+        let form = oauth::parse_form(headers, body)?;
         let presented = match form.value("grant_type") {
             Some(REFRESH_TOKEN) if app.config.refresh_tokens => {
                 refresh::check_client(headers, &form)?;
@@ -154,7 +147,7 @@ fn issue_to_application(
     // Before the registration is read: a removal is recorded with a later time than this one.
     let now = app.now();
     let registrations = &app.synced.registrations;
-    let (id, grant) = registrations.authenticate(&presented.pairs())?;
+    let (id, mut grant) = registrations.authenticate(&presented.pairs())?;
     app.count_proven(client)?;
     if grant.audience.is_empty() {
         return Err(ErrorResponse::from(Rejection::GrantNotAllowed).described(NO_AUDIENCE));
@@ -163,23 +156,18 @@ fn issue_to_application(
         warn!(app_id = %id, "an application has the name of a user: it gets no token");
         return Err(Rejection::GrantNotAllowed.into());
     }
-    let scope = scope(form.value("scope"), &grant)?;
-    let machine = Machine {
-        id: &id,
-        grant: &grant,
-        scope: &scope,
-    };
-    let signed = app.sign(token_id()?, |issuer, pair, token_id| {
-        issuer.issue_to_application(pair, machine, now, token_id)
+    grant.scope = scope(form.value("scope"), &grant)?;
+    let (token, ids) = app.sign(token_id()?, |issuer, pair, token_id| {
+        issuer.issue_to_application(pair, (&id, &grant), now, token_id)
     })?;
     let lifetime = i64::from(app.config.issuer.lifetime);
     Ok(Issued {
         response: AccessToken {
-            scope: machine.scope.text(),
-            ..AccessToken::new(signed.token, lifetime)
+            scope: grant.scope.text(),
+            ..AccessToken::new(token, lifetime)
         },
         account: None,
-        ids: signed.ids,
+        ids,
     })
 }
 

@@ -9,11 +9,10 @@ use std::sync::Arc;
 use axum::extract::{Query, Request, State};
 use axum::response::Response;
 use http::header::LINK;
-use http::{HeaderMap, HeaderValue, Uri};
+use http::{HeaderMap, HeaderValue};
 use wire::rejection::Rejection;
 
-use super::jwks::JWKS_PATH;
-use super::revocations::REVOCATIONS_PATH;
+use super::{JWKS_PATH, REVOCATIONS_PATH};
 use crate::app::App;
 use crate::audit::{self, RequestEvent, RequestLine};
 use crate::http::response;
@@ -21,7 +20,8 @@ use crate::http::response::ErrorResponse;
 use crate::keys::published::PublishedKeys;
 use crate::metrics::OK;
 
-pub(crate) const VERIFICATION_KEY_PATH: &str = "/client/user/secret/key";
+/// Parameters of a query, which is encoded as a form.
+type Pairs = Vec<(String, String)>;
 
 /// Query parameter of the contract, and header field, which proxies do not log.
 const APP_ID: (&str, &str) = ("appId", "x-app-id");
@@ -30,8 +30,11 @@ const APP_SECRET: (&str, &str) = ("appSecret", "x-app-secret");
 /// Characters of an unknown id that are logged (contract §4.3 rule 3).
 const MAX_UNKNOWN_ID: usize = 16;
 
-pub(crate) async fn verification_key(State(app): State<Arc<App>>, request: Request) -> Response {
-    let query = query_pairs(request.uri());
+pub(crate) async fn verification_key(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, ErrorResponse> {
+    let Query(query) = Query::<Pairs>::try_from_uri(request.uri()).unwrap_or_default();
     let app_id = parameter(APP_ID, &query, request.headers());
     let app_secret = parameter(APP_SECRET, &query, request.headers());
     let client = app.client_of(request.extensions(), request.headers());
@@ -57,10 +60,7 @@ pub(crate) async fn verification_key(State(app): State<Arc<App>>, request: Reque
     let registered = registrations.registered_id(app_id);
     app.metrics()
         .key_retrieval(registered.map(|id| id.to_string()), code);
-    match outcome {
-        Ok(keys) => key_response(&app, &keys),
-        Err(rejected) => response::error_response(rejected),
-    }
+    outcome.map(|keys| key_response(&app, &keys))
 }
 
 /// Leads (RFC 8288) to the revocation list and, unless in hmac mode, to the JWK Set.
@@ -90,13 +90,6 @@ fn key_for(
     authorized?;
     let keys = app.synced.live_keys.published();
     Ok(keys.ok_or(Rejection::StoreUnavailable)?)
-}
-
-/// Parses the query as a form encodes it.
-fn query_pairs(uri: &Uri) -> Vec<(String, String)> {
-    Query::try_from_uri(uri)
-        .map(|Query(pairs)| pairs)
-        .unwrap_or_default()
 }
 
 /// Returns a parameter from the query or else from its header field; `None` where it is absent,
@@ -129,7 +122,8 @@ mod tests {
             .iter()
             .map(|value| (name.clone(), HeaderValue::from_static(value)))
             .collect();
-        let query = query_pairs(&format!("/?{query}").parse().unwrap());
+        let uri = format!("/?{query}").parse().unwrap();
+        let Query(query) = Query::<Pairs>::try_from_uri(&uri).unwrap_or_default();
         parameter(APP_ID, &query, &headers).map(str::to_owned)
     }
 

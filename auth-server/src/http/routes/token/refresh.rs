@@ -10,7 +10,7 @@ use super::{Issued, REFRESH_TOKEN, scope};
 use crate::app::App;
 use crate::http::oauth::AccessToken;
 use crate::http::response::{ErrorResponse, store_rejection};
-use crate::sessions::{Renewed, SessionError};
+use crate::sessions::SessionError;
 
 const CREDENTIALS: &str =
     "a session belongs to no application: leave out client_secret and Authorization: Basic";
@@ -35,9 +35,8 @@ pub(super) async fn refresh(
     form: &Form,
     client: IpAddr,
 ) -> Result<Issued, ErrorResponse> {
-    let token = form
-        .value(REFRESH_TOKEN)
-        .ok_or(Rejection::ParameterMissing)?;
+    let token = form.value(REFRESH_TOKEN);
+    let token = token.ok_or(Rejection::ParameterMissing)?;
     if !app.users.is_current() {
         return Err(Rejection::UsersStale.into());
     }
@@ -47,28 +46,21 @@ pub(super) async fn refresh(
     app.check_standing(&session.present).await?;
     let scope = scope(form.value("scope"), &session.present.user.grant)?;
     let renewed = app.sessions.renew(session, now).await.map_err(rejected)?;
-    let Renewed {
-        mut user,
-        refresh_token,
-        id,
-        token_id,
-        issued_at,
-        expires,
-    } = renewed;
+    let mut user = renewed.user;
     user.grant.scope = scope;
-    let signed = app.sign(token_id, |issuer, pair, token_id| {
-        let issuer = issuer.with_times(issued_at, expires);
-        issuer.issue(pair, &user, issued_at, (token_id, Some(id)))
+    let (token, ids) = app.sign(renewed.token_id, |issuer, pair, token_id| {
+        let times = (renewed.issued_at, renewed.expires);
+        issuer.issue(pair, &user, times, (token_id, Some(renewed.id)))
     })?;
-    let left = expires.saturating_sub(now).max(0);
+    let left = renewed.expires.saturating_sub(now).max(0);
     Ok(Issued {
         response: AccessToken {
-            refresh_token: Some(refresh_token.to_string()),
+            refresh_token: Some(renewed.refresh_token.to_string()),
             scope: user.grant.scope.text(),
-            ..AccessToken::new(signed.token, left)
+            ..AccessToken::new(token, left)
         },
         account: Some(user.account),
-        ids: signed.ids,
+        ids,
     })
 }
 
