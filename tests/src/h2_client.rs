@@ -62,22 +62,27 @@ impl H2Client {
     /// # Panics
     /// When the address accepts no connection, or no HTTP/2.
     pub fn connect(address: SocketAddr) -> Self {
+        Self::try_connect(address).expect("a connection")
+    }
+
+    /// Connects as `connect`.
+    ///
+    /// # Errors
+    /// When the address accepts no connection, or no HTTP/2.
+    pub fn try_connect(address: SocketAddr) -> std::io::Result<Self> {
         let runtime = runtime();
         let requests = runtime.block_on(async {
-            let socket = tokio::net::TcpStream::connect(address)
-                .await
-                .expect("a connection");
-            let (requests, connection) = h2::client::handshake(socket)
-                .await
-                .expect("an HTTP/2 handshake");
+            let socket = tokio::net::TcpStream::connect(address).await?;
+            let handshake = h2::client::handshake(socket).await;
+            let (requests, connection) = handshake.map_err(std::io::Error::other)?;
             tokio::spawn(connection);
-            requests
-        });
-        Self {
+            Ok::<_, std::io::Error>(requests)
+        })?;
+        Ok(Self {
             runtime,
             requests,
             authority: address.to_string(),
-        }
+        })
     }
 
     /// Creates a request head for an absolute path.
@@ -102,19 +107,27 @@ impl H2Client {
     /// # Panics
     /// When no response arrives in time.
     pub fn send(&self, request: Request<()>, body: &[u8]) -> Result<H2Response, h2::Error> {
-        self.within(async {
-            let mut requests = self.requests.clone().ready().await?;
-            let (response, mut out) = requests.send_request(request, body.is_empty())?;
-            let writing = async {
-                if body.is_empty() {
-                    return Ok(());
-                }
-                write(&mut out, Bytes::copy_from_slice(body), true).await
-            };
-            // A server may respond without reading the body.
-            let (response, _) = tokio::join!(read(response), writing);
-            response
-        })
+        let body = Bytes::copy_from_slice(body);
+        self.within(exchange(self.requests.clone(), request, body))
+    }
+
+    /// Sends requests with their bodies at the same time, and reads all responses.
+    ///
+    /// # Panics
+    /// When a response does not arrive in time.
+    pub fn send_all(
+        &self,
+        requests: Vec<(Request<()>, Vec<u8>)>,
+    ) -> Vec<Result<H2Response, h2::Error>> {
+        let sent: Vec<_> = requests
+            .into_iter()
+            .map(|(request, body)| exchange(self.requests.clone(), request, body.into()))
+            .map(|exchange| self.runtime.spawn(exchange))
+            .collect();
+        let responses = sent.into_iter().map(|response| self.within(response));
+        responses
+            .map(|response| response.expect("an exchange that ends"))
+            .collect()
     }
 
     /// Opens a request and leaves its body open.
@@ -122,15 +135,23 @@ impl H2Client {
     /// # Panics
     /// When the connection is broken.
     pub fn open(&self, request: Request<()>) -> OpenStream<'_> {
+        self.try_open(request).expect("a request")
+    }
+
+    /// Opens a request as `open`.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub fn try_open(&self, request: Request<()>) -> Result<OpenStream<'_>, h2::Error> {
         self.within(async {
-            let mut requests = self.requests.clone().ready().await.expect("a connection");
-            let (response, body) = requests.send_request(request, false).expect("a request");
-            OpenStream {
+            let mut requests = self.requests.clone().ready().await?;
+            let (response, body) = requests.send_request(request, false)?;
+            Ok(OpenStream {
                 client: self,
                 body,
                 response: Some(response),
                 incoming: None,
-            }
+            })
         })
     }
 
@@ -217,6 +238,24 @@ impl OpenStream<'_> {
         let incoming = self.incoming.as_mut().expect("the head first");
         self.client.within(incoming.trailers())
     }
+}
+
+async fn exchange(
+    requests: SendRequest<Bytes>,
+    request: Request<()>,
+    body: Bytes,
+) -> Result<H2Response, h2::Error> {
+    let mut requests = requests.ready().await?;
+    let (response, mut out) = requests.send_request(request, body.is_empty())?;
+    let writing = async {
+        if body.is_empty() {
+            return Ok(());
+        }
+        write(&mut out, body, true).await
+    };
+    // A server may respond without reading the body.
+    let (response, _) = tokio::join!(read(response), writing);
+    response
 }
 
 async fn read(response: h2::client::ResponseFuture) -> Result<H2Response, h2::Error> {

@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -147,6 +147,12 @@ impl H2Service {
     /// Returns every request so far, oldest first.
     pub fn requests(&self) -> Vec<SeenRequest> {
         lock(&self.seen.requests).clone()
+    }
+
+    /// Clears the recorded requests, for long runs: later records may lack the ends of their
+    /// requests.
+    pub fn forget(&self) {
+        lock(&self.seen.requests).clear();
     }
 
     /// Returns the number of connections so far.
@@ -300,8 +306,10 @@ async fn health(
 }
 
 async fn large(mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {
+    // Shared: a hundred of them at a time would take 2 GB.
+    static BODY: LazyLock<Bytes> = LazyLock::new(|| vec![b'x'; LARGE_BYTES].into());
     let mut out = begin(&mut respond, FILE)?;
-    write(&mut out, Bytes::from(vec![b'x'; LARGE_BYTES]), true).await?;
+    write(&mut out, BODY.clone(), true).await?;
     Ok(0)
 }
 
