@@ -124,7 +124,7 @@ bench-sessions: cmake ## Revocation across 100 sidecars, the CPU of their polls 
 	$(measure) sessions
 
 .PHONY: bench-soak
-bench-soak: cmake ## 10 minutes at full load, one request in twenty bad, in flat memory
+bench-soak: cmake ## 10 minutes of mixed traffic, reloads and a stop: nothing wrong or lost, in flat memory
 	$(measure) soak
 
 .PHONY: bench-smoke
