@@ -55,7 +55,7 @@ impl DevArgs {
         let issuer = self.issuer.clone().unwrap_or_else(|| self.url(address));
         let audience = self.audience.iter();
         // A sidecar that meets the next key before its minute fetches it at once.
-        let words = "auth-server serve --store=memory --signing-type=ecdsa --rotation-lead=1s";
+        let words = "auth-server serve --store=memory --signing-type=ecdsa --rotation-lead=1s --registry=none";
         let words = words.split(' ').map(str::to_owned);
         let words = words
             .chain([
@@ -69,7 +69,11 @@ impl DevArgs {
             ])
             .chain(audience.map(|audience| format!("--audience={audience}")));
         match command_line::parse_words::<Cli>(words)?.command {
-            Command::Serve(args) => Ok(args),
+            // The environment may hold the settings of another server.
+            Command::Serve(mut args) => {
+                args.pages.cors_origin.clear();
+                Ok(args)
+            }
             _ => Err(ExitError::Software("dev is no serve".to_owned())),
         }
     }

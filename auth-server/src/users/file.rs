@@ -8,6 +8,7 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use parking_lot::Mutex;
 use runtime::files::replaced_file;
 use wire::api::login::LoginRequest;
 
@@ -22,6 +23,8 @@ pub(super) type EnabledUsers = BTreeMap<String, String>;
 pub(crate) struct FileUsers {
     path: PathBuf,
     loaded: ArcSwap<Loaded>,
+    /// Digest of the text at the last poll.
+    seen: Mutex<Vec<u8>>,
     /// Outlives a reload.
     used_codes: UsedCodes,
 }
@@ -47,17 +50,22 @@ impl FileUsers {
         Ok(Self {
             path,
             loaded,
+            seen: Mutex::default(),
             used_codes: UsedCodes::default(),
         })
     }
 
-    /// Reads the file again, and returns the changed accounts if its text differs.
+    /// Reads the file again, and returns the changed accounts if its text differs. A text counts once two
+    /// polls have read it: half a file would end sessions, and may lack a second factor.
     ///
     /// # Errors
     /// For an unusable file; the users stay as they were.
     pub(crate) fn reload(&self) -> Result<Option<Vec<String>>, String> {
         let text = users_file::read(&self.path).map_err(|error| error.to_string())?;
-        if self.loaded.load().digest == digest_of(&text) {
+        let digest = digest_of(&text);
+        let is_whole = *self.seen.lock() == digest;
+        self.seen.lock().clone_from(&digest);
+        if !is_whole || self.loaded.load().digest == digest {
             return Ok(None);
         }
         let loaded = Arc::new(Loaded::parse(&self.path, &text)?);
@@ -189,6 +197,14 @@ pub(crate) mod tests {
         fs::write(file.path(), format!("# users\n{entries}")).unwrap();
     }
 
+    impl FileUsers {
+        /// Polls until a text counts.
+        pub(crate) fn reload_whole(&self) -> Result<Option<Vec<String>>, String> {
+            let _ = self.reload();
+            self.reload()
+        }
+    }
+
     fn knows(users: &FileUsers, account: &str) -> bool {
         let request = LoginRequest {
             username: account.into(),
@@ -199,14 +215,26 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn half_a_file_does_not_count() {
+        let file = file_with(&["ada", "bob"]);
+        let users = FileUsers::open(file.path().to_owned()).unwrap();
+        write(&file, &["ada"]);
+        assert_eq!(users.reload().unwrap(), None);
+        write(&file, &["ada", "bob", "eve"]);
+        assert_eq!(users.reload().unwrap(), None);
+        assert_eq!(users.reload().unwrap().unwrap(), ["eve"]);
+        assert!(knows(&users, "bob"));
+    }
+
+    #[test]
     fn a_changed_file_counts_at_the_next_poll() {
         let file = file_with(&["ada"]);
         let users = FileUsers::open(file.path().to_owned()).unwrap();
         assert!(knows(&users, "ada") && !knows(&users, "bob"));
-        assert_eq!(users.reload().unwrap(), None);
+        assert_eq!(users.reload_whole().unwrap(), None);
 
         write(&file, &["bob"]);
-        assert_eq!(users.reload().unwrap().unwrap(), ["ada", "bob"]);
+        assert_eq!(users.reload_whole().unwrap().unwrap(), ["ada", "bob"]);
         assert!(!knows(&users, "ada") && knows(&users, "bob"));
         assert_eq!(users.count(), 1);
     }
@@ -222,7 +250,7 @@ pub(crate) mod tests {
         let other_password = format!("{}{}", entry("ada", "ada's"), entry("bob", "other"));
         for text in [disabled, first, renamed, second_factor, other_password] {
             fs::write(file.path(), &text).unwrap();
-            assert_eq!(users.reload().unwrap().unwrap(), ["bob"], "{text}");
+            assert_eq!(users.reload_whole().unwrap().unwrap(), ["bob"], "{text}");
         }
     }
 
@@ -232,15 +260,15 @@ pub(crate) mod tests {
         let users = FileUsers::open(file.path().to_owned()).unwrap();
         for broken in ["", "[[user]]\naccount", "\u{0}"] {
             fs::write(file.path(), broken).unwrap();
-            let line = users.reload().unwrap_err().to_string();
+            let line = users.reload_whole().unwrap_err().to_string();
             assert!(line.contains(&file.path().display().to_string()), "{line}");
             assert!(knows(&users, "ada"), "{broken:?}");
         }
         write(&file, &["ada"]);
         fs::set_permissions(file.path(), Permissions::from_mode(0o644)).unwrap();
-        assert!(users.reload().is_err(), "others may read it");
+        assert!(users.reload_whole().is_err(), "others may read it");
         fs::remove_file(file.path()).unwrap();
-        assert!(users.reload().is_err());
+        assert!(users.reload_whole().is_err());
         assert!(knows(&users, "ada"));
     }
 }

@@ -174,6 +174,7 @@ impl TryFrom<UserEntry> for KnownUser {
         }
         let of = |name: &'static str| move |why: &str| format!("{name}: {why}");
         let totp = entry.totp.as_deref().map(TotpSecret::parse).transpose();
+        let credentials = credentials(&entry);
         let claims = entry.claims.with_roles(entry.roles);
         let user = User {
             id: entry.id,
@@ -196,7 +197,7 @@ impl TryFrom<UserEntry> for KnownUser {
         let known = Self {
             password: HashedPassword::parse(&entry.password).map_err(of("password"))?,
             present: PresentUser {
-                credentials: credentials(&entry.password, entry.totp.as_deref()),
+                credentials,
                 has_second_factor: entry.totp.is_some(),
                 user,
             },
@@ -213,11 +214,13 @@ impl TryFrom<UserEntry> for KnownUser {
 }
 
 /// Digests what the user logs in with; the salt of the password makes it unguessable.
-fn credentials(password: &str, totp: Option<&str>) -> String {
+fn credentials(entry: &UserEntry) -> String {
+    let totp = entry.totp.as_deref().unwrap_or_default();
     let mut digest = Context::new(&SHA256);
-    digest.update(password.as_bytes());
-    digest.update(b"\n");
-    digest.update(totp.unwrap_or_default().as_bytes());
+    for part in [&entry.account, &*entry.password, totp] {
+        digest.update(part.as_bytes());
+        digest.update(b"\n");
+    }
     URL_SAFE_NO_PAD.encode(digest.finish())
 }
 
