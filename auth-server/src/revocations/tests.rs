@@ -61,6 +61,11 @@ fn revokes(log: &RevocationLog, id: &str) -> bool {
     log.revokes(&claims(id, "1", 0))
 }
 
+async fn revoke(log: &RevocationLog, id: &str, user: &str) {
+    let revoked = [token(id, user, far())];
+    log.append(&revoked, Vec::new()).await.unwrap();
+}
+
 fn at(now: i64, revocation: &Revocation) -> Fact {
     Fact {
         at: now,
@@ -113,9 +118,7 @@ async fn a_revocation_counts_at_once_here_and_elsewhere_after_a_poll(
         log.poll().await.unwrap();
     }
     for id in ["a", "b"] {
-        one.append(&[token(id, "1", far())], Vec::new())
-            .await
-            .unwrap();
+        revoke(&one, id, "1").await;
         assert!(revokes(&one, id) && !revokes(&other, id));
         other.poll().await.unwrap();
         assert!(revokes(&other, id));
@@ -127,9 +130,7 @@ async fn an_older_copy_gets_back_what_it_lacks_and_nothing_twice(installation: &
     let store = installation.open();
     let (one, other) = (log_in(installation.open()), log_in(installation.open()));
     for id in ["a", "b"] {
-        one.append(&[token(id, "1", far())], Vec::new())
-            .await
-            .unwrap();
+        revoke(&one, id, "1").await;
     }
     other.poll().await.unwrap();
     let all = store.since(0).await.unwrap();
@@ -140,10 +141,7 @@ async fn an_older_copy_gets_back_what_it_lacks_and_nothing_twice(installation: &
     // The copy has given another revocation the number of a lost one.
     let third = log_in(installation.open());
     third.poll().await.unwrap();
-    third
-        .append(&[token("c", "1", far())], Vec::new())
-        .await
-        .unwrap();
+    revoke(&third, "c", "1").await;
     let numbers = store.since(0).await.unwrap();
     assert_eq!(numbers[1].id, all[1].id);
     for lost in [false, true] {
@@ -175,10 +173,7 @@ async fn a_store_that_began_anew_is_read_whatever_its_numbers(installation: &dyn
     installation.clear().await;
     let other = log_in(installation.open());
     for id in ["a", "b"] {
-        other
-            .append(&[token(id, "1", far())], Vec::new())
-            .await
-            .unwrap();
+        revoke(&other, id, "1").await;
         one.poll().await.unwrap();
         assert!(revokes(&one, id), "{id}");
         assert!(one.published().seq >= number);
@@ -187,12 +182,9 @@ async fn a_store_that_began_anew_is_read_whatever_its_numbers(installation: &dyn
 
 async fn nothing_is_removed_from_another_history(installation: &dyn Installation) {
     let one = log_in(installation.open());
-    one.append(
-        &[token("a", "1", far()), token("b", "1", far())],
-        Vec::new(),
-    )
-    .await
-    .unwrap();
+    for id in ["a", "b"] {
+        revoke(&one, id, "1").await;
+    }
     let last = one.published().last.clone().unwrap();
     let surplus = Surplus {
         user: Some(RevocationDigest::of_user("1")),
@@ -201,13 +193,9 @@ async fn nothing_is_removed_from_another_history(installation: &dyn Installation
     };
     installation.clear().await;
     let other = log_in(installation.open());
-    other
-        .append(
-            &[token("c", "2", far()), token("d", "2", far())],
-            Vec::new(),
-        )
-        .await
-        .unwrap();
+    for id in ["c", "d"] {
+        revoke(&other, id, "2").await;
+    }
     one.collapse(surplus, &last, unix_now()).await.unwrap();
     let third = log_in(installation.open());
     third.poll().await.unwrap();
@@ -227,9 +215,7 @@ async fn a_logout_does_not_wait_for_a_reading_before_it() {
     while store.holds_next_reading() {
         tokio::task::yield_now().await;
     }
-    log.append(&[token("a", "1", far())], Vec::new())
-        .await
-        .unwrap();
+    revoke(&log, "a", "1").await;
     assert!(revokes(&log, "a"));
     waiting.abort();
 }
@@ -238,9 +224,7 @@ async fn a_logout_does_not_wait_for_a_reading_before_it() {
 async fn what_only_a_newer_version_knows_is_not_passed_as_known() {
     let store = Unsteady::new();
     let log = log_in(Arc::new(Arc::clone(&store)));
-    log.append(&[token("a", "1", far())], Vec::new())
-        .await
-        .unwrap();
+    revoke(&log, "a", "1").await;
     let number = log.published().seq;
     let newer = Change::Append(NewEntry {
         value: r#"{"revokes":"tenant 7","at":1}"#.to_owned(),
@@ -248,9 +232,7 @@ async fn what_only_a_newer_version_knows_is_not_passed_as_known() {
         above: 0,
     });
     store.commit(vec![newer]).await.unwrap();
-    log.append(&[token("b", "1", far())], Vec::new())
-        .await
-        .unwrap();
+    revoke(&log, "b", "1").await;
     assert!(matches!(log.poll().await, Err(StoreError::Unusable(_))));
     assert!(revokes(&log, "b"), "others count");
     assert_eq!(log.published().seq, number);
@@ -306,9 +288,8 @@ fn a_reader_gets_the_lines_that_it_lacks() {
 
 #[test]
 fn readers_share_a_long_list() {
-    let tokens: Vec<_> = (0..2000)
-        .map(|n| token(&n.to_string(), "1", NOW + 10))
-        .collect();
+    let tokens = (0..2000).map(|n| token(&n.to_string(), "1", NOW + 10));
+    let tokens: Vec<_> = tokens.collect();
     let mut state = state(&tokens);
     let one = state.list.after(None);
     add(&mut state, &[token("a", "1", NOW + 10)], NOW);
@@ -390,9 +371,8 @@ async fn one_revocation_replaces_too_many() {
     let store = Unsteady::new();
     let open = || log_in(Arc::new(Arc::clone(&store)));
     let (one, other) = (open(), open());
-    let tokens: Vec<_> = (0..44_000)
-        .map(|id| token(&format!("{id}"), "1", far()))
-        .collect();
+    let tokens = (0..44_000).map(|id| token(&format!("{id}"), "1", far()));
+    let tokens: Vec<_> = tokens.collect();
     let now = unix_now() - 60;
     for some in tokens.chunks(4_000) {
         let changes = some.iter();
@@ -417,9 +397,7 @@ async fn the_list_of_each_signing_type_verifies_from_a_cursor_on() {
         let (signer, keys) = (RevocationListSigner::default(), keys.published().unwrap());
         let mut known: Option<RevocationList> = None;
         for id in ["a", "b"] {
-            log.append(&[token(id, "1", far())], Vec::new())
-                .await
-                .unwrap();
+            revoke(&log, id, "1").await;
             let cursor = known.as_ref().map(RevocationList::cursor);
             let list = |now| {
                 let pair = Arc::clone(keys.ring.current());
@@ -430,9 +408,8 @@ async fn the_list_of_each_signing_type_verifies_from_a_cursor_on() {
             assert_ne!(response, list(NOW + 600));
             let response = text(response);
             assert_eq!(response.lines().count(), 2, "{response}");
-            let verified =
-                RevocationList::verify(&keys.verification_keys, &response, known.as_ref());
-            let verified = verified.unwrap();
+            let keys = &keys.verification_keys;
+            let verified = RevocationList::verify(keys, &response, known.as_ref()).unwrap();
             assert_eq!(verified.issued_at(), NOW);
             let digests = TokenDigests::of(&claims(id, "1", 0));
             assert!(verified.revoked().revokes(&digests));
