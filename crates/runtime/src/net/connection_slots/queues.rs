@@ -195,7 +195,7 @@ mod tests {
             (1, &[(1, "k9"), (2, "busy"), (2, "busy")], 0, Some(0)),
             // None ends for a client that holds more.
             (1, &[(1, "k59"), (2, "busy"), (2, "busy")], 2, None),
-            (1, &[(1, "k4"), (1, "k3"), (2, "k9"), (2, "k9")], 3, Some(2)),
+            (1, &[(1, "k4"), (1, "k3"), (2, "k9"), (2, "k9")], 2, Some(2)),
             // Unfinished heads go first, but in their first second.
             (1, &[(1, "k9"), (1, "h2"), (1, "h3")], 0, Some(2)),
             (1, &[(1, "k9"), (1, "h0"), (1, "k3")], 0, Some(0)),
