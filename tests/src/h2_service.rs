@@ -1,6 +1,10 @@
 //! A service that speaks HTTP/2 only, as gRPC services do: it echoes every body and ends each
-//! response with a trailer. As Netty does, it ends a connection for too long fields or too many resets. `GET …/large` returns 20 MB, `…/early` responds before its body, `…/hints` with an interim response first, `…/reset`
-//! breaks its response off, and gRPC's health service knows `down`, which does not serve, and the service without a name.
+//! response with a trailer. As Netty does, it ends a connection for too long fields or too many resets;
+//! as `h2` does, for resets of requests that it has not accepted. Its window for one body is that of
+//! the connection. `GET …/large` returns 20 MB, `…/drops` half a MB in frames of a few bytes, `…/early`
+//! responds before its body, `…/hints` with an interim response first, `…/silent` reads nothing and does
+//! not respond, `…/reset` breaks its response off, and gRPC's health service knows `down`, which does not
+//! serve, and the service without a name.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -29,9 +33,11 @@ const MAX_RESETS: usize = 200;
 const LARGE: &str = "/large";
 const BEFORE_BODY: &str = "/early";
 const RESET: &str = "/reset";
+const DROPS: &str = "/drops";
 const HINTS: &str = "/hints";
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
 const LARGE_BYTES: usize = 20_000_000;
+const DROP: Bytes = Bytes::from_static(&[b'x'; 20]);
 const GRPC: &str = "application/grpc";
 const FILE: &str = "application/octet-stream";
 
@@ -89,6 +95,9 @@ pub struct H2Service {
 }
 
 impl H2Service {
+    /// Length of `…/drops`: nearly the sidecar's window for one response.
+    pub const DROPS_BYTES: usize = 520_000;
+
     /// Starts on a free port.
     ///
     /// # Panics
@@ -221,6 +230,7 @@ async fn respond_to(
         HEALTH => health(body, respond).await,
         path if path.ends_with(LARGE) => large(respond).await,
         path if path.ends_with(RESET) => reset(respond).await,
+        path if path.ends_with(DROPS) => drops(respond).await,
         path if path.ends_with(BEFORE_BODY) => respond_before_body(body, respond).await,
         _ => echo(body, respond, &mut trailers).await,
     };
@@ -310,6 +320,15 @@ async fn large(mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {
     static BODY: LazyLock<Bytes> = LazyLock::new(|| vec![b'x'; LARGE_BYTES].into());
     let mut out = begin(&mut respond, FILE)?;
     write(&mut out, BODY.clone(), true).await?;
+    Ok(0)
+}
+
+async fn drops(mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {
+    let mut out = begin(&mut respond, GRPC)?;
+    for _ in 0..H2Service::DROPS_BYTES / DROP.len() {
+        write(&mut out, DROP, false).await?;
+    }
+    end(&mut out, HeaderMap::new())?;
     Ok(0)
 }
 

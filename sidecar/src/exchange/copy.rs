@@ -97,6 +97,7 @@ impl<C: ClientSide> Exchange<'_, C> {
             if !self.is_rest {
                 self.deadlines.response_until = None;
             }
+            self.service.take_in(cx);
             return Ok(false);
         }
         let had_head = download.head.is_some();

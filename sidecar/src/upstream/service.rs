@@ -1,11 +1,12 @@
 //! A connection to the service, in the version of HTTP that it speaks.
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, Request, Response};
@@ -16,6 +17,8 @@ use super::connections::http2::Slot;
 
 /// Code of a reset before any processing (RFC 9113 §7).
 const NOT_PROCESSED: u32 = 7;
+/// The most that is read at once of what has waited for the client.
+const MAX_PART: usize = 32 * 1024;
 
 /// The way of one request to the service.
 pub(crate) enum Service {
@@ -32,6 +35,14 @@ impl Service {
             stream.request.send_reset(reason);
         }
     }
+
+    /// Takes in a part of the response for which the client has no room yet. HTTP/1.x leaves it to the
+    /// connection.
+    pub(crate) fn take_in(&mut self, cx: &mut Context<'_>) {
+        if let Self::Http2(stream) = self {
+            stream.take_in(cx);
+        }
+    }
 }
 
 /// A stream of HTTP/2; dropped unfinished, it is reset.
@@ -43,6 +54,8 @@ pub(crate) struct Http2Stream {
     response: ResponseFuture,
     /// Set by the final head.
     body: Option<RecvStream>,
+    /// The part of the body that waits for the client.
+    arrived: VecDeque<u8>,
 }
 
 impl Http2Stream {
@@ -64,6 +77,7 @@ impl Http2Stream {
             is_sent: is_whole,
             response,
             body: None,
+            arrived: VecDeque::new(),
         })
     }
 
@@ -112,9 +126,15 @@ impl Http2Stream {
         let Some(body) = &mut self.body else {
             return Poll::Ready(Ok(None));
         };
-        let data = ready!(body.poll_data(cx))
-            .transpose()
-            .map_err(within_response)?;
+        let data = if self.arrived.is_empty() {
+            // A pause of the client leaves no memory behind.
+            self.arrived = VecDeque::new();
+            let data = ready!(body.poll_data(cx)).transpose();
+            data.map_err(within_response)?
+        } else {
+            let length = self.arrived.len().min(MAX_PART);
+            Some(self.arrived.copy_to_bytes(length))
+        };
         if let Some(data) = &data {
             // An error means that the stream has ended, which the next read says.
             let _ = body.flow_control().release_capacity(data.len());
@@ -122,9 +142,26 @@ impl Http2Stream {
         Poll::Ready(Ok(data))
     }
 
-    /// Returns true once the rest of the response is here: its last part, or an error.
+    /// Takes frames out of the library. There each one would hold a buffer, and many small ones end the
+    /// connection, with the calls of all. The window, which stays taken, bounds them.
+    fn take_in(&mut self, cx: &mut Context<'_>) {
+        let Some(body) = &mut self.body else {
+            return;
+        };
+        // The next read finds an end or an error again.
+        while let Poll::Ready(Some(Ok(data))) = body.poll_data(cx) {
+            let waiting = self.arrived.len();
+            // Doubled, but never past the window.
+            let capacity = (waiting + data.len()).next_power_of_two();
+            self.arrived.reserve_exact(capacity - waiting);
+            self.arrived.extend(data.iter());
+        }
+    }
+
+    /// Returns true once the rest of the response was read: its last part, or an error.
     pub(crate) fn has_ended(&self) -> bool {
-        self.body.as_ref().is_some_and(RecvStream::is_end_stream)
+        let is_at_end = self.body.as_ref().is_some_and(RecvStream::is_end_stream);
+        is_at_end && self.arrived.is_empty()
     }
 
     /// Reads the trailers, after the body.

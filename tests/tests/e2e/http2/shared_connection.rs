@@ -60,3 +60,43 @@ fn calls_that_one_client_cancels_end_no_other_s_call() {
     }
     goes_on(call);
 }
+
+/// In `h2` each frame that waits takes memory of its own, and many small ones end the connection.
+#[test]
+fn small_frames_that_one_client_leaves_unread_end_no_other_s_call() {
+    const RESPONSES: u32 = 8;
+    /// See docs/limits.md; the first ones take more.
+    const MAX_KIB_EACH: u64 = 2 * 1024;
+    let service = H2Service::start();
+    let stack = in_front_of(&service, &[]);
+    let other = H2Client::connect(stack.sidecar.address());
+    let call = chat(&other, &bearer(&stack), "first");
+    let resident = || stack.sidecar.process().resident_kib().unwrap_or(0);
+
+    let before = resident();
+    let mut client = FrameClient::connect(stack.sidecar.address());
+    for number in 0..RESPONSES {
+        let fields = get_fields("/orders/public/drops");
+        client.head(2 * number + 1, &fields, true);
+    }
+    wait::until("the service to send its responses", || {
+        let requests = service.requests();
+        let sent = requests.iter().filter(|request| request.body.is_some());
+        sent.count() == RESPONSES as usize
+    });
+    goes_on(call);
+    let taken = resident() - before;
+    assert!(taken < u64::from(RESPONSES) * MAX_KIB_EACH, "{taken} KiB");
+    // One response arrives whole.
+    client.window_update(0, 1024 * 1024);
+    client.window_update(1, 1024 * 1024);
+    let mut received = 0;
+    for frame in client.frames_of(1) {
+        match frame.kind {
+            0 => received += frame.payload.len(),
+            1 if frame.flags & 1 == 1 => break,
+            _ => {}
+        }
+    }
+    assert_eq!(received, H2Service::DROPS_BYTES);
+}
