@@ -216,9 +216,9 @@ impl<'a, C: ClientSide> Serving<'a, C> {
                 upload.rewind();
                 continue;
             }
-            if *error.esource() == ErrorSource::Downstream {
-                connected.service.end(errors::reset_reason(&error));
-            }
+            let is_of_client = *error.esource() == ErrorSource::Downstream;
+            let reason = errors::reset_reason(&error).filter(|_| is_of_client);
+            connected.service.end(reason).await;
             return Err(error);
         }
     }

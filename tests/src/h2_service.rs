@@ -34,6 +34,7 @@ const LARGE: &str = "/large";
 const BEFORE_BODY: &str = "/early";
 const RESET: &str = "/reset";
 const DROPS: &str = "/drops";
+const SILENT: &str = "/silent";
 const HINTS: &str = "/hints";
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
 const LARGE_BYTES: usize = 20_000_000;
@@ -231,6 +232,7 @@ async fn respond_to(
         path if path.ends_with(LARGE) => large(respond).await,
         path if path.ends_with(RESET) => reset(respond).await,
         path if path.ends_with(DROPS) => drops(respond).await,
+        path if path.ends_with(SILENT) => until_reset(respond).await,
         path if path.ends_with(BEFORE_BODY) => respond_before_body(body, respond).await,
         _ => echo(body, respond, &mut trailers).await,
     };
@@ -330,6 +332,11 @@ async fn drops(mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {
     }
     end(&mut out, HeaderMap::new())?;
     Ok(0)
+}
+
+async fn until_reset(mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {
+    let reason = std::future::poll_fn(|cx| respond.poll_reset(cx)).await?;
+    Err(reason.into())
 }
 
 /// Sends a head with the service's mark.

@@ -1,10 +1,12 @@
 //! A connection to the service, in the version of HTTP that it speaks.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use h2::client::ResponseFuture;
@@ -12,11 +14,15 @@ use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, Request, Response};
 use pingora::protocols::Stream;
 use pingora::{Error, ErrorType};
+use tokio::time::{Instant, timeout_at};
 
 use super::connections::http2::Slot;
 
 /// Code of a reset before any processing (RFC 9113 §7).
 const NOT_PROCESSED: u32 = 7;
+/// The time that a service has to accept a request before a reset may follow: `h2` ends a connection for
+/// 21 requests that were reset before.
+const ACCEPTANCE: Duration = Duration::from_millis(250);
 /// The most that is read at once of what has waited for the client.
 const MAX_PART: usize = 32 * 1024;
 
@@ -29,9 +35,13 @@ pub(crate) enum Service {
 }
 
 impl Service {
-    /// Ends the request, for the reason that the client gave, if any.
-    pub(crate) fn end(&mut self, reason: Option<Reason>) {
-        if let (Self::Http2(stream), Some(reason)) = (self, reason) {
+    /// Ends an unfinished request, for the reason that the client gave, if any.
+    pub(crate) async fn end(&mut self, reason: Option<Reason>) {
+        let Self::Http2(stream) = self else {
+            return;
+        };
+        stream.until_accepted().await;
+        if let Some(reason) = reason {
             stream.request.send_reset(reason);
         }
     }
@@ -48,6 +58,7 @@ impl Service {
 /// A stream of HTTP/2; dropped unfinished, it is reset.
 pub(crate) struct Http2Stream {
     slot: Slot,
+    began: Instant,
     request: SendStream<Bytes>,
     /// True once the whole request is sent.
     is_sent: bool,
@@ -73,6 +84,7 @@ impl Http2Stream {
         })?;
         Ok(Self {
             slot,
+            began: Instant::now(),
             request,
             is_sent: is_whole,
             response,
@@ -102,6 +114,14 @@ impl Http2Stream {
         };
         self.is_sent = ended.is_ok();
         ended.map_err(io::Error::other)
+    }
+
+    /// Waits until the service has accepted the request: it responds, or has had the time.
+    async fn until_accepted(&mut self) {
+        if self.body.is_none() {
+            let until = self.began + ACCEPTANCE;
+            let _ = timeout_at(until, poll_fn(|cx| self.poll_head(cx))).await;
+        }
     }
 
     /// Reads the next head: of an interim response, or the final one.

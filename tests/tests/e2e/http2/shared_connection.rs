@@ -61,6 +61,36 @@ fn calls_that_one_client_cancels_end_no_other_s_call() {
     goes_on(call);
 }
 
+/// A service of the library `h2` ends a connection for 21 requests that were reset before it has accepted
+/// them.
+#[test]
+fn requests_that_one_client_takes_back_at_once_end_no_other_s_call() {
+    const CLIENTS: usize = 4;
+    const REQUESTS: u32 = 15;
+    for path in ["/orders/public/x", "/orders/public/silent"] {
+        let service = H2Service::start();
+        let stack = in_front_of(&service, &[]);
+        let other = H2Client::connect(stack.sidecar.address());
+        let call = chat(&other, &bearer(&stack), "first");
+
+        let mut fields = fields_of("POST", path);
+        fields.push(("content-type", "application/grpc"));
+        let connect = |_| FrameClient::connect(stack.sidecar.address());
+        let mut clients: Vec<_> = (0..CLIENTS).map(connect).collect();
+        for client in &mut clients {
+            for number in 0..REQUESTS {
+                let stream = 2 * number + 1;
+                client.head(stream, &fields, false);
+                client.frame(3, 0, stream, &[0, 0, 0, 8]);
+            }
+        }
+        wait::until("the service to lose its calls", || {
+            service.cut_off() >= CLIENTS * REQUESTS as usize
+        });
+        goes_on(call);
+    }
+}
+
 /// In `h2` each frame that waits takes memory of its own, and many small ones end the connection.
 #[test]
 fn small_frames_that_one_client_leaves_unread_end_no_other_s_call() {
