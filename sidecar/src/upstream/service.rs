@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -62,6 +63,8 @@ pub(crate) struct Http2Stream {
     request: SendStream<Bytes>,
     /// True once the whole request is sent.
     is_sent: bool,
+    /// Set while the body waits for the service.
+    stalled: Option<Arc<()>>,
     response: ResponseFuture,
     /// Set by the final head.
     body: Option<RecvStream>,
@@ -87,6 +90,7 @@ impl Http2Stream {
             began: Instant::now(),
             request,
             is_sent: is_whole,
+            stalled: None,
             response,
             body: None,
             arrived: VecDeque::new(),
@@ -99,8 +103,10 @@ impl Http2Stream {
         data: &[u8],
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        let room = ready!(poll_room(&mut self.request, data.len(), cx));
-        let room = room.map_err(io::Error::other)?;
+        let room = poll_room(&mut self.request, data.len(), cx);
+        let stalled = || Arc::clone(&self.slot.usage.stalled);
+        self.stalled = room.is_pending().then(stalled);
+        let room = ready!(room).map_err(io::Error::other)?;
         let part = data.get(..room).unwrap_or(data);
         let sent = self.request.send_data(Bytes::copy_from_slice(part), false);
         Poll::Ready(sent.map(|()| part.len()).map_err(io::Error::other))
@@ -200,7 +206,7 @@ impl Drop for Http2Stream {
     /// Counts the reset with which the library ends a stream that is not at its end.
     fn drop(&mut self) {
         if !(self.is_sent && self.has_ended()) {
-            self.slot.resets.fetch_add(1, Ordering::Relaxed);
+            self.slot.usage.resets.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

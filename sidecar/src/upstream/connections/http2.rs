@@ -46,8 +46,17 @@ pub(crate) fn size_of(fields: &HeaderMap) -> usize {
 /// A connection that requests share.
 pub(super) struct Shared {
     requests: SendRequest<Bytes>,
-    /// Number of its resets; held by each request.
-    resets: Arc<AtomicUsize>,
+    /// Held by each request.
+    usage: Arc<Usage>,
+}
+
+/// What the requests of one connection have in common.
+#[derive(Default)]
+pub(in crate::upstream) struct Usage {
+    /// Number of requests that were reset.
+    pub(in crate::upstream) resets: AtomicUsize,
+    /// Held by each request whose body waits for the service.
+    pub(in crate::upstream) stalled: Arc<()>,
 }
 
 impl Shared {
@@ -67,7 +76,7 @@ impl Shared {
         tokio::spawn(connection);
         Ok(Self {
             requests,
-            resets: Arc::default(),
+            usage: Arc::default(),
         })
     }
 
@@ -75,25 +84,27 @@ impl Shared {
     pub(super) fn slot(&self) -> Slot {
         Slot {
             requests: self.requests.clone(),
-            resets: Arc::clone(&self.resets),
+            usage: Arc::clone(&self.usage),
         }
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        Arc::strong_count(&self.resets) == 1
+        Arc::strong_count(&self.usage) == 1
     }
 
-    /// Returns `None` once the service has ended the connection, or may soon.
+    /// Returns `None` once the service has ended the connection, or may soon. Behind a body that waits
+    /// there is no room: with most services its window is that of the whole connection.
     pub(super) fn has_room(&mut self) -> Option<bool> {
-        if self.resets.load(Ordering::Relaxed) >= MAX_RESETS {
+        if self.usage.resets.load(Ordering::Relaxed) >= MAX_RESETS {
             return None;
         }
+        let is_stalled = Arc::strong_count(&self.usage.stalled) > 1;
         let most = self.requests.current_max_send_streams();
         let most = most.min(MAX_STREAMS as usize);
         let mut context = Context::from_waker(Waker::noop());
         match self.requests.poll_ready(&mut context) {
             Poll::Ready(Err(_)) => None,
-            Poll::Ready(Ok(())) => Some(Arc::strong_count(&self.resets) <= most),
+            Poll::Ready(Ok(())) => Some(!is_stalled && Arc::strong_count(&self.usage) <= most),
             Poll::Pending => Some(false),
         }
     }
@@ -102,5 +113,5 @@ impl Shared {
 /// One request on a connection, which counts while it lives.
 pub(in crate::upstream) struct Slot {
     pub(in crate::upstream) requests: SendRequest<Bytes>,
-    pub(in crate::upstream) resets: Arc<AtomicUsize>,
+    pub(in crate::upstream) usage: Arc<Usage>,
 }

@@ -130,3 +130,15 @@ fn small_frames_that_one_client_leaves_unread_end_no_other_s_call() {
     }
     assert_eq!(received, H2Service::DROPS_BYTES);
 }
+
+/// Most services have one window for a body and for all bodies of a connection.
+#[test]
+fn an_upload_that_the_service_leaves_unread_stops_no_later_request() {
+    let service = H2Service::start();
+    let stack = in_front_of(&service, &[]);
+    let client = H2Client::connect(stack.sidecar.address());
+    let mut stuck = client.open(client.request("POST", "/orders/public/silent", &[]));
+    assert!(stuck.fill() > 0);
+    let other = client.request("POST", "/orders/public/x", &[]);
+    assert_eq!(client.send(other, b"12345").unwrap().body, b"12345");
+}
