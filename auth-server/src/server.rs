@@ -142,6 +142,7 @@ fn follow_files(app: &App, background: &Supervisor) -> Result<(), ExitError> {
     match &app.recorded_users {
         None => drop(metrics.builtin_users.set(1)),
         Some(recorded) => {
+            recorded.users.remove_unfinished();
             let registrations = Arc::clone(&synced.registrations);
             background.spawn_critical("recording the users", Arc::clone(recorded).follow());
             let following = reload::follow(

@@ -250,7 +250,7 @@ impl Sessions {
     /// Ends a session, if there is one, in one commit with the revocation of its access tokens; also if
     /// the client does not wait for that. `verified` is the time until which an access token of it, which was
     /// verified, may be valid: then it ends also where its record cannot be read. Returns false where there is
-    /// none.
+    /// none, which the caller confirms.
     ///
     /// # Errors
     /// While the store is unavailable, or the record cannot be read.

@@ -69,7 +69,8 @@ impl DevArgs {
             ])
             .chain(audience.map(|audience| format!("--audience={audience}")));
         match command_line::parse_words::<Cli>(words)?.command {
-            // The environment may hold the settings of another server.
+            // An environment with the settings of another server must neither register this one nor let a
+            // page of its origins get tokens.
             Command::Serve(mut args) => {
                 args.pages.cors_origin.clear();
                 Ok(args)

@@ -119,8 +119,8 @@ async fn revoke(args: &KeysRevokeArgs) -> Result<(), ExitError> {
             revoked.map_or(Plan::Generate, Plan::Write)
         })
         .await?;
-    if !before.is_listed(kid) {
-        if before.revoked().contains(kid) {
+    if !before.is_listed(kid) && !updated.is_written {
+        if updated.ring.revoked().contains(kid) {
             return print(&format!("{kid} was revoked before"));
         }
         return Err(ExitError::Usage(format!(

@@ -7,6 +7,7 @@ use wire::rejection::Rejection;
 
 use crate::app::App;
 use crate::audit::events::TokenIds;
+use crate::http::response::store_rejection;
 use crate::keys::pair::SigningKeyPair;
 use crate::random;
 use crate::tokens::issuer::{SigningError, TokenIssuer};
@@ -26,14 +27,21 @@ impl App {
     /// credentials.
     ///
     /// # Errors
-    /// [`Rejection::UsersStale`].
+    /// [`Rejection::UsersStale`]; [`Rejection::ServerBusy`] while too many requests wait for the store.
     pub(in crate::http) async fn check_standing(
         &self,
         user: &PresentUser,
     ) -> Result<(), Rejection> {
-        match &self.recorded_users {
-            Some(recorded) if !recorded.knows(user).await => Err(Rejection::UsersStale),
-            _ => Ok(()),
+        let Some(recorded) = &self.recorded_users else {
+            return Ok(());
+        };
+        match recorded.knows(user).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Rejection::UsersStale),
+            Err(error) => Err(store_rejection(
+                &error,
+                "a user cannot be compared with the store",
+            )),
         }
     }
 

@@ -64,16 +64,39 @@ impl RevocationLog {
     pub(crate) async fn append(
         &self,
         revocations: &[Revocation],
+        changes: Vec<Change>,
+    ) -> Result<Outcome, StoreError> {
+        let call = self.store.call().await?;
+        self.append_to(&*call, revocations, changes).await
+    }
+
+    /// The same for work in the background, which no request keeps waiting.
+    ///
+    /// # Errors
+    /// Those of [`append`](Self::append).
+    pub(crate) async fn append_apart(
+        &self,
+        revocations: &[Revocation],
+        changes: Vec<Change>,
+    ) -> Result<Outcome, StoreError> {
+        let store = self.store.for_polls();
+        self.append_to(store, revocations, changes).await
+    }
+
+    async fn append_to(
+        &self,
+        store: &dyn Store,
+        revocations: &[Revocation],
         mut changes: Vec<Change>,
     ) -> Result<Outcome, StoreError> {
         let above = self.state.read().above();
         for Revocation { fact, ends, .. } in revocations {
             changes.push(fact.append(*ends, above)?);
         }
-        let outcome = self.store.call().await?.commit(changes).await?;
+        let outcome = store.commit(changes).await?;
         if outcome == Outcome::Committed && !revocations.is_empty() {
             log_revocations(revocations, None);
-            if let Err(error) = self.catch_up().await {
+            if let Err(error) = self.follow(store).await {
                 debug!(%error, "a revocation counts here from the next poll on");
                 // A fail-over may lose it meanwhile, and only what was read is noticed as lost.
                 self.note(revocations.to_vec());
@@ -98,8 +121,8 @@ impl RevocationLog {
                 return Ok(());
             }
             // Where the outcome would be unclear each attempt would add them again.
-            self.store.confirm().await?;
-            self.append(&noted, Vec::new()).await?;
+            self.append_apart(&[], Vec::new()).await?;
+            self.append_apart(&noted, Vec::new()).await?;
             self.noted.lock().retain(|it| !noted.contains(it));
         }
     }

@@ -86,10 +86,18 @@ impl OpenStore {
         }
     }
 
-    /// Returns the store for all requests: they share one bound.
+    /// Returns the store for all requests, which share one bound: called once, for the whole program.
     pub(crate) fn for_requests(&self) -> Self {
         Self {
             permits: Some(Arc::new(Permits::of(MAX_CALLS))),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the store for work in the background, which no request keeps waiting.
+    pub(crate) fn apart(&self) -> Self {
+        Self {
+            permits: None,
             ..self.clone()
         }
     }

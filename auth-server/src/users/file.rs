@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use parking_lot::Mutex;
+use runtime::files::owner_only_file;
 use runtime::files::replaced_file;
 use wire::api::login::LoginRequest;
 
@@ -63,18 +64,28 @@ impl FileUsers {
     pub(crate) fn reload(&self) -> Result<Option<Vec<String>>, String> {
         let text = users_file::read(&self.path).map_err(|error| error.to_string())?;
         let digest = digest_of(&text);
-        let is_whole = *self.seen.lock() == digest;
-        self.seen.lock().clone_from(&digest);
-        if !is_whole || self.loaded.load().digest == digest {
+        let is_whole = std::mem::replace(&mut *self.seen.lock(), digest.clone()) == digest;
+        if self.loaded.load().digest == digest {
             return Ok(None);
         }
+        // Before it counts: a text that cannot be used is no recovery.
         let loaded = Arc::new(Loaded::parse(&self.path, &text)?);
+        if !is_whole {
+            return Ok(None);
+        }
         let former = self.loaded.swap(Arc::clone(&loaded));
         Ok(Some(changed(&former.users, &loaded.users)))
     }
 
     pub(super) fn loaded(&self) -> Arc<Loaded> {
         self.loaded.load_full()
+    }
+
+    /// Removes what a killed command has left, hashes among it.
+    pub(crate) fn remove_unfinished(&self) {
+        if let Ok(path) = self.path.canonicalize() {
+            let _ = owner_only_file::remove_unfinished(&path);
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -227,7 +238,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_changed_file_counts_at_the_next_poll() {
+    fn a_changed_file_counts_once_two_polls_have_read_it() {
         let file = file_with(&["ada"]);
         let users = FileUsers::open(file.path().to_owned()).unwrap();
         assert!(knows(&users, "ada") && !knows(&users, "bob"));
@@ -240,7 +251,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn each_change_of_a_user_is_named() {
+    fn each_change_names_its_user() {
         let file = file_with(&["ada", "bob"]);
         let users = FileUsers::open(file.path().to_owned()).unwrap();
         let first = fs::read_to_string(file.path()).unwrap();

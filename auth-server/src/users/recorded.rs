@@ -30,7 +30,7 @@ const ATTEMPTS: usize = 4;
 const BATCH: usize = 500;
 
 pub(crate) struct RecordedUsers {
-    pub(super) records: OpenStore,
+    pub(super) store: OpenStore,
     pub(crate) users: Arc<FileUsers>,
     pub(super) revocations: Arc<RevocationLog>,
     changed: Notify,
@@ -40,7 +40,7 @@ pub(crate) struct RecordedUsers {
     recorded: Mutex<EnabledUsers>,
 }
 
-/// The end of the ids of the two records.
+/// What follows the digest of the path in the ids of the two records.
 const HEAD: &str = ".head";
 const USERS: &str = "";
 
@@ -55,12 +55,12 @@ struct Head {
 
 impl RecordedUsers {
     pub(crate) fn new(
-        records: OpenStore,
+        store: OpenStore,
         users: Arc<FileUsers>,
         revocations: Arc<RevocationLog>,
     ) -> Self {
         Self {
-            records,
+            store,
             users,
             revocations,
             changed: Notify::new(),
@@ -94,14 +94,17 @@ impl RecordedUsers {
     /// applications.
     async fn record(&self) -> Result<(), StoreError> {
         self.revocations.flush().await?;
+        let store = self.store.apart();
         for _ in 0..ATTEMPTS {
             let loaded = self.users.loaded();
             let users = loaded.enabled();
             // Read apart: a commit in between is a conflict.
-            let (head, head_version) = self.read::<Head>(self.key(HEAD)).await?;
-            let (before, version) = self.read::<EnabledUsers>(self.key(USERS)).await?;
+            let (head, head_version) = read::<Head>(&store, self.key(HEAD)).await?;
+            let (before, version) = read::<EnabledUsers>(&store, self.key(USERS)).await?;
             let generation = head.unwrap_or_default().generation;
             if before.as_ref() == Some(&users) && generation > 0 {
+                // The commit before this one may have had an unclear outcome.
+                self.revocations.append_apart(&[], Vec::new()).await?;
                 self.is_recorded(users, generation);
                 return Ok(());
             }
@@ -114,7 +117,7 @@ impl RecordedUsers {
             // Up to the load, not up to now: who logged in since then is a user of this file. One who is
             // not in it can only have logged in at another server, which had not loaded it yet.
             let passed = i64::try_from(loaded.since.elapsed().as_secs()).unwrap_or_default();
-            let now = self.records.clock.now();
+            let now = self.store.clock.now();
             let loaded_at = now.saturating_sub(passed);
             let revocations = left.into_iter().map(|id| {
                 let at = if users.contains_key(&id) {
@@ -131,15 +134,14 @@ impl RecordedUsers {
                 users: loaded.enabled.clone(),
             };
             let changes = vec![
-                self.records
-                    .put(self.key(HEAD), head_version, &next, None)?,
-                self.records.put(self.key(USERS), version, &users, None)?,
+                store.put(self.key(HEAD), head_version, &next, None)?,
+                store.put(self.key(USERS), version, &users, None)?,
             ];
             let (first, last) = revocations.split_at(revocations.len().saturating_sub(BATCH));
             for some in first.chunks(BATCH) {
-                self.revocations.append(some, Vec::new()).await?;
+                self.revocations.append_apart(some, Vec::new()).await?;
             }
-            if self.revocations.append(last, changes).await? == Outcome::Committed {
+            if self.revocations.append_apart(last, changes).await? == Outcome::Committed {
                 self.is_recorded(users, generation);
                 return Ok(());
             }
@@ -157,39 +159,29 @@ impl RecordedUsers {
 
     /// Returns false where a file that another server has loaded later lacks the user, or has other
     /// credentials: this one's is older, and the user was revoked already. Logins go on without the store.
-    pub(crate) async fn knows(&self, user: &PresentUser) -> bool {
-        let head = match self.read::<Head>(self.key(HEAD)).await {
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`], which clients can bring about.
+    pub(crate) async fn knows(&self, user: &PresentUser) -> Result<bool, StoreError> {
+        let head = match read::<Head>(&self.store, self.key(HEAD)).await {
             Ok((head, _)) => head.unwrap_or_default(),
-            // Clients can bring this about.
-            Err(StoreError::Busy) => return false,
-            Err(_) => return true,
+            Err(busy @ StoreError::Busy) => return Err(busy),
+            Err(_) => return Ok(true),
         };
         let generation = self.generation.load(Ordering::Relaxed);
         if generation == 0 || head.users == self.users.loaded().enabled {
-            return true;
+            return Ok(true);
         }
         if head.generation <= generation {
             // The file was just loaded, or the store is an older copy.
             self.changed();
-            return true;
+            return Ok(true);
         }
-        let others = self.read::<EnabledUsers>(self.key(USERS)).await;
-        let others = others.ok().and_then(|(others, _)| others);
-        others.is_some_and(|others| others.get(&user.user.id) == Some(&user.credentials))
-    }
-
-    /// Reads a value; a planted one counts for none, and gives way to the next.
-    async fn read<T: DeserializeOwned>(
-        &self,
-        key: Key,
-    ) -> Result<(Option<T>, Option<Version>), StoreError> {
-        let Some(held) = self.records.read(&key).await? else {
-            return Ok((None, None));
+        let others = match read::<EnabledUsers>(&self.store, self.key(USERS)).await {
+            Err(busy @ StoreError::Busy) => return Err(busy),
+            others => others.ok().and_then(|(others, _)| others),
         };
-        match held.record {
-            Err(error) if !held.is_planted => Err(error),
-            record => Ok((record.ok(), Some(held.version))),
-        }
+        Ok(others.is_some_and(|others| others.get(&user.user.id) == Some(&user.credentials)))
     }
 
     /// Names one record for each path: servers with other users may share the store.
@@ -200,6 +192,20 @@ impl RecordedUsers {
             kind: Kind::Users,
             id: URL_SAFE_NO_PAD.encode(path) + part,
         }
+    }
+}
+
+/// Reads a value; a planted one counts for none, and gives way to the next.
+async fn read<T: DeserializeOwned>(
+    store: &OpenStore,
+    key: Key,
+) -> Result<(Option<T>, Option<Version>), StoreError> {
+    let Some(held) = store.read(&key).await? else {
+        return Ok((None, None));
+    };
+    match held.record {
+        Err(error) if !held.is_planted => Err(error),
+        record => Ok((record.ok(), Some(held.version))),
     }
 }
 
@@ -223,7 +229,8 @@ mod tests {
     }
 
     async fn logs_in(server: &RecordedUsers, account: &str) -> bool {
-        server.knows(&server.users.present(account).unwrap()).await
+        let user = server.users.present(account).unwrap();
+        server.knows(&user).await.unwrap()
     }
 
     async fn revocations(store: &Arc<Unsteady>) -> usize {

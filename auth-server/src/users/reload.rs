@@ -70,7 +70,7 @@ fn revoke_applications(
     registrations: &ApplicationRegistry,
     changed: &[String],
 ) {
-    let now = recorded.records.clock.now();
+    let now = recorded.store.clock.now();
     let names = changed.iter().flat_map(|account| {
         let id = recorded.users.present(account).map(|it| it.user.id);
         [Some(account.clone()), id]

@@ -227,7 +227,9 @@ fn credentials(entry: &UserEntry) -> String {
 /// Returns the name of a member with a control character, which could forge neighbours in lists, logs
 /// and header fields.
 fn with_control_character(entry: &UserEntry) -> Option<String> {
-    let members = serde_json::to_value(entry).ok()?;
+    let Ok(members) = serde_json::to_value(entry) else {
+        return Some("user".to_owned());
+    };
     let has_one = |text: &str| text.contains(char::is_control);
     let mut members = members.as_object()?.iter();
     let (name, _) = members.find(|(_, value)| value.as_str().is_some_and(has_one))?;

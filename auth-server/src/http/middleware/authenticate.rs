@@ -52,6 +52,9 @@ fn endpoint(app: &App, path: &str) -> Endpoint {
 
 /// Returns `Allow` for requests that no route accepts (TRACE, CONNECT).
 fn allowed_methods(app: &App, path: &str) -> &'static str {
+    if app.config.any_claims && relative(app, path) == Some(DEV_TOKEN_PATH) {
+        return "POST";
+    }
     match endpoint(app, path) {
         Endpoint::Login => "POST",
         Endpoint::Key => "GET",

@@ -131,7 +131,7 @@ async fn attempt(app: &App, request: &LoginRequest, client: IpAddr) -> Result<Is
     app.check_standing(&present).await?;
     let code = request.code.as_ref().filter(|_| present.has_second_factor);
     if let Some(code) = code
-        && !(app.used_codes.record(&user.id, code).await).map_err(outcome_unknown)?
+        && !(app.used_codes.record(&user.id, code).await).map_err(not_stored)?
     {
         app.authenticator.count_failure(account, client);
         return Err(AuthenticationError::Failed.into());
@@ -158,7 +158,7 @@ async fn token_for(
     let refresh_token = match session {
         Some(session) => {
             let begun = app.sessions.begin(session, expires).await;
-            begun.map_err(outcome_unknown)?
+            begun.map_err(not_stored)?
         }
         None => None,
     };
@@ -174,8 +174,8 @@ async fn token_for(
     Ok((token, ids))
 }
 
-fn outcome_unknown(error: StoreError) -> Rejection {
-    store_rejection(&error, "a login has no known outcome")
+fn not_stored(error: StoreError) -> Rejection {
+    store_rejection(&error, "the store does not take a login")
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ async fn end(app: &App, request: Request) -> Result<(), ErrorResponse> {
         Some(token) => {
             if !end_session(app, token.session(), None).await? {
                 app.count_guess(client)?;
-                append(app, &[]).await?;
+                confirm(app).await?;
             }
             Ok(())
         }
@@ -87,18 +87,23 @@ async fn end_access_token(app: &App, token: &str, client: IpAddr) -> Result<(), 
     app.count_proven(client)?;
     match session {
         Some(session) if end_session(app, session, Some(revocation.ends)).await? => {}
-        None if !is_revoked => append(app, &[revocation]).await?,
-        _ => append(app, &[]).await?,
+        None if !is_revoked => append(app, revocation).await?,
+        _ => confirm(app).await?,
     }
     Ok(())
 }
 
-/// Commits revocations; none to make sure of one whose outcome may have been unclear.
-async fn append(app: &App, revocations: &[Revocation]) -> Result<(), Rejection> {
+async fn append(app: &App, revocation: Revocation) -> Result<(), Rejection> {
     let revoked = &app.synced.revocations;
-    let stored = revoked.append(revocations, Vec::new()).await;
+    let stored = revoked.append(&[revocation], Vec::new()).await;
     let stored = stored.map_err(|error| store_rejection(&error, "a token is not revoked"));
     stored.map(drop)
+}
+
+/// Makes sure of an end that was found: the outcome of its request may have been unclear.
+async fn confirm(app: &App) -> Result<(), Rejection> {
+    let confirmed = app.sessions.store.confirm().await;
+    confirmed.map_err(|error| store_rejection(&error, "a logout cannot be confirmed"))
 }
 
 /// Returns the revocation of a verified token; `None` for one without an id, which this server does

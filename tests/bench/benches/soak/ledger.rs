@@ -16,7 +16,7 @@ pub(crate) enum Count {
     Wrong,
 }
 
-type Rows = BTreeMap<(&'static str, &'static str), [u64; 5]>;
+type Rows = BTreeMap<(&'static str, &'static str), [i64; 5]>;
 
 /// The counts of each kind of request of each kind of client.
 #[derive(Debug, Default)]
@@ -27,15 +27,15 @@ impl Ledger {
         self.rows().entry((client, kind)).or_default()[column as usize] += 1;
     }
 
-    pub(crate) fn sent(&self) -> u64 {
+    pub(crate) fn sent(&self) -> i64 {
         self.rows().values().map(|[sent, ..]| sent).sum()
     }
 
     /// Prints the account; returns true if every request had the end that it deserves.
     pub(crate) fn report(&self) -> bool {
         println!("      sent  answered   refused      left     wrong      lost");
-        let mut all = [0; 6];
-        let print = |counts: [u64; 6], of: &str| {
+        let (mut all, mut is_right) = ([0; 6], true);
+        let print = |counts: [i64; 6], of: &str| {
             println!(
                 "{} {of}",
                 counts.map(|count| format!("{count:10}")).concat()
@@ -45,10 +45,11 @@ impl Ledger {
             let lost = sent - answered - refused - left - wrong;
             let counts = [*sent, *answered, *refused, *left, *wrong, lost];
             print(counts, &format!("{client}: {kind}"));
+            is_right &= counts[4..] == [0, 0];
             all = std::array::from_fn(|column| all[column] + counts[column]);
         }
         print(all, "in all");
-        all[4..] == [0, 0]
+        is_right
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {
