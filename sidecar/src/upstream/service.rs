@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
+use bytes::{Bytes, BytesMut};
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, Request, Response};
@@ -24,8 +24,8 @@ const NOT_PROCESSED: u32 = 7;
 /// The time that a service has to accept a request before a reset may follow: `h2` ends a connection for
 /// 21 requests that were reset before.
 const ACCEPTANCE: Duration = Duration::from_millis(250);
-/// The most that is read at once of what has waited for the client.
-const MAX_PART: usize = 32 * 1024;
+/// Length of a part of the body that waits for the client.
+const PART: usize = 16 * 1024;
 
 /// The way of one request to the service.
 pub(crate) enum Service {
@@ -68,8 +68,8 @@ pub(crate) struct Http2Stream {
     response: ResponseFuture,
     /// Set by the final head.
     body: Option<RecvStream>,
-    /// The part of the body that waits for the client.
-    arrived: VecDeque<u8>,
+    /// The parts of the body that wait for the client; all but the last are full.
+    arrived: VecDeque<BytesMut>,
 }
 
 impl Http2Stream {
@@ -152,14 +152,11 @@ impl Http2Stream {
         let Some(body) = &mut self.body else {
             return Poll::Ready(Ok(None));
         };
-        let data = if self.arrived.is_empty() {
-            // A pause of the client leaves no memory behind.
-            self.arrived = VecDeque::new();
-            let data = ready!(body.poll_data(cx)).transpose();
-            data.map_err(within_response)?
-        } else {
-            let length = self.arrived.len().min(MAX_PART);
-            Some(self.arrived.copy_to_bytes(length))
+        let data = match self.arrived.pop_front() {
+            Some(part) => Some(part.freeze()),
+            None => ready!(body.poll_data(cx))
+                .transpose()
+                .map_err(within_response)?,
         };
         if let Some(data) = &data {
             // An error means that the stream has ended, which the next read says.
@@ -175,12 +172,16 @@ impl Http2Stream {
             return;
         };
         // The next read finds an end or an error again.
-        while let Poll::Ready(Some(Ok(data))) = body.poll_data(cx) {
-            let waiting = self.arrived.len();
-            // Doubled, but never past the window.
-            let capacity = (waiting + data.len()).next_power_of_two();
-            self.arrived.reserve_exact(capacity - waiting);
-            self.arrived.extend(data.iter());
+        while let Poll::Ready(Some(Ok(mut data))) = body.poll_data(cx) {
+            while !data.is_empty() {
+                if self.arrived.back().is_none_or(|last| last.len() == PART) {
+                    self.arrived.push_back(BytesMut::with_capacity(PART));
+                }
+                if let Some(last) = self.arrived.back_mut() {
+                    let room = PART - last.len();
+                    last.extend_from_slice(&data.split_to(room.min(data.len())));
+                }
+            }
         }
     }
 

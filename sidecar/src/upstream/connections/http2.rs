@@ -13,9 +13,8 @@ use crate::upstream::MAX_HEAD_BYTES;
 
 /// The limit of most HTTP/2 servers; a lower one of the service applies.
 const MAX_STREAMS: u32 = 100;
-/// Window of one response: what waits for its client (a power of two, see `take_in`). Larger ones would
-/// let clients that do not read hold more memory; less would block more calls in which both sides only
-/// send.
+/// Window of one response: what waits for its client. Larger ones would let clients that do not read hold
+/// more memory; less would block more calls in which both sides only send.
 const STREAM_WINDOW: u32 = 512 * 1024;
 /// Bytes of one request that wait for the service.
 const SEND_BYTES: usize = 64 * 1024;
