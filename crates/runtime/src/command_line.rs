@@ -38,7 +38,7 @@ const CONFIG: &str = "config";
 const VARIABLE_PREFIX: &str = "POSTERN_";
 const DEFAULT_PREFIX: &str = "POSTERN_DEFAULT_";
 /// The end of the help of `serve`.
-const EVERYWHERE: &str = "Each setting is also a variable (--upstream is POSTERN_UPSTREAM) and a key of the file of --config.";
+const EVERYWHERE: &str = "Each setting is also a variable (--log-level is POSTERN_LOG_LEVEL) and a key of the file of --config.";
 
 /// A command line whose file says more than its flags.
 pub trait WithFile: Parser {
