@@ -22,7 +22,8 @@ pub(crate) enum Change<'a> {
     Remove,
 }
 
-const REGISTERED: &str = "this application is registered already (rotate-secret prints another secret)";
+const REGISTERED: &str =
+    "this application is registered already (rotate-secret prints another secret)";
 const NOT_REGISTERED: &str = "no such application is registered";
 const DROPPED: &str =
     "this secret was dropped, and a dropped one never becomes valid again; make another";

@@ -16,17 +16,15 @@ use std::time::{Duration, Instant};
 
 use bench::cpu::{self, microseconds_each};
 use bench::keep_alive::{Head, get};
-use bench::machine;
 use bench::settings::Settings;
 use bench::statistics::Summary;
+use runtime::net::fd_limit;
 use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Barrier, mpsc};
 
 const FLEET: usize = 10_000;
-/// Descriptors for this program's own files.
-const RESERVED_DESCRIPTORS: usize = 100;
 const TARGET_MICROSECONDS: f64 = 30.0;
 const TARGET_SECONDS: f64 = 1.0;
 /// Longer than the opening of all connections, so that the server closes no idle one meanwhile.
@@ -43,8 +41,7 @@ enum Connections {
 
 fn main() {
     let settings = Settings::from_environment(5, 0.0);
-    let descriptors = machine::descriptors().saturating_sub(RESERVED_DESCRIPTORS);
-    let fleet = settings.amount(FLEET, 50).min(descriptors);
+    let fleet = settings.amount(FLEET, 50).min(fd_limit::for_clients());
     if fleet < FLEET && !settings.smoke {
         println!(
             "scaled down to {fleet} connections: the limit of open files is {}",

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
@@ -33,21 +32,6 @@ pub fn today() -> String {
     OffsetDateTime::now_utc()
         .format(format_description!("[year]-[month]-[day]"))
         .expect("a date")
-}
-
-/// Raises the soft limit of file descriptors to the hard one, which programs that are started later
-/// inherit; returns their number.
-pub fn descriptors() -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    let granted = match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => raised.current,
-        Err(_) => limit.current,
-    };
-    usize::try_from(granted.unwrap_or(u64::MAX)).unwrap_or(usize::MAX)
 }
 
 /// Returns the recent number of runnable processes; above about one, other processes distort the

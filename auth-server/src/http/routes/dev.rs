@@ -26,8 +26,7 @@ const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; \
 const LIFETIME: &str = "lifetime";
 const NOT_AN_OBJECT: &str =
     "the body is no JSON object of claims, such as {\"roles\": [\"admin\"]}";
-const NO_LIFETIME: &str =
-    "lifetime is no whole number of seconds; -60 makes an expired token";
+const NO_LIFETIME: &str = "lifetime is no whole number of seconds; -60 makes an expired token";
 const FOREIGN_HOST: &str = "the Host field names no address of this machine";
 
 /// Returns the requested claims, and the seconds until the token expires: negative for one that has

@@ -21,6 +21,7 @@ use std::process::ExitCode;
 
 use bench::settings::Settings;
 use bench::{document, machine};
+use runtime::net::fd_limit;
 use tests::programs::repository;
 
 use crate::field::Field;
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
         }
     }
     let settings = Settings::from_environment(5, 3.0);
-    if !settings.smoke && machine::descriptors() < DESCRIPTORS {
+    if !settings.smoke && fd_limit::for_clients() < DESCRIPTORS {
         println!("7 000 idle connections need {DESCRIPTORS} file descriptors: raise `ulimit -Hn`");
         return ExitCode::FAILURE;
     }
