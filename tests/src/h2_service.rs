@@ -1,7 +1,7 @@
 //! A service that speaks HTTP/2 only, as gRPC services do: it echoes every body and ends each
 //! response with a trailer. As Netty does, it ends a connection for too long fields or too many resets;
-//! as `h2` does, for resets of requests that it has not accepted. Its window for one body is that of
-//! the connection. `GET …/large` returns 20 MB, `…/drops` half a MB in frames of a few bytes, `…/early`
+//! as `h2` does, for resets of requests that it has not accepted. It has one window for a
+//! body and for the connection. `GET …/large` returns 20 MB, `…/drops` half a MB in frames of a few bytes, `…/early`
 //! responds before its body, `…/hints` with an interim response first, `…/silent` reads nothing and does
 //! not respond, `…/reset` breaks its response off, and gRPC's health service knows `down`, which does not
 //! serve, and the service without a name.

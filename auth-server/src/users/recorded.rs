@@ -40,7 +40,7 @@ pub(crate) struct RecordedUsers {
     recorded: Mutex<EnabledUsers>,
 }
 
-/// What follows the digest of the path in the ids of the two records.
+/// The part behind the digest of the path in the ids of the two records.
 const HEAD: &str = ".head";
 const USERS: &str = "";
 

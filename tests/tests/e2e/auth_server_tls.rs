@@ -161,7 +161,7 @@ fn a_server_that_requires_a_certificate_gets_one() {
 }
 
 #[test]
-fn a_replaced_client_certificate_is_used_at_the_next_fetch_and_an_ended_one_warns() {
+fn a_replaced_client_certificate_is_used_and_an_ended_one_warns() {
     let [authority, clients, others] = [(); 3].map(|()| Authority::new());
     let server = authority.issue_server(&["127.0.0.1"]);
     let served = Forge::new(SigningType::Ecdsa).trusted().served();

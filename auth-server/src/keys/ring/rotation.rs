@@ -60,8 +60,8 @@ impl KeyRing {
         self
     }
 
-    /// Publishes a next key where the schedule says so, or begins the schedule: it is unknown then when the
-    /// current key began to sign. Returns `None` if `fresh` is needed and missing.
+    /// Publishes a next key when it is due, or begins the schedule: it is unknown then when the current
+    /// key began to sign. Returns `None` if `fresh` is needed and missing.
     pub(in crate::keys) fn on_schedule(
         self,
         now: i64,

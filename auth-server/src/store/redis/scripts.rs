@@ -1,4 +1,4 @@
-//! What the store says to Redis: the names of its keys, its scripts, and the forms of records and entries.
+//! The names of the store's keys in Redis, its scripts, and the forms of records and entries.
 
 use aws_lc_rs::error::Unspecified;
 use redis::Cmd;

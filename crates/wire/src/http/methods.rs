@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_is_certain_in_capitals_and_where_no_field_names_another() {
+    fn a_method_is_certain_in_capitals_and_without_a_field_for_it() {
         for (method, field, certain) in [
             ("POST", "accept", true),
             ("DELETE", "accept", true),

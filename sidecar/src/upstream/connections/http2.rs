@@ -49,7 +49,7 @@ pub(super) struct Shared {
     usage: Arc<Usage>,
 }
 
-/// What the requests of one connection have in common.
+/// State that the requests of one connection share.
 #[derive(Default)]
 pub(in crate::upstream) struct Usage {
     /// Number of requests that were reset.
@@ -92,7 +92,7 @@ impl Shared {
     }
 
     /// Returns `None` once the service has ended the connection, or may soon. Behind a body that waits
-    /// there is no room: with most services its window is that of the whole connection.
+    /// there is no room: most services have one window for it and the whole connection.
     pub(super) fn has_room(&mut self) -> Option<bool> {
         if self.usage.resets.load(Ordering::Relaxed) >= MAX_RESETS {
             return None;

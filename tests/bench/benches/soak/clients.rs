@@ -81,10 +81,10 @@ impl Client<'_> {
             let connection = match kept.map_or_else(|| connect(self.address), Ok) {
                 Ok(connection) => connection,
                 Err(_) => {
-                    let refused = || Err(ErrorKind::ConnectionRefused.into());
+                    let rejected = || Err(ErrorKind::ConnectionRefused.into());
                     return works
                         .iter()
-                        .for_each(|work| self.end(work, is_new, refused()));
+                        .for_each(|work| self.end(work, is_new, rejected()));
                 }
             };
             let (stays, ends) = turn(connection, &works);
@@ -104,7 +104,7 @@ impl Client<'_> {
             Err(error)
                 if is_stopping && (error.kind() == ErrorKind::ConnectionRefused || is_closed()) =>
             {
-                self.count(work, Count::Refused);
+                self.count(work, Count::Rejected);
             }
             // It stays without an end.
             Err(error) => println!("{} ({}): lost: {error}", work.id, work.kind),
@@ -136,7 +136,7 @@ pub(crate) fn over_http1(client: &Client<'_>) {
                 Ok(work.end(response.status(), &response.body)),
             ),
             Err(error) if work.status == CUT && error.kind() != ErrorKind::WouldBlock => {
-                (false, Ok(Count::Refused))
+                (false, Ok(Count::Rejected))
             }
             Err(error) => (false, Err(error)),
         };
@@ -152,7 +152,7 @@ pub(crate) fn over_http2(client: &Client<'_>) {
         let responses = connection.send_all(requests.collect());
         let ends = works.iter().zip(responses).map(|(work, response)| -> End {
             let response = match response {
-                Err(error) if work.status == CUT && error.is_reset() => return Ok(Count::Refused),
+                Err(error) if work.status == CUT && error.is_reset() => return Ok(Count::Rejected),
                 response => response.map_err(lost)?,
             };
             let (status, body) = (response.head.status().as_u16(), &response.body);
@@ -228,7 +228,7 @@ pub(crate) fn tunnels(client: &Client<'_>) {
         let end = connection.try_response("GET").map(|response| {
             let is_whole = response.status() == 101 && chat(&mut connection, work);
             match is_whole {
-                true => Count::Answered,
+                true => Count::Served,
                 false => work.end(response.status(), &response.body),
             }
         });
@@ -238,7 +238,7 @@ pub(crate) fn tunnels(client: &Client<'_>) {
 
 /// Returns true if the tunnel carries all messages, and its end.
 fn chat(tunnel: &mut RawClient, work: &Work) -> bool {
-    let mut is_right = tunnel.bytes(work.answer.len()) == work.answer;
+    let mut is_right = tunnel.bytes(work.reply.len()) == work.reply;
     for number in 0..MESSAGES {
         let message = format!("message {number} of {}", work.id).into_bytes();
         tunnel.send(&message);

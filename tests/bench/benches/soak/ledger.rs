@@ -8,9 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) enum Count {
     Sent,
     /// By the service, with the marks of the request.
-    Answered,
+    Served,
     /// A bad request, one at which the service dies, or one that met a stop.
-    Refused,
+    Rejected,
     /// Its client left, as it meant to.
     Left,
     Wrong,
@@ -33,7 +33,7 @@ impl Ledger {
 
     /// Prints the account; returns true if every request had the end that it deserves.
     pub(crate) fn report(&self) -> bool {
-        println!("      sent  answered   refused      left     wrong      lost");
+        println!("      sent    served  rejected      left     wrong      lost");
         let (mut all, mut is_right) = ([0; 6], true);
         let print = |counts: [i64; 6], of: &str| {
             println!(
@@ -41,9 +41,9 @@ impl Ledger {
                 counts.map(|count| format!("{count:10}")).concat()
             );
         };
-        for ((client, kind), [sent, answered, refused, left, wrong]) in &*self.rows() {
-            let lost = sent - answered - refused - left - wrong;
-            let counts = [*sent, *answered, *refused, *left, *wrong, lost];
+        for ((client, kind), [sent, served, rejected, left, wrong]) in &*self.rows() {
+            let lost = sent - served - rejected - left - wrong;
+            let counts = [*sent, *served, *rejected, *left, *wrong, lost];
             print(counts, &format!("{client}: {kind}"));
             is_right &= counts[4..] == [0, 0];
             all = std::array::from_fn(|column| all[column] + counts[column]);

@@ -28,7 +28,7 @@ pub(crate) fn start() -> SocketAddr {
 }
 
 /// Returns the whole response on `path`, which begins with a line that no other one has.
-pub(crate) fn answer(path: &str, id: &str, user: &str, body: &[u8]) -> Vec<u8> {
+pub(crate) fn reply(path: &str, id: &str, user: &str, body: &[u8]) -> Vec<u8> {
     let mark = format!("{id} of {user}\n");
     let rest = match path {
         EVENTS => {
@@ -49,12 +49,12 @@ fn serve(mut connection: TcpStream) -> io::Result<()> {
         let user = serde_json::from_str::<Value>(&request.header("x-current-user").concat());
         let user = user.unwrap_or_default();
         let (id, user) = (request.header(ID).concat(), user["id"].as_str());
-        let answer = answer(&path, &id, user.unwrap_or_default(), &request.body);
+        let reply = reply(&path, &id, user.unwrap_or_default(), &request.body);
         match &*path {
             EVENTS => {
                 let head = "Content-Type: text/event-stream\r\nTransfer-Encoding: chunked";
                 write!(connection, "HTTP/1.1 200 OK\r\n{head}\r\n\r\n")?;
-                for event in answer.chunks(answer.len() / EVENT_COUNT) {
+                for event in reply.chunks(reply.len() / EVENT_COUNT) {
                     let size = format!("{:x}\r\n", event.len());
                     connection.write_all(&[size.as_bytes(), event, b"\r\n"].concat())?;
                     thread::sleep(EVENT_PAUSE);
@@ -63,16 +63,16 @@ fn serve(mut connection: TcpStream) -> io::Result<()> {
             }
             "/orders/websocket" => {
                 let head = format!("HTTP/1.1 101 Switching Protocols\r\n{COMPLETION}\r\n");
-                connection.write_all(&[head.as_bytes(), &answer].concat())?;
+                connection.write_all(&[head.as_bytes(), &reply].concat())?;
                 return io::copy(&mut reader, &mut connection).map(drop);
             }
             "/orders/dies" => return Ok(()),
             "/orders/half" => {
-                let whole = response("200 OK", &[], &answer);
+                let whole = response("200 OK", &[], &reply);
                 return connection.write_all(&whole[..whole.len() - 1]);
             }
-            // Also to HEAD, after which the bytes of a body are no response to anybody.
-            _ => connection.write_all(&response("200 OK", &[], &answer))?,
+            // Also to HEAD, after which the bytes of a body are no response to any client.
+            _ => connection.write_all(&response("200 OK", &[], &reply))?,
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use tests::token_forge::Forge;
 use super::ledger::Count;
 use super::service;
 
-/// One request in so many is bad, and one in so many is none of the usual ones.
+/// One request in so many is bad, and one in so many of a rarer kind.
 const BAD: usize = 20;
 const OTHER: usize = 40;
 /// So long a body has no length in HTTP/1.1.
@@ -53,7 +53,7 @@ pub(crate) struct Work {
     pub(crate) body: Vec<u8>,
     pub(crate) status: u16,
     /// The body of the whole response of the service.
-    pub(crate) answer: Vec<u8>,
+    pub(crate) reply: Vec<u8>,
 }
 
 impl Work {
@@ -79,9 +79,9 @@ impl Work {
         // No other request has this body.
         let mut body = id.repeat(bytes / id.len() + 1).into_bytes();
         body.truncate(bytes);
-        let answer = match path {
+        let reply = match path {
             CALL => body.clone(),
-            _ => service::answer(path, &id, user, &body),
+            _ => service::reply(path, &id, user, &body),
         };
         let method = if body.is_empty() { "GET" } else { "POST" };
         Self {
@@ -93,7 +93,7 @@ impl Work {
             fields,
             body,
             status,
-            answer,
+            reply,
         }
     }
 
@@ -153,8 +153,8 @@ impl Work {
     /// Returns the end of this request with a response; prints a wrong one.
     pub(crate) fn end(&self, status: u16, body: &[u8]) -> Count {
         match status == self.status {
-            true if status != 200 => Count::Refused,
-            true if body == self.answer => Count::Answered,
+            true if status != 200 => Count::Rejected,
+            true if body == self.reply => Count::Served,
             _ => {
                 let begin = String::from_utf8_lossy(&body[..body.len().min(200)]);
                 let (id, due, length) = (&self.id, self.status, body.len());

@@ -64,7 +64,7 @@ fn calls_that_one_client_cancels_end_no_other_s_call() {
 /// A service of the library `h2` ends a connection for 21 requests that were reset before it has accepted
 /// them.
 #[test]
-fn requests_that_one_client_takes_back_at_once_end_no_other_s_call() {
+fn requests_taken_back_at_once_end_no_other_s_call() {
     const CLIENTS: usize = 4;
     const REQUESTS: u32 = 15;
     for path in ["/orders/public/x", "/orders/public/silent"] {
@@ -93,7 +93,7 @@ fn requests_that_one_client_takes_back_at_once_end_no_other_s_call() {
 
 /// In `h2` each frame that waits takes memory of its own, and many small ones end the connection.
 #[test]
-fn small_frames_that_one_client_leaves_unread_end_no_other_s_call() {
+fn unread_small_frames_end_no_other_s_call() {
     const RESPONSES: u32 = 8;
     /// See docs/limits.md; the first ones take more.
     const MAX_KIB_EACH: u64 = 2 * 1024;
@@ -133,7 +133,7 @@ fn small_frames_that_one_client_leaves_unread_end_no_other_s_call() {
 
 /// Most services have one window for a body and for all bodies of a connection.
 #[test]
-fn an_upload_that_the_service_leaves_unread_stops_no_later_request() {
+fn an_upload_that_stays_unread_stops_no_later_request() {
     let service = H2Service::start();
     let stack = in_front_of(&service, &[]);
     let client = H2Client::connect(stack.sidecar.address());
