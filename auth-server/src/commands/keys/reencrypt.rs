@@ -32,15 +32,18 @@ pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
         ));
     }
     let location = &store.location;
-    let state = match next {
+    let reached = match next {
+        AtRest::BeingEncrypted(id) if before.key() == Some(&id) => {
+            let encrypted = AtRest::Encrypted(id);
+            keys.turn_into(&encrypted).await?;
+            encrypted
+        }
+        other => other,
+    };
+    let state = match reached {
         AtRest::InClear => "in clear".to_owned(),
-        AtRest::BeingEncrypted(id) if before.key() != Some(&id) => {
-            format!("being encrypted with the key-encryption key {id}")
-        }
-        AtRest::BeingEncrypted(id) | AtRest::Encrypted(id) => {
-            keys.turn_into(&AtRest::Encrypted(id.clone())).await?;
-            format!("encrypted with the key-encryption key {id}")
-        }
+        AtRest::BeingEncrypted(id) => format!("being encrypted with the key-encryption key {id}"),
+        AtRest::Encrypted(id) => format!("encrypted with the key-encryption key {id}"),
     };
     print(&format!("{location} is {state}"))?;
     // Also after a run that was interrupted: servers may not have read what the store is since.
