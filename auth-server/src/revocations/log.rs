@@ -121,7 +121,7 @@ impl RevocationLog {
                 return Ok(());
             }
             // Where the outcome would be unclear each attempt would add them again.
-            self.append_apart(&[], Vec::new()).await?;
+            self.store.apart().confirm().await?;
             self.append_apart(&noted, Vec::new()).await?;
             self.noted.lock().retain(|it| !noted.contains(it));
         }
