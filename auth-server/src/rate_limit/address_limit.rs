@@ -14,11 +14,15 @@ const ADDRESSES_PER_NETWORK: u32 = 4;
 
 type Buckets = Table<ClientPrefix, TokenBucket>;
 
+struct Tables {
+    clients: Buckets,
+    networks: Buckets,
+}
+
 pub(crate) struct AddressLimit {
     rate: Rate,
     network_rate: Rate,
-    /// Those of clients, and those of networks.
-    buckets: Mutex<(Buckets, Buckets)>,
+    buckets: Mutex<Tables>,
 }
 
 impl AddressLimit {
@@ -27,7 +31,10 @@ impl AddressLimit {
         (count > 0).then(|| Self {
             rate: Rate::per_minute(count),
             network_rate: Rate::per_minute(count.saturating_mul(ADDRESSES_PER_NETWORK)),
-            buckets: Mutex::new((table(), table())),
+            buckets: Mutex::new(Tables {
+                clients: table(),
+                networks: table(),
+            }),
         })
     }
 
@@ -36,7 +43,7 @@ impl AddressLimit {
     /// # Errors
     /// [`RetryAfter`] over the limit of the address or its network; then it counts for neither.
     pub(crate) fn take(&self, address: IpAddr, now: Instant) -> Result<(), RetryAfter> {
-        let (clients, networks) = &mut *self.buckets.lock();
+        let Tables { clients, networks } = &mut *self.buckets.lock();
         let full = || TokenBucket::full(now);
         let client = clients.get_or_insert_mut(ClientPrefix::client(address), full);
         let network = networks.get_or_insert_mut(ClientPrefix::network(address), full);
@@ -93,7 +100,7 @@ mod tests {
         for n in 0..u32::try_from(MAX_ENTRIES.get()).unwrap() + 1000 {
             let _ = limit.take(std::net::Ipv4Addr::from_bits(n).into(), now);
         }
-        let (clients, networks) = &*limit.buckets.lock();
+        let Tables { clients, networks } = &*limit.buckets.lock();
         assert_eq!(clients.len(), MAX_ENTRIES.get());
         assert!(networks.len() <= MAX_ENTRIES.get());
     }
