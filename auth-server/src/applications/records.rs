@@ -59,9 +59,10 @@ mod tests {
 
     use super::*;
     use crate::store::at_rest::AtRest;
+    use crate::store::directory::Access;
     use crate::store::envelope_encryption::KeyEncryption;
     use crate::store::envelope_encryption::tests::{key, with};
-    use crate::store::sqlite::{Access, SqliteStore};
+    use crate::store::sqlite::SqliteStore;
     use crate::store::{Change, Outcome};
 
     /// A store, opened by servers with different key-encryption keys.

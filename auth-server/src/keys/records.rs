@@ -106,6 +106,7 @@ impl OpenStore {
         let mut changes = Vec::new();
         let values = values(new).into_iter().zip(held.versions.clone());
         for (entry, (text, expected)) in Entry::ALL.into_iter().zip(values) {
+            // None is taken away: each change counts a generation, so that the ring stays from the first one on.
             let Some(text) = text else { continue };
             changes.push(Change::Put {
                 key: entry.key(),

@@ -25,8 +25,7 @@ use zeroize::Zeroizing;
 
 use self::changes::change;
 use self::database::{Identity, create, failed, identity, open, open_for_preview, prepare};
-pub(crate) use super::directory::Access;
-use super::directory::{self, NO_DIRECTORY, OF_ANOTHER, close, rejected, unusable};
+use super::directory::{self, Access, NO_DIRECTORY, OF_ANOTHER, close, rejected, unusable};
 use super::{
     CALL_TIMEOUT, Change, Key, Kind, LogEntry, Outcome, Store, StoreError, Stored, Version,
 };

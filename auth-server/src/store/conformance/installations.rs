@@ -10,9 +10,10 @@ use tests::redis_topologies::{Cluster, SENTINEL_PASSWORD, Watched};
 use zeroize::Zeroizing;
 
 use super::super::Store;
+use super::super::directory::Access;
 use super::super::redis::RedisStore;
 use super::super::redis::credentials::{CredentialFiles, Credentials};
-use super::super::sqlite::{Access, SqliteStore};
+use super::super::sqlite::SqliteStore;
 
 /// One store that several servers may open.
 #[async_trait]
