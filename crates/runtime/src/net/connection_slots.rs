@@ -359,7 +359,13 @@ impl Slot {
     /// Returns false for a connection with a request in flight, which stays.
     fn leaves(&mut self) -> bool {
         let left = self.port.slots.lock().leaves(self.id);
-        left.map_err(|evicted| self.evicted = evicted).is_ok()
+        if let Err(evicted) = left {
+            self.evicted = evicted;
+            // A newcomer may wait for its end.
+            self.port.left.notify_one();
+            return false;
+        }
+        true
     }
 }
 
@@ -367,5 +373,30 @@ impl Drop for Slot {
     fn drop(&mut self) {
         self.port.slots.lock().free(self.id);
         self.port.left.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_newcomer_waits_for_no_connection_that_stays() {
+        let port = ConnectionSlots::new("a port", 1);
+        let mut taken = Vec::new();
+        for client in 0..=MAX_LEAVING as u8 {
+            let slot = port.take([10, 0, client, 1].into(), false).await;
+            taken.push(slot.unwrap());
+        }
+        let mut newcomer = Box::pin(port.take([10, 1, 0, 1].into(), false));
+        let second = Duration::from_secs(1);
+        assert!(tokio::time::timeout(second, &mut newcomer).await.is_err());
+        for slot in &mut taken[..MAX_LEAVING] {
+            slot.activity().serves();
+            assert!(!slot.leaves());
+        }
+        let rejected = tokio::time::timeout(second, newcomer).await;
+        assert!(rejected.unwrap().is_none());
     }
 }
