@@ -98,11 +98,8 @@ const fn code(rejection: Rejection) -> &'static str {
         Rejection::GrantInvalid => "invalid_grant",
         Rejection::GrantNotAllowed => "unauthorized_client",
         Rejection::ScopeNotGranted => "invalid_scope",
-        Rejection::StoreUnavailable
-        | Rejection::StoreOutcomeUnknown
-        | Rejection::ServerBusy
-        | Rejection::TooManyAttempts => "temporarily_unavailable",
         Rejection::Internal => "server_error",
+        _ if rejection.retry_after().is_some() => "temporarily_unavailable",
         _ => "invalid_request",
     }
 }
