@@ -71,12 +71,6 @@ pub(crate) struct Sessions {
     pub(crate) is_away: AtomicBool,
 }
 
-/// A session that a login is about to begin.
-pub(crate) struct Beginning {
-    token: RefreshToken,
-    record: SessionRecord,
-}
-
 /// A session of which a refresh token was presented that may be used.
 pub(crate) struct OpenSession {
     pub(crate) present: PresentUser,
@@ -86,8 +80,8 @@ pub(crate) struct OpenSession {
     record: SessionRecord,
 }
 
-/// The outcome of a use of a refresh token.
-pub(crate) struct Renewed {
+/// The tokens of a session since its login, or the last use of a refresh token.
+pub(crate) struct SessionTokens {
     pub(crate) user: User,
     /// `sid` of the access token.
     pub(crate) id: String,
@@ -98,39 +92,24 @@ pub(crate) struct Renewed {
     pub(crate) expires: i64,
 }
 
-impl Beginning {
-    /// Returns the `sid` of the access tokens.
-    pub(crate) fn id(&self) -> String {
-        self.token.session().text()
-    }
-
-    /// Returns the `jti` of the first access token.
-    pub(crate) fn token_id(&self) -> String {
-        self.record.token_id(self.token.session())
-    }
-}
-
 impl Sessions {
-    /// Prepares a session before the credentials are checked: a password that is replaced meanwhile
-    /// ends it. `None` without randomness.
-    pub(crate) fn prepare(&self, user: &PresentUser, now: i64) -> Option<Beginning> {
-        let token = RefreshToken::generate(&user.user.id).ok()?;
-        let times = (now, now.saturating_add(self.lifetime));
-        let record = SessionRecord::new(&token, &random::secret().ok()?, user, times);
-        Some(Beginning { token, record })
-    }
-
-    /// Stores a new session, with an access token of this `exp`, and returns its refresh token; `None` if the
-    /// store does not take it.
+    /// Begins a session of a user who has logged in at `now`; `None` if the store does not take it.
     ///
     /// # Errors
     /// [`StoreError::Unclear`] alone.
     pub(crate) async fn begin(
         self: &Arc<Self>,
-        Beginning { token, record }: Beginning,
-        expires: i64,
-    ) -> Result<Option<Zeroizing<String>>, StoreError> {
-        let (id, record) = (token.session(), record.with_token_until(expires));
+        user: &PresentUser,
+        now: i64,
+    ) -> Result<Option<SessionTokens>, StoreError> {
+        let token = RefreshToken::generate(&user.user.id);
+        let (Ok(token), Ok(secret)) = (token, random::secret()) else {
+            return Ok(None);
+        };
+        let times = (now, now.saturating_add(self.lifetime));
+        let record = SessionRecord::new(&token, &secret, user, times);
+        let record = record.with_token_until(now.saturating_add(self.token_lifetime));
+        let id = token.session();
         let begun = self.store.write_session(id, None, &record).await;
         self.log_begin(begun.as_ref().err());
         self.metrics.session(match begun {
@@ -140,7 +119,7 @@ impl Sessions {
         match begun {
             Ok(true) => {
                 self.end_surplus(id).await;
-                Ok(Some(token.text()))
+                Ok(Some(SessionTokens::of(&record, &token, user.user.clone())))
             }
             Err(unclear @ StoreError::Unclear(_)) => Err(unclear),
             _ => Ok(None),
@@ -179,15 +158,6 @@ impl Sessions {
     /// # Errors
     /// [`SessionError::Ended`] for a token that is of no use; a known session ends with it.
     pub(crate) async fn open(
-        self: &Arc<Self>,
-        token: &str,
-        now: i64,
-    ) -> Result<OpenSession, SessionError> {
-        let token = RefreshToken::parse(token).ok_or(SessionError::Ended)?;
-        self.open_with(token, now).await
-    }
-
-    async fn open_with(
         self: &Arc<Self>,
         token: RefreshToken,
         now: i64,
@@ -228,7 +198,7 @@ impl Sessions {
         self: &Arc<Self>,
         mut session: OpenSession,
         now: i64,
-    ) -> Result<Renewed, SessionError> {
+    ) -> Result<SessionTokens, SessionError> {
         for _ in 0..ATTEMPTS {
             // Where the outcome would be unclear nothing changes: a client that asks again much later would
             // look like a thief.
@@ -242,7 +212,7 @@ impl Sessions {
             if self.store.write_session(id, expected, &record).await? {
                 return Ok(OpenSession { record, ..session }.given());
             }
-            session = self.open_with(session.token, now).await?;
+            session = self.open(session.token, now).await?;
         }
         Err(keeps_changing().into())
     }
@@ -268,12 +238,19 @@ impl Sessions {
 }
 
 impl OpenSession {
-    fn given(self) -> Renewed {
-        let (session, record) = (self.token.session(), &self.record);
-        Renewed {
-            user: self.present.user,
+    fn given(self) -> SessionTokens {
+        let next = self.record.given(&self.token);
+        SessionTokens::of(&self.record, &next, self.present.user)
+    }
+}
+
+impl SessionTokens {
+    fn of(record: &SessionRecord, refresh_token: &RefreshToken, user: User) -> Self {
+        let session = refresh_token.session();
+        Self {
+            user,
             id: session.text(),
-            refresh_token: record.given(&self.token).text(),
+            refresh_token: refresh_token.text(),
             token_id: record.token_id(session),
             issued_at: record.renewed,
             expires: record.expires,

@@ -54,7 +54,7 @@ pub(crate) const APPLICATION: &str = "application";
 pub(crate) trait UserStore: fmt::Debug + Send + Sync {
     /// Verifies the credentials at `now`, in seconds since the epoch. Returns `None` for an unknown
     /// account, a wrong password or code and a disabled user alike, after the same work.
-    fn authenticate(&self, request: &LoginRequest, now: i64) -> Option<User>;
+    fn authenticate(&self, request: &LoginRequest, now: i64) -> Option<PresentUser>;
 
     /// Returns the user of an account without a check of credentials; `None` for one who may not log
     /// in.

@@ -23,7 +23,7 @@ use crate::store::open_store::OpenStore;
 use crate::synchronization::SyncedState;
 use crate::users::authenticate::Authenticator;
 use crate::users::builtin::BuiltinUser;
-use crate::users::{PresentUser, User, UserStore};
+use crate::users::{PresentUser, UserStore};
 
 mod jwks;
 mod limits;
@@ -186,7 +186,7 @@ async fn a_response_to_a_wrong_method_names_the_right_ones() {
 struct LeavingUser(AtomicBool);
 
 impl UserStore for LeavingUser {
-    fn authenticate(&self, request: &LoginRequest, now: i64) -> Option<User> {
+    fn authenticate(&self, request: &LoginRequest, now: i64) -> Option<PresentUser> {
         self.0.store(true, Ordering::SeqCst);
         BuiltinUser.authenticate(request, now)
     }

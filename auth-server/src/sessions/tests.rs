@@ -42,18 +42,17 @@ impl Server {
         Self { store, sessions }
     }
 
-    async fn begin(&self) -> Result<Option<Zeroizing<String>>, StoreError> {
-        let beginning = self.sessions.prepare(&user(), unix_now()).unwrap();
-        self.sessions.begin(beginning, unix_now() + 300).await
+    async fn begin(&self) -> Result<Option<SessionTokens>, StoreError> {
+        self.sessions.begin(&user(), unix_now()).await
     }
 
     async fn begun(&self) -> Zeroizing<String> {
-        self.begin().await.unwrap().unwrap()
+        self.begin().await.unwrap().unwrap().refresh_token
     }
 
-    async fn refresh(&self, token: &str) -> Result<Renewed, SessionError> {
+    async fn refresh(&self, token: &str) -> Result<SessionTokens, SessionError> {
         let now = unix_now();
-        let session = self.sessions.open(token, now).await?;
+        let session = self.sessions.open(parsed(token), now).await?;
         self.sessions.renew(session, now).await
     }
 
@@ -82,8 +81,12 @@ impl Server {
     }
 }
 
+fn parsed(token: &str) -> RefreshToken {
+    RefreshToken::parse(token).unwrap()
+}
+
 fn id(token: &str) -> SessionId {
-    RefreshToken::parse(token).unwrap().session()
+    parsed(token).session()
 }
 
 /// Starts a store of each kind; Redis is left out where it is not installed.
@@ -226,7 +229,8 @@ async fn an_ended_session_stays_ended_where_an_older_store_has_it() {
         };
         server.store.commit(vec![again]).await.unwrap();
         let later = unix_now() + 300 + 600 + 60;
-        let ended = server.sessions.open(&token, later).await.err().unwrap();
+        let ended = server.sessions.open(parsed(&token), later).await;
+        let ended = ended.err().unwrap();
         assert!(matches!(ended, SessionError::Ended));
         assert_eq!(server.count(&token).await, 0);
     }

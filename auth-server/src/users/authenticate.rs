@@ -11,7 +11,7 @@ use runtime::process::clock::unix_now;
 use tokio::task::spawn_blocking;
 use wire::api::login::LoginRequest;
 
-use super::{User, UserStore};
+use super::{PresentUser, UserStore};
 use crate::rate_limit::{AccountLockout, Permits, RetryAfter};
 
 /// Max checks of passwords at once. Each takes 19 MiB and a core for tens of milliseconds: more than cores
@@ -72,7 +72,7 @@ impl Authenticator {
         &self,
         request: LoginRequest,
         client: IpAddr,
-    ) -> Result<User, AuthenticationError> {
+    ) -> Result<PresentUser, AuthenticationError> {
         if !self.users.checks_passwords() {
             let user = self.users.authenticate(&request, unix_now());
             return user.ok_or(AuthenticationError::Failed);
@@ -131,7 +131,6 @@ mod tests {
 
     use futures_util::future::join_all;
 
-    use super::super::PresentUser;
     use super::super::builtin::{ACCOUNT, BuiltinUser};
     use super::super::file::FileUsers;
     use super::super::file::tests::file_with;
@@ -154,8 +153,8 @@ mod tests {
             password: password.into(),
             code: None,
         };
-        let user = authenticator.authenticate(request, HOME).await?;
-        Ok(user.account)
+        let verified = authenticator.authenticate(request, HOME).await?;
+        Ok(verified.user.account)
     }
 
     fn is_locked(outcome: &Result<String, AuthenticationError>) -> bool {
@@ -214,7 +213,7 @@ mod tests {
     }
 
     impl UserStore for SlowUsers {
-        fn authenticate(&self, request: &LoginRequest, now: i64) -> Option<User> {
+        fn authenticate(&self, request: &LoginRequest, now: i64) -> Option<PresentUser> {
             if request.username == ACCOUNT {
                 return BuiltinUser.authenticate(request, now);
             }

@@ -16,13 +16,23 @@ pub(crate) struct BuiltinUser;
 impl UserStore for BuiltinUser {
     /// Always succeeds: a [`LoginRequest`] exists only with a name and a password that are not
     /// empty.
-    fn authenticate(&self, _: &LoginRequest, _now: i64) -> Option<User> {
-        Some(the_user())
+    fn authenticate(&self, request: &LoginRequest, _now: i64) -> Option<PresentUser> {
+        self.present(&request.username)
     }
 
     fn present(&self, _: &str) -> Option<PresentUser> {
+        let user = User {
+            id: ID.to_owned(),
+            account: ACCOUNT.to_owned(),
+            nick_name: NICK_NAME.to_owned(),
+            extra_info: ExtraInfo {
+                user_type: Some(MEMBER.to_owned()),
+                ..ExtraInfo::default()
+            },
+            grant: Grant::default(),
+        };
         Some(PresentUser {
-            user: the_user(),
+            user,
             credentials: String::new(),
             has_second_factor: false,
         })
@@ -37,19 +47,6 @@ impl UserStore for BuiltinUser {
     }
 }
 
-fn the_user() -> User {
-    User {
-        id: ID.to_owned(),
-        account: ACCOUNT.to_owned(),
-        nick_name: NICK_NAME.to_owned(),
-        extra_info: ExtraInfo {
-            user_type: Some(MEMBER.to_owned()),
-            ..ExtraInfo::default()
-        },
-        grant: Grant::default(),
-    }
-}
-
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
@@ -58,7 +55,7 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn builtin_user() -> User {
-        BuiltinUser.authenticate(&request("a"), 0).unwrap()
+        BuiltinUser.authenticate(&request("a"), 0).unwrap().user
     }
 
     fn request(username: &str) -> LoginRequest {
@@ -71,8 +68,9 @@ pub(crate) mod tests {
 
     #[test]
     fn contract_4_1_rule_2_every_login_is_the_fixed_user() {
-        let user = BuiltinUser.authenticate(&request("alice"), 0).unwrap();
-        assert_eq!(BuiltinUser.authenticate(&request("bob"), 0).unwrap(), user);
+        let user = builtin_user();
+        let other = BuiltinUser.authenticate(&request("bob"), 0).unwrap();
+        assert_eq!(other.user, user);
         assert_eq!((&*user.id, &*user.account), ("1", "admin"));
     }
 

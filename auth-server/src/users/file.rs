@@ -15,7 +15,7 @@ use wire::api::login::LoginRequest;
 
 use super::totp::UsedCodes;
 use super::users_file::{self, Users};
-use super::{PresentUser, User, UserStore};
+use super::{PresentUser, UserStore};
 
 /// The users who can log in: each id with the digest of the credentials.
 pub(super) type EnabledUsers = BTreeMap<String, String>;
@@ -154,16 +154,16 @@ fn digest_of(text: &str) -> Vec<u8> {
 }
 
 impl UserStore for FileUsers {
-    fn authenticate(&self, request: &LoginRequest, now: i64) -> Option<User> {
+    fn authenticate(&self, request: &LoginRequest, now: i64) -> Option<PresentUser> {
         // A clone, not a guard: a check is slow, and a reload meanwhile must not wait for it.
         let users = &self.loaded.load_full().users;
         let known = users.authenticate(&request.username, &request.password)?;
-        let (user, code) = (&known.present.user, request.code.as_deref());
+        let (id, code) = (&known.present.user.id, request.code.as_deref());
         let accepted = known
             .totp
             .as_ref()
-            .is_none_or(|secret| self.used_codes.accept(&user.id, secret, code, now));
-        accepted.then(|| user.clone())
+            .is_none_or(|secret| self.used_codes.accept(id, secret, code, now));
+        accepted.then(|| known.present.clone())
     }
 
     fn present(&self, account: &str) -> Option<PresentUser> {

@@ -17,9 +17,8 @@ use crate::http::issuance::token_id;
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::http::{body, response};
 use crate::metrics::OK;
-use crate::sessions::Beginning;
 use crate::store::StoreError;
-use crate::users::User;
+use crate::users::PresentUser;
 use crate::users::authenticate::AuthenticationError;
 
 const JSON: &str = "application/json";
@@ -112,60 +111,52 @@ async fn attempt(app: &App, request: &LoginRequest, client: IpAddr) -> Result<Is
         response: wait.into(),
         event: RequestEvent::LoginLimited,
     })?;
-    let (users, account) = (&app.users, &request.username);
-    if !users.is_current() {
+    if !app.users.is_current() {
         return Err(Rejection::UsersStale.into());
     }
-    let before = users.present(account);
-    let beginning = before.as_ref().filter(|_| app.config.refresh_tokens);
-    let session = beginning.and_then(|user| app.sessions.prepare(user, app.now()));
-    let user = app.authenticator.authenticate(request.clone(), client);
-    let user = user.await?;
+    let account = &request.username;
+    let verified = app.authenticator.authenticate(request.clone(), client);
+    let verified = verified.await?;
     // The check takes long. A user who was disabled meanwhile is revoked by a later time than this
     // one, or is not present any more.
     let now = app.now();
-    let present = users.present(account);
-    let Some(present) = present.filter(|present| before.as_ref() == Some(present)) else {
+    if app.users.present(account).as_ref() != Some(&verified) {
         return Err(AuthenticationError::Failed.into());
-    };
-    app.check_standing(&present).await?;
-    let code = request.code.as_ref().filter(|_| present.has_second_factor);
+    }
+    app.check_standing(&verified).await?;
+    let code = request.code.as_ref().filter(|_| verified.has_second_factor);
     if let Some(code) = code
-        && !(app.used_codes.record(&user.id, code).await).map_err(not_stored)?
+        && !(app.used_codes.record(&verified.user.id, code).await).map_err(not_stored)?
     {
         app.authenticator.count_failure(account, client);
         return Err(AuthenticationError::Failed.into());
     }
-    Ok(token_for(app, &user, session, now).await?)
+    Ok(token_for(app, &verified, now).await?)
 }
 
 /// Issues a token at `now`, in seconds since the epoch. With refresh tokens it fills `token_type` and
 /// `expires_in` as in RFC 6749 §5.1; the contract leaves them null.
-async fn token_for(
-    app: &App,
-    user: &User,
-    session: Option<Beginning>,
-    now: i64,
-) -> Result<Issued, Rejection> {
+async fn token_for(app: &App, verified: &PresentUser, now: i64) -> Result<Issued, Rejection> {
+    let (user, has_sessions) = (&verified.user, app.config.refresh_tokens);
+    let session = match has_sessions {
+        true => app
+            .sessions
+            .begin(verified, now)
+            .await
+            .map_err(not_stored)?,
+        false => None,
+    };
     let (token_id, id) = match &session {
-        Some(session) => (session.token_id(), Some(session.id())),
+        Some(session) => (session.token_id.clone(), Some(session.id.clone())),
         None => (token_id()?, None),
     };
     let expires = app.config.issuer.expiry(now);
     let (access_token, ids) = app.sign(token_id, |issuer, pair, token_id| {
         issuer.issue(pair, user, (now, expires), (token_id, id))
     })?;
-    let refresh_token = match session {
-        Some(session) => {
-            let begun = app.sessions.begin(session, expires).await;
-            begun.map_err(not_stored)?
-        }
-        None => None,
-    };
-    let has_sessions = app.config.refresh_tokens;
     let token = AccessTokenInfo {
         access_token,
-        refresh_token: refresh_token.map(|token| token.to_string()),
+        refresh_token: session.map(|session| session.refresh_token.to_string()),
         token_type: has_sessions.then(|| "Bearer".to_owned()),
         expires_in: has_sessions.then(|| app.config.issuer.lifetime.into()),
         info: user.info(),

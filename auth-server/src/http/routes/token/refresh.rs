@@ -11,6 +11,7 @@ use crate::app::App;
 use crate::http::oauth::AccessToken;
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::sessions::SessionError;
+use crate::sessions::refresh_token::RefreshToken;
 
 const CREDENTIALS: &str =
     "a session belongs to no application: leave out client_secret and Authorization: Basic";
@@ -37,6 +38,7 @@ pub(super) async fn refresh(
 ) -> Result<Issued, ErrorResponse> {
     let token = form.value(REFRESH_TOKEN);
     let token = token.ok_or(Rejection::ParameterMissing)?;
+    let token = RefreshToken::parse(token).ok_or(Rejection::GrantInvalid)?;
     if !app.users.is_current() {
         return Err(Rejection::UsersStale.into());
     }
