@@ -33,7 +33,10 @@ use crate::users::recorded::RecordedUsers;
 
 pub(crate) struct App {
     pub(crate) config: Config,
+    /// As work in the background uses it, which waits for no request.
     pub(crate) store: OpenStore,
+    /// As requests use it, which share one bound.
+    pub(crate) requests: OpenStore,
     /// Follows the store.
     pub(crate) synced: SyncedState,
     pub(crate) users: Arc<dyn UserStore>,
@@ -57,15 +60,15 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn new(config: Config, store: OpenStore) -> Self {
         let (requests, metrics) = (store.for_requests(), Metrics::default());
-        let (of_log, keep) = (requests.clone(), config.rotation.keep);
-        let revocations = Arc::new(RevocationLog::new(of_log, metrics.clone(), keep));
+        let (background, keep) = (store.clone(), config.rotation.keep);
+        let revocations = Arc::new(RevocationLog::new(background, metrics.clone(), keep));
         let users: Arc<dyn UserStore> = match &config.users {
             Some(users) => Arc::clone(users) as _,
             None => Arc::new(BuiltinUser),
         };
         let recorded_users = config.users.as_ref().map(|users| {
             let (users, log) = (Arc::clone(users), Arc::clone(&revocations));
-            Arc::new(RecordedUsers::new(requests.clone(), users, log))
+            Arc::new(RecordedUsers::new(store.clone(), users, log))
         });
         let sessions = Arc::new(Sessions {
             store: requests.clone(),
@@ -85,7 +88,7 @@ impl App {
             authenticator: Authenticator::new(Arc::clone(&users)),
             users,
             recorded_users,
-            used_codes: UsedCodes::new(requests),
+            used_codes: UsedCodes::new(requests.clone()),
             sessions,
             guesses: AddressLimit::per_minute(config.login_rate_limit),
             proven: AddressLimit::per_minute(config.login_rate_limit),
@@ -100,6 +103,7 @@ impl App {
                 metrics,
             },
             store,
+            requests,
             config,
         }
     }

@@ -168,7 +168,7 @@ impl Sessions {
         let record = held.record?;
         // What was revoked before this use counts, and not from the next poll on: an access token of now is
         // too late for it.
-        self.log.catch_up().await?;
+        self.log.catch_up(&self.store).await?;
         let present = self.users.present(&record.account);
         let is_revoked = |user: &str, began| self.is_revoked(id, user, began);
         match record.user(&token, present, is_revoked, now) {
@@ -288,7 +288,8 @@ impl Sessions {
                 let Some(live) = live else {
                     return Ok(false);
                 };
-                self.log.append(&[by_name(live)], Vec::new()).await?;
+                let by_name = [by_name(live)];
+                self.log.append(&self.store, &by_name, Vec::new()).await?;
                 return Ok(true);
             };
             let (account, revoked) = match (&held.record, verified) {
@@ -300,7 +301,8 @@ impl Sessions {
                     ("", Some(by_name(live)))
                 }
             };
-            let done = self.log.append(revoked.as_slice(), vec![held.removal()]);
+            let removal = vec![held.removal()];
+            let done = self.log.append(&self.store, revoked.as_slice(), removal);
             if done.await? == Outcome::Committed {
                 audit::session_ended(account, cause.name());
                 self.metrics.session(match cause {

@@ -170,7 +170,7 @@ impl Synchronization {
     async fn compare_clocks(&self) -> Result<(), StoreError> {
         let clock = &self.store.clock;
         let was_noticeable = clock.is_noticeable();
-        clock.measure(self.store.for_polls()).await?;
+        clock.measure(&*self.store.call().await?).await?;
         let skew_seconds = clock.skew_seconds();
         self.shared.metrics.clock_skew_seconds.set(skew_seconds);
         match (was_noticeable, clock.is_noticeable()) {

@@ -23,7 +23,7 @@ async fn every_request_takes_its_calls_of_the_store_from_one_bound() {
     let recorded = app.recorded_users.as_ref().unwrap();
     let (sessions, revocations) = (&app.sessions, &app.synced.revocations);
     let mut held = Vec::new();
-    while let Ok(call) = sessions.store.call().await {
+    while let Ok(call) = app.requests.call().await {
         held.push(call);
     }
     for is_busy in [true, false] {
@@ -34,7 +34,7 @@ async fn every_request_takes_its_calls_of_the_store_from_one_bound() {
                 Ok(free)
             }
         };
-        assert_eq!(recorded.knows(&ada).await, or_busy(true));
+        assert_eq!(recorded.knows(&app.requests, &ada).await, or_busy(true));
         assert_eq!(app.used_codes.record("1", "123456").await, or_busy(true));
         let opened = sessions.open(token.clone(), 0).await.err().unwrap();
         let is_error = matches!(opened, SessionError::Store(StoreError::Busy));
@@ -42,7 +42,9 @@ async fn every_request_takes_its_calls_of_the_store_from_one_bound() {
         let ended = sessions.end(token.session(), EndCause::Logout, None).await;
         assert_eq!(ended.is_err(), is_busy);
         let revoked = [Revocation::of_everyone(0)];
-        let revoked = revocations.append(&revoked, Vec::new()).await;
+        let revoked = revocations
+            .append(&app.requests, &revoked, Vec::new())
+            .await;
         assert_eq!(revoked.is_ok_and(|it| it == Outcome::Committed), !is_busy);
         revocations.note([Revocation::of_user("7".to_owned(), 0)]);
         assert_eq!(

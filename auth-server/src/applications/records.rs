@@ -88,11 +88,8 @@ mod tests {
                 value: Zeroizing::new(record.to_owned()),
                 ends: None,
             };
-            let planted = self
-                .open(KeyEncryption::default())
-                .for_polls()
-                .commit(vec![put])
-                .await;
+            let store = self.open(KeyEncryption::default());
+            let planted = store.call().await.unwrap().commit(vec![put]).await;
             assert_eq!(planted, Ok(Outcome::Committed));
         }
     }

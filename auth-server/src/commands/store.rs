@@ -58,7 +58,7 @@ impl CommandStore {
     /// Returns the store's time: the operator's clock may be wrong.
     pub(super) async fn now(&self) -> Result<i64, ExitError> {
         let clock = &self.opened.clock;
-        clock.measure(self.opened.for_polls()).await?;
+        clock.measure(&*self.opened.call().await?).await?;
         if clock.is_noticeable() {
             let (seconds, side) = match clock.skew_seconds() {
                 ahead @ 0.. => (ahead, "ahead of"),

@@ -35,7 +35,7 @@ impl App {
         let Some(recorded) = &self.recorded_users else {
             return Ok(());
         };
-        match recorded.knows(user).await {
+        match recorded.knows(&self.requests, user).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(Rejection::UsersStale),
             Err(error) => Err(store_rejection(

@@ -22,6 +22,7 @@ const ATTEMPTS: usize = 4;
 const BATCH: usize = 500;
 
 pub(crate) struct RevocationLog {
+    /// As work in the background uses it, which waits for no request.
     store: OpenStore,
     metrics: Metrics,
     /// Seconds for which a line without an end of its own is listed.
@@ -57,46 +58,26 @@ impl RevocationLog {
         self.state.read()
     }
 
-    /// Commits revocations together with other changes, and reads them.
+    /// Commits revocations together with other changes to `store`, as requests use it or this log, and
+    /// reads them.
     ///
     /// # Errors
     /// Those of the store; [`StoreError::Unclear`] where the commit may have taken place.
     pub(crate) async fn append(
         &self,
-        revocations: &[Revocation],
-        changes: Vec<Change>,
-    ) -> Result<Outcome, StoreError> {
-        let call = self.store.call().await?;
-        self.append_to(&*call, revocations, changes).await
-    }
-
-    /// The same for work in the background, which no request keeps waiting.
-    ///
-    /// # Errors
-    /// Those of [`append`](Self::append).
-    pub(crate) async fn append_apart(
-        &self,
-        revocations: &[Revocation],
-        changes: Vec<Change>,
-    ) -> Result<Outcome, StoreError> {
-        let store = self.store.for_polls();
-        self.append_to(store, revocations, changes).await
-    }
-
-    async fn append_to(
-        &self,
-        store: &dyn Store,
+        store: &OpenStore,
         revocations: &[Revocation],
         mut changes: Vec<Change>,
     ) -> Result<Outcome, StoreError> {
+        let call = store.call().await?;
         let above = self.state.read().above();
         for Revocation { fact, ends, .. } in revocations {
             changes.push(fact.append(*ends, above)?);
         }
-        let outcome = store.commit(changes).await?;
+        let outcome = call.commit(changes).await?;
         if outcome == Outcome::Committed && !revocations.is_empty() {
             log_revocations(revocations, None);
-            if let Err(error) = self.follow(store).await {
+            if let Err(error) = self.follow(&*call).await {
                 debug!(%error, "a revocation counts here from the next poll on");
                 // A fail-over may lose it meanwhile, and only what was read is noticed as lost.
                 self.note(revocations.to_vec());
@@ -121,8 +102,8 @@ impl RevocationLog {
                 return Ok(());
             }
             // Where the outcome would be unclear each attempt would add them again.
-            self.store.apart().confirm().await?;
-            self.append_apart(&noted, Vec::new()).await?;
+            self.store.confirm().await?;
+            self.append(&self.store, &noted, Vec::new()).await?;
             self.noted.lock().retain(|it| !noted.contains(it));
         }
     }
@@ -132,7 +113,7 @@ impl RevocationLog {
     /// # Errors
     /// Those of the store, and entries of a newer version.
     pub(crate) async fn poll(&self) -> Result<(), StoreError> {
-        self.follow(self.store.for_polls()).await?;
+        self.catch_up(&self.store).await?;
         self.flush().await?;
         let now = self.store.clock.now();
         let (surplus, last) = {
@@ -153,12 +134,12 @@ impl RevocationLog {
         }
     }
 
-    /// Reads what the store has more, for a request.
+    /// Reads what the store has more.
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) async fn catch_up(&self) -> Result<(), StoreError> {
-        let call = self.store.call().await?;
+    pub(crate) async fn catch_up(&self, store: &OpenStore) -> Result<(), StoreError> {
+        let call = store.call().await?;
         self.follow(&*call).await
     }
 
@@ -248,11 +229,11 @@ impl RevocationLog {
             ids: surplus.ids,
             expected: last.clone(),
         };
-        let store = self.store.for_polls();
-        if store.commit(vec![append, remove]).await? == Outcome::Conflict {
+        let call = self.store.call().await?;
+        if call.commit(vec![append, remove]).await? == Outcome::Conflict {
             return Ok(());
         }
         log_revocations(&[revocation], None);
-        self.follow(store).await
+        self.follow(&*call).await
     }
 }

@@ -62,8 +62,8 @@ fn revokes(log: &RevocationLog, id: &str) -> bool {
 }
 
 async fn revoke(log: &RevocationLog, id: &str, user: &str) {
-    let revoked = [token(id, user, far())];
-    log.append(&revoked, Vec::new()).await.unwrap();
+    log.note([token(id, user, far())]);
+    log.flush().await.unwrap();
 }
 
 fn at(now: i64, revocation: &Revocation) -> Fact {
@@ -149,7 +149,9 @@ async fn an_older_copy_gets_back_what_it_lacks_and_nothing_twice(installation: &
             installation.clear().await;
         }
         // All requests of a moment notice it.
-        let done = tokio::join!(one.catch_up(), one.catch_up(), one.catch_up());
+        let opened = OpenStore::of(installation.open());
+        let read_on = || one.catch_up(&opened);
+        let done = tokio::join!(read_on(), read_on(), read_on());
         assert_eq!(done, (Ok(()), Ok(()), Ok(())));
         for log in [&other, &third, &one] {
             log.poll().await.unwrap();
@@ -165,9 +167,8 @@ async fn an_older_copy_gets_back_what_it_lacks_and_nothing_twice(installation: &
 async fn a_store_that_began_anew_is_read_whatever_its_numbers(installation: &dyn Installation) {
     let one = log_in(installation.open());
     for id in ["over", "also over", "as well"] {
-        one.append(&[token(id, "1", unix_now())], Vec::new())
-            .await
-            .unwrap();
+        one.note([token(id, "1", unix_now())]);
+        one.flush().await.unwrap();
     }
     let number = one.published().seq;
     installation.clear().await;

@@ -94,14 +94,6 @@ impl OpenStore {
         }
     }
 
-    /// Returns the store for work in the background, which no request keeps waiting.
-    pub(crate) fn apart(&self) -> Self {
-        Self {
-            permits: None,
-            ..self.clone()
-        }
-    }
-
     /// Waits until a call may begin; the store bounds its time.
     ///
     /// # Errors
@@ -115,11 +107,6 @@ impl OpenStore {
             store: &*self.store,
             _permit,
         })
-    }
-
-    /// Returns the store for a poll, which no request keeps waiting.
-    pub(crate) fn for_polls(&self) -> &dyn Store {
-        &*self.store
     }
 
     /// Waits until what was read is as safe as what a commit has written: the outcome of that commit may

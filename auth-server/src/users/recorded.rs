@@ -30,6 +30,7 @@ const ATTEMPTS: usize = 4;
 const BATCH: usize = 500;
 
 pub(crate) struct RecordedUsers {
+    /// As work in the background uses it.
     pub(super) store: OpenStore,
     pub(crate) users: Arc<FileUsers>,
     pub(super) revocations: Arc<RevocationLog>,
@@ -94,13 +95,13 @@ impl RecordedUsers {
     /// applications.
     async fn record(&self) -> Result<(), StoreError> {
         self.revocations.flush().await?;
-        let store = self.store.apart();
+        let store = &self.store;
         for _ in 0..ATTEMPTS {
             let loaded = self.users.loaded();
             let users = loaded.enabled();
             // Read apart: a commit in between is a conflict.
-            let (head, head_version) = read::<Head>(&store, self.key(HEAD)).await?;
-            let (before, version) = read::<EnabledUsers>(&store, self.key(USERS)).await?;
+            let (head, head_version) = read::<Head>(store, self.key(HEAD)).await?;
+            let (before, version) = read::<EnabledUsers>(store, self.key(USERS)).await?;
             let generation = head.unwrap_or_default().generation;
             if before.as_ref() == Some(&users) && generation > 0 {
                 // The commit before this one may have had an unclear outcome.
@@ -139,9 +140,10 @@ impl RecordedUsers {
             ];
             let (first, last) = revocations.split_at(revocations.len().saturating_sub(BATCH));
             for some in first.chunks(BATCH) {
-                self.revocations.append_apart(some, Vec::new()).await?;
+                self.revocations.append(store, some, Vec::new()).await?;
             }
-            if self.revocations.append_apart(last, changes).await? == Outcome::Committed {
+            let done = self.revocations.append(store, last, changes).await?;
+            if done == Outcome::Committed {
                 self.is_recorded(users, generation);
                 return Ok(());
             }
@@ -162,8 +164,12 @@ impl RecordedUsers {
     ///
     /// # Errors
     /// [`StoreError::Busy`], which clients can bring about.
-    pub(crate) async fn knows(&self, user: &PresentUser) -> Result<bool, StoreError> {
-        let head = match read::<Head>(&self.store, self.key(HEAD)).await {
+    pub(crate) async fn knows(
+        &self,
+        requests: &OpenStore,
+        user: &PresentUser,
+    ) -> Result<bool, StoreError> {
+        let head = match read::<Head>(requests, self.key(HEAD)).await {
             Ok((head, _)) => head.unwrap_or_default(),
             Err(busy @ StoreError::Busy) => return Err(busy),
             Err(_) => return Ok(true),
@@ -177,7 +183,7 @@ impl RecordedUsers {
             self.changed();
             return Ok(true);
         }
-        let others = match read::<EnabledUsers>(&self.store, self.key(USERS)).await {
+        let others = match read::<EnabledUsers>(requests, self.key(USERS)).await {
             Err(busy @ StoreError::Busy) => return Err(busy),
             others => others.ok().and_then(|(others, _)| others),
         };
@@ -230,7 +236,7 @@ mod tests {
 
     async fn logs_in(server: &RecordedUsers, account: &str) -> bool {
         let user = server.users.present(account).unwrap();
-        server.knows(&user).await.unwrap()
+        server.knows(&server.store, &user).await.unwrap()
     }
 
     async fn revocations(store: &Arc<Unsteady>) -> usize {

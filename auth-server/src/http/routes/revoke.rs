@@ -95,14 +95,16 @@ async fn end_access_token(app: &App, token: &str, client: IpAddr) -> Result<(), 
 
 async fn append(app: &App, revocation: Revocation) -> Result<(), Rejection> {
     let revoked = &app.synced.revocations;
-    let stored = revoked.append(&[revocation], Vec::new()).await;
+    let stored = revoked
+        .append(&app.requests, &[revocation], Vec::new())
+        .await;
     let stored = stored.map_err(|error| store_rejection(&error, "a token is not revoked"));
     stored.map(drop)
 }
 
 /// Makes sure of an end that was found: the outcome of its request may have been unclear.
 async fn confirm(app: &App) -> Result<(), Rejection> {
-    let confirmed = app.sessions.store.confirm().await;
+    let confirmed = app.requests.confirm().await;
     confirmed.map_err(|error| store_rejection(&error, "a logout cannot be confirmed"))
 }
 
