@@ -219,9 +219,8 @@ impl Synchronization {
         let registrations = &self.shared.registrations;
         let was_open = registrations.accepts_any();
         let reconciled = registrations.reconcile(&stored);
-        let count = registrations.count().unwrap_or_default();
         let registered = &self.shared.metrics.registered_applications;
-        registered.set(gauge(count));
+        registered.set(gauge(registrations.count()));
         // Removing the last one opens the key endpoint.
         if registrations.accepts_any() && !was_open {
             warn!(

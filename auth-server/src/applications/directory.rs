@@ -85,8 +85,8 @@ impl MountedApplications {
         for (id, event) in registrations.mount(self.applications.clone()) {
             audit::application(event, id.as_str(), None);
         }
-        let count = registrations.count().unwrap_or_default();
-        metrics.registered_applications.set(gauge(count));
+        let count = gauge(registrations.count());
+        metrics.registered_applications.set(count);
     }
 
     fn reread(&self) -> Self {

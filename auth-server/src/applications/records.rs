@@ -21,11 +21,6 @@ impl OpenStore {
         Ok(all)
     }
 
-    /// Returns the record that ends an unreadable one.
-    pub(crate) async fn ended_application(&self) -> Result<SecretHashes, StoreError> {
-        Ok(SecretHashes::ended_at(self.call().await?.now().await?))
-    }
-
     /// Replaces the record of `id`, or adds the first one; one that cannot be read only by one without a
     /// secret. Returns `false` and changes nothing if the record is not the one in `read` any more.
     pub(crate) async fn swap_application(

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
 use wire::rejection::Rejection;
 
 use super::secret_hash::SecretHashes;
@@ -19,13 +20,32 @@ const MAX_OPEN_ID: usize = 40;
 /// The applications in force; empty until the store was read.
 #[derive(Debug)]
 pub(crate) struct ApplicationRegistry {
-    known: ArcSwapOption<Applications>,
-    /// Applications of `--applications-dir`, which are in no store.
-    mounted: ArcSwap<Applications>,
+    sources: Mutex<Sources>,
+    /// Those of both sources; `None` until the store was read.
+    in_force: ArcSwapOption<Applications>,
     /// Checks every pair, even while no application is registered.
     always_checked: bool,
     /// Requires a registered application: with hmac the key is the secret that signs tokens.
     required: bool,
+}
+
+#[derive(Debug, Default)]
+struct Sources {
+    stored: Option<Applications>,
+    /// Applications of `--applications-dir`, which are in no store.
+    mounted: Applications,
+}
+
+impl Sources {
+    /// Joins both into one record for each application.
+    fn joined(&self) -> Option<Arc<Applications>> {
+        let mut all = self.stored.clone()?;
+        for (id, mounted) in self.mounted.records() {
+            let stored = all.record(id.as_str()).cloned().unwrap_or_default();
+            all.put(id.clone(), stored.with_mounted(mounted));
+        }
+        Some(Arc::new(all))
+    }
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -39,17 +59,17 @@ pub(crate) struct Reconciled {
 impl ApplicationRegistry {
     pub(crate) fn new(required: bool) -> Self {
         Self {
-            known: ArcSwapOption::empty(),
-            mounted: ArcSwap::default(),
+            sources: Mutex::default(),
+            in_force: ArcSwapOption::empty(),
             always_checked: false,
             required,
         }
     }
 
     /// Adds the applications of a directory. With one, pairs are checked even while it is empty.
-    pub(crate) fn with_directory(self, applications: Applications) -> Self {
+    pub(crate) fn with_directory(mut self, applications: Applications) -> Self {
+        self.sources.get_mut().mounted = applications;
         Self {
-            mounted: ArcSwap::from_pointee(applications),
             always_checked: true,
             ..self
         }
@@ -57,8 +77,10 @@ impl ApplicationRegistry {
 
     /// Replaces the directory's applications, and returns the changes.
     pub(crate) fn mount(&self, applications: Applications) -> Vec<(AppId, ApplicationEvent)> {
-        let now = Arc::new(applications);
-        let former = self.mounted.swap(Arc::clone(&now));
+        let mut sources = self.sources.lock();
+        let former = std::mem::replace(&mut sources.mounted, applications);
+        self.in_force.store(sources.joined());
+        let now = &sources.mounted;
         let ids = former.records().chain(now.records());
         let ids: BTreeSet<_> = ids.map(|(id, _)| id).collect();
         let event = |id: &AppId| {
@@ -80,11 +102,12 @@ impl ApplicationRegistry {
     /// [`Rejection::StoreUnavailable`] before the store was read, or without an application where one
     /// is required; [`Rejection::ApplicationUnknown`] for an unknown id and a wrong secret alike.
     pub(crate) fn authorize(&self, id: &str, secret: &str) -> Result<(), Rejection> {
-        let all = self.all().ok_or(Rejection::StoreUnavailable)?;
+        let all = self.in_force.load_full();
+        let all = all.ok_or(Rejection::StoreUnavailable)?;
         if all.is_empty() && self.required {
             return Err(Rejection::StoreUnavailable);
         }
-        match all.accept(id, secret) | self.are_open(&all) {
+        match all.accepts(id, secret) | self.are_open(&all) {
             true => Ok(()),
             false => Err(Rejection::ApplicationUnknown),
         }
@@ -99,27 +122,22 @@ impl ApplicationRegistry {
         &self,
         presented: &[(&str, &str)],
     ) -> Result<(AppId, Grant), Rejection> {
-        let all = self.all().ok_or(Rejection::StoreUnavailable)?;
+        let all = self.in_force.load_full();
+        let all = all.ok_or(Rejection::StoreUnavailable)?;
         let mut pairs = presented.iter();
-        let accepted = pairs.find(|(id, secret)| all.accept(id, secret));
+        let accepted = pairs.find(|(id, secret)| all.accepts(id, secret));
         let id = accepted.and_then(|(id, _)| all.registered_id(id));
         let id = id.ok_or(Rejection::ApplicationUnknown)?;
-        Ok((id.clone(), granted(&all.known, id)))
-    }
-
-    /// Returns the applications in force; `None` until the store was read.
-    fn all(&self) -> Option<InForce> {
-        Some(InForce {
-            known: self.known.load_full()?,
-            mounted: self.mounted.load_full(),
-        })
+        let grant = all.record(id.as_str()).and_then(SecretHashes::grant);
+        Ok((id.clone(), grant.cloned().unwrap_or_default()))
     }
 
     pub(crate) fn accepts_any(&self) -> bool {
-        self.all().is_some_and(|all| self.are_open(&all))
+        let all = self.in_force.load();
+        all.as_ref().is_some_and(|all| self.are_open(all))
     }
 
-    fn are_open(&self, all: &InForce) -> bool {
+    fn are_open(&self, all: &Applications) -> bool {
         all.is_empty() && !self.required && !self.always_checked
     }
 
@@ -129,66 +147,61 @@ impl ApplicationRegistry {
     /// force, so a lost store never disables a check. So does one of a later generation than the store's,
     /// whole; of two alike the store's counts. An unreadable record leaves the one in memory in force, and is not overwritten.
     pub(crate) fn reconcile(&self, stored: &Applications) -> Reconciled {
-        let former = self.known.load_full();
-        let mut all = stored.clone();
-        let Some(memory) = former.as_deref() else {
-            self.known.store(Some(Arc::new(all)));
-            return Reconciled::default();
-        };
-        let mut restored = Vec::new();
+        let mut sources = self.sources.lock();
+        let (mut all, mut reconciled) = (stored.clone(), Reconciled::default());
+        let memory = sources.stored.take().unwrap_or_default();
         for (id, mine) in memory.records() {
             let held = stored.record(id.as_str());
-            if held.is_some_and(|held| !held.is_older_than(mine)) {
+            if let Some(held) = held.filter(|held| !held.is_older_than(mine)) {
+                if held.is_empty() && mine.obtains_tokens() {
+                    reconciled.ended.push(id.clone());
+                }
                 continue;
             }
             all.put(id.clone(), mine.clone());
             if !stored.is_unreadable(id) {
-                restored.push((id.clone(), mine.clone()));
+                reconciled.restored.push((id.clone(), mine.clone()));
             }
         }
         // Applications were registered, though their records are unreadable.
         if all.is_empty() {
-            all.keep_unreadable(memory);
+            all.keep_unreadable(&memory);
         }
-        let ended = ended(memory, &all);
-        self.known.store(Some(Arc::new(all)));
-        Reconciled { restored, ended }
+        sources.stored = Some(all);
+        self.in_force.store(sources.joined());
+        reconciled
     }
 
     pub(crate) fn unreadable(&self) -> Vec<String> {
-        let known = self.known.load();
-        let unreadable = known.iter().flat_map(|known| known.unreadable());
+        let all = self.in_force.load();
+        let unreadable = all.iter().flat_map(|all| all.unreadable());
         unreadable.map(str::to_owned).collect()
     }
 
-    /// Counts the registered applications; `None` until the store was read.
-    pub(crate) fn count(&self) -> Option<usize> {
-        let InForce { known, mounted } = self.all()?;
-        let only_mounted = mounted
-            .registered()
-            .filter(|(id, _)| known.registered_id(id.as_str()).is_none());
-        Some(known.registered().count() + only_mounted.count())
+    /// Counts the registered applications; 0 until the store was read.
+    pub(crate) fn count(&self) -> usize {
+        let all = self.in_force.load();
+        all.iter().flat_map(|all| all.registered()).count()
     }
 
     /// Returns true if an application must be registered before the key may be used.
     pub(crate) fn are_missing(&self) -> bool {
-        self.required && self.count().is_none_or(|count| count == 0)
+        self.required && self.count() == 0
     }
 
     /// Returns the id as received, for a log (contract §4.3 rule 3), unless it is a secret or
     /// swapped with one. What is no registered id is cut to `max`, or to the longest usual id where
     /// any is accepted: it may be a password or a token. Unknown before the first poll of the store.
     pub(crate) fn logged_id<'t>(&self, sent: &'t str, secret: &str, max: usize) -> Cow<'t, str> {
-        let Some(all) = self.all().filter(|_| !sent.is_empty()) else {
+        let all = self.in_force.load_full();
+        let Some(all) = all.filter(|_| !sent.is_empty()) else {
             return match sent {
                 "" => sent.into(),
                 _ => "[not known yet]".into(),
             };
         };
-        let InForce { known, mounted } = &all;
-        let is_id = |text: &str| known.record(text).or(mounted.record(text)).is_some();
-        let is_secret = known.hold_secret(sent) || mounted.hold_secret(sent);
-        if is_secret || (is_id(secret) && !is_id(sent)) {
+        let is_id = |text: &str| all.record(text).is_some();
+        if all.hold_secret(sent) || (is_id(secret) && !is_id(sent)) {
             "[a secret]".into()
         } else if is_id(sent) {
             sent.into()
@@ -200,32 +213,7 @@ impl ApplicationRegistry {
 
     /// Returns a registered id: their number is bounded.
     pub(crate) fn registered_id(&self, id: &str) -> Option<AppId> {
-        self.all()?.registered_id(id).cloned()
-    }
-}
-
-/// The applications of the store and of the directory.
-struct InForce {
-    known: Arc<Applications>,
-    mounted: Arc<Applications>,
-}
-
-impl InForce {
-    fn is_empty(&self) -> bool {
-        self.known.is_empty() && self.mounted.is_empty()
-    }
-
-    /// Compares with both, so that the time does not reveal where an application is registered.
-    fn accept(&self, id: &str, secret: &str) -> bool {
-        let record = self.known.record(id);
-        let is_dropped = record.is_some_and(|it| it.is_dropped(secret));
-        let is_mounted = self.mounted.accepts(id, secret) && !is_dropped;
-        self.known.accepts(id, secret) | is_mounted
-    }
-
-    fn registered_id(&self, id: &str) -> Option<&AppId> {
-        let known = self.known.registered_id(id);
-        known.or_else(|| self.mounted.registered_id(id))
+        self.in_force.load_full()?.registered_id(id).cloned()
     }
 }
 
@@ -237,19 +225,6 @@ fn cut(sent: &str, max: usize) -> Cow<'_, str> {
         Some((start, rest)) if !rest.is_empty() => format!("{start}…").into(),
         _ => sent.into(),
     }
-}
-
-fn granted(known: &Applications, id: &AppId) -> Grant {
-    let grant = known.record(id.as_str()).and_then(SecretHashes::grant);
-    grant.cloned().unwrap_or_default()
-}
-
-/// Lists the removed applications that could obtain tokens.
-fn ended(memory: &Applications, now: &Applications) -> Vec<AppId> {
-    let known = memory.registered().map(|(id, _)| id);
-    let removed = known.filter(|id| now.registered_id(id.as_str()).is_none());
-    let ended = removed.filter(|id| !granted(memory, id).audience.is_empty());
-    ended.cloned().collect()
 }
 
 #[cfg(test)]

@@ -132,6 +132,19 @@ impl SecretHashes {
         self.grant.as_ref()
     }
 
+    /// Adds the secrets of a file, unless they were dropped.
+    pub(super) fn with_mounted(mut self, mounted: &Self) -> Self {
+        let dropped = &self.dropped;
+        let also = mounted.hashes.iter().filter(|it| !dropped.contains(it));
+        self.hashes.extend(also);
+        self
+    }
+
+    /// Returns true for an application that may obtain tokens.
+    pub(super) fn obtains_tokens(&self) -> bool {
+        self.grant().is_some_and(|grant| !grant.audience.is_empty())
+    }
+
     /// Keeps these secrets and drops the others.
     fn with_only(&self, hashes: impl IntoIterator<Item = SecretHash>) -> Self {
         let hashes: Vec<_> = hashes.into_iter().collect();

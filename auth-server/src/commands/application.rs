@@ -12,7 +12,7 @@ use super::store::CommandStore;
 use super::{actor, hand_over, no_randomness, print_note, print_row};
 use crate::applications::AppId;
 use crate::applications::command::Change;
-use crate::applications::secret_hash::MIN_SECRET_LENGTH;
+use crate::applications::secret_hash::{MIN_SECRET_LENGTH, SecretHashes};
 use crate::audit;
 use crate::cli::application::{ApplicationArgs, ApplicationCommand, GrantArgs};
 use crate::cli::store::StoreArgs;
@@ -163,7 +163,9 @@ async fn change_in(store: &CommandStore, id: &AppId, change: Change<'_>) -> Resu
         let record = there.record(id.as_str());
         let changed = match change {
             // Of a record that cannot be read nothing is known, but it can end.
-            Change::Remove if there.is_unreadable(id) => Ok(records.ended_application().await?),
+            Change::Remove if there.is_unreadable(id) => {
+                Ok(SecretHashes::ended_at(store.now().await?))
+            }
             _ => change.apply(record),
         };
         if record.is_some_and(|record| changed.as_ref() == Ok(record)) {
