@@ -3,9 +3,6 @@
 //!
 //! While none is registered any pair is accepted (contract §4.3); afterwards every pair is checked.
 //! Only hashes of secrets are stored.
-//!
-//! A removed application keeps a record without secrets. So a missing record was lost with the
-//! store, and servers restore it.
 
 pub(crate) mod command;
 pub(crate) mod directory;
@@ -13,80 +10,93 @@ pub(crate) mod records;
 pub(crate) mod registry;
 pub(crate) mod secret_hash;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use self::secret_hash::SecretHashes;
 use crate::grants::Word;
-use crate::store::Version;
 
 /// The id of an application; longer ones would only fill logs.
 pub(crate) type AppId = Word<128>;
 
-/// The record of every application, by id. An application with a secret is registered.
-#[derive(Debug, Clone, Default)]
+/// All applications by id, one document of the store, which counts whole. One with a secret is
+/// registered; a removed one stays, without.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Applications {
-    records: BTreeMap<AppId, SecretHashes>,
-    /// The ids, or the texts in their place, of records that this version cannot read, or that
-    /// are not authentic: they authorize no client.
-    unreadable: BTreeSet<String>,
-    /// The versions of all records, as they were read.
-    versions: BTreeMap<String, Version>,
+    /// The time of the first change, in seconds since the epoch; `None` before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    began: Option<i64>,
+    /// Raised by each change.
+    #[serde(default)]
+    generation: u64,
+    #[serde(default)]
+    applications: BTreeMap<AppId, SecretHashes>,
+    /// Members of a newer version, kept unchanged.
+    #[serde(flatten)]
+    unknown: Map<String, Value>,
+    /// True where the store has had a document that this server could not read: there may be others.
+    #[serde(skip)]
+    is_incomplete: bool,
 }
 
 impl Applications {
-    /// Returns true while any client may fetch the key: no record is registered or unreadable.
+    /// Returns true while any client may fetch the key: none is registered.
     pub(crate) fn is_empty(&self) -> bool {
-        self.registered().next().is_none() && self.unreadable.is_empty()
+        self.registered().next().is_none() && !self.is_incomplete
     }
 
-    /// Returns the ids, or the texts in their place, of unreadable records.
-    pub(crate) fn unreadable(&self) -> impl Iterator<Item = &str> {
-        self.unreadable.iter().map(String::as_str)
-    }
-
-    pub(crate) fn keep_unreadable(&mut self, former: &Self) {
-        let lost = former.unreadable.iter();
-        let lost = lost.filter(|id| !self.records.contains_key(id.as_str()));
-        self.unreadable.extend(lost.cloned());
-    }
-
-    pub(crate) fn is_unreadable(&self, id: &AppId) -> bool {
-        self.unreadable.contains(id.as_str())
+    /// Returns true for an older copy of a document, and for one that began anew where a store has lost
+    /// the other.
+    fn is_older_than(&self, known: &Self) -> bool {
+        let age = |it: &Self| (it.began.map(Reverse), it.generation);
+        age(self) < age(known)
     }
 
     pub(crate) fn registered(&self) -> impl Iterator<Item = (&AppId, &SecretHashes)> {
-        self.records().filter(|(_, secrets)| !secrets.is_empty())
+        self.all().filter(|(_, secrets)| !secrets.is_empty())
     }
 
-    /// Returns all records, including removed ones.
-    pub(crate) fn records(&self) -> impl Iterator<Item = (&AppId, &SecretHashes)> {
-        self.records.iter()
+    /// Returns all, including removed ones.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&AppId, &SecretHashes)> {
+        self.applications.iter()
     }
 
-    /// Returns the record of an id, even of a removed application.
-    pub(crate) fn record(&self, id: &str) -> Option<&SecretHashes> {
-        self.records.get(id)
+    /// Returns an application, even a removed one.
+    pub(crate) fn get(&self, id: &str) -> Option<&SecretHashes> {
+        self.applications.get(id)
     }
 
     /// Returns the id as registered: the only way for an untrusted string to become a metric label.
     pub(crate) fn registered_id(&self, id: &str) -> Option<&AppId> {
-        let (id, secrets) = self.records.get_key_value(id)?;
+        let (id, secrets) = self.applications.get_key_value(id)?;
         (!secrets.is_empty()).then_some(id)
     }
 
     pub(crate) fn put(&mut self, id: AppId, secrets: SecretHashes) {
-        self.records.insert(id, secrets);
+        self.applications.insert(id, secrets);
+    }
+
+    /// Returns the document after a change of one application at `now`.
+    pub(crate) fn changed(&self, id: AppId, secrets: SecretHashes, now: i64) -> Self {
+        let mut next = self.clone();
+        next.began.get_or_insert(now);
+        next.generation = next.generation.saturating_add(1);
+        next.put(id, secrets);
+        next
     }
 
     pub(crate) fn hold_secret(&self, text: &str) -> bool {
-        let mut records = self.records.values();
-        records.any(|secrets| secrets.match_any(text) || secrets.is_dropped(text))
+        let mut all = self.applications.values();
+        all.any(|secrets| secrets.match_any(text) || secrets.is_dropped(text))
     }
 
     /// Verifies a secret. An unknown id takes the same time as a known one.
     pub(crate) fn accepts(&self, id: &str, secret: &str) -> bool {
         let unknown = SecretHashes::unknown();
-        let known = self.records.get(id);
+        let known = self.applications.get(id);
         let matches = known.unwrap_or(&unknown).match_any(secret);
         known.is_some() && matches
     }
@@ -136,7 +146,7 @@ mod tests {
         assert_eq!(ids, ["orders"]);
         assert_eq!(all.registered_id("orders").unwrap().as_str(), "orders");
         assert_eq!(all.registered_id("closed"), None);
-        assert!(all.record("closed").is_some());
+        assert!(all.get("closed").is_some());
         assert!(registered(&[("closed", &[])]).is_empty());
     }
 }

@@ -90,8 +90,6 @@ metrics! {
         pub(crate) store_up: Gauge,
         /// Registered applications; with 0, any client may fetch the verification key
         pub(crate) registered_applications: Gauge,
-        /// Records of applications in the store that this server cannot read
-        pub(crate) unreadable_applications: Gauge,
         /// Files of --applications-dir that could not be used at the last poll; 1 if the directory could not
         pub(crate) application_files_unusable: Gauge,
         /// Sessions with refresh tokens by event: begun, not_stored (a login got no refresh token), ended,
@@ -241,7 +239,6 @@ mod tests {
         metrics.responded(StatusCode::UNAUTHORIZED, Some(Duration::from_millis(7)));
         metrics.store_up.set(1);
         metrics.registered_applications.set(2);
-        metrics.unreadable_applications.set(1);
         metrics.clock_skew_seconds.set(-7);
         let start = KeyRing::of(Arc::new(pair(SigningType::Ecdsa)));
         let kid = start.current().id().clone();
@@ -273,7 +270,6 @@ mod tests {
             r#"postern_auth_server_rejections_total{reason="store_unavailable"} 0"#,
             "postern_auth_server_store_up 1",
             "postern_auth_server_registered_applications 2",
-            "postern_auth_server_unreadable_applications 1",
             "postern_auth_server_clock_skew_seconds -7",
             &format!(r#"postern_auth_server_key_info{{kid="{kid}",role="current"}} 1"#),
             "postern_auth_server_builtin_users 1",

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use runtime::admin::health::{Condition, Health};
-use runtime::logs::sanitize::LogText;
 use runtime::process::clock::{unix_now, until};
 use tracing::{debug, error, info, warn};
 use wire::keys::signing_type::SigningType;
@@ -134,12 +133,14 @@ impl Synchronization {
         }
         self.compare_clocks().await?;
         // Independent: a revocation counts whatever happens to the others.
-        let (applications, keys, revocations) = tokio::join!(
-            self.synchronize_applications(),
-            self.synchronize_keys(now),
-            self.shared.revocations.poll()
-        );
-        keys.and(applications).and(revocations)
+        let documents = async {
+            // The keys first: they say how the store is encrypted.
+            let keys = self.synchronize_keys(now).await;
+            keys.and(self.synchronize_applications().await)
+        };
+        let revocations = self.shared.revocations.poll();
+        let (documents, revocations) = tokio::join!(documents, revocations);
+        documents.and(revocations)
     }
 
     async fn synchronize_keys(&self, machine: i64) -> Result<(), StoreError> {
@@ -215,10 +216,10 @@ impl Synchronization {
     }
 
     async fn synchronize_applications(&self) -> Result<(), StoreError> {
-        let stored = self.store.read_applications().await?;
+        let held = self.store.read_applications().await?;
         let registrations = &self.shared.registrations;
         let was_open = registrations.accepts_any();
-        let reconciled = registrations.reconcile(&stored);
+        let reconciled = registrations.reconcile(held.document.clone().ok());
         let registered = &self.shared.metrics.registered_applications;
         registered.set(gauge(registrations.count()));
         // Removing the last one opens the key endpoint.
@@ -233,12 +234,13 @@ impl Synchronization {
             let revocation = Revocation::of_application(id.to_string(), now);
             self.shared.revocations.note([revocation]);
         }
-        for (id, record) in &reconciled.restored {
-            // If another server was faster, its record counts from the next poll on.
-            if self.store.swap_application(&stored, id, record).await? {
-                info!(app_id = %id, "the application was restored to the store");
-            }
+        // If another server was faster, its document counts from the next poll on.
+        if let Some(restored) = &reconciled.restored
+            && self.store.write_applications(&held, restored).await?
+        {
+            info!("the applications were restored to the store");
         }
+        held.document?;
         if registrations.are_missing() {
             return Err(missing_applications(
                 self.signing_type,
@@ -246,20 +248,6 @@ impl Synchronization {
             ));
         }
         Ok(())
-    }
-
-    fn unreadable_note(&self) -> Option<String> {
-        let ids = self.shared.registrations.unreadable();
-        let unreadable = &self.shared.metrics.unreadable_applications;
-        unreadable.set(gauge(ids.len()));
-        let first = ids.first()?;
-        Some(format!(
-            "{}: {} record(s) cannot be read, the first is of {}: such an application is accepted only by a \
-             server that could read it before",
-            &self.store.location,
-            ids.len(),
-            LogText(first)
-        ))
     }
 
     fn report(&mut self, outcome: Result<(), StoreError>) {
@@ -272,11 +260,7 @@ impl Synchronization {
         }
         self.failures = 0;
         self.last_failure = None;
-        let note = self.unreadable_note().map(Arc::new);
-        let former = self.store_error_note.swap(note.clone());
-        if let Some(note) = note.filter(|note| former.as_ref() != Some(note)) {
-            warn!("{note}");
-        }
+        self.store_error_note.store(None);
         self.store_condition.set_ready();
     }
 

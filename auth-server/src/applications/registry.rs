@@ -40,8 +40,8 @@ impl Sources {
     /// Joins both into one record for each application.
     fn joined(&self) -> Option<Arc<Applications>> {
         let mut all = self.stored.clone()?;
-        for (id, mounted) in self.mounted.records() {
-            let stored = all.record(id.as_str()).cloned().unwrap_or_default();
+        for (id, mounted) in self.mounted.all() {
+            let stored = all.get(id.as_str()).cloned().unwrap_or_default();
             all.put(id.clone(), stored.with_mounted(mounted));
         }
         Some(Arc::new(all))
@@ -50,8 +50,8 @@ impl Sources {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reconciled {
-    /// Records to write back: lost by the store (FLUSHALL, a failover to an empty replica), or older there.
-    pub(crate) restored: Vec<(AppId, SecretHashes)>,
+    /// The document to write back: lost by the store (FLUSHALL, a failover to an empty replica), or older there.
+    pub(crate) restored: Option<Applications>,
     /// Removed applications that could obtain tokens.
     pub(crate) ended: Vec<AppId>,
 }
@@ -81,10 +81,10 @@ impl ApplicationRegistry {
         let former = std::mem::replace(&mut sources.mounted, applications);
         self.in_force.store(sources.joined());
         let now = &sources.mounted;
-        let ids = former.records().chain(now.records());
+        let ids = former.all().chain(now.all());
         let ids: BTreeSet<_> = ids.map(|(id, _)| id).collect();
         let event = |id: &AppId| {
-            let event = match (former.record(id.as_str()), now.record(id.as_str())) {
+            let event = match (former.get(id.as_str()), now.get(id.as_str())) {
                 (None, _) => ApplicationEvent::Added,
                 (_, None) => ApplicationEvent::Removed,
                 (Some(former), Some(now)) if former == now => return None,
@@ -128,7 +128,7 @@ impl ApplicationRegistry {
         let accepted = pairs.find(|(id, secret)| all.accepts(id, secret));
         let id = accepted.and_then(|(id, _)| all.registered_id(id));
         let id = id.ok_or(Rejection::ApplicationUnknown)?;
-        let grant = all.record(id.as_str()).and_then(SecretHashes::grant);
+        let grant = all.get(id.as_str()).and_then(SecretHashes::grant);
         Ok((id.clone(), grant.cloned().unwrap_or_default()))
     }
 
@@ -141,41 +141,35 @@ impl ApplicationRegistry {
         all.is_empty() && !self.required && !self.always_checked
     }
 
-    /// Takes over the stored records, and returns those to write back.
+    /// Takes over the stored document, `None` for one that cannot be read.
     ///
-    /// A record missing in the store was lost, because a removed application keeps one: it stays in
-    /// force, so a lost store never disables a check. So does one of a later generation than the store's,
-    /// whole; of two alike the store's counts. An unreadable record leaves the one in memory in force, and is not overwritten.
-    pub(crate) fn reconcile(&self, stored: &Applications) -> Reconciled {
+    /// An older one, and none, is of an older copy of the store or of one that lost it: the one in memory
+    /// stays in force, whole, so a lost store never disables a check. So it does beside one that cannot be
+    /// read, which opens nothing.
+    pub(crate) fn reconcile(&self, stored: Option<Applications>) -> Reconciled {
         let mut sources = self.sources.lock();
-        let (mut all, mut reconciled) = (stored.clone(), Reconciled::default());
-        let memory = sources.stored.take().unwrap_or_default();
-        for (id, mine) in memory.records() {
-            let held = stored.record(id.as_str());
-            if let Some(held) = held.filter(|held| !held.is_older_than(mine)) {
-                if held.is_empty() && mine.obtains_tokens() {
-                    reconciled.ended.push(id.clone());
-                }
-                continue;
+        let mut reconciled = Reconciled::default();
+        match (sources.stored.take(), stored) {
+            (None, stored) => sources.stored = stored,
+            (Some(mut memory), None) => {
+                memory.is_incomplete = true;
+                sources.stored = Some(memory);
             }
-            all.put(id.clone(), mine.clone());
-            if !stored.is_unreadable(id) {
-                reconciled.restored.push((id.clone(), mine.clone()));
+            (Some(memory), Some(stored)) if stored.is_older_than(&memory) => {
+                reconciled.restored = Some(memory.clone());
+                sources.stored = Some(memory);
+            }
+            (Some(memory), Some(mut stored)) => {
+                let is_removed = |id: &AppId| stored.registered_id(id.as_str()).is_none();
+                let of_tokens = memory.all().filter(|(_, it)| it.obtains_tokens());
+                let ended = of_tokens.filter(|(id, _)| is_removed(id));
+                reconciled.ended = ended.map(|(id, _)| id.clone()).collect();
+                stored.is_incomplete = memory.is_incomplete && stored.began.is_none();
+                sources.stored = Some(stored);
             }
         }
-        // Applications were registered, though their records are unreadable.
-        if all.is_empty() {
-            all.keep_unreadable(&memory);
-        }
-        sources.stored = Some(all);
         self.in_force.store(sources.joined());
         reconciled
-    }
-
-    pub(crate) fn unreadable(&self) -> Vec<String> {
-        let all = self.in_force.load();
-        let unreadable = all.iter().flat_map(|all| all.unreadable());
-        unreadable.map(str::to_owned).collect()
     }
 
     /// Counts the registered applications; 0 until the store was read.
@@ -200,7 +194,7 @@ impl ApplicationRegistry {
                 _ => "[not known yet]".into(),
             };
         };
-        let is_id = |text: &str| all.record(text).is_some();
+        let is_id = |text: &str| all.get(text).is_some();
         if all.hold_secret(sent) || (is_id(secret) && !is_id(sent)) {
             "[a secret]".into()
         } else if is_id(sent) {

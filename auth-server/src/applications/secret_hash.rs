@@ -52,13 +52,8 @@ impl TryFrom<String> for SecretHash {
 /// The record of one application: up to two valid secrets, newest first, so that clients can change
 /// without an interruption, and the dropped ones. Without a valid one it belongs to a removed
 /// application.
-///
-/// It counts whole: the generation tells the later of two.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SecretHashes {
-    /// Raised by each change.
-    #[serde(default)]
-    generation: u64,
     #[serde(rename = "secretSha256")]
     hashes: Vec<SecretHash>,
     /// Never valid again, and kept forever (43 bytes each): an older record (a failover, a restored
@@ -92,14 +87,6 @@ impl SecretHashes {
         [SecretHash::of(secret)].into_iter().collect()
     }
 
-    /// Creates the record that ends an unreadable one; `now` makes it later than what servers remember.
-    pub(crate) fn ended_at(now: i64) -> Self {
-        Self {
-            generation: now.unsigned_abs(),
-            ..Self::default()
-        }
-    }
-
     /// Adds a secret; the newest former one stays valid.
     pub(crate) fn with_new(&self, secret: &str) -> Self {
         let former = self.hashes.first().copied();
@@ -121,7 +108,6 @@ impl SecretHashes {
     /// Replaces the grant.
     pub(crate) fn with_grant(self, grant: Grant) -> Self {
         Self {
-            generation: self.generation.saturating_add(1),
             grant: Some(grant),
             ..self
         }
@@ -150,7 +136,6 @@ impl SecretHashes {
         let hashes: Vec<_> = hashes.into_iter().collect();
         let former = self.hashes.iter().filter(|hash| !hashes.contains(hash));
         Self {
-            generation: self.generation.saturating_add(1),
             dropped: self.dropped.iter().chain(former).copied().collect(),
             hashes,
             ..self.clone()
@@ -159,11 +144,6 @@ impl SecretHashes {
 
     pub(crate) fn is_dropped(&self, secret: &str) -> bool {
         self.dropped.contains(&SecretHash::of(secret))
-    }
-
-    /// Returns true for the record of an older copy of the store.
-    pub(crate) fn is_older_than(&self, known: &Self) -> bool {
-        self.generation < known.generation
     }
 
     pub(crate) fn is_empty(&self) -> bool {

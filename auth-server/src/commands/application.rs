@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use runtime::files::secret_file;
-use runtime::logs::sanitize::LogText;
 use runtime::process::exit::ExitError;
 use serde_json::json;
 
@@ -12,7 +11,7 @@ use super::store::CommandStore;
 use super::{actor, hand_over, no_randomness, print_note, print_row};
 use crate::applications::AppId;
 use crate::applications::command::Change;
-use crate::applications::secret_hash::{MIN_SECRET_LENGTH, SecretHashes};
+use crate::applications::secret_hash::MIN_SECRET_LENGTH;
 use crate::audit;
 use crate::cli::application::{ApplicationArgs, ApplicationCommand, GrantArgs};
 use crate::cli::store::StoreArgs;
@@ -20,8 +19,8 @@ use crate::grants::{FurtherClaims, Grant};
 use crate::random;
 use crate::store::StoreError;
 
-/// Retries after another change of the same application; more than that is no coincidence.
-const TRIES: usize = 5;
+/// Each retry means a change by another command: a rollout may register many applications at once.
+const ATTEMPTS: usize = 64;
 /// Max bytes of id and grant as JSON, as of a user's claims: the token has to fit into a header
 /// field.
 const MAX_GRANT_BYTES: usize = 4096;
@@ -120,7 +119,8 @@ async fn remove(args: &ApplicationArgs) -> Result<(), ExitError> {
         )
     };
     ended.map_err(|failure| failure.reworded(reworded))?;
-    if store.opened.read_applications().await?.is_empty() {
+    let left = store.opened.read_applications().await?.document?;
+    if left.is_empty() {
         print_note(NONE_LEFT);
     }
     Ok(())
@@ -128,14 +128,11 @@ async fn remove(args: &ApplicationArgs) -> Result<(), ExitError> {
 
 async fn list(args: &StoreArgs) -> Result<(), ExitError> {
     let store = CommandStore::open(args).await?;
-    let applications = store.opened.read_applications().await?;
+    let applications = store.opened.read_applications().await?.document?;
     if store.location.is_absent() {
         print_note(&format!("{}: is not there yet", store.location));
     } else if applications.is_empty() {
         print_note(NONE_LEFT);
-    }
-    for id in applications.unreadable() {
-        print_note(&format!("the record of {} cannot be read", LogText(id)));
     }
     for (id, secrets) in applications.registered() {
         let mut row = json!({"id": id, "secrets": secrets.len()});
@@ -158,44 +155,41 @@ async fn change(args: &ApplicationArgs, change: Change<'_>) -> Result<(), ExitEr
 /// Reads, decides and swaps, until no other change came in between.
 async fn change_in(store: &CommandStore, id: &AppId, change: Change<'_>) -> Result<(), ExitError> {
     let (records, location) = (&store.opened, &store.location);
-    for _ in 0..TRIES {
-        let there = records.read_applications().await?;
-        let record = there.record(id.as_str());
-        let changed = match change {
-            // Of a record that cannot be read nothing is known, but it can end.
-            Change::Remove if there.is_unreadable(id) => {
-                Ok(SecretHashes::ended_at(store.now().await?))
-            }
-            _ => change.apply(record),
-        };
-        if record.is_some_and(|record| changed.as_ref() == Ok(record)) {
+    let now = store.now().await?;
+    for _ in 0..ATTEMPTS {
+        let held = records.read_applications().await?;
+        let there = held.document.clone()?;
+        let former = there.get(id.as_str());
+        let changed = change.apply(former);
+        if former.is_some_and(|former| changed.as_ref() == Ok(former)) {
             // The command before this one may have had an unclear outcome.
             records.confirm().await?;
             return Ok(());
         }
-        let event = change.event(record);
         let changed = changed
             .map_err(|why| ExitError::Usage(format!("--app-id {id}: {why} in {location}")))?;
-        let swapped = match records.swap_application(&there, id, &changed).await {
+        let next = there.changed(id.clone(), changed, now);
+        let is_written = match records.write_applications(&held, &next).await {
             // The response was lost: the store knows.
             Err(unclear @ StoreError::Unclear(_)) => {
-                let now = records.read_applications().await?;
-                if now.record(id.as_str()) != Some(&changed) {
+                let there = records.read_applications().await?.document?;
+                if there.get(id.as_str()) != next.get(id.as_str()) {
                     return Err(unclear.into());
                 }
                 records.confirm().await?;
                 true
             }
-            swapped => swapped?,
+            written => written?,
         };
-        if swapped {
+        if is_written {
+            let event = change.event(former);
             audit::application(event, id.as_str(), Some(&actor()));
             print_note("servers follow within their --store-poll-interval");
             return Ok(());
         }
     }
     Err(ExitError::Unavailable(format!(
-        "--app-id {id}: others keep changing this application in {location}"
+        "--app-id {id}: others keep changing the applications in {location}"
     )))
 }
 
@@ -247,8 +241,9 @@ mod tests {
 
         async fn secrets(&self, id: &str) -> usize {
             let store = self.store().await;
-            let applications = store.opened.read_applications().await.unwrap();
-            applications.record(id).map_or(0, |secrets| secrets.len())
+            let held = store.opened.read_applications().await.unwrap();
+            let applications = held.document.unwrap();
+            applications.get(id).map_or(0, |secrets| secrets.len())
         }
     }
 

@@ -24,12 +24,8 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
         print_note("--user is the id (sub, userId), not the account; user list shows both");
     }
     if let Some(id) = &args.app
-        && store
-            .opened
-            .read_applications()
-            .await?
-            .registered_id(id.as_str())
-            .is_none()
+        && let there = store.opened.read_applications().await?.document?
+        && there.registered_id(id.as_str()).is_none()
     {
         print_note(&format!(
             "no application {id} is registered; it is recorded all the same"

@@ -30,10 +30,11 @@ mod limits;
 
 const LOGIN: &str = r#"{"username":"a","password":"b"}"#;
 
-/// Returns the parts of a server with these flags, which holds the keys and knows the applications.
-fn app(flags: &[&str], live_keys: LiveKeys, applications: &Applications) -> App {
+/// Returns the parts of a server with these flags, which holds the keys, without registered applications.
+fn app(flags: &[&str], live_keys: LiveKeys) -> App {
     let config = config(flags).unwrap();
     let app = App::new(config, OpenStore::of(Arc::new(Unsteady::new())));
+    let applications = Some(Applications::default());
     app.synced.registrations.reconcile(applications);
     let live_keys = Arc::new(live_keys);
     App {
@@ -45,16 +46,13 @@ fn app(flags: &[&str], live_keys: LiveKeys, applications: &Applications) -> App 
     }
 }
 
-fn router(live_keys: LiveKeys, applications: &Applications) -> Router {
-    super::router(Arc::new(app(&[], live_keys, applications)))
+fn router(live_keys: LiveKeys) -> Router {
+    super::router(Arc::new(app(&[], live_keys)))
 }
 
-/// Builds a server with a key, without registered applications.
+/// Builds a server with a key.
 fn serving() -> Router {
-    router(
-        LiveKeys::holding(pair(SigningType::Ecdsa)),
-        &Applications::default(),
-    )
+    router(LiveKeys::holding(pair(SigningType::Ecdsa)))
 }
 
 /// Builds a request, with or without a token.
@@ -208,7 +206,7 @@ impl UserStore for LeavingUser {
 #[tokio::test]
 async fn a_user_who_is_disabled_during_a_login_gets_no_token() {
     let live_keys = LiveKeys::holding(pair(SigningType::Ecdsa));
-    let mut app = app(&[], live_keys, &Applications::default());
+    let mut app = app(&[], live_keys);
     app.users = Arc::new(LeavingUser::default());
     app.authenticator = Authenticator::new(Arc::clone(&app.users));
     let login = request(Method::POST, "/auth/oauth/jwt/token", None, LOGIN);
@@ -221,7 +219,7 @@ async fn a_user_who_is_disabled_during_a_login_gets_no_token() {
 
 #[tokio::test]
 async fn without_a_key_login_and_key_wait_for_the_store() {
-    let router = router(LiveKeys::default(), &Applications::default());
+    let router = router(LiveKeys::default());
     let (login, key) = (
         "/auth/oauth/jwt/token",
         "/auth/client/user/secret/key?appId=a&appSecret=b",

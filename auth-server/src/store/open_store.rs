@@ -21,9 +21,6 @@ use crate::rate_limit::Permits;
 /// disk.
 const MAX_CALLS: usize = 64;
 
-/// Records that are read at once: no script may keep Redis from others for long.
-const BATCH: usize = 500;
-
 /// Clones share the store.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenStore {
@@ -121,22 +118,6 @@ impl OpenStore {
     ) -> Result<Option<Held<R>>, StoreError> {
         let held = self.call().await?.get(key).await?;
         Ok(held.map(|held| self.opened(key.clone(), held)))
-    }
-
-    /// Reads the records of a kind.
-    pub(crate) async fn list<R: DeserializeOwned>(
-        &self,
-        kind: Kind,
-    ) -> Result<Vec<Held<R>>, StoreError> {
-        let call = self.call().await?;
-        let ids = call.ids(kind, "").await?.into_iter();
-        let keys: Vec<_> = ids.map(|id| Key { kind, id }).collect();
-        let mut records = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(BATCH) {
-            let held = keys.iter().zip(call.read(keys).await?);
-            records.extend(held.filter_map(|(key, held)| Some(self.opened(key.clone(), held?))));
-        }
-        Ok(records)
     }
 
     fn opened<R: DeserializeOwned>(&self, key: Key, held: Stored) -> Held<R> {

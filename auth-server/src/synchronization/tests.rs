@@ -4,7 +4,7 @@
 
 mod directory;
 
-use self::directory::Directory;
+use self::directory::{Directory, orders};
 use super::*;
 use crate::applications::secret_hash::SecretHashes;
 use crate::keys::StoredKeys;
@@ -138,22 +138,24 @@ async fn lost_applications_are_put_back_before_anything_is_open() {
     server.store.lose_everything();
     server.poll().await;
     let there = server.store.open().read_applications().await.unwrap();
-    assert!(there.accepts("orders", "right"));
+    assert!(there.document.unwrap().accepts("orders", "right"));
     assert!(server.registrations.authorize("any", "pair").is_err());
     assert_eq!(server.keys(), server.store.keys().await);
 }
 
 #[tokio::test]
-async fn servers_agree_on_the_later_record_of_an_application() {
+async fn servers_agree_on_the_later_applications() {
     let mut one = Server::started().await;
     let applications = one.store.clone();
     let mut two = Server::on(applications.clone());
-    let first = SecretHashes::of("first");
-    let (known, other) = (first.with_new("known"), first.with_new("other"));
-    applications.put_record(&known).await;
+    let secrets = SecretHashes::of("first");
+    let first = orders(secrets.clone());
+    let after = |new| first.changed("orders".parse().unwrap(), secrets.with_new(new), 2);
+    let (known, other) = (after("known"), after("other"));
+    applications.put_applications(&known).await;
     one.poll().await;
     for (copy, counts, lost) in [(&first, "known", "other"), (&other, "other", "known")] {
-        applications.put_record(copy).await;
+        applications.put_applications(copy).await;
         two.poll().await;
         one.poll().await;
         two.poll().await;

@@ -1,5 +1,5 @@
-//! Records of applications in a store that others can write to: older ones, planted ones, and the
-//! way from records in clear to encrypted ones. Applications outside of any store as well.
+//! The applications in a store that others can write to, commands that change them, and applications
+//! outside of any store.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,10 +11,10 @@ use tests::certificates::write_private;
 use tests::expect::has;
 use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
-use tests::redis_server::Redis;
+use tests::redis_server::{PRIVATE_KEY, Redis};
 use tests::wait;
 
-const INDEX: &str = "{auth:user-token}:index:application";
+const ALL: &str = "{auth:user-token}:application:all";
 
 /// A store, and the further flags of servers and commands.
 struct Store {
@@ -73,22 +73,9 @@ impl Store {
         end.stderr.trim().to_owned()
     }
 
-    fn held(&self, id: &str) -> Option<String> {
-        self.redis.command(&["GET", &key(id)])
+    fn held(&self) -> Option<String> {
+        self.redis.command(&["GET", ALL])
     }
-
-    fn record(&self, id: &str) -> String {
-        self.held(id).unwrap()
-    }
-
-    fn plant(&self, id: &str, record: &str) {
-        self.redis.command(&["SET", &key(id), record]);
-        self.redis.command(&["ZADD", INDEX, "inf", id]);
-    }
-}
-
-fn key(id: &str) -> String {
-    format!("{{auth:user-token}}:application:{id}")
 }
 
 fn status(server: &AuthServer, id: &str, secret: &str) -> u16 {
@@ -102,11 +89,9 @@ fn until_status(server: &AuthServer, id: &str, secret: &str, expected: u16) {
     });
 }
 
-/// Returns a record that an attacker without any key can write, with its secret.
-fn forged() -> (String, String) {
-    let record = r#"{"secretSha256":["37QXRU10MnFez6oz2Jq9q6RFfDssvYWkogYg0M2AbaY"]}"#;
-    (record.to_owned(), "e".repeat(32))
-}
+/// What an attacker without any key can write, with its secret.
+const FORGED: &str = r#"{"began":1,"generation":99,"applications":{"evil":{"secretSha256":["37QXRU10MnFez6oz2Jq9q6RFfDssvYWkogYg0M2AbaY"]}}}"#;
+const EVIL: &str = "eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee";
 
 #[test]
 fn a_record_that_was_planted_without_the_key_is_ignored() {
@@ -114,58 +99,50 @@ fn a_record_that_was_planted_without_the_key_is_ignored() {
     let flags = store.encryption(false);
     let secret = store.done(&["application", "add", "--app-id", "orders"], &flags);
     let hmac = ["--signing-type".to_owned(), "hmac".to_owned()];
-    let server = store.server(&[&flags[..], &hmac].concat());
+    let with_hmac = [&flags[..], &hmac].concat();
+    let server = store.server(&with_hmac);
     assert_eq!(status(&server, "orders", &secret), 200);
 
-    let (record, evil) = forged();
-    store.plant("evil", &record);
-    // A record does not count under another id either.
-    store.plant("twin", &store.record("orders"));
-    wait::until("both to be reported", || {
-        server
-            .store_note()
-            .filter(|note| note.contains("2 record(s)"))
-    });
-    let fresh = store.server(&[&flags[..], &hmac].concat());
-    for server in [&server, &fresh] {
-        assert_eq!(status(server, "evil", &evil), 401);
-        assert_eq!(status(server, "twin", &secret), 401);
-        assert_eq!(status(server, "orders", &secret), 200);
-    }
-    // No command makes a planted record count, but one ends it.
-    let file = store.private_file("another", &"a".repeat(32));
-    for words in [
-        &["add"][..],
-        &["ensure", "--app-secret-file", &file],
-        &["rotate-secret"],
-        &["grant", "--audience", "stock"],
+    let genuine = store.held();
+    let moved = store.redis.command(&["GET", PRIVATE_KEY]).unwrap();
+    for (planted, cause) in [
+        (FORGED, "not encrypted, though the store is"),
+        (moved.as_str(), "encrypted for another place"),
     ] {
-        let words = [&["application"], words, &["--app-id", "evil"]].concat();
-        let end = store.command(&words, &flags);
-        assert!(
-            [Some(64), Some(78)].contains(&end.code),
-            "{words:?}: {}",
-            end.stderr
-        );
-        assert_eq!(end.stdout, "");
-        assert_eq!(store.record("evil"), record);
+        store.redis.command(&["SET", ALL, planted]);
+        wait::until("it to be reported", || {
+            server.store_note().filter(|note| note.contains(cause))
+        });
+        assert_eq!(status(&server, "evil", EVIL), 401);
+        assert_eq!(status(&server, "orders", &secret), 200);
+        let plan = AuthServerPlan::new().store(store.redis.url());
+        let fresh = plan.flags(&with_hmac).fails();
+        assert_eq!(fresh.code, Some(78), "{}", fresh.stderr);
+        has(&fresh.stderr, ALL);
+        let file = store.private_file("another", &"a".repeat(32));
+        for words in [
+            &["add"][..],
+            &["ensure", "--app-secret-file", &file],
+            &["rotate-secret"],
+            &["grant", "--audience", "stock"],
+            &["remove"],
+        ] {
+            let words = [&["application"], words, &["--app-id", "evil"]].concat();
+            let end = store.command(&words, &flags);
+            assert_eq!(end.code, Some(78), "{words:?}: {}", end.stderr);
+            assert_eq!(end.stdout, "");
+        }
+        let said = store.remarks(&["keys", "reencrypt", "--signing-type", "hmac"], &flags);
+        has(&said, "1 records cannot be read");
+        assert_eq!(store.held().as_deref(), Some(planted));
+        // Deleted it is lost, and a running server puts the genuine ones back.
+        store.redis.command(&["DEL", ALL]);
+        wait::until("the note to go", || server.store_note().is_none());
+        store.done(&["application", "list"], &flags);
+        let fresh = store.server(&with_hmac);
+        assert_eq!(status(&fresh, "orders", &secret), 200);
     }
-    let said = store.remarks(&["keys", "reencrypt", "--signing-type", "hmac"], &flags);
-    has(&said, "2 records cannot be read");
-    assert_eq!(store.record("evil"), record);
-    store.done(&["application", "remove", "--app-id", "evil"], &flags);
-    let again = store.done(&["application", "add", "--app-id", "evil"], &flags);
-    until_status(&server, "evil", &again, 200);
-    assert_ne!(status(&server, "evil", &evil), 200);
-    // A running server keeps the good record that a planted one replaces.
-    store.plant("orders", &record);
-    wait::until("the third to be reported", || {
-        server
-            .store_note()
-            .filter(|note| note.contains("2 record(s)"))
-    });
-    assert_eq!(status(&server, "orders", &secret), 200);
-    assert_eq!(status(&server, "orders", &evil), 401);
+    assert_ne!(store.held(), genuine, "sealed anew");
 }
 
 #[test]

@@ -11,8 +11,7 @@ use tests::token_forge::kid_of;
 use tests::wait;
 
 const RING: &str = "{auth:user-token}:ring";
-const ORDERS: &str = "{auth:user-token}:application:orders";
-const INDEX: &str = "{auth:user-token}:index:application";
+const APPLICATIONS: &str = "{auth:user-token}:application:all";
 /// A time past every clock: the year 36812.
 const FAR_OFF: i64 = 1 << 40;
 
@@ -93,32 +92,24 @@ fn a_revoked_key_stays_revoked_when_an_older_store_returns() {
 }
 
 #[test]
-fn a_bad_record_of_an_application_stops_no_revocation() {
+fn applications_that_cannot_be_read_stop_no_revocation_and_open_nothing() {
     let Some(redis) = Redis::start() else { return };
     let running = server(&redis);
     let token = running.login();
-    let bad = r#"{"secretSha256":["short"]}"#;
-    redis.command(&["SET", ORDERS, bad]);
-    redis.command(&["ZADD", INDEX, "inf", "orders"]);
+    let bad = r#"{"applications":{"orders":{"secretSha256":["short"]}}}"#;
+    redis.command(&["SET", APPLICATIONS, bad]);
     running.keys(&["revoke", &kid_of(&token)]);
     wait::until("the revocation", || is_rejected(&running, &token));
-    let started = server(&redis);
-    for server in [&running, &started] {
-        let note = wait::until("the record in /readyz", || server.store_note());
-        assert!(
-            note.contains("cannot be read") && note.contains("orders"),
-            "{note}"
-        );
-        let response = server.anonymous().get(SECRET_KEY);
-        assert_eq!(response.verdict(), "401 application_unknown");
-    }
-    assert_eq!(redis.command(&["GET", ORDERS]).as_deref(), Some(bad));
-    // The only record is gone as if the store had lost it: this authorizes no one.
-    redis.command(&["DEL", ORDERS]);
-    running.done(&["application", "add", "--app-id", "bills"]);
+    let note = wait::until("the record in /readyz", || running.store_note());
+    assert!(note.contains(APPLICATIONS), "{note}");
+    let verdict = || running.anonymous().get(SECRET_KEY).verdict();
+    assert_eq!(verdict(), "401 application_unknown");
+    assert_eq!(plan(&redis).fails().code, Some(78));
+    assert_eq!(redis.command(&["GET", APPLICATIONS]).as_deref(), Some(bad));
+    // Gone as if the store had lost it: this authorizes no one.
+    redis.command(&["DEL", APPLICATIONS]);
     wait::until("the note to go", || running.store_note().is_none());
-    let response = running.anonymous().get(SECRET_KEY);
-    assert_eq!(response.verdict(), "401 application_unknown");
+    assert_eq!(verdict(), "401 application_unknown");
 }
 
 #[test]

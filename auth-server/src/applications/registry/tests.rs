@@ -1,19 +1,22 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 use super::*;
 
-fn applications(records: &[(&str, SecretHashes)]) -> Applications {
-    let mut all = Applications::default();
-    for (id, secrets) in records {
-        all.put(id.parse().unwrap(), secrets.clone());
+/// The first document of a store, after a change for each.
+fn applications(all: &[(&str, SecretHashes)]) -> Applications {
+    let mut document = Applications::default();
+    for (id, secrets) in all {
+        document = document.changed(id.parse().unwrap(), secrets.clone(), 1);
     }
-    all
+    document
 }
 
-fn unreadable(ids: &[&str]) -> Applications {
-    Applications {
-        unreadable: ids.iter().map(ToString::to_string).collect(),
-        ..Applications::default()
-    }
+/// The same document after a change of one.
+fn after(document: &Applications, id: &str, secrets: SecretHashes) -> Applications {
+    document.changed(id.parse().unwrap(), secrets, 9)
+}
+
+fn none() -> Applications {
+    Applications::default()
 }
 
 fn event(id: &str, event: ApplicationEvent) -> (AppId, ApplicationEvent) {
@@ -41,66 +44,59 @@ fn nothing_is_allowed_before_the_store_was_read() {
 fn where_registrations_are_required_none_means_closed() {
     let registrations = ApplicationRegistry::new(true);
     assert!(registrations.are_missing());
-    registrations.reconcile(&Applications::default());
+    registrations.reconcile(Some(none()));
     assert_eq!(
         authorize(&registrations, "any", "pair"),
         Err(Rejection::StoreUnavailable)
     );
     assert!(registrations.are_missing());
-    registrations.reconcile(&orders());
+    registrations.reconcile(Some(orders()));
     assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
     assert!(!registrations.are_missing());
 }
 
 #[test]
-fn an_application_added_to_a_lost_store_displaces_no_lost_one() {
+fn a_store_that_lost_the_document_gets_it_back_whole() {
     let registrations = ApplicationRegistry::new(false);
-    registrations.reconcile(&orders());
-    let stock = applications(&[("stock", SecretHashes::of("new"))]);
-    let reconciled = registrations.reconcile(&stock);
-    let lost = [("orders".parse().unwrap(), SecretHashes::of("right"))];
-    assert_eq!(reconciled.restored, lost);
-    for (id, secret) in [("orders", "right"), ("stock", "new")] {
-        assert_eq!(authorize(&registrations, id, secret), Ok(()), "{id}");
+    registrations.reconcile(Some(orders()));
+    let began_anew = none().changed("stock".parse().unwrap(), SecretHashes::of("new"), 2);
+    let longer = after(&began_anew, "bills", SecretHashes::of("new"));
+    for lost in [none(), began_anew, longer] {
+        let reconciled = registrations.reconcile(Some(lost));
+        assert_eq!(reconciled.restored, Some(orders()));
+        assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
+        let unknown = authorize(&registrations, "stock", "new");
+        assert_eq!(unknown, Err(Rejection::ApplicationUnknown));
     }
 }
 
 #[test]
-fn a_record_that_became_unreadable_stays_in_force() {
-    let unreadable = || unreadable(&["orders", "stock"]);
-    let known = ApplicationRegistry::new(false);
-    known.reconcile(&orders());
-    assert_eq!(known.reconcile(&unreadable()), Reconciled::default());
-    assert_eq!(known.unreadable(), ["orders", "stock"]);
-    let started = ApplicationRegistry::new(false);
-    started.reconcile(&unreadable());
+fn a_document_that_cannot_be_read_changes_nothing_and_opens_nothing() {
     let denied = Err(Rejection::ApplicationUnknown);
+    let known = ApplicationRegistry::new(false);
+    known.reconcile(Some(orders()));
+    assert_eq!(known.reconcile(None), Reconciled::default());
     assert_eq!(authorize(&known, "orders", "right"), Ok(()));
-    assert_eq!(authorize(&started, "orders", "right"), denied);
-    for registrations in [&known, &started] {
-        assert_eq!(authorize(registrations, "stock", "1"), denied);
-    }
-    known.reconcile(&orders());
-    assert_eq!(known.unreadable(), [""; 0]);
-}
+    assert_eq!(authorize(&known, "stock", "1"), denied);
+    let started = ApplicationRegistry::new(false);
+    started.reconcile(None);
+    let unread = authorize(&started, "orders", "right");
+    assert_eq!(unread, Err(Rejection::StoreUnavailable));
 
-#[test]
-fn a_store_that_lost_an_unreadable_record_opens_nothing() {
-    let unreadable = || unreadable(&["orders"]);
-    let lost = Applications::default;
-    let removed = || applications(&[("orders", SecretHashes::of("right").removed())]);
-    let stock_removed = || applications(&[("stock", SecretHashes::default())]);
+    let removed = || after(&orders(), "orders", SecretHashes::of("right").removed());
     for (reads, is_open) in [
-        (vec![lost()], true),
-        (vec![unreadable(), lost(), lost()], false),
-        (vec![lost(), unreadable(), lost()], false),
-        (vec![unreadable(), lost(), orders()], false),
-        (vec![unreadable(), lost(), orders(), removed()], true),
-        (vec![unreadable(), stock_removed()], false),
+        (vec![Some(none())], true),
+        (vec![Some(none()), None, Some(none())], false),
+        (vec![Some(none()), None, Some(orders())], false),
+        (
+            vec![Some(none()), None, Some(orders()), Some(removed())],
+            true,
+        ),
+        (vec![Some(none()), None, Some(removed())], true),
     ] {
         let registrations = ApplicationRegistry::new(false);
         for read in &reads {
-            registrations.reconcile(read);
+            registrations.reconcile(read.clone());
         }
         let outcome = authorize(&registrations, "any", "pair");
         assert_eq!(outcome.is_ok(), is_open, "{reads:?}");
@@ -114,7 +110,7 @@ fn a_log_shows_what_was_sent_as_an_id_unless_it_may_be_a_secret() {
         registrations.logged_id("orders", "x", 16),
         "[not known yet]"
     );
-    registrations.reconcile(&Applications::default());
+    registrations.reconcile(Some(none()));
     let token = format!("postern_rt_{}", "A".repeat(64));
     for (sent, logged) in [
         ("any", "any".to_owned()),
@@ -130,10 +126,10 @@ fn a_log_shows_what_was_sent_as_an_id_unless_it_may_be_a_secret() {
         assert_eq!(registrations.logged_id(sent, "x", 16), logged, "{sent}");
     }
     let closed = ("closed", SecretHashes::default());
-    registrations.reconcile(&applications(&[
+    registrations.reconcile(Some(applications(&[
         ("orders", SecretHashes::of("former").with_new("right")),
         closed,
-    ]));
+    ])));
     for (sent, secret, logged) in [
         ("orders", "x", "orders"),
         ("orders", "closed", "orders"),
@@ -161,15 +157,14 @@ fn a_removed_application_that_could_obtain_tokens_is_named_once() {
     };
     let orders = granted(r#"{"audience":["stock"]}"#);
     let jobs = granted(r#"{"scope":"a"}"#);
-    let with = |orders: &SecretHashes, jobs: &SecretHashes| {
-        applications(&[("orders", orders.clone()), ("jobs", jobs.clone())])
-    };
-    registrations.reconcile(&with(&orders, &jobs));
-    let ended = |stored: Applications| registrations.reconcile(&stored).ended;
-    assert_eq!(ended(with(&orders, &jobs)), []);
-    // A lost record is restored, and is no removal.
-    assert_eq!(ended(applications(&[])), []);
-    let removed = with(&orders.removed(), &jobs.removed());
+    let both = applications(&[("orders", orders.clone()), ("jobs", jobs.clone())]);
+    registrations.reconcile(Some(both.clone()));
+    let ended = |stored: Applications| registrations.reconcile(Some(stored)).ended;
+    assert_eq!(ended(both.clone()), []);
+    // A lost document is restored, and is no removal.
+    assert_eq!(ended(none()), []);
+    let removed = after(&both, "orders", orders.removed());
+    let removed = after(&removed, "jobs", jobs.removed());
     assert_eq!(ended(removed.clone()), ["orders".parse().unwrap()]);
     assert_eq!(ended(removed), []);
 }
@@ -184,7 +179,7 @@ fn applications_of_a_directory_count_beside_those_of_the_store() {
         Err(Rejection::StoreUnavailable),
         "the store was not read yet"
     );
-    registrations.reconcile(&orders());
+    registrations.reconcile(Some(orders()));
     assert_eq!(registrations.count(), 2);
     for (id, secret, outcome) in [
         ("orders", "right", Ok(())),
@@ -197,7 +192,7 @@ fn applications_of_a_directory_count_beside_those_of_the_store() {
     assert_eq!(registrations.logged_id("stock", "x", 0), "stock");
     assert!(registrations.registered_id("stock").is_some());
     let dropped = SecretHashes::of("mounted").with_new("next").newest();
-    registrations.reconcile(&applications(&[("stock", dropped)]));
+    registrations.reconcile(Some(after(&orders(), "stock", dropped)));
     let rejected = authorize(&registrations, "stock", "mounted");
     assert_eq!(
         rejected,
@@ -210,7 +205,7 @@ fn applications_of_a_directory_count_beside_those_of_the_store() {
 fn an_empty_directory_accepts_no_client() {
     let stock = applications(&[("stock", SecretHashes::of("mounted"))]);
     let registrations = ApplicationRegistry::new(false).with_directory(stock);
-    registrations.reconcile(&Applications::default());
+    registrations.reconcile(Some(none()));
     let removed = registrations.mount(Applications::default());
     assert_eq!(removed, [event("stock", ApplicationEvent::Removed)]);
     for (id, secret) in [("stock", "mounted"), ("any", "pair")] {
@@ -218,20 +213,20 @@ fn an_empty_directory_accepts_no_client() {
         assert_eq!(rejected, Err(Rejection::ApplicationUnknown), "{id}");
     }
     let hmac = ApplicationRegistry::new(true).with_directory(orders());
-    hmac.reconcile(&Applications::default());
+    hmac.reconcile(Some(none()));
     assert!(!hmac.are_missing());
     assert_eq!(authorize(&hmac, "orders", "right"), Ok(()));
 }
 
 #[test]
-fn a_dropped_secret_stays_dropped_when_an_older_record_is_back() {
+fn a_dropped_secret_stays_dropped_when_an_older_copy_is_back() {
     let registrations = ApplicationRegistry::new(false);
-    let leaked = SecretHashes::of("leaked");
-    let dropped = leaked.with_new("next").newest();
-    registrations.reconcile(&applications(&[("orders", dropped.clone())]));
-    let reconciled = registrations.reconcile(&applications(&[("orders", leaked)]));
-    let expected = ("orders".parse().unwrap(), dropped);
-    assert_eq!(reconciled.restored, [expected]);
+    let leaked = SecretHashes::of("leaked").with_new("next");
+    let older = applications(&[("orders", leaked.clone())]);
+    let dropped = after(&older, "orders", leaked.newest());
+    registrations.reconcile(Some(dropped.clone()));
+    let reconciled = registrations.reconcile(Some(older));
+    assert_eq!(reconciled.restored, Some(dropped));
     let leaked = authorize(&registrations, "orders", "leaked");
     assert_eq!(leaked, Err(Rejection::ApplicationUnknown));
     assert_eq!(authorize(&registrations, "orders", "next"), Ok(()));

@@ -23,7 +23,7 @@ fn fresh(signing_type: SigningType) -> Arc<SigningKeyPair> {
 }
 
 fn serving_ring(ring: KeyRing) -> Router {
-    router(LiveKeys::holding_ring(ring), &Applications::default())
+    router(LiveKeys::holding_ring(ring))
 }
 
 async fn get(router: &Router, path: &str, etag: Option<&str>) -> (StatusCode, HeaderMap, Vec<u8>) {
@@ -131,7 +131,7 @@ async fn the_set_has_a_head_and_waits_for_the_store() {
     let head = request(Method::HEAD, JWKS, None, "");
     let response = serving().oneshot(head).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
-    let without_key = router(LiveKeys::default(), &Applications::default());
+    let without_key = router(LiveKeys::default());
     let (status, _) = send(&without_key, request(Method::GET, JWKS, None, "")).await;
     assert_eq!(status, 503);
 }

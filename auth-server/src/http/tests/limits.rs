@@ -18,7 +18,7 @@ fn with_users(logins_per_minute: u32) -> Router {
         "--trusted-proxy=10.0.0.0/8",
     ];
     let live_keys = LiveKeys::holding(pair(SigningType::Ecdsa));
-    super::super::router(Arc::new(app(&flags, live_keys, &Applications::default())))
+    super::super::router(Arc::new(app(&flags, live_keys)))
 }
 
 fn login(account: &str, password: &str) -> Request<Body> {

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use super::TYPE;
 use crate::applications::secret_hash::SecretHashes;
+use crate::applications::{Applications, records};
 use crate::keys::StoredKeys;
 use crate::keys::records::Entry;
 use crate::keys::ring::KeyRing;
 use crate::store::conformance::unsteady::Unsteady;
 use crate::store::open_store::OpenStore;
-use crate::store::{Key, Kind, Store, Version};
+use crate::store::{Store, Version};
 
 /// Clones share the store.
 #[derive(Debug, Clone)]
@@ -59,25 +60,24 @@ impl Directory {
         ring
     }
 
-    /// Replaces a record past the driver of applications.
-    pub(super) async fn put_record(&self, record: &SecretHashes) {
-        let text = serde_json::to_string(record).unwrap();
-        self.plant(orders(), Some(&text)).await;
+    /// Replaces the applications, as another server does.
+    pub(super) async fn put_applications(&self, document: &Applications) {
+        let text = serde_json::to_string(document).unwrap();
+        self.plant(records::key(), Some(&text)).await;
     }
 
     pub(super) async fn register(&self) {
-        self.put_record(&SecretHashes::of("right")).await;
+        self.put_applications(&orders(SecretHashes::of("right")))
+            .await;
     }
 
     pub(super) async fn version(&self) -> Version {
-        let held = self.0.get(&orders()).await.unwrap();
+        let held = self.0.get(&records::key()).await.unwrap();
         held.unwrap().version
     }
 }
 
-fn orders() -> Key {
-    Key {
-        kind: Kind::Application,
-        id: "orders".to_owned(),
-    }
+/// The first document of a store.
+pub(super) fn orders(secrets: SecretHashes) -> Applications {
+    Applications::default().changed("orders".parse().unwrap(), secrets, 1)
 }
