@@ -16,15 +16,15 @@ use runtime::net::unfinished::Unfinished;
 use tracing::warn;
 
 use self::client_ip::client_of;
+use crate::applications::registry::ApplicationRegistry;
 use crate::config::Config;
-use crate::keys::live::LiveKeys;
+use crate::keys::published::LiveKeys;
 use crate::metrics::Metrics;
 use crate::rate_limit::{AddressLimit, RetryAfter};
 use crate::revocations::log::RevocationLog;
 use crate::sessions::Sessions;
 use crate::sessions::used_codes::UsedCodes;
 use crate::store::open_store::OpenStore;
-use crate::synchronization::SyncedState;
 use crate::tokens::revocation_list::RevocationListSigner;
 use crate::users::UserStore;
 use crate::users::authenticate::Authenticator;
@@ -37,8 +37,11 @@ pub(crate) struct App {
     pub(crate) store: OpenStore,
     /// As requests use it, which share one bound.
     pub(crate) requests: OpenStore,
-    /// Follows the store.
-    pub(crate) synced: SyncedState,
+    /// These follow the store.
+    pub(crate) live_keys: Arc<LiveKeys>,
+    pub(crate) registrations: Arc<ApplicationRegistry>,
+    pub(crate) revocations: Arc<RevocationLog>,
+    pub(crate) metrics: Metrics,
     pub(crate) users: Arc<dyn UserStore>,
     pub(crate) authenticator: Authenticator,
     /// The users of a file, in the store.
@@ -96,20 +99,14 @@ impl App {
             unfinished: Unfinished::for_this_process(),
             connections: ConnectionSlots::counting("public port", max, evictions),
             in_flight: Shares::of(max),
-            synced: SyncedState {
-                live_keys: Arc::new(LiveKeys::default()),
-                registrations: Arc::new(config.registrations()),
-                revocations,
-                metrics,
-            },
+            live_keys: Arc::default(),
+            registrations: Arc::new(config.registrations()),
+            revocations,
+            metrics,
             store,
             requests,
             config,
         }
-    }
-
-    pub(crate) fn metrics(&self) -> &Metrics {
-        &self.synced.metrics
     }
 
     /// Returns the present time in seconds since the epoch, by the store's clock.
@@ -122,7 +119,7 @@ impl App {
         let is_proxy = self.config.trusted_proxies.trusts(peer);
         let slot = self.connections.take(peer, is_proxy).await;
         if slot.is_none() {
-            self.metrics().connections_rejected.inc();
+            self.metrics.connections_rejected.inc();
         }
         slot
     }

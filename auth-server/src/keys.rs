@@ -3,7 +3,6 @@
 //! Stored strings are kept verbatim: the key endpoint serves the public one unchanged (contract
 //! §4.3), and a lost store is restored from them. Nothing here signs.
 
-pub(crate) mod live;
 pub(crate) mod pair;
 pub(crate) mod plan;
 pub(crate) mod published;

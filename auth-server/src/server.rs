@@ -74,7 +74,7 @@ pub(crate) async fn serve_on(
     let app = Arc::new(App::new(config, store));
     let health = Health::new();
     let admin = listener::bind(Port::Admin, args.listening.admin_listen)?;
-    let mut synchronization = synchronization(&app, &health);
+    let mut synchronization = Synchronization::new(Arc::clone(&app), &health);
     // Probes first: a process waiting for a stalled store must not seem to hang.
     let stop = watch::Sender::new(());
     listener::announce(Port::Admin, &admin, args.logs.log_format)?;
@@ -107,13 +107,6 @@ fn no_signals(error: std::io::Error) -> ExitError {
     ExitError::Software(format!("signals cannot be received: {error}"))
 }
 
-fn synchronization(app: &App, health: &Health) -> Synchronization {
-    let config = &app.config;
-    let (of_type, policy) = (config.signing_type, config.rotation);
-    let (store, synced) = (app.store.clone(), app.synced.clone());
-    Synchronization::new(store, of_type, policy, synced, health)
-}
-
 /// Registers this server, if it is to be.
 fn registration(
     public: &TcpListener,
@@ -130,20 +123,20 @@ fn registration(
         registry
             .advertised
             .instance(port, &config.context_path, secure),
-        Arc::clone(&app.synced.live_keys),
-        app.metrics().clone(),
+        Arc::clone(&app.live_keys),
+        app.metrics.clone(),
         background,
     )))
 }
 
 /// Follows the users, the applications and the certificate in their files.
 fn follow_files(app: &App, background: &Supervisor) -> Result<(), ExitError> {
-    let (config, metrics, synced) = (&app.config, app.metrics(), &app.synced);
+    let (config, metrics) = (&app.config, &app.metrics);
     match &app.recorded_users {
         None => drop(metrics.builtin_users.set(1)),
         Some(recorded) => {
             recorded.users.remove_unfinished();
-            let registrations = Arc::clone(&synced.registrations);
+            let registrations = Arc::clone(&app.registrations);
             background.spawn_critical("recording the users", Arc::clone(recorded).follow());
             let following = reload::follow(
                 Arc::clone(recorded),
@@ -155,7 +148,7 @@ fn follow_files(app: &App, background: &Supervisor) -> Result<(), ExitError> {
         }
     }
     if let Some(mounted) = config.mounted_applications.clone() {
-        let following = mounted.watch(Arc::clone(&synced.registrations), metrics.clone());
+        let following = mounted.watch(Arc::clone(&app.registrations), metrics.clone());
         let following = following.map_err(no_signals)?;
         background.spawn_critical("following the applications directory", following);
     }
@@ -168,7 +161,7 @@ fn follow_files(app: &App, background: &Supervisor) -> Result<(), ExitError> {
 }
 
 fn metrics_registry(app: &App) -> Registry {
-    let (config, metrics) = (&app.config, app.metrics());
+    let (config, metrics) = (&app.config, &app.metrics);
     let mut registry = metrics.registry();
     traces::register(&mut registry);
     if config.users.is_some() {

@@ -16,36 +16,20 @@ use tracing::{debug, error, info, warn};
 use wire::keys::signing_type::SigningType;
 
 use self::backoff::next_poll;
-use crate::applications::registry::ApplicationRegistry;
+use crate::app::App;
 use crate::audit;
-use crate::keys::live::LiveKeys;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::plan::Planner;
 use crate::keys::published::PublishedKeys;
 use crate::keys::ring::KeyRing;
 use crate::keys::ring::events::events;
-use crate::keys::ring::rotation::RotationPolicy;
 use crate::keys::update::{keep_revoked, update};
-use crate::metrics::{Metrics, gauge};
+use crate::metrics::gauge;
 use crate::revocations::Revocation;
-use crate::revocations::log::RevocationLog;
 use crate::store::StoreError;
-use crate::store::open_store::OpenStore;
-
-/// The synchronized state that the routes use.
-#[derive(Clone)]
-pub(crate) struct SyncedState {
-    pub(crate) live_keys: Arc<LiveKeys>,
-    pub(crate) registrations: Arc<ApplicationRegistry>,
-    pub(crate) revocations: Arc<RevocationLog>,
-    pub(crate) metrics: Metrics,
-}
 
 pub(crate) struct Synchronization {
-    store: OpenStore,
-    signing_type: SigningType,
-    policy: RotationPolicy,
-    shared: SyncedState,
+    app: Arc<App>,
     store_condition: Condition,
     /// A store error that does not keep this server from serving, for `/readyz`.
     store_error_note: Arc<ArcSwapOption<String>>,
@@ -55,22 +39,13 @@ pub(crate) struct Synchronization {
 }
 
 impl Synchronization {
-    pub(crate) fn new(
-        store: OpenStore,
-        signing_type: SigningType,
-        policy: RotationPolicy,
-        shared: SyncedState,
-        health: &Health,
-    ) -> Self {
+    pub(crate) fn new(app: Arc<App>, health: &Health) -> Self {
         let store_error_note = Arc::<ArcSwapOption<String>>::default();
         let note = Arc::clone(&store_error_note);
         let note = move || note.load().as_deref().cloned();
         let unread = "the store was not read yet";
         Self {
-            store,
-            signing_type,
-            policy,
-            shared,
+            app,
             store_condition: health.condition_with_note("store", unread, note),
             store_error_note,
             failures: 0,
@@ -116,19 +91,19 @@ impl Synchronization {
     }
 
     fn next_due(&self) -> Option<i64> {
-        let keys = self.shared.live_keys.published()?;
-        let due = keys.ring.next_due(&self.policy)?;
-        Some(self.store.clock.to_machine(due))
+        let keys = self.app.live_keys.load_full()?;
+        let due = keys.ring.next_due(&self.app.config.rotation)?;
+        Some(self.app.store.clock.to_machine(due))
     }
 
     async fn synchronize(&self, now: i64) -> Result<(), StoreError> {
-        if self.shared.live_keys.load().is_none() {
+        if self.app.live_keys.load().is_none() {
             // Before the keys: how the store is encrypted decides which applications count, a key must not
             // be served before it is known who may fetch it, and no token be accepted that was revoked.
-            self.store.read_keys().await?;
+            self.app.store.read_keys().await?;
             self.synchronize_applications().await?;
             self.compare_clocks().await?;
-            self.shared.revocations.poll().await?;
+            self.app.revocations.poll().await?;
             return self.synchronize_keys(now).await;
         }
         self.compare_clocks().await?;
@@ -138,28 +113,32 @@ impl Synchronization {
             let keys = self.synchronize_keys(now).await;
             keys.and(self.synchronize_applications().await)
         };
-        let revocations = self.shared.revocations.poll();
+        let revocations = self.app.revocations.poll();
         let (documents, revocations) = tokio::join!(documents, revocations);
         documents.and(revocations)
     }
 
     async fn synchronize_keys(&self, machine: i64) -> Result<(), StoreError> {
-        let now = self.store.clock.at(machine);
-        let keys = self.shared.live_keys.published();
+        let now = self.app.store.clock.at(machine);
+        let keys = self.app.live_keys.load_full();
         let memory = keys.as_deref().map(|keys| &keys.ring);
         let planner = Planner {
-            signing_type: self.signing_type,
-            policy: &self.policy,
+            signing_type: self.app.config.signing_type,
+            policy: &self.app.config.rotation,
             memory,
             now,
         };
-        let updated = update(&self.store, (self.signing_type, now), |stored, fresh| {
-            let plan = planner.plan(stored, fresh);
-            plan.map_err(|error| self.store.unusable_keys(&error))
-        });
+        let updated = update(
+            &self.app.store,
+            (self.app.config.signing_type, now),
+            |stored, fresh| {
+                let plan = planner.plan(stored, fresh);
+                plan.map_err(|error| self.app.store.unusable_keys(&error))
+            },
+        );
         let updated = updated.await;
         if let (Err(StoreError::Unusable(_)), Some(memory)) = (&updated, memory) {
-            keep_revoked(&self.store, memory.revoked()).await?;
+            keep_revoked(&self.app.store, memory.revoked()).await?;
         }
         let updated = updated?;
         if updated.is_written {
@@ -169,11 +148,11 @@ impl Synchronization {
     }
 
     async fn compare_clocks(&self) -> Result<(), StoreError> {
-        let clock = &self.store.clock;
+        let clock = &self.app.store.clock;
         let was_noticeable = clock.is_noticeable();
-        clock.measure(&*self.store.call().await?).await?;
+        clock.measure(&*self.app.store.call().await?).await?;
         let skew_seconds = clock.skew_seconds();
-        self.shared.metrics.clock_skew_seconds.set(skew_seconds);
+        self.app.metrics.clock_skew_seconds.set(skew_seconds);
         match (was_noticeable, clock.is_noticeable()) {
             (false, true) => warn!(
                 skew_seconds,
@@ -188,11 +167,11 @@ impl Synchronization {
     /// Takes due steps in memory while the store is unavailable: the store already holds the next
     /// key, and sidecars expect it to sign when its time comes.
     fn advance_offline(&self, machine: i64) -> Result<(), StoreError> {
-        let Some(keys) = self.shared.live_keys.published() else {
+        let Some(keys) = self.app.live_keys.load_full() else {
             return Ok(());
         };
-        let now = self.store.clock.at(machine);
-        let advanced = keys.ring.clone().advance(now, &self.policy);
+        let now = self.app.store.clock.at(machine);
+        let advanced = keys.ring.clone().advance(now, &self.app.config.rotation);
         self.install(Some(&keys.ring), advanced, None)
     }
 
@@ -206,21 +185,21 @@ impl Synchronization {
             return Ok(());
         }
         let events = events(memory, &ring, generated.map(SigningKeyPair::id));
-        let keys = PublishedKeys::new(self.signing_type, ring)?;
+        let keys = PublishedKeys::new(self.app.config.signing_type, ring)?;
         events.iter().for_each(|event| audit::key(event, None));
         let listed = keys.ring.listed();
         let listed = listed.map(|it| (it.key.id().to_string(), it.role.name()));
-        self.shared.metrics.keys(listed);
-        self.shared.live_keys.replace(keys);
+        self.app.metrics.keys(listed);
+        self.app.live_keys.store(Some(Arc::new(keys)));
         Ok(())
     }
 
     async fn synchronize_applications(&self) -> Result<(), StoreError> {
-        let held = self.store.read_applications().await?;
-        let registrations = &self.shared.registrations;
+        let held = self.app.store.read_applications().await?;
+        let registrations = &self.app.registrations;
         let was_open = registrations.accepts_any();
         let reconciled = registrations.reconcile(held.document.clone().ok());
-        let registered = &self.shared.metrics.registered_applications;
+        let registered = &self.app.metrics.registered_applications;
         registered.set(gauge(registrations.count()));
         // Removing the last one opens the key endpoint.
         if registrations.accepts_any() && !was_open {
@@ -230,28 +209,28 @@ impl Synchronization {
         }
         for id in &reconciled.ended {
             // Not the begin of the poll: until now this server may have issued tokens.
-            let now = self.store.clock.now();
+            let now = self.app.store.clock.now();
             let revocation = Revocation::of_application(id.to_string(), now);
-            self.shared.revocations.note([revocation]);
+            self.app.revocations.note([revocation]);
         }
         // If another server was faster, its document counts from the next poll on.
         if let Some(restored) = &reconciled.restored
-            && self.store.write_applications(&held, restored).await?
+            && self.app.store.write_applications(&held, restored).await?
         {
             info!("the applications were restored to the store");
         }
         held.document?;
         if registrations.are_missing() {
             return Err(missing_applications(
-                self.signing_type,
-                &self.store.location,
+                self.app.config.signing_type,
+                &self.app.store.location,
             ));
         }
         Ok(())
     }
 
     fn report(&mut self, outcome: Result<(), StoreError>) {
-        self.shared.metrics.store_up.set(outcome.is_ok().into());
+        self.app.metrics.store_up.set(outcome.is_ok().into());
         if let Err(failure) = outcome {
             return self.report_failure(failure);
         }
@@ -266,9 +245,9 @@ impl Synchronization {
 
     fn report_failure(&mut self, failure: StoreError) {
         self.failures = self.failures.saturating_add(1);
-        let has_key = self.shared.live_keys.load().is_some();
+        let has_key = self.app.live_keys.load().is_some();
         // One that cannot open the keys would miss every later revocation, while others go on.
-        if has_key && !self.store.encryption.lacks_key() {
+        if has_key && !self.app.store.encryption.lacks_key() {
             // All servers share the store: over a wrong password or an unusable value all would go
             // out of service at once, although each can still serve.
             self.store_error_note
@@ -285,8 +264,7 @@ impl Synchronization {
     }
 }
 
-/// Returns the error of [`ApplicationRegistry::are_missing`], a state in which no key is made or
-/// loaded.
+/// Returns the error where an application has to be registered first: no key is made or loaded then.
 fn missing_applications(signing_type: SigningType, location: &str) -> StoreError {
     StoreError::Unusable(format!(
         "--signing-type {signing_type} gives the signing secret to every client that fetches the key, and no application \

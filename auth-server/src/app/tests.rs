@@ -21,7 +21,7 @@ async fn every_request_takes_its_calls_of_the_store_from_one_bound() {
     let ada = app.users.present("ada").unwrap();
     let token = RefreshToken::generate("1").unwrap();
     let recorded = app.recorded_users.as_ref().unwrap();
-    let (sessions, revocations) = (&app.sessions, &app.synced.revocations);
+    let (sessions, revocations) = (&app.sessions, &app.revocations);
     let mut held = Vec::new();
     while let Ok(call) = app.requests.call().await {
         held.push(call);

@@ -1,5 +1,6 @@
 //! The common part of logins and token requests: the signature of a token.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use tracing::error;
@@ -9,18 +10,19 @@ use crate::app::App;
 use crate::audit::events::TokenIds;
 use crate::http::response::store_rejection;
 use crate::keys::pair::SigningKeyPair;
+use crate::keys::published::PublishedKeys;
 use crate::random;
 use crate::tokens::issuer::{SigningError, TokenIssuer};
 use crate::users::PresentUser;
 
 impl App {
-    /// Checks that there is a key: without one no request can succeed, and none counts.
+    /// Returns the keys in use. Without them no request can succeed, and none counts.
     ///
     /// # Errors
     /// [`Rejection::StoreUnavailable`]
-    pub(in crate::http) fn check_key(&self) -> Result<(), Rejection> {
-        let pair = self.synced.live_keys.load();
-        pair.map(drop).ok_or(Rejection::StoreUnavailable)
+    pub(in crate::http) fn keys(&self) -> Result<Arc<PublishedKeys>, Rejection> {
+        let keys = self.live_keys.load_full();
+        keys.ok_or(Rejection::StoreUnavailable)
     }
 
     /// Checks that no server has loaded a later users file, in which the user left or has other
@@ -35,13 +37,12 @@ impl App {
         let Some(recorded) = &self.recorded_users else {
             return Ok(());
         };
-        match recorded.knows(&self.requests, user).await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Rejection::UsersStale),
-            Err(error) => Err(store_rejection(
-                &error,
-                "a user cannot be compared with the store",
-            )),
+        let is_known = recorded.knows(&self.requests, user).await;
+        let is_known = is_known
+            .map_err(|error| store_rejection(&error, "a user cannot be compared with the store"));
+        match is_known? {
+            true => Ok(()),
+            false => Err(Rejection::UsersStale),
         }
     }
 
@@ -54,12 +55,12 @@ impl App {
         token_id: String,
         issue: impl FnOnce(&TokenIssuer, &SigningKeyPair, String) -> Result<String, SigningError>,
     ) -> Result<(String, TokenIds), Rejection> {
-        let pair = self.synced.live_keys.load();
-        let pair = pair.ok_or(Rejection::StoreUnavailable)?;
+        let keys = self.keys()?;
+        let pair = keys.ring.current();
         let began = Instant::now();
-        let token = issue(&self.config.issuer, &pair, token_id.clone());
+        let token = issue(&self.config.issuer, pair, token_id.clone());
         let token = token.map_err(|error| internal_error(&error))?;
-        let time = &self.metrics().token_signing_duration_seconds;
+        let time = &self.metrics.token_signing_duration_seconds;
         time.observe(began.elapsed());
         let key_id = pair.id().clone();
         Ok((token, TokenIds { token_id, key_id }))

@@ -16,11 +16,11 @@ use wire::keys::signing_type::SigningType;
 use super::*;
 use crate::applications::Applications;
 use crate::config::tests::config;
-use crate::keys::live::LiveKeys;
 use crate::keys::pair::tests::pair;
+use crate::keys::published::LiveKeys;
+use crate::keys::published::tests::holding;
 use crate::store::conformance::unsteady::Unsteady;
 use crate::store::open_store::OpenStore;
-use crate::synchronization::SyncedState;
 use crate::users::authenticate::Authenticator;
 use crate::users::builtin::BuiltinUser;
 use crate::users::{PresentUser, UserStore};
@@ -35,13 +35,9 @@ fn app(flags: &[&str], live_keys: LiveKeys) -> App {
     let config = config(flags).unwrap();
     let app = App::new(config, OpenStore::of(Arc::new(Unsteady::new())));
     let applications = Some(Applications::default());
-    app.synced.registrations.reconcile(applications);
-    let live_keys = Arc::new(live_keys);
+    app.registrations.reconcile(applications);
     App {
-        synced: SyncedState {
-            live_keys,
-            ..app.synced
-        },
+        live_keys: Arc::new(live_keys),
         ..app
     }
 }
@@ -52,7 +48,7 @@ fn router(live_keys: LiveKeys) -> Router {
 
 /// Builds a server with a key.
 fn serving() -> Router {
-    router(LiveKeys::holding(pair(SigningType::Ecdsa)))
+    router(holding(pair(SigningType::Ecdsa)))
 }
 
 /// Builds a request, with or without a token.
@@ -205,7 +201,7 @@ impl UserStore for LeavingUser {
 
 #[tokio::test]
 async fn a_user_who_is_disabled_during_a_login_gets_no_token() {
-    let live_keys = LiveKeys::holding(pair(SigningType::Ecdsa));
+    let live_keys = holding(pair(SigningType::Ecdsa));
     let mut app = app(&[], live_keys);
     app.users = Arc::new(LeavingUser::default());
     app.authenticator = Authenticator::new(Arc::clone(&app.users));

@@ -1,6 +1,7 @@
 //! The public keys, serialized once for each state of the ring: ten thousand sidecars fetch them in
 //! the same second of every minute.
 
+use arc_swap::ArcSwapOption;
 use aws_lc_rs::digest;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
@@ -12,6 +13,9 @@ use wire::keys::signing_type::SigningType;
 use wire::keys::{KeySet, VerificationKey};
 
 use super::ring::KeyRing;
+
+/// The keys in use, swapped as a whole; empty until a pair was read from the store or accepted by it.
+pub(crate) type LiveKeys = ArcSwapOption<PublishedKeys>;
 
 /// One state of the ring, and its serialized forms.
 #[derive(Debug)]
@@ -66,5 +70,28 @@ impl JwkSet {
             json: Bytes::from(json),
             etag: etag.try_into().map_err(serde_json::Error::custom)?,
         })
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+pub(crate) mod tests {
+    use std::sync::Arc;
+
+    use super::super::pair::SigningKeyPair;
+    use super::*;
+
+    /// Returns the keys as loaded from a store that holds `pair`.
+    pub(crate) fn holding(pair: SigningKeyPair) -> LiveKeys {
+        holding_ring(KeyRing::of(Arc::new(pair)))
+    }
+
+    /// Returns the keys as loaded from a store that holds `ring`.
+    pub(crate) fn holding_ring(ring: KeyRing) -> LiveKeys {
+        let signing_type = SigningType::ALL
+            .into_iter()
+            .find(|of| of.algorithm() == ring.current().verification_key().algorithm())
+            .unwrap();
+        LiveKeys::from_pointee(PublishedKeys::new(signing_type, ring).unwrap())
     }
 }

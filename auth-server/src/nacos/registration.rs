@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tracing::warn;
 
 use crate::audit;
-use crate::keys::live::LiveKeys;
+use crate::keys::published::LiveKeys;
 use crate::metrics::Metrics;
 
 /// Pause between two renewals, as the registry expects them; it takes an instance for unhealthy

@@ -13,8 +13,8 @@ use super::entry::{Entry, Fact};
 use super::log::RevocationLog;
 use super::state::{State, Surplus};
 use super::*;
-use crate::keys::live::LiveKeys;
 use crate::keys::pair::tests::pair;
+use crate::keys::published::tests::holding;
 use crate::metrics::Metrics;
 use crate::store::conformance::for_every_store;
 use crate::store::conformance::installations::Installation;
@@ -394,8 +394,8 @@ async fn one_revocation_replaces_too_many() {
 async fn the_list_of_each_signing_type_verifies_from_a_cursor_on() {
     for signing_type in SigningType::ALL {
         let log = log_in(Arc::new(Unsteady::new()));
-        let keys = LiveKeys::holding(pair(signing_type));
-        let (signer, keys) = (RevocationListSigner::default(), keys.published().unwrap());
+        let keys = holding(pair(signing_type));
+        let (signer, keys) = (RevocationListSigner::default(), keys.load_full().unwrap());
         let mut known: Option<RevocationList> = None;
         for id in ["a", "b"] {
             revoke(&log, id, "1").await;

@@ -7,15 +7,14 @@ mod directory;
 use self::directory::{Directory, orders};
 use super::*;
 use crate::applications::secret_hash::SecretHashes;
+use crate::config::tests::config;
 use crate::keys::StoredKeys;
 use crate::keys::pair::tests::pair;
-use crate::revocations::tests::log_of;
 
 /// The keys of one server.
 struct Server {
     store: Directory,
-    live_keys: Arc<LiveKeys>,
-    registrations: Arc<ApplicationRegistry>,
+    app: Arc<App>,
     health: Health,
     synchronization: Synchronization,
 }
@@ -23,26 +22,14 @@ struct Server {
 impl Server {
     /// Adds a server to a store.
     fn on(store: Directory) -> Self {
-        let live_keys = Arc::new(LiveKeys::default());
-        let registrations = Arc::new(ApplicationRegistry::new(false));
+        let config = config(&["--signing-type=ecdsa"]).unwrap();
+        let app = Arc::new(App::new(config, store.open()));
         let health = Health::new();
         health.set_started();
-        let synchronization = Synchronization::new(
-            store.open(),
-            TYPE,
-            POLICY,
-            SyncedState {
-                live_keys: Arc::clone(&live_keys),
-                registrations: Arc::clone(&registrations),
-                revocations: log_of(store.open()),
-                metrics: Metrics::default(),
-            },
-            &health,
-        );
+        let synchronization = Synchronization::new(Arc::clone(&app), &health);
         Self {
             store,
-            live_keys,
-            registrations,
+            app,
             health,
             synchronization,
         }
@@ -66,7 +53,7 @@ impl Server {
 
     /// Returns the keys as this server would store them.
     fn keys(&self) -> StoredKeys {
-        let keys = self.live_keys.published();
+        let keys = self.app.live_keys.load_full();
         keys.map(|keys| keys.ring.to_stored().unwrap())
             .unwrap_or_default()
     }
@@ -78,7 +65,7 @@ impl Server {
     }
 
     fn ring(&self) -> KeyRing {
-        self.live_keys.published().unwrap().ring.clone()
+        self.app.live_keys.load_full().unwrap().ring.clone()
     }
 }
 
@@ -139,7 +126,7 @@ async fn lost_applications_are_put_back_before_anything_is_open() {
     server.poll().await;
     let there = server.store.open().read_applications().await.unwrap();
     assert!(there.document.unwrap().accepts("orders", "right"));
-    assert!(server.registrations.authorize("any", "pair").is_err());
+    assert!(server.app.registrations.authorize("any", "pair").is_err());
     assert_eq!(server.keys(), server.store.keys().await);
 }
 
@@ -164,9 +151,9 @@ async fn servers_agree_on_the_later_applications() {
         two.poll().await;
         assert_eq!(applications.version().await, settled, "no one writes again");
         for server in [&one, &two] {
-            let accepts = server.registrations.authorize("orders", counts);
+            let accepts = server.app.registrations.authorize("orders", counts);
             assert_eq!(accepts, Ok(()), "{counts}");
-            let rejected = server.registrations.authorize("orders", lost);
+            let rejected = server.app.registrations.authorize("orders", lost);
             assert!(rejected.is_err(), "{lost}");
         }
     }
@@ -175,18 +162,18 @@ async fn servers_agree_on_the_later_applications() {
 #[tokio::test]
 async fn a_key_signs_on_time_though_the_store_is_away() {
     let mut server = Server::started().await;
-    let announced = server.ring().publish(fresh(), NOW, POLICY.lead);
+    let announced = server.ring().publish(fresh(), NOW, LEAD);
     let new = announced.next().unwrap().pair.id().clone();
     let announced = server.store.put_ring(announced).await;
     server.poll().await;
 
     server.store.set_away(true);
-    server.poll_at(NOW + POLICY.lead).await;
+    server.poll_at(NOW + LEAD).await;
     assert_eq!(server.ring().current().id(), &new);
 
     server.store.set_away(false);
     assert_eq!(server.store.ring().await, announced);
-    server.poll_at(NOW + POLICY.lead + 9).await;
+    server.poll_at(NOW + LEAD + 9).await;
     assert_eq!(server.store.ring().await.current().id(), &new);
     assert_eq!(server.keys(), server.store.keys().await);
 }
@@ -195,28 +182,25 @@ async fn a_key_signs_on_time_though_the_store_is_away() {
 async fn keys_go_by_the_clock_of_the_store() {
     const TEN_YEARS: i64 = 315_360_000;
     let mut server = Server::started().await;
-    let announced = server.ring().publish(fresh(), NOW, POLICY.lead);
+    let announced = server.ring().publish(fresh(), NOW, LEAD);
     let announced = server.store.put_ring(announced).await;
     server.store.set_ahead(-TEN_YEARS);
     server.poll_at(NOW + TEN_YEARS).await;
     assert_eq!(server.store.ring().await, announced);
     let due = server.synchronization.next_due().unwrap();
-    assert!((due - TEN_YEARS - NOW - POLICY.lead).abs() < 10, "{due}");
+    assert!((due - TEN_YEARS - NOW - LEAD).abs() < 10, "{due}");
 
-    server.poll_at(NOW + TEN_YEARS + POLICY.lead + 10).await;
+    server.poll_at(NOW + TEN_YEARS + LEAD + 10).await;
     let next = &announced.next().unwrap().pair;
     assert_eq!(server.ring().current(), next);
     let since = server.store.ring().await.current_since().unwrap();
-    assert!((since - NOW - POLICY.lead).abs() < 30, "{since}");
+    assert!((since - NOW - LEAD).abs() < 30, "{since}");
 }
 
 const TYPE: SigningType = SigningType::Ecdsa;
 const NOW: i64 = 1_000_000;
-const POLICY: RotationPolicy = RotationPolicy {
-    lead: 150,
-    keep: 18_060,
-    every: None,
-};
+/// The default of `--rotation-lead`.
+const LEAD: i64 = 150;
 
 fn fresh() -> Arc<SigningKeyPair> {
     Arc::new(pair(TYPE))

@@ -33,9 +33,9 @@ pub(crate) fn reject_unparsed(app: &App, rejection: Rejection, client: IpAddr) -
 
 /// Counts a response, and writes its line if it is to have one.
 fn log(app: &App, status: StatusCode, rejection: Option<Rejection>, line: AccessLine<'_>) {
-    app.metrics().responded(status, line.duration);
+    app.metrics.responded(status, line.duration);
     if let Some(rejection) = rejection {
-        app.metrics().rejected(rejection);
+        app.metrics.rejected(rejection);
     }
     let reason = rejection.map(Rejection::reason);
     if app.config.access_log.wants(reason) {

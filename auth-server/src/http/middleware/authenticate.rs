@@ -80,11 +80,11 @@ fn authorize(app: &App, request: &Request) -> Result<Access, Rejection> {
 }
 
 fn verify(app: &App, token: Bearer<'_>) -> Result<Claims, Rejection> {
-    let keys = app.synced.live_keys.published();
+    let keys = app.live_keys.load_full();
     let keys = keys.ok_or(Rejection::AuthKeysUnavailable)?;
     let policy = &app.config.policy;
     let claims = policy.verify_at(&keys.verification_keys, token, app.now())?;
-    if app.synced.revocations.revokes(&claims) {
+    if app.revocations.revokes(&claims) {
         return Err(Rejection::TokenRevoked);
     }
     Ok(claims)

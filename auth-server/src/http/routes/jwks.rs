@@ -23,8 +23,7 @@ pub(crate) async fn jwks(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, ErrorResponse> {
-    let keys = app.synced.live_keys.published();
-    let keys = keys.ok_or(Rejection::StoreUnavailable)?;
+    let keys = app.keys()?;
     let set = keys.jwk_set.as_ref().ok_or(Rejection::NotFound)?;
     let mut response = if matches_etag(request.headers(), &set.etag) {
         let mut response = Response::new(Body::empty());

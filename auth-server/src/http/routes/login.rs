@@ -38,7 +38,7 @@ pub(crate) async fn login(
         Ok(_) => (RequestEvent::LoginSucceeded, OK),
         Err(denied) => (denied.event, denied.response.rejection.reason()),
     };
-    app.metrics().login(code);
+    app.metrics.login(code);
     let account = parsed.as_ref().map_or("", |request| &request.username);
     audit::request(&RequestLine {
         event,
@@ -106,7 +106,7 @@ fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
 }
 
 async fn attempt(app: &App, request: &LoginRequest, client: IpAddr) -> Result<Issued, Denied> {
-    app.check_key()?;
+    app.keys()?;
     app.count_guess(client).map_err(|wait| Denied {
         response: wait.into(),
         event: RequestEvent::LoginLimited,

@@ -25,12 +25,11 @@ pub(crate) async fn revocations(
     State(app): State<Arc<App>>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ErrorResponse> {
-    let pair = app.synced.live_keys.load();
-    let pair = pair.ok_or(Rejection::StoreUnavailable)?;
+    let pair = Arc::clone(app.keys()?.ring.current());
     let after = query
         .as_deref()
         .and_then(|query| query.strip_prefix("after="));
-    let log = &app.synced.revocations;
+    let log = &app.revocations;
     let list = app.list_signer.list(log, pair, after, app.now());
     let list = list.map_err(|error| {
         error!(%error, "the revocation list was not signed");

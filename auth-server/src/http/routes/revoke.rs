@@ -68,15 +68,14 @@ async fn end_session(app: &App, id: SessionId, verified: Option<i64>) -> Result<
 }
 
 async fn end_access_token(app: &App, token: &str, client: IpAddr) -> Result<(), ErrorResponse> {
-    let keys = app.synced.live_keys.published();
-    let keys = keys.ok_or(Rejection::StoreUnavailable)?;
+    let keys = app.keys()?;
     let (now, policy) = (app.now(), policy(&app.config));
     let verified =
         Bearer::new(token).and_then(|token| policy.verify_at(&keys.verification_keys, token, now));
     let Ok(claims) = verified else {
         return Ok(());
     };
-    let is_revoked = app.synced.revocations.revokes(&claims);
+    let is_revoked = app.revocations.revokes(&claims);
     let session = claims.session.as_deref().and_then(SessionId::parse);
     let Some(revocation) = revocation_of(claims, now) else {
         return Ok(());
@@ -94,7 +93,7 @@ async fn end_access_token(app: &App, token: &str, client: IpAddr) -> Result<(), 
 }
 
 async fn append(app: &App, revocation: Revocation) -> Result<(), Rejection> {
-    let revoked = &app.synced.revocations;
+    let revoked = &app.revocations;
     let stored = revoked
         .append(&app.requests, &[revocation], Vec::new())
         .await;

@@ -56,7 +56,7 @@ pub(crate) async fn token(State(app): State<Arc<App>>, request: Request) -> Resp
         Err(error) => (RequestEvent::TokenRejected, error.rejection.reason()),
     };
     let grant = granted.as_ref().map_or(OTHER_GRANT, GrantRequest::grant);
-    app.metrics().token_request(grant, code);
+    app.metrics.token_request(grant, code);
     let issued = outcome.as_ref().ok();
     let app_id = granted.as_ref().map(|granted| granted.logged_id(&app));
     audit::request(&RequestLine {
@@ -113,14 +113,14 @@ impl GrantRequest {
         };
         let (id, secret) = presented.first();
         let half = id.chars().count() / 2;
-        let registrations = &app.synced.registrations;
+        let registrations = &app.registrations;
         registrations.logged_id(id, secret, half.min(MAX_UNKNOWN_ID))
     }
 }
 
 async fn issue(app: &App, granted: &GrantRequest, client: IpAddr) -> Result<Issued, ErrorResponse> {
     // Before the keys are there, revocations may not be either.
-    app.check_key()?;
+    app.keys()?;
     let form = &granted.form;
     let issued = match &granted.presented {
         Some(presented) => issue_to_application(app, form, presented, client),
@@ -146,7 +146,7 @@ fn issue_to_application(
 ) -> Result<Issued, ErrorResponse> {
     // Before the registration is read: a removal is recorded with a later time than this one.
     let now = app.now();
-    let registrations = &app.synced.registrations;
+    let registrations = &app.registrations;
     let (id, mut grant) = registrations.authenticate(&presented.pairs())?;
     app.count_proven(client)?;
     if grant.audience.is_empty() {

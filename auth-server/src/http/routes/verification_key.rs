@@ -45,7 +45,7 @@ pub(crate) async fn verification_key(
         Err(rejected) => (RequestEvent::KeyRejected, rejected.rejection.reason()),
     };
     let (app_id, app_secret) = (app_id.unwrap_or_default(), app_secret.unwrap_or_default());
-    let registrations = &app.synced.registrations;
+    let registrations = &app.registrations;
     audit::request(&RequestLine {
         event,
         grant: None,
@@ -58,7 +58,7 @@ pub(crate) async fn verification_key(
         ids: request.extensions().get(),
     });
     let registered = registrations.registered_id(app_id);
-    app.metrics()
+    app.metrics
         .key_retrieval(registered.map(|id| id.to_string()), code);
     outcome.map(|keys| key_response(&app, &keys))
 }
@@ -83,13 +83,12 @@ fn key_for(
     client: IpAddr,
 ) -> Result<Arc<PublishedKeys>, ErrorResponse> {
     let (app_id, app_secret) = pair.ok_or(Rejection::ParameterMissing)?;
-    let authorized = app.synced.registrations.authorize(app_id, app_secret);
+    let authorized = app.registrations.authorize(app_id, app_secret);
     if authorized == Err(Rejection::ApplicationUnknown) {
         app.count_guess(client)?;
     }
     authorized?;
-    let keys = app.synced.live_keys.published();
-    Ok(keys.ok_or(Rejection::StoreUnavailable)?)
+    Ok(app.keys()?)
 }
 
 /// Returns a parameter from the query or else from its header field; `None` where it is absent,

@@ -6,6 +6,7 @@ use wire::keys::KeySet;
 
 use super::*;
 use crate::keys::pair::SigningKeyPair;
+use crate::keys::published::tests::holding_ring;
 use crate::keys::ring::KeyRing;
 use crate::keys::ring::rotation::RotationPolicy;
 
@@ -23,7 +24,7 @@ fn fresh(signing_type: SigningType) -> Arc<SigningKeyPair> {
 }
 
 fn serving_ring(ring: KeyRing) -> Router {
-    router(LiveKeys::holding_ring(ring))
+    router(holding_ring(ring))
 }
 
 async fn get(router: &Router, path: &str, etag: Option<&str>) -> (StatusCode, HeaderMap, Vec<u8>) {

@@ -17,7 +17,7 @@ fn with_users(logins_per_minute: u32) -> Router {
         &format!("--login-rate-limit={limit}"),
         "--trusted-proxy=10.0.0.0/8",
     ];
-    let live_keys = LiveKeys::holding(pair(SigningType::Ecdsa));
+    let live_keys = holding(pair(SigningType::Ecdsa));
     super::super::router(Arc::new(app(&flags, live_keys)))
 }
 
