@@ -23,7 +23,6 @@ use crate::metrics::Metrics;
 use crate::rate_limit::{AddressLimit, RetryAfter};
 use crate::revocations::log::RevocationLog;
 use crate::sessions::Sessions;
-use crate::sessions::used_codes::UsedCodes;
 use crate::store::open_store::OpenStore;
 use crate::tokens::revocation_list::RevocationListSigner;
 use crate::users::UserStore;
@@ -46,7 +45,6 @@ pub(crate) struct App {
     pub(crate) authenticator: Authenticator,
     /// The users of a file, in the store.
     pub(crate) recorded_users: Option<Arc<RecordedUsers>>,
-    pub(crate) used_codes: UsedCodes,
     pub(crate) sessions: Arc<Sessions>,
     /// Of guesses: logins, and tokens and secrets that are unknown. `None` for no limit.
     pub(crate) guesses: Option<AddressLimit>,
@@ -91,7 +89,6 @@ impl App {
             authenticator: Authenticator::new(Arc::clone(&users)),
             users,
             recorded_users,
-            used_codes: UsedCodes::new(requests.clone()),
             sessions,
             guesses: AddressLimit::per_minute(config.login_rate_limit),
             proven: AddressLimit::per_minute(config.login_rate_limit),

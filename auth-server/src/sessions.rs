@@ -6,7 +6,7 @@
 mod record;
 pub(crate) mod records;
 pub(crate) mod refresh_token;
-pub(crate) mod used_codes;
+mod used_codes;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ pub(crate) struct Sessions {
     pub(crate) users: Arc<dyn UserStore>,
     pub(crate) log: Arc<RevocationLog>,
     pub(crate) metrics: Metrics,
-    /// True once a login without a refresh token was logged.
+    /// True once a login without the store was logged.
     pub(crate) is_away: AtomicBool,
 }
 
@@ -111,7 +111,7 @@ impl Sessions {
         let record = record.with_token_until(now.saturating_add(self.token_lifetime));
         let id = token.session();
         let begun = self.store.write_session(id, None, &record).await;
-        self.log_begin(begun.as_ref().err());
+        self.log_outage(begun.as_ref().err());
         self.metrics.session(match begun {
             Ok(true) => SessionEvent::Begun,
             _ => SessionEvent::NotStored,
@@ -259,14 +259,15 @@ impl SessionTokens {
 }
 
 impl Sessions {
-    /// Logs the first login without a refresh token, and the next one with it.
-    fn log_begin(&self, error: Option<&StoreError>) {
+    /// Logs the first login that the store did not take, and the next one that it took.
+    fn log_outage(&self, error: Option<&StoreError>) {
         let was_away = self.is_away.swap(error.is_some(), Ordering::Relaxed);
         match error {
             Some(error) if !was_away => {
-                warn!(%error, "logins get no refresh token: the store does not take sessions");
+                warn!(%error, "the store does not take logins: they get no refresh token, and a verification code counts \
+                 once on each server");
             }
-            None if was_away => info!("logins get refresh tokens again"),
+            None if was_away => info!("the store takes logins again"),
             _ => {}
         }
     }

@@ -35,7 +35,7 @@ async fn every_request_takes_its_calls_of_the_store_from_one_bound() {
             }
         };
         assert_eq!(recorded.knows(&app.requests, &ada).await, or_busy(true));
-        assert_eq!(app.used_codes.record("1", "123456").await, or_busy(true));
+        assert_eq!(sessions.record_code("1", "123456").await, or_busy(true));
         let opened = sessions.open(token.clone(), 0).await.err().unwrap();
         let is_error = matches!(opened, SessionError::Store(StoreError::Busy));
         assert_eq!(is_error, is_busy);

@@ -214,7 +214,7 @@ impl OpenStore {
     }
 }
 
-pub(super) fn keep_changing() -> StoreError {
+pub(crate) fn keep_changing() -> StoreError {
     StoreError::Unavailable("the stored keys keep changing".to_owned())
 }
 

@@ -1,38 +1,22 @@
 //! Verification codes that were used on any server of the store.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use tracing::warn;
 use zeroize::Zeroizing;
 
-use crate::store::open_store::OpenStore;
+use super::Sessions;
 use crate::store::{Change, Key, Kind, Outcome, StoreError};
 
 /// Seconds: a code counts for 90, on each server by its own clock.
 const KEPT: i64 = 600;
 
-pub(crate) struct UsedCodes {
-    store: OpenStore,
-    /// True once a login without the store was logged.
-    is_away: AtomicBool,
-}
-
-impl UsedCodes {
-    pub(crate) fn new(store: OpenStore) -> Self {
-        Self {
-            store,
-            is_away: AtomicBool::new(false),
-        }
-    }
-
+impl Sessions {
     /// Records an accepted code. Returns false if it was used before, here or on another server; while
     /// the store is away only this server's memory counts, as logins go on without the store.
     ///
     /// # Errors
     /// [`StoreError::Unclear`] and [`StoreError::Busy`] alone: clients can bring about the latter.
-    pub(crate) async fn record(&self, user_id: &str, code: &str) -> Result<bool, StoreError> {
+    pub(crate) async fn record_code(&self, user_id: &str, code: &str) -> Result<bool, StoreError> {
         // As the check of the code reads it.
         let digits: String = code.split_whitespace().collect();
         let name = digest(&SHA256, format!("{digits} {user_id}").as_bytes());
@@ -46,16 +30,11 @@ impl UsedCodes {
             ends: Some(self.store.clock.now().saturating_add(KEPT)),
         };
         let recorded = self.store.call().await?.commit(vec![put]).await;
-        let was_away = self.is_away.swap(recorded.is_err(), Ordering::Relaxed);
+        self.log_outage(recorded.as_ref().err());
         match recorded {
             Ok(outcome) => Ok(outcome == Outcome::Committed),
             Err(unclear @ StoreError::Unclear(_)) => Err(unclear),
-            Err(error) => {
-                if !was_away {
-                    warn!(%error, "verification codes count once on each server: the store does not take used ones");
-                }
-                Ok(true)
-            }
+            Err(_) => Ok(true),
         }
     }
 }

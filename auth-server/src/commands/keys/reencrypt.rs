@@ -7,10 +7,10 @@ use runtime::process::exit::ExitError;
 
 use super::{KeysInStore, print, print_note};
 use crate::cli::KeyArgs;
-use crate::keys::records::ATTEMPTS;
+use crate::keys::records::{ATTEMPTS, keep_changing};
 use crate::sessions::records::kept_until;
 use crate::store::at_rest::AtRest;
-use crate::store::{Kind, StoreError};
+use crate::store::Kind;
 
 pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
     let keys = KeysInStore::open(args).await?;
@@ -68,8 +68,7 @@ impl KeysInStore {
                 return Ok(());
             }
         }
-        let changing = "the stored keys keep changing".to_owned();
-        Err(StoreError::Unavailable(changing).into())
+        Err(keep_changing().into())
     }
 
     /// Writes every other record again, and returns the number of those that cannot be read.

@@ -126,7 +126,7 @@ async fn attempt(app: &App, request: &LoginRequest, client: IpAddr) -> Result<Is
     app.check_standing(&verified).await?;
     let code = request.code.as_ref().filter(|_| verified.has_second_factor);
     if let Some(code) = code
-        && !(app.used_codes.record(&verified.user.id, code).await).map_err(not_stored)?
+        && !(app.sessions.record_code(&verified.user.id, code).await).map_err(not_stored)?
     {
         app.authenticator.count_failure(account, client);
         return Err(AuthenticationError::Failed.into());

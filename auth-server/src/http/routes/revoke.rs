@@ -25,6 +25,7 @@ use crate::http::{body, oauth, response};
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation};
 use crate::sessions::EndCause;
 use crate::sessions::refresh_token::{RefreshToken, SessionId};
+use crate::store::StoreError;
 
 /// Max length of a token, as of a whole body.
 const MAX_AUTHORIZATION_BYTES: usize = MAX_BODY_BYTES;
@@ -49,22 +50,24 @@ pub(crate) async fn revoke(State(app): State<Arc<App>>, request: Request) -> Res
 async fn end(app: &App, request: Request) -> Result<(), ErrorResponse> {
     let (parts, client, body) = body::receive(app, request).await;
     let token = presented_token(&parts.headers, &body?)?;
-    match RefreshToken::parse(&token) {
-        Some(token) => {
-            if !end_session(app, token.session(), None).await? {
-                app.count_guess(client)?;
-                confirm(app).await?;
-            }
-            Ok(())
-        }
-        None => end_access_token(app, &token, client).await,
+    let Some(token) = RefreshToken::parse(&token) else {
+        return end_access_token(app, &token, client).await;
+    };
+    let ended = app.sessions.end(token.session(), EndCause::Logout, None);
+    if !ended.await.map_err(not_ended)? {
+        app.count_guess(client)?;
+        confirm(app).await?;
     }
+    Ok(())
 }
 
-/// Returns false where there was nothing to end.
-async fn end_session(app: &App, id: SessionId, verified: Option<i64>) -> Result<bool, Rejection> {
-    let ended = app.sessions.end(id, EndCause::Logout, verified).await;
-    ended.map_err(|error| store_rejection(&error, "a session cannot be ended"))
+fn not_ended(error: StoreError) -> Rejection {
+    store_rejection(&error, "a logout is not done")
+}
+
+/// Makes sure of an end that was found: the outcome of its request may have been unclear.
+async fn confirm(app: &App) -> Result<(), Rejection> {
+    app.requests.confirm().await.map_err(not_ended)
 }
 
 async fn end_access_token(app: &App, token: &str, client: IpAddr) -> Result<(), ErrorResponse> {
@@ -84,27 +87,20 @@ async fn end_access_token(app: &App, token: &str, client: IpAddr) -> Result<(), 
         return Ok(());
     }
     app.count_proven(client)?;
-    match session {
-        Some(session) if end_session(app, session, Some(revocation.ends)).await? => {}
-        None if !is_revoked => append(app, revocation).await?,
-        _ => confirm(app).await?,
+    let ends = Some(revocation.ends);
+    let ended = match session {
+        Some(session) => app.sessions.end(session, EndCause::Logout, ends).await,
+        None if is_revoked => Ok(false),
+        None => {
+            let revoked = [revocation];
+            let appended = app.revocations.append(&app.requests, &revoked, vec![]);
+            appended.await.map(|_| true)
+        }
+    };
+    if !ended.map_err(not_ended)? {
+        confirm(app).await?;
     }
     Ok(())
-}
-
-async fn append(app: &App, revocation: Revocation) -> Result<(), Rejection> {
-    let revoked = &app.revocations;
-    let stored = revoked
-        .append(&app.requests, &[revocation], Vec::new())
-        .await;
-    let stored = stored.map_err(|error| store_rejection(&error, "a token is not revoked"));
-    stored.map(drop)
-}
-
-/// Makes sure of an end that was found: the outcome of its request may have been unclear.
-async fn confirm(app: &App) -> Result<(), Rejection> {
-    let confirmed = app.requests.confirm().await;
-    confirmed.map_err(|error| store_rejection(&error, "a logout cannot be confirmed"))
 }
 
 /// Returns the revocation of a verified token; `None` for one without an id, which this server does
