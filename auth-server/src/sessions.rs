@@ -76,7 +76,7 @@ pub(crate) struct OpenSession {
     pub(crate) present: PresentUser,
     token: RefreshToken,
     of_token: Use,
-    version: Version,
+    version: Option<Version>,
     record: SessionRecord,
 }
 
@@ -106,9 +106,9 @@ impl Sessions {
         let (Ok(token), Ok(secret)) = (token, random::secret()) else {
             return Ok(None);
         };
-        let times = (now, now.saturating_add(self.lifetime));
-        let record = SessionRecord::new(&token, &secret, user, times);
-        let record = record.with_token_until(now.saturating_add(self.token_lifetime));
+        let ends = now.saturating_add(self.lifetime);
+        let expires = now.saturating_add(self.token_lifetime);
+        let record = SessionRecord::new(&token, &secret, user, (now, ends, expires));
         let id = token.session();
         let begun = self.store.write_session(id, None, &record).await;
         self.log_outage(begun.as_ref().err());
@@ -164,8 +164,7 @@ impl Sessions {
     ) -> Result<OpenSession, SessionError> {
         let id = token.session();
         let held = self.store.read_session(id).await?;
-        let held = held.ok_or(SessionError::Ended)?;
-        let record = held.record?;
+        let record = held.record?.ok_or(SessionError::Ended)?;
         // What was revoked before this use counts, and not from the next poll on: an access token of now is
         // too late for it.
         self.log.catch_up(&self.store).await?;
@@ -206,7 +205,7 @@ impl Sessions {
             if session.of_token == Use::Repeated {
                 return Ok(session.given());
             }
-            let (id, expected) = (session.token.session(), Some(session.version.clone()));
+            let (id, expected) = (session.token.session(), session.version.clone());
             let expires = now.saturating_add(self.token_lifetime);
             let record = session.record.renewed(&session.token, now, expires);
             if self.store.write_session(id, expected, &record).await? {
@@ -284,17 +283,13 @@ impl Sessions {
                 let ends = now.saturating_add(self.lifetime);
                 Revocation::of_token(id.text(), None, now).until(live, ends)
             };
-            let Some(held) = self.store.read_session(id).await? else {
-                let live = verified.filter(|live| *live > now && !self.is_revoked(id, "", now));
-                let Some(live) = live else {
-                    return Ok(false);
-                };
-                let by_name = [by_name(live)];
-                self.log.append(&self.store, &by_name, Vec::new()).await?;
-                return Ok(true);
-            };
+            let held = self.store.read_session(id).await?;
             let (account, revoked) = match (&held.record, verified) {
-                (Ok(record), _) => (record.account.as_str(), record.revocation(id, now)),
+                (Ok(Some(record)), _) => (record.account.as_str(), record.revocation(id, now)),
+                (Ok(None), Some(live)) if live > now && !self.is_revoked(id, "", now) => {
+                    ("", Some(by_name(live)))
+                }
+                (Ok(None), _) => return Ok(false),
                 (Err(error), None) => return Err(error.clone()),
                 // Any other token of it ends as late as one of now.
                 (Err(_), Some(live)) => {
@@ -302,7 +297,7 @@ impl Sessions {
                     ("", Some(by_name(live)))
                 }
             };
-            let removal = vec![held.removal()];
+            let removal = held.removal().into_iter().collect();
             let done = self.log.append(&self.store, revoked.as_slice(), removal);
             if done.await? == Outcome::Committed {
                 audit::session_ended(account, cause.name());

@@ -198,7 +198,8 @@ impl Synchronization {
         let held = self.app.store.read_applications().await?;
         let registrations = &self.app.registrations;
         let was_open = registrations.accepts_any();
-        let reconciled = registrations.reconcile(held.document.clone().ok());
+        let document = held.document();
+        let reconciled = registrations.reconcile(document.clone().ok());
         let registered = &self.app.metrics.registered_applications;
         registered.set(gauge(registrations.count()));
         // Removing the last one opens the key endpoint.
@@ -215,11 +216,15 @@ impl Synchronization {
         }
         // If another server was faster, its document counts from the next poll on.
         if let Some(restored) = &reconciled.restored
-            && self.app.store.write_applications(&held, restored).await?
+            && self
+                .app
+                .store
+                .write_applications(held.version, restored)
+                .await?
         {
             info!("the applications were restored to the store");
         }
-        held.document?;
+        document?;
         if registrations.are_missing() {
             return Err(missing_applications(
                 self.app.config.signing_type,

@@ -1,39 +1,29 @@
 //! The document of the applications in the store.
 
 use super::Applications;
-use crate::store::open_store::OpenStore;
+use crate::store::open_store::{Held, OpenStore};
 use crate::store::{Key, Kind, StoreError, Version};
 
-/// The document as it stands in the store.
-pub(crate) struct HeldApplications {
-    /// Empty where the store has none; or the reason why this program cannot read it.
-    pub(crate) document: Result<Applications, StoreError>,
-    version: Option<Version>,
-}
-
 impl OpenStore {
-    pub(crate) async fn read_applications(&self) -> Result<HeldApplications, StoreError> {
-        let held = self.read(&key()).await?;
-        Ok(match held {
-            Some(held) => HeldApplications {
-                document: held.record,
-                version: Some(held.version),
-            },
-            None => HeldApplications {
-                document: Ok(Applications::default()),
-                version: None,
-            },
-        })
+    pub(crate) async fn read_applications(&self) -> Result<Held<Applications>, StoreError> {
+        self.read(&key()).await
     }
 
-    /// Replaces the document. Returns `false` and changes nothing if it is not `held` any more.
+    /// Writes the document in place of `expected`, none for the first one. Returns `false` and changes
+    /// nothing if another one is there.
     pub(crate) async fn write_applications(
         &self,
-        held: &HeldApplications,
+        expected: Option<Version>,
         document: &Applications,
     ) -> Result<bool, StoreError> {
-        let expected = held.version.clone();
         self.write(key(), expected, document, None).await
+    }
+}
+
+impl Held<Applications> {
+    /// Returns the document, an empty one where there is none.
+    pub(crate) fn document(&self) -> Result<Applications, StoreError> {
+        self.record.clone().map(Option::unwrap_or_default)
     }
 }
 
@@ -68,7 +58,7 @@ mod tests {
         for text in ["1", "{", r#"{"applications":{"a b":{}}}"#] {
             store.plant(key(), Some(text)).await;
             let held = opened.read_applications().await.unwrap();
-            assert!(held.document.is_err() && held.version.is_some(), "{text}");
+            assert!(held.record.is_err() && held.version.is_some(), "{text}");
         }
     }
 
@@ -76,13 +66,15 @@ mod tests {
     async fn it_is_replaced_only_as_it_was_read() {
         let opened = OpenStore::of(Arc::new(Unsteady::new()));
         let before = opened.read_applications().await.unwrap();
-        assert_eq!(before.document, Ok(Applications::default()));
+        assert_eq!(before.document(), Ok(Applications::default()));
         for is_first in [true, false] {
-            let written = opened.write_applications(&before, &registered()).await;
+            let written = opened
+                .write_applications(before.version.clone(), &registered())
+                .await;
             assert_eq!(written, Ok(is_first));
         }
         let held = opened.read_applications().await.unwrap();
-        assert_eq!(held.document, Ok(registered()));
+        assert_eq!(held.document(), Ok(registered()));
     }
 
     #[tokio::test]
@@ -100,15 +92,17 @@ mod tests {
             opened(&AtRest::Encrypted(id)),
         );
         let nothing = in_clear.read_applications().await.unwrap();
-        let written = in_clear.write_applications(&nothing, &registered()).await;
+        let written = in_clear
+            .write_applications(nothing.version, &registered())
+            .await;
         assert_eq!(written, Ok(true));
         let planted = encrypted.read_applications().await.unwrap();
-        assert!(planted.document.is_err());
+        assert!(planted.record.is_err());
         let held = being.read_applications().await.unwrap();
-        assert_eq!(held.document, Ok(registered()));
-        let written = being.write_applications(&held, &registered()).await;
+        assert_eq!(held.document(), Ok(registered()));
+        let written = being.write_applications(held.version, &registered()).await;
         assert_eq!(written, Ok(true));
         let held = encrypted.read_applications().await.unwrap();
-        assert_eq!(held.document, Ok(registered()));
+        assert_eq!(held.document(), Ok(registered()));
     }
 }

@@ -119,7 +119,7 @@ async fn remove(args: &ApplicationArgs) -> Result<(), ExitError> {
         )
     };
     ended.map_err(|failure| failure.reworded(reworded))?;
-    let left = store.opened.read_applications().await?.document?;
+    let left = store.opened.read_applications().await?.document()?;
     if left.is_empty() {
         print_note(NONE_LEFT);
     }
@@ -128,7 +128,7 @@ async fn remove(args: &ApplicationArgs) -> Result<(), ExitError> {
 
 async fn list(args: &StoreArgs) -> Result<(), ExitError> {
     let store = CommandStore::open(args).await?;
-    let applications = store.opened.read_applications().await?.document?;
+    let applications = store.opened.read_applications().await?.document()?;
     if store.location.is_absent() {
         print_note(&format!("{}: is not there yet", store.location));
     } else if applications.is_empty() {
@@ -158,7 +158,7 @@ async fn change_in(store: &CommandStore, id: &AppId, change: Change<'_>) -> Resu
     let now = store.now().await?;
     for _ in 0..ATTEMPTS {
         let held = records.read_applications().await?;
-        let there = held.document.clone()?;
+        let there = held.document()?;
         let former = there.get(id.as_str());
         let changed = change.apply(former);
         if former.is_some_and(|former| changed.as_ref() == Ok(former)) {
@@ -169,10 +169,10 @@ async fn change_in(store: &CommandStore, id: &AppId, change: Change<'_>) -> Resu
         let changed = changed
             .map_err(|why| ExitError::Usage(format!("--app-id {id}: {why} in {location}")))?;
         let next = there.changed(id.clone(), changed, now);
-        let is_written = match records.write_applications(&held, &next).await {
+        let is_written = match records.write_applications(held.version, &next).await {
             // The response was lost: the store knows.
             Err(unclear @ StoreError::Unclear(_)) => {
-                let there = records.read_applications().await?.document?;
+                let there = records.read_applications().await?.document()?;
                 if there.get(id.as_str()) != next.get(id.as_str()) {
                     return Err(unclear.into());
                 }
@@ -242,7 +242,7 @@ mod tests {
         async fn secrets(&self, id: &str) -> usize {
             let store = self.store().await;
             let held = store.opened.read_applications().await.unwrap();
-            let applications = held.document.unwrap();
+            let applications = held.document().unwrap();
             applications.get(id).map_or(0, |secrets| secrets.len())
         }
     }

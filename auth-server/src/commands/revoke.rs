@@ -24,7 +24,7 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
         print_note("--user is the id (sub, userId), not the account; user list shows both");
     }
     if let Some(id) = &args.app
-        && let there = store.opened.read_applications().await?.document?
+        && let there = store.opened.read_applications().await?.document()?
         && there.registered_id(id.as_str()).is_none()
     {
         print_note(&format!(
@@ -85,13 +85,16 @@ async fn end_session(store: &CommandStore, token_id: &str, now: i64) -> Result<b
     let Some(session) = SessionId::of_token(token_id) else {
         return Ok(false);
     };
-    while let Some(held) = store.opened.read_session(session).await? {
-        let record = held.record.as_ref().map_err(Clone::clone)?;
+    loop {
+        let held = store.opened.read_session(session).await?;
+        let removal = held.removal();
+        let Some(record) = held.record? else {
+            return Ok(false);
+        };
         let revocation = record.revocation(session, now);
         let Some(revocation) = revocation.filter(|_| record.has_token(session, token_id)) else {
             return Ok(false);
         };
-        let removal = Some(held.removal());
         if store.append(&revocation, removal, now).await? == Outcome::Committed {
             print_note(
                 "its session has ended as well, with all access tokens: the refresh token is of no use any more",
@@ -99,7 +102,6 @@ async fn end_session(store: &CommandStore, token_id: &str, now: i64) -> Result<b
             return Ok(true);
         }
     }
-    Ok(false)
 }
 
 /// Returns the id of a token: `text` itself, or the `jti` in a whole token, which is not verified.

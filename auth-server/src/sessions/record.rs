@@ -83,7 +83,7 @@ impl SessionRecord {
         PresentUser {
             user, credentials, ..
         }: &PresentUser,
-        (began, ends): (i64, i64),
+        (began, ends, expires): (i64, i64, i64),
     ) -> Self {
         Self {
             secret: secret.to_owned(),
@@ -96,32 +96,24 @@ impl SessionRecord {
             credentials: credentials.clone(),
             began,
             ends,
-            expires: 0,
-            live_until: 0,
-            unknown: Map::new(),
-        }
-    }
-
-    /// Returns the record with an access token of this `exp`.
-    pub(super) fn with_token_until(self, expires: i64) -> Self {
-        Self {
             expires,
-            live_until: self.live_until.max(expires),
-            ..self
+            live_until: expires,
+            unknown: Map::new(),
         }
     }
 
     /// Returns the record after a use of `token` at `now`, whose end stays.
     pub(super) fn renewed(&self, token: &RefreshToken, now: i64, expires: i64) -> Self {
         let counter = self.counter.saturating_add(1);
-        let renewed = Self {
+        Self {
             counter,
             token_sha256: token.next(&self.secret, counter).hash(),
             former_sha256: Some(self.token_sha256),
             renewed: now,
+            expires,
+            live_until: self.live_until.max(expires),
             ..self.clone()
-        };
-        renewed.with_token_until(expires)
+        }
     }
 
     /// Returns the refresh token that the last use of one gave; `used` is the former token.
@@ -205,8 +197,8 @@ mod tests {
     fn begun() -> (RefreshToken, SessionRecord) {
         let first = RefreshToken::generate("1").unwrap();
         let user = BuiltinUser.present("").unwrap();
-        let record = SessionRecord::new(&first, "secret", &user, (10, 1000));
-        (first, record.with_token_until(100))
+        let record = SessionRecord::new(&first, "secret", &user, (10, 1000, 100));
+        (first, record)
     }
 
     #[test]

@@ -12,9 +12,9 @@ impl OpenStore {
     pub(crate) async fn read_session(
         &self,
         id: SessionId,
-    ) -> Result<Option<Held<SessionRecord>>, StoreError> {
+    ) -> Result<Held<SessionRecord>, StoreError> {
         let held = self.read(&id.key()).await?;
-        if held.as_ref().is_none_or(|held| !held.is_planted) {
+        if !held.is_planted {
             return Ok(held);
         }
         // It was not if the store has been decrypted since it was read.

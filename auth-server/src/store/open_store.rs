@@ -50,21 +50,22 @@ impl<'s> Deref for Call<'s> {
 
 /// A record as it stands in the store.
 pub(crate) struct Held<R> {
-    pub(crate) key: Key,
-    pub(crate) version: Version,
-    /// The record, or the reason why this program cannot read it.
-    pub(crate) record: Result<R, StoreError>,
+    key: Key,
+    /// `None` where there is none.
+    pub(crate) version: Option<Version>,
+    /// The record, if there is one, or the reason why this program cannot read it.
+    pub(crate) record: Result<Option<R>, StoreError>,
     /// True for a record in clear in an encrypted store.
     pub(crate) is_planted: bool,
 }
 
 impl<R> Held<R> {
     /// Returns the change that removes it, if it is still the one of this version.
-    pub(crate) fn removal(&self) -> Change {
-        Change::Delete {
+    pub(crate) fn removal(&self) -> Option<Change> {
+        Some(Change::Delete {
             key: self.key.clone(),
-            expected: self.version.clone(),
-        }
+            expected: self.version.clone()?,
+        })
     }
 }
 
@@ -112,29 +113,23 @@ impl OpenStore {
         self.call().await?.commit(Vec::new()).await.map(drop)
     }
 
-    pub(crate) async fn read<R: DeserializeOwned>(
-        &self,
-        key: &Key,
-    ) -> Result<Option<Held<R>>, StoreError> {
+    pub(crate) async fn read<R: DeserializeOwned>(&self, key: &Key) -> Result<Held<R>, StoreError> {
         let held = self.call().await?.get(key).await?;
-        Ok(held.map(|held| self.opened(key.clone(), held)))
-    }
-
-    fn opened<R: DeserializeOwned>(&self, key: Key, held: Stored) -> Held<R> {
-        let opened = self.encryption.open_record(&key, &held.value);
+        let open = |held: &Stored| self.encryption.open_record(key, &held.value);
+        let opened = held.as_ref().map(open).transpose();
         let is_planted = opened == Err(EncryptionError::Planted);
         let record = opened.map_err(|error| error.to_string());
         // Without the text of the error, which may quote the record.
         let record = record.and_then(|text| {
-            serde_json::from_str(&text)
-                .map_err(|error| format!("not a record of its kind: {:?}", error.classify()))
+            let record = text.map(|text| serde_json::from_str(&text)).transpose();
+            record.map_err(|error| format!("not a record of its kind: {:?}", error.classify()))
         });
-        Held {
-            record: record.map_err(|cause| self.unusable(&key, &cause)),
-            version: held.version,
-            key,
+        Ok(Held {
+            key: key.clone(),
+            version: held.map(|held| held.version),
+            record: record.map_err(|cause| self.unusable(key, &cause)),
             is_planted,
-        }
+        })
     }
 
     /// Returns the change that writes a record in place of `expected`, none for a new one.
@@ -178,13 +173,14 @@ impl OpenStore {
         let ids = self.call().await?.ids(kind, "").await?;
         for id in ids {
             let key = Key { kind, id };
-            while let Some(held) = self.read::<Value>(&key).await? {
-                let Ok(record) = held.record else {
-                    left += 1;
+            loop {
+                let held = self.read::<Value>(&key).await?;
+                left += usize::from(held.record.is_err());
+                let Ok(Some(record)) = held.record else {
                     break;
                 };
-                let (version, ends) = (Some(held.version), ends(&record));
-                if self.write(key.clone(), version, &record, ends).await? {
+                let ends = ends(&record);
+                if self.write(key.clone(), held.version, &record, ends).await? {
                     break;
                 }
             }

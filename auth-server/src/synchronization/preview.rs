@@ -19,7 +19,7 @@ pub(crate) async fn preview(
     registrations: &ApplicationRegistry,
 ) -> Result<(), StoreError> {
     let held = store.read_keys().await?;
-    registrations.reconcile(Some(store.read_applications().await?.document?));
+    registrations.reconcile(Some(store.read_applications().await?.document()?));
     if registrations.are_missing() {
         return Err(missing_applications(signing_type, &store.location));
     }

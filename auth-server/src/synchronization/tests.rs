@@ -125,7 +125,7 @@ async fn lost_applications_are_put_back_before_anything_is_open() {
     server.store.lose_everything();
     server.poll().await;
     let there = server.store.open().read_applications().await.unwrap();
-    assert!(there.document.unwrap().accepts("orders", "right"));
+    assert!(there.document().unwrap().accepts("orders", "right"));
     assert!(server.app.registrations.authorize("any", "pair").is_err());
     assert_eq!(server.keys(), server.store.keys().await);
 }

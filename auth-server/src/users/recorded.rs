@@ -206,12 +206,10 @@ async fn read<T: DeserializeOwned>(
     store: &OpenStore,
     key: Key,
 ) -> Result<(Option<T>, Option<Version>), StoreError> {
-    let Some(held) = store.read(&key).await? else {
-        return Ok((None, None));
-    };
+    let held = store.read(&key).await?;
     match held.record {
         Err(error) if !held.is_planted => Err(error),
-        record => Ok((record.ok(), Some(held.version))),
+        record => Ok((record.unwrap_or_default(), held.version)),
     }
 }
 

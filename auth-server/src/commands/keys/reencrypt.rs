@@ -9,8 +9,8 @@ use super::{KeysInStore, print, print_note};
 use crate::cli::KeyArgs;
 use crate::keys::records::{ATTEMPTS, keep_changing};
 use crate::sessions::records::kept_until;
-use crate::store::at_rest::AtRest;
 use crate::store::Kind;
+use crate::store::at_rest::AtRest;
 
 pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
     let keys = KeysInStore::open(args).await?;
