@@ -13,7 +13,7 @@ use runtime::logs::sanitize::LogText;
 use runtime::named_enum;
 use tracing::info;
 
-use self::events::{ApplicationEvent, KeyEvent, RequestIds, RevocationEventKind, TokenIds};
+use self::events::{ApplicationEvent, KeyEvent, RequestIds, RevocationEvent, TokenIds};
 
 const TARGET: &str = "audit";
 
@@ -98,11 +98,23 @@ pub(crate) fn key(event: &KeyEvent, by: Option<&str>) {
     info!(target: TARGET, event = %event.kind.name(), kid = %event.kid, at = event.at, by, "key");
 }
 
-/// Logs a revocation of tokens with the `jti`, the user and the application that it names; `by` is the
-/// actor of a command.
-pub(crate) fn revocation(kind: RevocationEventKind, named: [Option<&str>; 3], by: Option<&str>) {
-    let [jti, user, app_id] = named.map(|id| id.map(|id| LogText(id).to_string()));
-    info!(target: TARGET, event = %kind.name(), jti, user, app_id, by, "revocation");
+const TOKEN_REVOKED: &str = "token_revoked";
+const USER_REVOKED: &str = "user_revoked";
+const APPLICATION_REVOKED: &str = "application_revoked";
+const EVERYONE_REVOKED: &str = "everyone_revoked";
+
+/// Logs a revocation of tokens; `by` is the actor of a command.
+pub(crate) fn revocation(event: &RevocationEvent, by: Option<&str>) {
+    use RevocationEvent::{Application, Everyone, Token, User};
+    let logged = |id: &String| LogText(id).to_string();
+    let (event, jti, user, app_id) = match event {
+        Token { id, user } => (TOKEN_REVOKED, Some(id), user.as_ref(), None),
+        User(id) => (USER_REVOKED, None, Some(id), None),
+        Application(id) => (APPLICATION_REVOKED, None, None, Some(id)),
+        Everyone => (EVERYONE_REVOKED, None, None, None),
+    };
+    let (jti, user, app_id) = (jti.map(logged), user.map(logged), app_id.map(logged));
+    info!(target: TARGET, event = %event, jti, user, app_id, by, "revocation");
 }
 
 const USER_CHANGED: &str = "user_changed";
@@ -162,10 +174,13 @@ mod tests {
             SESSION_ENDED,
             SERVER_STARTED,
             SERVER_STOPPING,
+            TOKEN_REVOKED,
+            USER_REVOKED,
+            APPLICATION_REVOKED,
+            EVERYONE_REVOKED,
         ];
         plain
             .into_iter()
-            .chain(RevocationEventKind::ALL.map(RevocationEventKind::name))
             .chain(RequestEvent::ALL.map(RequestEvent::name))
             .chain(ApplicationEvent::ALL.map(ApplicationEvent::name))
             .chain(Registration::ALL.map(Registration::name))

@@ -10,7 +10,7 @@ use wire::token::revocations::{RevocationDigest, Revoked};
 
 use self::entry::Fact;
 use crate::audit;
-use crate::audit::events::RevocationEventKind;
+use crate::audit::events::RevocationEvent;
 
 /// Seconds beyond `exp` for which a token is listed: the largest leeway of a sidecar, and as much for
 /// its clock.
@@ -28,59 +28,62 @@ pub(crate) struct Revocation {
     pub(crate) fact: Fact,
     /// The time until which the store keeps it: as long as what it ends could live.
     pub(crate) ends: i64,
-    /// The `jti`, user and application in the audit line.
-    named: [Option<String>; 3],
+    event: RevocationEvent,
 }
 
 impl Revocation {
     /// Revokes the token with this `jti`, or the tokens of the session with this `sid`.
     pub(crate) fn of_token(id: String, user: Option<String>, now: i64) -> Self {
-        let revokes = Revoked::Token(RevocationDigest::of_token(&id));
-        let mut revocation = Self::of(revokes, [Some(id), user, None], now);
-        let user = revocation.named[1].as_deref();
-        revocation.fact.user = user.map(RevocationDigest::of_user);
-        revocation
+        Self::of(RevocationEvent::Token { id, user }, now)
     }
 
     /// Revokes the tokens of a user that were issued up to `now`.
     pub(crate) fn of_user(id: String, now: i64) -> Self {
-        let revokes = Revoked::User(RevocationDigest::of_user(&id), now.saturating_add(1));
-        Self::of(revokes, [None, Some(id), None], now)
+        Self::of(RevocationEvent::User(id), now)
     }
 
     /// Revokes the tokens of an application that were issued up to `now`.
     pub(crate) fn of_application(id: String, now: i64) -> Self {
-        let digest = RevocationDigest::of_application(&id);
-        let revokes = Revoked::Application(digest, now.saturating_add(1));
-        Self::of(revokes, [None, None, Some(id)], now)
+        Self::of(RevocationEvent::Application(id), now)
     }
 
     /// Revokes all tokens that were issued up to `now`.
     pub(crate) fn of_everyone(now: i64) -> Self {
-        Self::of(
-            Revoked::Everyone(now.saturating_add(1)),
-            [const { None }; 3],
-            now,
-        )
+        Self::of(RevocationEvent::Everyone, now)
     }
 
     /// Revokes what was issued up to `now`, whatever its lifetime.
-    fn of(revokes: Revoked, named: [Option<String>; 3], now: i64) -> Self {
+    fn of(event: RevocationEvent, now: i64) -> Self {
+        let (before, mut of_user) = (now.saturating_add(1), None);
+        let revokes = match &event {
+            RevocationEvent::Token { id, user } => {
+                of_user = user.as_deref().map(RevocationDigest::of_user);
+                Revoked::Token(RevocationDigest::of_token(id))
+            }
+            RevocationEvent::User(id) => Revoked::User(RevocationDigest::of_user(id), before),
+            RevocationEvent::Application(id) => {
+                Revoked::Application(RevocationDigest::of_application(id), before)
+            }
+            RevocationEvent::Everyone => Revoked::Everyone(before),
+        };
         Self {
             fact: Fact {
                 revokes,
                 at: now,
                 live: None,
-                user: None,
+                user: of_user,
             },
-            ends: end_of_tokens(now.saturating_add(1), MAX_TOKEN_LIFETIME),
-            named,
+            ends: end_of_tokens(before, MAX_TOKEN_LIFETIME),
+            event,
         }
     }
 
     /// Returns the `jti` or `sid` of a single one.
     pub(crate) fn token_id(&self) -> Option<&str> {
-        self.named[0].as_deref()
+        match &self.event {
+            RevocationEvent::Token { id, .. } => Some(id),
+            _ => None,
+        }
     }
 
     /// Limits it to tokens that no program accepts from `live` on; the store keeps it at least until `ends`.
@@ -96,14 +99,8 @@ const MAX_LINES: usize = 1000;
 
 /// Writes the audit lines; `by` is the actor of a command.
 pub(crate) fn log_revocations(revocations: &[Revocation], by: Option<&str>) {
-    for Revocation { fact, named, .. } in revocations.iter().take(MAX_LINES) {
-        let kind = match fact.revokes {
-            Revoked::Token(_) => RevocationEventKind::Token,
-            Revoked::User(..) => RevocationEventKind::User,
-            Revoked::Application(..) => RevocationEventKind::Application,
-            Revoked::Everyone(_) => RevocationEventKind::Everyone,
-        };
-        audit::revocation(kind, named.each_ref().map(Option::as_deref), by);
+    for revocation in revocations.iter().take(MAX_LINES) {
+        audit::revocation(&revocation.event, by);
     }
 }
 

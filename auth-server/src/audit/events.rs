@@ -51,13 +51,16 @@ named_enum! {
     }
 }
 
-named_enum! {
-    /// A revocation of tokens by this process.
-    pub(crate) enum RevocationEventKind {
-        Token = "token_revoked",
-        User = "user_revoked",
-        Application = "application_revoked",
-        /// Single revocations became too many.
-        Everyone = "everyone_revoked",
-    }
+/// A revocation of tokens by this process, with the ids in its line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RevocationEvent {
+    /// Of a token by its `jti`, or of a session by its `sid`; its user where that is known.
+    Token {
+        id: String,
+        user: Option<String>,
+    },
+    User(String),
+    Application(String),
+    /// Also where single revocations became too many.
+    Everyone,
 }

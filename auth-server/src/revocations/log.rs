@@ -216,8 +216,9 @@ impl RevocationLog {
         let revocation = match surplus.user {
             // Only the digest of its id is known.
             Some(user) => {
-                let revokes = Revoked::User(user, now.saturating_add(1));
-                Revocation::of(revokes, [None, Some(user.to_string()), None], now)
+                let mut revocation = Revocation::of_user(user.to_string(), now);
+                revocation.fact.revokes = Revoked::User(user, now.saturating_add(1));
+                revocation
             }
             None => Revocation::of_everyone(now),
         };
