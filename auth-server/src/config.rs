@@ -139,11 +139,9 @@ impl Config {
 
     /// Returns the applications known before the store is read.
     pub(crate) fn registrations(&self) -> ApplicationRegistry {
-        let registrations = ApplicationRegistry::new(self.signing_type == SigningType::Hmac);
-        match &self.mounted_applications {
-            Some(mounted) => registrations.with_directory(mounted.applications.clone()),
-            None => registrations,
-        }
+        let mounted = self.mounted_applications.as_ref();
+        let mounted = mounted.map(|mounted| mounted.applications.clone());
+        ApplicationRegistry::new(self.signing_type == SigningType::Hmac, mounted)
     }
 }
 

@@ -31,12 +31,8 @@ impl MountedApplications {
     /// # Errors
     /// One line, if the directory cannot be read. An unusable file is not an error.
     pub(crate) fn open(path: PathBuf) -> Result<Self, String> {
-        let nothing = Self {
-            path,
-            applications: Applications::default(),
-            errors: Vec::new(),
-        };
-        nothing.read_files().map_err(|error| error.to_string())
+        let read = Self::read_files(path, &Applications::default());
+        read.map_err(|error| error.to_string())
     }
 
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
@@ -90,25 +86,26 @@ impl MountedApplications {
     }
 
     fn reread(&self) -> Self {
-        self.read_files().unwrap_or_else(|error| Self {
+        let read = Self::read_files(self.path.clone(), &self.applications);
+        read.unwrap_or_else(|error| Self {
             errors: vec![format!("{}: {error}", self.path.display())],
             ..self.clone()
         })
     }
 
-    fn read_files(&self) -> std::io::Result<Self> {
+    fn read_files(path: PathBuf, former: &Applications) -> std::io::Result<Self> {
         let mut now = Self {
-            path: self.path.clone(),
+            path,
             applications: Applications::default(),
             errors: Vec::new(),
         };
-        for entry in fs::read_dir(&self.path)? {
+        for entry in fs::read_dir(&now.path)? {
             let name = entry?.file_name();
             // Kubernetes keeps the data of a volume under such names, behind links.
             if name.as_encoded_bytes().starts_with(b".") {
                 continue;
             }
-            let file = self.path.join(&name);
+            let file = now.path.join(&name);
             let id = name.to_str().filter(|name| !is_copy(name));
             let Some(id) = id.and_then(|name| name.parse::<AppId>().ok()) else {
                 let error = format!("{}: its name is not an application's", file.display());
@@ -119,7 +116,7 @@ impl MountedApplications {
                 Ok(record) => now.applications.put(id, record),
                 Err(error) => {
                     now.errors.push(error);
-                    let former = self.applications.get(id.as_str());
+                    let former = former.get(id.as_str());
                     // Another secret may be in force on the host, and this one be known to others.
                     if let Some(former) = former.filter(|_| !replaced_file::is_replaced(&file)) {
                         now.applications.put(id, former.clone());

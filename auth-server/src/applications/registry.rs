@@ -29,7 +29,7 @@ pub(crate) struct ApplicationRegistry {
     required: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Sources {
     stored: Option<Applications>,
     /// Applications of `--applications-dir`, which are in no store.
@@ -57,21 +57,16 @@ pub(crate) struct Reconciled {
 }
 
 impl ApplicationRegistry {
-    pub(crate) fn new(required: bool) -> Self {
+    /// `mounted`: the applications of a directory. With one, pairs are checked even while it is empty.
+    pub(crate) fn new(required: bool, mounted: Option<Applications>) -> Self {
         Self {
-            sources: Mutex::default(),
             in_force: ArcSwapOption::empty(),
-            always_checked: false,
+            always_checked: mounted.is_some(),
             required,
-        }
-    }
-
-    /// Adds the applications of a directory. With one, pairs are checked even while it is empty.
-    pub(crate) fn with_directory(mut self, applications: Applications) -> Self {
-        self.sources.get_mut().mounted = applications;
-        Self {
-            always_checked: true,
-            ..self
+            sources: Mutex::new(Sources {
+                stored: None,
+                mounted: mounted.unwrap_or_default(),
+            }),
         }
     }
 

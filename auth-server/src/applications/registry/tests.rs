@@ -33,7 +33,7 @@ fn authorize(registrations: &ApplicationRegistry, id: &str, secret: &str) -> Res
 
 #[test]
 fn nothing_is_allowed_before_the_store_was_read() {
-    let registrations = ApplicationRegistry::new(false);
+    let registrations = ApplicationRegistry::new(false, None);
     assert_eq!(
         authorize(&registrations, "any", "pair"),
         Err(Rejection::StoreUnavailable)
@@ -42,7 +42,7 @@ fn nothing_is_allowed_before_the_store_was_read() {
 
 #[test]
 fn where_registrations_are_required_none_means_closed() {
-    let registrations = ApplicationRegistry::new(true);
+    let registrations = ApplicationRegistry::new(true, None);
     assert!(registrations.are_missing());
     registrations.reconcile(Some(none()));
     assert_eq!(
@@ -57,7 +57,7 @@ fn where_registrations_are_required_none_means_closed() {
 
 #[test]
 fn a_store_that_lost_the_document_gets_it_back_whole() {
-    let registrations = ApplicationRegistry::new(false);
+    let registrations = ApplicationRegistry::new(false, None);
     registrations.reconcile(Some(orders()));
     let began_anew = none().changed("stock".parse().unwrap(), SecretHashes::of("new"), 2);
     let longer = after(&began_anew, "bills", SecretHashes::of("new"));
@@ -73,12 +73,12 @@ fn a_store_that_lost_the_document_gets_it_back_whole() {
 #[test]
 fn a_document_that_cannot_be_read_changes_nothing_and_opens_nothing() {
     let denied = Err(Rejection::ApplicationUnknown);
-    let known = ApplicationRegistry::new(false);
+    let known = ApplicationRegistry::new(false, None);
     known.reconcile(Some(orders()));
     assert_eq!(known.reconcile(None), Reconciled::default());
     assert_eq!(authorize(&known, "orders", "right"), Ok(()));
     assert_eq!(authorize(&known, "stock", "1"), denied);
-    let started = ApplicationRegistry::new(false);
+    let started = ApplicationRegistry::new(false, None);
     started.reconcile(None);
     let unread = authorize(&started, "orders", "right");
     assert_eq!(unread, Err(Rejection::StoreUnavailable));
@@ -94,7 +94,7 @@ fn a_document_that_cannot_be_read_changes_nothing_and_opens_nothing() {
         ),
         (vec![Some(none()), None, Some(removed())], true),
     ] {
-        let registrations = ApplicationRegistry::new(false);
+        let registrations = ApplicationRegistry::new(false, None);
         for read in &reads {
             registrations.reconcile(read.clone());
         }
@@ -105,7 +105,7 @@ fn a_document_that_cannot_be_read_changes_nothing_and_opens_nothing() {
 
 #[test]
 fn a_log_shows_what_was_sent_as_an_id_unless_it_may_be_a_secret() {
-    let registrations = ApplicationRegistry::new(false);
+    let registrations = ApplicationRegistry::new(false, None);
     assert_eq!(
         registrations.logged_id("orders", "x", 16),
         "[not known yet]"
@@ -150,7 +150,7 @@ fn a_log_shows_what_was_sent_as_an_id_unless_it_may_be_a_secret() {
 
 #[test]
 fn a_removed_application_that_could_obtain_tokens_is_named_once() {
-    let registrations = ApplicationRegistry::new(false);
+    let registrations = ApplicationRegistry::new(false, None);
     let granted = |grant: &str| {
         let grant = serde_json::from_str(grant).unwrap();
         SecretHashes::of("right").with_grant(grant)
@@ -172,7 +172,7 @@ fn a_removed_application_that_could_obtain_tokens_is_named_once() {
 #[test]
 fn applications_of_a_directory_count_beside_those_of_the_store() {
     let mounted = applications(&[("stock", SecretHashes::of("mounted"))]);
-    let registrations = ApplicationRegistry::new(false).with_directory(mounted);
+    let registrations = ApplicationRegistry::new(false, Some(mounted));
     let closed = authorize(&registrations, "stock", "mounted");
     assert_eq!(
         closed,
@@ -204,7 +204,7 @@ fn applications_of_a_directory_count_beside_those_of_the_store() {
 #[test]
 fn an_empty_directory_accepts_no_client() {
     let stock = applications(&[("stock", SecretHashes::of("mounted"))]);
-    let registrations = ApplicationRegistry::new(false).with_directory(stock);
+    let registrations = ApplicationRegistry::new(false, Some(stock));
     registrations.reconcile(Some(none()));
     let removed = registrations.mount(Applications::default());
     assert_eq!(removed, [event("stock", ApplicationEvent::Removed)]);
@@ -212,7 +212,7 @@ fn an_empty_directory_accepts_no_client() {
         let rejected = authorize(&registrations, id, secret);
         assert_eq!(rejected, Err(Rejection::ApplicationUnknown), "{id}");
     }
-    let hmac = ApplicationRegistry::new(true).with_directory(orders());
+    let hmac = ApplicationRegistry::new(true, Some(orders()));
     hmac.reconcile(Some(none()));
     assert!(!hmac.are_missing());
     assert_eq!(authorize(&hmac, "orders", "right"), Ok(()));
@@ -220,7 +220,7 @@ fn an_empty_directory_accepts_no_client() {
 
 #[test]
 fn a_dropped_secret_stays_dropped_when_an_older_copy_is_back() {
-    let registrations = ApplicationRegistry::new(false);
+    let registrations = ApplicationRegistry::new(false, None);
     let leaked = SecretHashes::of("leaked").with_new("next");
     let older = applications(&[("orders", leaked.clone())]);
     let dropped = after(&older, "orders", leaked.newest());
