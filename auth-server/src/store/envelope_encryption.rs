@@ -27,14 +27,10 @@ const KEY_BYTES: usize = 32;
 /// Length of the digest that identifies a key to operators, who have a handful at most.
 const ID_BYTES: usize = 6;
 
-/// Error for invalid key-encryption keys, without their text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum EncryptionKeyError {
-    #[error("expected 32 random bytes in base64 or hex, such as openssl rand -base64 32 prints")]
-    NoKey,
-    #[error("'{CLEAR}' comes before a key that decrypts")]
-    ClearAlone,
-}
+/// The texts do not repeat the key.
+const NO_KEY: &str =
+    "expected 32 random bytes in base64 or hex, such as openssl rand -base64 32 prints";
+const CLEAR_ALONE: &str = "'clear' comes before a key that decrypts";
 
 pub(crate) struct KeyEncryptionKey {
     /// A digest; the key cannot be derived from it.
@@ -53,10 +49,10 @@ impl KeyEncryptionKey {
     ///
     /// # Errors
     /// For any other text, and for a placeholder: 32 equal bytes.
-    pub(crate) fn parse(text: &str) -> Result<Self, EncryptionKeyError> {
-        let bytes = decode(text.trim()).ok_or(EncryptionKeyError::NoKey)?;
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+        let bytes = decode(text.trim()).ok_or(NO_KEY)?;
         if bytes.iter().all(|byte| Some(byte) == bytes.first()) {
-            return Err(EncryptionKeyError::NoKey);
+            return Err(NO_KEY);
         }
         let mut digest = Context::new(&SHA256);
         digest.update(b"postern key-encryption key");
@@ -64,8 +60,7 @@ impl KeyEncryptionKey {
         let named = digest.finish();
         Ok(Self {
             id: URL_SAFE_NO_PAD.encode(named.as_ref().get(..ID_BYTES).unwrap_or_default()),
-            key: RandomizedNonceKey::new(&AES_256_GCM, &bytes)
-                .map_err(|_| EncryptionKeyError::NoKey)?,
+            key: RandomizedNonceKey::new(&AES_256_GCM, &bytes).map_err(|_| NO_KEY)?,
         })
     }
 
@@ -151,7 +146,7 @@ impl KeyEncryption {
     ///
     /// # Errors
     /// For a text that is no key, and for `clear` alone.
-    pub(crate) fn parse(text: &str) -> Result<Self, EncryptionKeyError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let mut words = text.split_whitespace().peekable();
         let in_clear = words.next_if_eq(&CLEAR).is_some();
         let mut keys = words
@@ -159,8 +154,8 @@ impl KeyEncryption {
             .collect::<Result<Vec<_>, _>>()?;
         if keys.is_empty() {
             return Err(match in_clear {
-                true => EncryptionKeyError::ClearAlone,
-                false => EncryptionKeyError::NoKey,
+                true => CLEAR_ALONE,
+                false => NO_KEY,
             });
         }
         Ok(Self {
@@ -265,9 +260,9 @@ pub(crate) mod tests {
             assert_eq!(keys.others.iter().map(name).collect::<Vec<_>>(), others);
         }
         for (text, error) in [
-            ("", EncryptionKeyError::NoKey),
-            ("clear", EncryptionKeyError::ClearAlone),
-            (&format!("{one}\nclear"), EncryptionKeyError::NoKey),
+            ("", NO_KEY),
+            ("clear", CLEAR_ALONE),
+            (&format!("{one}\nclear"), NO_KEY),
         ] {
             assert_eq!(KeyEncryption::parse(text).unwrap_err(), error, "{text}");
         }
@@ -310,7 +305,7 @@ pub(crate) mod tests {
             &format!("{base64}AAAA"),
         ] {
             let error = KeyEncryptionKey::parse(text).unwrap_err();
-            assert_eq!(error, EncryptionKeyError::NoKey, "{text}");
+            assert_eq!(error, NO_KEY, "{text}");
         }
     }
 
