@@ -13,7 +13,6 @@ use arc_swap::ArcSwapOption;
 use runtime::admin::health::{Condition, Health};
 use runtime::process::clock::{unix_now, until};
 use tracing::{debug, error, info, warn};
-use wire::keys::signing_type::SigningType;
 
 use self::backoff::next_poll;
 use crate::app::App;
@@ -58,8 +57,7 @@ impl Synchronization {
     /// # Errors
     /// An unusable store, which is a configuration error for the caller to report.
     pub(crate) async fn start(&mut self) -> Result<(), StoreError> {
-        let now = unix_now();
-        match self.synchronize(now).await {
+        match self.synchronize(unix_now()).await {
             Err(unusable @ StoreError::Unusable(_)) => Err(unusable),
             outcome => {
                 self.report(outcome);
@@ -119,26 +117,23 @@ impl Synchronization {
     }
 
     async fn synchronize_keys(&self, machine: i64) -> Result<(), StoreError> {
-        let now = self.app.store.clock.at(machine);
+        let (store, config) = (&self.app.store, &self.app.config);
+        let (signing_type, now) = (config.signing_type, store.clock.at(machine));
         let keys = self.app.live_keys.load_full();
         let memory = keys.as_deref().map(|keys| &keys.ring);
         let planner = Planner {
-            signing_type: self.app.config.signing_type,
-            policy: &self.app.config.rotation,
+            signing_type,
+            policy: &config.rotation,
             memory,
             now,
         };
-        let updated = update(
-            &self.app.store,
-            (self.app.config.signing_type, now),
-            |stored, fresh| {
-                let plan = planner.plan(stored, fresh);
-                plan.map_err(|error| self.app.store.unusable_keys(&error))
-            },
-        );
+        let updated = update(store, (signing_type, now), |stored, fresh| {
+            let plan = planner.plan(stored, fresh);
+            plan.map_err(|error| store.unusable_keys(&error))
+        });
         let updated = updated.await;
         if let (Err(StoreError::Unusable(_)), Some(memory)) = (&updated, memory) {
-            keep_revoked(&self.app.store, memory.revoked()).await?;
+            keep_revoked(store, memory.revoked()).await?;
         }
         let updated = updated?;
         if updated.is_written {
@@ -195,8 +190,8 @@ impl Synchronization {
     }
 
     async fn synchronize_applications(&self) -> Result<(), StoreError> {
-        let held = self.app.store.read_applications().await?;
-        let registrations = &self.app.registrations;
+        let (store, registrations) = (&self.app.store, &self.app.registrations);
+        let held = store.read_applications().await?;
         let was_open = registrations.accepts_any();
         let document = held.document();
         let reconciled = registrations.reconcile(document.clone().ok());
@@ -210,26 +205,18 @@ impl Synchronization {
         }
         for id in &reconciled.ended {
             // Not the begin of the poll: until now this server may have issued tokens.
-            let now = self.app.store.clock.now();
-            let revocation = Revocation::of_application(id.to_string(), now);
+            let revocation = Revocation::of_application(id.to_string(), store.clock.now());
             self.app.revocations.note([revocation]);
         }
         // If another server was faster, its document counts from the next poll on.
         if let Some(restored) = &reconciled.restored
-            && self
-                .app
-                .store
-                .write_applications(held.version, restored)
-                .await?
+            && store.write_applications(held.version, restored).await?
         {
             info!("the applications were restored to the store");
         }
         document?;
         if registrations.are_missing() {
-            return Err(missing_applications(
-                self.app.config.signing_type,
-                &self.app.store.location,
-            ));
+            return Err(missing_applications(&store.location));
         }
         Ok(())
     }
@@ -270,9 +257,9 @@ impl Synchronization {
 }
 
 /// Returns the error where an application has to be registered first: no key is made or loaded then.
-fn missing_applications(signing_type: SigningType, location: &str) -> StoreError {
+fn missing_applications(location: &str) -> StoreError {
     StoreError::Unusable(format!(
-        "--signing-type {signing_type} gives the signing secret to every client that fetches the key, and no application \
+        "--signing-type hmac gives the signing secret to every client that fetches the key, and no application \
          is registered yet: run auth-server application add --store {location} --app-id ID"
     ))
 }

@@ -41,9 +41,7 @@ pub(crate) async fn run(
 /// Returns a warning about an unavailable store, which does not prevent a start.
 async fn check_store(config: &Config) -> Result<Option<String>, ExitError> {
     let store = config.store.open(Access::Preview)?;
-    let registrations = config.registrations();
-    let outcome = preview(&store, config.signing_type, &registrations);
-    match outcome.await {
+    match preview(&store, config).await {
         Ok(()) => Ok(None),
         Err(StoreError::Unavailable(cause)) => Ok(Some(format!(
             "--store: {cause}; a server waits for it, and responds to login and key with 503"

@@ -1,9 +1,7 @@
 //! A dry run of a server's first synchronization.
 
-use wire::keys::signing_type::SigningType;
-
 use super::missing_applications;
-use crate::applications::registry::ApplicationRegistry;
+use crate::config::Config;
 use crate::keys::ring::KeyRing;
 use crate::store::StoreError;
 use crate::store::open_store::OpenStore;
@@ -13,16 +11,13 @@ use crate::store::open_store::OpenStore;
 /// # Errors
 /// [`StoreError::Unusable`] where a server would not start, [`StoreError::Unavailable`] where it
 /// would wait.
-pub(crate) async fn preview(
-    store: &OpenStore,
-    signing_type: SigningType,
-    registrations: &ApplicationRegistry,
-) -> Result<(), StoreError> {
+pub(crate) async fn preview(store: &OpenStore, config: &Config) -> Result<(), StoreError> {
+    let registrations = config.registrations();
     let held = store.read_keys().await?;
     registrations.reconcile(Some(store.read_applications().await?.document()?));
     if registrations.are_missing() {
-        return Err(missing_applications(signing_type, &store.location));
+        return Err(missing_applications(&store.location));
     }
-    let ring = KeyRing::parse(signing_type, &held.keys);
+    let ring = KeyRing::parse(config.signing_type, &held.keys);
     ring.map(drop).map_err(|error| store.unusable_keys(&error))
 }

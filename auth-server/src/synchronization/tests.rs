@@ -4,6 +4,8 @@
 
 mod directory;
 
+use wire::keys::signing_type::SigningType;
+
 use self::directory::{Directory, orders};
 use super::*;
 use crate::applications::secret_hash::SecretHashes;
