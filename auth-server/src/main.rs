@@ -18,7 +18,6 @@ mod revocations;
 mod server;
 mod sessions;
 mod store;
-mod synchronization;
 mod tokens;
 mod users;
 

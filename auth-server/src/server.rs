@@ -1,5 +1,7 @@
 //! `serve`: builds the parts and runs them until a signal.
 
+pub(crate) mod synchronization;
+
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +20,7 @@ use runtime::traces;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
+use self::synchronization::Synchronization;
 use crate::app::App;
 use crate::audit;
 use crate::cli::ServeArgs;
@@ -27,7 +30,6 @@ use crate::http::middleware::access_log::reject_unparsed;
 use crate::nacos::registration::Registration;
 use crate::store::directory::Access;
 use crate::store::open_store::OpenStore;
-use crate::synchronization::Synchronization;
 use crate::users::reload;
 
 /// Longest wait for requests in flight. They are short, and orchestrators grant 10 to 30 seconds in

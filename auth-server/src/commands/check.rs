@@ -7,9 +7,9 @@ use toml::Table;
 use super::print;
 use crate::cli::{CheckArgs, ServeArgs};
 use crate::config::{Config, warnings};
+use crate::server::synchronization::preview::preview;
 use crate::store::StoreError;
 use crate::store::directory::Access;
-use crate::synchronization::preview::preview;
 
 /// Runs the command. Overridden keys of the file are reported, and accepted with `--strict`.
 ///
