@@ -139,7 +139,6 @@ bench-peers: ## Install what `make bench` races against: Debian and PyPI package
 
 # The labels of the images.
 VERSION ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
-PROGRAMS := auth-server sidecar postern-k8s
 # By default a name that only a registry on the machine itself can serve.
 REGISTRY ?= localhost
 BUILD_IMAGE = docker build --file deploy/Dockerfile --target $(1) --tag $(REGISTRY)/postern/$(1):$(VERSION) \
@@ -155,21 +154,10 @@ images: ## The container images, from deploy/Dockerfile (REGISTRY=…, VERSION=�
 compose: ## The whole product in containers on this machine, up and healthy (docs/compose.md)
 	docker compose --file deploy/docker-compose.yml up --build --wait
 
-.PHONY: sbom
-sbom: ## What is linked into each program, as CycloneDX, below target/sbom
-	@mkdir -p target/sbom
-	@$(foreach program,$(PROGRAMS),scripts/sbom.py $(program) >target/sbom/$(program).cdx.json;)
-	@ls target/sbom/*.cdx.json
-
-# Binaries and images for each; those of other processors than this machine's are cross-compiled.
-TARGETS ?= x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
 .PHONY: release
-release: cmake ## The images, and below target/dist binaries, lists, manifests, the chart and their checksums (docs/release.md)
+release: cmake ## Into dist/: images, binaries, component lists, manifests, chart, checksums (docs/release.md; TARGETS=…, REGISTRY=…)
 	scripts/ensure-cross.sh $(TARGETS)
-	$(MAKE) images
-	rm -rf target/dist && TARGETS="$(TARGETS)" REGISTRY="$(REGISTRY)" scripts/release.sh target/dist
-	@host=$$(rustc -vV | sed -n 's/^host: //p'); for target in $(TARGETS); do [ "$$target" = "$$host" ] || \
-	    scripts/cross-images.sh "$$target" "$(or $(CARGO_TARGET_DIR),target)/$$target/release" "$(REGISTRY)" "$(VERSION)"; done
+	rm -rf dist && TARGETS="$(TARGETS)" REGISTRY="$(REGISTRY)" scripts/release.sh dist
 
 # The overlays as they would be applied, below target/k8s, and every check on them.
 .PHONY: k8s-render

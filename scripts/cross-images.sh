@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # cross-images.sh TARGET PROGRAMS REGISTRY VERSION: the images for another processor, REGISTRY/postern/…:VERSION-ARCH,
-# out of this machine's own images of that version and the programs for it in the directory PROGRAMS. Nothing is
-# run, so no emulation is needed: beside its program an image holds only files that are the same everywhere.
+# out of this machine's own images of that version and the programs for it in the directory PROGRAMS. Prints their
+# tag. Nothing is run, so no emulation is needed: beside its program an image holds only files that are the same
+# everywhere.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$1 programs=$2 registry=$3 version=$4
@@ -32,5 +33,6 @@ sed -n '/^FROM scratch AS root$/,$p' deploy/Dockerfile |
 for program in auth-server sidecar postern-k8s; do
     docker build --quiet --platform "linux/$architecture" --target "$program" --build-arg "VERSION=$version" \
         --build-arg REVISION="$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" \
-        --tag "$registry/postern/$program:$version-$architecture" "$context"
+        --tag "$registry/postern/$program:$version-$architecture" "$context" >/dev/null
 done
+echo "$version-$architecture"

@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# release.sh DIRECTORY: writes what a release has beside its images, for the targets that this machine builds:
-# static binaries, lists of components, rendered manifests, the chart, where all of it comes from, and checksums.
+# release.sh DIRECTORY: writes a release: the images, their static programs, lists of components, rendered
+# manifests, the chart, where all of it comes from, and checksums.
 #
+#   REGISTRY=registry.example.com                                  the images' names begin with it
 #   TARGETS="x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu"   by default the machine's own
-#   BUILT=DIR   takes the programs of the machine's own target from there, and builds nothing
 #
-# Another target needs its standard library (`rustup target add`) and its C compiler.
+# An engine builds the images of this machine. Another target is cross-compiled, which needs its standard library
+# (`rustup target add`) and its C compiler.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$1
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 host=$(rustc -vV | sed -n 's/^host: //p')
 targets=${TARGETS:-$host}
+registry=${REGISTRY:-localhost}
 programs=(auth-server sidecar postern-k8s)
-target_directory=${CARGO_TARGET_DIR:-target}
 
 fail() {
     echo "release.sh: $1" >&2
@@ -29,19 +30,27 @@ can_build() {
         fail "no C compiler for $target: ${target%%-*}-linux-gnu-gcc"
 }
 
-build() {
+# Puts the programs of this machine's images into a directory: a binary is the one that was tried as an image.
+take_out_of_images() {
+    local directory=$1 program container
+    for program in "${programs[@]}"; do
+        container=$(docker create "$registry/postern/$program:$version")
+        docker cp "$container:/$program" "$directory/" >/dev/null
+        docker rm "$container" >/dev/null
+    done
+}
+
+cross_compile() {
     local target=$1 linker
-    if [ "$target" != "$host" ]; then
-        linker=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$target")_LINKER
-        export "$linker=${target%%-*}-linux-gnu-gcc"
-    fi
+    linker=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$target")_LINKER
+    export "$linker=${target%%-*}-linux-gnu-gcc"
     RUSTFLAGS="-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs" cargo build --locked --release --target "$target" \
         "${programs[@]/#/--package=}"
 }
 
 # The same input gives the same archive: names, owners and times are fixed.
 archive() {
-    local target=$1 from=$2 name=postern-$version-${1%%-*}-linux
+    local name=$1 from=$2
     local staged=$out/$name
     mkdir -p "$staged"
     cp "${programs[@]/#/$from/}" LICENSE README.md CHANGELOG.md "$staged/"
@@ -50,16 +59,34 @@ archive() {
     rm -r "$staged"
 }
 
+save_images() {
+    local name=$1 tag=$2 images
+    images=("${programs[@]/#/$registry/postern/}")
+    docker save "${images[@]/%/:$tag}" | gzip -n >"$out/$name-images.tar.gz"
+}
+
+for tool in docker kubectl helm; do
+    command -v "$tool" >/dev/null || fail "$tool is missing"
+done
 for target in $targets; do
     can_build "$target"
 done
+make --no-print-directory images REGISTRY="$registry" VERSION="$version"
 mkdir -p "$out"
 for target in $targets; do
-    if [ "$target" = "$host" ] && [ -n "${BUILT-}" ]; then
-        archive "$target" "$BUILT"
+    name=postern-$version-${target%%-*}-linux
+    if [ "$target" = "$host" ]; then
+        built=$(mktemp -d)
+        take_out_of_images "$built"
+        archive "$name" "$built"
+        rm -r "$built"
+        save_images "$name" "$version"
     else
-        build "$target"
-        archive "$target" "$target_directory/$target/release"
+        built=${CARGO_TARGET_DIR:-target}/$target/release
+        cross_compile "$target"
+        archive "$name" "$built"
+        tag=$(scripts/cross-images.sh "$target" "$built" "$registry" "$version")
+        save_images "$name" "$tag"
     fi
 done
 
@@ -73,7 +100,7 @@ helm lint --strict k8s/chart >/dev/null
 helm package k8s/chart --version "$version" --app-version "$version" --destination "$out" >/dev/null
 
 statement=$(mktemp)
-TARGETS=$targets scripts/provenance.py "$out" >"$statement"
+TARGETS=$targets REGISTRY=$registry scripts/provenance.py "$out" >"$statement"
 install -m 0644 "$statement" "$out/provenance-$version.json"
 rm "$statement"
 

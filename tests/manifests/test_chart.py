@@ -9,7 +9,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from cluster import empty
-from kubernetes import K8S, VERSIONS, containers, named, of_kind, pods, production_errors, program, reads, render, settings
+from kubernetes import K8S, REPOSITORY, VERSIONS, containers, named, of_kind, pods, production_errors, program, reads, render, settings
 from programs import Mounts, run, variables
 
 CHART = K8S / "chart"
@@ -44,7 +44,7 @@ def rendered(*arguments, cluster=None):
 def template(*arguments, cluster=None):
     end = rendered("postern", CHART, "--namespace", "postern", *arguments, cluster=cluster)
     assert end.returncode == 0, end.stderr
-    return [document for document in yaml.safe_load_all(end.stdout) if document]
+    return [document for document in yaml.load_all(end.stdout, yaml.CSafeLoader) if document]
 
 
 @pytest.fixture(scope="module", params=SHAPES)
@@ -55,6 +55,12 @@ def objects(request):
 def test_helm_has_no_complaint():
     end = helm("lint", "--strict", CHART)
     assert end.returncode == 0, end.stdout + end.stderr
+
+
+def test_it_has_the_version_of_the_programs():
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    line = f'\nversion = "{chart["version"]}"\n'
+    assert chart["version"] == chart["appVersion"] and line in (REPOSITORY / "Cargo.toml").read_text()
 
 
 def test_it_is_valid_in_every_supported_version(objects):
