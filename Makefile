@@ -100,15 +100,14 @@ fuzz: cmake ## Fuzz tokens, paths, keys, forms, framing and heads for FUZZ_SECON
 policy:
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; fi
 
-# Measurements start the programs of their own profile. SMOKE=1: a moment of each with the quick build,
-# to see that they work; ROUNDS, SECONDS_EACH: how thorough; WRITE=1: put the race into docs/.
-export SMOKE ROUNDS SECONDS_EACH WRITE
+# Measurements start the programs of their own profile. ROUNDS, SECONDS_EACH: how thorough; WRITE=1: put
+# the race into docs/.
+export ROUNDS SECONDS_EACH WRITE
 export POSTERN_BENCH_ENVOY ?= $(firstword $(wildcard $(abspath $(VENV))/lib/python3*/site-packages/envoy/_bin/envoy))
-measure = cargo build $(LOCKED) $(if $(SMOKE),,--release) -p sidecar -p auth-server && \
-    cargo bench $(LOCKED) $(if $(SMOKE),--profile dev) -p bench --bench
+measure = cargo build $(LOCKED) --release -p sidecar -p auth-server && cargo bench $(LOCKED) -p bench --bench
 
 .PHONY: bench
-bench: cmake ## Race the sidecar against HAProxy, Envoy and nginx, 18 minutes (WRITE=1: into docs/performance.md)
+bench: cmake ## Race the sidecar against HAProxy, Envoy and nginx, a quarter of an hour (WRITE=1: into docs/performance.md)
 	$(measure) race
 
 .PHONY: bench-fleet
@@ -128,12 +127,14 @@ bench-soak: cmake ## 10 minutes of mixed traffic, reloads and a stop: nothing wr
 	$(measure) soak
 
 .PHONY: bench-smoke
-bench-smoke: ## A moment of every measurement, to see that it works
-	$(MAKE) SMOKE=1 bench bench-fleet bench-login bench-sessions bench-soak
+bench-smoke: cmake ## A moment of every measurement with the quick build, to see that they work
+	cargo build $(LOCKED) --workspace --bins
+	SMOKE=1 cargo bench $(LOCKED) --workspace --profile dev --bench '*'
 
 .PHONY: bench-peers
 bench-peers: ## Install what `make bench` races against: Debian and PyPI packages
 	@scripts/bench-peers.sh "$(VENV)"
+# With the features of `make tests`, so that no dependency is built twice.
 
 # ---- running it somewhere ----
 

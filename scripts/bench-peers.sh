@@ -10,17 +10,19 @@ missing=()
 for program in haproxy nginx openssl redis-server wrk; do
     command -v "$program" >/dev/null || missing+=("$program")
 done
+as_root=()
+[ "$(id -u)" -eq 0 ] || as_root=(sudo --non-interactive)
 if [ ${#missing[@]} -gt 0 ]; then
-    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
-        apt-get update -q
+    if "${as_root[@]}" true && command -v apt-get >/dev/null; then
+        "${as_root[@]}" apt-get update -q
         # The services must not start by themselves: their ports are not ours to take.
         policy=/usr/sbin/policy-rc.d
         if [ ! -e "$policy" ]; then
-            printf '#!/bin/sh\nexit 101\n' >"$policy"
-            chmod 755 "$policy"
-            trap 'rm -f "$policy"' EXIT
+            printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" install -m 755 /dev/stdin "$policy"
+            trap '"${as_root[@]}" rm -f "$policy"' EXIT
         fi
-        DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${missing[@]}"
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -qy --no-install-recommends "${missing[@]}"
     else
         echo "not installed without root: run \`apt-get install ${missing[*]}\`, or leave them out of the race"
     fi

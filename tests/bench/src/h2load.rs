@@ -41,19 +41,3 @@ fn parse(output: &str) -> Option<(u64, u64)> {
     let failed = count("requests: ", " failed")?;
     Some((codes(" 2xx")?, failed + codes(" 4xx")? + codes(" 5xx")?))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_report_is_read() {
-        let report = "\
-finished in 1.00s, 61728.00 req/s, 5.31MB/s
-requests: 61728 total, 61808 started, 61728 done, 61728 succeeded, 2 failed, 0 errored, 0 timeout
-status codes: 61725 2xx, 0 3xx, 3 4xx, 0 5xx
-";
-        assert_eq!(parse(report), Some((61725, 5)));
-        assert_eq!(parse("unable to connect"), None);
-    }
-}

@@ -9,6 +9,7 @@ use tempfile::NamedTempFile;
 use tests::certificates::Certificate;
 use tests::programs::Program;
 use tests::sidecar::SidecarPlan;
+use tests::skip::skip;
 use tests::socket_server::SocketServer;
 
 use crate::contestants::envoy::Cache;
@@ -52,7 +53,7 @@ impl Programs {
 
 fn present(name: &str, found: Option<PathBuf>) -> Option<PathBuf> {
     if found.is_none() {
-        println!("SKIP {name} is not here and does not take part – make bench-peers");
+        skip(&format!("{name} in the race"), "make bench-peers");
     }
     found
 }
