@@ -2,8 +2,10 @@
 
 import os
 import subprocess
+from functools import cache
 from pathlib import Path
 
+import kubernetes_validate.utils
 import yaml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -17,6 +19,9 @@ DOCUMENT = "\n".join(page.read_text() for page in PAGES)
 VERSIONS = ["1.29", "1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37"]
 # A cache: a name with the hash of its content means the same everywhere.
 CONFIG_MAPS = {}
+# Its schemas have megabytes, which it reads anew for each object.
+for name in ["schema_contents", "all_versions"]:
+    setattr(kubernetes_validate.utils, name, cache(getattr(kubernetes_validate.utils, name)))
 
 
 def directories(kind):
@@ -30,15 +35,18 @@ def directories(kind):
 
 def render(directory):
     """Returns the objects of a kustomization."""
-    end = kustomize(directory)
+    end = (kustomize_ours if directory.is_relative_to(K8S) else kustomize)(directory)
     assert end.returncode == 0, f"{directory}: {end.stderr}"
-    objects = [document for document in yaml.safe_load_all(end.stdout) if document]
+    objects = [document for document in yaml.load_all(end.stdout, yaml.CSafeLoader) if document]
     CONFIG_MAPS.update({each["metadata"]["name"]: each["data"] for each in of_kind(objects, "ConfigMap")})
     return objects
 
 
 def kustomize(directory):
     return subprocess.run(["kubectl", "kustomize", str(directory)], capture_output=True, text=True)
+
+
+kustomize_ours = cache(kustomize)
 
 
 def render_with(component, scratch, resources):
