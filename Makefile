@@ -45,7 +45,7 @@ tools-full:
 	@scripts/skips.sh full
 
 .PHONY: lint
-lint: cmake ## Words, formatting, clippy with warnings as errors, the purity of `wire`
+lint: cmake ## Words, formatting, clippy with warnings as errors, no I/O in the crate `wire`
 	scripts/words.sh
 	cargo fmt --all --check
 	cargo clippy $(LOCKED) --workspace --all-targets -- -D warnings
@@ -85,19 +85,19 @@ tests: cmake
 .PHONY: conformance
 conformance: cmake ## Others' clients through the sidecar: h2load, nghttp, curl, grpcio, grpc-go, websockets (after `make venv`)
 	cargo build $(LOCKED) --workspace --bins
-	cargo test $(LOCKED) -p tests --test e2e -- conformance:: --nocapture
+	cargo test $(LOCKED) --workspace --test e2e -- conformance:: --nocapture
 
 .PHONY: bodies
 bodies: cmake ## 1 GiB up and down through the sidecar in flat memory (BYTES: another size)
 	cargo build $(LOCKED) --workspace --bins
 	POSTERN_TEST_BODY_BYTES=$(or $(BYTES),1073741824) \
-	    cargo test $(LOCKED) -p tests --test e2e -- bodies::a_large_body --nocapture
+	    cargo test $(LOCKED) --workspace --test e2e -- bodies::a_large_body --nocapture
 
 .PHONY: restarts
 restarts: cmake ## 200 restarts of the service and 50 of a sidecar beside another, under load, 5 minutes
 	cargo build $(LOCKED) --workspace --bins
 	POSTERN_TEST_RESTARTS=200 POSTERN_TEST_STOPS=50 \
-	    cargo test $(LOCKED) -p tests --test e2e -- restarts --nocapture
+	    cargo test $(LOCKED) --workspace --test e2e -- restarts --nocapture
 
 .PHONY: fuzz
 fuzz: cmake ## Fuzz tokens, paths, keys, forms, framing and heads for FUZZ_SECONDS each, 60 by default
@@ -133,6 +133,7 @@ bench-sessions: cmake ## Revocation across 100 sidecars, the CPU of their polls 
 bench-soak: cmake ## 10 minutes of mixed traffic, reloads and a stop: nothing wrong or lost, in flat memory
 	$(measure) soak
 
+# With the features of `make tests`, so that no dependency is built twice.
 .PHONY: bench-smoke
 bench-smoke: cmake ## A moment of every measurement with the quick build, to see that they work
 	cargo build $(LOCKED) --workspace --bins
@@ -141,7 +142,6 @@ bench-smoke: cmake ## A moment of every measurement with the quick build, to see
 .PHONY: bench-peers
 bench-peers: ## Install what `make bench` races against: Debian and PyPI packages
 	@scripts/bench-peers.sh "$(VENV)"
-# With the features of `make tests`, so that no dependency is built twice.
 
 # ---- running it somewhere ----
 
