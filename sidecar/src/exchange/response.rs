@@ -222,28 +222,6 @@ mod tests {
     }
 
     #[test]
-    fn a_rejected_grpc_call_gets_its_status_in_the_head_alone() {
-        let mut call = received("POST / HTTP/1.1");
-        call.kind = RequestKind::Grpc;
-        let response = LocalResponse::rejection(Rejection::AuthKeysUnavailable).to(&call);
-        assert!(response.body.is_empty());
-        let fields = &response.fields;
-        assert_eq!(response.status, StatusCode::OK);
-        for (name, value) in [
-            ("content-type", "application/grpc"),
-            ("grpc-status", "14"),
-            (
-                "grpc-message",
-                "auth_keys_unavailable: no verification key is available yet",
-            ),
-            ("retry-after", "5"),
-        ] {
-            assert_eq!(fields[name], value);
-        }
-        assert!(!fields.contains_key("content-length"));
-    }
-
-    #[test]
     fn a_raw_response_has_an_envelope_too() {
         let response = raw_http1_response(Rejection::RequestMalformed).bytes;
         let response = str::from_utf8(&response).unwrap();

@@ -348,7 +348,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn the_value_of_any_user_is_visible_ascii_and_reads_back(
+        fn lesson_c25_any_user_is_visible_ascii_and_reads_back(
             fields in prop::collection::btree_map(
                 prop::sample::select(CurrentUserDetails::FIELDS),
                 prop_oneof![".{0,30}", "[\\x00-\\x1f\\x7f-\\u{a0}\\u{d7ff}\\u{e000}\\u{10ffff}\"\\\\]{0,30}"],
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn values_past_the_budget_are_rejected_not_cut() {
+    fn lesson_c25_values_past_the_budget_are_rejected_not_cut() {
         let json = r#"{"id":"1","nickName":"Ada"}"#;
         let base64url = json.len().div_ceil(3) * 4;
         let claim = |text: &str| vec![Some(Value::from(text))];

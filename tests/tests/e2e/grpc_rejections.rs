@@ -42,7 +42,11 @@ fn a_rejected_grpc_call_gets_status_and_reason_in_its_head() {
             let response = client.send(request, b"").unwrap();
             assert_eq!(response.verdict(), verdict, "{media_type}");
             assert_eq!(response.head.status(), 200);
-            assert_eq!(response.head.headers()["content-type"], "application/grpc");
+            let fields = response.head.headers();
+            assert_eq!(fields["content-type"], "application/grpc");
+            assert!(!fields.contains_key("content-length"));
+            let is_later = verdict.ends_with("keys_unavailable");
+            assert_eq!(fields.contains_key("retry-after"), is_later, "{verdict}");
             assert!(response.body.is_empty() && response.trailers.is_empty());
         }
     }

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use serde_json::json;
 use tests::certificates::{Authority, write_private};
 use tests::documented::command_under;
 use tests::echo_service::EchoService;
@@ -15,7 +14,6 @@ use tests::programs::Program;
 use tests::sidecar::{EVERY_SECOND, NEVER, SidecarPlan};
 use tests::socket_server::{Reply, response};
 use tests::tables::{Verdicts, load};
-use tests::token_forge::encode;
 use tests::wait;
 
 use super::several_issuers::published::Published;
@@ -260,35 +258,4 @@ fn a_fresh_response_is_kept_until_an_unknown_key() {
     assert_eq!(sidecar.bearing(&token).status("/list"), 200);
     let fetches = one.server.retrievals().len();
     assert_eq!(fetches, 2, "at once, not at the next tick");
-}
-
-#[test]
-fn invented_keys_hide_no_new_key() {
-    let (one, service) = (published("Keycloak"), EchoService::start());
-    let set = one.jwks();
-    let former = set.replace("FJ86GcF3jTbNLOco4NvZkUCIUmfYCqoqtOQeMfbhNlE", "former");
-    one.replies(jwks_response(&[], &former));
-    let sidecar = fetching(&service, &one).flags(NEVER).ready();
-    let token = one.signed(one.token("an access token of a user"));
-    let (_, signed) = token.split_once('.').unwrap();
-    let invented = |number: usize| {
-        let header = json!({"alg": "RS256", "kid": number.to_string()}).to_string();
-        let token = format!("{}.{signed}", encode(header.as_bytes()));
-        sidecar.bearing(&token).get("/list")
-    };
-    assert_eq!(invented(0).verdict(), "401 token_key_unknown");
-    one.replies(jwks_response(&[], &set));
-    assert_eq!(sidecar.verdict_of(&token), "200");
-    let mut numbers = 1..;
-    let unfetched = wait::until("the pause", || {
-        let response = invented(numbers.next().unwrap());
-        let verdict = response.verdict();
-        assert_ne!(verdict, "200");
-        (verdict != "401 token_key_unknown").then_some(response)
-    });
-    assert_eq!(unfetched.verdict(), "503 auth_keys_unavailable");
-    let seconds: u64 = unfetched.header("retry-after")[0].parse().unwrap();
-    assert!((1..=11).contains(&seconds), "{seconds}");
-    // Clients of a key that is gone log in again.
-    assert_eq!(invented(0).verdict(), "401 token_key_unknown");
 }

@@ -69,11 +69,6 @@ fn login_at(server: &AuthServer, address: &str, account: &str, password: &str) -
     client.send(&request)
 }
 
-fn seconds_to_wait(response: &Message) -> u64 {
-    assert_eq!(response.verdict(), "429 too_many_attempts");
-    response.header("retry-after")[0].parse().unwrap()
-}
-
 #[test]
 fn only_a_user_of_the_file_gets_a_token_and_it_says_who_that_is() {
     let users = UsersFile::new();
@@ -124,34 +119,18 @@ fn a_command_for_a_missing_account_fails_before_it_prompts() {
 }
 
 #[test]
-fn a_user_gets_in_while_another_address_fails_in_their_name() {
-    let users = quickly_checked();
-    let server = behind_a_gateway(&users);
-    let (mut checked, mut logins) = (0, 0);
-    wait::until("the attacker's fourth failure", || {
-        let guess = login_from(&server, "198.51.100.66", "wrong");
-        checked += usize::from(guess.status() == 401);
-        logins += 1;
-        let elsewhere = format!("10.{}.{}.1", logins / 256, logins % 256);
-        for new_to_the_server in [elsewhere.as_str(), "198.51.100.67"] {
-            let user = login_from(&server, new_to_the_server, PASSWORD);
-            assert_eq!(user.status(), 200, "{new_to_the_server}: {}", user.text());
-        }
-        checked == 4
-    });
-    seconds_to_wait(&login_from(&server, "198.51.100.66", PASSWORD));
-}
-
-#[test]
 fn a_user_gets_in_while_a_whole_network_fails_in_their_name() {
     let users = quickly_checked();
     let server = behind_a_gateway(&users);
     let known = "198.51.100.250";
     assert_eq!(login_from(&server, known, PASSWORD).status(), 200);
 
-    let mut addresses = (1..250).map(|host| format!("198.51.100.{host}"));
-    let rejected = addresses.find(|address| login_from(&server, address, "wrong").status() == 429);
-    let rejected = rejected.expect("one that has to wait though it has never failed itself");
+    let addresses = (1..250).map(|host| format!("198.51.100.{host}"));
+    let mut guesses = addresses.map(|from| (login_from(&server, &from, "wrong"), from));
+    let rejected = guesses.find(|(response, _)| response.status() == 429);
+    let (limited, rejected) = rejected.expect("one that waits though it has never failed itself");
+    assert_eq!(limited.verdict(), "429 too_many_attempts");
+    assert_eq!(limited.header("retry-after").len(), 1);
     for address in ["203.0.113.1", "2001:db8::1", known] {
         let user = login_from(&server, address, PASSWORD);
         assert_eq!(user.status(), 200, "{address}: {}", user.text());
@@ -402,19 +381,4 @@ fn a_code_counts_once_on_all_servers_of_a_store() {
         assert_eq!(log_in_with(one, &third), "200");
     }
     assert_eq!(log_in_with(one, &third), "401 login_failed");
-}
-
-#[test]
-fn a_code_counts_once_over_a_restart() {
-    let (users, secret) = with_second_factor();
-    let home = tempfile::tempdir().unwrap();
-    let start = || {
-        let plan = AuthServerPlan::new().directory(home.path());
-        plan.flags(["--users", &users.location()]).start().ready()
-    };
-    let code = code_at(&secret, tests::clock::now() + 30);
-    let server = start();
-    assert_eq!(log_in_with(&server, &code), "200");
-    drop(server);
-    assert_eq!(log_in_with(&start(), &code), "401 login_failed");
 }
