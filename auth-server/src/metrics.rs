@@ -214,7 +214,6 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::sync::Arc;
 
-    use runtime::files::file_watch::Transition;
     use wire::keys::signing_type::SigningType;
 
     use super::*;
@@ -246,9 +245,8 @@ mod tests {
         metrics.builtin_users.set(1);
         metrics.users_file.users.set(3);
         metrics.users_file.users_file_usable.set(1);
-        let unusable = Transition::Unusable("why".to_owned());
-        metrics.tls.report(7, Some(&unusable));
-        metrics.tls.report(8, Some(&Transition::Replaced));
+        metrics.tls.report(7, Some(&Err("why".to_owned())));
+        metrics.tls.report(8, Some(&Ok(true)));
         metrics.registration.registry_listed.set(1);
 
         let text = exposition(&registry);

@@ -80,7 +80,7 @@ fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), ExitError> {
     let _logs =
         runtime::logs::telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
     runtime::traces::install("postern-sidecar", env!("CARGO_PKG_VERSION"))?;
-    let watched = server::reload::watch(args);
+    let files = server::reload::files_of(args);
     let config = Config::new(args)?;
     let of_config = config.warnings_at_the_start();
     for warning in warnings.into_iter().chain(of_config) {
@@ -94,7 +94,7 @@ fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), ExitError> {
         keys_from = config.keys_from(),
         "starting"
     );
-    server::build::serve(config, watched)
+    server::build::serve(config, files)
 }
 
 /// Silences libraries that log each step of their start at info. The requested filter comes last and

@@ -1,12 +1,11 @@
 //! Applications of `--applications-dir`, polled while the server runs: one file each, as Kubernetes
 //! mounts a Secret, with the id as name and the secret as content.
 
-use std::convert::Infallible;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use runtime::files::file_watch::{PollTimer, run_blocking};
+use runtime::files::file_watch::PolledFiles;
 use runtime::files::{replaced_file, secret_file};
 use tracing::{error, info};
 
@@ -16,8 +15,8 @@ use super::{AppId, Applications};
 use crate::audit;
 use crate::metrics::{Metrics, gauge};
 
-/// The result of the last poll.
-#[derive(Debug, Clone)]
+/// The applications in force, and what is wrong with their files.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MountedApplications {
     path: PathBuf,
     pub(crate) applications: Applications,
@@ -49,17 +48,15 @@ impl MountedApplications {
         registrations: Arc<ApplicationRegistry>,
         metrics: Metrics,
     ) -> std::io::Result<impl Future<Output = ()>> {
-        let mut timer = PollTimer::start()?;
+        let mut files = PolledFiles::start(self.clone())?;
         self.count_errors(&metrics);
         Ok(async move {
             let mut former = self;
             loop {
-                timer.next().await;
                 let before = former.clone();
-                let read_files = move || Ok::<_, Infallible>(before.reread());
-                if let Ok(now) = run_blocking(read_files).await {
+                if let Some(now) = files.poll(move || before.reread()).await {
                     now.take_over(&former, &registrations, &metrics);
-                    former = now;
+                    former = now.clone();
                 }
             }
         })
@@ -156,6 +153,9 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::fs::Permissions;
     use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::time::Duration;
+
+    use tokio::time::sleep;
 
     use super::*;
 
@@ -215,5 +215,28 @@ mod tests {
         assert!(accepts(&lost, "orders", "b"));
         assert_eq!(lost.errors.len(), 1);
         assert!(MountedApplications::open(home.path().to_owned()).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_a_file_does_not_count() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("orders");
+        let (first, half) = ("a".repeat(32), "b".repeat(32));
+        write(&file, &first, 0o600);
+        let mounted = MountedApplications::open(home.path().to_owned()).unwrap();
+        let registry = ApplicationRegistry::new(false);
+        let registry = Arc::new(registry.with_directory(mounted.applications.clone()));
+        registry.reconcile(&Applications::default());
+        let watching = mounted.watch(Arc::clone(&registry), Metrics::default());
+        tokio::spawn(watching.unwrap());
+        let accepts = |secret: &str| registry.authorize("orders", secret).is_ok();
+
+        write(&file, &half, 0o600);
+        sleep(Duration::from_secs(3)).await;
+        assert!(accepts(&first) && !accepts(&half), "one poll has read it");
+        let whole = half.repeat(2);
+        write(&file, &whole, 0o600);
+        sleep(Duration::from_secs(4)).await;
+        assert!(accepts(&whole) && !accepts(&first) && !accepts(&half));
     }
 }

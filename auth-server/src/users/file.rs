@@ -6,15 +6,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use parking_lot::Mutex;
 use runtime::files::owner_only_file;
 use runtime::files::replaced_file;
 use wire::api::login::LoginRequest;
 
 use super::totp::UsedCodes;
-use super::users_file::{self, Users};
+use super::users_file::{self, Users, digest_of};
 use super::{PresentUser, UserStore};
 
 /// The users who can log in: each id with the digest of the credentials.
@@ -24,17 +22,13 @@ pub(super) type EnabledUsers = BTreeMap<String, String>;
 pub(crate) struct FileUsers {
     path: PathBuf,
     loaded: ArcSwap<Loaded>,
-    /// Digest of the text at the last poll.
-    seen: Mutex<Vec<u8>>,
     /// Outlives a reload.
     used_codes: UsedCodes,
 }
 
 #[derive(Debug)]
 pub(super) struct Loaded {
-    users: Users,
-    /// Digest of the text: times and sizes of files miss changes, and reading is cheap.
-    digest: Vec<u8>,
+    pub(super) users: Arc<Users>,
     /// Digest of the users who can log in.
     pub(super) enabled: String,
     pub(super) since: Instant,
@@ -47,34 +41,35 @@ impl FileUsers {
     /// One line that names the file.
     pub(crate) fn open(path: PathBuf) -> Result<Self, String> {
         let text = users_file::read(&path).map_err(|error| error.to_string())?;
-        let loaded = ArcSwap::from_pointee(Loaded::parse(&path, &text)?);
+        let loaded = Loaded::now(parse(&path, &text)?);
         Ok(Self {
             path,
-            loaded,
-            seen: Mutex::default(),
+            loaded: ArcSwap::from_pointee(loaded),
             used_codes: UsedCodes::default(),
         })
     }
 
-    /// Reads the file again, and returns the changed accounts if its text differs. A text counts once two
-    /// polls have read it: half a file would end sessions, and may lack a second factor.
+    /// Reads the file again; a text that is in use is not parsed.
     ///
     /// # Errors
-    /// For an unusable file; the users stay as they were.
-    pub(crate) fn reload(&self) -> Result<Option<Vec<String>>, String> {
+    /// One line that names the file.
+    pub(super) fn read(&self) -> Result<Arc<Users>, String> {
         let text = users_file::read(&self.path).map_err(|error| error.to_string())?;
-        let digest = digest_of(&text);
-        let is_whole = std::mem::replace(&mut *self.seen.lock(), digest.clone()) == digest;
-        if self.loaded.load().digest == digest {
-            return Ok(None);
+        let loaded = self.loaded.load();
+        match loaded.users.are_of(&text) {
+            true => Ok(Arc::clone(&loaded.users)),
+            false => parse(&self.path, &text),
         }
-        // Before it counts: a text that cannot be used is no recovery.
-        let loaded = Arc::new(Loaded::parse(&self.path, &text)?);
-        if !is_whole {
-            return Ok(None);
+    }
+
+    /// Uses these users from now on, and returns the changed accounts; `None` for those in use.
+    pub(super) fn replace(&self, users: Arc<Users>) -> Option<Vec<String>> {
+        let former = self.loaded();
+        if former.users == users {
+            return None;
         }
-        let former = self.loaded.swap(Arc::clone(&loaded));
-        Ok(Some(changed(&former.users, &loaded.users)))
+        self.loaded.store(Arc::new(Loaded::now(Arc::clone(&users))));
+        Some(changed(&former.users, &users))
     }
 
     pub(super) fn loaded(&self) -> Arc<Loaded> {
@@ -106,21 +101,25 @@ impl FileUsers {
 }
 
 impl Loaded {
-    fn parse(path: &Path, text: &str) -> Result<Self, String> {
-        let users = Users::parse(text);
-        let users = users.map_err(|cause| format!("{}: {cause}", path.display()))?;
+    fn now(users: Arc<Users>) -> Self {
         let enabled = serde_json::to_string(&enabled(&users)).unwrap_or_default();
-        Ok(Self {
+        Self {
             users,
-            digest: digest_of(text),
             enabled: URL_SAFE_NO_PAD.encode(digest_of(&enabled)),
             since: Instant::now(),
-        })
+        }
     }
 
     pub(super) fn enabled(&self) -> EnabledUsers {
         enabled(&self.users)
     }
+}
+
+fn parse(path: &Path, text: &str) -> Result<Arc<Users>, String> {
+    let users = Users::parse(text);
+    users
+        .map(Arc::new)
+        .map_err(|cause| format!("{}: {cause}", path.display()))
 }
 
 /// Lists the accounts that are new, gone or other between two files, in order.
@@ -147,10 +146,6 @@ fn enabled(users: &Users) -> EnabledUsers {
         .filter_map(|account| users.present(account));
     all.map(|present| (present.user.id, present.credentials))
         .collect()
-}
-
-fn digest_of(text: &str) -> Vec<u8> {
-    digest(&SHA256, text.as_bytes()).as_ref().to_vec()
 }
 
 impl UserStore for FileUsers {
@@ -209,10 +204,9 @@ pub(crate) mod tests {
     }
 
     impl FileUsers {
-        /// Polls until a text counts.
-        pub(crate) fn reload_whole(&self) -> Result<Option<Vec<String>>, String> {
-            let _ = self.reload();
-            self.reload()
+        /// Uses what the file holds.
+        pub(crate) fn reload(&self) -> Result<Option<Vec<String>>, String> {
+            self.read().map(|users| self.replace(users))
         }
     }
 
@@ -226,26 +220,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn half_a_file_does_not_count() {
-        let file = file_with(&["ada", "bob"]);
-        let users = FileUsers::open(file.path().to_owned()).unwrap();
-        write(&file, &["ada"]);
-        assert_eq!(users.reload().unwrap(), None);
-        write(&file, &["ada", "bob", "eve"]);
-        assert_eq!(users.reload().unwrap(), None);
-        assert_eq!(users.reload().unwrap().unwrap(), ["eve"]);
-        assert!(knows(&users, "bob"));
-    }
-
-    #[test]
-    fn a_changed_file_counts_once_two_polls_have_read_it() {
+    fn a_changed_file_replaces_the_users() {
         let file = file_with(&["ada"]);
         let users = FileUsers::open(file.path().to_owned()).unwrap();
         assert!(knows(&users, "ada") && !knows(&users, "bob"));
-        assert_eq!(users.reload_whole().unwrap(), None);
+        assert_eq!(users.reload().unwrap(), None);
 
         write(&file, &["bob"]);
-        assert_eq!(users.reload_whole().unwrap().unwrap(), ["ada", "bob"]);
+        assert_eq!(users.reload().unwrap().unwrap(), ["ada", "bob"]);
         assert!(!knows(&users, "ada") && knows(&users, "bob"));
         assert_eq!(users.count(), 1);
     }
@@ -261,7 +243,7 @@ pub(crate) mod tests {
         let other_password = format!("{}{}", entry("ada", "ada's"), entry("bob", "other"));
         for text in [disabled, first, renamed, second_factor, other_password] {
             fs::write(file.path(), &text).unwrap();
-            assert_eq!(users.reload_whole().unwrap().unwrap(), ["bob"], "{text}");
+            assert_eq!(users.reload().unwrap().unwrap(), ["bob"], "{text}");
         }
     }
 
@@ -271,15 +253,15 @@ pub(crate) mod tests {
         let users = FileUsers::open(file.path().to_owned()).unwrap();
         for broken in ["", "[[user]]\naccount", "\u{0}"] {
             fs::write(file.path(), broken).unwrap();
-            let line = users.reload_whole().unwrap_err().to_string();
+            let line = users.reload().unwrap_err().to_string();
             assert!(line.contains(&file.path().display().to_string()), "{line}");
             assert!(knows(&users, "ada"), "{broken:?}");
         }
         write(&file, &["ada"]);
         fs::set_permissions(file.path(), Permissions::from_mode(0o644)).unwrap();
-        assert!(users.reload_whole().is_err(), "others may read it");
+        assert!(users.reload().is_err(), "others may read it");
         fs::remove_file(file.path()).unwrap();
-        assert!(users.reload_whole().is_err());
+        assert!(users.reload().is_err());
         assert!(knows(&users, "ada"));
     }
 }

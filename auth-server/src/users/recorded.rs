@@ -259,7 +259,7 @@ mod tests {
         assert!(new.revocations.revokes(&of_eve));
         assert!(!logs_in(&old, "eve").await);
         assert!(logs_in(&old, "ada").await && logs_in(&new, "bob").await);
-        old.users.reload_whole().unwrap();
+        old.users.reload().unwrap();
         for server in [&old, &new] {
             server.record().await.unwrap();
         }
@@ -275,7 +275,7 @@ mod tests {
         let older = [server.key(HEAD), server.key(USERS)];
         let older = [store.raw(&older[0]).await, store.raw(&older[1]).await];
         write(&file, &["ada", "bob"]);
-        server.users.reload_whole().unwrap();
+        server.users.reload().unwrap();
         server.record().await.unwrap();
         for (key, text) in [server.key(HEAD), server.key(USERS)]
             .into_iter()
@@ -289,7 +289,7 @@ mod tests {
         store.lose_everything();
         assert!(logs_in(&server, "bob").await);
         write(&file, &["ada"]);
-        server.users.reload_whole().unwrap();
+        server.users.reload().unwrap();
         server.record().await.unwrap();
         assert_eq!(
             revocations(&store).await,

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use runtime::files::file_watch::{self, PollTimer, Transition};
+use runtime::files::file_watch::{self, PolledFiles};
 use tracing::{error, warn};
 
 use super::UserStore;
 use super::recorded::RecordedUsers;
+use super::users_file::Users;
 use crate::applications::registry::ApplicationRegistry;
 use crate::audit;
 use crate::metrics::{UsersFileMetrics, gauge};
@@ -22,36 +23,40 @@ pub(crate) fn follow(
     metrics: UsersFileMetrics,
     registrations: Arc<ApplicationRegistry>,
 ) -> std::io::Result<impl Future<Output = ()>> {
-    let timer = PollTimer::start()?;
-    let users = Arc::clone(&recorded.users);
+    let users = &recorded.users;
+    let mut file = PolledFiles::start(Ok(Arc::clone(&users.loaded().users)))?;
     metrics.users.set(gauge(users.count()));
     metrics.users_file_usable.set(1);
-    let reload = move || reload(&recorded, &metrics, &registrations);
-    Ok(file_watch::follow(timer, reload, move |reloaded| {
-        match reloaded {
-            // It has its audit lines.
-            Transition::Replaced => {}
-            Transition::Unusable(failure) if !users.is_current() => {
-                error!(%failure, "users file: no login succeeds until a restart");
+    Ok(async move {
+        loop {
+            let users = Arc::clone(&recorded.users);
+            let Some(read) = file.poll(move || users.read()).await else {
+                continue;
+            };
+            metrics.users_file_usable.set(read.is_ok().into());
+            match read {
+                Ok(read) => replace(&recorded, &metrics, &registrations, Arc::clone(read)),
+                Err(failure) if !recorded.users.is_current() => {
+                    error!(%failure, "users file: no login succeeds until a restart");
+                }
+                Err(failure) => file_watch::log("users file", &Err(failure.clone())),
             }
-            other => other.log("users file"),
         }
-    }))
+    })
 }
 
-/// Reads the file, and returns true if its text is new.
-fn reload(
+/// Uses these users from now on.
+fn replace(
     recorded: &RecordedUsers,
     metrics: &UsersFileMetrics,
     registrations: &ApplicationRegistry,
-) -> Result<bool, String> {
+    read: Arc<Users>,
+) {
     let users = &recorded.users;
-    let reloaded = users.reload();
-    metrics.users_file_usable.set(reloaded.is_ok().into());
-    metrics.users.set(gauge(users.count()));
-    let Some(changed) = reloaded? else {
-        return Ok(false);
+    let Some(changed) = users.replace(read) else {
+        return file_watch::log("users file", &Ok(false));
     };
+    metrics.users.set(gauge(users.count()));
     audit::users_changed(users.count(), &changed);
     for warning in users.warnings() {
         warn!("{warning}");
@@ -60,7 +65,6 @@ fn reload(
         revoke_applications(recorded, registrations, &changed);
         recorded.changed();
     }
-    Ok(true)
 }
 
 /// Revokes the tokens of applications that have the name of a new user: services could take them for

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use argon2::Params;
-use aws_lc_rs::digest::{Context, SHA256};
+use aws_lc_rs::digest::{Context, SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use runtime::files::secret_file::{self, SecretFileError};
 use wire::folding::composed;
@@ -31,10 +31,19 @@ const MAX_CLAIM_BYTES: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct Users {
+    /// Digest of the text: times and sizes of files miss changes, and reading is cheap.
+    digest: Vec<u8>,
     by_account: HashMap<String, KnownUser>,
     ids: HashSet<String>,
     /// Verified in place of an unknown account.
     stand_in: HashedPassword,
+}
+
+/// Compares the texts.
+impl PartialEq for Users {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -74,10 +83,16 @@ impl Users {
         }
         let stand_in = most_common(by_account.values().map(|known| &known.password));
         Ok(Self {
+            digest: digest_of(text),
             by_account,
             ids,
             stand_in,
         })
+    }
+
+    /// Returns true for the text that was parsed.
+    pub(super) fn are_of(&self, text: &str) -> bool {
+        self.digest == digest_of(text)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -211,6 +226,10 @@ impl TryFrom<UserEntry> for KnownUser {
             )),
         }
     }
+}
+
+pub(super) fn digest_of(text: &str) -> Vec<u8> {
+    digest(&SHA256, text.as_bytes()).as_ref().to_vec()
 }
 
 /// Digests what the user logs in with; the salt of the password makes it unguessable.

@@ -29,17 +29,17 @@ use crate::issuers::current::CurrentKeys;
 use crate::issuers::task::{Changes, IssuerTask};
 use crate::server::connections::ClientConnections;
 use crate::server::listener;
-use crate::server::reload::{Reload, WatchedFiles};
+use crate::server::reload::{FileState, Reload};
 use crate::server::services::{follow_tls, run_issuers, serve_admin_port};
 use crate::server::shutdown::GracefulStop;
 use crate::upstream::exposure_check::ExposureProbe;
 use crate::upstream::{IDLE_TIMEOUT, UpstreamNames};
 
-/// Serves until a signal. `files` holds the state of the files of `config` before it was read.
+/// Serves until a signal. `files` are those of `config` before it was read.
 ///
 /// # Errors
 /// At the start an address that cannot be bound or resolved; later the end of a background task.
-pub(crate) fn serve(config: Config, files: WatchedFiles) -> Result<(), ExitError> {
+pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitError> {
     let args = &config.args;
     let public = bind(Port::Public, args.listening.listen)?;
     let admin = bind(Port::Admin, args.listening.admin_listen)?;
@@ -62,7 +62,7 @@ pub(crate) fn serve(config: Config, files: WatchedFiles) -> Result<(), ExitError
     }
     let reload = Reload {
         start: args.clone(),
-        watched: files,
+        files,
         app: Arc::clone(&app),
         issuers: changes,
     };

@@ -4,20 +4,20 @@
 //! The whole configuration is read and checked as at a start, and applied only if all of it is
 //! valid. Changed settings that are not reloadable are logged, and wait for the next start.
 
-mod watched;
-
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use runtime::command_line;
-use runtime::files::file_watch::{PollTimer, Trigger};
+use runtime::files::bounded_read::{self, FileContent};
+use runtime::files::file_watch::PolledFiles;
 use runtime::process::clock::unix_now;
 use runtime::process::exit::ExitError;
 use tokio::task::{JoinError, spawn_blocking};
 
-pub(crate) use self::watched::WatchedFiles;
 use crate::app::App;
 use crate::cli::issuer_table::IssuerTable;
 use crate::cli::{Cli, Command, ServeArgs};
@@ -25,41 +25,68 @@ use crate::config::Config;
 use crate::issuers::task::Changes;
 use crate::server::reminder::Reminder;
 
+/// No file of settings may be longer.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+
 /// The parts of the program that a reload changes.
 #[derive(Debug)]
 pub(crate) struct Reload {
     /// The settings at the start of the process.
     pub(crate) start: ServeArgs,
-    /// Files of the configuration, in their state before they were read.
-    pub(crate) watched: WatchedFiles,
+    /// Its files, before they were read.
+    pub(crate) files: Vec<FileState>,
     pub(crate) app: Arc<App>,
     pub(crate) issuers: Changes,
 }
 
-/// Returns the files of `args` in their present state. Called before they are read, so that later
-/// changes are noticed.
-pub(crate) fn watch(args: &ServeArgs) -> WatchedFiles {
-    WatchedFiles::of(files_of(args))
+/// What one file holds, and who may read it: an unreadable one may be readable now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FileState(Result<(Vec<u8>, [u32; 2]), String>);
+
+/// Returns the state of the files of `args`. Called before they are read for the first time, so that
+/// later changes are noticed.
+pub(crate) fn files_of(args: &ServeArgs) -> Vec<FileState> {
+    states_of(&paths_of(args))
+}
+
+/// Returns the files of the reloadable settings, without those that other tasks poll.
+fn paths_of(args: &ServeArgs) -> Vec<PathBuf> {
+    let paths = [
+        command_line::config_file::<Cli>(),
+        args.keys.app_secret_file.clone(),
+        args.upstream.upstream_ca.clone(),
+        args.upstream.upstream_client_cert.clone(),
+        args.upstream.upstream_client_key.clone(),
+    ];
+    paths.into_iter().flatten().collect()
+}
+
+fn states_of(paths: &[PathBuf]) -> Vec<FileState> {
+    let state = |path: &PathBuf| {
+        let read = bounded_read::read(path, MAX_FILE_BYTES).map_err(|error| error.to_string());
+        FileState(read.map(|FileContent { bytes, metadata }| {
+            let digest = digest(&SHA256, &bytes).as_ref().to_vec();
+            (digest, [metadata.uid(), metadata.mode()])
+        }))
+    };
+    paths.iter().map(state).collect()
 }
 
 impl Reload {
     /// Reloads at SIGHUP and after changes.
     pub(crate) async fn run(self) -> Result<Infallible, String> {
-        let mut timer = PollTimer::start().map_err(|error| error.to_string())?;
+        let files = PolledFiles::start(self.files.clone());
+        let mut files = files.map_err(|error| error.to_string())?;
         let mut effective = self.start.clone();
-        let mut watched = self.watched.clone();
+        let mut paths = paths_of(&effective);
         let mut reminder = Reminder::default();
         loop {
             self.remind(&mut reminder);
-            match timer.next().await {
-                Trigger::Interval if !watched.poll_changed().await => continue,
-                Trigger::Interval => {}
-                Trigger::Sighup => tracing::info!("SIGHUP received"),
+            let polled = paths.clone();
+            if let Some(files) = files.poll(move || states_of(&polled)).await {
+                self.reload(&mut effective, files.clone()).await;
+                paths = paths_of(&effective);
             }
-            // Before they are read: changes after this are noticed at the next poll.
-            watched.mark_read().await;
-            self.reload(&mut effective).await;
-            watched.set_files(files_of(&effective)).await;
         }
     }
 
@@ -72,8 +99,8 @@ impl Reload {
     }
 
     /// Reloads once; `effective` holds the settings in effect, before and after.
-    async fn reload(&self, effective: &mut ServeArgs) {
-        match self.read_and_apply(effective).await {
+    async fn reload(&self, effective: &mut ServeArgs, files: Vec<FileState>) {
+        match self.read_and_apply(effective, files).await {
             Ok((now, waiting)) => {
                 match differences(effective, &now).join(", ").as_str() {
                     "" => tracing::info!("configuration read again: no setting has changed"),
@@ -100,11 +127,17 @@ impl Reload {
     async fn read_and_apply(
         &self,
         effective: &ServeArgs,
+        files: Vec<FileState>,
     ) -> Result<(ServeArgs, Vec<String>), ExitError> {
         let (start, effective) = (self.start.clone(), effective.clone());
         // All that reads files or can fail comes first.
         let reading = spawn_blocking(move || {
-            read_and_check(&start, &effective).map_err(command_line::with_sources::<Cli>)
+            let read = read_and_check(&start, &effective);
+            let read = read.map_err(command_line::with_sources::<Cli>)?;
+            match files_of(&effective) == files {
+                true => Ok(read),
+                false => Err(ExitError::Config("a file has changed again".to_owned())),
+            }
         });
         let ended = |error: JoinError| ExitError::Software(error.to_string());
         let (now, config, waiting) = reading.await.map_err(ended)??;
@@ -194,23 +227,11 @@ fn differences(one: &ServeArgs, other: &ServeArgs) -> Vec<String> {
         .collect()
 }
 
-/// Returns the files of the reloadable settings, without those that other tasks poll.
-fn files_of(args: &ServeArgs) -> Vec<PathBuf> {
-    [
-        command_line::config_file::<Cli>(),
-        args.keys.app_secret_file.clone(),
-        args.upstream.upstream_ca.clone(),
-        args.upstream.upstream_client_cert.clone(),
-        args.upstream.upstream_client_key.clone(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -316,5 +337,20 @@ mod tests {
         let read = args(&["--jwks=https://b/", "--issuer=i", "--audience=3"]);
         let now = apply_reloadable(&start, &effective, &read);
         assert_eq!(differences(&effective, &now), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_file_changes_with_its_content_and_its_mode() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("secret");
+        let mut former = states_of(std::slice::from_ref(&path));
+        for (content, mode) in [("a", 0o600), ("b", 0o600), ("b", 0o640), ("", 0o640)] {
+            fs::write(&path, content).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let now = states_of(std::slice::from_ref(&path));
+            assert_eq!(now, states_of(std::slice::from_ref(&path)));
+            assert_ne!(now, former, "{content} {mode:o}");
+            former = now;
+        }
     }
 }

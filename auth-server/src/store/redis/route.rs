@@ -2,8 +2,10 @@
 //! that replaced files take effect without a signal.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use runtime::files::file_watch::{FailureDedup, run_blocking};
+use runtime::files::file_watch::{self, run_blocking};
+use runtime::logs::once_a_minute::OnceAMinute;
 use runtime::process::clock::unix_now;
 use zeroize::Zeroizing;
 
@@ -16,7 +18,7 @@ pub(super) struct Route {
     address: Zeroizing<String>,
     access: Credentials,
     endpoint: Arc<Endpoint>,
-    failures: FailureDedup,
+    failure_logged: OnceAMinute,
 }
 
 impl Route {
@@ -26,7 +28,7 @@ impl Route {
             address: Zeroizing::new(address.to_owned()),
             access,
             endpoint: Arc::new(endpoint),
-            failures: FailureDedup::default(),
+            failure_logged: OnceAMinute::default(),
         }
     }
 
@@ -36,8 +38,12 @@ impl Route {
             let files = self.access.files.clone();
             let read = run_blocking(move || Credentials::read(files)).await;
             let replaced = read.and_then(|access| self.replace(access, unix_now()));
-            if let Some(transition) = self.failures.transition(replaced) {
-                transition.log("passwords and certificates for the store");
+            let is_news = match &replaced {
+                Ok(replaced) => *replaced,
+                Err(_) => self.failure_logged.is_due(Instant::now()),
+            };
+            if is_news {
+                file_watch::log("passwords and certificates for the store", &replaced);
             }
         }
         Arc::clone(&self.endpoint)

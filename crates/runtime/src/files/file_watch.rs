@@ -1,5 +1,5 @@
-//! Polls of files that may have changed, every two seconds and at SIGHUP, and the choice of results
-//! to log.
+//! Files that may have changed, polled every two seconds and at SIGHUP. What they hold counts once
+//! two polls have read the same: half a copy never does, nor one of two files that belong together.
 
 use std::fmt::Display;
 use std::io;
@@ -11,36 +11,66 @@ use tracing::{error, info};
 
 /// Short for an operator who waits, and next to no work.
 const INTERVAL: Duration = Duration::from_secs(2);
+/// After a SIGHUP, whose sender has written everything.
+const INTERVAL_AFTER_SIGNAL: Duration = Duration::from_millis(200);
 
-/// The reason for a poll.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trigger {
-    /// The interval is over.
-    Interval,
-    /// SIGHUP was received.
-    Sighup,
+/// Files that are polled for as long as the process lives. SIGHUP is received from the moment this
+/// is made; several between two polls count as one.
+#[derive(Debug)]
+pub struct PolledFiles<C> {
+    sighup: Signal,
+    interval: Duration,
+    content: Settling<C>,
 }
 
-/// A timer of polls. SIGHUP is received from the moment this is made; several in the meantime count as
-/// one.
+/// Content that counts once two polls in a row have read it.
 #[derive(Debug)]
-pub struct PollTimer(Signal);
+struct Settling<C> {
+    last: C,
+    /// True for content that is in use, or was returned to be.
+    counts: bool,
+}
 
-impl PollTimer {
-    /// Starts the timer.
+impl<C: PartialEq + Send + 'static> PolledFiles<C> {
+    /// Starts with the content in use.
     ///
     /// # Errors
     /// If the handler of SIGHUP cannot be installed.
-    pub fn start() -> io::Result<Self> {
-        signal(SignalKind::hangup()).map(Self)
+    pub fn start(in_use: C) -> io::Result<Self> {
+        Ok(Self {
+            sighup: signal(SignalKind::hangup())?,
+            interval: INTERVAL,
+            content: Settling {
+                last: in_use,
+                counts: true,
+            },
+        })
     }
 
-    /// Waits for the next poll.
-    pub async fn next(&mut self) -> Trigger {
-        tokio::select! {
-            () = tokio::time::sleep(INTERVAL) => Trigger::Interval,
-            _ = self.0.recv() => Trigger::Sighup,
-        }
+    /// Waits for the next poll, and reads on a thread for work that may wait for files. Returns
+    /// content that counts from now on; after SIGHUP also content that is in use already.
+    pub async fn poll(&mut self, read: impl FnOnce() -> C + Send + 'static) -> Option<&C> {
+        let is_signalled = tokio::select! {
+            () = tokio::time::sleep(self.interval) => false,
+            _ = self.sighup.recv() => true,
+        };
+        self.interval = match is_signalled {
+            true => INTERVAL_AFTER_SIGNAL,
+            false => INTERVAL,
+        };
+        // It fails where the process ends.
+        let read = spawn_blocking(read).await.ok()?;
+        self.content.settled(read, is_signalled)
+    }
+}
+
+impl<C: PartialEq> Settling<C> {
+    fn settled(&mut self, read: C, is_signalled: bool) -> Option<&C> {
+        let is_whole = read == self.last;
+        let is_due = !self.counts || is_signalled;
+        self.last = read;
+        self.counts = is_whole;
+        (is_whole && is_due).then_some(&self.last)
     }
 }
 
@@ -61,86 +91,14 @@ where
     }
 }
 
-/// A result of a poll that was not reported before.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Transition {
-    /// The new content is used from now on.
-    Replaced,
-    /// Unusable files have their former content again.
-    Recovered,
-    /// The files cannot be used, for this reason.
-    Unusable(String),
-}
-
-impl Transition {
-    /// Logs it, about these files.
-    pub fn log(&self, files: &str) {
-        match self {
-            Self::Replaced => info!("{files}: the new content is used from now on"),
-            Self::Recovered => info!("{files}: usable again"),
-            Self::Unusable(failure) => {
-                error!(%failure, "{files}: unusable, keeping the previous content");
-            }
+/// Logs the outcome of using what files hold: `Ok(false)` if that is in use already.
+pub fn log(files: &str, outcome: &Result<bool, String>) {
+    match outcome {
+        Ok(true) => info!("{files}: the new content is used from now on"),
+        Ok(false) => info!("{files}: read again, without a change"),
+        Err(failure) => {
+            error!(%failure, "{files}: unusable, keeping the previous content");
         }
-    }
-}
-
-/// Polls with `reload`, which returns true for new content, for as long as the process lives.
-pub async fn follow<E: Display + Send + 'static>(
-    mut timer: PollTimer,
-    reload: impl Fn() -> Result<bool, E> + Clone + Send + 'static,
-    report: impl Fn(Transition),
-) {
-    let mut failures = FailureDedup::after_two_polls();
-    loop {
-        timer.next().await;
-        let polled = run_blocking(reload.clone()).await;
-        failures.transition(polled).into_iter().for_each(&report);
-    }
-}
-
-/// The last reported failure, logged once and not at each poll.
-#[derive(Debug, Default)]
-pub struct FailureDedup {
-    reported: Option<String>,
-    /// A failure of the last poll alone.
-    suspected: Option<String>,
-    needs_two_polls: bool,
-}
-
-impl FailureDedup {
-    /// Reports a failure once two polls in a row had it: files that belong together are replaced
-    /// one after the other.
-    #[must_use]
-    pub fn after_two_polls() -> Self {
-        Self {
-            needs_two_polls: true,
-            ..Self::default()
-        }
-    }
-
-    /// Returns the part of `polled` to report; `Ok(true)` means new content.
-    pub fn transition(&mut self, polled: Result<bool, String>) -> Option<Transition> {
-        let suspected = self.suspected.take();
-        let failure = match polled {
-            Ok(replaced) => {
-                let recovered = self.reported.take().is_some();
-                return match replaced {
-                    true => Some(Transition::Replaced),
-                    false => recovered.then_some(Transition::Recovered),
-                };
-            }
-            Err(failure) => failure,
-        };
-        if self.reported.as_ref() == Some(&failure) {
-            return None;
-        }
-        if self.needs_two_polls && suspected.as_ref() != Some(&failure) {
-            self.suspected = Some(failure);
-            return None;
-        }
-        self.reported = Some(failure.clone());
-        Some(Transition::Unusable(failure))
     }
 }
 
@@ -152,56 +110,43 @@ mod tests {
 
     #[tokio::test]
     async fn sighup_triggers_a_poll() {
-        let mut timer = PollTimer::start().unwrap();
+        let mut files = PolledFiles::start("in use").unwrap();
         send("HUP");
-        let sighup = async { while timer.next().await != Trigger::Sighup {} };
-        let received = tokio::time::timeout(Duration::from_secs(30), sighup).await;
-        assert!(received.is_ok(), "the signal was lost");
-    }
-
-    fn failed(why: &str) -> Result<bool, String> {
-        Err(why.to_owned())
-    }
-
-    fn unusable(why: &str) -> Option<Transition> {
-        Some(Transition::Unusable(why.to_owned()))
-    }
-
-    #[test]
-    fn a_failure_is_reported_once_until_it_changes_or_ends() {
-        let mut failures = FailureDedup::default();
-        for (polled, reported) in [
-            (Ok(false), None),
-            (Ok(true), Some(Transition::Replaced)),
-            (failed("a"), unusable("a")),
-            (failed("a"), None),
-            (failed("b"), unusable("b")),
-            (Ok(false), Some(Transition::Recovered)),
-            (Ok(false), None),
-            (failed("b"), unusable("b")),
-            (Ok(true), Some(Transition::Replaced)),
-            (Ok(false), None),
-        ] {
-            assert_eq!(failures.transition(polled.clone()), reported, "{polled:?}");
-        }
+        let content = async {
+            loop {
+                if let Some(content) = files.poll(|| "in use").await {
+                    return *content;
+                }
+            }
+        };
+        let counted = tokio::time::timeout(Duration::from_secs(30), content).await;
+        assert_eq!(counted, Ok("in use"), "the signal was lost");
     }
 
     #[test]
-    fn a_failure_of_several_files_is_reported_if_it_stays() {
-        let mut failures = FailureDedup::after_two_polls();
-        for (polled, reported) in [
-            (Ok(false), None),
-            (failed("half"), None),
-            (Ok(true), Some(Transition::Replaced)),
-            (failed("half"), None),
-            (failed("half"), unusable("half")),
-            (failed("half"), None),
-            (failed("other"), None),
-            (failed("other"), unusable("other")),
-            (Ok(false), Some(Transition::Recovered)),
-            (Ok(false), None),
+    fn what_two_polls_have_read_counts_once() {
+        let mut content = Settling {
+            last: "a",
+            counts: true,
+        };
+        for (read, is_signalled, counts) in [
+            ("a", false, false),
+            ("half", false, false),
+            ("b", false, false),
+            ("b", false, true),
+            ("b", false, false),
+            ("broken", false, false),
+            ("broken", false, true),
+            ("half", false, false),
+            ("broken", false, false),
+            ("broken", false, true),
+            ("b", true, false),
+            ("b", false, true),
+            ("b", true, true),
+            ("b", false, false),
         ] {
-            assert_eq!(failures.transition(polled.clone()), reported, "{polled:?}");
+            let settled = content.settled(read, is_signalled);
+            assert_eq!(settled.is_some(), counts, "{read} {is_signalled}");
         }
     }
 }

@@ -4,7 +4,6 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::files::file_watch::Transition;
 use crate::metrics::{Label, counters_by};
 
 const REPLACED: &str = "replaced";
@@ -25,15 +24,15 @@ crate::metrics! {
 }
 
 impl CertificateMetrics {
-    /// Records a `transition` – `None` at the start – and the time when the certificate presented
-    /// from then on ends, in seconds since the epoch.
-    pub fn report(&self, not_after: i64, transition: Option<&Transition>) {
+    /// Records that the files were used, true for another content, or `None` at the start, and the
+    /// time when the certificate presented from then on ends, in seconds since the epoch.
+    pub fn report(&self, not_after: i64, replaced: Option<&Result<bool, String>>) {
         self.tls_certificate_not_after_timestamp_seconds
             .set(not_after);
-        let outcome = match transition {
-            Some(Transition::Replaced) => Some(REPLACED),
-            Some(Transition::Unusable(_)) => Some(REJECTED),
-            Some(Transition::Recovered) | None => None,
+        let outcome = match replaced {
+            Some(Ok(true)) => Some(REPLACED),
+            Some(Err(_)) => Some(REJECTED),
+            Some(Ok(false)) | None => None,
         };
         self.tls_last_reload_successful
             .set(i64::from(outcome != Some(REJECTED)));

@@ -22,7 +22,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::certificate::{CertificateFiles, authorities, expired, roots};
 use super::metrics::CertificateMetrics;
-use crate::files::file_watch::{self, PollTimer, Transition};
+use crate::files::file_watch::{self, PolledFiles};
 use crate::process::clock::unix_now;
 use crate::process::exit::ExitError;
 
@@ -60,7 +60,7 @@ impl fmt::Debug for ServerTls {
 /// The content of the files, for the next handshake.
 struct Current {
     acceptor: TlsAcceptor,
-    contents: Contents,
+    contents: Arc<Contents>,
 }
 
 #[derive(PartialEq)]
@@ -75,7 +75,7 @@ impl ServerTls {
         files: ServerFiles,
         protocols: &'static [&'static str],
     ) -> Result<Self, ExitError> {
-        let current = files.read()?.with_acceptor(protocols)?;
+        let current = Current::of(Arc::new(files.read()?), protocols)?;
         Ok(Self {
             files,
             protocols,
@@ -95,10 +95,10 @@ impl ServerTls {
         expired(CERTIFICATE, &self.files.cert, self.not_after(), now)
     }
 
-    /// Reads the files again and returns true if their content is another one, used from then on;
-    /// a new certificate that has expired is an error.
-    fn reload(&self, now: i64) -> Result<bool, ExitError> {
-        let (read, current) = (self.files.read()?, self.current.load());
+    /// Uses what the files hold and returns true if that is another content; a new certificate that
+    /// has expired is an error.
+    fn replace(&self, read: Arc<Contents>, now: i64) -> Result<bool, ExitError> {
+        let current = self.current.load();
         if read == current.contents {
             return Ok(false);
         }
@@ -109,7 +109,7 @@ impl ServerTls {
             return Err(ExitError::Config(why));
         }
         // With new ticket keys: an old ticket would resume a session without a certificate check.
-        let next = read.with_acceptor(self.protocols)?;
+        let next = Current::of(read, self.protocols)?;
         self.current.store(Arc::new(next));
         Ok(true)
     }
@@ -122,15 +122,21 @@ impl ServerTls {
         self: Arc<Self>,
         metrics: CertificateMetrics,
     ) -> io::Result<impl Future<Output = ()> + Send> {
-        let timer = PollTimer::start()?;
+        let mut files = PolledFiles::start(Ok(Arc::clone(&self.current.load().contents)))?;
         metrics.report(self.not_after(), None);
-        let followed = Arc::clone(&self);
-        let reload = move || followed.reload(unix_now());
-        let report = move |transition: Transition| {
-            transition.log("TLS files");
-            metrics.report(self.not_after(), Some(&transition));
-        };
-        Ok(file_watch::follow(timer, reload, report))
+        Ok(async move {
+            loop {
+                let tls = Arc::clone(&self);
+                let read = move || tls.files.read().map(Arc::new);
+                let Some(read) = files.poll(read).await else {
+                    continue;
+                };
+                let replaced = read.clone().and_then(|it| self.replace(it, unix_now()));
+                let replaced = replaced.map_err(|error| error.to_string());
+                file_watch::log("TLS files", &replaced);
+                metrics.report(self.not_after(), Some(&replaced));
+            }
+        })
     }
 
     /// Completes the handshake within `limit`.
@@ -165,17 +171,17 @@ impl ServerFiles {
     }
 }
 
-impl Contents {
+impl Current {
     /// Configures TLS 1.2 and 1.3 for every server name, with sessions that clients resume without
     /// state in the server.
-    fn with_acceptor(self, protocols: &[&str]) -> Result<Current, ExitError> {
+    fn of(contents: Arc<Contents>, protocols: &[&str]) -> Result<Self, ExitError> {
         let failed =
             |error: &dyn Display| ExitError::Software(format!("TLS cannot be set up: {error}"));
         let provider = Arc::new(default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&TLS13, &TLS12])
             .map_err(|error| failed(&error))?;
-        let builder = match &self.clients {
+        let builder = match &contents.clients {
             None => builder.with_no_client_auth(),
             Some(authorities) => {
                 let roots = Arc::new(roots(authorities).map_err(|error| failed(&error))?);
@@ -183,16 +189,16 @@ impl Contents {
                 builder.with_client_cert_verifier(verifier.map_err(|error| failed(&error))?)
             }
         };
-        let certified = Arc::clone(&self.certificate.certified);
+        let certified = Arc::clone(&contents.certificate.certified);
         let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
         config.alpn_protocols = protocols
             .iter()
             .map(|name| name.as_bytes().to_vec())
             .collect();
         config.ticketer = Ticketer::new().map_err(|error| failed(&error))?;
-        Ok(Current {
+        Ok(Self {
             acceptor: TlsAcceptor::from(Arc::new(config)),
-            contents: self,
+            contents,
         })
     }
 }
@@ -216,6 +222,10 @@ mod tests {
         ServerTls::open(files, HTTP_1).unwrap()
     }
 
+    fn reload(tls: &ServerTls) -> Result<bool, ExitError> {
+        tls.replace(Arc::new(tls.files.read()?), NOW)
+    }
+
     #[test]
     fn one_that_has_ended_is_read_and_spoken_of() {
         let (cert, key) = pair(2020);
@@ -232,20 +242,20 @@ mod tests {
         let (cert, key) = pair(2100);
         let files = Files::with(&cert, &key);
         let tls = open(&files, None);
-        assert!(!tls.reload(NOW).unwrap(), "nothing changed");
+        assert!(!reload(&tls).unwrap(), "nothing changed");
 
         let (cert, key) = pair(2099);
         files.write(&cert, "half");
-        assert!(tls.reload(NOW).is_err());
+        assert!(reload(&tls).is_err());
         assert_eq!(tls.not_after(), 4_102_444_800);
 
         files.write(&cert, &key);
-        assert!(tls.reload(NOW).unwrap());
+        assert!(reload(&tls).unwrap());
         assert_eq!(tls.not_after(), 4_070_908_800);
 
         let (expired, key) = pair(2020);
         files.write(&expired, &key);
-        let line = tls.reload(NOW).unwrap_err().to_string();
+        let line = reload(&tls).unwrap_err().to_string();
         assert!(line.contains("has expired"), "{line}");
         assert_eq!(tls.not_after(), 4_070_908_800);
     }
@@ -255,12 +265,30 @@ mod tests {
         let (cert, key) = pair(2100);
         let (files, ca) = (Files::with(&cert, &key), Files::with(&pair(2100).0, ""));
         let tls = open(&files, Some(&ca.cert()));
-        assert!(!tls.reload(NOW).unwrap(), "nothing changed");
+        assert!(!reload(&tls).unwrap(), "nothing changed");
         let before = tls.current.load_full();
         ca.write("none", "");
-        assert!(tls.reload(NOW).is_err());
+        assert!(reload(&tls).is_err());
         assert!(Arc::ptr_eq(&before, &tls.current.load()));
         ca.write(&pair(2100).0, "");
-        assert!(tls.reload(NOW).unwrap());
+        assert!(reload(&tls).unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_a_chain_is_not_presented() {
+        let (cert, key) = pair(2100);
+        let files = Files::with(&cert, &key);
+        let tls = Arc::new(open(&files, None));
+        let following = Arc::clone(&tls).follow(CertificateMetrics::default());
+        tokio::spawn(following.unwrap());
+        let (cert, key) = pair(2099);
+        files.write(&cert, &key);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(tls.not_after(), 4_102_444_800, "one poll has read it");
+        files.write(&format!("{cert}{}", pair(2100).0), &key);
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        assert_eq!(tls.not_after(), 4_070_908_800);
+        let chain = tls.current.load().contents.certificate.certified.cert.len();
+        assert_eq!(chain, 2);
     }
 }

@@ -7,13 +7,14 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Certificate, Client, ClientBuilder, Identity, Proxy, Response, redirect, tls};
-use runtime::files::file_watch::{FailureDedup, run_blocking};
+use runtime::files::file_watch::{self, run_blocking};
+use runtime::logs::once_a_minute::OnceAMinute;
 use runtime::net::server_url::ServerUrl;
 use runtime::process::clock::unix_now;
 use runtime::tls::peer::{PeerCertificates, PeerFiles};
@@ -136,7 +137,7 @@ pub(crate) struct Transport {
     addresses: Arc<Addresses>,
     files: PeerFiles,
     proxy: Option<ServerUrl>,
-    failures: FailureDedup,
+    failure_logged: OnceAMinute,
     /// The client and its certificates; `None` until the files could be used.
     client: Option<(Client, PeerCertificates)>,
     /// Seconds by which the clock of the last server is ahead of this machine's.
@@ -180,7 +181,7 @@ impl Transport {
             addresses: Arc::default(),
             files,
             proxy,
-            failures: FailureDedup::default(),
+            failure_logged: OnceAMinute::default(),
             client: None,
             clock_ahead: None,
         }
@@ -231,8 +232,12 @@ impl Transport {
         let Some((client, _)) = &self.client else {
             return Err(replaced.err().unwrap_or_default());
         };
-        if was_open && let Some(transition) = self.failures.transition(replaced) {
-            transition.log("certificates for the auth server");
+        let is_news = match &replaced {
+            Ok(replaced) => *replaced,
+            Err(_) => self.failure_logged.is_due(Instant::now()),
+        };
+        if was_open && is_news {
+            file_watch::log("certificates for the auth server", &replaced);
         }
         Ok(client.clone())
     }
