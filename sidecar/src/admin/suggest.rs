@@ -67,9 +67,10 @@ mod tests {
             ("GET", "/elsewhere"),
             ("GET", "/orders//x"),
         ] {
-            paths.remember(Rejection::TokenMissing, method, target.as_bytes());
+            let request = (method, target.as_bytes());
+            paths.remember(Rejection::TokenMissing, request, Some(200));
         }
-        paths.remember(Rejection::TokenExpired, "GET", b"/orders/list");
+        paths.remember(Rejection::TokenExpired, ("GET", b"/orders/list"), Some(200));
         let context = "/orders".parse().unwrap_or_default();
         let text = "public-path = [\n\
                     # \"GET /*\",  # 1 requests\n\

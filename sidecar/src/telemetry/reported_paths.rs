@@ -9,7 +9,8 @@ use wire::rejection::Rejection;
 
 use super::request_span::known_method;
 
-/// Max number of templates: no operator reads more.
+/// Max number of templates: no operator reads more. Those of paths that the service does not have
+/// would be a client's own.
 const MAX_TEMPLATES: usize = 1000;
 const MAX_TEMPLATE_BYTES: usize = 256;
 /// Longest segment that is a name; longer ones are ids.
@@ -25,7 +26,8 @@ pub(crate) struct ReportedPaths(Mutex<Reported>);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reported {
     pub(crate) templates: BTreeMap<Template, u64>,
-    /// Requests that no pattern matches, or that came after the last template.
+    /// Requests that no pattern matches, that the service rejected, or that came after the last
+    /// template.
     pub(crate) others: u64,
 }
 
@@ -39,9 +41,14 @@ pub(crate) struct Template {
 }
 
 impl ReportedPaths {
-    /// Counts a request without a token by the path of its target, never by its query. A pass list
-    /// helps no other request.
-    pub(crate) fn remember(&self, rejection: Rejection, method: &str, target: &[u8]) {
+    /// Counts a request without a token by the path of its target, never by its query, if the service
+    /// responded below 400. A pass list helps no other request.
+    pub(crate) fn remember(
+        &self,
+        rejection: Rejection,
+        (method, target): (&str, &[u8]),
+        status: Option<u16>,
+    ) {
         if rejection != Rejection::TokenMissing {
             return;
         }
@@ -54,6 +61,7 @@ impl ReportedPaths {
         let template = template.map(template_of);
         let template = template.filter(|path| path.len() <= MAX_TEMPLATE_BYTES);
         let template = template.zip(known_method(method));
+        let template = template.filter(|_| status.is_some_and(|status| status < 400));
         let mut reported = self.0.lock();
         let Some(template) = template.map(|(path, method)| Template { path, method }) else {
             reported.others += 1;
@@ -120,7 +128,8 @@ mod tests {
     fn a_thousand_templates_are_counted_and_no_query_is_kept() {
         let reported = ReportedPaths::default();
         let see = |target: &str| {
-            reported.remember(Rejection::TokenMissing, "GET", target.as_bytes());
+            let request = ("GET", target.as_bytes());
+            reported.remember(Rejection::TokenMissing, request, Some(200));
         };
         for word in 0..1200 {
             let word: u32 = word;
@@ -138,5 +147,20 @@ mod tests {
             .iter()
             .find(|(template, _)| template.path == "/b");
         assert_eq!(twice.map(|(_, count)| *count), Some(2));
+    }
+
+    #[test]
+    fn invented_paths_take_no_place() {
+        let reported = ReportedPaths::default();
+        let see = |target: &str, status| {
+            reported.remember(Rejection::TokenMissing, ("GET", target.as_bytes()), status);
+        };
+        for word in 0..MAX_TEMPLATES {
+            see(&format!("/x{word}"), Some(404));
+        }
+        see("/left", None);
+        see("/login", Some(302));
+        let counts = reported.counts();
+        assert_eq!((counts.templates.len(), counts.others), (1, 1001));
     }
 }

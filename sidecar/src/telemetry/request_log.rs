@@ -57,8 +57,8 @@ impl RequestLogger {
             duration,
             ..line()
         };
-        if let Some(((rejection, method), path)) = reported.zip(line.method).zip(line.path) {
-            self.reported.remember(rejection, method, path.0);
+        if let Some((rejection, (method, path))) = reported.zip(line.method.zip(line.path)) {
+            self.reported.remember(rejection, (method, path.0), status);
         }
         if is_logged {
             line.write();
