@@ -1,11 +1,10 @@
 //! Warnings about valid but risky settings: `serve` logs them, `check` prints them.
 
-use runtime::command_line::exposed_secrets;
 use runtime::process::clock::unix_now;
 
 use super::{Config, rotation};
 use crate::applications::directory::MountedApplications;
-use crate::cli::{Cli, ServeArgs};
+use crate::cli::ServeArgs;
 
 /// Returns one line per warning.
 pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
@@ -16,7 +15,6 @@ pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     warnings.extend(users);
     let mounted = config.mounted_applications.iter();
     warnings.extend(mounted.flat_map(MountedApplications::warnings));
-    warnings.extend(exposed_secrets::<Cli>());
     warnings
 }
 

@@ -18,8 +18,7 @@ use clap::{Arg, ArgMatches, Command, Parser, value_parser};
 
 use self::clap_errors::exit_error;
 pub use self::config_file::ConfigFile;
-pub use self::exposed::exposed_secrets;
-use self::from_file::FromFile;
+use self::sources::Sources;
 pub use self::sources::{overridden_keys, with_sources};
 use self::switch::with_switches;
 use crate::process::exit::{ExitError, one_line};
@@ -69,11 +68,14 @@ pub fn parse<C: WithFile>() -> Result<C, ExitError> {
     }
 }
 
-/// Returns a warning for each `POSTERN_*` variable that is not a setting, for the log of a server.
+/// Returns a warning for each `POSTERN_*` variable that is not a setting, and for each secret on the
+/// command line.
 #[must_use]
-pub fn unknown_variables<C: WithFile>() -> Vec<String> {
+pub fn warnings<C: WithFile>() -> Vec<String> {
     let names = std::env::vars_os().map(|(name, _)| name);
-    unknown(&command::<C>(), names).collect()
+    let mut warnings: Vec<_> = unknown(&command::<C>(), names).collect();
+    warnings.extend(Sources::of_process::<C>().iter().flat_map(exposed::secrets));
+    warnings
 }
 
 /// Prints the warnings of a command that does not serve.
@@ -163,18 +165,14 @@ fn parse_from<C: WithFile>(mut arguments: Vec<OsString>) -> Result<C, ParseOutco
         file.remove(C::KEYS, |name| setting_named(&command, name).is_some());
     }
     let variable = |name: &str| std::env::var_os(name);
-    let from_file = FromFile::resolve(
-        &command,
-        &given,
-        file.as_ref().map(|file| (file, C::KEYS)),
-        &variable,
-    )?;
+    let keys = file.as_ref().map(|file| (file, C::KEYS));
+    let added = from_file::arguments(&command, &given, keys, &variable)?;
     let end = before_operands(&arguments).len();
-    arguments.splice(end..end, from_file.arguments.iter().cloned());
+    arguments.splice(end..end, added);
 
     let outcome = |error: clap::Error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ParseOutcome::Help(error),
-        _ => exit_error(&command, &given, &from_file, &error).into(),
+        _ => exit_error(&command, &given, &error).into(),
     };
     let mut matches = command
         .clone()

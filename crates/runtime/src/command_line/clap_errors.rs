@@ -1,21 +1,15 @@
-//! clap's errors as one line that names the flag, and the file if the flag stood there.
+//! clap's errors as one line that names the flag.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Command};
 
-use super::from_file::FromFile;
 use super::sources::SEE_HELP;
 use super::{all_settings, setting_named};
 use crate::process::exit::ExitError;
 
 /// Returns an unusable, missing or excluded setting as a configuration failure, regardless of its
 /// source, and any other error as a command line failure.
-pub(super) fn exit_error(
-    command: &Command,
-    given: &ArgMatches,
-    from_file: &FromFile,
-    error: &clap::Error,
-) -> ExitError {
+pub(super) fn exit_error(command: &Command, given: &ArgMatches, error: &clap::Error) -> ExitError {
     match error.kind() {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             ExitError::Usage("a command is missing; see --help".to_owned())
@@ -23,12 +17,9 @@ pub(super) fn exit_error(
         _ => {
             let line = without_secret(command, error, what_is_wrong(&error.to_string()));
             let line = line + &missing_command(command, given, error);
-            if from_file.is_named_in(&line) {
-                ExitError::Config(format!("{}: {line}", from_file.path.display()))
-            } else if is_configuration(command, error) {
-                ExitError::Config(format!("{line}{SEE_HELP}"))
-            } else {
-                ExitError::Usage(format!("{line}{SEE_HELP}"))
+            match is_configuration(command, error) {
+                true => ExitError::Config(format!("{line}{SEE_HELP}")),
+                false => ExitError::Usage(format!("{line}{SEE_HELP}")),
             }
         }
     }

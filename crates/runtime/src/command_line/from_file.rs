@@ -2,7 +2,6 @@
 //! line: those of the chosen subcommand that neither the command line nor the environment has.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
@@ -12,57 +11,31 @@ use super::sources::{chosen_subcommand, source};
 use super::{all_settings, default_variable, setting_named, settings};
 use crate::process::exit::ExitError;
 
-/// The flags of the settings in the configuration file, and those of defaults.
-#[derive(Debug, Default)]
-pub(super) struct FromFile {
-    pub(super) path: PathBuf,
-    keys: Vec<String>,
-    pub(super) arguments: Vec<OsString>,
-}
-
-impl FromFile {
-    /// Takes the settings of the chosen subcommand that are not given yet. Every key must be a setting
-    /// of the program, whose file has further keys; `variable` returns the value of a default.
-    pub(super) fn resolve(
-        command: &Command,
-        given: &ArgMatches,
-        file: Option<(&ConfigFile, &[&str])>,
-        variable: &dyn Fn(&str) -> Option<OsString>,
-    ) -> Result<Self, ExitError> {
-        if let Some((file, further)) = file {
-            reject_wrong_keys(file, command, further)?;
-        }
-        let file = file.map(|(file, _)| file);
-        let (chosen, given) = chosen_subcommand(command, given);
-        let mut resolved = Self::default();
-        for setting in settings(chosen).filter(|setting| !is_given(setting, given)) {
-            let in_file = file.and_then(|file| {
-                let key = setting.get_long()?;
-                file.has(key).then_some((file, key))
-            });
-            let Some((file, key)) = in_file else {
-                resolved.arguments.extend(default(setting, variable));
-                continue;
-            };
-            let arguments = file.arguments_for(key, setting)?;
-            if !arguments.is_empty() {
-                resolved.keys.push(key.to_owned());
-                resolved.arguments.extend(arguments);
-            }
-        }
-        resolved.path = file.map(|file| file.path().to_owned()).unwrap_or_default();
-        Ok(resolved)
+/// Returns the flags of the settings of the chosen subcommand that are not given yet. Every key must
+/// be a setting of the program, whose file has further keys; `variable` returns the value of a
+/// default.
+pub(super) fn arguments(
+    command: &Command,
+    given: &ArgMatches,
+    file: Option<(&ConfigFile, &[&str])>,
+    variable: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Vec<OsString>, ExitError> {
+    if let Some((file, further)) = file {
+        reject_wrong_keys(file, command, further)?;
     }
-
-    /// Returns true if a line of clap's message is about a flag of the file.
-    pub(super) fn is_named_in(&self, line: &str) -> bool {
-        let names = |key: &String| {
-            let flag = format!("'--{key}");
-            let mut ends = [" ", "'", "["].into_iter();
-            ends.any(|end| line.contains(&format!("{flag}{end}")))
-        };
-        self.keys.iter().any(names)
+    let (chosen, given) = chosen_subcommand(command, given);
+    let mut arguments = Vec::new();
+    for setting in settings(chosen).filter(|setting| !is_given(setting, given)) {
+        let in_file = file.and_then(|(file, _)| {
+            let key = setting.get_long()?;
+            file.has(key).then_some((file, key))
+        });
+        match in_file {
+            Some((file, key)) => arguments.extend(file.arguments_for(key, setting)?),
+            None => arguments.extend(default(setting, variable)),
+        }
     }
+    Ok(arguments)
 }
 
 fn default(setting: &Arg, variable: &dyn Fn(&str) -> Option<OsString>) -> Option<OsString> {
