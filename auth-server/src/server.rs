@@ -79,7 +79,11 @@ pub(crate) async fn serve_on(
     let mut synchronization = Synchronization::new(Arc::clone(&app), &health);
     // Probes first: a process waiting for a stalled store must not seem to hang.
     let stop = watch::Sender::new(());
-    listener::announce(Port::Admin, &admin, args.logs.log_format)?;
+    listener::announce(
+        Port::Admin,
+        listener::address(&admin)?,
+        args.logs.log_format,
+    );
     let admin_task = admin::spawn(admin, &health, metrics_registry(&app), &stop, &background);
     synchronization.start().await?;
     follow_files(&app, &background)?;
@@ -243,7 +247,8 @@ async fn serve_public(
             app.config.request_timeout,
         )
     };
-    let address = listener::announce(Port::Public, &listener, format)?;
+    let address = listener::address(&listener)?;
+    listener::announce(Port::Public, address, format);
     health.set_started();
     audit::server_started(address);
     let served = port.serve(listener, |peer| app.slot(peer), end).await;

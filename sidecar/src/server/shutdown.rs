@@ -4,20 +4,17 @@
 //!
 //! Pingora's own graceful stop closes the listeners at once and then sleeps for a fixed time.
 
-use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
 use runtime::admin::health::Condition;
 use runtime::logs::telemetry::LogFormat;
-use runtime::net::listener::{Port, announce_address};
+use runtime::net::listener::{Port, announce};
 use runtime::process::exit::ExitError;
-use runtime::process::signals::{Termination, terminated};
+use runtime::process::signals::{Termination, Terminations};
 use runtime::process::supervisor::FirstFailure;
 use runtime::traces;
 use tokio::sync::watch;
@@ -75,24 +72,21 @@ impl GracefulStop {
 #[async_trait]
 impl ShutdownSignalWatch for GracefulStop {
     async fn recv(&self) -> ShutdownSignal {
-        let mut signal = pin!(terminated());
-        // The first poll installs the handlers. The addresses are printed after that: a reader of
-        // them may end the process at once.
-        let at_once = poll_fn(|cx| Poll::Ready(signal.as_mut().poll(cx))).await;
-        let first = async {
-            match at_once {
-                Poll::Ready(first) => first,
-                Poll::Pending => {
-                    for (port, address) in &self.addresses {
-                        announce_address(*port, *address, self.log_format);
-                    }
-                    signal.await
-                }
+        let mut signals = match Terminations::install() {
+            Ok(signals) => signals,
+            Err(error) => {
+                let failure = format!("signals cannot be received: {error}");
+                let _ = self.failure.set(ExitError::Software(failure));
+                return ShutdownSignal::FastShutdown;
             }
         };
+        // After that: a reader of the addresses may end the process at once.
+        for (port, address) in &self.addresses {
+            announce(*port, *address, self.log_format);
+        }
         let lame_duck = tokio::select! {
             biased;
-            first = first => match first {
+            first = signals.next() => match first {
                 Termination::Requested => self.lame_duck,
                 // No router sends requests to a process at a terminal.
                 Termination::Interrupted => Duration::ZERO,
@@ -106,7 +100,7 @@ impl ShutdownSignalWatch for GracefulStop {
         };
         tokio::select! {
             () = self.drain(lame_duck) => {}
-            _ = terminated() => {
+            _ = signals.next() => {
                 tracing::warn!("second signal: ending at once");
                 // Dropping it would make the accept loop log an error.
                 self.connections.send_replace(true);

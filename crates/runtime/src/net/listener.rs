@@ -105,24 +105,10 @@ pub fn address(listener: &TcpListener) -> Result<SocketAddr, ExitError> {
         .map_err(|error| ExitError::Software(format!("the listener has no address: {error}")))
 }
 
-/// Announces the address of the listener, because port 0 picks a free one. Text is a line on
-/// standard output, JSON a log line: collectors merge both streams and expect JSON from the first
-/// byte.
-///
-/// # Errors
-/// [`ExitError::Software`] if the socket has no address. A closed standard output does not matter.
-pub fn announce(
-    port: Port,
-    listener: &TcpListener,
-    format: LogFormat,
-) -> Result<SocketAddr, ExitError> {
-    let address = address(listener)?;
-    announce_address(port, address, format);
-    Ok(address)
-}
-
-/// Announces the address of a listener that another part of the program holds.
-pub fn announce_address(port: Port, address: SocketAddr, format: LogFormat) {
+/// Announces the address of a listener, because port 0 picks a free one. Text is a line on standard
+/// output, which may be closed, JSON a log line: collectors merge both streams and expect JSON from
+/// the first byte.
+pub fn announce(port: Port, address: SocketAddr, format: LogFormat) {
     let announcement = port.announcement();
     match format {
         LogFormat::Json => tracing::info!(%address, "{announcement}"),

@@ -64,24 +64,9 @@ pub fn ignore_sighup() -> Result<(), ExitError> {
     })
 }
 
-/// Resolves at the first SIGTERM or SIGINT.
-///
-/// When a handler cannot be installed it never resolves: the kernel's default action then still
-/// ends the process, which is the meaning of the signal.
-pub async fn terminated() -> Termination {
-    match Terminations::install() {
-        Ok(mut terminations) => terminations.next().await,
-        Err(error) => {
-            tracing::error!(%error, "no signal handler: the end will not be graceful");
-            std::future::pending().await
-        }
-    }
-}
-
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
-    use std::pin::pin;
     use std::process::{Command, id};
 
     use super::*;
@@ -92,15 +77,9 @@ pub(crate) mod tests {
             ("TERM", Termination::Requested),
             ("INT", Termination::Interrupted),
         ] {
-            let mut end = pin!(terminated());
-            // Polled once, so that the handlers are installed before the signal is sent.
-            tokio::select! {
-                biased;
-                _ = &mut end => unreachable!("no signal was sent"),
-                () = std::future::ready(()) => {}
-            }
+            let mut terminations = Terminations::install().unwrap();
             send(name);
-            assert_eq!(end.await, termination);
+            assert_eq!(terminations.next().await, termination);
         }
     }
 

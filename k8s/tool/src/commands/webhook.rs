@@ -83,7 +83,7 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     let health = Health::new();
     let serving = health.condition("serving", "starting");
     let stop = watch::Sender::new(());
-    listener::announce(Port::Admin, &admin, format)?;
+    listener::announce(Port::Admin, listener::address(&admin)?, format);
     admin::spawn(admin, &health, registry, &stop, &background);
     let port = HttpPort {
         tls: Some(tls),
@@ -91,7 +91,7 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
         drain_timeout: DRAIN_TIMEOUT,
         ..HttpPort::new(PORT, reviews::routes(settings, reviewed), TIMEOUT)
     };
-    listener::announce(Port::Public, &public, format)?;
+    listener::announce(Port::Public, listener::address(&public)?, format);
     let slots = ConnectionSlots::new(PORT, MAX_CONNECTIONS);
     let slot = move |peer| {
         let slots = slots.clone();
