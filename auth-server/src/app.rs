@@ -12,7 +12,7 @@ use http::{Extensions, HeaderMap};
 use runtime::net::connection_slots::{ConnectionSlots, Slot};
 use runtime::net::fd_limit;
 use runtime::net::shares::Shares;
-use runtime::net::unfinished::Unfinished;
+use runtime::net::unfinished;
 use tracing::warn;
 
 use self::client_ip::client_of;
@@ -52,7 +52,7 @@ pub(crate) struct App {
     pub(crate) proven: Option<AddressLimit>,
     pub(crate) list_signer: RevocationListSigner,
     /// Budget for incomplete heads and bodies.
-    pub(crate) unfinished: Unfinished,
+    pub(crate) unfinished: Shares,
     pub(crate) connections: ConnectionSlots,
     /// Permits of requests in flight.
     pub(crate) in_flight: Shares,
@@ -93,7 +93,7 @@ impl App {
             guesses: AddressLimit::per_minute(config.login_rate_limit),
             proven: AddressLimit::per_minute(config.login_rate_limit),
             list_signer: RevocationListSigner::default(),
-            unfinished: Unfinished::for_this_process(),
+            unfinished: unfinished::budget(),
             connections: ConnectionSlots::counting("public port", max, evictions),
             in_flight: Shares::of(max),
             live_keys: Arc::default(),

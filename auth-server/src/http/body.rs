@@ -10,8 +10,8 @@ use http::request::Parts;
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
-use runtime::net::shares::Holder;
-use runtime::net::unfinished::{Exhausted, Held};
+use runtime::net::shares::{Holder, Share};
+use runtime::net::unfinished::counted;
 use tokio::time::timeout;
 use wire::rejection::Rejection;
 
@@ -27,7 +27,7 @@ pub(in crate::http) async fn receive(
 ) -> (Parts, IpAddr, Result<BytesMut, Rejection>) {
     let (parts, body) = request.into_parts();
     let client = app.client_of(&parts.extensions, &parts.headers);
-    let held = app.unfinished.nothing_held(Holder::at(Some(client)));
+    let held = app.unfinished.nothing_for(Holder::at(Some(client)));
     let body = read(body, app.config.request_timeout, held).await;
     (parts, client, body)
 }
@@ -38,7 +38,7 @@ pub(in crate::http) async fn receive(
 /// [`Rejection::BodyTooLarge`], before reading where the length is declared;
 /// [`Rejection::RequestTimeout`]; [`Rejection::ServerBusy`] where incomplete requests fill the
 /// budget; [`Rejection::BodyMalformed`] on broken framing.
-async fn read(body: Body, limit: Duration, held: Held) -> Result<BytesMut, Rejection> {
+async fn read(body: Body, limit: Duration, held: Share) -> Result<BytesMut, Rejection> {
     if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(Rejection::BodyTooLarge);
     }
@@ -72,7 +72,7 @@ pub(in crate::http) fn check_coding(headers: &HeaderMap) -> Result<(), Rejection
 }
 
 /// Copies the data: a slice of a body would keep its whole receive buffer alive.
-async fn copy(mut body: Body, mut held: Held) -> Result<BytesMut, Rejection> {
+async fn copy(mut body: Body, mut held: Share) -> Result<BytesMut, Rejection> {
     let mut copied = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Rejection::BodyMalformed)?;
@@ -86,8 +86,9 @@ async fn copy(mut body: Body, mut held: Held) -> Result<BytesMut, Rejection> {
         if body.is_end_stream() {
             break;
         }
-        held.set(copied.capacity())
-            .map_err(|Exhausted| Rejection::ServerBusy)?;
+        if !held.set(counted(copied.capacity())) {
+            return Err(Rejection::ServerBusy);
+        }
     }
     Ok(copied)
 }
@@ -98,7 +99,7 @@ mod tests {
 
     use futures_util::stream;
     use http::HeaderValue;
-    use runtime::net::unfinished::{UNCOUNTED, Unfinished};
+    use runtime::net::shares::Shares;
 
     use super::*;
 
@@ -130,8 +131,8 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(5);
 
-    fn held() -> Held {
-        Unfinished::of(MAX_BODY_BYTES * 2).nothing_held(Holder::at(None))
+    fn held() -> Share {
+        Shares::of(MAX_BODY_BYTES * 2).nothing_for(Holder::at(None))
     }
 
     /// Returns a body in chunks of one byte.
@@ -173,10 +174,10 @@ mod tests {
 
     #[tokio::test]
     async fn all_that_wait_for_their_rest_share_one_budget() {
-        let budget = Unfinished::of(MAX_BODY_BYTES);
-        let newcomer = || budget.nothing_held(Holder::at(Some([192, 0, 2, 1].into())));
-        let mut other = budget.nothing_held(Holder::at(None));
-        assert_eq!(other.set(UNCOUNTED + MAX_BODY_BYTES), Ok(()));
+        let budget = Shares::of(MAX_BODY_BYTES);
+        let newcomer = || budget.nothing_for(Holder::at(Some([192, 0, 2, 1].into())));
+        let mut other = budget.nothing_for(Holder::at(None));
+        assert!(other.set(MAX_BODY_BYTES));
         let long = || read(dripping(MAX_BODY_BYTES), SOON, newcomer());
         assert_eq!(long().await, Err(Rejection::ServerBusy));
         let ordinary = read(dripping(300), SOON, newcomer()).await;

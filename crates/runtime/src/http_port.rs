@@ -36,8 +36,8 @@ use self::http1_guard::Http1Guard;
 pub use self::in_flight::InFlightBody;
 use crate::net::connection_slots::{Activity, OpenStream, Slot};
 use crate::net::listener::{self, CLIENT_IDLE, LAST_REQUEST};
-use crate::net::shares::Holder;
-use crate::net::unfinished::Unfinished;
+use crate::net::shares::{Holder, Shares};
+use crate::net::unfinished;
 use crate::net::write_deadline::WriteDeadline;
 use crate::process::supervisor::Supervisor;
 use crate::tls::ServerTls;
@@ -76,7 +76,7 @@ pub struct HttpPort {
     /// final close, and not know that it was never read.
     pub closing: Arc<AtomicBool>,
     /// Budget for incomplete heads.
-    pub unfinished: Unfinished,
+    pub unfinished: Shares,
     /// See [`Reject`].
     pub reject: Reject,
 }
@@ -94,7 +94,7 @@ impl HttpPort {
             is_busy_with_requests: false,
             drain_timeout: timeout,
             closing: Arc::default(),
-            unfinished: Unfinished::for_this_process(),
+            unfinished: unfinished::budget(),
             reject: Arc::new(|rejection, _| {
                 let status = rejection.status();
                 let head = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close");
@@ -247,7 +247,7 @@ impl Connection {
         let guarded = Http1Guard::new(
             stream,
             (port.timeout, CLIENT_IDLE),
-            port.unfinished.nothing_held(Holder::at(Some(peer.ip()))),
+            port.unfinished.nothing_for(Holder::at(Some(peer.ip()))),
             of_bytes,
             move |rejection| (of_port.reject)(rejection, peer.ip()),
         );

@@ -16,7 +16,8 @@ use wire::http::framing::requests::{FramingError, RequestBoundaries};
 use wire::rejection::Rejection;
 
 use crate::net::connection_slots::{Activity, OpenStream};
-use crate::net::unfinished::{Exhausted, Held};
+use crate::net::shares::Share;
+use crate::net::unfinished::counted;
 
 /// Bytes that hyper rejects in a head, whatever part of it precedes them, and between the data of
 /// chunks. They end in an empty line: a head that has begun is parsed once it has its end.
@@ -31,7 +32,7 @@ pub(super) struct Http1Guard<S, R> {
     replacement: Option<Replacement>,
     requests: RequestBoundaries,
     /// Memory of an incomplete head.
-    unfinished: Held,
+    unfinished: Share,
     withheld: Option<Withheld>,
     activity: Activity,
     /// Held while the client does not read.
@@ -60,7 +61,7 @@ impl<S, R> Http1Guard<S, R> {
     pub(super) fn new(
         stream: S,
         (head_timeout, idle_timeout): (Duration, Duration),
-        unfinished: Held,
+        unfinished: Share,
         activity: Activity,
         reject: R,
     ) -> Self {
@@ -144,10 +145,13 @@ impl<S, R> Http1Guard<S, R> {
         followed?;
         // Held here and in hyper's buffer. Over budget the head is rejected.
         let kept = 2 * self.requests.unfinished_head();
-        self.unfinished.set(kept).map_err(|Exhausted| FramingError {
-            passed: received.len(),
-            rejection: Rejection::ServerBusy,
-        })
+        match self.unfinished.set(counted(kept)) {
+            true => Ok(()),
+            false => Err(FramingError {
+                passed: received.len(),
+                rejection: Rejection::ServerBusy,
+            }),
+        }
     }
 }
 
@@ -263,7 +267,7 @@ mod tests {
     use super::*;
     use crate::net::listener::CLIENT_IDLE;
     use crate::net::shares::Holder;
-    use crate::net::unfinished::Unfinished;
+    use crate::net::shares::Shares;
 
     #[test]
     fn hyper_s_own_responses_are_distinguished_from_ours() {
@@ -317,7 +321,7 @@ mod tests {
         let connection = || {
             let (stream, client) = tokio::io::duplex(1024);
             let reject: fn(Rejection) -> Vec<u8> = |_| Vec::new();
-            let unfinished = Unfinished::of(1024).nothing_held(Holder::at(None));
+            let unfinished = Shares::of(1024).nothing_for(Holder::at(None));
             (
                 Http1Guard::new(
                     stream,

@@ -15,7 +15,6 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::net::connection_slots::ConnectionSlots;
 use crate::net::listener::Port;
-use crate::net::unfinished::UNCOUNTED;
 
 struct Running {
     address: SocketAddr,
@@ -24,10 +23,10 @@ struct Running {
 }
 
 async fn running(request_timeout: Duration) -> Running {
-    running_with(request_timeout, Unfinished::of(1024 * 1024)).await
+    running_with(request_timeout, Shares::of(1024 * 1024)).await
 }
 
-async fn running_with(request_timeout: Duration, unfinished: Unfinished) -> Running {
+async fn running_with(request_timeout: Duration, unfinished: Shares) -> Running {
     let router = Router::new()
         .route("/ok", get("fine"))
         .route("/echo", post(async |body: String| body))
@@ -248,12 +247,12 @@ async fn at_the_end_requests_are_finished_and_idle_ones_closed() {
 
 #[tokio::test]
 async fn heads_that_wait_for_their_end_share_one_budget() {
-    let budget = Unfinished::of(36 * 1024);
+    let budget = Shares::of(36 * 1024);
     let server = running_with(LONG, budget.clone()).await;
     let half = format!("GET /ok HTTP/1.1\r\nA: {}", "a".repeat(10_000));
     let mut slow = TcpStream::connect(server.address).await.unwrap();
     slow.write_all(half.as_bytes()).await.unwrap();
-    while budget.left() > 20_000 {
+    while budget.free() > 20_000 {
         tokio::task::yield_now().await;
     }
     let rejected = exchange(&server, half.as_bytes()).await;
@@ -268,16 +267,16 @@ async fn heads_that_wait_for_their_end_share_one_budget() {
     let mut response = String::new();
     slow.read_to_string(&mut response).await.unwrap();
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
-    while budget.left() < 36 * 1024 {
+    while budget.free() < 36 * 1024 {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
 async fn slow_clients_that_fill_the_budget_keep_no_newcomer_out() {
-    let budget = Unfinished::of(1_000);
-    let mut slow = budget.nothing_held(Holder::at(None));
-    assert_eq!(slow.set(UNCOUNTED + 1_000), Ok(()));
+    let budget = Shares::of(1_000);
+    let mut slow = budget.nothing_for(Holder::at(None));
+    assert!(slow.set(1_000));
     let server = running_with(LONG, budget).await;
     let mut newcomer = TcpStream::connect(server.address).await.unwrap();
     let head = format!(
