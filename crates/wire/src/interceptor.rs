@@ -15,8 +15,8 @@ use crate::http::methods::certain_method;
 use crate::http::path_patterns::{ContextPath, PassList, PathPattern};
 use crate::http::request_path::RequestPath;
 use crate::rejection::Rejection;
-use crate::token::bearer::{self, Bearer};
-use crate::token::cookie;
+use crate::token::bearer::Bearer;
+use crate::token::sources::TokenSources;
 
 /// The current-user endpoint of contract §4.2, relative to the context path.
 pub const USER_DETAILS_PATH: &str = "/current/user/details";
@@ -47,20 +47,6 @@ pub struct Interceptor {
     sources: TokenSources,
     max_authorization_bytes: usize,
     allowed_origins: AllowedOrigins,
-}
-
-/// Places of a token besides `Authorization`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TokenSources {
-    /// Headers in which proxies in front send a bare token. They alone come before `Authorization`.
-    pub headers: Vec<HeaderName>,
-    /// The name of the cookie.
-    pub cookie: Option<String>,
-    /// Origins whose pages may send that cookie, or have a proxy add one of the headers, with
-    /// requests that change something.
-    pub cookie_origins: AllowedOrigins,
-    /// True for `Sec-WebSocket-Protocol`, after `bearer`, of a request that opens a WebSocket.
-    pub websocket_protocol: bool,
 }
 
 impl Interceptor {
@@ -145,27 +131,7 @@ impl Interceptor {
         observer: &mut impl Observer,
     ) -> Result<Option<Bearer<'a>>, Rejection> {
         let max = self.max_authorization_bytes;
-        let mut token = bearer::from_token_headers(headers, &self.sources.headers, max)?;
-        if token.is_none() {
-            token = bearer::from_headers(headers, max)?;
-        }
-        if token.is_none() && opens_websocket && self.sources.websocket_protocol {
-            token = bearer::from_websocket_protocol(headers, max)?;
-        }
-        if let (None, Some(name)) = (token, &self.sources.cookie) {
-            let found = cookie::token_of(headers, name, max);
-            if found != Ok(None) {
-                observer.learned("from", format_args!("the cookie {name}"));
-            }
-            token = found?;
-        }
-        Ok(token)
-    }
-
-    /// Returns the name of the token header that a token came in.
-    fn token_header(&self, token: Bearer<'_>) -> Option<&str> {
-        let name = self.sources.headers.get(token.location().header()?)?;
-        Some(name.as_str())
+        self.sources.token(headers, max, opens_websocket, observer)
     }
 
     /// Classifies one request. `path` is the request target's raw path without the query: query,
@@ -229,9 +195,6 @@ impl Interceptor {
         }
         let token = token.and_then(|token| token.ok_or(Rejection::TokenMissing));
         let token = observer.check("authorization", token)?;
-        if let Some(name) = self.token_header(token) {
-            observer.learned("from", name);
-        }
         Ok(if is_user_details {
             AuthRequirement::UserDetails(token)
         } else {
@@ -287,12 +250,8 @@ fn opened(relative: Option<&str>, pattern: &PathPattern) -> impl fmt::Display {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use http::HeaderName;
-
     use super::*;
-    use crate::explain::report::Explanation;
     use crate::tests::headers;
-    use crate::token::bearer::TokenLocation;
 
     fn interceptor() -> Interceptor {
         Interceptor::new(
@@ -440,80 +399,6 @@ mod tests {
             let fields = authorization.map(|value| ("authorization", value));
             let found = kind_of(&interceptor, &Method::GET, path, fields.as_slice());
             assert_eq!(found, expected, "{path} {authorization:?}");
-        }
-    }
-
-    #[test]
-    fn a_token_is_taken_only_from_configured_locations() {
-        use TokenLocation::{Cookie, Explicit, Header};
-        let assertion = ("x-assertion", "p.r.x");
-        let cookie = ("cookie", "t=c.o.k");
-        let protocol = ("sec-websocket-protocol", "bearer, w.s.p");
-        let bearer = ("authorization", "Bearer a.b.c");
-        let all = TokenSources {
-            headers: vec![HeaderName::from_static(assertion.0)],
-            cookie: Some("t".to_owned()),
-            websocket_protocol: true,
-            ..TokenSources::default()
-        };
-        let none = TokenSources::default();
-        let [of_cookie, of_protocol] = [Some(("c.o.k", Cookie)), Some(("w.s.p", Explicit))];
-        let (of_bearer, of_header) = (Some(("a.b.c", Explicit)), Some(("p.r.x", Header(0))));
-        let every = [cookie, protocol, bearer, assertion];
-        for (sources, opens_websocket, fields, token) in [
-            (&none, true, &[cookie, protocol, assertion][..], None),
-            (&all, true, &every[..1], of_cookie),
-            (&all, true, &every[..2], of_protocol),
-            (&all, false, &every[..2], of_cookie),
-            (&all, false, &every[1..2], None),
-            (&all, true, &every[..3], of_bearer),
-            (&all, true, &every, of_header),
-        ] {
-            let headers = headers(fields);
-            let interceptor = interceptor().with_sources(sources.clone());
-            let (get, path, observer) = (Method::GET, b"/orders/list", &mut Unobserved);
-            let requirement = interceptor.classify_observed(
-                &get,
-                path,
-                &headers,
-                opens_websocket,
-                false,
-                observer,
-            );
-            let found = match requirement {
-                Ok(AuthRequirement::NeedsToken(token)) => Some((token.as_str(), token.location())),
-                Err(Rejection::TokenMissing) => None,
-                other => unreachable!("{other:?}"),
-            };
-            assert_eq!(found, token, "{headers:?} {opens_websocket}");
-        }
-    }
-
-    #[test]
-    fn the_origin_of_a_token_is_reported_also_if_it_is_rejected() {
-        let sources = TokenSources {
-            headers: ["x-first", "x-second"]
-                .map(HeaderName::from_static)
-                .to_vec(),
-            cookie: Some("session".to_owned()),
-            ..TokenSources::default()
-        };
-        let interceptor = interceptor().with_sources(sources);
-        let of_cookie = Some("the cookie session");
-        for (name, value, reported) in [
-            ("x-first", "a.b.c", Some("x-first")),
-            ("x-second", "a.b.c", Some("x-second")),
-            ("authorization", "Bearer a.b.c", None),
-            ("cookie", "session=a.b.c", of_cookie),
-            ("cookie", "session=a.b.c; session=d.e.f", of_cookie),
-            ("cookie", "session=", of_cookie),
-            ("cookie", "other=a.b.c", None),
-        ] {
-            let (mut steps, get) = (Explanation::default(), Method::GET);
-            let (path, headers) = (b"/orders/list", headers(&[(name, value)]));
-            let _ = interceptor.classify_observed(&get, path, &headers, false, false, &mut steps);
-            let found = steps.facts.get("from").map(|found| found.concat());
-            assert_eq!(found.as_deref(), reported, "{name}: {value}");
         }
     }
 }

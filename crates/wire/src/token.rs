@@ -7,4 +7,5 @@ pub mod claims;
 pub mod cookie;
 mod detail;
 pub mod revocations;
+pub mod sources;
 pub mod verifier;

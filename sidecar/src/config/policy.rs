@@ -5,8 +5,9 @@ use std::sync::Arc;
 use runtime::process::exit::ExitError;
 use wire::http::cors::AllowedOrigins;
 use wire::http::path_patterns::{ContextPath, PassList};
-use wire::interceptor::{Interceptor, TokenSources};
+use wire::interceptor::Interceptor;
 use wire::settings;
+use wire::token::sources::TokenSources;
 use wire::token::verifier::VerificationPolicy;
 
 use super::access_rules::access_rules;

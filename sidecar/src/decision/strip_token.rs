@@ -4,9 +4,9 @@
 use http::HeaderMap;
 use http::header::{self, HeaderName, HeaderValue};
 use wire::http::header_alias::cgi_equal;
-use wire::interceptor::TokenSources;
 use wire::token::bearer::websocket_protocols_without_token;
 use wire::token::cookie::cookies_without;
+use wire::token::sources::TokenSources;
 
 use crate::identity::service_head::ServiceFields;
 

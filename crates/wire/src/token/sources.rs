@@ -1,0 +1,127 @@
+//! The places of a token: `Authorization` and those that are configured.
+
+use http::{HeaderMap, HeaderName};
+
+use super::bearer::{self, Bearer};
+use super::cookie;
+use crate::explain::observer::Observer;
+use crate::http::cors::AllowedOrigins;
+use crate::rejection::Rejection;
+
+/// Places of a token besides `Authorization`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TokenSources {
+    /// Headers in which proxies in front send a bare token. They alone come before `Authorization`.
+    pub headers: Vec<HeaderName>,
+    /// The name of the cookie.
+    pub cookie: Option<String>,
+    /// Origins whose pages may send that cookie, or have a proxy add one of the headers, with
+    /// requests that change something.
+    pub cookie_origins: AllowedOrigins,
+    /// True for `Sec-WebSocket-Protocol`, after `bearer`, of a request that opens a WebSocket.
+    pub websocket_protocol: bool,
+}
+
+impl TokenSources {
+    /// Returns the token of at most `max_bytes` from the first place that has one, and reports that
+    /// place to `observer`; the protocols of a WebSocket count if the request `opens_websocket`. A
+    /// malformed token is an error, never skipped.
+    ///
+    /// # Errors
+    /// The rejection for the malformed field.
+    pub fn token<'a>(
+        &self,
+        headers: &'a HeaderMap,
+        max_bytes: usize,
+        opens_websocket: bool,
+        observer: &mut impl Observer,
+    ) -> Result<Option<Bearer<'a>>, Rejection> {
+        let mut token = bearer::from_token_headers(headers, &self.headers, max_bytes)?;
+        let header = token.and_then(|token| self.headers.get(token.location().header()?));
+        if let Some(name) = header {
+            observer.learned("from", name.as_str());
+        }
+        if token.is_none() {
+            token = bearer::from_headers(headers, max_bytes)?;
+        }
+        if token.is_none() && opens_websocket && self.websocket_protocol {
+            token = bearer::from_websocket_protocol(headers, max_bytes)?;
+        }
+        if let (None, Some(name)) = (token, &self.cookie) {
+            let found = cookie::token_of(headers, name, max_bytes);
+            if found != Ok(None) {
+                observer.learned("from", format_args!("the cookie {name}"));
+            }
+            token = found?;
+        }
+        Ok(token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::observer::Unobserved;
+    use crate::explain::report::Explanation;
+    use crate::tests::headers;
+    use crate::token::bearer::TokenLocation;
+
+    #[test]
+    fn a_token_is_taken_only_from_configured_locations() {
+        use TokenLocation::{Cookie, Explicit, Header};
+        let assertion = ("x-assertion", "p.r.x");
+        let cookie = ("cookie", "t=c.o.k");
+        let protocol = ("sec-websocket-protocol", "bearer, w.s.p");
+        let bearer = ("authorization", "Bearer a.b.c");
+        let all = TokenSources {
+            headers: vec![HeaderName::from_static(assertion.0)],
+            cookie: Some("t".to_owned()),
+            websocket_protocol: true,
+            ..TokenSources::default()
+        };
+        let none = TokenSources::default();
+        let [of_cookie, of_protocol] = [Some(("c.o.k", Cookie)), Some(("w.s.p", Explicit))];
+        let (of_bearer, of_header) = (Some(("a.b.c", Explicit)), Some(("p.r.x", Header(0))));
+        let every = [cookie, protocol, bearer, assertion];
+        for (sources, opens_websocket, fields, token) in [
+            (&none, true, &[cookie, protocol, assertion][..], None),
+            (&all, true, &every[..1], of_cookie),
+            (&all, true, &every[..2], of_protocol),
+            (&all, false, &every[..2], of_cookie),
+            (&all, false, &every[1..2], None),
+            (&all, true, &every[..3], of_bearer),
+            (&all, true, &every, of_header),
+        ] {
+            let headers = headers(fields);
+            let found = sources.token(&headers, 100, opens_websocket, &mut Unobserved);
+            let found = found.map(|found| found.map(|it| (it.as_str(), it.location())));
+            assert_eq!(found, Ok(token), "{headers:?} {opens_websocket}");
+        }
+    }
+
+    #[test]
+    fn the_origin_of_a_token_is_reported_also_if_it_is_rejected() {
+        let sources = TokenSources {
+            headers: ["x-first", "x-second"]
+                .map(HeaderName::from_static)
+                .to_vec(),
+            cookie: Some("session".to_owned()),
+            ..TokenSources::default()
+        };
+        let of_cookie = Some("the cookie session");
+        for (name, value, reported) in [
+            ("x-first", "a.b.c", Some("x-first")),
+            ("x-second", "a.b.c", Some("x-second")),
+            ("authorization", "Bearer a.b.c", None),
+            ("cookie", "session=a.b.c", of_cookie),
+            ("cookie", "session=a.b.c; session=d.e.f", of_cookie),
+            ("cookie", "session=", of_cookie),
+            ("cookie", "other=a.b.c", None),
+        ] {
+            let (mut steps, headers) = (Explanation::default(), headers(&[(name, value)]));
+            let _ = sources.token(&headers, 100, false, &mut steps);
+            let found = steps.facts.get("from").map(|found| found.concat());
+            assert_eq!(found.as_deref(), reported, "{name}: {value}");
+        }
+    }
+}
