@@ -2,6 +2,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod current;
+pub(crate) mod fingerprint;
 pub(crate) mod issuer_keys;
 pub(crate) mod key_metrics;
 pub(crate) mod on_demand;

@@ -311,7 +311,8 @@ mod tests {
     use tempfile::TempDir;
     use wire::keys::signing_type::SigningType;
 
-    use super::super::current::{CurrentKeys, KeySetFingerprint};
+    use super::super::current::CurrentKeys;
+    use super::super::fingerprint::KeySetFingerprint;
     use super::super::revocations::tests::list_of;
     use super::super::source::jwks::tests::{ONE, OTHER, set_of};
     use super::*;

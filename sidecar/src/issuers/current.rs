@@ -1,17 +1,17 @@
 //! The currently trusted keys of one issuer, which every request reads without a lock and its task
 //! alone replaces.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwapOption, Guard};
 use tokio::sync::watch;
-use wire::keys::{Algorithm, KeyId, KeySet, VerificationKey};
+use wire::keys::KeySet;
 use wire::rejection::Rejection;
 use wire::token::revocations::TokenDigests;
 
+use super::fingerprint::KeySetFingerprint;
 use super::on_demand::OnDemandFetch;
 use super::revocations::Revocations;
 use crate::issuers::token_cache::{TokenCache, TokenCacheConfig};
@@ -93,37 +93,6 @@ impl From<Instant> for FetchTime {
             learned_at: now,
             cached_for: None,
         }
-    }
-}
-
-/// The identity of a key set: its keys with their names and algorithms.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KeySetFingerprint {
-    /// Name and thumbprint, by which they are sorted, algorithm, which the thumbprint does not cover
-    /// (RFC 7638 §3.2), and whether `kid` selects the key.
-    keys: Vec<(KeyId, KeyId, Algorithm, bool)>,
-}
-
-impl KeySetFingerprint {
-    pub(crate) fn of(keys: &KeySet) -> Self {
-        let name = |key: &VerificationKey| {
-            let (name, thumbprint) = (key.id().clone(), key.thumbprint().clone());
-            (name, thumbprint, key.algorithm(), key.is_named())
-        };
-        let mut keys: Vec<_> = keys.keys().iter().map(name).collect();
-        keys.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
-        Self { keys }
-    }
-}
-
-/// Renders the names for the log.
-impl fmt::Display for KeySetFingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, (name, ..)) in self.keys.iter().enumerate() {
-            let separator = if position == 0 { "" } else { " " };
-            write!(f, "{separator}{name}")?;
-        }
-        Ok(())
     }
 }
 
@@ -357,6 +326,7 @@ impl InstalledKeys {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use wire::keys::signing_type::SigningType;
+    use wire::keys::{Algorithm, VerificationKey};
     use wire::token::claims::Claims;
 
     use super::*;

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::Source;
 use crate::config::Config;
 use crate::issuers::IssuerSettings;
-use crate::issuers::current::KeySetFingerprint;
+use crate::issuers::fingerprint::KeySetFingerprint;
 use crate::issuers::source::KeySource;
 use crate::issuers::source::fetch::Purpose;
 use crate::upstream::errors::log_cause;
