@@ -20,7 +20,12 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// At `timeout`, or without a response of the sidecar.
 pub(crate) fn until_drained(admin: SocketAddr, timeout: Duration) -> Result<(), ExitError> {
     wait::until_done(timeout, || {
-        let progress = progress(&client::request(admin, "POST", PATH, RESPONSE_TIMEOUT)?)?;
+        let progress = progress(&client::request(
+            admin,
+            ("POST", PATH),
+            &[],
+            RESPONSE_TIMEOUT,
+        )?)?;
         if progress.drained {
             return Ok(wait::Poll::Done);
         }

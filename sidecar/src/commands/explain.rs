@@ -11,7 +11,7 @@ use wire::explain::report::Explanation;
 
 use super::not_a_sidecar;
 use crate::admin::explain::request::ExplainRequest;
-use crate::admin::explain::{JSON, MAX_BODY_BYTES, PATH};
+use crate::admin::explain::{MAX_BODY_BYTES, PATH};
 use crate::cli::explain_args::ExplainArgs;
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -71,7 +71,12 @@ fn header_lines(args: &ExplainArgs) -> Result<Vec<String>, ExitError> {
 fn request(args: &ExplainArgs, question: &ExplainRequest) -> Result<Explanation, ExitError> {
     let json =
         serde_json::to_vec(question).map_err(|error| ExitError::Software(error.to_string()))?;
-    let response = client::post(args.admin.admin_listen, PATH, JSON, &json, RESPONSE_TIMEOUT)?;
+    let response = client::request(
+        args.admin.admin_listen,
+        ("POST", PATH),
+        &json,
+        RESPONSE_TIMEOUT,
+    )?;
     match response.status() {
         Some(200) => serde_json::from_str(&response.body).map_err(|error| {
             ExitError::Unavailable(format!("not the admin port of a sidecar: {error}"))

@@ -38,52 +38,25 @@ impl AdminResponse {
     }
 }
 
-/// Sends one request without a body to the admin port, which may be given as it was configured to
-/// listen (`0.0.0.0:9001`). `timeout` bounds the whole exchange.
+/// Sends one request with this JSON, which may be empty, to the admin port, which may be given as it
+/// was configured to listen (`0.0.0.0:9001`). `timeout` bounds the whole exchange.
 ///
 /// # Errors
 /// [`ExitError::Unavailable`] without a response in time.
 pub fn request(
     admin: SocketAddr,
-    method: &str,
-    path: &str,
-    timeout: Duration,
-) -> Result<AdminResponse, ExitError> {
-    send(admin, method, path, b"\r\n", timeout)
-}
-
-/// Sends `body` to the admin port.
-///
-/// # Errors
-/// Those of [`request`].
-pub fn post(
-    admin: SocketAddr,
-    path: &str,
-    media_type: &str,
-    body: &[u8],
-    timeout: Duration,
-) -> Result<AdminResponse, ExitError> {
-    let length = body.len();
-    let fields = format!("Content-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n");
-    send(
-        admin,
-        "POST",
-        path,
-        &[fields.as_bytes(), body].concat(),
-        timeout,
-    )
-}
-
-/// Sends a request; `rest` follows the fields that every request has.
-fn send(
-    admin: SocketAddr,
-    method: &str,
-    path: &str,
-    rest: &[u8],
+    (method, path): (&str, &str),
+    json: &[u8],
     timeout: Duration,
 ) -> Result<AdminResponse, ExitError> {
     let address = reachable(admin);
-    exchange(address, method, path, rest, timeout).map_err(|error| {
+    let length = json.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    );
+    let request = [head.as_bytes(), json].concat();
+    exchange(address, &request, timeout).map_err(|error| {
         ExitError::Unavailable(format!("no response from http://{address}{path}: {error}"))
     })
 }
@@ -108,16 +81,13 @@ fn loopback() -> IpAddr {
 
 fn exchange(
     address: SocketAddr,
-    method: &str,
-    path: &str,
-    rest: &[u8],
+    request: &[u8],
     timeout: Duration,
 ) -> std::io::Result<AdminResponse> {
     let started = Instant::now();
     let mut stream = TcpStream::connect_timeout(&address, timeout)?;
     stream.set_write_timeout(Some(timeout))?;
-    let head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
-    stream.write_all(&[head.as_bytes(), rest].concat())?;
+    stream.write_all(request)?;
 
     let mut response = Vec::new();
     let mut chunk = [0; 1024];
@@ -175,7 +145,7 @@ mod tests {
     fn a_silent_port_is_given_up_at_the_timeout() {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, brief) = (silent.local_addr().unwrap(), Duration::from_millis(50));
-        let failure = request(address, "GET", "/readyz", brief).unwrap_err();
+        let failure = request(address, ("GET", "/readyz"), &[], brief).unwrap_err();
         assert_eq!(failure.code(), 69);
     }
 }

@@ -12,7 +12,7 @@ use crate::process::exit::ExitError;
 /// # Errors
 /// [`ExitError::Unavailable`] with the response, or with the reason why it is missing.
 pub fn ready(admin: SocketAddr, timeout: Duration) -> Result<(), ExitError> {
-    outcome(&request(admin, "GET", "/readyz", timeout)?)
+    outcome(&request(admin, ("GET", "/readyz"), &[], timeout)?)
 }
 
 fn outcome(response: &AdminResponse) -> Result<(), ExitError> {
