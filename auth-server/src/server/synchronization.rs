@@ -9,7 +9,6 @@ pub(crate) mod preview;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use runtime::admin::health::{Condition, Health};
 use runtime::process::clock::{unix_now, until};
 use tracing::{debug, error, info, warn};
@@ -29,9 +28,8 @@ use crate::store::StoreError;
 
 pub(crate) struct Synchronization {
     app: Arc<App>,
+    /// Its note is a store error that does not keep this server from serving.
     store_condition: Condition,
-    /// A store error that does not keep this server from serving, for `/readyz`.
-    store_error_note: Arc<ArcSwapOption<String>>,
     failures: u32,
     /// True once an outage is logged: it is one line, not one per retry.
     last_failure: Option<StoreError>,
@@ -39,14 +37,9 @@ pub(crate) struct Synchronization {
 
 impl Synchronization {
     pub(crate) fn new(app: Arc<App>, health: &Health) -> Self {
-        let store_error_note = Arc::<ArcSwapOption<String>>::default();
-        let note = Arc::clone(&store_error_note);
-        let note = move || note.load().as_deref().cloned();
-        let unread = "the store was not read yet";
         Self {
             app,
-            store_condition: health.condition_with_note("store", unread, note),
-            store_error_note,
+            store_condition: health.condition("store", "the store was not read yet"),
             failures: 0,
             last_failure: None,
         }
@@ -231,7 +224,7 @@ impl Synchronization {
         }
         self.failures = 0;
         self.last_failure = None;
-        self.store_error_note.store(None);
+        self.store_condition.set_note(None);
         self.store_condition.set_ready();
     }
 
@@ -242,8 +235,7 @@ impl Synchronization {
         if has_key && !self.app.store.encryption.lacks_key() {
             // All servers share the store: over a wrong password or an unusable value all would go
             // out of service at once, although each can still serve.
-            self.store_error_note
-                .store(Some(Arc::new(failure.to_string())));
+            self.store_condition.set_note(Some(failure.to_string()));
         } else {
             self.store_condition.set_not_ready(failure.to_string());
         }

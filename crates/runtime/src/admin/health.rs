@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::files::replaced_file;
@@ -61,17 +61,6 @@ impl Health {
     /// Adds a condition that is not ready, for `reason`, until its handle reports otherwise.
     #[must_use]
     pub fn condition(&self, name: &'static str, reason: &str) -> Condition {
-        self.condition_with_note(name, reason, || None)
-    }
-
-    /// Adds a condition with a `note`, which is called for each report and must not wait.
-    #[must_use]
-    pub fn condition_with_note(
-        &self,
-        name: &'static str,
-        reason: &str,
-        note: impl Fn() -> Option<String> + Send + Sync + 'static,
-    ) -> Condition {
         let condition = Condition(Arc::new(Mutex::new(ConditionState {
             name,
             ok: false,
@@ -79,17 +68,15 @@ impl Health {
             note: None,
         })));
         let reported = condition.clone();
-        self.computed(move || ConditionState {
-            note: note(),
-            ..reported.0.lock().clone()
-        });
+        self.computed(move || reported.0.lock().clone());
         condition
     }
 
     /// Adds a condition that `state` computes for each report, and must not wait. The operator reads
     /// its texts, which must hold no secret.
     pub fn computed(&self, state: impl Fn() -> ConditionState + Send + Sync + 'static) {
-        self.shared.conditions().push(Reported(Box::new(state)));
+        let mut conditions = self.shared.conditions.lock();
+        conditions.push(Reported(Box::new(state)));
     }
 
     /// Reports that start-up is over: sockets are open, background work runs.
@@ -120,7 +107,7 @@ impl Health {
             reason,
             note: None,
         }];
-        let conditions = self.shared.conditions();
+        let conditions = self.shared.conditions.lock();
         report.extend(conditions.iter().map(|Reported(state)| state()));
         report.extend(replaced_file::readiness_note().map(|note| ConditionState {
             name: "files",
@@ -144,15 +131,14 @@ impl Condition {
         self.set(false, Some(reason.into()));
     }
 
+    /// Replaces the note, and returns the former one.
+    pub fn set_note(&self, note: Option<String>) -> Option<String> {
+        std::mem::replace(&mut self.0.lock().note, note)
+    }
+
     fn set(&self, ok: bool, reason: Option<String>) {
         let mut state = self.0.lock();
         state.ok = ok;
         state.reason = reason;
-    }
-}
-
-impl Shared {
-    fn conditions(&self) -> MutexGuard<'_, Vec<Reported>> {
-        self.conditions.lock()
     }
 }
