@@ -10,11 +10,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Json, Router};
 use http::{HeaderMap, StatusCode, header};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
@@ -157,24 +157,17 @@ async fn readiness(
             (condition.reason, condition.note) = (None, None);
         }
     }
-    match serde_json::to_string(&conditions) {
-        Ok(report) => {
-            (status, [(header::CONTENT_TYPE, "application/json")], report).into_response()
-        }
-        Err(error) => internal_error("readiness report", &error),
-    }
+    (status, Json(conditions)).into_response()
 }
 
 async fn metrics_text(State(registry): State<Arc<Registry>>) -> Response {
     match exposition(&registry) {
         Ok(text) => ([(header::CONTENT_TYPE, MEDIA_TYPE)], text).into_response(),
-        Err(error) => internal_error("metrics", &error),
+        Err(error) => {
+            tracing::error!(%error, "{PORT}: metrics cannot be written");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
     }
-}
-
-fn internal_error(what: &str, error: &dyn std::error::Error) -> Response {
-    tracing::error!(%error, "{PORT}: {what} cannot be written");
-    StatusCode::INTERNAL_SERVER_ERROR.into_response()
 }
 
 /// Returns the registry of a program: a prefix for all its metrics, its version, lost log

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use http::{StatusCode, header};
+use axum::{Json, Router};
 use runtime::admin::health::Condition;
 use serde::{Deserialize, Serialize};
 
@@ -52,14 +50,8 @@ impl Drain {
     }
 }
 
-async fn begin(State(drain): State<Drain>) -> Response {
-    match serde_json::to_string(&drain.begin()) {
-        Ok(progress) => ([(header::CONTENT_TYPE, "application/json")], progress).into_response(),
-        Err(error) => {
-            tracing::error!(%error, "admin port: the progress of the drain cannot be serialised");
-            StatusCode::INTERNAL_SERVER_ERROR.into_response()
-        }
-    }
+async fn begin(State(drain): State<Drain>) -> Json<Progress> {
+    Json(drain.begin())
 }
 
 #[cfg(test)]

@@ -7,13 +7,10 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use axum::Router;
-use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use axum::{Json, Router};
 use bytes::BytesMut;
-use http::{HeaderMap, StatusCode, header};
 use runtime::net::client_address::TrustedProxies;
 use runtime::process::clock::unix_seconds;
 use wire::explain::observer::Observer;
@@ -33,9 +30,9 @@ use crate::request::received::{self, ReceivedHead};
 use crate::telemetry::request_id::RequestIds;
 
 pub(crate) const PATH: &str = "/explain";
-pub(crate) const JSON: &str = "application/json";
 /// The size of the largest header block, in JSON.
 pub(crate) const MAX_BODY_BYTES: usize = 128 * 1024;
+
 /// Authorizes requests as the proxy does, and reports each check.
 #[derive(Debug, Clone)]
 pub(crate) struct Explainer {
@@ -149,29 +146,10 @@ fn read(raw: &[u8]) -> Result<ReceivedHead, Rejection> {
     head.ok_or(Rejection::RequestMalformed)
 }
 
+/// Pages of other sites in a browser on this machine cannot send JSON without a preflight.
 async fn explain(
     State(explainer): State<Arc<Explainer>>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    // Pages of other sites in a browser on this machine cannot send this type without a preflight.
-    if headers
-        .get(header::CONTENT_TYPE)
-        .is_none_or(|media_type| media_type != JSON)
-    {
-        return (
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "send application/json\n",
-        )
-            .into_response();
-    }
-    let Ok(question) = serde_json::from_slice(&body) else {
-        let why = "the request is not in JSON, or lacks a member\n";
-        return (StatusCode::BAD_REQUEST, why).into_response();
-    };
-    let explanation = explainer.explain(&question, SystemTime::now());
-    match serde_json::to_vec(&explanation) {
-        Ok(json) => ([(header::CONTENT_TYPE, JSON)], json).into_response(),
-        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-    }
+    Json(question): Json<ExplainRequest>,
+) -> Json<Explanation> {
+    Json(explainer.explain(&question, SystemTime::now()))
 }

@@ -81,7 +81,7 @@ fn request(args: &ExplainArgs, question: &ExplainRequest) -> Result<Explanation,
         Some(200) => serde_json::from_str(&response.body).map_err(|error| {
             ExitError::Unavailable(format!("not the admin port of a sidecar: {error}"))
         }),
-        Some(400) => Err(ExitError::Usage(response.body.trim_end().to_owned())),
+        Some(400 | 422) => Err(ExitError::Usage(response.body.trim_end().to_owned())),
         _ => Err(not_a_sidecar(&response)),
     }
 }

@@ -141,7 +141,7 @@ fn explain_is_for_loopback_and_for_no_page_of_another_site() {
         ("text/plain", &own_host, None, question, 415),
         (json, evil_host, None, question, 421),
         (json, &own_host, evil, question, 403),
-        (json, &own_host, None, "{}", 400),
+        (json, &own_host, None, "{}", 422),
         (json, &own_host, None, &long, 413),
     ] {
         let request = Request::new("POST", "/explain")

@@ -6,9 +6,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::header::CACHE_CONTROL;
 use serde_json::{Value, json};
 
 use super::token::{CLIENT_CREDENTIALS, REFRESH_TOKEN};
@@ -61,11 +62,7 @@ pub(crate) fn paths(config: &Config) -> BTreeSet<String> {
 }
 
 pub(crate) async fn server_metadata(State(app): State<Arc<App>>) -> impl IntoResponse {
-    let fields = [
-        (CONTENT_TYPE, "application/json"),
-        (CACHE_CONTROL, CACHEABLE),
-    ];
-    (fields, document(&app.config).to_string())
+    ([(CACHE_CONTROL, CACHEABLE)], Json(document(&app.config)))
 }
 
 #[cfg(test)]

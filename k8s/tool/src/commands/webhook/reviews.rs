@@ -7,8 +7,8 @@ use axum::body::{HttpBody, to_bytes};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use axum::{Extension, Router};
-use http::{StatusCode, header};
+use axum::{Extension, Json, Router};
+use http::StatusCode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use runtime::metrics::Label;
@@ -93,8 +93,7 @@ impl Reviews {
                     let reason = text(&response, "/response/status/message");
                     info!(reason, "object rejected");
                 }
-                let json = [(header::CONTENT_TYPE, "application/json")];
-                (json, response.to_string()).into_response()
+                Json(response).into_response()
             }
             Err(error) => {
                 warn!(error, "request rejected");
