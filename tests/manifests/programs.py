@@ -1,15 +1,18 @@
 """The real programs, run with the settings of the manifests."""
 
 import base64
+import json
 import os
 import re
 import secrets
 import subprocess
 import time
+import tomllib
 import urllib.error
 import urllib.request
 from pathlib import Path
 
+import jsonschema
 from kubernetes import REPOSITORY, program, settings
 
 
@@ -30,6 +33,15 @@ def run(name, *arguments, values=None, stdin=None):
     return subprocess.run(
         command, env=environment(values or {}), capture_output=True, text=True, timeout=60, input=stdin
     )
+
+
+def accepted(name, values):
+    """Returns the configuration that these variables make, which the program and its schema accept."""
+    end = run(name, "check", values=values)
+    assert end.returncode == 0, end.stderr
+    schema = json.loads((REPOSITORY / f"docs/schema/{name}.json").read_text())
+    jsonschema.validate(tomllib.loads(end.stdout), schema)
+    return end.stdout
 
 
 def variables(name):

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from cluster import empty
 from kubernetes import K8S, REPOSITORY, VERSIONS, containers, named, of_kind, pods, production_errors, program, reads, render, settings
-from programs import Mounts, run, variables
+from programs import Mounts, accepted, run, variables
 
 CHART = K8S / "chart"
 REDIS = ["--set", "authServer.store.url=rediss://redis.example.com:6380/0"]
@@ -161,8 +161,7 @@ def test_the_programs_accept_their_configuration(shape, tmp_path):
         directory = tmp_path / "applications"
         directory.mkdir()
         values["POSTERN_APPLICATIONS_DIR"] = str(directory)
-    end = run("auth-server", "check", values=values)
-    assert end.returncode == 0, end.stderr
+    accepted("auth-server", values)
 
 
 def test_a_registration_is_what_the_program_expects():
@@ -330,8 +329,7 @@ def test_the_webhook_s_arguments_make_a_working_sidecar(shape, tmp_path):
     assert not [volume for volume in pod["volumes"] if "secret" in volume], "one label, and no Secret"
     sidecar = pod["initContainers"][0]
     assert set(settings(sidecar)) <= variables("sidecar")
-    end = run("sidecar", "check", values=Mounts(tmp_path).localised(sidecar))
-    assert end.returncode == 0, end.stderr
+    accepted("sidecar", Mounts(tmp_path).localised(sidecar))
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/kubernetes.md"])

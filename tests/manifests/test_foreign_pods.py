@@ -7,10 +7,27 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import kubernetes_validate
 import pytest
 import yaml
-from kubernetes import CONFIG_MAPS, DOCUMENT, K8S, SERVICE, containers, kustomize, named, ours, program, reads, render, settings, write_overlay
-from programs import Mounts, path, run
+from kubernetes import (
+    CONFIG_MAPS,
+    DOCUMENT,
+    K8S,
+    REPOSITORY,
+    SERVICE,
+    VERSIONS,
+    containers,
+    kustomize,
+    named,
+    ours,
+    program,
+    reads,
+    render,
+    settings,
+    write_overlay,
+)
+from programs import Mounts, accepted, path
 
 VARIANTS = {"sidecar": "initContainers", "sidecar-plain": "containers"}
 
@@ -228,12 +245,36 @@ def examples(member):
     return [block[member] for block in blocks if member in block]
 
 
-def with_everything(scratch, deployment=None, patches=()):
+# Istio's and Envoy Gateway's, beside ours.
+FOREIGN = {"rules", "authorization"}
+
+
+def test_every_yaml_block_of_the_documents_is_tried():
+    tried = {"images", "initContainers", "patches", "replacements"}
+    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    for page in listed.stdout.split():
+        for block in re.findall(r"^ *```yaml\n(.*?)^ *```", (REPOSITORY / page).read_text(), re.M | re.S):
+            block = yaml.safe_load(block)
+            if block.keys() == {"volumes"}:
+                pod = {"containers": [{"name": "a", "image": "a"}], **block}
+                pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": pod}
+                kubernetes_validate.validate(pod, VERSIONS[-1], strict=True)
+            else:
+                assert FOREIGN & block.keys() or (tried & block.keys() and "kubernetes" in page), f"{page}: {block}"
+
+
+def with_everything(scratch, deployment=None, patches=(), more=None):
     ours, its_service = service()
     components = [K8S / "components" / name for name in ["sidecar", "networkpolicy"]]
     resources = [K8S / "base/auth-server", scratch / "service"]
-    write_overlay(scratch, yaml.safe_dump_all([deployment or ours, its_service]), components, resources, patches)
+    write_overlay(scratch, yaml.safe_dump_all([deployment or ours, its_service]), components, resources, patches, more)
     return render(scratch)
+
+
+def test_the_images_of_the_document_replace_ours(tmp_path):
+    (images,) = examples("images")
+    found = {container["image"] for _, container in ours(with_everything(tmp_path, more={"images": images}))}
+    assert found == {f"{image['newName']}:{image['newTag']}" for image in images}
 
 
 @pytest.mark.parametrize("patches", examples("patches"), ids=str)
@@ -244,15 +285,13 @@ def test_every_patch_of_the_document_has_its_effect(patches, tmp_path):
         assert word in text and word not in yaml.safe_dump_all(before), word
     mounts = Mounts(tmp_path / "mounts")
     for _, container in ours(after):
-        end = run(program(container), "check", values=mounts.localised(container))
-        assert end.returncode == 0, end.stderr
+        accepted(program(container), mounts.localised(container))
 
 
 def test_without_an_application_secret_there_is_no_secret(tmp_path):
     (patches,) = [each for each in examples("patches") if "POSTERN_JWKS" in each[0]["patch"]]
     pod = named(with_everything(tmp_path, patches=patches), "Deployment", "orders")["spec"]["template"]["spec"]
-    end = run("sidecar", "check", values=Mounts(tmp_path).localised(sidecar_of(pod, "sidecar")))
-    assert end.returncode == 0 and "jwks.json" in end.stdout, end.stderr
+    assert "jwks.json" in accepted("sidecar", Mounts(tmp_path).localised(sidecar_of(pod, "sidecar")))
     assert not [volume for volume in pod["volumes"] if "secret" in volume]
 
 
@@ -263,8 +302,7 @@ def test_the_document_has_the_sidecar_s_variables(block, tmp_path):
     pod = named(with_everything(tmp_path, deployment), "Deployment", "orders")["spec"]["template"]["spec"]
     wanted = {variable["name"]: variable["value"] for variable in block[0]["env"]}
     assert wanted and wanted.items() <= settings(sidecar_of(pod, "sidecar")).items()
-    end = run("sidecar", "check", values=Mounts(tmp_path / "mounts").localised(sidecar_of(pod, "sidecar")))
-    assert end.returncode == 0, end.stderr
+    accepted("sidecar", Mounts(tmp_path / "mounts").localised(sidecar_of(pod, "sidecar")))
 
 
 def test_every_rejection_is_in_the_document():
