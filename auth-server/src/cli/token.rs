@@ -9,6 +9,8 @@ use super::KeyArgs;
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
     /// Decode and verify a token from standard input, and print the reason of a rejection
+    ///
+    /// Ends with exit code 1 unless the token is valid
     Inspect(TokenInspectArgs),
 }
 

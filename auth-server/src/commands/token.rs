@@ -34,9 +34,15 @@ pub(crate) async fn run(command: &TokenCommand) -> Result<(), ExitError> {
     let explanation = explain(args, &token, &keys, args.at.unwrap_or_else(unix_now));
     if args.json {
         let json = serde_json::to_string_pretty(&explanation);
-        print(&json.map_err(|error| ExitError::Software(error.to_string()))?)
+        print(&json.map_err(|error| ExitError::Software(error.to_string()))?)?;
     } else {
-        print(explanation.to_string().trim_end())
+        print(explanation.to_string().trim_end())?;
+    }
+    match explanation.reason {
+        None => Ok(()),
+        Some(reason) => Err(ExitError::Unmet(format!(
+            "the token is not valid: {reason}"
+        ))),
     }
 }
 

@@ -131,6 +131,8 @@ fn list(args: &UsersFileArgs) -> Result<(), ExitError> {
             "enabled": !user.disabled,
             "nickName": user.nick_name.as_ref().unwrap_or(&user.account),
             "totp": user.totp.is_some(),
+            "scope": user.scope,
+            "roles": user.roles,
         }))?;
     }
     Ok(())

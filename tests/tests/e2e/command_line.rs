@@ -2,7 +2,6 @@
 //! malformed command line, 78 for a setting that is missing or unusable.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::process::{Command, Stdio};
 
 use serde::Deserialize;
@@ -11,7 +10,6 @@ use tests::auth_server::{AuthServer, file_store};
 use tests::certificates::write_private;
 use tests::expect::has;
 use tests::free_address::free_address;
-use tests::keys::{SigningKey, SigningType};
 use tests::process::Finished;
 use tests::programs::Program;
 use tests::tables::{Verdicts, load};
@@ -68,7 +66,8 @@ fn an_empty_list_and_a_missing_store_are_reported() {
 #[test]
 fn lists_are_lines_of_json() {
     let directory = tempfile::tempdir().unwrap();
-    let users = UsersFile::with("ada", "correct horse");
+    let users = UsersFile::new();
+    users.add("ada", "correct horse", &["--role", "buyer"]);
     let store = file_store(directory.path());
     let add = ["application", "add", "--app-id=orders", "--store", &store];
     assert_eq!(Program::AuthServer.run(&add).code, Some(0));
@@ -81,8 +80,8 @@ fn lists_are_lines_of_json() {
     assert_eq!(applications, json!({"id": "orders", "secrets": 1}));
     let user = json(&["user", "list", "--users", &users.location()]);
     assert_eq!(user["account"], "ada");
-    let found = (&user["enabled"], user.get("password"));
-    assert_eq!(found, (&json!(true), None));
+    let found = (&user["enabled"], &user["roles"], user.get("password"));
+    assert_eq!(found, (&json!(true), &json!(["buyer"]), None));
 }
 
 #[test]
@@ -133,38 +132,18 @@ fn healthcheck_requests_the_admin_port() {
 /// Returns the exit code and the error line of a command whose standard output is `stdout`.
 fn end_with(program: Program, words: &[&str], stdout: impl Into<Stdio>) -> (Option<i32>, String) {
     let mut command = Command::new(program.path());
-    command.args(words).env_clear().stdin(Stdio::piped());
-    let mut child = command
-        .stdout(stdout)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let stdin = child.stdin.take().unwrap();
-    (&stdin).write_all(b"not.a.token\n").unwrap();
-    drop(stdin);
-    let output = child.wait_with_output().unwrap();
+    command.args(words).env_clear().stdin(Stdio::null());
+    command.stdout(stdout).stderr(Stdio::piped());
+    let output = command.spawn().unwrap().wait_with_output().unwrap();
     let complaint = String::from_utf8(output.stderr).unwrap();
     (output.status.code(), complaint)
 }
 
 #[test]
 fn a_closed_reader_is_no_failure_and_a_full_disk_is() {
-    let directory = tempfile::tempdir().unwrap();
-    let key = directory.path().join("key.pem");
-    let served = SigningKey::generate(SigningType::Ecdsa).served();
-    std::fs::write(&key, served).unwrap();
-    let key = key.display().to_string();
     let check = [&["check"], &SIDECAR[1..]].concat();
-    let inspect = [
-        "token",
-        "inspect",
-        "--signing-type=ecdsa",
-        "--key-file",
-        &key,
-    ];
     for (program, words) in [
-        (Program::AuthServer, &inspect[..]),
-        (Program::AuthServer, &["check"]),
+        (Program::AuthServer, &["check"][..]),
         (Program::Sidecar, &check),
     ] {
         let (reader, writer) = std::io::pipe().unwrap();
