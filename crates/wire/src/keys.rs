@@ -10,6 +10,7 @@ use jsonwebtoken::{
     jwk::{Jwk, PublicKeyUse, ThumbprintHash},
 };
 
+use self::algorithms::ASYMMETRIC;
 use self::signing_type::SigningType;
 
 pub mod algorithms;
@@ -57,8 +58,10 @@ pub enum KeyError {
     #[error("this is a private key; only the public half may be published")]
     PrivateKey,
     /// A key of another type than configured.
-    #[error("the key is not of the type {expected} that --signing-type names")]
+    #[error("the key is of type {}, but --signing-type is {expected}", type_of(*found))]
     OtherType {
+        /// The algorithm of the key.
+        found: Algorithm,
         /// `--signing-type`.
         expected: SigningType,
     },
@@ -100,6 +103,13 @@ pub enum KeyError {
     },
 }
 
+/// Returns the word of `--signing-type` for an algorithm, or the name of one without.
+fn type_of(algorithm: Algorithm) -> String {
+    let mut types = SigningType::ALL.into_iter();
+    let of_it = types.find(|signing_type| signing_type.algorithm() == algorithm);
+    of_it.map_or_else(|| algorithms::name(algorithm), |of_it| of_it.to_string())
+}
+
 /// A verification key and the only algorithm it is used for.
 #[derive(Clone)]
 pub struct VerificationKey {
@@ -132,9 +142,17 @@ impl VerificationKey {
     /// # Errors
     /// See [`KeyError`].
     pub fn parse(signing_type: SigningType, text: &str) -> Result<Self, KeyError> {
-        match signing_type {
-            SigningType::Hmac => Self::from_shared_secret(text),
-            SigningType::Rsa | SigningType::Ecdsa => Self::from_public_key(signing_type, text),
+        match Self::of_any_type(text, &ASYMMETRIC) {
+            Ok(key) if key.algorithm == signing_type.algorithm() => Ok(key),
+            Ok(key) => Err(KeyError::OtherType {
+                found: key.algorithm,
+                expected: signing_type,
+            }),
+            // The text of a public key or a certificate is known to all, so it is no secret.
+            Err(_) if signing_type == SigningType::Hmac && !is_public(text) => {
+                Self::from_shared_secret(text)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -147,14 +165,6 @@ impl VerificationKey {
             });
         }
         Self::named_by_thumbprint(Algorithm::HS256, DecodingKey::from_secret(secret))
-    }
-
-    fn from_public_key(expected: SigningType, text: &str) -> Result<Self, KeyError> {
-        let key = Self::of_any_type(text, &[expected.algorithm()]);
-        key.map_err(|error| match error {
-            KeyError::NotAllowed => KeyError::OtherType { expected },
-            error => error,
-        })
     }
 
     /// Parses a public key of any type, for the first of `allowed` that fits it.
@@ -229,6 +239,10 @@ impl VerificationKey {
     }
 }
 
+fn is_public(text: &str) -> bool {
+    text.contains("-----BEGIN ") || public_key(text).is_ok()
+}
+
 /// Parses a public key of any type.
 fn public_key(text: &str) -> Result<(DecodingKey, AlgorithmFamily), KeyError> {
     let pem = public_key_pem(text)?;
@@ -288,14 +302,15 @@ mod tests {
     #[test]
     fn strings_that_are_no_public_key_are_rejected() {
         let private = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----";
-        let other = KeyError::OtherType {
+        let other = |found| KeyError::OtherType {
+            found,
             expected: SigningType::Rsa,
         };
         let cases = [
             ("", KeyError::NotAPublicKey),
             ("<html>", KeyError::NotAPublicKey),
-            (P256, other.clone()),
-            (ED25519, other),
+            (P256, other(Algorithm::ES256)),
+            (ED25519, other(Algorithm::EdDSA)),
             (private, KeyError::PrivateKey),
             // PKCS#8 without armour: its length in the first byte, in one more, in two more.
             ("MC4CAQA=", KeyError::PrivateKey),
@@ -317,6 +332,12 @@ mod tests {
         let parse = |text: &str| VerificationKey::parse(SigningType::Hmac, text);
         let found = parse(&"a".repeat(31)).unwrap_err();
         assert_eq!(found, KeyError::SecretTooShort { bytes: 31 });
+        for public in [P256.to_owned(), pem(P256)] {
+            let why = "the key is of type ecdsa, but --signing-type is hmac";
+            assert_eq!(parse(&public).unwrap_err().to_string(), why);
+        }
+        let certificate = pem(P256).replace("PUBLIC KEY", "CERTIFICATE");
+        assert_eq!(parse(&certificate).err(), Some(KeyError::NotAPublicKey));
         let key = parse(&"a".repeat(32)).unwrap();
         assert!(key.to_jwk().is_none());
         let printed = format!(

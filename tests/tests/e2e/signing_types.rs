@@ -48,7 +48,7 @@ fn contract_5_4_a_sidecar_of_another_type_trusts_nothing() {
     let sidecar = SidecarPlan::new(&service, &server.url())
         .application("orders", &secret)
         .start();
-    sidecar.until_logged("that --signing-type names");
+    sidecar.until_logged("the key is of type ecdsa, but --signing-type is rsa");
     let response = sidecar.bearing(&server.login()).get("/list");
     assert_eq!(response.verdict(), "503 auth_keys_unavailable");
     assert_eq!(service.requests().len(), 0);
