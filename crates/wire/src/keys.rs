@@ -18,7 +18,7 @@ mod key_set;
 pub mod signing_type;
 mod verifier;
 
-pub use key_set::{BYTE_ORDER_MARK, KeySet};
+pub use key_set::KeySet;
 use verifier::Verifier;
 
 /// The name of a key: compared for equality, never used as path, URL or query.

@@ -11,6 +11,9 @@ use serde::{
 };
 use serde_json::{Map, Number, Value};
 
+/// The mark that some programs put in front of UTF-8.
+pub const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
 /// Parses one JSON object.
 ///
 /// # Errors

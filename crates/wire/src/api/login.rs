@@ -8,8 +8,6 @@ use serde_json::{Map, Value};
 use crate::folding::composed;
 use crate::{rejection::Rejection, strict_json};
 
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-
 /// Account, password and verification code of a login (contract §2.2).
 #[derive(Clone, PartialEq, Eq)]
 pub struct LoginRequest {
@@ -41,7 +39,9 @@ impl LoginRequest {
     /// member or gives account or password the wrong type.
     pub fn from_json(body: &[u8]) -> Result<Self, Rejection> {
         // Of Windows' clients.
-        let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
+        let body = body
+            .strip_prefix(strict_json::BYTE_ORDER_MARK)
+            .unwrap_or(body);
         if Self::is_absent(body) {
             return Err(Rejection::LoginIncomplete);
         }

@@ -52,7 +52,9 @@ impl KeySet {
     /// [`KeyError::NotAJwkSet`], [`KeyError::PrivateKey`] if a key has its private half,
     /// [`KeyError::NoUsableKey`] if nothing is left.
     pub fn from_jwks(json: &[u8], allowed: &[Algorithm]) -> Result<Self, KeyError> {
-        let json = json.strip_prefix(BYTE_ORDER_MARK).unwrap_or(json);
+        let json = json
+            .strip_prefix(strict_json::BYTE_ORDER_MARK)
+            .unwrap_or(json);
         let not_a_set = || KeyError::NotAJwkSet {
             found: kind_of(json),
         };
@@ -130,9 +132,6 @@ impl KeySet {
     }
 }
 
-/// The mark that Windows' editors put in front of a text.
-pub const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
-
 /// Describes a response that is no key set.
 fn kind_of(body: &[u8]) -> &'static str {
     let text = body.trim_ascii_start();
@@ -144,7 +143,9 @@ fn kind_of(body: &[u8]) -> &'static str {
         [0x1f, 0x8b, ..] => "gzip: it has to be sent without an encoding",
         [b'<', ..] => "HTML",
         [b'-', ..] => "PEM",
-        _ if has("jwks_uri") => "a discovery document, whose jwks_uri has it",
+        _ if has("jwks_uri") => {
+            "a discovery document: --issuer-url takes its issuer, --jwks its jwks_uri"
+        }
         _ if has("kty") => "a single JWK",
         _ if has("keys") => "a member keys that is no list",
         _ if body.windows(certificate.len()).any(|it| it == certificate) => {
@@ -458,7 +459,7 @@ mod tests {
             (r#"{"keys":[],"keys":[]}"#, twice),
             (
                 r#"{"jwks_uri":""}"#,
-                "a discovery document, whose jwks_uri has it",
+                "a discovery document: --issuer-url takes its issuer, --jwks its jwks_uri",
             ),
             (r#"{"kty":"RSA"}"#, "a single JWK"),
             (map, certificates),

@@ -4,6 +4,7 @@ use http::HeaderMap;
 use http::header::COOKIE;
 
 use super::bearer::{Bearer, TokenLocation, bounded};
+use crate::http::framing::is_tchar;
 use crate::http::header_alias::cgi_equal;
 use crate::rejection::Rejection;
 
@@ -74,17 +75,12 @@ fn may_be_read_as(pair: &[u8], name: &str) -> bool {
 
 /// Returns the name at the end of `part`, the bytes between two `=`, and where it starts.
 fn last_name(part: &[u8]) -> Option<(usize, &str)> {
-    let end = part.iter().rposition(is_of_name)? + 1;
+    let end = part.iter().rposition(|byte| is_tchar(*byte))? + 1;
     let (part, _) = part.split_at(end);
-    let start = part.iter().rposition(|byte| !is_of_name(byte));
+    let start = part.iter().rposition(|byte| !is_tchar(*byte));
     let start = start.map_or(0, |at| at + 1);
     let (_, name) = part.split_at(start);
     Some((start, std::str::from_utf8(name).ok()?))
-}
-
-/// Returns true for a byte of a token (RFC 9110 §5.6.2).
-fn is_of_name(byte: &u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use http::StatusCode;
 use runtime::logs::sanitize::LogText;
 use runtime::net::server_url::{ServerUrl, ServerUrlError};
 use serde::Deserialize;
-use wire::keys::BYTE_ORDER_MARK;
+use wire::strict_json::BYTE_ORDER_MARK;
 
 use super::http_client::Unexpected;
 

@@ -1,7 +1,6 @@
 //! The response to a request for a JWK Set.
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use serde_json::Value;
 use wire::keys::{Algorithm, KeyError, KeySet};
 
 use super::fetch::FetchError;
@@ -15,8 +14,6 @@ const JWK_SET: &str = "application/jwk-set+json, application/json";
 pub(crate) enum JwksError {
     #[error("the response to the request for the key set was {}", Unexpected(*.0))]
     Status(StatusCode),
-    #[error("this is a discovery document: --issuer-url takes its issuer, --jwks its jwks_uri")]
-    Discovery,
     #[error("the key set cannot be used: {0}")]
     Unusable(#[from] KeyError),
     #[error("the key set lacks the key of the key endpoint")]
@@ -59,8 +56,7 @@ fn parse(
 ) -> Result<(KeySet, KnownSet), JwksError> {
     let (version, keys) = match (response.status, known.0) {
         (StatusCode::OK, _) => {
-            let keys = KeySet::from_jwks(&response.body, allowed);
-            let keys = keys.map_err(|error| not_a_set(error, &response.body))?;
+            let keys = KeySet::from_jwks(&response.body, allowed)?;
             (response.headers.get(header::ETAG).cloned(), keys)
         }
         (StatusCode::NOT_MODIFIED, Some((version, keys))) => (Some(version), keys),
@@ -70,23 +66,12 @@ fn parse(
     Ok((keys, KnownSet(known)))
 }
 
-fn not_a_set(error: KeyError, body: &[u8]) -> JwksError {
-    let document: Option<Value> = serde_json::from_slice(body).ok();
-    let is_document = document.is_some_and(|document| document.get("jwks_uri").is_some());
-    match error {
-        KeyError::NotAJwkSet { .. } if is_document => JwksError::Discovery,
-        error => error.into(),
-    }
-}
-
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
     use serde_json::json;
     use wire::keys::VerificationKey;
     use wire::keys::signing_type::SigningType;
-
-    use super::*;
 
     /// Two P-256 keys (SPKI).
     pub(crate) const ONE: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEfMVwmU++jJT+E3CZyufERNg0tK2IdtY+UJfTh6cyCKRyZZLdYzkCF07DFHSIuAm2YyWTUWL999y7uJ1vg19ZvA==";
@@ -99,13 +84,5 @@ pub(crate) mod tests {
     pub(crate) fn set_of(keys: &[&str]) -> String {
         let keys: Vec<_> = keys.iter().map(|text| key(text).to_jwk()).collect();
         json!({ "keys": keys }).to_string()
-    }
-
-    #[test]
-    fn a_discovery_document_is_no_set_and_is_named() {
-        let document = br#"{"jwks_uri": "https://idp/keys"}"#;
-        let error = KeySet::from_jwks(document, &[Algorithm::RS256]).unwrap_err();
-        let named = not_a_set(error, document).to_string();
-        assert!(named.contains("this is a discovery document"), "{named}");
     }
 }
