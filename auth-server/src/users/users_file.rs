@@ -354,7 +354,7 @@ pub(crate) mod tests {
             ),
             ("scope = \"\"", "a scope is a list"),
             ("audience = [\"a b\"]", "1 to 256 characters without"),
-            ("roles = \"admin\"", "expected a sequence"),
+            ("roles = \"admin\"", "expected a list"),
             (
                 "roles = [\"a\"]\nclaims = { roles = [\"b\"] }",
                 "user \"ada\": claims: the claim roles stands there twice",
@@ -403,10 +403,13 @@ pub(crate) mod tests {
             ("[[user]\n", "line 1: "),
             (
                 &format!("{ada}pasword = \"x\"\n"),
-                "line 5: unknown field `pasword`",
+                "line 5: unknown key `pasword`",
             ),
-            ("[[users]]\n", "line 1: unknown field `users`"),
-            ("[[user]]\naccount = \"a\"\n", "missing field `password`"),
+            ("[[users]]\n", "line 1: unknown key `users`"),
+            (
+                "[[user]]\naccount = \"a\"\n",
+                "a key is missing: `password`",
+            ),
             (&format!("{ada}disabled = 1\n"), "line 5: "),
             (
                 &format!("{ada}{ada}"),

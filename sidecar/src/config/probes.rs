@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, header};
+use runtime::files::toml_error::in_plain_words;
 use runtime::process::exit::ExitError;
 use wire::settings::probes::{self, Action, Probe, Scheme};
 
@@ -36,7 +37,8 @@ pub(super) fn service_probes(
     let Some(text) = &args.service.probes else {
         return Ok(Vec::new());
     };
-    let parsed = probes::parse(text).map_err(|why| ExitError::Config(format!("--probes: {why}")));
+    let parsed = probes::parse(text)
+        .map_err(|why| ExitError::Config(format!("--probes: {}", in_plain_words(&why))));
     let probes: Vec<ServiceProbe> = parsed?
         .into_iter()
         .map(|probe| service_probe(probe, upstream))

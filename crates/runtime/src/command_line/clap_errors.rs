@@ -5,6 +5,7 @@ use clap::{ArgMatches, Command};
 
 use super::sources::SEE_HELP;
 use super::{all_settings, setting_named};
+use crate::files::toml_error::in_plain_words;
 use crate::process::exit::ExitError;
 
 /// Returns an unusable, missing or excluded setting as a configuration failure, regardless of its
@@ -91,18 +92,6 @@ fn what_is_wrong(message: &str) -> String {
         sentence += line.strip_prefix("tip: ").unwrap_or(line);
     }
     in_plain_words(&sentence)
-}
-
-/// Rewords the standard library's errors about numbers.
-fn in_plain_words(sentence: &str) -> String {
-    let theirs = [
-        "invalid digit found in string",
-        "cannot parse integer from empty string",
-    ];
-    let of_number = |text: &str, theirs: &str| text.replace(theirs, "expected a whole number");
-    theirs
-        .iter()
-        .fold(sentence.to_owned(), |text, theirs| of_number(&text, theirs))
 }
 
 /// Removes the rejected value, which clap quotes, if it is a secret.

@@ -211,11 +211,11 @@ pass = [['a']] => `pass` must be a text, a number, true or false, not array
 [name] => `name` must be a text, a number, true or false, not table
 name = 'a'|name = 'b' => line 2:
 name = => line 1:
-upstream = 'u'|[[rule]]|paths = ['/a']|[[rule]]|pahts = ['/b'] => line 5: unknown field `pahts`, expected `paths` or `claims`
-upstream = 'u'|[[rule]] => line 2: missing field `paths`
-upstream = 'u'|[[rule]]|paths = 'a' => line 3: invalid type: string \"a\", expected a sequence
+upstream = 'u'|[[rule]]|paths = ['/a']|[[rule]]|pahts = ['/b'] => line 5: unknown key `pahts`, expected `paths` or `claims`
+upstream = 'u'|[[rule]] => line 2: a key is missing: `paths`
+upstream = 'u'|[[rule]]|paths = 'a' => line 3: found the text \"a\", expected a list: [\"a\", \"b\"]
 upstream = 'u'|[[rule]]|paths = []|claims = {x = [-1]} => line 4: invalid value: integer `-1`, expected u32
-upstream = 'u'|[rule]|paths = [] => invalid type: map, expected a sequence
+upstream = 'u'|[rule]|paths = [] => found a table, expected a list
 [[pass]]|paths = [] => `pass` must be a text, a number, true or false, not table
 upstream = 'u'|name = [] => `name` must be a text, a number, true or false, not array";
 

@@ -16,7 +16,34 @@ impl TomlError {
         let before = error.span().and_then(|span| text.get(..span.start));
         Self {
             line: before.unwrap_or_default().matches('\n').count() + 1,
-            cause: error.message().to_owned(),
+            cause: in_plain_words(error.message()),
         }
     }
+}
+
+/// Words of the standard library and of serde, and those of a file of settings.
+const WORDS: [(&str, &str); 10] = [
+    ("invalid digit found in string", "expected a whole number"),
+    (
+        "cannot parse integer from empty string",
+        "expected a whole number",
+    ),
+    ("invalid type: string", "found the text"),
+    ("invalid type: map", "found a table"),
+    ("invalid type:", "found"),
+    (
+        "expected a sequence",
+        "expected a list: [\"a\", \"b\"], or [[…]] above each table",
+    ),
+    ("expected a map", "expected a table: {name = \"value\"}"),
+    ("unknown field", "unknown key"),
+    ("missing field", "a key is missing:"),
+    ("unknown variant", "unknown value"),
+];
+
+/// Rewords a message about a setting.
+#[must_use]
+pub fn in_plain_words(message: &str) -> String {
+    let reword = |text: String, (theirs, ours): &(&str, &str)| text.replace(theirs, ours);
+    WORDS.iter().fold(message.to_owned(), reword)
 }
