@@ -40,7 +40,10 @@ impl IssuerSettings {
         let mut source = KeySource::new(self.source.clone());
         let warning = match (source.open(), &self.name) {
             (Ok(warning), _) => warning,
-            (Err(why), Some(name)) => Some(format!("[[issuer]] {name}: {why}")),
+            (Err(why), Some(name)) => Some(format!(
+                "[[issuer]] {name}: {}",
+                why.trim_start_matches("--")
+            )),
             (Err(why), None) => return Err(ExitError::Config(why)),
         };
         Ok((source, warning))

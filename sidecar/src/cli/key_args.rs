@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::ArgPredicate;
 use clap::{ArgGroup, Args, ValueEnum};
+use runtime::command_line::name;
 use runtime::command_line::seconds::{Seconds, at_least_one};
 use runtime::command_line::serialize::{displayed, displayed_if_any};
 use secrecy::SecretString;
@@ -47,6 +48,7 @@ pub(crate) struct KeyArgs {
         group = KEY_SOURCE,
         requires = "audience",
         conflicts_with = "issuer",
+        value_parser = name,
         value_name = "URL"
     )]
     pub(crate) issuer_url: Option<String>,
@@ -59,6 +61,7 @@ pub(crate) struct KeyArgs {
         env,
         group = KEY_SOURCE,
         requires_all = ["issuer", "audience"],
+        value_parser = name,
         value_name = "URL|FILE"
     )]
     pub(crate) jwks: Option<String>,

@@ -108,10 +108,7 @@ fn an_auth_server_whose_certificate_is_not_trusted_is_78() {
     let over_tls = FakeAuthServer::serving_tls(tls, &key);
     let in_plain = AuthServer::start();
     let plain = in_plain.url().replace("http://", "https://");
-    for (url, named) in [
-        (&over_tls.url(), "certificate"),
-        (&plain, "no TLS came back"),
-    ] {
+    for (url, named) in [(&over_tls.url(), "--auth-ca"), (&plain, "no TLS came back")] {
         let trusted = format!("--auth-ca={}", other.file().display());
         let end = online(url, &service.url(), &[&trusted]);
         end.says(CONFIG, named);

@@ -57,7 +57,9 @@ pub fn request(
     );
     let request = [head.as_bytes(), json].concat();
     exchange(address, &request, timeout).map_err(|error| {
-        ExitError::Unavailable(format!("no response from http://{address}{path}: {error}"))
+        ExitError::Unavailable(format!(
+            "no response from http://{address}{path}: {error}; is {admin} the --admin-listen of a running server?"
+        ))
     })
 }
 

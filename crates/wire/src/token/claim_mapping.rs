@@ -108,7 +108,10 @@ fn parse_entry(entry: &str) -> Result<(&'static str, ClaimName), String> {
     let known = fields.iter().find(|name| **name == field);
     let field = known.ok_or_else(|| {
         let fields = fields.join(", ");
-        format!("the user has no field of this name; there are {fields}")
+        format!(
+            "the user has no field of this name; there are {fields}; in a header of its own --claim-header X-Roles=roles \
+             passes any claim"
+        )
     })?;
     Ok((field, claim.parse()?))
 }

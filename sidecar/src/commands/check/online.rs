@@ -98,10 +98,11 @@ impl Findings {
                 }
             }
             Err(error) => {
-                let line = format!(
-                    "--{}: no key from {endpoint}: {error}",
-                    issuer.source.flag()
-                );
+                let setting = match &issuer.name {
+                    Some(name) => format!("[[issuer]] {name}"),
+                    None => format!("--{}", issuer.source.flag()),
+                };
+                let line = format!("{setting}: no key from {endpoint}: {error}");
                 self.failed(match error.is_away() {
                     true => ExitError::Unavailable(line),
                     false => ExitError::Config(line),
@@ -162,7 +163,10 @@ async fn connected(settings: UpstreamSettings) -> Result<(), ExitError> {
         Ok(mut stream) => timeout(RESPONSE_WITHIN, speaks(&mut stream, protocol))
             .await
             .unwrap_or(Ok(())),
-        Err(error) if rejected.contains(error.etype()) => Err(ExitError::Config(log_cause(&error))),
+        Err(error) if rejected.contains(error.etype()) => Err(ExitError::Config(format!(
+            "{}; --upstream-ca names its authority, --upstream-server-name the name in its certificate",
+            log_cause(&error)
+        ))),
         Err(error) => Err(ExitError::Unavailable(log_cause(&error))),
     }
 }

@@ -19,7 +19,7 @@ use runtime::net::server_url::ServerUrl;
 use runtime::process::clock::unix_now;
 use runtime::tls::peer::{PeerCertificates, PeerFiles};
 use runtime::traces::{self, Span};
-use rustls::InvalidMessage;
+use rustls::InvalidMessage::InvalidContentType;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 use tokio::net::lookup_host;
@@ -382,12 +382,16 @@ async fn bounded_body(
 
 /// Joins the causes: reqwest keeps the real one in the chain.
 fn with_causes(error: &reqwest::Error) -> String {
-    causes(error).fold(error.to_string(), |text, cause| {
-        if tls_error(cause).is_some_and(is_no_tls) {
+    use rustls::Error::{InvalidCertificate, InvalidMessage};
+    causes(error).fold(error.to_string(), |text, cause| match tls_error(cause) {
+        // As from a plain HTTP server.
+        Some(InvalidMessage(InvalidContentType)) => {
             format!("{text}: no TLS came back, is it http:// in place of https://?")
-        } else {
-            format!("{text}: {cause}")
         }
+        Some(InvalidCertificate(_)) => {
+            format!("{text}: {cause}; --auth-ca, or `ca` of the [[issuer]], trusts its authority")
+        }
+        _ => format!("{text}: {cause}"),
     })
 }
 
@@ -401,12 +405,4 @@ fn tls_error<'e>(mut cause: &'e (dyn Error + 'static)) -> Option<&'e rustls::Err
         cause = within;
     }
     cause.downcast_ref()
-}
-
-/// Returns true for a response without TLS, as from a plain HTTP server.
-const fn is_no_tls(error: &rustls::Error) -> bool {
-    matches!(
-        error,
-        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)
-    )
 }

@@ -29,6 +29,10 @@ pub(crate) enum IssuerUrlError {
     Address(#[from] ServerUrlError),
     #[error("has a query, which an issuer never has")]
     Query,
+    #[error(
+        "is the address of the discovery document: leave /.well-known/… off, the rest names the issuer"
+    )]
+    Document,
     #[error("a discovery document over plain HTTP is read from this machine only: https://")]
     Plain,
 }
@@ -38,6 +42,9 @@ impl IssuerUrl {
     pub(crate) fn new(issuer: &str) -> Result<Self, IssuerUrlError> {
         if issuer.contains('?') {
             return Err(IssuerUrlError::Query);
+        }
+        if issuer.contains(DOCUMENT) || issuer.contains(OAUTH_DOCUMENT) {
+            return Err(IssuerUrlError::Document);
         }
         let base = issuer.strip_suffix('/').unwrap_or(issuer);
         let document = ServerUrl::of_http(&format!("{base}{DOCUMENT}"))?;
