@@ -87,9 +87,12 @@ impl App {
 }
 
 fn keys_of(issuer: &IssuerSettings, config: &Config) -> Arc<CurrentKeys> {
-    let required = issuer.revocations.and_then(|list| list.required);
     let max_age = config.args.keys.max_key_age.limit();
-    let keys = CurrentKeys::new(config.token_cache.clone(), max_age, required);
+    let keys = CurrentKeys::new(
+        config.token_cache.clone(),
+        max_age,
+        issuer.max_revocation_age,
+    );
     Arc::new(keys.of(issuer.name.clone()))
 }
 

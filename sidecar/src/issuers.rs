@@ -26,8 +26,8 @@ pub(crate) struct IssuerSettings {
     pub(crate) name: Option<String>,
     pub(crate) source: SourceSettings,
     pub(crate) key_cache: Option<KeyCacheSettings>,
-    /// `None` without a revocation list.
-    pub(crate) revocations: Option<RevocationSettings>,
+    /// The age up to which a revocation list counts; `None` where none is required.
+    pub(crate) max_revocation_age: Option<Duration>,
 }
 
 impl IssuerSettings {
@@ -48,13 +48,4 @@ impl IssuerSettings {
         };
         Ok((source, warning))
     }
-}
-
-/// The use of the revocation list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RevocationSettings {
-    /// The age up to which a list counts; `None` where none is required.
-    pub(crate) required: Option<Duration>,
-    /// The interval of fetches beside the schedule; `None` without them.
-    pub(crate) poll: Option<Duration>,
 }

@@ -124,7 +124,9 @@ pub(crate) struct KeyArgs {
     #[arg(long, env)]
     pub(crate) trust_shared_secret: bool,
 
-    /// When to fetch the verification key: cron expression with seconds, in UTC
+    /// When to fetch keys and revocation list: cron expression with seconds, in UTC
+    ///
+    /// '*/5 * * * * *' is every five seconds; unchanged ones are short responses
     #[arg(long, env, default_value = "0 * * * * *", value_name = "CRON")]
     #[serde(serialize_with = "displayed")]
     pub(crate) refresh_cron: Schedule,
@@ -161,12 +163,6 @@ pub(crate) struct KeyArgs {
         value_name = "MODE"
     )]
     pub(crate) revocations: Option<RevocationMode>,
-
-    /// Fetch the revocation list this often beside the key's schedule; 0: only with the key
-    ///
-    /// A logout then takes effect sooner; an unchanged list is a short response
-    #[arg(long, env, default_value_t = Seconds::new(0), value_name = "DURATION")]
-    pub(crate) revocation_poll: Seconds,
 
     /// Time for which a revocation list counts with --revocations required
     #[arg(

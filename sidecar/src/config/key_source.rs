@@ -11,9 +11,8 @@ use wire::settings;
 
 use super::flag_value::flag_error;
 use crate::cli::ServeArgs;
-use crate::cli::key_args::{KeyArgs, RevocationMode};
+use crate::cli::key_args::RevocationMode;
 use crate::discovery::AuthServer;
-use crate::issuers::RevocationSettings;
 use crate::issuers::source::SourceSettings;
 use crate::issuers::source::auth_server::{Application, EndpointSettings};
 
@@ -50,7 +49,10 @@ pub(super) fn endpoint(args: &ServeArgs) -> Result<EndpointSettings, ExitError> 
         auth_server,
         application: application(args)?,
         signing_type: signing_type(args)?,
-        wants_list: revocations(&args.keys).is_some(),
+        wants_list: args
+            .keys
+            .revocations
+            .is_some_and(|mode| mode != RevocationMode::Off),
     })
 }
 
@@ -80,19 +82,6 @@ pub(super) fn only_with_https(files: PeerFiles, is_https: bool) -> Result<PeerFi
         Some(setting) if !is_https => Err(format!("{setting}: has an effect only with https")),
         _ => Ok(files),
     }
-}
-
-/// Returns the use of the auth server's revocation list.
-pub(super) fn revocations(args: &KeyArgs) -> Option<RevocationSettings> {
-    let required = match args.revocations? {
-        RevocationMode::Off => return None,
-        RevocationMode::On => None,
-        RevocationMode::Required => Some(args.max_revocation_age.duration()),
-    };
-    Some(RevocationSettings {
-        required,
-        poll: args.revocation_poll.limit(),
-    })
 }
 
 fn signing_type(args: &ServeArgs) -> Result<SigningType, ExitError> {

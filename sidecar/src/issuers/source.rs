@@ -142,6 +142,11 @@ impl KeySource {
         }
     }
 
+    /// Returns true where a revocation list is fetched with the keys.
+    pub(crate) fn wants_list(&self) -> bool {
+        matches!(self, Self::AuthServer(endpoint) if endpoint.settings.wants_list)
+    }
+
     /// Returns true for keys of a file.
     pub(crate) const fn is_file(&self) -> bool {
         matches!(self, Self::KeySet(set) if matches!(set.settings.location, Location::File(_)))

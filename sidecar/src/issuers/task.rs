@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use runtime::process::exit::ExitError;
 use tokio::sync::mpsc;
@@ -44,9 +44,6 @@ pub(crate) struct IssuerTask {
     keys: Arc<CurrentKeys>,
     cache: Option<KeyCache>,
     revocations: Option<RevocationRefresh>,
-    /// The interval of fetches of the revocation list beside those of the keys.
-    poll: Option<Duration>,
-    next_poll: Option<Instant>,
     backoff: Backoff,
     /// Keys of the last set that are not used, each with the reason.
     skipped: Vec<String>,
@@ -75,9 +72,9 @@ impl IssuerTask {
             let failing = Arc::clone(&keys.cache_fails);
             KeyCache::new(cache, metrics.clone(), failing)
         });
-        let revocations = settings
-            .revocations
-            .map(|_| RevocationRefresh::new(Arc::clone(&keys), metrics.clone()));
+        let revocations = source
+            .wants_list()
+            .then(|| RevocationRefresh::new(Arc::clone(&keys), metrics.clone()));
         let (sender, changes) = mpsc::unbounded_channel();
         let mut task = Self {
             source,
@@ -85,8 +82,6 @@ impl IssuerTask {
             keys,
             cache,
             revocations,
-            poll: settings.revocations.and_then(|list| list.poll),
-            next_poll: None,
             backoff: Backoff::default(),
             skipped: Vec::new(),
             changes,
@@ -124,8 +119,6 @@ impl IssuerTask {
     /// [`JobSchedulerError`] when the schedule cannot be started.
     pub(crate) async fn run(mut self) -> Result<Infallible, JobSchedulerError> {
         let mut ticks = self.schedule.start().await?;
-        // The fetch of the keys brings a list.
-        self.plan_poll();
         loop {
             self.fetch(Purpose::Tick).await;
             if self.until_tick(&ticks).await == Tick::Overdue {
@@ -138,7 +131,7 @@ impl IssuerTask {
     async fn until_tick(&mut self, ticks: &Ticks) -> Tick {
         let mut tick = pin!(ticks.next());
         loop {
-            let (retry, poll) = (self.backoff.retry(), self.next_poll);
+            let retry = self.backoff.retry();
             tokio::select! {
                 biased;
                 Some(settings) = self.changes.recv() => self.apply(settings).await,
@@ -150,7 +143,6 @@ impl IssuerTask {
                 () = at(retry) => {
                     self.fetch(Purpose::Tick).await;
                 }
-                () = at(poll) => self.fetch_revocations().await,
             }
         }
     }
@@ -193,13 +185,8 @@ impl IssuerTask {
         }
     }
 
-    fn plan_poll(&mut self) {
-        self.next_poll = self.poll.map(|interval| Instant::now() + interval);
-    }
-
     /// Fetches the revocation list alone.
     async fn fetch_revocations(&mut self) {
-        self.plan_poll();
         let cursor = self.list_cursor();
         match unless_it_panics(self.source.fetch_list(cursor.as_deref())).await {
             Some(list) => self.on_list(list),

@@ -177,27 +177,17 @@ fn polls(settings: &Settings) -> String {
     let list = get(&format!("{LIST}?after={}", cursor(server.address())), &[]);
     let full = [(&key, 200), (&jwks, 304), (&list, 200)];
     let mut text = "| auth server's CPU for | µs a poll | ms a minute, 100 sidecars | 1,000 sidecars |\n|---|---|---|---|\n".to_owned();
-    for (name, requests, times) in [
-        ("the poll of each minute", &full[..], 1),
-        ("the list alone, `--revocation-poll 5`", &full[2..], 12),
-    ] {
-        let mut cells = Vec::new();
-        let mut each = Vec::new();
-        for fleet in FLEETS {
-            let fleet = settings.amount(fleet, 10);
-            let rounds = settings.amount(20_000 / fleet, 1);
-            let cost = poll_cost(&server, requests, fleet, rounds);
-            each.push(cost);
-            #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
-            cells.push(format!("{:.0}", cost * (fleet * times) as f64 / 1e3));
-        }
-        let _ = writeln!(
-            text,
-            "| {name} | {:.0} | {} |",
-            of(&each),
-            cells.join(" | ")
-        );
+    let (mut cells, mut each) = (Vec::new(), Vec::new());
+    for fleet in FLEETS {
+        let fleet = settings.amount(fleet, 10);
+        let rounds = settings.amount(20_000 / fleet, 1);
+        let cost = poll_cost(&server, &full, fleet, rounds);
+        each.push(cost);
+        #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
+        cells.push(format!("{:.0}", cost * fleet as f64 / 1e3));
     }
+    let (each, cells) = (of(&each), cells.join(" | "));
+    let _ = writeln!(text, "| the poll of each minute | {each:.0} | {cells} |");
     text
 }
 

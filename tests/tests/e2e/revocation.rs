@@ -15,7 +15,7 @@ use tests::expect::has;
 use tests::programs::Program;
 use tests::raw_client::{HANDSHAKE, RawClient, exchange, head_with_token};
 use tests::redis_server::Redis;
-use tests::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
+use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
 use tests::streaming_service::StreamingService;
 use tests::token_forge::{header_of, jti_of, payload_of};
@@ -328,23 +328,6 @@ fn an_old_list_brings_no_token_back_and_is_not_fresh() {
     is_old.store(false, Ordering::SeqCst);
     wait::until("the list to be fresh again", || strict.readiness() == 200);
     allowed(&strict.bearing(&token));
-}
-
-#[test]
-fn a_list_can_be_fetched_more_often_than_the_key() {
-    let server = AuthServerPlan::polling().ready();
-    let service = EchoService::start();
-    let sidecar = SidecarPlan::new(&service, &server.url())
-        .flags(ECDSA)
-        .flags(NEVER)
-        .flags(["--revocation-poll", "1"])
-        .ready();
-    let token = server.login();
-    allowed(&sidecar.bearing(&token));
-    assert_eq!(server.log_out(&token).status(), 200);
-    sidecar.until_revoked(&token);
-    let fetches = "postern_sidecar_key_refreshes_total{outcome=\"replaced\"}";
-    assert_eq!(sidecar.metric(fetches), Some(1));
 }
 
 #[test]

@@ -18,6 +18,7 @@ use super::user_prefix::UserPrefix;
 use super::{key_source, policy};
 use crate::cli::ServeArgs;
 use crate::cli::issuer_table::IssuerTable;
+use crate::cli::key_args::RevocationMode;
 use crate::config::flag_value::flag_error;
 use crate::decision::reporting::WOULD_REJECT;
 use crate::identity::field_name::plain_name;
@@ -159,12 +160,14 @@ impl<'a> Description<'a> {
     /// Returns the settings of its task.
     pub(super) fn settings(&self) -> Result<IssuerSettings, ExitError> {
         let source = self.source()?;
-        let revocations = key_source::revocations(&self.args.keys);
+        let keys = &self.args.keys;
+        let is_required =
+            self.table.auth_server && keys.revocations == Some(RevocationMode::Required);
         Ok(IssuerSettings {
             name: self.name().map(str::to_owned),
             key_cache: self.key_cache(&source)?,
             source,
-            revocations: revocations.filter(|_| self.table.auth_server),
+            max_revocation_age: is_required.then(|| keys.max_revocation_age.duration()),
         })
     }
 

@@ -38,7 +38,7 @@ fn task() -> (IssuerTask, Arc<CurrentKeys>) {
             wants_list: false,
         }),
         key_cache: None,
-        revocations: None,
+        max_revocation_age: None,
     };
     let keys = Arc::<CurrentKeys>::default();
     let metrics = Metrics::new(&TokenCacheCounters::default()).0;
