@@ -149,13 +149,9 @@ impl Config {
 pub(crate) fn verification_policy(issuer: &str) -> VerificationPolicy {
     VerificationPolicy {
         issuer: Some(issuer.to_owned()),
-        audiences: Vec::new(),
         any_access_token: true,
         leeway_seconds: LEEWAY_SECONDS,
-        require_expiry: true,
-        accept_bound_tokens: false,
-        mapping: None,
-        extra_claims: Vec::new(),
+        ..VerificationPolicy::default()
     }
 }
 

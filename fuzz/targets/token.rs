@@ -61,14 +61,8 @@ fuzz_target!(|data: &[u8]| {
     };
     let key = VerificationKey::parse(SigningType::Hmac, SECRET).expect("a secret");
     let policy = VerificationPolicy {
-        issuer: None,
-        audiences: Vec::new(),
-        any_access_token: false,
         leeway_seconds: 30,
-        require_expiry: true,
-        accept_bound_tokens: false,
-        mapping: None,
-        extra_claims: Vec::new(),
+        ..VerificationPolicy::default()
     };
     let Ok(claims) = policy.verify_at(&KeySet::nameless(key), token, NOW) else {
         return;

@@ -158,7 +158,7 @@ impl Config {
         let own_server = self.sources().find_map(SourceSettings::auth_server);
         let of_flags = [
             (
-                !policy.policy.require_expiry,
+                policy.policy.accept_no_expiry,
                 "--allow-no-exp: a token without an expiry is accepted forever",
             ),
             (

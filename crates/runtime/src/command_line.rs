@@ -19,7 +19,7 @@ use clap::{Arg, ArgMatches, Command, Parser, value_parser};
 use self::clap_errors::exit_error;
 pub use self::config_file::ConfigFile;
 use self::sources::Sources;
-pub use self::sources::{overridden_keys, with_sources};
+pub use self::sources::{overridden_keys, sourced, with_sources};
 use self::switch::with_switches;
 use crate::process::exit::{ExitError, one_line};
 

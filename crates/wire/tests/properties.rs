@@ -53,12 +53,10 @@ fn verify_with(policy: Policy, keys: &KeySet, headers: &HeaderMap) -> Result<Cla
     let policy = VerificationPolicy {
         issuer: (policy == Policy::Issuer).then(|| "auth".to_owned()),
         audiences: audiences.iter().map(ToString::to_string).collect(),
-        any_access_token: false,
         leeway_seconds: 30,
-        require_expiry: policy != Policy::NoExpiry,
+        accept_no_expiry: policy == Policy::NoExpiry,
         accept_bound_tokens: policy == Policy::Bound,
-        mapping: None,
-        extra_claims: Vec::new(),
+        ..VerificationPolicy::default()
     };
     policy.verify_at(keys, token, NOW)
 }

@@ -11,6 +11,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::routing::post;
 use axum::{Json, Router};
 use bytes::BytesMut;
+use runtime::command_line;
 use runtime::net::client_address::TrustedProxies;
 use runtime::process::clock::unix_seconds;
 use wire::explain::observer::Observer;
@@ -19,6 +20,7 @@ use wire::rejection::Rejection;
 
 use self::request::ExplainRequest;
 use self::upstream_preview::{lines_of, without_tokens};
+use crate::cli::Cli;
 use crate::config::live::{CurrentRules, Rules};
 use crate::decision::authorize::{Decision, Forward};
 use crate::identity::forwarded::Client;
@@ -151,5 +153,9 @@ async fn explain(
     State(explainer): State<Arc<Explainer>>,
     Json(question): Json<ExplainRequest>,
 ) -> Json<Explanation> {
-    Json(explainer.explain(&question, SystemTime::now()))
+    let mut explanation = explainer.explain(&question, SystemTime::now());
+    for found in explanation.facts.get_mut("found").into_iter().flatten() {
+        *found = command_line::sourced::<Cli>(found);
+    }
+    Json(explanation)
 }

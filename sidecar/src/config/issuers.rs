@@ -58,7 +58,6 @@ pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
         }
         for policy in description.policies()? {
             issuers.push(Issuer {
-                name: description.name().map(str::to_owned),
                 policy,
                 keys,
                 token_header: token_header.clone(),
@@ -78,7 +77,7 @@ pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
     let names = user_prefix::names(&prefixes)?;
     for issuer in &mut issuers {
         issuer.users = names.get(issuer.keys).cloned().unwrap_or_default();
-        if let Some(name) = &issuer.name {
+        if let Some(name) = &issuer.policy.name {
             let of_name = known.named.entry(name.clone()).or_default();
             of_name.extend(issuer.policy.issuer.clone());
         }
@@ -168,7 +167,7 @@ fn reject_flags_of_one_issuer(args: &ServeArgs) -> Result<(), ExitError> {
 fn reject_repeated(issuers: &[Issuer]) -> Result<(), ExitError> {
     let (mut names, mut accepted) = (BTreeMap::new(), BTreeSet::new());
     for issuer in issuers {
-        let name = issuer.name.as_deref().unwrap_or_default();
+        let name = issuer.policy.name.as_deref().unwrap_or_default();
         // Tenants share the name with the keys.
         if *names.entry(name).or_insert(issuer.keys) != issuer.keys {
             return Err(rejected(name, "another issuer has this name"));

@@ -152,16 +152,12 @@ fn context_path(app_name: &str) -> Result<ContextPath, ExitError> {
 }
 
 /// Returns the rules that are the same for the tokens of every issuer.
-pub(super) const fn common(args: &TokenArgs) -> VerificationPolicy {
+pub(super) fn common(args: &TokenArgs) -> VerificationPolicy {
     VerificationPolicy {
-        issuer: None,
-        audiences: Vec::new(),
-        any_access_token: false,
         leeway_seconds: args.leeway.get(),
-        require_expiry: !args.allow_no_exp,
+        accept_no_expiry: args.allow_no_exp,
         accept_bound_tokens: args.accept_bound_tokens,
-        mapping: None,
-        extra_claims: Vec::new(),
+        ..VerificationPolicy::default()
     }
 }
 

@@ -176,7 +176,7 @@ impl AuthPolicy {
             Some(Forward { reported: None, .. }) => None,
             _ => {
                 let token = self.interceptor.token(headers, opens_websocket).ok()??;
-                self.issuers.select(token).ok()?.name.as_deref()
+                self.issuers.select(token).ok()?.policy.name.as_deref()
             }
         }
     }
@@ -382,7 +382,7 @@ impl AuthPolicy {
             observer.explains(&selected, |_| Some(self.issuers.unknown(token)));
         }
         let issuer = selected?;
-        if let Some(name) = &issuer.name {
+        if let Some(name) = &issuer.policy.name {
             observer.learned("issuer", name);
         }
         keys.with_keys(issuer.keys, |keys| {

@@ -14,8 +14,6 @@ use wire::token::verifier::{VerificationPolicy, unverified_issuer};
 /// One value of `iss`, and the rules for its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Issuer {
-    /// The configured name; `None` for the only issuer, which flags describe.
-    pub(crate) name: Option<String>,
     /// Of several, it requires the `iss` that selects it.
     pub(crate) policy: VerificationPolicy,
     /// The position of its keys in [`IssuerKeys`](crate::issuers::issuer_keys::IssuerKeys), which
@@ -102,7 +100,8 @@ impl Issuers {
     /// Returns the name of the issuer of a key set.
     pub(crate) fn name(&self, keys: usize) -> Option<&str> {
         let mut issuers = self.iter();
-        issuers.find(|issuer| issuer.keys == keys)?.name.as_deref()
+        let issuer = issuers.find(|issuer| issuer.keys == keys)?;
+        issuer.policy.name.as_deref()
     }
 
     /// Returns the token headers, in the order of their positions.

@@ -107,6 +107,15 @@ fn explain_shows_the_head_that_a_service_of_http_2_gets() {
 }
 
 #[test]
+fn a_cause_names_the_setting_where_it_was_given() {
+    let stack = ForgedStack::with(|plan| plan.environment("POSTERN_AUDIENCE", "orders"));
+    let bearer = format!("Authorization: Bearer {}", stack.token());
+    let end = stack.sidecar.explain(&["/orders/1"], &[bearer]);
+    let cause = "its `aud` is absent; --audience is orders; --audience comes from POSTERN_AUDIENCE";
+    assert!(end.stdout.contains(cause), "{}", end.stdout);
+}
+
+#[test]
 fn what_cannot_be_explained_is_a_named_usage_error() {
     let stack = ForgedStack::start();
     for (arguments, part) in [

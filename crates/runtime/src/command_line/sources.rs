@@ -20,10 +20,14 @@ pub fn with_sources<C: WithFile>(failure: ExitError) -> ExitError {
     if matches!(failure, ExitError::Software(_)) {
         return failure;
     }
-    match Sources::of_process::<C>() {
-        Some(sources) => failure.reworded(|text| sources.describe(text)),
-        None => failure,
-    }
+    failure.reworded(sourced::<C>)
+}
+
+/// Adds the variable or the file to the settings that the text names.
+#[must_use]
+pub fn sourced<C: WithFile>(text: &str) -> String {
+    let sources = Sources::of_process::<C>();
+    sources.map_or_else(|| text.to_owned(), |sources| sources.describe(text))
 }
 
 /// Returns a line for each key of the file that a variable overrides.

@@ -27,11 +27,13 @@ pub(super) fn of(
     let (header, claims) = (token.header.as_object()?, token.claims.as_object()?);
     match rejection {
         Rejection::TokenHeader => Some(of_header(header)),
-        Rejection::TokenAlgorithm => Some(format!(
-            "its `alg` is {}; the issuer's keys are {}, and `algorithms` of the [[issuer]] may allow fewer",
-            readable(header.get("alg")),
-            names_of(keys)
-        )),
+        Rejection::TokenAlgorithm => {
+            let (found, keys) = (readable(header.get("alg")), names_of(keys));
+            let fewer = in_table(policy, ", and `algorithms` may allow fewer");
+            Some(format!(
+                "its `alg` is {found}; the issuer's keys are {keys}{fewer}"
+            ))
+        }
         Rejection::TokenKeyUnknown => Some(format!(
             "its `kid` is {}; the issuer's keys are {}",
             readable(header.get("kid")),
@@ -40,7 +42,9 @@ pub(super) fn of(
         Rejection::TokenIssuer => {
             let issuer = policy.issuer.as_deref().unwrap_or_default();
             let found = readable(claims.get("iss"));
-            Some(format!("its `iss` is {found}; `issuer` is \"{issuer}\""))
+            Some(format!(
+                "its `iss` is {found}, and \"{issuer}\" is required, byte for byte"
+            ))
         }
         Rejection::TokenAudience => Some(of_audience(policy, claims)),
         Rejection::TokenClaimMissing => missing(policy, claims),
@@ -74,10 +78,22 @@ fn of_audience(policy: &VerificationPolicy, claims: &Members) -> String {
         [] => "not set".to_owned(),
         audiences => audiences.join(", "),
     };
-    format!(
-        "its `{name}` is {}; `audience` is {wanted}, and `audience-claim` of the [[issuer]] names another claim",
-        readable(found)
-    )
+    let (found, setting) = (readable(found), setting(policy, "audience"));
+    let other = in_table(policy, ", and `audience-claim` names another claim");
+    format!("its `{name}` is {found}; {setting} is {wanted}{other}")
+}
+
+/// Returns the name of a setting as it was written.
+fn setting(policy: &VerificationPolicy, member: &str) -> String {
+    match &policy.name {
+        Some(table) => format!("`{member}` of [[issuer]] {table}"),
+        None => format!("--{member}"),
+    }
+}
+
+/// Returns the part of a sentence about what a table alone can say.
+fn in_table<'s>(policy: &VerificationPolicy, sentence: &'s str) -> &'s str {
+    policy.name.as_ref().map_or("", |_| sentence)
 }
 
 /// Names the first required claim that is not there.
@@ -88,9 +104,9 @@ fn missing(policy: &VerificationPolicy, claims: &Members) -> Option<String> {
             let mut required = mapping.required();
             let absent = required.find(|(_, of)| first(of, claims).is_none());
             if let Some((field, of)) = absent {
+                let (claims, setting) = (listed(of), setting(policy, "claim"));
                 return Some(format!(
-                    "it has no {}, which `{field}` comes from: `claim` may take another, as in {field}=email",
-                    listed(of)
+                    "it has no {claims}, which `{field}` comes from: {setting} may take another, as in {field}=email"
                 ));
             }
         }
@@ -103,7 +119,7 @@ fn missing(policy: &VerificationPolicy, claims: &Members) -> Option<String> {
             }
         }
     }
-    (!is_there("exp")).then(|| "it has no `exp`: `allow-no-exp` accepts it for ever".to_owned())
+    (!is_there("exp")).then(|| "it has no `exp`: --allow-no-exp accepts it for ever".to_owned())
 }
 
 /// Names the first claim of another kind than expected.

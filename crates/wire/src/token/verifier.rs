@@ -19,9 +19,12 @@ use crate::keys::{KeyId, KeySet, VerificationKey, algorithms};
 use crate::rejection::Rejection;
 use crate::strict_json;
 
-/// The requirements for a token besides a valid signature.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The requirements for a token besides a valid signature. The default tolerates nothing, and
+/// leaves the claims with a setting unchecked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerificationPolicy {
+    /// The `[[issuer]]` table that describes the issuer, in logs and messages; `None` where flags do.
+    pub name: Option<String>,
     /// The required `iss`; `None` leaves it unchecked.
     pub issuer: Option<String>,
     /// The accepted `aud`, one of which is required (RFC 7519 §4.1.3); an empty list leaves it
@@ -32,8 +35,8 @@ pub struct VerificationPolicy {
     pub any_access_token: bool,
     /// Accepted clock difference for `exp` and `nbf`, in seconds.
     pub leeway_seconds: u32,
-    /// True if a token without `exp` is rejected.
-    pub require_expiry: bool,
+    /// True if a token without `exp` counts for ever.
+    pub accept_no_expiry: bool,
     /// True if a token that is bound to a key of its holder counts without a proof of that key.
     pub accept_bound_tokens: bool,
     /// The mapping of another issuer's claims; `None` for the contract's claims.
@@ -125,7 +128,7 @@ impl VerificationPolicy {
     pub fn check_times(&self, validity: Validity, now: i64) -> Result<(), Rejection> {
         let leeway = i64::from(self.leeway_seconds);
         match validity.expires_at {
-            None if self.require_expiry => return Err(Rejection::TokenClaimMissing),
+            None if !self.accept_no_expiry => return Err(Rejection::TokenClaimMissing),
             // RFC 7519 §4.1.4: "on or after".
             Some(exp) if now >= exp.saturating_add(leeway) => return Err(Rejection::TokenExpired),
             _ => {}
@@ -331,14 +334,8 @@ mod tests {
 
     fn policy() -> VerificationPolicy {
         VerificationPolicy {
-            issuer: None,
-            audiences: Vec::new(),
-            any_access_token: false,
             leeway_seconds: 30,
-            require_expiry: true,
-            accept_bound_tokens: false,
-            mapping: None,
-            extra_claims: Vec::new(),
+            ..VerificationPolicy::default()
         }
     }
 

@@ -116,6 +116,7 @@ impl<'a> Description<'a> {
     /// Returns the rules for its tokens, for each accepted `iss`.
     pub(super) fn policies(&self) -> Result<Vec<VerificationPolicy>, ExitError> {
         let policy = VerificationPolicy {
+            name: self.name().map(str::to_owned),
             audiences: self.audiences()?,
             mapping: self.mapping()?,
             ..policy::common(&self.args.rules.tokens)

@@ -38,16 +38,10 @@ fn rules_with(claims: &[&str]) -> AuthPolicy {
 fn rules_for(issuer: Option<&str>) -> AuthPolicy {
     let policy = VerificationPolicy {
         issuer: issuer.map(ToOwned::to_owned),
-        audiences: Vec::new(),
-        any_access_token: false,
         leeway_seconds: 30,
-        require_expiry: true,
-        accept_bound_tokens: false,
-        mapping: None,
-        extra_claims: Vec::new(),
+        ..VerificationPolicy::default()
     };
     let only = Issuer {
-        name: None,
         policy: policy.clone(),
         keys: 0,
         token_header: None,
