@@ -22,9 +22,10 @@ use runtime::process::exit::ExitError;
 
 use explain_args::ExplainArgs;
 use issuer_table::{IssuerTable, tables_or_name};
-use rule_args::{DefaultRule, RuleTable};
+use rule_args::RuleTable;
 use serde::Deserialize;
 pub(crate) use serve_args::ServeArgs;
+use wire::rules::Unmatched;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -77,7 +78,8 @@ impl WithFile for Cli {
 #[serde(rename_all = "kebab-case", default)]
 struct FileOnly {
     rule: Vec<RuleTable>,
-    default_rule: DefaultRule,
+    #[cfg_attr(test, schemars(with = "String", extend("enum" = ["token", "deny"])))]
+    default_rule: Unmatched,
     #[serde(deserialize_with = "tables_or_name")]
     issuer: Vec<IssuerTable>,
 }

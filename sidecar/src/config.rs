@@ -33,7 +33,6 @@ use self::probes::ServiceProbe;
 use self::upstream::{bypass, reject_own_address, require_pod_ip, upstream_address, upstream_tls};
 
 pub(crate) use access_rules::{examples, path_of};
-pub(crate) use policy::{optional_list, pass_list};
 
 const REPORTING_ENDED: &str =
     "is past, and requests without a valid token are rejected: take it and --enforce report out";
@@ -73,8 +72,10 @@ impl Config {
             .tls
             .server(listening.client_ca.as_deref(), HTTP_2_OR_1)?;
         let upstream_tls = upstream_tls(args, &upstream)?;
-        let mut of_settings = policy::open_to_all(&args.rules)?;
-        of_settings.extend(access_rules::warnings(&args.rules, &issuers.known)?);
+        let sources_of_keys = std::mem::take(&mut issuers.sources);
+        let auth_policy = auth_policy(&args.rules, &upstream, issuers)?;
+        let mut of_settings: Vec<_> = policy::open_to_all(&auth_policy.interceptor).collect();
+        of_settings.extend(access_rules::warnings(&args.rules, &auth_policy));
         of_settings.extend(policy::dotted_claims(args));
         of_settings.extend(upstream_tls.as_ref().and_then(UpstreamTls::unverified));
         let now = unix_now();
@@ -84,8 +85,6 @@ impl Config {
                 .as_ref()
                 .and_then(|tls| tls.expired_certificate(now)),
         );
-        let sources_of_keys = std::mem::take(&mut issuers.sources);
-        let auth_policy = auth_policy(&args.rules, &upstream, issuers)?;
         reporting::check(args, auth_policy.reporting_until, now)?;
         let sources = auth_policy.interceptor.sources();
         policy::reject_idle_cookie_origins(&args.rules.tokens, sources)?;

@@ -75,6 +75,16 @@ impl Interceptor {
         &self.context
     }
 
+    /// Returns the paths that need no token.
+    pub const fn pass_list(&self) -> &PassList {
+        &self.pass_list
+    }
+
+    /// Returns the paths on which a token may be missing.
+    pub const fn optional(&self) -> &PassList {
+        &self.optional
+    }
+
     /// Returns the allowed origins.
     pub const fn allowed_origins(&self) -> &AllowedOrigins {
         &self.allowed_origins

@@ -9,6 +9,7 @@ mod requirement;
 use std::collections::BTreeSet;
 
 use http::{HeaderMap, Method};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
@@ -40,7 +41,8 @@ pub struct Rule {
 }
 
 /// The fate of a request with a valid token that no rule is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Unmatched {
     /// The token is enough.
     #[default]

@@ -93,25 +93,22 @@ pub(crate) struct IssuerTable {
     /// Its name in logs and metrics.
     pub(crate) name: String,
     /// The accepted `iss`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) issuer: Option<String>,
     /// The accepted `iss` of several tenants with one key set, with `{…}` for the tenant.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) issuer_pattern: Option<String>,
     /// The accepted tenants.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) tenants: Vec<String>,
     /// True for the issuer whose keys come from `--auth-server`.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) auth_server: bool,
     /// True where the document at the issuer's own address names the JWK Set.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) discovery: bool,
     /// Further hosts that this document may name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) jwks_hosts: Vec<String>,
     /// The address of its JWK Set, or a file with it or with its public keys in PEM.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) jwks: Option<String>,
     /// A token is for one of them.
     #[serde(
@@ -122,7 +119,6 @@ pub(crate) struct IssuerTable {
     #[cfg_attr(test, schemars(with = "OneOrSeveral"))]
     pub(crate) audience: Vec<String>,
     /// The claim that names it in place of `aud`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) audience_claim: Option<String>,
     /// The algorithms of the keys that count; empty for all.
     #[serde(
@@ -136,22 +132,17 @@ pub(crate) struct IssuerTable {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) claim: BTreeMap<String, OneOrSeveral>,
     /// The header in which a proxy in front sends its tokens; they are accepted nowhere else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) token_header: Option<String>,
     /// Put before the id and account of its users; required where there are several issuers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) user_prefix: Option<String>,
     /// Headers with claims of its tokens alone, as `NAME=CLAIM`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) claim_header: Vec<String>,
     /// Certificates to trust in place of the system's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ca: Option<PathBuf>,
     /// The proxy through which its keys are fetched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) keys_proxy: Option<String>,
     /// A file with the pod's own token, for `kubernetes:///`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) token_file: Option<PathBuf>,
 }
 
@@ -215,14 +206,6 @@ pub(super) fn tables_or_name<'de, D: Deserializer<'de>>(
         }
     }
     deserializer.deserialize_any(Tables)
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-const fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 fn algorithms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Algorithm>, D::Error> {

@@ -7,8 +7,9 @@ use runtime::command_line::serialize::each_displayed;
 use serde::Serialize;
 use wire::http::cors::Origin;
 use wire::http::framing::is_tchar;
+use wire::rules::Unmatched;
 
-use super::rule_args::{DefaultRule, RuleTable, serialize_whole};
+use super::rule_args::{RuleTable, serialize_whole};
 use super::service_args::UpstreamRequestArgs;
 use crate::identity::user_header::Encoding;
 
@@ -45,7 +46,7 @@ pub(crate) struct RulesArgs {
 
     /// Of the file alone, as `[[rule]]` is.
     #[arg(skip)]
-    pub(crate) default_rule: DefaultRule,
+    pub(crate) default_rule: Unmatched,
 
     #[arg(skip)]
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -11,19 +11,14 @@ use wire::settings::whole_patterns;
 #[serde(deny_unknown_fields)]
 pub(crate) struct RuleTable {
     /// The name in metrics and explanations.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) methods: Option<Vec<String>>,
     pub(crate) paths: Vec<String>,
     /// The names of the issuers; the token is of one of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) issuer: Option<Vec<String>>,
     /// The token needs one of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) scope: Option<Vec<String>>,
     /// The token needs one value of each.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) claims: Option<BTreeMap<String, Vec<ClaimValue>>>,
 }
 
@@ -35,18 +30,6 @@ pub(crate) enum ClaimValue {
     Text(String),
     Integer(i64),
     Boolean(bool),
-}
-
-/// The fate of a request with a valid token that no rule is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum DefaultRule {
-    /// The token is enough.
-    #[default]
-    Token,
-    /// The request is rejected.
-    Deny,
 }
 
 /// Serializes whole patterns.

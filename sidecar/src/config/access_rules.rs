@@ -10,10 +10,11 @@ use wire::http::path_patterns::{PassList, PathPattern};
 use wire::interceptor::USER_DETAILS_PATH;
 use wire::rules::{AccessRules, MAX_RULES, RequiredClaim, Requirement, Rule, Unmatched};
 
-use super::issuers::KnownIssuers;
-use super::policy::{dotted, optional_list, pass_list};
+use super::policy::dotted;
 use crate::cli::policy_args::RulesArgs;
-use crate::cli::rule_args::{ClaimValue, DefaultRule, RuleTable};
+use crate::cli::rule_args::{ClaimValue, RuleTable};
+use crate::decision::authorize::AuthPolicy;
+use crate::decision::issuers::Issuers;
 
 /// Long enough for any name, short enough for a label.
 const MAX_NAME_BYTES: usize = 64;
@@ -26,21 +27,18 @@ const ISSUER: &str = "iss";
 /// [`ExitError::Config`] with one line that names the rule and the member.
 pub(super) fn access_rules(
     args: &RulesArgs,
-    issuers: &KnownIssuers,
+    issuers: &Issuers,
+    open: &PassList,
 ) -> Result<AccessRules, ExitError> {
-    let unmatched = match args.default_rule {
-        DefaultRule::Token => Unmatched::Token,
-        DefaultRule::Deny if args.rule.is_empty() => {
-            let line = "`default-rule` deny: without a [[rule]] every request is rejected";
-            return Err(ExitError::Config(line.to_owned()));
-        }
-        DefaultRule::Deny => Unmatched::Deny,
-    };
+    if args.default_rule == Unmatched::Deny && args.rule.is_empty() {
+        let line = "`default-rule` deny: without a [[rule]] every request is rejected";
+        return Err(ExitError::Config(line.to_owned()));
+    }
     if args.rule.len() > MAX_RULES {
         let line = format!("[[rule]]: there are more than {MAX_RULES}");
         return Err(ExitError::Config(line));
     }
-    let open = loosened(&pass_list(args)?);
+    let open = loosened(open);
     let mut rules: Vec<Rule> = Vec::new();
     for (index, table) in args.rule.iter().enumerate() {
         let position = Position(index + 1);
@@ -57,7 +55,7 @@ pub(super) fn access_rules(
         }
         rules.push(rule);
     }
-    Ok(AccessRules::new(rules, unmatched))
+    Ok(AccessRules::new(rules, args.default_rule))
 }
 
 /// The place of a rule in the file, counted from one.
@@ -78,7 +76,7 @@ impl Position {
     }
 }
 
-fn rule(position: Position, table: &RuleTable, issuers: &KnownIssuers) -> Result<Rule, ExitError> {
+fn rule(position: Position, table: &RuleTable, issuers: &Issuers) -> Result<Rule, ExitError> {
     position.listed("paths", Some(&table.paths))?;
     let path = |path: &String| {
         let parsed: Result<PathPattern, _> = path.parse();
@@ -137,7 +135,7 @@ fn scope(position: Position, table: &RuleTable) -> Result<Vec<String>, ExitError
 fn issuer(
     position: Position,
     table: &RuleTable,
-    issuers: &KnownIssuers,
+    issuers: &Issuers,
 ) -> Result<Option<RequiredClaim>, ExitError> {
     let names = position.listed("issuer", table.issuer.as_ref())?;
     if names.is_empty() {
@@ -145,10 +143,15 @@ fn issuer(
     }
     let mut values = Vec::new();
     for name in names {
-        let accepted = issuers.named.get(name).ok_or_else(|| {
-            position.reject("issuer", format!("'{name}': no [[issuer]] has this name"))
-        })?;
-        values.extend(accepted.iter().map(|issuer| Value::from(issuer.as_str())));
+        let of_name = issuers.iter().map(|issuer| &issuer.policy);
+        let of_name = of_name.filter(|policy| policy.name.as_ref() == Some(name));
+        let mut accepted = of_name
+            .filter_map(|policy| policy.issuer.as_deref())
+            .peekable();
+        if accepted.peek().is_none() {
+            return Err(position.reject("issuer", format!("'{name}': no [[issuer]] has this name")));
+        }
+        values.extend(accepted.map(Value::from));
     }
     Ok(Some(RequiredClaim {
         text: ISSUER.to_owned(),
@@ -225,19 +228,19 @@ pub(crate) fn examples(path: &PathPattern) -> [String; 2] {
 }
 
 /// Returns warnings about rules that do not do what they seem to.
-///
-/// # Errors
-/// As [`access_rules`].
-pub(super) fn warnings(args: &RulesArgs, issuers: &KnownIssuers) -> Result<Vec<String>, ExitError> {
-    let optional = loosened(&optional_list(args)?);
+pub(super) fn warnings(args: &RulesArgs, policy: &AuthPolicy) -> Vec<String> {
+    let optional = loosened(policy.interceptor.optional());
+    let mut names = policy.issuers.iter().map(|issuer| &issuer.policy.name);
+    let first = names.next();
+    let are_several = names.any(|name| Some(name) != first);
     let mut warnings = Vec::new();
-    for rule in access_rules(args, issuers)?.rules() {
+    for rule in policy.access_rules.rules() {
         let mut warn = |why: &str| warnings.push(format!("[[rule]] {}: {why}", rule.name));
         let all = |is: &dyn Fn(&PathPattern) -> bool| rule.paths.iter().all(is);
         if all(&|path| path.as_str() == USER_DETAILS_PATH) {
             warn("no request reaches it: the sidecar serves this path itself");
         }
-        if rule.requirement == Requirement::default() && args.default_rule == DefaultRule::Token {
+        if rule.requirement == Requirement::default() && args.default_rule == Unmatched::Token {
             warn("has neither scope nor claims, so a token is enough, as without the rule");
         }
         let names_issuer = rule
@@ -245,7 +248,7 @@ pub(super) fn warnings(args: &RulesArgs, issuers: &KnownIssuers) -> Result<Vec<S
             .claims
             .iter()
             .any(|claim| claim.text == ISSUER);
-        if issuers.named.len() > 1 && !names_issuer && rule.requirement != Requirement::default() {
+        if are_several && !names_issuer && rule.requirement != Requirement::default() {
             warn(
                 "has no `issuer`, so a token of any issuer with this scope and these claims satisfies it",
             );
@@ -267,7 +270,7 @@ pub(super) fn warnings(args: &RulesArgs, issuers: &KnownIssuers) -> Result<Vec<S
             }
         }
     }
-    Ok(warnings)
+    warnings
 }
 
 /// Returns the warning about a path that is not the one it seems to be, so that its rule protects

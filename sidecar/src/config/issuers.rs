@@ -15,7 +15,7 @@ use super::policy::user_header;
 use super::{key_source, policy};
 use crate::cli::ServeArgs;
 use crate::decision::issuers::{Issuer, Issuers, UserNames};
-use crate::identity::user_header::{ClaimHeader, ClaimHeaderError, UserHeader};
+use crate::identity::user_header::UserHeader;
 use crate::issuers::IssuerSettings;
 
 /// Max number of issuers: a cached token is searched with the keys of each.
@@ -28,18 +28,10 @@ pub(super) struct AllIssuers {
     pub(super) sources: Vec<IssuerSettings>,
     /// The rules for the tokens of each.
     pub(super) issuers: Issuers,
-    pub(super) known: KnownIssuers,
-    /// With the claim headers of each.
-    pub(super) user_header: UserHeader,
-}
-
-/// The issuers, as the rules for requests know them.
-#[derive(Debug, Default)]
-pub(crate) struct KnownIssuers {
-    /// The accepted `iss` of each, by its name.
-    pub(super) named: BTreeMap<String, Vec<String>>,
     /// The accepted `iss` of those that give tokens to clients of the service.
     pub(super) of_clients: Vec<String>,
+    /// With the claim headers of each.
+    pub(super) user_header: UserHeader,
 }
 
 /// Reads the issuers of flags and tables.
@@ -49,12 +41,11 @@ pub(crate) struct KnownIssuers {
 pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
     let described = described(args)?;
     let user_header = with_claim_headers(args, &described)?;
-    let (mut sources, mut issuers) = (Vec::new(), Vec::new());
-    let mut known = KnownIssuers::default();
+    let (mut sources, mut issuers, mut of_clients) = (Vec::new(), Vec::new(), Vec::new());
     for (keys, description) in described.iter().enumerate() {
         let token_header = description.token_header(&user_header)?;
         if token_header.is_none() && !description.is_kubernetes() {
-            known.of_clients.extend_from_slice(description.accepted());
+            of_clients.extend_from_slice(description.accepted());
         }
         for policy in description.policies()? {
             issuers.push(Issuer {
@@ -77,15 +68,11 @@ pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
     let names = user_prefix::names(&prefixes)?;
     for issuer in &mut issuers {
         issuer.users = names.get(issuer.keys).cloned().unwrap_or_default();
-        if let Some(name) = &issuer.policy.name {
-            let of_name = known.named.entry(name.clone()).or_default();
-            of_name.extend(issuer.policy.issuer.clone());
-        }
     }
     Ok(AllIssuers {
         sources,
         issuers: Issuers::new(issuers),
-        known,
+        of_clients,
         user_header,
     })
 }
@@ -121,15 +108,9 @@ fn with_claim_headers(
     for (keys, description) in described.iter().enumerate() {
         let table = description.table();
         for entry in &table.claim_header {
-            let why = |error: &dyn Display| {
+            header = header.with_claim(entry, Some(keys)).map_err(|error| {
                 rejected(&table.name, format!("claim-header '{entry}': {error}"))
-            };
-            let claim: ClaimHeader = entry
-                .parse()
-                .map_err(|error: ClaimHeaderError| why(&error))?;
-            header = header
-                .with_claim(claim.only_of(keys))
-                .map_err(|error| why(&error))?;
+            })?;
         }
     }
     Ok(header)

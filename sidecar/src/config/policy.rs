@@ -11,7 +11,7 @@ use wire::token::sources::TokenSources;
 use wire::token::verifier::VerificationPolicy;
 
 use super::access_rules::access_rules;
-use super::flag_value::{flag_error, parsed};
+use super::flag_value::flag_error;
 use super::issuers::AllIssuers;
 use super::reporting::reporting_until;
 use crate::cli::ServeArgs;
@@ -40,16 +40,17 @@ pub(super) fn auth_policy(
 ) -> Result<AuthPolicy, ExitError> {
     let AllIssuers {
         issuers,
-        known,
+        of_clients,
         user_header,
         ..
     } = settings;
-    let common = common(&args.tokens);
-    let mut rules = AuthPolicy::new(interceptor(args)?, common, issuers, user_header)
-        .with_access_rules(access_rules(args, &known)?);
+    let (common, interceptor) = (common(&args.tokens), interceptor(args)?);
+    let access_rules = access_rules(args, &issuers, interceptor.pass_list())?;
+    let mut rules =
+        AuthPolicy::new(interceptor, common, issuers, user_header).with_access_rules(access_rules);
     rules.reporting_until = reporting_until(&args.enforcement)?;
     rules.carries_websockets = !upstream.speaks_http_2();
-    rules.resource = resource(args, &known.of_clients)?.map(Arc::new);
+    rules.resource = resource(args, &of_clients)?.map(Arc::new);
     Ok(rules)
 }
 
@@ -67,8 +68,7 @@ pub(super) fn user_header(args: &IdentityArgs) -> Result<UserHeader, ExitError> 
         .map_err(|error| flag_error("user-header", &args.user_header, error))?
         .with_encoding(args.user_header_encoding);
     args.claim_header.iter().try_fold(header, |header, entry| {
-        let claim = parsed("claim-header", entry)?;
-        let header = header.with_claim(claim);
+        let header = header.with_claim(entry, None);
         header.map_err(|error| flag_error("claim-header", entry, error))
     })
 }
@@ -76,12 +76,12 @@ pub(super) fn user_header(args: &IdentityArgs) -> Result<UserHeader, ExitError> 
 fn interceptor(args: &RulesArgs) -> Result<Interceptor, ExitError> {
     let interceptor = Interceptor::new(
         context_path(&args.app_name)?,
-        pass_list(args)?,
+        patterns("public-path", &args.public_path)?,
         MAX_AUTHORIZATION_BYTES,
     );
     Ok(interceptor
         .with_allowed_origins(AllowedOrigins::new(args.cors_origin.clone()))
-        .with_optional(optional_list(args)?)
+        .with_optional(patterns("optional-auth-path", &args.optional_auth_path)?)
         .with_sources(TokenSources {
             // The tables of the issuers name them.
             headers: Vec::new(),
@@ -100,14 +100,6 @@ pub(super) const fn upstream_request(args: &UpstreamRequestArgs) -> UpstreamRequ
     }
 }
 
-pub(crate) fn pass_list(args: &RulesArgs) -> Result<PassList, ExitError> {
-    patterns("public-path", &args.public_path)
-}
-
-pub(crate) fn optional_list(args: &RulesArgs) -> Result<PassList, ExitError> {
-    patterns("optional-auth-path", &args.optional_auth_path)
-}
-
 fn patterns(flag: &str, pieces: &[String]) -> Result<PassList, ExitError> {
     let patterns = settings::whole_patterns(pieces);
     PassList::with_methods(patterns.iter().map(String::as_str))
@@ -118,19 +110,15 @@ fn patterns(flag: &str, pieces: &[String]) -> Result<PassList, ExitError> {
 const UNLISTED: [&str; 2] = ["/postern-probe", "/postern-probe/2/3/4.x"];
 
 /// Returns a warning for each list that opens every path, if only for some methods.
-///
-/// # Errors
-/// The first unusable pattern.
-pub(super) fn open_to_all(rules: &RulesArgs) -> Result<Vec<String>, ExitError> {
+pub(super) fn open_to_all(interceptor: &Interceptor) -> impl Iterator<Item = String> {
     let lists = [
-        ("public-path", pass_list(rules)?),
-        ("optional-auth-path", optional_list(rules)?),
+        ("public-path", interceptor.pass_list()),
+        ("optional-auth-path", interceptor.optional()),
     ];
-    let open = lists
-        .iter()
-        .filter(|(_, list)| UNLISTED.iter().all(|path| list.matches(path)));
+    let is_open = |(_, list): &(&str, &PassList)| UNLISTED.iter().all(|path| list.matches(path));
     let warning = |flag| format!("--{flag}: its patterns match every path, which needs no token");
-    Ok(open.map(|(flag, _)| warning(flag)).collect())
+    let open = lists.into_iter().filter(is_open);
+    open.map(move |(flag, _)| warning(flag))
 }
 
 /// Rejects origins for tokens that no browser sends by itself.

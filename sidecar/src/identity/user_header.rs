@@ -46,7 +46,7 @@ pub(crate) enum Encoding {
 
 /// A header that holds one claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ClaimHeader {
+struct ClaimHeader {
     field: FieldName,
     claim: ClaimName,
     /// The position of the only issuer whose tokens fill it; `None` for all.
@@ -78,26 +78,7 @@ pub(crate) struct Identity {
 /// it.
 const DEFAULT_NAME: HeaderName = HeaderName::from_static("x-current-user");
 
-impl std::str::FromStr for ClaimHeader {
-    type Err = ClaimHeaderError;
-
-    fn from_str(text: &str) -> Result<Self, ClaimHeaderError> {
-        let (field, claim) = text.split_once('=').ok_or(ClaimHeaderError::NotAPair)?;
-        Ok(Self {
-            field: field.trim().parse()?,
-            claim: claim.trim().parse().map_err(ClaimHeaderError::Claim)?,
-            issuer: None,
-        })
-    }
-}
-
 impl ClaimHeader {
-    /// Fills it from the tokens of one issuer alone.
-    pub(crate) fn only_of(self, issuer: usize) -> Self {
-        let issuer = Some(issuer);
-        Self { issuer, ..self }
-    }
-
     fn is_filled_by(&self, issuer: usize) -> bool {
         self.issuer.is_none_or(|only| only == issuer)
     }
@@ -124,12 +105,22 @@ impl UserHeader {
         self
     }
 
-    /// Adds the header of one more claim.
+    /// Adds the header of one more claim, as `NAME=CLAIM`, for the tokens of one issuer or of all.
     ///
     /// # Errors
     /// [`ClaimHeaderError::Repeated`] for a name that another of these headers has, for the same
-    /// tokens.
-    pub(crate) fn with_claim(mut self, header: ClaimHeader) -> Result<Self, ClaimHeaderError> {
+    /// tokens; others for what is no header of a claim.
+    pub(crate) fn with_claim(
+        mut self,
+        text: &str,
+        issuer: Option<usize>,
+    ) -> Result<Self, ClaimHeaderError> {
+        let (field, claim) = text.split_once('=').ok_or(ClaimHeaderError::NotAPair)?;
+        let header = ClaimHeader {
+            field: field.trim().parse()?,
+            claim: claim.trim().parse().map_err(ClaimHeaderError::Claim)?,
+            issuer,
+        };
         // Of letters, digits and hyphens: names that CGI maps to one variable are equal.
         let name = &header.field.name;
         let is_same = |other: &ClaimHeader| {
@@ -386,7 +377,7 @@ mod tests {
             for (budget, fits) in [(length, true), (length - 1, false)] {
                 let header = UserHeader::new("X-Current-User", budget).unwrap();
                 let identity = header
-                    .with_claim("X-Claim=claim".parse().unwrap())
+                    .with_claim("X-Claim=claim", None)
                     .unwrap()
                     .with_encoding(encoding)
                     .identity(&user("Ada"), 0, &claims);
@@ -430,7 +421,7 @@ mod tests {
         let header = ["X-User-Id=sub", "x-Roles=/realm/a=b"]
             .into_iter()
             .fold(header(), |header, claim| {
-                header.with_claim(claim.parse().unwrap()).unwrap()
+                header.with_claim(claim, None).unwrap()
             });
         let names = [
             "x-user-id",

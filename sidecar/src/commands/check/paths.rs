@@ -2,13 +2,11 @@
 
 use http::{HeaderMap, HeaderValue, Method, header};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use runtime::process::exit::ExitError;
 use wire::http::methods::Methods;
 use wire::http::path_patterns::PathPattern;
 use wire::interceptor::{AuthRequirement, Interceptor};
 
-use crate::cli::policy_args::RulesArgs;
-use crate::config::{examples, optional_list, pass_list, path_of};
+use crate::config::{examples, path_of};
 use crate::decision::authorize::AuthPolicy;
 
 /// Methods by which a pattern for all is tried.
@@ -30,16 +28,12 @@ const OWN: &str = "the sidecar's own";
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ');
 
 /// Returns a comment for each pattern of public and optional paths and of the rules.
-///
-/// # Errors
-/// The first unusable pattern.
-pub(super) fn comments(args: &RulesArgs, policy: &AuthPolicy) -> Result<String, ExitError> {
-    let (public, optional) = (pass_list(args)?, optional_list(args)?);
+pub(super) fn comments(policy: &AuthPolicy) -> String {
     let interceptor = &policy.interceptor;
     let mut lines = Vec::new();
     for (name, list, treatment) in [
-        ("public", &public, PUBLIC),
-        ("optional", &optional, OPTIONAL),
+        ("public", interceptor.pass_list(), PUBLIC),
+        ("optional", interceptor.optional(), OPTIONAL),
     ] {
         for pattern in list.patterns() {
             let what = describe(interceptor, pattern.methods(), pattern, treatment);
@@ -53,7 +47,7 @@ pub(super) fn comments(args: &RulesArgs, policy: &AuthPolicy) -> Result<String, 
         }
     }
     lines.push("every other request needs a token".to_owned());
-    Ok(lines.iter().map(|line| format!("# {line}\n")).collect())
+    lines.iter().map(|line| format!("# {line}\n")).collect()
 }
 
 /// Describes a pattern whose requests should have this treatment.

@@ -28,9 +28,9 @@ fn rules() -> AuthPolicy {
 
 /// Returns rules with a header for each of these claims.
 fn rules_with(claims: &[&str]) -> AuthPolicy {
-    let mut headers = claims.iter().map(|claim| claim.parse().unwrap());
     let header = UserHeader::new("X-Current-User", 100).unwrap();
-    let header = headers.try_fold(header, UserHeader::with_claim).unwrap();
+    let with = |header: UserHeader, claim: &&str| header.with_claim(claim, None).unwrap();
+    let header = claims.iter().fold(header, with);
     let rules = rules();
     AuthPolicy::new(rules.interceptor, rules.policy, rules.issuers, header)
 }
