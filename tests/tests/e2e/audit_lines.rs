@@ -141,18 +141,21 @@ fn no_password_or_token_sent_as_an_id_is_logged_whole() {
 
 #[test]
 fn no_account_name_adds_a_field_to_a_text_line() {
-    let server = AuthServerPlan::new().ready();
-    let account = "bob client=6.6.6.6 outcome=ok \n\u{1b}[31m";
+    let account = "bob client=6.6.6.6 outcome=ok";
+    let users = UsersFile::with(account, "x");
+    let server = AuthServerPlan::new()
+        .flags(["--users", &users.location()])
+        .ready();
     server.login_as(account, "x");
-    server
-        .anonymous()
-        .get("/client/user/secret/key?appId=a%20outcome%3Dok%20client%3D6.6.6.6&appSecret=x");
+    server.anonymous().get(
+        "/client/user/secret/key?appId=%1B%5B31m%20outcome%3Dok%20client%3D6.6.6.6&appSecret=x",
+    );
     let log = wait::until("both lines", || {
         let log = server.process().stderr();
         let both = log.contains("login_succeeded") && log.contains("key_retrieved");
         both.then_some(log)
     });
-    has(&log, r#"account="bob client=6.6.6.6 outcome=ok "#);
+    has(&log, r#"account="bob client=6.6.6.6 outcome=ok""#);
     for line in log.lines().filter(|line| line.contains("6.6.6.6")) {
         // Outside of the quotes there are no bytes of the client.
         let outside: String = line.split('"').step_by(2).collect();
