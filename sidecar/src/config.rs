@@ -96,7 +96,7 @@ impl Config {
         Ok(Self {
             tls,
             of_settings,
-            probes: probes::service_probes(args, &upstream)?,
+            probes: probes::service_probes(args, &upstream, &rules.auth_policy.user_header)?,
             bypass: bypass(args, &upstream),
             rules,
             upstream: UpstreamSettings {

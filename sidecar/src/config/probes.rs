@@ -9,6 +9,7 @@ use wire::settings::probes::{self, Action, Probe, Scheme};
 
 use super::upstream::reject_own_address;
 use crate::cli::ServeArgs;
+use crate::identity::user_header::UserHeader;
 use crate::upstream::{Endpoint, Protocol, UpstreamAddress};
 
 /// The kubelet's prefix, by which services leave probes out of their logs.
@@ -29,10 +30,12 @@ pub(crate) struct ServiceProbe {
 /// Returns the probes of the command line.
 ///
 /// # Errors
-/// [`ExitError::Config`] for what is no probe, and for a probe of the sidecar's own ports.
+/// [`ExitError::Config`] for what is no probe, for one of the sidecar's own ports, and for one with a
+/// header that tells the service who the user is: any peer may request it.
 pub(super) fn service_probes(
     args: &ServeArgs,
     upstream: &UpstreamAddress,
+    user: &UserHeader,
 ) -> Result<Vec<ServiceProbe>, ExitError> {
     let Some(text) = &args.service.probes else {
         return Ok(Vec::new());
@@ -44,6 +47,12 @@ pub(super) fn service_probes(
         .map(|probe| service_probe(probe, upstream))
         .collect();
     for probe in &probes {
+        if let Action::Http { headers, .. } = &probe.action
+            && let Some(name) = headers.keys().find(|name| user.is_alias(name.as_str()))
+        {
+            let why = format!("--probes: httpHeaders: '{name}' is about the user");
+            return Err(ExitError::Config(why));
+        }
         reject_own_address(args, "probes", &probe.address)?;
     }
     Ok(probes)
