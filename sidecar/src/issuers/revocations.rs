@@ -186,7 +186,12 @@ impl RevocationRefresh {
         let outcome = match fetched {
             None => return,
             Some(Err(ListError::Absent)) if !self.keys.requires_revocations() => {
-                tracing::debug!(server, "the auth server publishes no revocation list");
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    tracing::warn!(
+                        server,
+                        "the auth server publishes no revocation list: revoked tokens are accepted"
+                    );
+                }
                 return;
             }
             Some(list) => list.and_then(|list| self.on_list(&list)),
@@ -251,7 +256,7 @@ fn as_fresh_as_signed(issued_at: i64, now: i64, instant: Instant) -> FetchTime {
 }
 
 /// Verifies a fetched list at `now`, in seconds since the epoch.
-fn verified(
+pub(crate) fn verified(
     keys: &KeySet,
     response: &str,
     known: Option<&RevocationList>,

@@ -35,10 +35,23 @@ fn what_serve_would_find_is_printed_and_all_is_well() {
     let end = online(&server.url(), &service.url(), &[]);
     assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
     let found = lines(&end, "# online: ");
-    for (found, start) in found.iter().zip(["clock of ", "keys from ", "service at "]) {
+    let starts = [
+        "clock of ",
+        "keys from ",
+        "0 revocations from ",
+        "service at ",
+    ];
+    for (found, start) in found.iter().zip(starts) {
         assert!(found.starts_with(start), "{found:?}");
     }
-    assert_eq!(found.len(), 3, "{found:?}");
+    assert_eq!(found.len(), 4, "{found:?}");
+    let other = FakeAuthServer::serving(&server.served_key());
+    let end = online(&other.url(), &service.url(), &[]);
+    let warnings = lines(&end, "# warning: ");
+    assert!(
+        warnings[0].starts_with("no revocation list"),
+        "{warnings:?}"
+    );
 }
 
 #[test]

@@ -372,6 +372,7 @@ fn a_sidecar_without_lists_reports_it_or_waits() {
     let other = tests::fake_auth_server::FakeAuthServer::serving(&key);
     let usual = SidecarPlan::polling(&service, &other.url()).ready();
     allowed(&usual.bearing(&token));
+    usual.until_logged("publishes no revocation list");
     let needs = SidecarPlan::polling(&service, &other.url()).flags(["--revocations", "required"]);
     let needs = needs.start();
     wait::until("the missing list to be reported", || {

@@ -1,5 +1,5 @@
-//! `check --online`: fetches the keys, compares the clock of their server, connects to the service,
-//! and probes the service on the pod's address.
+//! `check --online`: fetches keys and revocations, compares the clock of their server, connects to
+//! the service, and probes it on the pod's address.
 
 use std::fmt::{self, Display};
 use std::net::SocketAddr;
@@ -8,14 +8,17 @@ use std::time::Duration;
 use pingora::ErrorType;
 use pingora::connectors::TransportConnector;
 use pingora::protocols::Stream;
+use runtime::process::clock::unix_now;
 use runtime::process::exit::ExitError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
+use wire::keys::KeySet;
 
 use super::Source;
 use crate::config::Config;
 use crate::issuers::IssuerSettings;
 use crate::issuers::fingerprint::KeySetFingerprint;
+use crate::issuers::revocations::{FetchedList, verified};
 use crate::issuers::source::KeySource;
 use crate::issuers::source::fetch::Purpose;
 use crate::upstream::errors::log_cause;
@@ -95,6 +98,7 @@ impl Findings {
                     let skipped = keys.skipped().iter();
                     self.lines
                         .extend(skipped.map(|key| format!("not used from {endpoint}: {key}")));
+                    self.revocations(&endpoint, &keys, fetched.list);
                 }
             }
             Err(error) => {
@@ -108,6 +112,21 @@ impl Findings {
                     false => ExitError::Config(line),
                 });
             }
+        }
+    }
+
+    fn revocations(&mut self, endpoint: &str, keys: &KeySet, fetched: FetchedList) {
+        let verified = |list: String| verified(keys, &list, None, unix_now());
+        match fetched.map(|list| list.and_then(verified)) {
+            None => {}
+            Some(Ok(list)) => {
+                let count = list.count();
+                self.lines
+                    .push(format!("{count} revocations from {endpoint}"));
+            }
+            Some(Err(error)) => self
+                .warnings
+                .push(format!("no revocation list from {endpoint}: {error}")),
         }
     }
 
