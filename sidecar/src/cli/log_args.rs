@@ -30,8 +30,9 @@ pub(crate) struct AccessLogArgs {
 
     /// Network of proxies in front, such as 10.0.0.0/8; repeatable
     ///
-    /// Their X-Forwarded-For is trusted when a log line names the client, and their X-Original-URL
-    /// and other fields with a path reach the service
+    /// Their X-Forwarded-For is trusted when a log line names the client and when requests without a
+    /// token share permits, their connections are of many clients and give way last, and their
+    /// X-Original-URL and other fields with a path reach the service
     #[arg(long, env, value_name = "CIDR", value_delimiter = ',', value_parser = parse_network)]
     #[serde(serialize_with = "each_displayed")]
     pub(crate) trusted_proxy: Vec<IpNet>,

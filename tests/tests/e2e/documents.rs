@@ -50,11 +50,30 @@ fn documents_name_only_tests_that_exist() {
 fn every_link_within_the_repository_leads_somewhere() {
     let documents = files_below(repository(), "md");
     assert!(documents.len() > 40, "{documents:?}");
-    let broken: Vec<String> = documents
-        .iter()
-        .flat_map(|from| broken_links(from))
+    let broken = documents.iter().flat_map(|from| broken_links(from));
+    let others = ["yaml", "yml", "json", "toml", "service", "sh", "rs"].into_iter();
+    let others: Vec<_> = others
+        .flat_map(|end| files_below(repository(), end))
         .collect();
-    assert_eq!(broken, Vec::<String>::new());
+    let broken = broken.chain(others.iter().flat_map(|from| missing_documents(from)));
+    assert_eq!(broken.collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+/// Returns the documents that a file of another kind names by their path in the repository, and that
+/// do not exist.
+fn missing_documents(from: &Path) -> Vec<String> {
+    // A JSON Pointer has `~1` in place of a slash.
+    let text = fs::read_to_string(from).unwrap().replace("~1", "/");
+    let ends_path = |c: char| !c.is_ascii_alphanumeric() && !"/.-_#".contains(c);
+    let named = text.split("docs/").skip(1).filter_map(|rest| {
+        let path = rest.split(ends_path).next()?.trim_end_matches('.');
+        path.contains(".md").then(|| format!("docs/{path}"))
+    });
+    let root = repository().join("README.md");
+    named
+        .filter(|path| !leads_somewhere(&root, path))
+        .map(|path| format!("{}: {path}", from.display()))
+        .collect()
 }
 
 fn broken_links(from: &Path) -> Vec<String> {
