@@ -224,9 +224,9 @@ mod tests {
         let (first, half) = ("a".repeat(32), "b".repeat(32));
         write(&file, &first, 0o600);
         let mounted = MountedApplications::open(home.path().to_owned()).unwrap();
-        let registry = ApplicationRegistry::new(false);
-        let registry = Arc::new(registry.with_directory(mounted.applications.clone()));
-        registry.reconcile(&Applications::default());
+        let registry = ApplicationRegistry::new(false, Some(mounted.applications.clone()));
+        let registry = Arc::new(registry);
+        registry.reconcile(Some(Applications::default()));
         let watching = mounted.watch(Arc::clone(&registry), Metrics::default());
         tokio::spawn(watching.unwrap());
         let accepts = |secret: &str| registry.authorize("orders", secret).is_ok();

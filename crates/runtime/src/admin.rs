@@ -229,7 +229,7 @@ mod tests {
     async fn the_probes_follow_the_health() {
         let health = Health::new();
         let key = health.condition("signing_key", "no key pair yet");
-        assert_eq!(key.set_note(Some("of /store".to_owned())), None);
+        key.set_note(Some("of /store".to_owned()));
         let peer = "10.0.0.7:40000";
         assert_eq!(response(&health, peer, "/livez").await.0, 200);
         assert_eq!(response(&health, peer, "/startupz").await.0, 503);

@@ -39,7 +39,7 @@ pub(crate) struct Reload {
     pub(crate) issuers: Changes,
 }
 
-/// What one file holds, and who may read it: an unreadable one may be readable now.
+/// The content of one file with its owner and mode: an unreadable one may be readable now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileState(Result<(Vec<u8>, [u32; 2]), String>);
 

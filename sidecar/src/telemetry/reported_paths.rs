@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn invented_paths_take_no_place() {
+    fn invented_paths_are_no_suggestions() {
         let reported = ReportedPaths::default();
         let see = |target: &str, status| {
             reported.remember(Rejection::TokenMissing, ("GET", target.as_bytes()), status);

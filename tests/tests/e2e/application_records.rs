@@ -89,7 +89,7 @@ fn until_status(server: &AuthServer, id: &str, secret: &str, expected: u16) {
     });
 }
 
-/// What an attacker without any key can write, with its secret.
+/// A record that an attacker without any key can write, with its secret.
 const FORGED: &str = r#"{"began":1,"generation":99,"applications":{"evil":{"secretSha256":["37QXRU10MnFez6oz2Jq9q6RFfDssvYWkogYg0M2AbaY"]}}}"#;
 const EVIL: &str = "eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee";
 

@@ -92,7 +92,7 @@ fn a_revoked_key_stays_revoked_when_an_older_store_returns() {
 }
 
 #[test]
-fn applications_that_cannot_be_read_stop_no_revocation_and_open_nothing() {
+fn unreadable_applications_stop_no_revocation_and_open_nothing() {
     let Some(redis) = Redis::start() else { return };
     let running = server(&redis);
     let token = running.login();

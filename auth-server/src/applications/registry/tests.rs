@@ -71,7 +71,7 @@ fn a_store_that_lost_the_document_gets_it_back_whole() {
 }
 
 #[test]
-fn a_document_that_cannot_be_read_changes_nothing_and_opens_nothing() {
+fn an_unreadable_document_changes_and_opens_nothing() {
     let denied = Err(Rejection::ApplicationUnknown);
     let known = ApplicationRegistry::new(false, None);
     known.reconcile(Some(orders()));

@@ -131,9 +131,9 @@ impl Condition {
         self.set(false, Some(reason.into()));
     }
 
-    /// Replaces the note, and returns the former one.
-    pub fn set_note(&self, note: Option<String>) -> Option<String> {
-        std::mem::replace(&mut self.0.lock().note, note)
+    /// Replaces the note.
+    pub fn set_note(&self, note: Option<String>) {
+        self.0.lock().note = note;
     }
 
     fn set(&self, ok: bool, reason: Option<String>) {
