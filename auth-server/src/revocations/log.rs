@@ -96,16 +96,20 @@ impl RevocationLog {
     /// # Errors
     /// Those of the store; they stay noted, and may be there twice in the end.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
-        loop {
-            let noted: Vec<_> = self.noted.lock().iter().take(BATCH).cloned().collect();
-            if noted.is_empty() {
-                return Ok(());
-            }
+        let noted = self.noted.lock().clone();
+        for batch in noted.chunks(BATCH) {
             // Where the outcome would be unclear each attempt would add them again.
             self.store.confirm().await?;
-            self.append(&self.store, &noted, Vec::new()).await?;
-            self.noted.lock().retain(|it| !noted.contains(it));
+            self.append(&self.store, batch, Vec::new()).await?;
+            let mut waiting = self.noted.lock();
+            for done in batch {
+                // Once: one that could not be read back was noted again.
+                if let Some(at) = waiting.iter().position(|one| one == done) {
+                    waiting.remove(at);
+                }
+            }
         }
+        Ok(())
     }
 
     /// Reads what the store has more, writes what it has lost, and bounds the list.

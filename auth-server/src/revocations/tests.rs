@@ -271,6 +271,18 @@ async fn what_no_request_waits_for_reaches_the_store_in_the_end() {
     }
 }
 
+#[tokio::test]
+async fn a_revocation_that_was_not_read_back_survives_a_fail_over() {
+    let store = Unsteady::new();
+    let log = log_in(Arc::new(Arc::clone(&store)));
+    log.note([Revocation::of_user("7".to_owned(), unix_now())]);
+    store.fail(Failure::NotRead);
+    log.flush().await.unwrap();
+    store.lose_everything();
+    log.poll().await.unwrap();
+    assert!(log.revokes(&claims("a", "7", 0)));
+}
+
 #[test]
 fn a_reader_gets_the_lines_that_it_lacks() {
     let mut state = state(&[token("a", "1", NOW + 10), token("b", "1", NOW + 10)]);

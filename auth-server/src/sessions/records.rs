@@ -45,8 +45,11 @@ impl OpenStore {
     }
 }
 
-/// Returns the time until which the record of a session is kept; `None` for what is no session.
-pub(crate) fn kept_until(record: &Value) -> Option<i64> {
-    let record = SessionRecord::deserialize(record);
-    record.ok().map(|record| record.kept_until())
+/// Returns the time until which the record of a session is kept.
+///
+/// # Errors
+/// For what is no session, or one of a newer version.
+pub(crate) fn kept_until(record: &Value) -> serde_json::Result<Option<i64>> {
+    let record = SessionRecord::deserialize(record)?;
+    Ok(Some(record.kept_until()))
 }

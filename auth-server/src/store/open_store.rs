@@ -167,7 +167,7 @@ impl OpenStore {
     pub(crate) async fn rewrite(
         &self,
         kind: Kind,
-        ends: impl Fn(&Value) -> Option<i64>,
+        ends: impl Fn(&Value) -> serde_json::Result<Option<i64>>,
     ) -> Result<usize, StoreError> {
         let mut left = 0;
         let ids = self.call().await?.ids(kind, "").await?;
@@ -175,11 +175,17 @@ impl OpenStore {
             let key = Key { kind, id };
             loop {
                 let held = self.read::<Value>(&key).await?;
-                left += usize::from(held.record.is_err());
-                let Ok(Some(record)) = held.record else {
+                let Ok(record) = held.record else {
+                    left += 1;
                     break;
                 };
-                let ends = ends(&record);
+                let Some(record) = record else {
+                    break;
+                };
+                let Ok(ends) = ends(&record) else {
+                    left += 1;
+                    break;
+                };
                 if self.write(key.clone(), held.version, &record, ends).await? {
                     break;
                 }

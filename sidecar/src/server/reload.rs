@@ -43,6 +43,9 @@ pub(crate) struct Reload {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileState(Result<(Vec<u8>, [u32; 2]), String>);
 
+/// Files and what a poll has read of them.
+type Polled = (Vec<PathBuf>, Vec<FileState>);
+
 /// Returns the state of the files of `args`. Called before they are read for the first time, so that
 /// later changes are noticed.
 pub(crate) fn files_of(args: &ServeArgs) -> Vec<FileState> {
@@ -59,6 +62,19 @@ fn paths_of(args: &ServeArgs) -> Vec<PathBuf> {
         args.upstream.upstream_client_key.clone(),
     ];
     paths.into_iter().flatten().collect()
+}
+
+/// Returns the files of the settings in effect, and of those read last: one of these may be missing yet.
+fn watched(in_effect: &ServeArgs) -> Vec<PathBuf> {
+    let mut paths = paths_of(in_effect);
+    if let Ok(read) = read() {
+        for path in paths_of(&read) {
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+    }
+    paths
 }
 
 fn states_of(paths: &[PathBuf]) -> Vec<FileState> {
@@ -84,8 +100,11 @@ impl Reload {
             self.remind(&mut reminder);
             let polled = paths.clone();
             if let Some(files) = files.poll(move || states_of(&polled)).await {
-                self.reload(&mut effective, files.clone()).await;
-                paths = paths_of(&effective);
+                let polled = (paths, files.clone());
+                self.reload(&mut effective, polled).await;
+                let in_effect = effective.clone();
+                let watched = spawn_blocking(move || watched(&in_effect));
+                paths = watched.await.map_err(|error| error.to_string())?;
             }
         }
     }
@@ -99,8 +118,8 @@ impl Reload {
     }
 
     /// Reloads once; `effective` holds the settings in effect, before and after.
-    async fn reload(&self, effective: &mut ServeArgs, files: Vec<FileState>) {
-        match self.read_and_apply(effective, files).await {
+    async fn reload(&self, effective: &mut ServeArgs, polled: Polled) {
+        match self.read_and_apply(effective, polled).await {
             Ok((now, waiting)) => {
                 match differences(effective, &now).join(", ").as_str() {
                     "" => tracing::info!("configuration read again: no setting has changed"),
@@ -127,14 +146,14 @@ impl Reload {
     async fn read_and_apply(
         &self,
         effective: &ServeArgs,
-        files: Vec<FileState>,
+        (paths, files): Polled,
     ) -> Result<(ServeArgs, Vec<String>), ExitError> {
         let (start, effective) = (self.start.clone(), effective.clone());
         // All that reads files or can fail comes first.
         let reading = spawn_blocking(move || {
             let read = read_and_check(&start, &effective);
             let read = read.map_err(command_line::with_sources::<Cli>)?;
-            match files_of(&effective) == files {
+            match states_of(&paths) == files {
                 true => Ok(read),
                 false => Err(ExitError::Config("a file has changed again".to_owned())),
             }

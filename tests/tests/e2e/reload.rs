@@ -321,6 +321,26 @@ fn the_service_is_reached_with_the_certificates_of_the_moment() {
 }
 
 #[test]
+fn a_file_that_was_missing_counts_once_it_is_there() {
+    let stack = ForgedStack::start();
+    let authority = Authority::new();
+    let service = TlsService::start(&authority.issue("server"), None);
+    let home = tempfile::tempdir().unwrap();
+    let ca = home.path().join("ca.crt");
+    let sidecar = SidecarPlan::to(&service.url("localhost"), &stack.auth_server.url())
+        .flags(ECDSA)
+        .flags(["--upstream-server-name", "localhost"])
+        .config("")
+        .ready();
+    let client = sidecar.bearing(&stack.token());
+    sidecar.replace_config(&format!("upstream-ca = {ca:?}"));
+    wait::until("the rejection", || sidecar.reloads("refused") > 0);
+    assert_eq!(client.status("/a"), 502, "an unknown authority");
+    fs::copy(authority.file(), &ca).unwrap();
+    wait::until("the authority", || client.status("/a") == 200);
+}
+
+#[test]
 fn clients_need_the_present_authorities_and_stay_connected() {
     let stack = ForgedStack::start();
     let (servers, old, new) = (Authority::new(), Authority::new(), Authority::new());

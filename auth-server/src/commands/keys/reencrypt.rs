@@ -76,7 +76,7 @@ impl KeysInStore {
         let records = &self.store.opened;
         let mut left = records.rewrite(Kind::Session, kept_until).await?;
         for kind in [Kind::Application, Kind::Users] {
-            left += records.rewrite(kind, |_| None).await?;
+            left += records.rewrite(kind, |_| Ok(None)).await?;
         }
         Ok(left)
     }

@@ -18,6 +18,8 @@ pub(crate) struct Unsteady {
     ahead: AtomicI64,
     /// The next reading of a log never ends.
     holds_next: AtomicBool,
+    /// The next reading of a log fails.
+    fails_next: AtomicBool,
     failure: Mutex<Option<Failure>>,
     panics: AtomicBool,
 }
@@ -32,6 +34,8 @@ pub(crate) enum Failure {
     /// It is lost.
     RequestLost,
     Away,
+    /// It is made, and the next reading of the log fails.
+    NotRead,
     /// It is made, and the next reading panics, as a library may.
     Panics,
 }
@@ -47,6 +51,7 @@ impl Unsteady {
             is_away: AtomicBool::new(false),
             ahead: AtomicI64::new(0),
             holds_next: AtomicBool::new(false),
+            fails_next: AtomicBool::new(false),
             failure: Mutex::default(),
             panics: AtomicBool::new(false),
         })
@@ -145,6 +150,10 @@ impl Store for Arc<Unsteady> {
             }
             Some(Failure::RequestLost) => Err(lost()),
             Some(Failure::Away) => Err(StoreError::Unavailable("away".to_owned())),
+            Some(Failure::NotRead) => {
+                self.fails_next.store(true, Ordering::Relaxed);
+                self.there()?.commit(changes).await
+            }
             Some(Failure::Panics) => {
                 self.panics.store(true, Ordering::Relaxed);
                 self.there()?.commit(changes).await
@@ -155,6 +164,9 @@ impl Store for Arc<Unsteady> {
     async fn since(&self, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
         if self.holds_next.swap(false, Ordering::Relaxed) {
             std::future::pending::<()>().await;
+        }
+        if self.fails_next.swap(false, Ordering::Relaxed) {
+            return Err(StoreError::Unavailable("no response".to_owned()));
         }
         self.there()?.since(cursor).await
     }
