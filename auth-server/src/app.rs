@@ -8,14 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use http::{Extensions, HeaderMap};
 use runtime::net::connection_slots::{ConnectionSlots, Slot};
 use runtime::net::fd_limit;
 use runtime::net::shares::Shares;
 use runtime::net::unfinished;
 use tracing::warn;
 
-use self::client_ip::client_of;
 use crate::applications::registry::ApplicationRegistry;
 use crate::config::Config;
 use crate::keys::published::LiveKeys;
@@ -119,10 +117,6 @@ impl App {
             self.metrics.connections_rejected.inc();
         }
         slot
-    }
-
-    pub(crate) fn client_of(&self, extensions: &Extensions, headers: &HeaderMap) -> IpAddr {
-        client_of(&self.config.trusted_proxies, extensions, headers)
     }
 
     /// Counts a login of a client, or a token or secret of it that is unknown.

@@ -28,7 +28,7 @@ pub(crate) struct Revocation {
     pub(crate) fact: Fact,
     /// The time until which the store keeps it: as long as what it ends could live.
     pub(crate) ends: i64,
-    event: RevocationEvent,
+    pub(crate) event: RevocationEvent,
 }
 
 impl Revocation {
@@ -75,14 +75,6 @@ impl Revocation {
             },
             ends: end_of_tokens(before, MAX_TOKEN_LIFETIME),
             event,
-        }
-    }
-
-    /// Returns the `jti` or `sid` of a single one.
-    pub(crate) fn token_id(&self) -> Option<&str> {
-        match &self.event {
-            RevocationEvent::Token { id, .. } => Some(id),
-            _ => None,
         }
     }
 

@@ -234,30 +234,7 @@ impl Sessions {
         let ended = ended.await;
         ended.unwrap_or_else(|error| Err(StoreError::Unclear(error.to_string())))
     }
-}
 
-impl OpenSession {
-    fn given(self) -> SessionTokens {
-        let next = self.record.given(&self.token);
-        SessionTokens::of(&self.record, &next, self.present.user)
-    }
-}
-
-impl SessionTokens {
-    fn of(record: &SessionRecord, refresh_token: &RefreshToken, user: User) -> Self {
-        let session = refresh_token.session();
-        Self {
-            user,
-            id: session.text(),
-            refresh_token: refresh_token.text(),
-            token_id: record.token_id(session),
-            issued_at: record.renewed,
-            expires: record.expires,
-        }
-    }
-}
-
-impl Sessions {
     /// Logs the first login that the store did not take, and the next one that it took.
     fn log_outage(&self, error: Option<&StoreError>) {
         let was_away = self.is_away.swap(error.is_some(), Ordering::Relaxed);
@@ -319,6 +296,27 @@ impl Sessions {
             session: Some(id.text()),
             ..Claims::default()
         })
+    }
+}
+
+impl OpenSession {
+    fn given(self) -> SessionTokens {
+        let next = self.record.given(&self.token);
+        SessionTokens::of(&self.record, &next, self.present.user)
+    }
+}
+
+impl SessionTokens {
+    fn of(record: &SessionRecord, refresh_token: &RefreshToken, user: User) -> Self {
+        let session = refresh_token.session();
+        Self {
+            user,
+            id: session.text(),
+            refresh_token: refresh_token.text(),
+            token_id: record.token_id(session),
+            issued_at: record.renewed,
+            expires: record.expires,
+        }
     }
 }
 

@@ -156,8 +156,10 @@ impl ApplicationRegistry {
             }
             (Some(memory), Some(mut stored)) => {
                 let is_removed = |id: &AppId| stored.registered_id(id.as_str()).is_none();
-                let of_tokens = memory.all().filter(|(_, it)| it.obtains_tokens());
-                let ended = of_tokens.filter(|(id, _)| is_removed(id));
+                let obtains_tokens = |grant: &Grant| !grant.audience.is_empty();
+                let ended = memory.all().filter(|(id, secrets)| {
+                    secrets.grant().is_some_and(obtains_tokens) && is_removed(id)
+                });
                 reconciled.ended = ended.map(|(id, _)| id.clone()).collect();
                 stored.is_incomplete = memory.is_incomplete && stored.began.is_none();
                 sources.stored = Some(stored);

@@ -126,11 +126,6 @@ impl SecretHashes {
         self
     }
 
-    /// Returns true for an application that may obtain tokens.
-    pub(super) fn obtains_tokens(&self) -> bool {
-        self.grant().is_some_and(|grant| !grant.audience.is_empty())
-    }
-
     /// Keeps these secrets and drops the others.
     fn with_only(&self, hashes: impl IntoIterator<Item = SecretHash>) -> Self {
         let hashes: Vec<_> = hashes.into_iter().collect();

@@ -8,6 +8,7 @@ use wire::explain::unverified::DecodedToken;
 use super::store::CommandStore;
 use super::{print, print_note};
 use crate::applications::AppId;
+use crate::audit::events::RevocationEvent;
 use crate::cli::revoke::{RevokeArgs, id};
 use crate::revocations::Revocation;
 use crate::sessions::refresh_token::SessionId;
@@ -31,9 +32,9 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
             "no application {id} is registered; it is recorded all the same"
         ));
     }
-    let ended = match revocation.token_id() {
-        Some(id) => end_session(&store, id, now).await?,
-        None => false,
+    let ended = match &revocation.event {
+        RevocationEvent::Token { id, .. } => end_session(&store, id, now).await?,
+        _ => false,
     };
     if !ended {
         store.append(&revocation, None, now).await?;
