@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::{BackgroundService, GenBackgroundService, background_service};
 use runtime::process::supervisor::Supervisor;
+use tokio::sync::SetOnce;
 
 /// Wraps a task as a Pingora service, which would drop a panic silently. The task runs to the end of
 /// the process, and returns the error that it cannot recover from.
@@ -59,17 +60,24 @@ impl BackgroundService for Supervised {
     }
 }
 
-/// The time since which the process drains: responses then close their connection.
+/// The time since which the process drains: responses then end their connection.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Draining(Arc<OnceLock<Instant>>);
+pub(crate) struct Draining(Arc<SetOnce<Instant>>);
 
 impl Draining {
     pub(crate) fn is_on(&self) -> bool {
-        self.0.get().is_some()
+        self.0.initialized()
     }
 
     /// Starts the drain, and returns the time of its start.
     pub(crate) fn begin(&self) -> Instant {
-        *self.0.get_or_init(Instant::now)
+        let now = Instant::now();
+        let _ = self.0.set(now);
+        self.0.get().copied().unwrap_or(now)
+    }
+
+    /// Completes once the drain has begun.
+    pub(crate) async fn begun(&self) {
+        self.0.wait().await;
     }
 }

@@ -12,6 +12,7 @@ use wire::rejection::Rejection;
 
 use super::side::Http2Side;
 use super::transport::FollowedTransport;
+use crate::background::Draining;
 use crate::exchange::Exchanges;
 use crate::http1::Http1Side;
 use crate::identity::forwarded::Client;
@@ -26,7 +27,8 @@ const STREAMS: u32 = 100;
 /// Bytes of one body that a client may send before the service has read it (RFC 9113 §6.9.2).
 const STREAM_WINDOW: u32 = 65_535;
 
-/// Serves the streams of a connection to their end, and sends a GOAWAY at a shutdown or as `goodbye`.
+/// Serves the streams of a connection to their end, and sends a GOAWAY in a drain, at a shutdown or as
+/// `goodbye`.
 pub(crate) async fn serve(
     exchanges: &Arc<Exchanges>,
     side: Http1Side,
@@ -47,11 +49,12 @@ pub(crate) async fn serve(
     let streams = TaskTracker::new();
     // It is waited for while it may get more.
     streams.close();
-    let mut is_leaving = false;
+    let (mut has_served, mut is_leaving) = (false, false);
+    let draining = &exchanges.app.draining;
     loop {
         let accepted = tokio::select! {
             biased;
-            () = leave(&mut shutdown, goodbye), if !is_leaving => {
+            () = leave(draining, has_served, &mut shutdown, goodbye), if !is_leaving => {
                 is_leaving = true;
                 connection.graceful_shutdown();
                 continue;
@@ -62,6 +65,7 @@ pub(crate) async fn serve(
         let Some(Ok((request, response))) = accepted else {
             break;
         };
+        has_served = true;
         let (exchanges, client) = (Arc::clone(exchanges), Arc::clone(&client));
         let stream = activity.stream();
         streams.spawn(async move {
@@ -90,8 +94,16 @@ fn builder() -> Builder {
     builder
 }
 
-async fn leave(shutdown: &mut ShutdownWatch, goodbye: &Notify) {
+/// Waits until the client has to go elsewhere. In a drain a new connection serves a stream first, as
+/// one of HTTP/1.x does: its client may know no other place yet, and would only come again.
+async fn leave(
+    draining: &Draining,
+    has_served: bool,
+    shutdown: &mut ShutdownWatch,
+    goodbye: &Notify,
+) {
     tokio::select! {
+        () = draining.begun(), if has_served => {}
         changed = shutdown.changed() => if changed.is_err() { pending().await },
         () = goodbye.notified() => {}
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tests::h2_client::{Fate, FrameClient, H2Client, OpenStream, fields_of, get_fields};
 use tests::h2_service::{H2Service, TRAILER};
+use tests::raw_client::exchange;
 use tests::stack::ForgedStack;
 use tests::streaming_service::StreamingService;
 use tests::wait;
@@ -239,4 +240,25 @@ fn open_streams_end_before_the_process_does() {
     while call.read().unwrap().is_some() {}
     assert_eq!(call.trailers().unwrap().unwrap()[TRAILER], "2");
     assert_eq!(stack.sidecar.into_process().finished().code, Some(0));
+}
+
+#[test]
+fn a_drain_sends_clients_elsewhere_and_serves_what_still_comes() {
+    let service = H2Service::start();
+    let stack = in_front_of(&service, &[]);
+    let client = H2Client::connect(stack.sidecar.address());
+    let public = |client: &H2Client| client.request("POST", "/orders/public/x", &[]);
+    let mut call = chat(&client, &bearer(&stack), "x");
+    let admin = stack.sidecar.admin();
+    let drain = format!("POST /drain HTTP/1.1\r\nHost: {admin}\r\n\r\n");
+    assert_eq!(exchange(admin, "POST", drain.as_bytes()).status(), 200);
+    wait::until("a connection without new streams", || {
+        client.try_open(public(&client)).is_err()
+    });
+    call.write(b"y").unwrap();
+    call.finish().unwrap();
+    while call.read().unwrap().is_some() {}
+    assert_eq!(call.trailers().unwrap().unwrap()[TRAILER], "2");
+    let late = H2Client::connect(stack.sidecar.address());
+    assert_eq!(late.send(public(&late), b"z").unwrap().verdict(), "200");
 }

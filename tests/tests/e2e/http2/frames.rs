@@ -8,7 +8,6 @@ use tests::auth_server::admin_get;
 use tests::expect::has;
 use tests::h2_client::header_block;
 use tests::metrics::rejections;
-use tests::raw_client::exchange;
 use tests::tables::{self, Verdicts};
 
 use super::*;
