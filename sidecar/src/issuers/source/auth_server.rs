@@ -23,8 +23,10 @@ const KEY_PATH: &str = "/client/user/secret/key";
 const USUAL_CONTEXT: &str = "/auth";
 /// The key set and the revocation list of our auth server, relative to its context path, and the
 /// relation types by which its response says that it has them. Another path is never followed.
-const KEY_SET: (&str, &str) = ("/.well-known/jwks.json", "jwks");
-const REVOCATIONS: (&str, &str) = ("/.well-known/revocations", "revocations");
+const KEY_SET_PATH: &str = "/.well-known/jwks.json";
+const KEY_SET: &str = "; rel=\"jwks\"";
+const REVOCATIONS_PATH: &str = "/.well-known/revocations";
+const REVOCATIONS: &str = "; rel=\"revocations\"";
 
 /// The credentials for the key endpoint.
 #[derive(Debug, Clone)]
@@ -51,8 +53,10 @@ pub(crate) struct KeyEndpointSource {
     pub(super) transport: Transport,
     attempts: RecentAttempts,
     known: KnownSet,
-    /// Server and path of the last revocation list.
-    list: Option<(Instance, String)>,
+    /// The last instance that responded, whatever it responded.
+    responded: Option<Instance>,
+    /// False once an instance has given a key, and said nothing about a revocation list.
+    may_have_list: bool,
 }
 
 impl KeyEndpointSource {
@@ -63,14 +67,19 @@ impl KeyEndpointSource {
             settings,
             attempts: RecentAttempts::default(),
             known: KnownSet::default(),
-            list: None,
+            responded: None,
+            may_have_list: true,
         }
     }
 
-    /// Fetches the revocation list again, from the server of the last fetch.
+    /// Fetches the revocation list alone, from the last server that responded: it needs no
+    /// application, so that one that rejects ours does for it too.
     pub(crate) async fn fetch_list(&mut self, cursor: Option<&str>) -> FetchedList {
-        let (instance, path) = self.list.clone()?;
-        Some(self.revocation_list(instance, path, cursor).await)
+        if !(self.settings.wants_list && self.may_have_list) {
+            return None;
+        }
+        let instance = self.responded.clone()?;
+        Some(self.revocation_list(&instance, cursor).await)
     }
 
     /// Returns the last instance; before the first fetch the configured location.
@@ -96,35 +105,32 @@ impl KeyEndpointSource {
         cursor: Option<&str>,
     ) -> Result<Fetched, FetchError> {
         let known = std::mem::take(&mut self.known);
-        let path = format!("{}{KEY_PATH}", self.settings.auth_server.context());
-        let response = self.contract_response(instance, &path).await?;
+        let response = self.contract_response(instance).await?;
         let text = key_string(response.status, &response.body).map_err(|cause| {
             if cause.is_of_another_path() {
-                self.wrong_endpoint_error(instance, &path, cause)
+                self.wrong_endpoint_error(instance, cause)
             } else {
                 cause.into()
             }
         })?;
+        self.may_have_list = announces(&response, REVOCATIONS);
         let key = VerificationKey::parse(self.settings.signing_type, &text)?;
-        let announced = |path| self.announced(&response, path);
-        let jwks = self.may_have_set().then(|| announced(KEY_SET)).flatten();
         let wants_list = self.settings.wants_list;
-        let list = wants_list.then(|| announced(REVOCATIONS)).flatten();
-        let keys = match jwks {
-            None => KeySet::nameless(key),
-            Some(target) => {
-                let url = self.url(instance, &target);
-                let request = KeyRequest {
-                    address: instance.address,
-                    is_last: list.is_none(),
-                    ..KeyRequest::of(&url)
-                };
-                self.key_set(request, known, &key).await?
-            }
+        let has_list = wants_list && self.may_have_list;
+        let keys = if self.may_have_set() && announces(&response, KEY_SET) {
+            let url = self.url(instance, KEY_SET_PATH);
+            let request = KeyRequest {
+                address: instance.address,
+                is_last: !has_list,
+                ..KeyRequest::of(&url)
+            };
+            self.key_set(request, known, &key).await?
+        } else {
+            KeySet::nameless(key)
         };
-        let list = match list {
-            Some(path) => Some(self.revocation_list(instance.clone(), path, cursor).await),
-            None => wants_list.then_some(Err(ListError::Absent)),
+        let list = match has_list {
+            true => Some(self.revocation_list(instance, cursor).await),
+            false => wants_list.then_some(Err(ListError::Absent)),
         };
         Ok(Fetched {
             keys: Some(keys),
@@ -152,11 +158,10 @@ impl KeyEndpointSource {
 
     async fn revocation_list(
         &mut self,
-        instance: Instance,
-        path: String,
+        instance: &Instance,
         cursor: Option<&str>,
     ) -> Result<String, ListError> {
-        let mut url = self.url(&instance, &path);
+        let mut url = self.url(instance, REVOCATIONS_PATH);
         if let Some(cursor) = cursor {
             url = format!("{url}?after={cursor}");
         }
@@ -166,7 +171,6 @@ impl KeyEndpointSource {
             max_bytes: MAX_LIST_BYTES,
             ..KeyRequest::of(&url)
         };
-        self.list = Some((instance, path));
         let response = self.transport.get(question).await?;
         match response.status {
             StatusCode::OK => Ok(String::from_utf8_lossy(&response.body).into_owned()),
@@ -174,19 +178,15 @@ impl KeyEndpointSource {
         }
     }
 
-    /// Returns the URL of a path on an instance.
+    /// Returns the URL of a path below the context path of an instance.
     fn url(&self, instance: &Instance, path: &str) -> String {
-        let scheme = self.settings.auth_server.scheme();
-        format!("{scheme}://{}{path}", instance.host)
+        let server = &self.settings.auth_server;
+        let (scheme, context) = (server.scheme(), server.context());
+        format!("{scheme}://{}{context}{path}", instance.host)
     }
 
     /// Explains a response of a server without this path.
-    fn wrong_endpoint_error(
-        &self,
-        instance: &Instance,
-        path: &str,
-        cause: KeyResponseError,
-    ) -> FetchError {
+    fn wrong_endpoint_error(&self, instance: &Instance, cause: KeyResponseError) -> FetchError {
         let hint = match self.settings.auth_server.context().to_string().as_str() {
             "" => {
                 let right = self.url(instance, USUAL_CONTEXT);
@@ -196,7 +196,7 @@ impl KeyEndpointSource {
         };
         FetchError::NoEndpoint {
             cause,
-            url: self.url(instance, path),
+            url: self.url(instance, KEY_PATH),
             hint,
         }
     }
@@ -204,37 +204,35 @@ impl KeyEndpointSource {
     async fn contract_response(
         &mut self,
         instance: &Instance,
-        path: &str,
     ) -> Result<KeyResponse, TransportError> {
         let application = &self.settings.application;
         let credentials = [
             ("appId", application.id.as_str()),
             ("appSecret", application.secret.expose_secret()),
         ];
-        let url = self.url(instance, path);
+        let url = self.url(instance, KEY_PATH);
         let question = KeyRequest {
             address: instance.address,
             credentials: &credentials,
             is_last: !self.may_have_set() && !self.settings.wants_list,
             ..KeyRequest::of(&url)
         };
-        self.transport.get(question).await
+        let response = self.transport.get(question).await?;
+        self.responded = Some(instance.clone());
+        Ok(response)
     }
 
     /// Returns true where there may be a key set; a shared secret is in none.
     fn may_have_set(&self) -> bool {
         self.settings.signing_type != SigningType::Hmac
     }
+}
 
-    /// Returns the path of the key set or the revocation list, if a `Link` (RFC 8288) of the response
-    /// announces it; a server without a set has one key without a name.
-    fn announced(&self, response: &KeyResponse, (path, relation): (&str, &str)) -> Option<String> {
-        let relation = format!("; rel=\"{relation}\"");
-        let mut links = response.headers.get_all(header::LINK).iter();
-        links
-            .any(|link| link.to_str().is_ok_and(|link| link.ends_with(&relation)))
-            .then(|| format!("{}{path}", self.settings.auth_server.context()))
-    }
+/// Returns true if a `Link` (RFC 8288) of the response announces the key set or the revocation list;
+/// a server without a set has one key without a name.
+fn announces(response: &KeyResponse, relation: &str) -> bool {
+    let mut links = response.headers.get_all(header::LINK).iter();
+    links.any(|link| link.to_str().is_ok_and(|link| link.ends_with(relation)))
 }
 
 #[cfg(test)]

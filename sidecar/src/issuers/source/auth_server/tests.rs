@@ -197,3 +197,32 @@ async fn a_shared_secret_is_never_expected_in_a_key_set() {
     assert_eq!(heads.len(), 1);
     assert!(heads[0].contains("\r\nconnection: close\r\n"), "{heads:?}");
 }
+
+#[tokio::test]
+async fn the_list_comes_from_a_server_that_rejects_the_application() {
+    let link = "Link: </elsewhere>; rel=\"revocations\"";
+    let accepted = response_with("200 OK", link, &envelope(&format!("\"{KEY}\"")));
+    let list = || response("200 OK", "a list");
+    let rejected = || response("401 Unauthorized", "");
+    let (former, _heads) = responding([accepted, list()]);
+    let (rejecting, heads) = responding([rejected(), list(), rejected(), list()]);
+    let [former, rejecting] = [former, rejecting].map(|address| Instance {
+        authority: address.to_string(),
+        address: None,
+        host: address.to_string(),
+    });
+    for was_accepted in [true, false] {
+        let mut source = source_at("http://auth/auth", SigningType::Hmac, PeerFiles::default());
+        source.settings.wants_list = true;
+        if was_accepted {
+            source.fetch_from(&former, None).await.unwrap();
+        }
+        source.fetch_from(&rejecting, None).await.unwrap_err();
+        let list = source.fetch_list(None).await;
+        assert_eq!(list.unwrap().unwrap(), "a list", "{was_accepted}");
+        assert!(heads.recv().unwrap().contains("appSecret"));
+        let head = heads.recv().unwrap();
+        let line = "GET /auth/.well-known/revocations HTTP/1.1\r\n";
+        assert!(head.starts_with(line), "{head}");
+    }
+}
