@@ -47,6 +47,8 @@ pub(crate) struct Http1Side {
     /// Set while the begin of the next request waits behind the present one.
     close_polls: Option<Interval>,
     is_tunnel: bool,
+    /// True after a response that was not sent whole.
+    is_cut_off: bool,
 }
 
 impl Http1Side {
@@ -67,6 +69,7 @@ impl Http1Side {
             silent_until: now + head_timeout,
             close_polls: None,
             is_tunnel: false,
+            is_cut_off: false,
         }
     }
 
@@ -143,10 +146,13 @@ impl Http1Side {
     }
 
     /// Closes the connection, over TLS with a `close_notify`, which proves that nothing was cut off; its
-    /// place is free for others meanwhile.
+    /// place is free for others meanwhile. After a response that was, the end of the transport closes
+    /// it without one.
     pub(crate) async fn close(&mut self) {
         self.activity.waits_for_rest();
-        let _ = self.transport.shutdown().await;
+        if !self.is_cut_off {
+            let _ = self.transport.shutdown().await;
+        }
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -253,6 +259,7 @@ impl ClientSide for Http1Side {
     /// Sends the part of the response that arrived whole.
     async fn abandon(&mut self, response: &mut Outgoing, _: Option<Reason>) {
         self.send(response).await;
+        self.is_cut_off = true;
     }
 
     async fn discard(&mut self, rest: BodyReader) -> bool {
