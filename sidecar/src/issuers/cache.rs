@@ -118,9 +118,10 @@ pub(crate) struct KeyCache {
 /// One content is written after the other, so that the last one stays.
 #[derive(Debug, Default)]
 struct Queue {
-    next: Option<Content>,
+    next: Option<Arc<Content>>,
     is_writing: bool,
-    written: Option<Content>,
+    /// The content of the file once all writes are over; `None` after one that failed.
+    last: Option<Arc<Content>>,
 }
 
 impl KeyCache {
@@ -171,13 +172,12 @@ impl KeyCache {
     /// Returns true if a writer has to be started for this content.
     fn enqueue(&self, content: Content) -> bool {
         let mut queue = self.queue.lock();
-        if queue
-            .written
-            .as_ref()
-            .is_some_and(|last| content.is_covered_by(last))
-        {
+        let last = queue.last.as_deref();
+        if last.is_some_and(|last| content.is_covered_by(last)) {
             return false;
         }
+        let content = Arc::new(content);
+        queue.last = Some(Arc::clone(&content));
         queue.next = Some(content);
         !std::mem::replace(&mut queue.is_writing, true)
     }
@@ -188,20 +188,19 @@ impl KeyCache {
             self.metrics.key_cache_written(written.is_ok());
             match written {
                 Ok(()) => {
-                    self.queue.lock().written = Some(content);
                     if self.failing.swap(false, Ordering::Relaxed) {
                         tracing::info!("the key cache was written again");
                     }
                 }
                 Err(error) => {
-                    self.queue.lock().written = None;
+                    self.queue.lock().last = None;
                     self.on_failure(&error);
                 }
             }
         }
     }
 
-    fn next(&self) -> Option<Content> {
+    fn next(&self) -> Option<Arc<Content>> {
         let mut queue = self.queue.lock();
         let next = queue.next.take();
         queue.is_writing = next.is_some();
@@ -283,12 +282,12 @@ impl Content {
         })
     }
 
-    /// Returns true if `written` says the same, but for a little of the time.
-    fn is_covered_by(&self, written: &Self) -> bool {
-        self.origin == written.origin
-            && self.jwks == written.jwks
-            && self.revocations == written.revocations
-            && self.fetched_at.abs_diff(written.fetched_at) < TIME_IS_GOOD_FOR
+    /// Returns true if `last` says the same, but for a little of the time.
+    fn is_covered_by(&self, last: &Self) -> bool {
+        self.origin == last.origin
+            && self.jwks == last.jwks
+            && self.revocations == last.revocations
+            && self.fetched_at.abs_diff(last.fetched_at) < TIME_IS_GOOD_FOR
     }
 
     /// Parses them like a fetched set, which skips unknown keys; here a skipped key is an error,
@@ -459,9 +458,14 @@ mod tests {
     fn the_last_content_is_the_one_that_stays() {
         let home = tempfile::tempdir().unwrap();
         let cache = cache(&home);
-        assert!(cache.enqueue(content(nameless(), &["x"], FETCHED_AT)));
-        let last = content(nameless(), &["x", "y"], FETCHED_AT);
+        let of = |tokens: &[&str]| content(nameless(), tokens, FETCHED_AT);
+        assert!(cache.enqueue(of(&["x"])));
+        cache.write_all();
+        assert!(cache.enqueue(of(&["x", "y"])));
+        let slow = cache.next().unwrap();
+        let last = of(&["x"]);
         assert!(!cache.enqueue(last.clone()), "a writer is under way");
+        cache.settings.write(&slow).unwrap();
         cache.write_all();
         let found = cache.load(at(FETCHED_AT)).unwrap();
         assert_eq!(found.revocations, last.revocations);
