@@ -136,7 +136,8 @@ pub(crate) struct RevocationRefresh {
     metrics: Metrics,
     /// True once an outage is logged: it is one line.
     is_failing: bool,
-    /// True after a response that was no list, or not the end of the one in force.
+    /// True after a response that was no list, or not the end of the one in force, until a list is
+    /// verified.
     wants_whole: bool,
 }
 
@@ -196,7 +197,14 @@ impl RevocationRefresh {
             }
             Some(list) => list.and_then(|list| self.on_list(&list)),
         };
-        self.wants_whole = matches!(outcome, Err(ListError::List(_)));
+        match &outcome {
+            Err(ListError::List(_)) => self.wants_whole = true,
+            // Without a list there is nothing that could be joined.
+            Err(ListError::Transport(_) | ListError::Status(_) | ListError::Absent) => {}
+            Ok(_) | Err(ListError::TooOld(_) | ListError::Ahead(_) | ListError::Older { .. }) => {
+                self.wants_whole = false;
+            }
+        }
         let result = match outcome {
             Ok(result) => {
                 self.is_failing = false;
@@ -393,11 +401,12 @@ pub(crate) mod tests {
         let cursor = refresh.cursor();
         assert!(cursor.is_some());
         for (response, next) in [
-            ("strange".to_owned(), &None),
-            (of_now(8, &[]), &cursor),
-            (of_now(7, &["x"]), &cursor),
+            (Ok("strange".to_owned()), &None),
+            (Err(ListError::Status(StatusCode::BAD_GATEWAY)), &None),
+            (Ok(of_now(8, &[])), &cursor),
+            (Ok(of_now(7, &["x"])), &cursor),
         ] {
-            refresh.on_fetch(Some(Ok(response)), "auth");
+            refresh.on_fetch(Some(response), "auth");
             assert_eq!(refresh.cursor(), *next);
         }
         let state = refresh.keys.load();
