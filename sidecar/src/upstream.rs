@@ -169,10 +169,18 @@ impl Upstream {
     }
 
     /// Opens new connections with `tls`; requests in flight keep their connections, which are not
-    /// reused. Returns true if `tls` is a change.
-    pub(crate) fn set_tls(&self, tls: Option<UpstreamTls>) -> bool {
+    /// reused. Returns true if `tls` is a change, and no expired certificate at `now`.
+    pub(crate) fn set_tls(&self, tls: Option<UpstreamTls>, now: i64) -> bool {
         let mut current = self.tls.lock();
         if current.0 == tls {
+            return false;
+        }
+        if let (Some(former), Some(next)) = (&current.0, &tls)
+            && !next.may_replace(former, now)
+        {
+            tracing::warn!(
+                "the expired certificate for the service does not replace the present one"
+            );
             return false;
         }
         *current = (tls, current.1 + 1);

@@ -166,7 +166,8 @@ impl Reload {
 
     /// Applies the parts, which cannot fail.
     fn apply(&self, config: Config) {
-        if self.app.upstream.set_tls(config.upstream.tls.clone()) {
+        let tls = config.upstream.tls.clone();
+        if self.app.upstream.set_tls(tls, unix_now()) {
             tracing::info!("the certificates for the service were replaced");
         }
         for warning in config.warnings() {

@@ -89,6 +89,11 @@ impl UpstreamTls {
         self.files.expired(&self.read, now)
     }
 
+    /// Returns false for files whose client certificate must not replace that of `former` at `now`.
+    pub(crate) fn may_replace(&self, former: &Self, now: i64) -> bool {
+        self.files.refused(&former.read, &self.read, now).is_none()
+    }
+
     /// Configures `peer` for TLS.
     pub(crate) fn apply_to(&self, peer: &mut HttpPeer) {
         peer.sni.clone_from(&self.server_name);

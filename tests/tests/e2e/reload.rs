@@ -314,6 +314,17 @@ fn the_service_is_reached_with_the_certificates_of_the_moment() {
     sidecar.process().signal("HUP");
     wait::until("the rejection", || sidecar.reloads("refused") > 0);
     assert_eq!(client.status("/a"), 200);
+    // An expired certificate replaces no other.
+    fs::copy(services.file(), &ca).unwrap();
+    let expired = clients.issue_expired_client();
+    fs::copy(&expired.cert, &untrusted.cert).unwrap();
+    write_private(&untrusted.key, &fs::read_to_string(&expired.key).unwrap());
+    let reloads = sidecar.reloads("applied");
+    sidecar.process().signal("HUP");
+    wait::until("the reload", || sidecar.reloads("applied") > reloads);
+    assert_eq!(client.status("/a"), 200);
+    fs::copy(&known.cert, &untrusted.cert).unwrap();
+    write_private(&untrusted.key, &fs::read_to_string(&known.key).unwrap());
     // The sidecar does not reuse a kept connection of the former authority.
     fs::copy(Authority::new().file(), &ca).unwrap();
     sidecar.process().signal("HUP");

@@ -53,12 +53,9 @@ impl Route {
         if access == self.access {
             return Ok(false);
         }
-        if access.client != self.access.client
-            && access
-                .client
-                .as_ref()
-                .is_some_and(|new| new.not_after < now)
-        {
+        let former = self.access.client.as_ref();
+        let next = access.client.as_ref();
+        if next.is_some_and(|next| !next.may_replace(former, now)) {
             return Err("--store-client-cert: the certificate has expired".to_owned());
         }
         let address = Address::parse(&self.address, &access)?;

@@ -85,6 +85,13 @@ impl CertificateFiles {
         })
     }
 
+    /// Returns false for a certificate that has expired at `now`, in seconds since 1970, and is
+    /// another one than `former`: it replaces none, and keeps nothing else out.
+    #[must_use]
+    pub fn may_replace(&self, former: Option<&Self>, now: i64) -> bool {
+        now <= self.not_after || former == Some(self)
+    }
+
     /// Returns the chain and its key in one text.
     #[must_use]
     pub fn pem(&self) -> Zeroizing<Vec<u8>> {

@@ -85,4 +85,17 @@ impl PeerFiles {
         let not_after = read.identity.as_ref()?.not_after;
         expired(self.settings.certificate, file, not_after, now)
     }
+
+    /// Returns the error of files whose certificate must not replace that of `former` at `now`.
+    #[must_use]
+    pub fn refused(
+        &self,
+        former: &PeerCertificates,
+        read: &PeerCertificates,
+        now: i64,
+    ) -> Option<String> {
+        let next = read.identity.as_ref()?;
+        let may_replace = next.may_replace(former.identity.as_ref(), now);
+        self.expired(read, now).filter(|_| !may_replace)
+    }
 }

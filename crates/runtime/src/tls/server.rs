@@ -102,8 +102,8 @@ impl ServerTls {
         if read == current.contents {
             return Ok(false);
         }
-        let certificate = &read.certificate;
-        if certificate.not_after < now && *certificate != current.contents.certificate {
+        let former = &current.contents.certificate;
+        if !read.certificate.may_replace(Some(former), now) {
             let file = self.files.cert.display();
             let why = format!("{CERTIFICATE}: {file}: the certificate has expired");
             return Err(ExitError::Config(why));

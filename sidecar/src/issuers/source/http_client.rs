@@ -325,10 +325,7 @@ impl Transport {
             if material == *former {
                 return Ok(false);
             }
-            // An expired client certificate stays, and does not keep a fresh authority out.
-            if material.identity != former.identity
-                && let Some(expired) = self.files.expired(&material, unix_now())
-            {
+            if let Some(expired) = self.files.refused(former, &material, unix_now()) {
                 return Err(expired);
             }
         }
