@@ -378,6 +378,15 @@ pub(crate) mod tests {
         assert!(error.to_string().contains("301 s ahead"), "{error}");
     }
 
+    #[test]
+    fn a_list_is_fresh_until_its_next_signature_is_overdue() {
+        let fetched = Instant::now();
+        for (signed_ago, expected) in [(0, 0), (900, 0), (901, 1), (3_600, 2_700)] {
+            let age = as_fresh_as_signed(NOW - signed_ago, NOW, fetched).age(fetched);
+            assert_eq!(age.as_secs(), expected, "{signed_ago}");
+        }
+    }
+
     fn refresh() -> RevocationRefresh {
         let current = CurrentKeys::new(TokenCacheConfig::default(), None, Some(MAX_AGE));
         current.install(keys("a"), Instant::now());
