@@ -53,9 +53,10 @@ fn run() -> Result<(), ExitError> {
     // Before any file is read, which may take seconds.
     signals::ignore_sighup()?;
     let command = command_line::parse::<Cli>()?.command;
-    let warnings = command_line::warnings::<Cli>();
+    let warnings = command_line::unknown_variables::<Cli>();
     if !matches!(command, Command::Serve(_) | Command::Check(_)) {
         command_line::warn(&warnings);
+        command_line::warn(&command_line::exposed_secrets::<Cli>());
     }
     match command {
         Command::Serve(args) => {

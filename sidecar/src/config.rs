@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use runtime::command_line::exposed_secrets;
 use runtime::process::clock::unix_now;
 use runtime::process::exit::ExitError;
 use runtime::tls::{HTTP_2_OR_1, ServerTls};
 use wire::explain::report::moment;
 use wire::keys::signing_type::SigningType;
 
-use crate::cli::ServeArgs;
+use crate::cli::{Cli, ServeArgs};
 use crate::config::live::Rules;
 use crate::discovery::AuthServer;
 use crate::issuers::IssuerSettings;
@@ -132,11 +133,13 @@ impl Config {
         settings.chain(self.of_settings.iter().cloned()).collect()
     }
 
-    /// Returns [`Config::warnings`] and those about the environment, which no reload changes.
+    /// Returns [`Config::warnings`] and those about command line and environment, which no reload
+    /// changes.
     pub(crate) fn warnings_at_the_start(&self) -> Vec<String> {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let proxy = |source| key_source::ignored_proxy(source, is_set);
         let mut warnings = self.warnings();
+        warnings.extend(exposed_secrets::<Cli>());
         warnings.extend(self.sources().find_map(proxy));
         warnings
     }

@@ -17,7 +17,7 @@ use crate::store::directory::Access;
 /// For an unusable configuration or store.
 pub(crate) async fn run(
     args: &CheckArgs,
-    of_command_line: Vec<String>,
+    unknown_variables: Vec<String>,
     overridden: &[String],
 ) -> Result<(), ExitError> {
     let config = Config::from_args(&args.settings)?;
@@ -25,7 +25,7 @@ pub(crate) async fn run(
     let settings = effective(&args.settings, &config).map_err(|error| {
         ExitError::Software(format!("the configuration cannot be shown: {error}"))
     })?;
-    let mut all = of_command_line;
+    let mut all = unknown_variables;
     all.extend(warnings(&args.settings, &config));
     all.extend(away);
     let reported = overridden.iter().chain(&all);

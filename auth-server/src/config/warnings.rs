@@ -1,10 +1,11 @@
 //! Warnings about valid but risky settings: `serve` logs them, `check` prints them.
 
+use runtime::command_line::exposed_secrets;
 use runtime::process::clock::unix_now;
 
 use super::{Config, rotation};
 use crate::applications::directory::MountedApplications;
-use crate::cli::ServeArgs;
+use crate::cli::{Cli, ServeArgs};
 
 /// Returns one line per warning.
 pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
@@ -15,6 +16,7 @@ pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     warnings.extend(users);
     let mounted = config.mounted_applications.iter();
     warnings.extend(mounted.flat_map(MountedApplications::warnings));
+    warnings.extend(exposed_secrets::<Cli>());
     warnings
 }
 

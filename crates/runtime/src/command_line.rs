@@ -18,7 +18,7 @@ use clap::{Arg, ArgMatches, Command, Parser, value_parser};
 
 use self::clap_errors::exit_error;
 pub use self::config_file::ConfigFile;
-use self::sources::Sources;
+pub use self::exposed::exposed_secrets;
 pub use self::sources::{overridden_keys, sourced, with_sources};
 use self::switch::with_switches;
 use crate::process::exit::{ExitError, one_line};
@@ -68,14 +68,11 @@ pub fn parse<C: WithFile>() -> Result<C, ExitError> {
     }
 }
 
-/// Returns a warning for each `POSTERN_*` variable that is not a setting, and for each secret on the
-/// command line.
+/// Returns a warning for each `POSTERN_*` variable that is not a setting, for the log of a server.
 #[must_use]
-pub fn warnings<C: WithFile>() -> Vec<String> {
+pub fn unknown_variables<C: WithFile>() -> Vec<String> {
     let names = std::env::vars_os().map(|(name, _)| name);
-    let mut warnings: Vec<_> = unknown(&command::<C>(), names).collect();
-    warnings.extend(Sources::of_process::<C>().iter().flat_map(exposed::secrets));
-    warnings
+    unknown(&command::<C>(), names).collect()
 }
 
 /// Prints the warnings of a command that does not serve.

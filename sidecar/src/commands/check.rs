@@ -19,7 +19,7 @@ mod paths;
 /// For an unusable configuration.
 pub(crate) fn run(
     args: &CheckArgs,
-    of_command_line: Vec<String>,
+    unknown_variables: Vec<String>,
     overridden: &[String],
 ) -> Result<(), ExitError> {
     let settings = &args.settings;
@@ -36,7 +36,7 @@ pub(crate) fn run(
         true => online::run_checks(&config, &mut sources)?,
         false => Findings::default(),
     };
-    let warnings: Vec<String> = of_command_line
+    let warnings: Vec<String> = unknown_variables
         .into_iter()
         .chain(config.warnings_at_the_start())
         .chain(of_sources)

@@ -4,11 +4,17 @@ use std::ffi::OsStr;
 
 use clap::Arg;
 
+use super::WithFile;
 use super::sources::Sources;
 
 /// Returns one line for each typed secret and for each typed address with a password; no line
 /// repeats a value.
-pub(super) fn secrets(sources: &Sources) -> Vec<String> {
+#[must_use]
+pub fn exposed_secrets<C: WithFile>() -> Vec<String> {
+    Sources::of_process::<C>().map_or(Vec::new(), |sources| exposed(&sources))
+}
+
+pub(super) fn exposed(sources: &Sources) -> Vec<String> {
     let typed = sources.typed();
     typed
         .filter_map(|(setting, values)| line(setting, &values))

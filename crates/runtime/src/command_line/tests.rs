@@ -3,6 +3,7 @@
 
 use std::iter;
 
+use super::sources::Sources;
 use super::*;
 
 /// cargo sets `CARGO_PKG_NAME` to `runtime` for every test: the one variable a test can rely on
@@ -371,7 +372,7 @@ fn a_secret_on_the_command_line_is_reported_and_not_repeated() {
             .chain(typed.split(' '))
             .map(OsString::from)
             .collect();
-        let lines = exposed::secrets(&Sources::of::<Program>(&arguments).unwrap());
+        let lines = exposed::exposed(&Sources::of::<Program>(&arguments).unwrap());
         assert_eq!(lines.len(), usize::from(flag.is_some()), "{lines:?}");
         for (line, flag) in lines.iter().zip(flag) {
             assert!(line.starts_with(flag), "{line}");
