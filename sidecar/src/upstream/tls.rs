@@ -89,9 +89,10 @@ impl UpstreamTls {
         self.files.expired(&self.read, now)
     }
 
-    /// Returns false for files whose client certificate must not replace that of `former` at `now`.
+    /// Returns false for an expired client certificate that must not replace the one of `former`.
     pub(crate) fn may_replace(&self, former: &Self, now: i64) -> bool {
-        self.files.refused(&former.read, &self.read, now).is_none()
+        let error = self.files.may_not_replace(&former.read, &self.read, now);
+        error.is_none()
     }
 
     /// Configures `peer` for TLS.

@@ -86,9 +86,9 @@ impl PeerFiles {
         expired(self.settings.certificate, file, not_after, now)
     }
 
-    /// Returns the error of files whose certificate must not replace that of `former` at `now`.
+    /// Returns the error of an expired certificate that must not replace the one of `former`.
     #[must_use]
-    pub fn refused(
+    pub fn may_not_replace(
         &self,
         former: &PeerCertificates,
         read: &PeerCertificates,

@@ -325,7 +325,7 @@ impl Transport {
             if material == *former {
                 return Ok(false);
             }
-            if let Some(expired) = self.files.refused(former, &material, unix_now()) {
+            if let Some(expired) = self.files.may_not_replace(former, &material, unix_now()) {
                 return Err(expired);
             }
         }
