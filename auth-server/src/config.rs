@@ -51,7 +51,7 @@ const LOGINS_PER_MINUTE: u32 = 300;
 /// Default number of sessions of one user: several devices, each with a login a day for weeks.
 const SESSIONS_PER_USER: u32 = 100;
 
-/// The settings of `serve`, without addresses and logs.
+/// The settings of `serve`, without addresses.
 pub(crate) struct Config {
     /// `None` for plain HTTP.
     pub(crate) tls: Option<Arc<ServerTls>>,

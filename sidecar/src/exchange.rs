@@ -262,7 +262,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
         }
         let rejection = errors::rejection_of(error);
         progress.outcome = rejection.map_or(Outcome::Aborted, Outcome::Rejected);
-        progress.is_reported = errors::was_reset_for_framing(error);
+        progress.was_counted = errors::was_reset_for_framing(error);
         let Some(rejection) = rejection else {
             return;
         };

@@ -1,4 +1,4 @@
-//! The logged events of keys and applications.
+//! The names in audit events: ids of requests and tokens, changes of keys and applications.
 
 use runtime::named_enum;
 use wire::http::trace::{RequestId, TraceId};

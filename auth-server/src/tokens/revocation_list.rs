@@ -4,15 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use wire::token::revocations::{LIST_TYPE, ListHead};
+use wire::token::revocations::{LIST_TYPE, ListHead, SIGNED_EVERY};
 
 use super::issuer::{SigningError, sign};
 use crate::keys::pair::SigningKeyPair;
 use crate::revocations::log::RevocationLog;
-
-/// Seconds after which an unchanged head is signed anew, at each multiple, so that an old one shows
-/// its age.
-const SIGNED_EVERY: i64 = 600;
 
 /// Signs one head for each change, although every sidecar fetches it in the same second.
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! The three commands.
+//! The commands.
 
 pub(crate) mod inject;
 pub(crate) mod webhook;

@@ -23,7 +23,7 @@ impl Exchanges {
             outcome: Outcome::Rejected(rejection),
             status: has_response.then(|| rejection.status().as_u16()),
             duration: None,
-            is_reported: false,
+            was_counted: false,
         };
         let logger = &self.app.request_logger;
         logger.request_ended(completion, RequestSpan::default(), || AccessLine {
@@ -47,7 +47,7 @@ impl<C> Serving<'_, C> {
             outcome: progress.outcome,
             status: sent.map(|(status, _)| status),
             duration: Some(ended.saturating_duration_since(request.began)),
-            is_reported: progress.is_reported,
+            was_counted: progress.was_counted,
         };
         let (head, rules) = (&request.head, &request.rules.auth_policy);
         let logger = &app.request_logger;

@@ -53,7 +53,7 @@ pub(super) struct Progress {
     pub(super) outcome: Outcome,
     pub(super) cause: Option<String>,
     /// True if `h2` has reset the stream, which was counted and logged then.
-    pub(super) is_reported: bool,
+    pub(super) was_counted: bool,
     /// Status and length of the body of the sidecar's own response.
     pub(super) own: Option<(u16, u64)>,
     /// The part of the request that the client has not sent yet.
@@ -75,7 +75,7 @@ impl Progress {
             download: Download::default(),
             outcome: Outcome::Aborted,
             cause: None,
-            is_reported: false,
+            was_counted: false,
             own: None,
             upstream_duration: None,
             ended: None,

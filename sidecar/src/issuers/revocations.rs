@@ -8,15 +8,13 @@ use std::time::{Duration, Instant};
 use http::StatusCode;
 use runtime::process::clock::unix_now;
 use wire::keys::{KeyId, KeySet};
-use wire::token::revocations::{RevocationList, RevocationListError};
+use wire::token::revocations::{RevocationList, RevocationListError, SIGNED_EVERY};
 
 use super::cache::CachedList;
 use super::current::{CurrentKeys, FetchTime};
 use super::source::http_client::{TransportError, Unexpected};
 use crate::telemetry::metrics::{ListResult, Metrics};
 
-/// Seconds after which an auth server signs its list anew.
-const SIGNED_EVERY: i64 = 600;
 /// An older signature is a replay, or of a server whose clock is far behind.
 const MAX_SIGNATURE_AGE: i64 = 3_600;
 /// Seconds by which clocks may differ: a signature of a later time would be confirmed until then.

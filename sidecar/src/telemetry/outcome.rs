@@ -53,5 +53,5 @@ pub(crate) struct Completion {
     /// From the head to the end; `None` for a request that could not be parsed.
     pub(crate) duration: Option<Duration>,
     /// True if its rejection was counted and logged before, without its path.
-    pub(crate) is_reported: bool,
+    pub(crate) was_counted: bool,
 }

@@ -33,10 +33,10 @@ impl RequestLogger {
             outcome,
             status,
             duration,
-            is_reported,
+            was_counted,
         } = completion;
         let mut logged = outcome.reason();
-        if is_reported {
+        if was_counted {
             // Only where every request has a line.
             logged = None;
         } else {

@@ -1,4 +1,5 @@
-//! The readable parts of a token, for people. Nothing here is verified, and no decision uses it.
+//! The readable parts of a token. Nothing here is verified: never for a token of a client, only to
+//! explain one, or for one that the operator gives.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 //!
 //! [`check`] reads the raw header block of HTTP/1, because libraries normalise it: they drop
 //! `Content-Length` beside `Transfer-Encoding`, fold `3, 3` into `3`, take a bare LF for a line
-//! end. [`check_fields`] reads the fields of HTTP/2, and [`requests::Requests`] finds header blocks
+//! end. [`check_fields`] reads the fields of HTTP/2, and [`requests::RequestBoundaries`] finds header blocks
 //! and chunks in the bytes of a connection.
 
 pub mod body;

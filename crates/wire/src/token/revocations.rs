@@ -23,6 +23,9 @@ use crate::rejection::Rejection;
 
 /// `typ` of the list: no list passes for a token, and no token for a list.
 pub const LIST_TYPE: &str = "postern-revocations+jwt";
+/// Seconds after which an unchanged head is signed anew, at each multiple since 1970, so that an old
+/// one shows its age.
+pub const SIGNED_EVERY: i64 = 600;
 /// Length of the longest response. Half of it is the auth server's bound; the rest is room for the
 /// revocations before it has noticed that there are too many.
 pub const MAX_LIST_BYTES: usize = 2 * 1024 * 1024;

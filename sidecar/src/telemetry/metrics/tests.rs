@@ -26,7 +26,7 @@ fn requests_are_counted_by_outcome_and_reason() {
             outcome,
             status,
             duration: Some(Duration::from_millis(60)),
-            is_reported: false,
+            was_counted: false,
         };
         metrics.requests.ended(completion);
     }
