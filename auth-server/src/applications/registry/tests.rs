@@ -219,7 +219,7 @@ fn an_empty_directory_accepts_no_client() {
 }
 
 #[test]
-fn a_dropped_secret_stays_dropped_when_an_older_copy_is_back() {
+fn a_dropped_secret_stays_dropped_when_an_older_record_is_back() {
     let registrations = ApplicationRegistry::new(false, None);
     let leaked = SecretHashes::of("leaked").with_new("next");
     let older = applications(&[("orders", leaked.clone())]);
