@@ -142,11 +142,11 @@ fn no_password_or_token_sent_as_an_id_is_logged_whole() {
 #[test]
 fn no_account_name_adds_a_field_to_a_text_line() {
     let account = "bob client=6.6.6.6 outcome=ok";
-    let users = UsersFile::with(account, "x");
+    let users = UsersFile::with(account, "enchantress");
     let server = AuthServerPlan::new()
         .flags(["--users", &users.location()])
         .ready();
-    server.login_as(account, "x");
+    server.login_as(account, "enchantress");
     server.anonymous().get(
         "/client/user/secret/key?appId=%1B%5B31m%20outcome%3Dok%20client%3D6.6.6.6&appSecret=x",
     );

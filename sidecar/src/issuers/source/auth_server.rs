@@ -53,7 +53,7 @@ pub(crate) struct KeyEndpointSource {
     pub(super) transport: Transport,
     attempts: RecentAttempts,
     known: KnownSet,
-    /// The last instance that responded, whatever it responded.
+    /// The last instance that responded, also to reject the application.
     responded: Option<Instance>,
     /// False once an instance has given a key, and said nothing about a revocation list.
     may_have_list: bool,
@@ -218,7 +218,10 @@ impl KeyEndpointSource {
             ..KeyRequest::of(&url)
         };
         let response = self.transport.get(question).await?;
-        self.responded = Some(instance.clone());
+        // One in trouble gets no second request of every sidecar.
+        if !response.status.is_server_error() {
+            self.responded = Some(instance.clone());
+        }
         Ok(response)
     }
 
