@@ -86,9 +86,7 @@ fn a_new_certificate_is_served_and_a_bad_one_is_named() {
         let last = server.metric("postern_auth_server_tls_last_reload_successful");
         counted && last == Some(successful)
     };
-    let mut open = trust.connect(server.address()).unwrap();
-    let first = open.presented();
-
+    let first = presented();
     authority.issue("auth");
     wait::until("the new certificate", || presented() != first);
     assert!(counted("replaced", 1));
@@ -97,7 +95,8 @@ fn a_new_certificate_is_served_and_a_bad_one_is_named() {
     fs::copy(&other.cert, &certificate.cert).unwrap();
     wait::until("the rejection", || counted("refused", 0));
     server.until_logged("does not belong to the first certificate");
-    assert_eq!(presented(), second);
+    let mut open = trust.connect(server.address()).unwrap();
+    assert_eq!(open.presented(), second);
     assert_eq!(server.readiness(), 200);
     // The key follows: now they match.
     fs::copy(&other.key, &certificate.key).unwrap();
