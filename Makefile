@@ -3,9 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-ifneq ($(MAKECMDGOALS),side-by-side)
 .NOTPARALLEL:
-endif
 
 # CI builds exactly what Cargo.lock says; at a desk cargo may bring it up to date.
 LOCKED := $(if $(filter true,$(CI)),--locked)
@@ -28,13 +26,8 @@ test: skips lint tests policy ## Formatting, lints, unit and e2e tests, dependen
 	@echo "make test: passed"
 
 .PHONY: test-full
-test-full: tools-full test bench-smoke ## make test, and all that takes tools and time: measurements, fuzzing, manifests, images, the compose stack, systemd
-	$(MAKE) --jobs 2 --output-sync=target side-by-side
+test-full: tools-full test bench-smoke fuzz-briefly k8s-render containers ## make test, and all that takes tools and time: measurements, fuzzing, manifests, images, the compose stack, systemd
 	@echo "make test-full: passed"
-
-# Containers mostly wait: what computes and depends on no time runs beside them.
-.PHONY: side-by-side
-side-by-side: containers fuzz-briefly k8s-render
 
 .PHONY: fuzz-briefly
 fuzz-briefly: cmake
