@@ -44,10 +44,10 @@ pub(crate) fn run(
         .collect();
     let reported = overridden.iter().chain(&warnings);
     let toml = as_toml(settings, reported)?;
-    let paths = args
-        .paths
-        .then(|| paths::comments(&config.rules.auth_policy))
-        .unwrap_or_default();
+    let paths = match args.paths {
+        true => paths::comments(&config.rules.auth_policy),
+        false => String::new(),
+    };
     output::print(&format!("{toml}{paths}{found}"))?;
     found.verdict()?;
     match args.strict {
