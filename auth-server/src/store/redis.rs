@@ -1,8 +1,8 @@
 //! The shared store: Redis or a compatible server, for any number of servers.
 //!
 //! One hash tag keeps the keys in one cluster slot, so that a script may change all of them at
-//! once. Every call makes its own connection: calls are rare (one per poll), and no connection
-//! state can be spoilt by a failover, a restart or a stalled peer.
+//! once. Every call makes its own connection: it costs a few round trips, and no connection state
+//! can be spoilt by a failover, a restart or a stalled peer.
 //!
 //! A record is a string of its own, and its version the digest of that. An index for each kind and
 //! each group (a sorted set of ids, by the end of the record) and the entries of the log (a sorted set by id, with
