@@ -2,7 +2,6 @@
 //! that replaced files take effect without a signal.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use runtime::files::file_watch::{self, run_blocking};
 use runtime::logs::once_a_minute::OnceAMinute;
@@ -38,13 +37,8 @@ impl Route {
             let files = self.access.files.clone();
             let read = run_blocking(move || Credentials::read(files)).await;
             let replaced = read.and_then(|access| self.replace(access, unix_now()));
-            let is_news = match &replaced {
-                Ok(replaced) => *replaced,
-                Err(_) => self.failure_logged.is_due(Instant::now()),
-            };
-            if is_news {
-                file_watch::log("passwords and certificates for the store", &replaced);
-            }
+            let files = "passwords and certificates for the store";
+            file_watch::log_news(files, &replaced, &mut self.failure_logged);
         }
         Arc::clone(&self.endpoint)
     }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
@@ -232,12 +232,9 @@ impl Transport {
         let Some((client, _)) = &self.client else {
             return Err(replaced.err().unwrap_or_default());
         };
-        let is_news = match &replaced {
-            Ok(replaced) => *replaced,
-            Err(_) => self.failure_logged.is_due(Instant::now()),
-        };
-        if was_open && is_news {
-            file_watch::log("certificates for the auth server", &replaced);
+        if was_open {
+            let files = "certificates for the auth server";
+            file_watch::log_news(files, &replaced, &mut self.failure_logged);
         }
         Ok(client.clone())
     }
