@@ -21,7 +21,7 @@ impl OpenStore {
 }
 
 impl Held<Applications> {
-    /// Returns the document, an empty one where there is none.
+    /// Returns the document, empty before the first change.
     pub(crate) fn document(&self) -> Result<Applications, StoreError> {
         self.record.clone().map(Option::unwrap_or_default)
     }

@@ -5,6 +5,8 @@
 //! the last known entry is not in its place, and facts only add to each other. Readings do not wait for
 //! one another: of two at once each takes over what the other one has not.
 
+use std::collections::VecDeque;
+
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tracing::{debug, warn};
 use wire::token::claims::Claims;
@@ -29,7 +31,7 @@ pub(crate) struct RevocationLog {
     keep: i64,
     state: RwLock<State>,
     /// Revocations that no request waits for, until the store has them.
-    noted: Mutex<Vec<Revocation>>,
+    noted: Mutex<VecDeque<Revocation>>,
     /// Held by the one that writes back what the store has lost: others would write it again.
     restoring: tokio::sync::Mutex<()>,
 }
@@ -96,7 +98,7 @@ impl RevocationLog {
     /// # Errors
     /// Those of the store; they stay noted, and may be there twice in the end.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
-        let noted = self.noted.lock().clone();
+        let noted = Vec::from(self.noted.lock().clone());
         for batch in noted.chunks(BATCH) {
             // Where the outcome would be unclear each attempt would add them again.
             self.store.confirm().await?;

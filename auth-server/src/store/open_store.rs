@@ -51,7 +51,7 @@ impl<'s> Deref for Call<'s> {
 /// A record as it stands in the store.
 pub(crate) struct Held<R> {
     key: Key,
-    /// `None` where there is none.
+    /// `None` for an absent record.
     pub(crate) version: Option<Version>,
     /// The record, if there is one, or the reason why this program cannot read it.
     pub(crate) record: Result<Option<R>, StoreError>,

@@ -103,8 +103,8 @@ impl Reload {
                 let polled = (paths, files.clone());
                 self.reload(&mut effective, polled).await;
                 let in_effect = effective.clone();
-                let watched = spawn_blocking(move || watched(&in_effect));
-                paths = watched.await.map_err(|error| error.to_string())?;
+                let reading = spawn_blocking(move || watched(&in_effect));
+                paths = reading.await.map_err(|error| error.to_string())?;
             }
         }
     }
