@@ -95,8 +95,9 @@ fn requests_taken_back_at_once_end_no_other_s_call() {
 #[test]
 fn unread_small_frames_end_no_other_s_call() {
     const RESPONSES: u32 = 8;
-    /// See docs/limits.md; the first ones take more.
-    const MAX_KIB_EACH: u64 = 2 * 1024;
+    /// See docs/limits.md. On a busy machine all frames of one response may be in the library at once, and
+    /// its memory stays.
+    const MAX_KIB_EACH: u64 = 3 * 1024;
     let service = H2Service::start();
     let stack = in_front_of(&service, &[]);
     let other = H2Client::connect(stack.sidecar.address());
@@ -108,12 +109,12 @@ fn unread_small_frames_end_no_other_s_call() {
     for number in 0..RESPONSES {
         let fields = get_fields("/orders/public/drops");
         client.head(2 * number + 1, &fields, true);
+        wait::until("the service to send its response", || {
+            let requests = service.requests();
+            let sent = requests.iter().filter(|request| request.body.is_some());
+            sent.count() > number as usize
+        });
     }
-    wait::until("the service to send its responses", || {
-        let requests = service.requests();
-        let sent = requests.iter().filter(|request| request.body.is_some());
-        sent.count() == RESPONSES as usize
-    });
     goes_on(call);
     let taken = resident() - before;
     assert!(taken < u64::from(RESPONSES) * MAX_KIB_EACH, "{taken} KiB");
