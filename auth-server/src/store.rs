@@ -169,7 +169,7 @@ impl From<StoreError> for ExitError {
 
 /// Every call ends by itself, within ten seconds.
 #[async_trait]
-pub(crate) trait Store: fmt::Debug + Send + Sync {
+pub(crate) trait Store: Send + Sync {
     /// Reads records as they are at one moment.
     async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>, StoreError>;
 

@@ -20,7 +20,7 @@ use crate::store::{Store, StoreError};
 const SERVING_WAIT: Duration = Duration::from_secs(60);
 
 /// A configured store, not accessed yet.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct StoreLocation {
     backend: Backend,
     encryption: Arc<KeyEncryption>,
@@ -28,7 +28,7 @@ pub(crate) struct StoreLocation {
     certificate: Option<(PathBuf, i64)>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 enum Backend {
     Memory,
     File(PathBuf),
@@ -196,7 +196,6 @@ mod tests {
         ] {
             let location = parse(text).unwrap();
             assert_eq!(location.to_string(), expected);
-            assert!(!format!("{location:?}").contains("hush"));
         }
     }
 
@@ -243,7 +242,7 @@ mod tests {
             "redis+cluster://:hush@",
             "redis+ring://:hush@one",
         ] {
-            let error = parse(text).unwrap_err();
+            let error = parse(text).err().unwrap();
             assert!(!error.contains("hush"), "{error}");
         }
     }
@@ -254,7 +253,7 @@ mod tests {
             password: Some(Zeroizing::new("hush".to_owned())),
             ..Credentials::default()
         };
-        let rejected = parse_with("file:x", access()).unwrap_err();
+        let rejected = parse_with("file:x", access()).err().unwrap();
         assert!(rejected.ends_with("for a redis store"), "{rejected}");
         for (text, access) in [
             (
@@ -275,7 +274,7 @@ mod tests {
                 },
             ),
         ] {
-            let rejected = parse_with(text, access).unwrap_err();
+            let rejected = parse_with(text, access).err().unwrap();
             assert!(rejected.starts_with("not a redis address"), "{rejected}");
         }
     }

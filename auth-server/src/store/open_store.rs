@@ -17,12 +17,12 @@ use super::envelope_encryption::{EncryptionError, KeyEncryption};
 use super::{Change, Key, Kind, Outcome, Store, StoreError, Stored, Version};
 use crate::rate_limit::Permits;
 
-/// Max number of calls of requests at once: each is a connection to Redis, or a thread that waits for a
+/// Max number of calls of requests at once: each has a connection to Redis, or a thread that waits for a
 /// disk.
 const MAX_CALLS: usize = 64;
 
 /// Clones share the store.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct OpenStore {
     store: Arc<dyn Store>,
     pub(crate) encryption: Arc<KeyEncryption>,

@@ -1,8 +1,7 @@
 //! The shared store: Redis or a compatible server, for any number of servers.
 //!
 //! One hash tag keeps the keys in one cluster slot, so that a script may change all of them at
-//! once. Every call makes its own connection: it costs a few round trips, and no connection state
-//! can be spoilt by a failover, a restart or a stalled peer.
+//! once. A call that succeeded leaves its connection to the next ones.
 //!
 //! A record is a string of its own, and its version the digest of that. An index for each kind and
 //! each group (a sorted set of ids, by the end of the record) and the entries of the log (a sorted set by id, with
@@ -15,7 +14,7 @@ mod failure;
 mod route;
 mod scripts;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::redis::{Cmd, ErrorKind, FromRedisValue, RedisError};
 use async_trait::async_trait;
@@ -35,12 +34,16 @@ use super::{CALL_TIMEOUT, Change, Key, Kind, LogEntry, Outcome, Store, StoreErro
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for `?wait=N` replicas to acknowledge, within the timeout of a response.
 const ACKNOWLEDGEMENT_MS: u16 = 1000;
+/// Use of a connection: one to a former master, or with former rights, serves no later call.
+const KEPT: Duration = Duration::from_secs(1);
 /// Pause before the retry of a call that a failover interrupted.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) struct RedisStore {
     /// Locked while files are read too: the later of two calls must not keep what the earlier one read.
     route: Mutex<Route>,
+    /// Connections that no call uses.
+    kept: parking_lot::Mutex<Vec<(Instant, Connection)>>,
     /// The address without user and password.
     pub(super) redacted: String,
     /// Replicas that must have acknowledged a commit.
@@ -49,30 +52,21 @@ pub(crate) struct RedisStore {
     pub(super) is_in_clear: bool,
 }
 
-impl std::fmt::Debug for RedisStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("RedisStore").field(&self.redacted).finish()
-    }
-}
-
 impl RedisStore {
     /// Parses the address; does not connect.
     ///
     /// # Errors
     /// Describes the error without the address, which may hold a password.
     pub(crate) fn new(address: &str, access: Credentials) -> Result<Self, String> {
-        let Address {
-            endpoint,
-            replicas,
-            is_in_clear,
-        } = Address::parse(address, &access)?;
+        let parsed = Address::parse(address, &access)?;
         // A socket's password stands in the query.
         let (named, _) = address.split_once('?').unwrap_or((address, ""));
         Ok(Self {
-            route: Mutex::new(Route::new(address, access, endpoint)),
+            route: Mutex::new(Route::new(address, access, parsed.endpoint)),
+            kept: parking_lot::Mutex::default(),
             redacted: without_credentials(named),
-            replicas,
-            is_in_clear,
+            replicas: parsed.replicas,
+            is_in_clear: parsed.is_in_clear,
         })
     }
 
@@ -107,13 +101,33 @@ impl RedisStore {
     }
 
     async fn attempt<T: FromRedisValue>(&self, command: &Cmd, replicas: u8) -> Result<T, Failed> {
-        let endpoint = self.route.lock().await.endpoint().await;
-        let mut connection = Connection::open(&endpoint).await?;
+        let (opened, mut connection) = self.connection().await?;
         let done = connection.query(command).await;
         let done = done.map_err(Failed::of_query)?;
         let acknowledged = acknowledged(&mut connection, replicas).await;
         acknowledged.map_err(Failed::on_the_way)?;
+        self.kept.lock().push((opened, connection));
         Ok(done)
+    }
+
+    /// Returns a connection, and the time when it was made. A kept one is tried first: what is sent on one
+    /// that has ended may have arrived.
+    async fn connection(&self) -> Result<(Instant, Connection), Failed> {
+        if let Some((opened, mut connection)) = self.kept() {
+            match connection.query::<()>(&scripts::time()).await {
+                Ok(()) => return Ok((opened, connection)),
+                // What ended it has ended the others.
+                Err(_) => self.kept.lock().clear(),
+            }
+        }
+        let endpoint = self.route.lock().await.endpoint().await;
+        Ok((Instant::now(), Connection::open(&endpoint).await?))
+    }
+
+    fn kept(&self) -> Option<(Instant, Connection)> {
+        let mut kept = self.kept.lock();
+        kept.retain(|(opened, _)| opened.elapsed() < KEPT);
+        kept.pop()
     }
 
     fn error(&self, failed: &Failed) -> StoreError {

@@ -64,12 +64,6 @@ struct Opened {
     room: usize,
 }
 
-impl fmt::Debug for SqliteStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SqliteStore").field(&self.path()).finish()
-    }
-}
-
 impl SqliteStore {
     pub(crate) fn new(directory: PathBuf, access: Access) -> Arc<Self> {
         Arc::new(Self::of(Some(directory), access))

@@ -92,7 +92,7 @@ impl Installation for Redis {
 pub(crate) struct Topology {
     store: Arc<RedisStore>,
     servers: Servers,
-    /// Its directory holds the certificates, read for each call.
+    /// Its directory holds the certificates, read for each connection.
     _authority: Option<Authority>,
 }
 

@@ -10,7 +10,6 @@ use zeroize::Zeroizing;
 use super::super::sqlite::SqliteStore;
 use crate::store::{Change, Key, Kind, LogEntry, Outcome, Store, StoreError, Stored};
 
-#[derive(Debug)]
 pub(crate) struct Unsteady {
     store: Mutex<Arc<dyn Store>>,
     is_away: AtomicBool,

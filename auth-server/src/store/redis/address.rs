@@ -30,7 +30,7 @@ pub(super) enum Endpoint {
     Cluster(Box<ClusterClient>),
 }
 
-/// Sentinels, queried for the current master at each call.
+/// Sentinels, queried for the current master at each connection.
 pub(super) struct Sentinels {
     /// At least one.
     pub(super) clients: Vec<Client>,
@@ -51,6 +51,9 @@ pub(super) struct Address {
 }
 
 type Parsed<T> = Result<T, Box<dyn Error>>;
+
+/// An endpoint, and the connection settings of its servers.
+type Place = (Endpoint, Vec<ConnectionInfo>);
 
 impl Address {
     /// Parses an address.
@@ -142,17 +145,13 @@ fn client(info: ConnectionInfo, certificates: Option<&TlsCertificates>) -> Redis
     }
 }
 
-fn one(text: &str, access: &Credentials) -> Parsed<(Endpoint, Vec<ConnectionInfo>)> {
+fn one(text: &str, access: &Credentials) -> Parsed<Place> {
     let info = with_password(text.into_connection_info()?, access);
     let client = client(info.clone(), certificates(access).as_ref())?;
     Ok((Endpoint::One(Box::new(client)), vec![info]))
 }
 
-fn sentinels(
-    transport: &str,
-    rest: &str,
-    access: &Credentials,
-) -> Parsed<(Endpoint, Vec<ConnectionInfo>)> {
+fn sentinels(transport: &str, rest: &str, access: &Credentials) -> Parsed<Place> {
     let hosts = Hosts::parse(rest)?;
     let (master, database) = hosts.path.split_once('/').unwrap_or((hosts.path, ""));
     if master.is_empty() {
@@ -177,15 +176,10 @@ fn sentinels(
         master: infos.first().ok_or("it has no host")?.clone(),
         certificates,
     };
-    let endpoint = Endpoint::Sentinels(Box::new(sentinels));
-    Ok((endpoint, infos))
+    Ok((Endpoint::Sentinels(Box::new(sentinels)), infos))
 }
 
-fn cluster(
-    transport: &str,
-    rest: &str,
-    access: &Credentials,
-) -> Parsed<(Endpoint, Vec<ConnectionInfo>)> {
+fn cluster(transport: &str, rest: &str, access: &Credentials) -> Parsed<Place> {
     let hosts = Hosts::parse(rest)?;
     if !matches!(hosts.path, "" | "0") {
         return Err("a cluster has no databases".into());
@@ -198,8 +192,7 @@ fn cluster(
     if let Some(certificates) = certificates(access) {
         builder = builder.certs(certificates);
     }
-    let endpoint = Endpoint::Cluster(Box::new(builder.build()?));
-    Ok((endpoint, infos))
+    Ok((Endpoint::Cluster(Box::new(builder.build()?)), infos))
 }
 
 /// `[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT]/PATH`.

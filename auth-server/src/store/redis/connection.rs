@@ -1,4 +1,4 @@
-//! A connection for one call.
+//! A connection to the store.
 
 use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
@@ -10,7 +10,7 @@ use super::address::{Endpoint, Sentinels};
 use super::failure::Failed;
 
 pub(super) enum Connection {
-    /// Also to a master found by a Sentinel, for this call only.
+    /// Also to a master found by a Sentinel.
     One(MultiplexedConnection),
     Cluster(ClusterConnection),
 }

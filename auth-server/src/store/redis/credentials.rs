@@ -1,4 +1,4 @@
-//! Passwords and certificates of a Redis store, from files that are read again for each call.
+//! Passwords and certificates of a Redis store, from files that are read again for each connection.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

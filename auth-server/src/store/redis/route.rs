@@ -1,5 +1,5 @@
-//! The current endpoint of the store, with passwords and certificates re-read for each call, so
-//! that replaced files take effect without a signal.
+//! The current endpoint of the store, with passwords and certificates re-read for each connection,
+//! so that replaced files take effect without a signal.
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ use crate::store::open_store::OpenStore;
 use crate::store::{Store, Version};
 
 /// Clones share the store.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Directory(Arc<Unsteady>);
 
 impl Default for Directory {
