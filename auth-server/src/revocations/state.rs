@@ -101,7 +101,9 @@ impl State {
     /// Returns true if the entry replaces no other one, and none does what it does.
     fn only_adds(&self, entry: &Entry) -> bool {
         match &entry.fact.revokes {
-            Revoked::Token(id) => !self.revoked.has_token(id) && !is_implied(&self.revoked, entry),
+            Revoked::Token(id) => {
+                !self.revoked.has_token(id) && !is_implied(&self.revoked, &entry.fact)
+            }
             _ => false,
         }
     }
@@ -117,7 +119,8 @@ impl State {
                 times.add(entry.fact.revokes);
             }
         }
-        self.entries.retain(|entry| !is_implied(&times, entry));
+        self.entries
+            .retain(|entry| !is_implied(&times, &entry.fact));
         self.revoked = RevokedTokens::default();
         self.list = List::default();
         let entries = std::mem::take(&mut self.entries);
@@ -132,6 +135,15 @@ impl State {
         }
     }
 
+    /// Returns true for a fact that neither was read nor follows from others, until it ends.
+    pub(super) fn lacks(&self, fact: &Fact, ends: i64) -> bool {
+        let is_known = |entry: &Entry| entry.fact == *fact;
+        // The last ones first: most are new.
+        ends > self.removed
+            && !is_implied(&self.revoked, fact)
+            && !self.entries.iter().rev().any(is_known)
+    }
+
     /// Returns the entries that a store lacks, which has `there`.
     pub(super) fn missing_in(&self, there: &[LogEntry], now: i64) -> Vec<Entry> {
         let there: Vec<_> = there.iter().filter_map(Entry::parse).collect();
@@ -141,7 +153,7 @@ impl State {
         let is_missing = |entry: &&Entry| {
             entry.ends > now.saturating_add(MARGIN)
                 && !facts.contains(&entry.fact)
-                && !is_implied(&times, entry)
+                && !is_implied(&times, &entry.fact)
         };
         self.entries.iter().filter(is_missing).copied().collect()
     }
@@ -190,8 +202,8 @@ impl Surplus {
     }
 }
 
-/// Returns true if later times end everything that the entry does.
-fn is_implied(times: &RevokedTokens, Entry { fact, .. }: &Entry) -> bool {
+/// Returns true if later times end everything that the fact does.
+fn is_implied(times: &RevokedTokens, fact: &Fact) -> bool {
     let is_before = |before: Option<i64>| before.is_some_and(|before| fact.latest() < before);
     let of_its_own = match &fact.revokes {
         Revoked::Token(_) => fact.user.and_then(|user| times.before_of_user(&user)),

@@ -273,14 +273,18 @@ async fn what_no_request_waits_for_reaches_the_store_in_the_end() {
 
 #[tokio::test]
 async fn a_revocation_that_was_not_read_back_survives_a_fail_over() {
-    let store = Unsteady::new();
-    let log = log_in(Arc::new(Arc::clone(&store)));
-    log.note([Revocation::of_user("7".to_owned(), unix_now())]);
-    store.fail(Failure::NotRead);
-    log.flush().await.unwrap();
-    store.lose_everything();
-    log.poll().await.unwrap();
-    assert!(log.revokes(&claims("a", "7", 0)));
+    for failure in [Failure::NotRead, Failure::Lost] {
+        let store = Unsteady::new();
+        let log = log_in(Arc::new(Arc::clone(&store)));
+        store.fail(failure);
+        revoke(&log, "a", "7").await;
+        store.lose_everything();
+        for _ in 0..2 {
+            log.poll().await.unwrap();
+            assert!(revokes(&log, "a"));
+            assert_eq!(count(&store).await, 1);
+        }
+    }
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub(crate) enum Failure {
     Away,
     /// It is made, and the next reading of the log fails.
     NotRead,
+    /// It was made, and a fail-over has lost it.
+    Lost,
     /// It is made, and the next reading panics, as a library may.
     Panics,
 }
@@ -149,6 +151,7 @@ impl Store for Arc<Unsteady> {
             }
             Some(Failure::RequestLost) => Err(lost()),
             Some(Failure::Away) => Err(StoreError::Unavailable("away".to_owned())),
+            Some(Failure::Lost) => Ok(Outcome::Committed),
             Some(Failure::NotRead) => {
                 self.fails_next.store(true, Ordering::Relaxed);
                 self.there()?.commit(changes).await
