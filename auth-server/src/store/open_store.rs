@@ -175,14 +175,12 @@ impl OpenStore {
             let key = Key { kind, id };
             loop {
                 let held = self.read::<Value>(&key).await?;
-                let Ok(record) = held.record else {
-                    left += 1;
-                    break;
+                let record = match held.record {
+                    Ok(None) => break,
+                    record => record.ok().flatten(),
                 };
-                let Some(record) = record else {
-                    break;
-                };
-                let Ok(ends) = ends(&record) else {
+                let readable = record.and_then(|record| Some((ends(&record).ok()?, record)));
+                let Some((ends, record)) = readable else {
                     left += 1;
                     break;
                 };
