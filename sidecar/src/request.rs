@@ -2,6 +2,7 @@
 
 pub(crate) mod head;
 pub(crate) mod header_list;
+pub(crate) mod hop_by_hop;
 mod http1;
 pub(crate) mod http2;
 pub(crate) mod kind;

@@ -4,12 +4,12 @@
 use bytes::{BufMut, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version};
 use pingora::protocols::http::date::get_cached_date;
-use smallvec::SmallVec;
 use wire::http::trace::REQUEST_ID;
 
 use super::response_head::{Parsed, ResponseHead, ResponseTo, is_named};
 use super::side::Outgoing;
 use crate::decision::strip_token::BEARER;
+use crate::request::hop_by_hop::HopByHop;
 
 /// Room for the fields that are added on the way to the client.
 const ADDED_BYTES: usize = 192;
@@ -130,14 +130,16 @@ impl Parsed<'_> {
         request: ResponseTo<'_>,
         out: &mut Fields<'_>,
     ) -> bool {
-        let nominated: SmallVec<[&[u8]; 4]> = self.connection_options().collect();
+        let to_http_2 = request.version == Version::HTTP_2;
+        let nominated = self.connection_options();
+        let hop_by_hop = HopByHop::of_response(nominated, self.is_http_2, to_http_2);
         let has_coding = self.has_coding();
         // RFC 9110 §8.6 and RFC 9112 §6.1: a recipient could wait for a body.
         let has_no_framing =
             head.status.is_informational() || head.status == StatusCode::NO_CONTENT;
         // RFC 9110 §15.5.22 for the second; HTTP/2 has no such field (RFC 9113 §8.2.2).
         let names_protocol = head.opens_tunnel() || head.status == StatusCode::UPGRADE_REQUIRED;
-        let needs_upgrade = names_protocol && request.version != Version::HTTP_2;
+        let needs_upgrade = names_protocol && !to_http_2;
         let (mut has_length, mut has_date) = (false, false);
         for field in self.fields {
             let name = field.name;
@@ -158,11 +160,8 @@ impl Parsed<'_> {
             } else if needs_upgrade && is_named(name, "upgrade") {
                 false
             } else {
-                self.is_of_connection(name, request.version)
-                    || request.echo.is_some() && is_named(name, REQUEST_ID.as_str())
-                    || nominated
-                        .iter()
-                        .any(|one| one.eq_ignore_ascii_case(name.as_bytes()))
+                let is_echoed = request.echo.is_some() && is_named(name, REQUEST_ID.as_str());
+                is_echoed || hop_by_hop.contains(name)
             };
             if !is_dropped {
                 has_date |= is_named(name, "date");
@@ -170,15 +169,5 @@ impl Parsed<'_> {
             }
         }
         has_date
-    }
-
-    /// Returns true for a field of the service's connection.
-    fn is_of_connection(&self, name: &str, to: Version) -> bool {
-        let to_http_2 = to == Version::HTTP_2;
-        is_named(name, "connection")
-            || is_named(name, "keep-alive")
-            // Trailers go from HTTP/2 to HTTP/2 alone.
-            || (is_named(name, "trailer") && !(self.is_http_2 && to_http_2))
-            || (to_http_2 && (is_named(name, "proxy-connection") || is_named(name, "upgrade")))
     }
 }

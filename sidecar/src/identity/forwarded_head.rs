@@ -5,28 +5,15 @@ use std::borrow::Cow;
 use bytes::{BufMut, BytesMut};
 use http::{HeaderValue, Request, Uri, Version, header};
 use pingora::{ErrorType, OrErr};
-use smallvec::SmallVec;
 
 use crate::identity::service_head::ServiceFields;
 use crate::request::header_list::members;
+use crate::request::hop_by_hop::HopByHop;
 use crate::request::kind::RequestKind;
 use crate::request::received::ReceivedHead;
 
 /// Room for the fields that are set.
 const SET_ROOM: usize = 512;
-
-/// Fields for the next hop that `Connection` need not name (RFC 9110 §7.6.1).
-const NEXT_HOP: [&str; 9] = [
-    "connection",
-    "upgrade",
-    "te",
-    "trailer",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "http2-settings",
-    "keep-alive",
-    "proxy-connection",
-];
 
 /// A received head with the fields that the service gets.
 pub(crate) struct ForwardedHead<'r> {
@@ -38,24 +25,18 @@ pub(crate) struct ForwardedHead<'r> {
 }
 
 impl<'r> ForwardedHead<'r> {
-    /// Leaves out what was for this hop. HTTP/2 frames the body by itself.
+    /// Leaves out what was for this hop.
     pub(crate) fn new(received: &'r ReceivedHead, is_http_2: bool) -> Self {
         let nominated = members(&received.headers, &header::CONNECTION);
-        let nominated: SmallVec<[&[u8]; 4]> = nominated.collect();
-        let is_for_next_hop = |name: &str| {
-            let is = |other: &[u8]| name.as_bytes().eq_ignore_ascii_case(other);
-            NEXT_HOP.iter().any(|hop| is(hop.as_bytes())) || nominated.iter().any(|one| is(one))
-        };
+        let hop_by_hop = HopByHop::of_request(nominated);
         let left = received.fields();
-        let mut fields = ServiceFields::of(left.filter(|(name, _)| !is_for_next_hop(name)));
+        let mut fields = ServiceFields::of(left.filter(|(name, _)| !hop_by_hop.contains(name)));
         if let Some(authority) = received.authority() {
             fields.lead_with("Host", authority);
         }
-        if is_http_2 {
-            fields.remove("transfer-encoding");
+        if is_http_2 && received.version == Version::HTTP_2 {
             // `trailers`, the only value that HTTP/2 has.
-            let te = received.headers.get(header::TE);
-            if let Some(te) = te.filter(|_| received.version == Version::HTTP_2) {
+            if let Some(te) = received.headers.get(header::TE) {
                 fields.set("te", te.clone());
             }
         }

@@ -3,22 +3,15 @@
 //!
 //! The `h2` crate resets most such streams; these checks do not rely on it.
 
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use wire::rejection::Rejection;
 
+use crate::request::hop_by_hop::is_of_a_connection;
 use crate::request::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
 
 /// Twice [`MAX_HEAD_BYTES`]: past that a client gets an envelope, past this the bare 431 of `h2`,
 /// which is not counted.
 pub(crate) const LIBRARY_MAX_HEAD_BYTES: u32 = 2 * MAX_HEAD_BYTES as u32;
-
-const CONNECTION_SPECIFIC: [HeaderName; 5] = [
-    header::CONNECTION,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-];
 
 /// Checks a request head; `target` is its `:path`.
 pub(super) fn check(target: &[u8], headers: &HeaderMap) -> Result<(), Rejection> {
@@ -26,10 +19,8 @@ pub(super) fn check(target: &[u8], headers: &HeaderMap) -> Result<(), Rejection>
         return Err(Rejection::RequestHeaderTooLarge);
     }
     // `wire::http::framing` accepts `Transfer-Encoding: chunked`.
-    if headers
-        .keys()
-        .any(|name| CONNECTION_SPECIFIC.contains(name))
-    {
+    let mut names = headers.keys().map(HeaderName::as_str);
+    if names.any(is_of_a_connection) {
         return Err(Rejection::RequestFraming);
     }
     check_values(headers)
@@ -57,6 +48,8 @@ fn bytes(headers: &HeaderMap) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use http::header;
+
     use super::*;
 
     #[test]

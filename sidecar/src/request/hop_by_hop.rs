@@ -1,0 +1,105 @@
+//! Fields of one connection, which a proxy does not pass on (RFC 9110 §7.6.1): the list for requests
+//! and responses of every version.
+
+use smallvec::SmallVec;
+
+/// The fields of a connection of HTTP/1.1, which HTTP/2 does not have (RFC 9113 §8.2.2).
+const OF_A_CONNECTION: [&str; 5] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "transfer-encoding",
+    "upgrade",
+];
+/// Further ones of a request: for the proxy that gets it.
+const OF_A_REQUEST: [&str; 5] = [
+    "http2-settings",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+];
+/// Those of a response to a client of HTTP/1.x; the others pass unless `Connection` names them.
+const FROM_HTTP_1_CLIENTS: [&str; 3] = ["connection", "keep-alive", "trailer"];
+
+/// The fields of one message that are not forwarded.
+pub(crate) struct HopByHop<'h> {
+    names: [&'static [&'static str]; 2],
+    /// The names in `Connection`.
+    nominated: SmallVec<[&'h [u8]; 4]>,
+}
+
+impl<'h> HopByHop<'h> {
+    /// Returns those of a request with these members of `Connection`. One that the service needs is
+    /// set anew.
+    pub(crate) fn of_request(nominated: impl Iterator<Item = &'h [u8]>) -> Self {
+        Self {
+            names: [&OF_A_CONNECTION, &OF_A_REQUEST],
+            nominated: nominated.collect(),
+        }
+    }
+
+    /// Returns those of a response. Trailers go from HTTP/2 to HTTP/2 alone.
+    pub(crate) fn of_response(
+        nominated: impl Iterator<Item = &'h [u8]>,
+        from_http_2: bool,
+        to_http_2: bool,
+    ) -> Self {
+        let names: [&'static [&'static str]; 2] = match (from_http_2, to_http_2) {
+            (_, false) => [&FROM_HTTP_1_CLIENTS, &[]],
+            (false, true) => [&OF_A_CONNECTION, &["trailer"]],
+            (true, true) => [&OF_A_CONNECTION, &[]],
+        };
+        Self {
+            names,
+            nominated: nominated.collect(),
+        }
+    }
+
+    /// Returns true for the name of such a field, in any case of its letters.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        let mut nominated = self.nominated.iter();
+        self.names.iter().any(|names| is_among(names, name))
+            || nominated.any(|one| one.eq_ignore_ascii_case(name.as_bytes()))
+    }
+}
+
+/// Returns true for a field that HTTP/2 does not have.
+pub(super) fn is_of_a_connection(name: &str) -> bool {
+    is_among(&OF_A_CONNECTION, name)
+}
+
+fn is_among(names: &[&str], name: &str) -> bool {
+    names.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The fields of the lists, one that `Connection` names, and one of the message.
+    const FIELDS: &str = "Connection Keep-Alive Proxy-Connection Transfer-Encoding Upgrade \
+        HTTP2-Settings Proxy-Authenticate Proxy-Authorization TE Trailer X-Hop X-End";
+
+    #[test]
+    fn each_recipient_gets_the_fields_that_are_no_others() {
+        let nominated = || [&b"close"[..], b"x-hop"].into_iter();
+        let of_response = |from, to| HopByHop::of_response(nominated(), from, to);
+        let of_requests = "HTTP2-Settings Proxy-Authenticate Proxy-Authorization TE";
+        let in_http_1 = format!("Proxy-Connection Transfer-Encoding Upgrade {of_requests} X-End");
+        for (hop_by_hop, passed) in [
+            (HopByHop::of_request(nominated()), "X-End"),
+            (of_response(false, false), &*in_http_1),
+            (of_response(true, false), &in_http_1),
+            (of_response(false, true), &format!("{of_requests} X-End")),
+            (
+                of_response(true, true),
+                &format!("{of_requests} Trailer X-End"),
+            ),
+        ] {
+            let fields = FIELDS.split_whitespace();
+            let left: Vec<_> = fields.filter(|name| !hop_by_hop.contains(name)).collect();
+            assert_eq!(left.join(" "), passed);
+        }
+    }
+}
