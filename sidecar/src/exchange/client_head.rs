@@ -131,8 +131,9 @@ impl Parsed<'_> {
         out: &mut Fields<'_>,
     ) -> bool {
         let to_http_2 = request.version == Version::HTTP_2;
-        let nominated = self.connection_options();
-        let hop_by_hop = HopByHop::of_response(nominated, self.is_http_2, to_http_2);
+        // Trailers go from HTTP/2 to HTTP/2 alone.
+        let passes_trailers = self.is_http_2 && to_http_2;
+        let hop_by_hop = HopByHop::of_response(self.connection_options(), passes_trailers);
         let has_coding = self.has_coding();
         // RFC 9110 §8.6 and RFC 9112 §6.1: a recipient could wait for a body.
         let has_no_framing =

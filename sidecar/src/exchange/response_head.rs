@@ -264,6 +264,18 @@ mod tests {
     }
 
     #[test]
+    fn rfc_9110_7_6_1_http_1_gets_no_field_of_the_services_connection() {
+        let text = "HTTP/1.1 200 OK\r\nDate: then\r\nUpgrade: h2c\r\nProxy-Connection: close\r\n\
+                    Keep-Alive: timeout=5\r\nTrailer: X-End\r\nContent-Length: 0\r\n\r\n";
+        let (_, sent) = relayed(text, REQUEST).unwrap();
+        let passed = "Date: then\r\nContent-Length: 0\r\nConnection: keep-alive\r\n";
+        assert_eq!(sent, format!("HTTP/1.1 200 OK\r\n{passed}\r\n"));
+        let required = text.replace("200 OK", "426 Upgrade Required");
+        let (_, sent) = relayed(&required, REQUEST).unwrap();
+        assert!(sent.contains("\r\nUpgrade: h2c\r\n"), "{sent}");
+    }
+
+    #[test]
     fn only_the_response_to_a_handshake_opens_a_tunnel() {
         let of = |offers_token| ResponseTo {
             handshake: Some(Handshake::new(b"dGhlIHNhbXBsZSBub25jZQ==", offers_token)),

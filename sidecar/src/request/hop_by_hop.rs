@@ -19,12 +19,11 @@ const OF_A_REQUEST: [&str; 5] = [
     "te",
     "trailer",
 ];
-/// Those of a response to a client of HTTP/1.x; the others pass unless `Connection` names them.
-const FROM_HTTP_1_CLIENTS: [&str; 3] = ["connection", "keep-alive", "trailer"];
 
 /// The fields of one message that are not forwarded.
 pub(crate) struct HopByHop<'h> {
-    names: [&'static [&'static str]; 2],
+    /// Names beside those of a connection.
+    further: &'static [&'static str],
     /// The names in `Connection`.
     nominated: SmallVec<[&'h [u8]; 4]>,
 }
@@ -34,24 +33,18 @@ impl<'h> HopByHop<'h> {
     /// set anew.
     pub(crate) fn of_request(nominated: impl Iterator<Item = &'h [u8]>) -> Self {
         Self {
-            names: [&OF_A_CONNECTION, &OF_A_REQUEST],
+            further: &OF_A_REQUEST,
             nominated: nominated.collect(),
         }
     }
 
-    /// Returns those of a response. Trailers go from HTTP/2 to HTTP/2 alone.
+    /// Returns those of a response, to which `Trailer` belongs where its trailers do not pass.
     pub(crate) fn of_response(
         nominated: impl Iterator<Item = &'h [u8]>,
-        from_http_2: bool,
-        to_http_2: bool,
+        passes_trailers: bool,
     ) -> Self {
-        let names: [&'static [&'static str]; 2] = match (from_http_2, to_http_2) {
-            (_, false) => [&FROM_HTTP_1_CLIENTS, &[]],
-            (false, true) => [&OF_A_CONNECTION, &["trailer"]],
-            (true, true) => [&OF_A_CONNECTION, &[]],
-        };
         Self {
-            names,
+            further: if passes_trailers { &[] } else { &["trailer"] },
             nominated: nominated.collect(),
         }
     }
@@ -59,7 +52,8 @@ impl<'h> HopByHop<'h> {
     /// Returns true for the name of such a field, in any case of its letters.
     pub(crate) fn contains(&self, name: &str) -> bool {
         let mut nominated = self.nominated.iter();
-        self.names.iter().any(|names| is_among(names, name))
+        is_of_a_connection(name)
+            || is_among(self.further, name)
             || nominated.any(|one| one.eq_ignore_ascii_case(name.as_bytes()))
     }
 }
@@ -84,18 +78,12 @@ mod tests {
     #[test]
     fn each_recipient_gets_the_fields_that_are_no_others() {
         let nominated = || [&b"close"[..], b"x-hop"].into_iter();
-        let of_response = |from, to| HopByHop::of_response(nominated(), from, to);
+        let of_response = |passes_trailers| HopByHop::of_response(nominated(), passes_trailers);
         let of_requests = "HTTP2-Settings Proxy-Authenticate Proxy-Authorization TE";
-        let in_http_1 = format!("Proxy-Connection Transfer-Encoding Upgrade {of_requests} X-End");
         for (hop_by_hop, passed) in [
             (HopByHop::of_request(nominated()), "X-End"),
-            (of_response(false, false), &*in_http_1),
-            (of_response(true, false), &in_http_1),
-            (of_response(false, true), &format!("{of_requests} X-End")),
-            (
-                of_response(true, true),
-                &format!("{of_requests} Trailer X-End"),
-            ),
+            (of_response(false), &format!("{of_requests} X-End")),
+            (of_response(true), &format!("{of_requests} Trailer X-End")),
         ] {
             let fields = FIELDS.split_whitespace();
             let left: Vec<_> = fields.filter(|name| !hop_by_hop.contains(name)).collect();
