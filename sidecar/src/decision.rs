@@ -2,6 +2,7 @@
 
 pub(crate) mod authorize;
 mod csrf;
+pub(crate) mod forward;
 pub(crate) mod issuers;
 pub(crate) mod protected_resource;
 pub(crate) mod reporting;

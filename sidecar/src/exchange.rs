@@ -33,7 +33,7 @@ use self::response::LocalResponse;
 use self::side::ClientSide;
 use self::upload::Upload;
 use crate::app::App;
-use crate::decision::authorize::Forward;
+use crate::decision::forward::Forward;
 use crate::identity::forwarded::Client;
 use crate::request::kind::RequestKind;
 use crate::request::received::ReceivedHead;

@@ -18,6 +18,7 @@ use wire::token::revocations::TokenDigests;
 use wire::token::verifier::VerificationPolicy;
 
 use crate::decision::csrf::is_cross_site_request;
+use crate::decision::forward::Forward;
 use crate::decision::issuers::{Issuer, Issuers};
 use crate::decision::protected_resource::ProtectedResource;
 use crate::identity::user_header::UserHeader;
@@ -26,8 +27,6 @@ use crate::issuers::issuer_keys::KeysByIssuer;
 use crate::issuers::token_cache::{Lookup, TokenDigest, VerifiedToken};
 use crate::request::kind::RequestKind;
 use crate::request::received::ReceivedHead;
-use crate::request::target::{OriginForm, Target};
-use crate::telemetry::outcome::Outcome;
 
 /// Decision about a request that is not rejected.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,33 +37,6 @@ pub(crate) enum Decision {
     Respond(Vec<u8>),
     /// Respond to the CORS preflight of the current-user endpoint.
     Preflight,
-}
-
-/// A request that may be forwarded, and how.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Forward {
-    /// The verified token; `None` on a public path.
-    pub(crate) verified: Option<Arc<VerifiedToken>>,
-    /// The target and the host to send, if they differ from the received ones.
-    pub(crate) target: Option<OriginForm>,
-    /// Only [`RequestKind::WebSocket`] may open a tunnel with a 101 of the service.
-    pub(crate) kind: RequestKind,
-    /// End of a stream, in seconds since the epoch; `None` for a token without expiry.
-    pub(crate) ends_at: Option<i64>,
-    /// The reason for which it would be rejected if report-only mode were off.
-    pub(crate) reported: Option<Rejection>,
-}
-
-impl Forward {
-    pub(crate) fn outcome(&self) -> Outcome {
-        if let Some(rejection) = self.reported {
-            Outcome::Reported(rejection)
-        } else if self.verified.is_some() {
-            Outcome::Verified
-        } else {
-            Outcome::Passed
-        }
-    }
 }
 
 /// A rejected request.
@@ -305,27 +277,6 @@ impl AuthPolicy {
             rule,
             verified: Some(Arc::clone(verified)),
         })
-    }
-
-    /// Describes how a request is forwarded, with the user of `verified` if there is one.
-    pub(super) fn forward(
-        &self,
-        verified: Option<Arc<VerifiedToken>>,
-        kind: RequestKind,
-        target: &Target<'_>,
-    ) -> Forward {
-        let ends_at = verified
-            .as_ref()
-            .and_then(|verified| verified.validity.expires_at);
-        Forward {
-            // Without a token a claimed stream gets the timeouts of a plain request.
-            kind: verified.as_ref().map_or(RequestKind::Plain, |_| kind),
-            verified,
-            target: target.replacement.clone(),
-            ends_at: ends_at
-                .map(|expiry| expiry.saturating_add(i64::from(self.policy.leeway_seconds))),
-            reported: None,
-        }
     }
 
     fn resource_at(&self, path: &[u8]) -> Option<&ProtectedResource> {

@@ -1,6 +1,7 @@
 //! Report-only mode: requests that would be rejected are forwarded, until a time.
 
-use super::authorize::{AuthPolicy, Decision, Forward, Rejected};
+use super::authorize::{AuthPolicy, Decision, Rejected};
+use super::forward::Forward;
 use crate::request::kind::RequestKind;
 use crate::request::received::ReceivedHead;
 

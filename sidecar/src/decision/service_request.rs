@@ -6,14 +6,13 @@ use wire::http::header_alias::cgi_equal;
 use wire::http::methods::METHOD_OVERRIDES;
 use wire::http::trace::TRACESTATE;
 
-use crate::decision::authorize::{AuthPolicy, Forward};
+use crate::decision::authorize::AuthPolicy;
+use crate::decision::forward::Forward;
 use crate::decision::reporting::WOULD_REJECT;
 use crate::decision::strip_token;
 use crate::identity::forwarded::{Client, ForwardedPolicy, is_of_a_proxy, remove_path_overrides};
 use crate::identity::forwarded_head::ForwardedHead;
 use crate::identity::service_head::ServiceFields;
-use crate::request::kind::RequestKind;
-use crate::request::received::ReceivedHead;
 use crate::telemetry::request_id::RequestIds;
 
 /// Host of HTTP/1.0 requests without one, because HTTP/1.1 requires it. A client can send it as
@@ -26,24 +25,6 @@ pub(crate) struct UpstreamRequestPolicy {
     pub(crate) forward_authorization: bool,
     pub(crate) reuse_after_body: bool,
     pub(crate) forwarded: ForwardedPolicy,
-}
-
-impl Forward {
-    /// Returns true if the body is passed on as it comes, and may last: of a known client without a
-    /// length, or of a call, which may need its response first.
-    pub(crate) fn may_last(&self, head: &ReceivedHead, to_http_1: bool) -> bool {
-        let (is_known, is_call) = (self.verified.is_some(), head.kind == RequestKind::Grpc);
-        is_call && (is_known || !to_http_1) || head.body.is_chunked() && is_known
-    }
-
-    /// Returns true if the service gets the request once the body, or a long part of it, is here: a slow
-    /// client occupies none of its workers, and an unknown one not even with a body that it only
-    /// announces.
-    pub(crate) fn is_held(&self, head: &ReceivedHead, to_http_1: bool) -> bool {
-        let is_unknown = to_http_1 && self.verified.is_none();
-        let is_needed = is_unknown || !head.expects_continue();
-        head.has_body() && !self.may_last(head, to_http_1) && is_needed
-    }
 }
 
 impl UpstreamRequestPolicy {

@@ -11,7 +11,7 @@ use super::response_head::ResponseTo;
 use super::side::ClientSide;
 use super::upload::Upload;
 use crate::app::App;
-use crate::decision::authorize::Forward;
+use crate::decision::forward::Forward;
 use crate::request::kind::RequestKind;
 use crate::upstream::service::Service;
 

@@ -14,7 +14,7 @@ use super::response_head::ResponseHead;
 use super::side::{ClientSide, Outgoing, Timer};
 use super::upload::Upload;
 use crate::app::App;
-use crate::decision::authorize::Forward;
+use crate::decision::forward::Forward;
 use crate::exchange::response::DRAIN_TIMEOUT;
 use crate::request::kind::RequestKind;
 use crate::request::received::ReceivedHead;

@@ -9,7 +9,8 @@ use wire::rejection::Rejection;
 
 use super::request::Request;
 use crate::app::App;
-use crate::decision::authorize::{Decision, Forward, Rejected};
+use crate::decision::authorize::{Decision, Rejected};
+use crate::decision::forward::Forward;
 use crate::exchange::response::LocalResponse;
 use crate::telemetry::outcome::Outcome;
 

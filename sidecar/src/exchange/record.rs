@@ -6,7 +6,7 @@ use std::time::Instant;
 use wire::rejection::Rejection;
 
 use super::{Exchanges, Serving};
-use crate::decision::authorize::Forward;
+use crate::decision::forward::Forward;
 use crate::telemetry::access_log::{AccessLine, LoggedPath};
 use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::request_span::RequestSpan;

@@ -17,7 +17,7 @@ use super::response_head::{ResponseHead, ResponseTo};
 use super::side::Outgoing;
 use crate::app::App;
 use crate::config::live::Rules;
-use crate::decision::authorize::Forward;
+use crate::decision::forward::Forward;
 use crate::decision::strip_token;
 use crate::identity::forwarded::Client;
 use crate::identity::forwarded_head::ForwardedHead;

@@ -1,0 +1,78 @@
+//! A request that may be forwarded: its user, and its way to the service.
+
+use std::sync::Arc;
+
+use wire::rejection::Rejection;
+
+use crate::decision::authorize::AuthPolicy;
+use crate::issuers::token_cache::VerifiedToken;
+use crate::request::kind::RequestKind;
+use crate::request::received::ReceivedHead;
+use crate::request::target::{OriginForm, Target};
+use crate::telemetry::outcome::Outcome;
+
+/// A request that may be forwarded, and how.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Forward {
+    /// The verified token; `None` on a public path.
+    pub(crate) verified: Option<Arc<VerifiedToken>>,
+    /// The target and the host to send, if they differ from the received ones.
+    pub(crate) target: Option<OriginForm>,
+    /// Only [`RequestKind::WebSocket`] may open a tunnel with a 101 of the service.
+    pub(crate) kind: RequestKind,
+    /// End of a stream, in seconds since the epoch; `None` for a token without expiry.
+    pub(crate) ends_at: Option<i64>,
+    /// The reason for which it would be rejected if report-only mode were off.
+    pub(crate) reported: Option<Rejection>,
+}
+
+impl Forward {
+    pub(crate) fn outcome(&self) -> Outcome {
+        if let Some(rejection) = self.reported {
+            Outcome::Reported(rejection)
+        } else if self.verified.is_some() {
+            Outcome::Verified
+        } else {
+            Outcome::Passed
+        }
+    }
+
+    /// Returns true if the body is passed on as it comes, and may last: of a known client without a
+    /// length, or of a call, which may need its response first.
+    pub(crate) fn may_last(&self, head: &ReceivedHead, to_http_1: bool) -> bool {
+        let (is_known, is_call) = (self.verified.is_some(), head.kind == RequestKind::Grpc);
+        is_call && (is_known || !to_http_1) || head.body.is_chunked() && is_known
+    }
+
+    /// Returns true if the service gets the request once the body, or a long part of it, is here: a slow
+    /// client occupies none of its workers, and an unknown one not even with a body that it only
+    /// announces.
+    pub(crate) fn is_held(&self, head: &ReceivedHead, to_http_1: bool) -> bool {
+        let is_unknown = to_http_1 && self.verified.is_none();
+        let is_needed = is_unknown || !head.expects_continue();
+        head.has_body() && !self.may_last(head, to_http_1) && is_needed
+    }
+}
+
+impl AuthPolicy {
+    /// Describes how a request is forwarded, with the user of `verified` if there is one.
+    pub(super) fn forward(
+        &self,
+        verified: Option<Arc<VerifiedToken>>,
+        kind: RequestKind,
+        target: &Target<'_>,
+    ) -> Forward {
+        let ends_at = verified
+            .as_ref()
+            .and_then(|verified| verified.validity.expires_at);
+        Forward {
+            // Without a token a claimed stream gets the timeouts of a plain request.
+            kind: verified.as_ref().map_or(RequestKind::Plain, |_| kind),
+            verified,
+            target: target.replacement.clone(),
+            ends_at: ends_at
+                .map(|expiry| expiry.saturating_add(i64::from(self.policy.leeway_seconds))),
+            reported: None,
+        }
+    }
+}
