@@ -6,5 +6,4 @@ pub(crate) mod forward;
 pub(crate) mod issuers;
 pub(crate) mod protected_resource;
 pub(crate) mod reporting;
-pub(crate) mod service_request;
 pub(crate) mod strip_token;

@@ -1,4 +1,4 @@
-//! The upstream: the address of the service, and connections to it.
+//! The upstream: the address of the service, the head that it gets, and connections to it.
 
 mod address;
 pub(crate) mod connections;
@@ -8,6 +8,7 @@ pub(crate) mod exposure_check;
 mod loop_check;
 mod retry;
 pub(crate) mod service;
+pub(crate) mod service_request;
 mod tls;
 
 use std::net::SocketAddr;

@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use runtime::process::clock::unix_now;
 
 use crate::decision::authorize::AuthPolicy;
-use crate::decision::service_request::UpstreamRequestPolicy;
+use crate::upstream::service_request::UpstreamRequestPolicy;
 
 /// The rules for requests.
 #[derive(Debug, Clone)]

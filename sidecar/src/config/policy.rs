@@ -19,9 +19,9 @@ use crate::cli::policy_args::{IdentityArgs, RulesArgs, TokenArgs};
 use crate::cli::service_args::UpstreamRequestArgs;
 use crate::decision::authorize::AuthPolicy;
 use crate::decision::protected_resource::ProtectedResource;
-use crate::decision::service_request::UpstreamRequestPolicy;
 use crate::identity::user_header::UserHeader;
 use crate::upstream::UpstreamAddress;
+use crate::upstream::service_request::UpstreamRequestPolicy;
 
 /// Bound on the value of `Authorization`. Tokens of large directories list hundreds of groups.
 const MAX_AUTHORIZATION_BYTES: usize = 16 * 1024;

@@ -8,7 +8,7 @@ use wire::token::bearer::websocket_protocols_without_token;
 use wire::token::cookie::cookies_without;
 use wire::token::sources::TokenSources;
 
-use crate::identity::service_head::ServiceFields;
+use crate::identity::service_fields::ServiceFields;
 
 /// The WebSocket protocol to choose if the service chose none: browsers close the connection if the
 /// response names none of the offered ones.

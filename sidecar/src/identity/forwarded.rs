@@ -11,7 +11,7 @@ use runtime::net::client_address::TrustedProxies;
 use wire::http::header_alias::cgi_equal;
 use wire::http::request_path::{moves_the_root, names_another_path};
 
-use crate::identity::service_head::ServiceFields;
+use crate::identity::service_fields::ServiceFields;
 
 /// Trust in forwarding headers that arrive with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

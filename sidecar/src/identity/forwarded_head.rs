@@ -6,7 +6,7 @@ use bytes::{BufMut, BytesMut};
 use http::{HeaderValue, Request, Uri, Version, header};
 use pingora::{ErrorType, OrErr};
 
-use crate::identity::service_head::ServiceFields;
+use crate::identity::service_fields::ServiceFields;
 use crate::request::header_list::members;
 use crate::request::hop_by_hop::HopByHop;
 use crate::request::kind::RequestKind;

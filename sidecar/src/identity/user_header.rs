@@ -19,7 +19,7 @@ use crate::identity::ascii_json::ascii_json;
 use crate::identity::claim_text::text_of;
 use crate::identity::field_name::FieldName;
 pub(crate) use crate::identity::field_name::FieldNameError;
-use crate::identity::service_head::ServiceFields;
+use crate::identity::service_fields::ServiceFields;
 
 /// Configuration of the identity headers.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use crate::decision::reporting::WOULD_REJECT;
 use crate::decision::strip_token;
 use crate::identity::forwarded::{Client, ForwardedPolicy, is_of_a_proxy, remove_path_overrides};
 use crate::identity::forwarded_head::ForwardedHead;
-use crate::identity::service_head::ServiceFields;
+use crate::identity::service_fields::ServiceFields;
 use crate::telemetry::request_id::RequestIds;
 
 /// Host of HTTP/1.0 requests without one, because HTTP/1.1 requires it. A client can send it as
