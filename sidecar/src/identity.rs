@@ -4,6 +4,5 @@ mod ascii_json;
 mod claim_text;
 pub(crate) mod field_name;
 pub(crate) mod forwarded;
-pub(crate) mod forwarded_head;
 pub(crate) mod service_fields;
 pub(crate) mod user_header;

@@ -3,7 +3,6 @@
 pub(crate) mod request;
 mod upstream_preview;
 
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -12,38 +11,39 @@ use axum::routing::post;
 use axum::{Json, Router};
 use bytes::BytesMut;
 use runtime::command_line;
-use runtime::net::client_address::TrustedProxies;
 use runtime::process::clock::unix_seconds;
 use wire::explain::observer::Observer;
 use wire::explain::report::Explanation;
 use wire::rejection::Rejection;
 
 use self::request::ExplainRequest;
-use self::upstream_preview::{lines_of, without_tokens};
+use self::upstream_preview::{text_of, without_secrets, without_tokens};
 use crate::cli::Cli;
 use crate::config::live::{CurrentRules, Rules};
 use crate::decision::authorize::Decision;
 use crate::decision::forward::Forward;
 use crate::identity::forwarded::Client;
-use crate::identity::forwarded_head::ForwardedHead;
 use crate::issuers::current::InstalledKeys;
 use crate::issuers::issuer_keys::IssuerKeys;
 use crate::request::kind::RequestKind;
 use crate::request::received::{self, ReceivedHead};
 use crate::telemetry::request_id::RequestIds;
+use crate::upstream::service_request::ServiceRequest;
+use crate::upstream::{Protocol, Upstream, errors};
 
 pub(crate) const PATH: &str = "/explain";
 /// The size of the largest header block, in JSON.
 pub(crate) const MAX_BODY_BYTES: usize = 128 * 1024;
 
 /// Authorizes requests as the proxy does, and reports each check.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Explainer {
     pub(crate) rules: Arc<CurrentRules>,
     pub(crate) keys: Arc<IssuerKeys>,
+    pub(crate) upstream: Arc<Upstream>,
     pub(crate) request_ids: bool,
-    /// True for a service without TLS that speaks HTTP/2; over TLS it is negotiated.
-    pub(crate) to_http_2: bool,
+    /// This machine, as a client of the public port.
+    pub(crate) client: Client,
 }
 
 impl Explainer {
@@ -109,7 +109,9 @@ impl Explainer {
             Decision::Respond(_) | Decision::Preflight => return Ok(("answered", None)),
             Decision::Forward(forward) => forward,
         };
-        for line in self.sent(received, &forward, &rules) {
+        let sent = self.sent(received, &forward, &rules);
+        let sent = sent.or_else(|rejection| explanation.check("framing", Err(rejection)))?;
+        for line in sent {
             explanation.learned("service", line);
         }
         Ok(match forward.reported {
@@ -118,28 +120,44 @@ impl Explainer {
         })
     }
 
-    /// Returns the head that the service gets.
-    fn sent(&self, received: &ReceivedHead, forward: &Forward, rules: &Rules) -> Vec<String> {
-        let mut head = ForwardedHead::new(received, self.to_http_2);
-        let ids = RequestIds::of(&received.headers, self.request_ids);
-        // As if sent from this machine.
-        let proxies = TrustedProxies::default();
-        let client = Client::new(Some(Ipv4Addr::LOCALHOST.into()), false, &proxies);
-        let (policy, auth_policy) = (rules.upstream_request, &rules.auth_policy);
-        policy.rewrite_request(&mut head, forward, &ids, auth_policy, &client);
-        if !self.to_http_2 {
-            if forward.is_held(received, true) {
-                // The client has its 100 from the sidecar.
-                head.fields.remove("expect");
-            }
+    /// Returns the head that the service gets, in the version that it speaks or chose last.
+    ///
+    /// # Errors
+    /// The rejection of a head that this version does not have.
+    fn sent(
+        &self,
+        received: &ReceivedHead,
+        forward: &Forward,
+        rules: &Rules,
+    ) -> Result<Vec<String>, Rejection> {
+        let speaks_http_1 = self.upstream.speaks_http_1();
+        let request = ServiceRequest {
+            received,
+            forward,
+            client: &self.client,
+            ids: &RequestIds::of(&received.headers, self.request_ids),
+            auth_policy: &rules.auth_policy,
+            policy: rules.upstream_request,
+            is_continued: received.expects_continue() && forward.is_held(received, speaks_http_1),
+        };
+        let text = if speaks_http_1 || forward.kind == RequestKind::WebSocket {
             // A body that it cannot see may be a request.
-            head.frame(
-                forward.kind,
-                received.has_body() && !policy.reuse_after_body,
-            );
-        }
-        let sources = auth_policy.interceptor.sources();
-        lines_of(&head, sources.cookie.as_deref())
+            let (head, _) = request.http_1_head(false);
+            String::from_utf8_lossy(&head).into_owned()
+        } else {
+            let scheme = match self.upstream.address().protocol {
+                Protocol::Https => "https",
+                Protocol::Http | Protocol::H2c => "http",
+            };
+            let head = request.stream_head(scheme).map_err(|error| {
+                let rejection = errors::rejection_of(&error);
+                rejection.unwrap_or(Rejection::Internal)
+            });
+            text_of(&head?)
+        };
+        let cookie = rules.auth_policy.interceptor.sources().cookie.as_deref();
+        let lines = text.lines().filter(|line| !line.is_empty());
+        Ok(lines.map(|line| without_secrets(line, cookie)).collect())
     }
 }
 

@@ -60,8 +60,7 @@ pub(crate) fn offers_token(sources: &TokenSources, request: &HeaderMap) -> bool 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::forwarded_head::ForwardedHead;
-    use crate::identity::forwarded_head::testing::{received, sent};
+    use crate::identity::service_fields::tests::{lines_of, received};
 
     fn everywhere() -> TokenSources {
         TokenSources {
@@ -73,10 +72,9 @@ mod tests {
     }
 
     fn left(forward: bool, fields: &[(&str, &str)]) -> Vec<String> {
-        let received = received(fields);
-        let mut fields = ForwardedHead::new(&received, false).fields;
+        let mut fields = received(fields);
         remove_from(&mut fields, &everywhere(), forward);
-        sent(&fields)
+        lines_of(&fields)
     }
 
     #[test]

@@ -20,13 +20,13 @@ use crate::config::live::Rules;
 use crate::decision::forward::Forward;
 use crate::decision::strip_token;
 use crate::identity::forwarded::Client;
-use crate::identity::forwarded_head::ForwardedHead;
 use crate::request::kind::RequestKind;
 use crate::request::received::ReceivedHead;
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::request_span::RequestSpan;
 use crate::upstream::Tries;
+use crate::upstream::service_request::ServiceRequest;
 
 /// A request as received.
 pub(super) struct Request<'a> {
@@ -113,31 +113,27 @@ impl<'a> Request<'a> {
         scheme: &str,
         forward: &Forward,
     ) -> pingora::Result<(http::Request<()>, bool)> {
-        let head = self.service_head(true, forward);
-        Ok((head.into_stream_head(scheme)?, self.head.body.is_done()))
+        let head = self.for_service(forward).stream_head(scheme)?;
+        Ok((head, self.head.body.is_done()))
     }
 
-    fn service_head(&self, is_http_2: bool, forward: &Forward) -> ForwardedHead<'_> {
-        let mut head = ForwardedHead::new(&self.head, is_http_2);
-        let (policy, auth_policy) = (self.rules.upstream_request, &self.rules.auth_policy);
-        policy.rewrite_request(&mut head, forward, &self.ids, auth_policy, self.client);
-        if self.is_continued {
-            head.fields.remove("expect");
+    fn for_service<'r>(&'r self, forward: &'r Forward) -> ServiceRequest<'r> {
+        ServiceRequest {
+            received: &self.head,
+            forward,
+            client: self.client,
+            ids: &self.ids,
+            auth_policy: &self.rules.auth_policy,
+            policy: self.rules.upstream_request,
+            is_continued: self.is_continued,
         }
-        head
     }
 
     /// Returns the head for a service of HTTP/1.1; the body behind it may be harmless.
     pub(super) fn http_1_head(&mut self, forward: &Forward, is_harmless: bool) -> BytesMut {
-        let mut head = self.service_head(false, forward);
-        // Some services leave a body on the connection and parse it as the next request, with a user
-        // header of the client's choice.
-        let may_stay = is_harmless || self.rules.upstream_request.reuse_after_body;
-        head.frame(forward.kind, self.head.has_body() && !may_stay);
-        let (closes_service, bytes) = (head.fields.contains("connection"), head.to_bytes());
-        drop(head);
+        let (head, closes_service) = self.for_service(forward).http_1_head(is_harmless);
         self.closes_service = closes_service;
-        bytes
+        head
     }
 
     /// Sends the 100 that a client expects before a body that is held.

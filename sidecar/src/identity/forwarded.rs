@@ -154,13 +154,12 @@ pub(crate) fn is_client_address_header(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::forwarded_head::{ForwardedHead, testing};
+    use crate::identity::service_fields::tests::{lines_of, received};
 
     fn sent(policy: ForwardedPolicy, client: &Client, fields: &[(&'static str, &str)]) -> String {
-        let received = testing::received(fields);
-        let mut fields = ForwardedHead::new(&received, false).fields;
+        let mut fields = received(fields);
         policy.apply(&mut fields, client);
-        let mut lines = testing::sent(&fields);
+        let mut lines = lines_of(&fields);
         lines.sort_unstable();
         lines.join(" | ")
     }

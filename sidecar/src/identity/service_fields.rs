@@ -84,3 +84,47 @@ impl<'r> ServiceFields<'r> {
         self.iter().filter_map(field).collect()
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Returns fields as a client sent them.
+    pub(crate) fn received<'f>(fields: &[(&'f str, &'f str)]) -> ServiceFields<'f> {
+        let fields = fields.iter();
+        ServiceFields::of(fields.map(|(name, value)| (*name, value.as_bytes())))
+    }
+
+    /// Returns the fields that the service gets.
+    pub(crate) fn lines_of(fields: &ServiceFields<'_>) -> Vec<String> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let line = |(name, value)| format!("{}: {}", text(name), text(value));
+        fields.iter().map(line).collect()
+    }
+
+    fn set(fields: &mut ServiceFields<'_>, name: &'static str, value: &'static str) {
+        fields.set(name, HeaderValue::from_static(value));
+    }
+
+    #[test]
+    fn a_field_that_is_set_replaces_all_of_its_name() {
+        let mut fields = received(&[("X-A", "1"), ("x-a", "2"), ("Cookie", "c")]);
+        set(&mut fields, "x-A", "3");
+        assert_eq!(fields.values("x-a").collect::<Vec<_>>(), [b"3"]);
+        set(&mut fields, "X-a", "4");
+        assert_eq!(lines_of(&fields), ["Cookie: c", "X-a: 4"]);
+    }
+
+    #[test]
+    fn removed_fields_are_gone_received_or_set() {
+        let mut fields = received(&[("Host", "a"), ("X-A", "1"), ("x-a", "2"), ("Cookie", "c")]);
+        set(&mut fields, "X-B", "3");
+        set(&mut fields, "X-C", "4");
+        fields.remove("x-a");
+        fields.remove("x-b");
+        fields.remove_where(|name| name.eq_ignore_ascii_case("COOKIE") || name == "X-C");
+        assert!(!fields.contains("cookie") && fields.contains("host"));
+        assert_eq!(lines_of(&fields), ["Host: a"]);
+    }
+}

@@ -270,8 +270,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::identity::forwarded_head::ForwardedHead;
-    use crate::identity::forwarded_head::testing::{received, sent};
+    use crate::identity::service_fields::tests::{lines_of, received};
 
     fn header() -> UserHeader {
         UserHeader::new("X-Current-User", 1000).unwrap()
@@ -291,10 +290,9 @@ mod tests {
         fields: &[(&str, &str)],
         identity: Option<&Identity>,
     ) -> Vec<String> {
-        let received = received(fields);
-        let mut fields = ForwardedHead::new(&received, false).fields;
+        let mut fields = received(fields);
         header.apply(&mut fields, identity);
-        sent(&fields)
+        lines_of(&fields)
     }
 
     #[test]

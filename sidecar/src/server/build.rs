@@ -1,6 +1,6 @@
 //! Builds the Pingora server and its services: the proxy, the issuers, the admin port, the shutdown.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -24,6 +24,7 @@ use crate::app::limits;
 use crate::background::{supervised, until_stopped};
 use crate::config::Config;
 use crate::exchange::Exchanges;
+use crate::identity::forwarded::Client;
 use crate::issuers::IssuerSettings;
 use crate::issuers::current::CurrentKeys;
 use crate::issuers::task::{Changes, IssuerTask};
@@ -113,8 +114,13 @@ fn admin_routes(config: &Config, app: &App, stop: &GracefulStop) -> Router {
     let explainer = Explainer {
         rules: Arc::clone(&app.rules),
         keys: Arc::clone(&app.keys),
+        upstream: Arc::clone(&app.upstream),
         request_ids: app.request_ids,
-        to_http_2: config.upstream.address.speaks_http_2(),
+        client: Client::new(
+            Some(Ipv4Addr::LOCALHOST.into()),
+            config.tls.is_some(),
+            &app.request_logger.trusted_proxies,
+        ),
     };
     let status = Status {
         health: app.health.clone(),

@@ -1,7 +1,10 @@
-//! The head of a request as the service gets it, the last step before it is sent.
+//! A request as the service gets it: its head, the last step before it is sent, and its trailers.
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Version};
+use std::borrow::Cow;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Request, Uri, Version, header};
+use pingora::{ErrorType, OrErr};
 use wire::http::header_alias::cgi_equal;
 use wire::http::methods::METHOD_OVERRIDES;
 use wire::http::trace::TRACESTATE;
@@ -11,13 +14,18 @@ use crate::decision::forward::Forward;
 use crate::decision::reporting::WOULD_REJECT;
 use crate::decision::strip_token;
 use crate::identity::forwarded::{Client, ForwardedPolicy, is_of_a_proxy, remove_path_overrides};
-use crate::identity::forwarded_head::ForwardedHead;
 use crate::identity::service_fields::ServiceFields;
+use crate::request::header_list::members;
+use crate::request::hop_by_hop::HopByHop;
+use crate::request::kind::RequestKind;
+use crate::request::received::ReceivedHead;
 use crate::telemetry::request_id::RequestIds;
 
 /// Host of HTTP/1.0 requests without one, because HTTP/1.1 requires it. A client can send it as
 /// well.
 const DEFAULT_HOST: HeaderValue = HeaderValue::from_static("localhost");
+/// Room for the fields that are set.
+const SET_ROOM: usize = 512;
 
 /// Configured changes to the head of a request.
 #[derive(Debug, Clone, Copy)]
@@ -27,49 +35,153 @@ pub(crate) struct UpstreamRequestPolicy {
     pub(crate) forwarded: ForwardedPolicy,
 }
 
-impl UpstreamRequestPolicy {
-    /// Rewrites the head of a request from `client` for the service.
-    pub(crate) fn rewrite_request(
-        self,
-        head: &mut ForwardedHead<'_>,
-        forward: &Forward,
-        ids: &RequestIds,
-        policy: &AuthPolicy,
-        client: &Client,
-    ) {
-        let received = head.received.version;
-        let fields = &mut head.fields;
-        if let Some(replacement) = &forward.target {
-            head.new_target = Some(replacement.target.clone());
+/// A request that is forwarded, and all that its head is made of.
+pub(crate) struct ServiceRequest<'r> {
+    pub(crate) received: &'r ReceivedHead,
+    pub(crate) forward: &'r Forward,
+    pub(crate) client: &'r Client,
+    pub(crate) ids: &'r RequestIds,
+    pub(crate) auth_policy: &'r AuthPolicy,
+    pub(crate) policy: UpstreamRequestPolicy,
+    /// True if the client has its 100 from the sidecar, in place of the service.
+    pub(crate) is_continued: bool,
+}
+
+impl<'r> ServiceRequest<'r> {
+    /// Returns the head for a service of HTTP/1.1, and true if no other request follows on its
+    /// connection: behind a WebSocket, or a body that is not known as harmless.
+    pub(crate) fn http_1_head(&self, is_harmless: bool) -> (BytesMut, bool) {
+        let mut fields = self.fields(false);
+        self.frame(&mut fields, is_harmless);
+        let mut head = BytesMut::with_capacity(self.received.raw.len() + SET_ROOM);
+        head.put_slice(self.received.method.as_str().as_bytes());
+        head.put_u8(b' ');
+        head.put_slice(self.target());
+        head.put_slice(b" HTTP/1.1\r\n");
+        for (name, value) in fields.iter() {
+            for part in [name, b": ", value, b"\r\n"] {
+                head.put_slice(part);
+            }
+        }
+        head.put_slice(b"\r\n");
+        (head, fields.contains("connection"))
+    }
+
+    /// Returns the head of a stream of HTTP/2.
+    ///
+    /// # Errors
+    /// [`ErrorType::InvalidHTTPHeader`] for a host or a target that no URI of HTTP/2 has.
+    pub(crate) fn stream_head(&self, scheme: &str) -> pingora::Result<Request<()>> {
+        let mut fields = self.fields(true);
+        let host = fields.values("host").next().unwrap_or_default();
+        let uri = Uri::builder().scheme(scheme).authority(host);
+        let uri = uri.path_and_query(&*escaped(self.target())).build();
+        let uri = uri
+            .or_err(ErrorType::InvalidHTTPHeader, "forwarded head")
+            .map_err(|error| error.into_down())?;
+        let mut request = Request::new(());
+        *request.method_mut() = self.received.method.clone();
+        *request.uri_mut() = uri;
+        *request.version_mut() = Version::HTTP_2;
+        fields.remove("host");
+        *request.headers_mut() = fields.to_map();
+        Ok(request)
+    }
+
+    fn target(&self) -> &[u8] {
+        let replacement = self.forward.target.as_ref();
+        replacement.map_or_else(|| self.received.target(), |it| &it.target)
+    }
+
+    /// Returns the fields for either version, without those that frame a body.
+    fn fields(&self, to_http_2: bool) -> ServiceFields<'r> {
+        let received = self.received;
+        let hop_by_hop = HopByHop::of_request(members(&received.headers, &header::CONNECTION));
+        let left = received.fields();
+        let mut fields = ServiceFields::of(left.filter(|(name, _)| !hop_by_hop.contains(name)));
+        if let Some(authority) = received.authority() {
+            fields.lead_with("Host", authority);
+        }
+        if let Some(replacement) = &self.forward.target {
             fields.set("Host", replacement.host.clone());
         }
-        if received == Version::HTTP_10 && !fields.contains("host") {
-            fields.set("Host", DEFAULT_HOST);
+        match received.version {
+            Version::HTTP_10 if !fields.contains("host") => fields.set("Host", DEFAULT_HOST),
+            Version::HTTP_2 if to_http_2 => {
+                // `trailers`, the only value that HTTP/2 has.
+                if let Some(te) = received.headers.get(header::TE) {
+                    fields.set("te", te.clone());
+                }
+            }
+            Version::HTTP_2 => join_cookies(&mut fields),
+            _ => {}
         }
-        if received == Version::HTTP_2 && !head.is_http_2 {
-            join_cookies(fields);
+        if self.is_continued {
+            fields.remove("expect");
         }
-        if !self.forward_authorization {
+        self.rewrite(&mut fields);
+        fields
+    }
+
+    fn rewrite(&self, fields: &mut ServiceFields<'_>) {
+        let forwards_tokens = self.policy.forward_authorization;
+        if !forwards_tokens {
             fields.remove("authorization");
         }
-        if ids.begins_trace {
+        if self.ids.begins_trace {
             fields.remove(TRACESTATE.as_str());
         }
-        for (name, value) in ids.to_send() {
+        for (name, value) in self.ids.to_send() {
             fields.set(Bytes::copy_from_slice(name.as_str().as_bytes()), value);
         }
-        let sources = policy.interceptor.sources();
-        strip_token::remove_from(fields, sources, self.forward_authorization);
-        remove_path_overrides(fields, client);
+        let sources = self.auth_policy.interceptor.sources();
+        strip_token::remove_from(fields, sources, forwards_tokens);
+        remove_path_overrides(fields, self.client);
         // Before the identity headers: `overwrite` would remove X-Forwarded-User.
-        self.forwarded.apply(fields, client);
+        self.policy.forwarded.apply(fields, self.client);
         fields.remove_where(|name| cgi_equal(name, WOULD_REJECT));
-        if let Some(rejection) = forward.reported {
+        if let Some(rejection) = self.forward.reported {
             fields.set(WOULD_REJECT, HeaderValue::from_static(rejection.reason()));
         }
-        let identity = forward.verified.as_ref().map(|verified| &verified.identity);
-        policy.user_header.apply(fields, identity);
+        let verified = self.forward.verified.as_ref();
+        let identity = verified.map(|verified| &verified.identity);
+        self.auth_policy.user_header.apply(fields, identity);
     }
+
+    /// Sets the fields of HTTP/1.1 that frame the body, request a WebSocket, or close the connection;
+    /// those that were received were for this hop.
+    fn frame(&self, fields: &mut ServiceFields<'_>, is_harmless: bool) {
+        let mut set = |name: &'static str, value| {
+            fields.set(name, HeaderValue::from_static(value));
+        };
+        if self.forward.kind == RequestKind::WebSocket {
+            set("Connection", "Upgrade");
+            set("Upgrade", "websocket");
+        }
+        if self.received.body.is_chunked() {
+            // In lower case and alone: every service reads this spelling alike.
+            set("Transfer-Encoding", "chunked");
+        }
+        // Some services leave a body on the connection and parse it as the next request, with a user
+        // header of the client's choice.
+        let may_stay = is_harmless || self.policy.reuse_after_body;
+        if self.received.has_body() && !may_stay {
+            set("Connection", "close");
+        }
+    }
+}
+
+/// Escapes the bytes that no URI of the library holds, as browsers do.
+fn escaped(target: &[u8]) -> Cow<'_, [u8]> {
+    let is_escaped = |byte: &u8| b"\"<>`".contains(byte);
+    if !target.iter().any(is_escaped) {
+        return Cow::Borrowed(target);
+    }
+    let escape = |byte: &u8| match is_escaped(byte) {
+        true => format!("%{byte:02X}").into_bytes(),
+        false => vec![*byte],
+    };
+    Cow::Owned(target.iter().flat_map(escape).collect())
 }
 
 /// Returns the trailers of a request without what its head may not bring along, and what belongs into

@@ -3,8 +3,10 @@
 
 use serde_json::Value;
 use tests::auth_server::{AuthServer, admin_get, file_store};
+use tests::certificates::Authority;
 use tests::client::Request;
 use tests::h2_service::H2Service;
+use tests::process::Finished;
 use tests::programs::Program;
 use tests::raw_client::exchange;
 use tests::stack::ForgedStack;
@@ -56,6 +58,14 @@ fn lines_of(head: &http::Request<()>) -> Vec<String> {
     lines
 }
 
+/// Returns the lines of the head that the service would get.
+pub(super) fn service_lines(explained: &Finished) -> Vec<String> {
+    assert_eq!(explained.code, Some(0), "{}", explained.stderr);
+    let explanation: Value = serde_json::from_str(&explained.stdout).unwrap();
+    let lines = explanation["service"].as_array().unwrap().iter();
+    lines.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
 #[test]
 fn explain_shows_the_head_that_a_service_of_http_2_gets() {
     let service = H2Service::start();
@@ -76,19 +86,18 @@ fn explain_shows_the_head_that_a_service_of_http_2_gets() {
             &bearer,
         ];
         lines.extend(framing);
-        let head = format!("{method} /orders/42?a=b HTTP/1.1\r\n{}", lines.join("\r\n"));
+        // A URI of HTTP/2 has these bytes escaped.
+        let target = "/orders/42?a=<b>";
+        let head = format!("{method} {target} HTTP/1.1\r\n{}", lines.join("\r\n"));
         let request = format!("{head}\r\n\r\n{body}");
         let response = exchange(stack.sidecar.address(), method, request.as_bytes());
         assert_eq!(response.status(), 200);
         let received = lines_of(&service.requests().last().unwrap().head);
         let end = stack
             .sidecar
-            .explain(&["--json", "-X", method, "/orders/42?a=b"], &lines);
-        assert_eq!(end.code, Some(0), "{}", end.stderr);
-        let explanation: Value = serde_json::from_str(&end.stdout).unwrap();
-        let displayed = explanation["service"].as_array().unwrap().iter();
-        let mut displayed: Vec<_> = displayed.filter_map(Value::as_str).collect();
-        displayed.sort_unstable();
+            .explain(&["--json", "-X", method, target], &lines);
+        let mut displayed = service_lines(&end);
+        displayed.sort();
         assert_eq!(displayed, received);
     }
     let bearer = format!("Authorization: Bearer {}", stack.token());
@@ -104,6 +113,36 @@ fn explain_shows_the_head_that_a_service_of_http_2_gets() {
         &websocket,
     );
     assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
+    // No URI of HTTP/2 has such a host.
+    let lines = ["Host: b%C3%BCcher.example", &bearer];
+    let head = format!("GET /orders/42 HTTP/1.1\r\n{}\r\n\r\n", lines.join("\r\n"));
+    let response = exchange(stack.sidecar.address(), "GET", head.as_bytes());
+    assert_eq!(response.verdict(), "400 request_framing");
+    let end = stack
+        .sidecar
+        .explain(&["/orders/42", "--expect=request_framing"], &lines);
+    assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
+}
+
+#[test]
+fn explain_shows_the_head_of_a_request_that_this_machine_sends() {
+    let (stack, authority) = (ForgedStack::start(), Authority::new());
+    let tls = authority.issue("server").flags();
+    let flags = tls.iter().map(String::as_str);
+    let flags: Vec<_> = flags.chain(["--trusted-proxy", "127.0.0.1"]).collect();
+    let sidecar = stack.in_front_of(&stack.service.url(), &flags);
+    let bearer = format!("Authorization: Bearer {}", stack.token());
+    let lines = ["Host: a.example", "X-Original-URL: /a", &bearer];
+    let mut client = authority.client().connect(sidecar.address()).unwrap();
+    let head = lines.join("\r\n");
+    client.send(format!("GET /orders/42 HTTP/1.1\r\n{head}\r\n\r\n").as_bytes());
+    assert_eq!(client.response("GET").status(), 200);
+    let received = stack.service.last_request().header_lines();
+    let displayed = service_lines(&sidecar.explain(&["--json", "/orders/42"], &lines));
+    for line in ["X-Original-URL: /a", "X-Forwarded-Proto: https"] {
+        assert!(received.iter().any(|sent| sent == line), "{received:?}");
+        assert!(displayed.iter().any(|sent| sent == line), "{displayed:?}");
+    }
 }
 
 #[test]

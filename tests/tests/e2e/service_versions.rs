@@ -11,6 +11,7 @@ use tests::h2_client::header_block;
 use tests::message::Message;
 use tests::socket_server::{response, serve_each};
 
+use super::explain::service_lines;
 use super::forwarding::stack;
 
 /// RFC 9113 §6 and §7.
@@ -174,10 +175,30 @@ fn a_service_behind_tls_may_change_its_version() {
     let url = format!("https://localhost:{}", address.port());
     let sidecar = stack.in_front_of(&url, &["--upstream-ca", &ca]);
     let client = sidecar.bearing(&stack.token());
+    let (bearer, host) = (
+        format!("Authorization: Bearer {}", stack.token()),
+        "Host: a".to_owned(),
+    );
+    let websocket = [
+        &*bearer,
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    ];
     for version in ["h2", "http/1.1", "http/1.1", "h2", "h2", "http/1.1"] {
         *offered.lock().unwrap() = version;
         let post = client.request("POST", "/list").body("{}");
         assert_eq!(client.send(&post).status(), 200, "{version}");
         assert_eq!(served.recv(), Ok(version));
+        let first = match version {
+            "h2" => [":method: POST", ":scheme: https"],
+            _ => ["POST /orders/list HTTP/1.1", &host],
+        };
+        let explained =
+            sidecar.explain(&["--json", "-X", "POST", "/orders/list"], &[&host, &bearer]);
+        assert_eq!(service_lines(&explained)[..2], first);
+        let explained = sidecar.explain(&["--json", "/orders/chat"], &websocket);
+        assert_eq!(service_lines(&explained)[0], "GET /orders/chat HTTP/1.1");
     }
 }

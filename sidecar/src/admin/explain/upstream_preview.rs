@@ -1,49 +1,38 @@
 //! The head that the service would get, line by line, without its secrets.
 
-use std::borrow::Cow;
+use http::{HeaderValue, Request};
 
-use crate::identity::forwarded_head::ForwardedHead;
-
-/// Returns the request line and the fields, or HTTP/2's pseudo-fields and the others, without the
-/// token, also without the one in the cookie of this name.
-pub(crate) fn lines_of(head: &ForwardedHead<'_>, token_cookie: Option<&str>) -> Vec<String> {
-    let to_http_2 = head.is_http_2;
-    let fields = head.fields.iter().filter_map(|(name, value)| {
-        let (name, value) = (text(name), text(value));
-        let lower = name.to_ascii_lowercase();
-        let name = if to_http_2 { &lower } else { &*name };
-        Some(match lower.as_str() {
-            "host" if to_http_2 => return None,
-            "authorization" => format!("{name}: {}", without_token(&value)),
-            "cookie" => format!("{name}: {}", without_cookie(&value, token_cookie)),
-            _ => format!("{name}: {value}"),
-        })
-    });
-    let lines = beginning_of(head).into_iter().chain(fields);
-    lines.map(|line| without_tokens(&line)).collect()
+/// Returns the head of a stream of HTTP/2 with a line for each field.
+pub(super) fn text_of(head: &Request<()>) -> String {
+    let uri = head.uri();
+    let part = |part: Option<&str>| part.unwrap_or_default().to_owned();
+    let begin = [
+        (":method", head.method().to_string()),
+        (":scheme", part(uri.scheme_str())),
+        (":authority", part(uri.authority().map(|it| it.as_str()))),
+        (":path", part(uri.path_and_query().map(|it| it.as_str()))),
+    ];
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let fields = head.headers().iter();
+    let fields = fields.map(|(name, value)| (name.as_str(), text(value)));
+    let lines = begin.into_iter().chain(fields);
+    lines
+        .map(|(name, value)| format!("{name}: {value}\n"))
+        .collect()
 }
 
-fn text(bytes: &[u8]) -> Cow<'_, str> {
-    String::from_utf8_lossy(bytes)
-}
-
-fn beginning_of(head: &ForwardedHead<'_>) -> Vec<String> {
-    let (method, target) = (&head.received.method, text(head.target()));
-    if !head.is_http_2 {
-        return vec![format!("{method} {target} HTTP/1.1")];
-    }
-    let host = head.fields.values("host").next().unwrap_or_default();
-    // A service without TLS that speaks HTTP/2.
-    vec![
-        format!(":method: {method}"),
-        ":scheme: http".to_owned(),
-        format!(":authority: {}", text(host)),
-        format!(":path: {target}"),
-    ]
+/// Hides the token of a line, also the one in the cookie of this name.
+pub(super) fn without_secrets(line: &str, token_cookie: Option<&str>) -> String {
+    let (name, value) = line.split_once(": ").unwrap_or((line, ""));
+    without_tokens(&match &*name.to_ascii_lowercase() {
+        "authorization" => format!("{name}: {}", without_token(value)),
+        "cookie" => format!("{name}: {}", without_cookie(value, token_cookie)),
+        _ => line.to_owned(),
+    })
 }
 
 /// Hides other text that looks like a JWT, in a query or a field of the service.
-pub(crate) fn without_tokens(line: &str) -> String {
+pub(super) fn without_tokens(line: &str) -> String {
     let is_of_one = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let words = line.split_inclusive(|c| !is_of_one(c));
     let redacted = words.map(|word| {
