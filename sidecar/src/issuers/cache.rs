@@ -36,7 +36,7 @@ const VERSION: u32 = 1;
 /// The source of the keys and the tokens that they verify: a file for others is not used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) struct CacheScope {
+pub(crate) struct KeysOrigin {
     /// The name in the log.
     pub(crate) source: String,
     /// SHA-256 of the whole address, whose query may be a secret, the application, the issuer and the
@@ -44,11 +44,11 @@ pub(crate) struct CacheScope {
     pub(crate) sha256: String,
 }
 
-/// The file, and the scope that it has to have.
+/// The file, and the origin that it has to have.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyCacheSettings {
     pub(crate) file: PathBuf,
-    pub(crate) origin: CacheScope,
+    pub(crate) origin: KeysOrigin,
     pub(crate) allowed: Vec<Algorithm>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct KeyCacheSettings {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Content {
     version: u32,
-    origin: CacheScope,
+    origin: KeysOrigin,
     /// Seconds since the epoch.
     fetched_at: i64,
     /// A JWK Set.
@@ -154,8 +154,8 @@ impl KeyCache {
         }
     }
 
-    /// Sets the scope of the next fetch, which is then written in any case.
-    pub(super) fn set_scope(&mut self, origin: CacheScope) {
+    /// Sets the origin of the next fetch, which is then written in any case.
+    pub(super) fn set_origin(&mut self, origin: KeysOrigin) {
         self.settings.origin = origin;
     }
 
@@ -265,7 +265,7 @@ impl KeyCacheSettings {
 
 impl Content {
     /// Returns the content for what is in force at `now`; `None` for a secret, which has no JWK.
-    fn of(origin: &CacheScope, state: &InstalledKeys, now: i64) -> Option<Self> {
+    fn of(origin: &KeysOrigin, state: &InstalledKeys, now: i64) -> Option<Self> {
         let jwk = |key: &VerificationKey| {
             let mut jwk = key.to_jwk()?;
             jwk.common.key_id = jwk.common.key_id.filter(|_| key.is_named());
@@ -322,7 +322,7 @@ mod tests {
     fn settings(home: &TempDir) -> KeyCacheSettings {
         KeyCacheSettings {
             file: home.path().join("keys.json"),
-            origin: CacheScope {
+            origin: KeysOrigin {
                 source: "http://auth/auth".to_owned(),
                 sha256: "00".to_owned(),
             },

@@ -19,7 +19,7 @@ use wire::keys::signing_type::SigningType;
 use self::auth_server::{Application, EndpointSettings, KeyEndpointSource};
 use self::fetch::{FetchError, Fetched, Purpose};
 use self::key_set::{KeySetSettings, KeySetSource, Location};
-use super::cache::{CacheScope, KeyCacheSettings};
+use super::cache::{KeyCacheSettings, KeysOrigin};
 use super::revocations::FetchedList;
 use crate::discovery::AuthServer;
 
@@ -86,7 +86,7 @@ impl SourceSettings {
         };
         Ok(Some(KeyCacheSettings {
             file,
-            origin: CacheScope {
+            origin: KeysOrigin {
                 source: self.to_string(),
                 sha256: sha256_hex(&format!(
                     "{address:?} {application:?} {issuer:?} {allowed:?}"

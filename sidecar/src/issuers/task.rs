@@ -151,7 +151,7 @@ impl IssuerTask {
     /// changed it waits for the result in the log.
     async fn apply(&mut self, settings: IssuerSettings) {
         if let (Some(cache), Some(settings)) = (&mut self.cache, settings.key_cache) {
-            cache.set_scope(settings.origin);
+            cache.set_origin(settings.origin);
         }
         if let SourceSettings::AuthServer(settings) = settings.source {
             self.source.set_credentials(settings.application);
