@@ -31,7 +31,9 @@ mod upstream;
 use self::flag_value::flag_error;
 use self::policy::{auth_policy, upstream_request};
 use self::probes::ServiceProbe;
-use self::upstream::{bypass, reject_own_address, require_pod_ip, upstream_address, upstream_tls};
+use self::upstream::{
+    exposure, reject_own_address, require_pod_ip, upstream_address, upstream_tls,
+};
 
 pub(crate) use access_rules::{examples, path_of};
 
@@ -52,7 +54,7 @@ pub(crate) struct Config {
     /// The service's probes that the admin port forwards.
     pub(crate) probes: Vec<ServiceProbe>,
     /// The service's port on the pod's address, and whether an exposed service prevents readiness.
-    pub(crate) bypass: Option<(SocketAddr, bool)>,
+    pub(crate) exposure: Option<(SocketAddr, bool)>,
     pub(crate) rules: Rules,
     pub(crate) upstream: UpstreamSettings,
     /// At least one.
@@ -98,7 +100,7 @@ impl Config {
             tls,
             of_settings,
             probes: probes::service_probes(args, &upstream, &rules.auth_policy.user_header)?,
-            bypass: bypass(args, &upstream),
+            exposure: exposure(args, &upstream),
             rules,
             upstream: UpstreamSettings {
                 connect_timeout: args.limits.upstream_connect_timeout.duration(),

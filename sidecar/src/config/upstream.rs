@@ -90,7 +90,7 @@ pub(super) fn require_pod_ip(args: &ServeArgs) -> Result<(), ExitError> {
     Ok(())
 }
 
-pub(super) fn bypass(args: &ServeArgs, upstream: &UpstreamAddress) -> Option<(SocketAddr, bool)> {
+pub(super) fn exposure(args: &ServeArgs, upstream: &UpstreamAddress) -> Option<(SocketAddr, bool)> {
     let target = exposure_check::target(upstream, args.service.pod_ip?)?;
     Some((target, args.service.require_unexposed))
 }

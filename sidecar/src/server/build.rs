@@ -72,14 +72,14 @@ pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitErr
         let following = follow_tls(Arc::clone(tls), app.metrics.tls.clone());
         server.add_service(supervised("certificate reload", following, &background));
     }
-    if let Some((target, rejected)) = config.bypass {
-        let condition = || app.health.condition("bypass", "not probed yet");
+    if let Some((target, rejected)) = config.exposure {
+        let condition = || app.health.condition("exposure", "not probed yet");
         let check = ExposureProbe {
             target,
             metrics: app.metrics.clone(),
             ready: rejected.then(condition),
         };
-        server.add_service(supervised("bypass check", check.run(), &background));
+        server.add_service(supervised("exposure check", check.run(), &background));
     }
     let probes = probes::routes(config.probes.clone())?;
     let clients = client_connections(&config, Arc::clone(&app));

@@ -107,7 +107,7 @@ mod tests {
         let check = ExposureProbe {
             target: listener.local_addr().unwrap(),
             metrics: Metrics::new(&TokenCacheCounters::default()).0,
-            ready: Some(health.condition("bypass", "not probed yet")),
+            ready: Some(health.condition("exposure", "not probed yet")),
         };
         assert!(probe(check.target).await);
         check.report(None, true);

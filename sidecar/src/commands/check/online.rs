@@ -59,8 +59,8 @@ pub(super) fn run_checks(
             findings.keys(config, issuer, source).await;
         }
         findings.service(config.upstream.clone()).await;
-        if let Some((target, is_rejected)) = config.bypass {
-            findings.bypass(target, is_rejected).await;
+        if let Some((target, is_rejected)) = config.exposure {
+            findings.exposure(target, is_rejected).await;
         }
     });
     Ok(findings)
@@ -155,7 +155,7 @@ impl Findings {
         }
     }
 
-    async fn bypass(&mut self, target: SocketAddr, is_rejected: bool) {
+    async fn exposure(&mut self, target: SocketAddr, is_rejected: bool) {
         let line =
             format!("the service is reachable on the pod's address {target} without a token");
         match (exposure_check::probe(target).await, is_rejected) {
