@@ -1,8 +1,10 @@
 //! The issuers: each has one task, which fetches its keys and publishes them for the requests.
 
 pub(crate) mod cache;
+pub(crate) mod cache_file;
 pub(crate) mod current;
 pub(crate) mod fingerprint;
+pub(crate) mod installed_keys;
 pub(crate) mod issuer_keys;
 pub(crate) mod key_metrics;
 pub(crate) mod on_demand;
@@ -16,7 +18,7 @@ use std::time::Duration;
 
 use runtime::process::exit::ExitError;
 
-use self::cache::KeyCacheSettings;
+use self::cache_file::KeyCacheSettings;
 use self::source::{KeySource, SourceSettings};
 
 /// The settings of one issuer.

@@ -23,7 +23,7 @@ use crate::config::live::{CurrentRules, Rules};
 use crate::decision::authorize::Decision;
 use crate::decision::forward::Forward;
 use crate::identity::forwarded::Client;
-use crate::issuers::current::InstalledKeys;
+use crate::issuers::installed_keys::InstalledKeys;
 use crate::issuers::issuer_keys::IssuerKeys;
 use crate::request::kind::RequestKind;
 use crate::request::received::{self, ReceivedHead};

@@ -22,7 +22,7 @@ use crate::decision::forward::Forward;
 use crate::decision::issuers::{Issuer, Issuers};
 use crate::decision::protected_resource::ProtectedResource;
 use crate::identity::user_header::UserHeader;
-use crate::issuers::current::InstalledKeys;
+use crate::issuers::installed_keys::InstalledKeys;
 use crate::issuers::issuer_keys::KeysByIssuer;
 use crate::issuers::token_cache::{Lookup, TokenDigest, VerifiedToken};
 use crate::request::kind::RequestKind;

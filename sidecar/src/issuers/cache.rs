@@ -1,109 +1,17 @@
-//! The last good keys and revocation list in a file, so that a sidecar that starts while no key
-//! server is reachable verifies tokens at once.
-//!
-//! The file passes the checks of a fetched key set, counts only for its source, and keeps the time
-//! of the fetch: `--max-key-age` goes on across a restart. The file holds public keys, but a writer
-//! could add trusted ones: it is a private file. One that could not be replaced is not trusted at a
-//! restart: keys may have been dropped and tokens revoked meanwhile.
+//! The writer of the key cache: in the background, and only what is new.
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
-use runtime::files::bounded_read::ReadError;
 use runtime::files::owner_only_file;
 use runtime::process::clock::unix_seconds;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use wire::keys::{Algorithm, KeyError, KeySet, VerificationKey};
-use wire::token::revocations::MAX_LIST_BYTES;
 
-use super::current::{FetchTime, InstalledKeys};
-use super::revocations::Revocations;
-use super::source::http_client::MAX_BODY_BYTES;
+use super::cache_file::{CacheError, Content, Found, KeyCacheSettings, KeysOrigin};
+use super::installed_keys::InstalledKeys;
 use crate::telemetry::metrics::Metrics;
-
-/// The longest fetched set and list, with room for the rest of the file.
-const MAX_FILE_BYTES: u64 = 2 * (MAX_BODY_BYTES + MAX_LIST_BYTES) as u64;
-/// Seconds between two writes of the fetch time alone: once at each tick of a minute.
-const TIME_IS_GOOD_FOR: u64 = 50;
-/// The version of the file format.
-const VERSION: u32 = 1;
-
-/// The source of the keys and the tokens that they verify: a file for others is not used.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) struct KeysOrigin {
-    /// The name in the log.
-    pub(crate) source: String,
-    /// SHA-256 of the whole address, whose query may be a secret, the application, the issuer and the
-    /// algorithms.
-    pub(crate) sha256: String,
-}
-
-/// The file, and the origin that it has to have.
-#[derive(Debug, Clone)]
-pub(crate) struct KeyCacheSettings {
-    pub(crate) file: PathBuf,
-    pub(crate) origin: KeysOrigin,
-    pub(crate) allowed: Vec<Algorithm>,
-}
-
-/// The content of the file.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Content {
-    version: u32,
-    origin: KeysOrigin,
-    /// Seconds since the epoch.
-    fetched_at: i64,
-    /// A JWK Set.
-    jwks: Value,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    revocations: Option<CachedList>,
-}
-
-/// A revocation list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CachedList {
-    /// The largest number so far.
-    pub(super) number: u64,
-    /// The whole list as it was signed.
-    pub(super) list: String,
-}
-
-/// The reason why a file is not used.
-#[derive(Debug, thiserror::Error)]
-enum CacheError {
-    #[error(transparent)]
-    File(#[from] ReadError),
-    #[error("it is not a key cache of this version")]
-    Malformed,
-    #[error("its keys are of {source_name} with other settings, or of another source")]
-    OtherOrigin { source_name: String },
-    #[error("its keys were fetched in the future")]
-    InTheFuture,
-    #[error("its keys cannot be used: {0}")]
-    Keys(#[from] KeyError),
-    #[error("it holds a key that cannot be used")]
-    UnusableKey,
-    #[error("it could not be replaced when it had to be")]
-    Outdated,
-    #[error("it cannot be replaced: {0}")]
-    Fixed(std::io::Error),
-}
-
-/// The keys of the file, their fetch time, and the list.
-#[derive(Debug)]
-pub(super) struct Found {
-    pub(super) keys: KeySet,
-    pub(super) fetched: FetchTime,
-    pub(super) revocations: Option<CachedList>,
-}
 
 /// The file, and its only writer.
 #[derive(Debug, Clone)]
@@ -220,215 +128,19 @@ impl KeyCache {
     }
 }
 
-impl KeyCacheSettings {
-    /// Returns the content of the file, which is written once more: what cannot be written was not
-    /// kept up to date.
-    fn read(&self, now: SystemTime) -> Result<Option<Found>, CacheError> {
-        let Some(text) = owner_only_file::read(&self.file, MAX_FILE_BYTES)? else {
-            return Ok(None);
-        };
-        let content: Content = serde_json::from_str(&text).map_err(|_| CacheError::Malformed)?;
-        if content.version != VERSION {
-            return Err(CacheError::Malformed);
-        }
-        if content.origin != self.origin {
-            let source_name = content.origin.source.escape_debug().collect();
-            return Err(CacheError::OtherOrigin { source_name });
-        }
-        let age = unix_seconds(now)
-            .checked_sub(content.fetched_at)
-            .and_then(|seconds| u64::try_from(seconds).ok())
-            .map(Duration::from_secs)
-            .ok_or(CacheError::InTheFuture)?;
-        let keys = content.keys(&self.allowed)?;
-        if owner_only_file::is_outdated(&self.file) {
-            return Err(CacheError::Outdated);
-        }
-        match owner_only_file::replace(&self.file, &text) {
-            Err(error) if error.kind() != ErrorKind::ResourceBusy => {
-                return Err(CacheError::Fixed(error));
-            }
-            _ => {}
-        }
-        Ok(Some(Found {
-            keys,
-            fetched: FetchTime::before(Instant::now(), age),
-            revocations: content.revocations,
-        }))
-    }
-
-    fn write(&self, content: &Content) -> std::io::Result<()> {
-        let text = serde_json::to_string_pretty(content)?;
-        owner_only_file::replace(&self.file, &(text + "\n"))
-    }
-}
-
-impl Content {
-    /// Returns the content for what is in force at `now`; `None` for a secret, which has no JWK.
-    fn of(origin: &KeysOrigin, state: &InstalledKeys, now: i64) -> Option<Self> {
-        let jwk = |key: &VerificationKey| {
-            let mut jwk = key.to_jwk()?;
-            jwk.common.key_id = jwk.common.key_id.filter(|_| key.is_named());
-            Some(jwk)
-        };
-        let jwks: Vec<_> = state.keys().keys().iter().map(jwk).collect::<Option<_>>()?;
-        let age = state.age(Instant::now()).as_secs();
-        Some(Self {
-            version: VERSION,
-            origin: origin.clone(),
-            fetched_at: now.saturating_sub_unsigned(age),
-            jwks: serde_json::json!({ "keys": jwks }),
-            revocations: state.revocations().map(Revocations::cached),
-        })
-    }
-
-    /// Returns true if `last` says the same, but for a little of the time.
-    fn is_covered_by(&self, last: &Self) -> bool {
-        self.origin == last.origin
-            && self.jwks == last.jwks
-            && self.revocations == last.revocations
-            && self.fetched_at.abs_diff(last.fetched_at) < TIME_IS_GOOD_FOR
-    }
-
-    /// Parses them like a fetched set, which skips unknown keys; here a skipped key is an error,
-    /// because all of them were in use.
-    fn keys(&self, allowed: &[Algorithm]) -> Result<KeySet, CacheError> {
-        let json = self.jwks.to_string();
-        let keys = KeySet::from_jwks(json.as_bytes(), allowed)?;
-        let stored = self.jwks.get("keys").and_then(Value::as_array);
-        if stored.map(Vec::len) != Some(keys.keys().len()) {
-            return Err(CacheError::UnusableKey);
-        }
-        Ok(keys)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use serde_json::json;
     use tempfile::TempDir;
-    use wire::keys::signing_type::SigningType;
 
-    use super::super::current::CurrentKeys;
-    use super::super::fingerprint::KeySetFingerprint;
-    use super::super::revocations::tests::list_of;
-    use super::super::source::jwks::tests::{ONE, OTHER, set_of};
     use super::*;
+    use crate::issuers::cache_file::tests::{FETCHED_AT, at, content, named, nameless, settings};
+    use crate::issuers::source::jwks::tests::{ONE, OTHER};
     use crate::telemetry::metrics::TokenCacheCounters;
-
-    const FETCHED_AT: i64 = 1_800_000_000;
-
-    fn settings(home: &TempDir) -> KeyCacheSettings {
-        KeyCacheSettings {
-            file: home.path().join("keys.json"),
-            origin: KeysOrigin {
-                source: "http://auth/auth".to_owned(),
-                sha256: "00".to_owned(),
-            },
-            allowed: vec![Algorithm::ES256],
-        }
-    }
 
     fn cache(home: &TempDir) -> KeyCache {
         let metrics = Metrics::new(&TokenCacheCounters::default()).0;
         KeyCache::new(settings(home), metrics, Arc::default())
-    }
-
-    fn at(seconds: i64) -> SystemTime {
-        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.try_into().unwrap())
-    }
-
-    fn named(keys: &[&str]) -> KeySet {
-        KeySet::from_jwks(set_of(keys).as_bytes(), &[Algorithm::ES256]).unwrap()
-    }
-
-    fn nameless() -> KeySet {
-        KeySet::nameless(VerificationKey::parse(SigningType::Ecdsa, ONE).unwrap())
-    }
-
-    /// Returns the content for these keys, and a list of these tokens.
-    fn content(keys: KeySet, tokens: &[&str], fetched_at: i64) -> Content {
-        let current = CurrentKeys::default();
-        let list = list_of(&"a".repeat(32), 7, tokens);
-        let list = Revocations::new(list, &keys, Instant::now());
-        current.install(keys, Instant::now());
-        current.install_revocations(list);
-        let home = tempfile::tempdir().unwrap();
-        let origin = settings(&home).origin;
-        Content::of(&origin, current.load().as_deref().unwrap(), fetched_at).unwrap()
-    }
-
-    fn write(settings: &KeyCacheSettings, keys: KeySet, fetched_at: i64) {
-        settings.write(&content(keys, &[], fetched_at)).unwrap();
-    }
-
-    fn why_not(settings: &KeyCacheSettings) -> String {
-        settings.read(at(FETCHED_AT)).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn written_keys_and_their_list_are_found_again_with_their_age() {
-        let home = tempfile::tempdir().unwrap();
-        let settings = settings(&home);
-        assert!(settings.read(at(FETCHED_AT)).unwrap().is_none());
-        for keys in [named(&[ONE, OTHER]), nameless(), named(&[OTHER])] {
-            let names = KeySetFingerprint::of(&keys);
-            let content = content(keys, &["x"], FETCHED_AT);
-            settings.write(&content).unwrap();
-            let found = settings.read(at(FETCHED_AT + 90)).unwrap().unwrap();
-            assert_eq!(KeySetFingerprint::of(&found.keys), names);
-            assert_eq!(found.revocations, content.revocations);
-            let age = found.fetched.age(Instant::now());
-            assert!(age >= Duration::from_secs(90) && age < Duration::from_secs(100));
-        }
-    }
-
-    #[test]
-    fn a_fetch_in_the_future_is_rejected() {
-        let home = tempfile::tempdir().unwrap();
-        let settings = settings(&home);
-        for fetched_at in [FETCHED_AT + 1, i64::MAX] {
-            write(&settings, nameless(), fetched_at);
-            assert_eq!(why_not(&settings), CacheError::InTheFuture.to_string());
-        }
-        // So long ago that the age overflows.
-        write(&settings, nameless(), i64::MIN);
-        assert!(settings.read(at(FETCHED_AT)).is_err());
-    }
-
-    #[test]
-    fn broken_files_are_not_used() {
-        let home = tempfile::tempdir().unwrap();
-        let settings = settings(&home);
-        write(&settings, named(&[ONE, OTHER]), FETCHED_AT);
-        let good = std::fs::read_to_string(&settings.file).unwrap();
-        for cut in 0..good.len() - 2 {
-            std::fs::write(&settings.file, &good[..cut]).unwrap();
-            why_not(&settings);
-        }
-        let with = |member: &str, value: Value| {
-            let mut content: Value = serde_json::from_str(&good).unwrap();
-            content[member] = value;
-            content.to_string()
-        };
-        let mut private: Value = serde_json::from_str(&set_of(&[ONE])).unwrap();
-        private["keys"][0]["d"] = json!("AAAA");
-        let mut half: Value = serde_json::from_str(&set_of(&[ONE, OTHER])).unwrap();
-        half["keys"][1]["kty"] = json!("oct");
-        for bad in [
-            with("version", json!(2)),
-            with("more", json!(1)),
-            with("jwks", json!({"keys": []})),
-            with("jwks", private),
-            with("jwks", half),
-            with("jwks", Value::Null),
-            "\0".repeat(100),
-            " ".repeat(MAX_FILE_BYTES as usize) + &good,
-        ] {
-            std::fs::write(&settings.file, &bad).unwrap();
-            why_not(&settings);
-        }
     }
 
     #[test]

@@ -12,9 +12,10 @@ use wire::rejection::Rejection;
 use wire::token::revocations::TokenDigests;
 
 use super::fingerprint::KeySetFingerprint;
+use super::installed_keys::{FetchTime, InstalledKeys};
 use super::on_demand::OnDemandFetch;
 use super::revocations::Revocations;
-use crate::issuers::token_cache::{TokenCache, TokenCacheConfig};
+use super::token_cache::TokenCacheConfig;
 use crate::telemetry::metrics::RefreshResult;
 
 /// Empty until the first successful fetch: without a key no token is verified, and there is no
@@ -45,55 +46,6 @@ pub(crate) struct FailedFetch {
     pub(crate) reason: String,
     /// The time of the next one.
     pub(crate) next: Instant,
-}
-
-/// One key set and its fetch time.
-#[derive(Debug, Clone)]
-pub(crate) struct InstalledKeys {
-    keys: KeySet,
-    names: KeySetFingerprint,
-    /// Number of the key set, which changes with the keys.
-    generation: u64,
-    /// The last successful fetch, also if it brought the same key.
-    fetched: FetchTime,
-    /// The tokens that these keys have verified; empty for new keys.
-    verified: Arc<TokenCache>,
-    /// `None` before the first list.
-    revocations: Option<Arc<Revocations>>,
-}
-
-/// The fetch time of keys. A process that started later has no [`Instant`] for it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct FetchTime {
-    /// The time when this process got them.
-    learned_at: Instant,
-    /// Their age at that time; `None` where this process fetched them itself.
-    cached_for: Option<Duration>,
-}
-
-impl FetchTime {
-    /// Returns the time of a fetch by another process, this long before `now`.
-    pub(crate) const fn before(now: Instant, age: Duration) -> Self {
-        Self {
-            learned_at: now,
-            cached_for: Some(age),
-        }
-    }
-
-    pub(super) fn age(self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.learned_at)
-            .saturating_add(self.cached_for.unwrap_or_default())
-    }
-}
-
-/// A fetch by this process.
-impl From<Instant> for FetchTime {
-    fn from(now: Instant) -> Self {
-        Self {
-            learned_at: now,
-            cached_for: None,
-        }
-    }
 }
 
 impl CurrentKeys {
@@ -274,51 +226,6 @@ impl CurrentKeys {
                 std::future::pending().await
             }
         }
-    }
-}
-
-impl InstalledKeys {
-    pub(crate) fn keys(&self) -> &KeySet {
-        &self.keys
-    }
-
-    pub(crate) fn names(&self) -> &KeySetFingerprint {
-        &self.names
-    }
-
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    /// Checks a verified token, cached or not.
-    ///
-    /// # Errors
-    /// [`Rejection::TokenRevoked`].
-    pub(crate) fn check_revoked(&self, token: &TokenDigests) -> Result<(), Rejection> {
-        match &self.revocations {
-            Some(revocations) if revocations.list().revoked().revokes(token) => {
-                Err(Rejection::TokenRevoked)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Returns the revocation list in force.
-    pub(crate) fn revocations(&self) -> Option<&Revocations> {
-        self.revocations.as_deref()
-    }
-
-    pub(crate) fn verified_tokens(&self) -> &TokenCache {
-        &self.verified
-    }
-
-    pub(crate) fn age(&self, now: Instant) -> Duration {
-        self.fetched.age(now)
-    }
-
-    /// Returns true for keys from a cache: this process has not fetched any yet.
-    pub(crate) const fn is_cached(&self) -> bool {
-        self.fetched.cached_for.is_some()
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use wire::rejection::Rejection;
 
-use super::current::{CurrentKeys, InstalledKeys};
+use super::current::CurrentKeys;
+use super::installed_keys::InstalledKeys;
 
 /// The keys of all issuers, in the order of the configuration.
 #[derive(Debug, Clone)]

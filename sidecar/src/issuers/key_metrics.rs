@@ -7,7 +7,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue};
 use prometheus_client::metrics::MetricType;
 
-use super::current::{CurrentKeys, InstalledKeys};
+use super::current::CurrentKeys;
+use super::installed_keys::InstalledKeys;
 use super::issuer_keys::IssuerKeys;
 
 /// Metrics that are computed at the scrape, for each issuer by its name if it has one. All but the

@@ -10,8 +10,9 @@ use runtime::process::clock::unix_now;
 use wire::keys::{KeyId, KeySet};
 use wire::token::revocations::{RevocationList, RevocationListError, SIGNED_EVERY};
 
-use super::cache::CachedList;
-use super::current::{CurrentKeys, FetchTime};
+use super::cache_file::CachedList;
+use super::current::CurrentKeys;
+use super::installed_keys::FetchTime;
 use super::source::http_client::{TransportError, Unexpected};
 use crate::telemetry::metrics::{ListResult, Metrics};
 

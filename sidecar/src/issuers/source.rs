@@ -19,7 +19,7 @@ use wire::keys::signing_type::SigningType;
 use self::auth_server::{Application, EndpointSettings, KeyEndpointSource};
 use self::fetch::{FetchError, Fetched, Purpose};
 use self::key_set::{KeySetSettings, KeySetSource, Location};
-use super::cache::{KeyCacheSettings, KeysOrigin};
+use super::cache_file::{KeyCacheSettings, KeysOrigin};
 use super::revocations::FetchedList;
 use crate::discovery::AuthServer;
 

@@ -1,6 +1,6 @@
 //! Verified tokens: a repeated one costs a digest and a lookup instead of a signature check.
 //!
-//! A cache belongs to one set of keys ([`InstalledKeys`](crate::issuers::current::InstalledKeys)) and
+//! A cache belongs to one set of keys ([`InstalledKeys`](crate::issuers::installed_keys::InstalledKeys)) and
 //! goes with it: tokens of another set cannot be found. A found token was verified, but may have
 //! expired since; the caller checks that.
 

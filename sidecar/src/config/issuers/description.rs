@@ -24,7 +24,7 @@ use crate::decision::reporting::WOULD_REJECT;
 use crate::identity::field_name::plain_name;
 use crate::identity::user_header::UserHeader;
 use crate::issuers::IssuerSettings;
-use crate::issuers::cache::KeyCacheSettings;
+use crate::issuers::cache_file::KeyCacheSettings;
 use crate::issuers::source::SourceSettings;
 use crate::issuers::source::issuer_url::IssuerUrl;
 use crate::issuers::source::key_set::{KeySetSettings, Location};
