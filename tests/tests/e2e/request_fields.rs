@@ -1,5 +1,5 @@
-//! Fields from which services take another path or method than the request line's, through both
-//! paths of the sidecar and HTTP/2, and paths that are too long.
+//! Fields from which services take another path or method than the request line's, from clients of
+//! both versions of HTTP, and paths that are too long.
 
 use serde_json::json;
 use tests::auth_server::AuthServer;
