@@ -88,14 +88,11 @@ impl Explainer {
             policy.authorize_observed(received, self.keys.at(Instant::now()), at, explanation);
         let decision =
             decision.or_else(|rejected| policy.forward_if_reporting(rejected, received, at));
-        let headers = &received.headers;
-        let opens_websocket = received.kind == RequestKind::WebSocket;
-        let token = policy.interceptor.token(headers, opens_websocket);
-        if let Some(token) = token.ok().flatten() {
+        if let Some(token) = policy.token(received) {
             explanation.show_token(token.as_str());
         }
         let only = policy.issuers.only().map(|only| only.keys);
-        let of_token = || Some(policy.token_and_keys(headers, opens_websocket)?.1);
+        let of_token = || Some(policy.token_and_keys(received)?.1);
         let issuer = only.or_else(of_token);
         // Also of keys that are too old to be trusted.
         let keys = issuer.and_then(|issuer| self.keys.get(issuer));

@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use runtime::net::shares::Holder;
 use wire::api::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
 use wire::api::user_details::CurrentUserDetails;
@@ -120,14 +119,20 @@ impl AuthPolicy {
         self.access_rules.rules().get(rejected.rule?)
     }
 
+    /// Returns the token of a request; `None` without one, and for a malformed one.
+    pub(crate) fn token<'a>(&self, request: &'a ReceivedHead) -> Option<Bearer<'a>> {
+        let opens_websocket = request.kind == RequestKind::WebSocket;
+        let token = self.interceptor.token(&request.headers, opens_websocket);
+        token.ok().flatten()
+    }
+
     /// Returns the token of a request, and the position of its keys; `None` without a token, and for
     /// one of an unknown issuer.
     pub(crate) fn token_and_keys<'a>(
         &self,
-        headers: &'a HeaderMap,
-        opens_websocket: bool,
+        request: &'a ReceivedHead,
     ) -> Option<(Bearer<'a>, usize)> {
-        let token = self.interceptor.token(headers, opens_websocket).ok()??;
+        let token = self.token(request)?;
         Some((token, self.issuers.select(token).ok()?.keys))
     }
 
@@ -136,8 +141,7 @@ impl AuthPolicy {
     pub(crate) fn issuer_name(
         &self,
         forward: Option<&Forward>,
-        headers: &HeaderMap,
-        opens_websocket: bool,
+        request: &ReceivedHead,
     ) -> Option<&str> {
         match forward {
             Some(Forward {
@@ -147,7 +151,7 @@ impl AuthPolicy {
             // The sidecar reads no token on a public path.
             Some(Forward { reported: None, .. }) => None,
             _ => {
-                let token = self.interceptor.token(headers, opens_websocket).ok()??;
+                let token = self.token(request)?;
                 self.issuers.select(token).ok()?.policy.name.as_deref()
             }
         }

@@ -28,9 +28,8 @@ impl App {
         let decide_at = |now| rules.authorize(head, self.keys.at(now), unix_now());
         let unknown = Err(Rejection::TokenKeyUnknown.into());
         let mut decision = decide_at(request.began);
-        let of_token = || rules.token_and_keys(&head.headers, request.opens_websocket());
         if decision == unknown
-            && let Some((token, issuer)) = of_token()
+            && let Some((token, issuer)) = rules.token_and_keys(head)
             && let Some(keys) = self.keys.get(issuer)
         {
             // From the token's issuer alone.

@@ -69,7 +69,7 @@ impl<C> Serving<'_, C> {
                 let details = || rules.user_header.user(&verified.identity).ok();
                 logger.logged_user.name(details)
             }),
-            issuer: rules.issuer_name(forward, &head.headers, request.opens_websocket()),
+            issuer: rules.issuer_name(forward, head),
             upstream_duration: progress.upstream_duration,
             bytes: sent.map(|(_, bytes)| bytes),
             upstream: is_of_service.then(failed_at),

@@ -151,11 +151,6 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns true for the handshake of a WebSocket.
-    pub(super) fn opens_websocket(&self) -> bool {
-        self.head.kind == RequestKind::WebSocket
-    }
-
     /// Returns the client's IP, through trusted proxies.
     pub(super) fn client_ip(&self, app: &App) -> Option<IpAddr> {
         let proxies = &app.request_logger.trusted_proxies;
