@@ -14,7 +14,7 @@ const MAX_ID: usize = 128;
 pub(crate) struct RevokeArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// The token with this `jti`, or a whole token
+    /// The token with this `jti`, or a whole access token
     ///
     /// As token inspect and the audit line login_succeeded show it; an unknown one is recorded all
     /// the same

@@ -11,7 +11,7 @@ use crate::applications::AppId;
 use crate::audit::events::RevocationEvent;
 use crate::cli::revoke::{RevokeArgs, id};
 use crate::revocations::Revocation;
-use crate::sessions::refresh_token::SessionId;
+use crate::sessions::refresh_token::{self, SessionId};
 use crate::store::Outcome;
 
 pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
@@ -105,7 +105,8 @@ async fn end_session(store: &CommandStore, token_id: &str, now: i64) -> Result<b
     }
 }
 
-/// Returns the id of a token: `text` itself, or the `jti` in a whole token, which is not verified.
+/// Returns the id of a token: `text` itself, or the `jti` in a whole token, which is not verified. A
+/// refresh token has none, and as an id it would stand in the log.
 fn token_id(text: &str) -> Result<String, ExitError> {
     let named = match DecodedToken::of(text) {
         Some(token) => token
@@ -114,8 +115,23 @@ fn token_id(text: &str) -> Result<String, ExitError> {
             .and_then(|id| id.as_str().map(str::to_owned)),
         None => Some(text.to_owned()),
     };
-    let named = named.and_then(|named| id(&named).ok());
-    named.ok_or_else(|| {
-        ExitError::Usage("--jti: expected the jti of a token, 1 to 128 characters, or a whole token that has one".to_owned())
+    let named = named.filter(|named| !named.starts_with(refresh_token::PREFIX));
+    named.and_then(|named| id(&named).ok()).ok_or_else(|| {
+        ExitError::Usage(
+            "--jti: expected the jti of a token, 1 to 128 characters, or a whole access token that has \
+             one; a refresh token ends by a logout (POST /oauth/revoke) or --user"
+                .to_owned(),
+        )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refresh_token_is_no_id_of_a_token() {
+        assert!(token_id("Zk3v").is_ok());
+        assert!(token_id("postern_rt_Zk3v").is_err());
+    }
 }

@@ -12,7 +12,7 @@ use crate::random;
 use crate::store::{Key, Kind};
 
 /// Prefix by which scanners find leaked tokens; no access token starts like this.
-const PREFIX: &str = "postern_rt_";
+pub(crate) const PREFIX: &str = "postern_rt_";
 /// A multiple of three: the text of a name begins with the text of its owner.
 const OWNER_BYTES: usize = 9;
 const HANDLE_BYTES: usize = 12;
