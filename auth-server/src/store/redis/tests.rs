@@ -49,6 +49,17 @@ async fn a_replica_or_a_full_store_takes_nothing_and_is_away_for_now() {
     assert_eq!(done, Ok(Outcome::Committed));
 }
 
+/// Whoever reads the message deletes that key.
+#[tokio::test]
+async fn a_record_is_described_by_its_key_in_redis() {
+    let Some(redis) = Redis::start() else { return };
+    let store = redis.store();
+    store.commit(vec![put("a", None, "1")]).await.unwrap();
+    let text = store.describe(&application("a"));
+    let key = text.rsplit(' ').next().unwrap();
+    assert_eq!(redis.0.command(&["DEL", key]).as_deref(), Some("1"));
+}
+
 #[tokio::test]
 async fn a_repeated_commit_is_one() {
     let Some(redis) = Redis::start() else { return };

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use super::super::conformance::{application, put};
 use super::*;
@@ -178,6 +179,19 @@ async fn a_lock_that_stays_is_waited_for_and_given_up() {
     other.execute_batch("ROLLBACK").unwrap();
     assert_eq!(change("b").await, Ok(Outcome::Committed));
     assert_eq!(store.get(&application("c")).await, Ok(None));
+}
+
+#[test]
+fn a_store_that_another_process_is_making_is_waited_for() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join(FILE);
+    let other = Connection::open(&file).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut made = database::open(&file, OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
+    let making = thread::spawn(move || prepare(&mut made));
+    thread::sleep(Duration::from_millis(100));
+    other.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(making.join().unwrap(), Ok(()));
 }
 
 #[tokio::test]
