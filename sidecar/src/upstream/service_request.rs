@@ -229,3 +229,15 @@ fn join_cookies(fields: &mut ServiceFields<'_>) {
         fields.set_made("cookie", joined);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_has_the_target_in_characters_that_a_uri_holds() {
+        for (target, expected) in [("/a?b", "/a?b"), ("/a\"?<b>`", "/a%22?%3Cb%3E%60")] {
+            assert_eq!(*escaped(target.as_bytes()), *expected.as_bytes());
+        }
+    }
+}
