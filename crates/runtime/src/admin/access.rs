@@ -31,7 +31,7 @@ pub(super) async fn for_loopback(
     if !is_loopback(peer) {
         (StatusCode::FORBIDDEN, "for loopback peers only\n").into_response()
     } else if !names_this_machine(request.headers()) {
-        let why = "request this by address, as in http://127.0.0.1:8081/\n";
+        let why = "request this as 127.0.0.1 or localhost: Host names another machine\n";
         (StatusCode::MISDIRECTED_REQUEST, why).into_response()
     } else if !request.method().is_safe() && is_of_another_page(request.headers()) {
         (StatusCode::FORBIDDEN, "not for pages of other sites\n").into_response()

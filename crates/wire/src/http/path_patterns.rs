@@ -26,7 +26,7 @@ pub enum PathError {
     NotAbsolute,
     /// A pattern that can never match a canonical path.
     #[error(
-        "must be in canonical form: no '//', dot segments, '\\', ';', '#', control characters or escapes of ASCII other than %20"
+        "must be in canonical form: no '//', dot segments, '\\', ';', '#', '[' and others that no path holds, control characters or escapes of ASCII other than %20"
     )]
     NotCanonical,
     /// Spring's `{name}` variables, which are not supported.

@@ -23,7 +23,7 @@ pub(crate) enum RequestError {
     #[error("target: byte {position} is 0x{byte:02x}, which ends the line; write %{byte:02X}")]
     TargetByte { position: usize, byte: u8 },
     /// Without the line, which may hold a token.
-    #[error("header: expected 'NAME: VALUE'")]
+    #[error("--header: expected 'NAME: VALUE', as in 'Accept: text/html'")]
     NotAField,
     /// Without the value, which may be a token.
     #[error("header '{0}': this name or this value cannot be sent")]

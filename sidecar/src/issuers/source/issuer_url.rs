@@ -122,7 +122,9 @@ pub(crate) enum DocumentError {
         LogText(found)
     )]
     OtherIssuer { found: String, expected: String },
-    #[error("the jwks_uri of the discovery document is no usable address")]
+    #[error(
+        "the jwks_uri of the discovery document has to be https://HOST/PATH, without user information"
+    )]
     NoAddress,
     #[error(
         "the discovery document leads to {0}, which is not the issuer's host; jwks-hosts allows others"
