@@ -95,10 +95,11 @@ impl ConfigFile {
             Value::String(text) => text.clone(),
             Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => value.to_string(),
             _ => {
-                let why = format!(
-                    "must be a text, a number, true or false, not {}",
-                    value.type_str()
-                );
+                let found = match value {
+                    Value::Table(_) => "a table: of several, each has [[…]] above it",
+                    other => other.type_str(),
+                };
+                let why = format!("must be a text, a number, true or false, not {found}");
                 return Err(self.reject(key, &why));
             }
         };

@@ -22,7 +22,7 @@ impl TomlError {
 }
 
 /// Words of the standard library and of serde, and those of a file of settings.
-const WORDS: [(&str, &str); 10] = [
+const WORDS: [(&str, &str); 11] = [
     ("invalid digit found in string", "expected a whole number"),
     (
         "cannot parse integer from empty string",
@@ -30,6 +30,7 @@ const WORDS: [(&str, &str); 10] = [
     ),
     ("invalid type: string", "found the text"),
     ("invalid type: map", "found a table"),
+    ("invalid type: sequence", "found a list"),
     ("invalid type:", "found"),
     (
         "expected a sequence",

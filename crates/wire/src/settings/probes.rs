@@ -57,6 +57,7 @@ pub enum Scheme {
 /// The members of Kubernetes' `Probe` that say how to probe; how often is the kubelet's.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[serde(expecting = "an object with httpGet, tcpSocket or grpc")]
 struct Members {
     http_get: Option<HttpGet>,
     tcp_socket: Option<TcpSocket>,
