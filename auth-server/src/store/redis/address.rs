@@ -53,7 +53,7 @@ pub(super) struct Address {
 type Parsed<T> = Result<T, Box<dyn Error>>;
 
 /// An endpoint, and the connection settings of its servers.
-type Place = (Endpoint, Vec<ConnectionInfo>);
+type Target = (Endpoint, Vec<ConnectionInfo>);
 
 impl Address {
     /// Parses an address.
@@ -145,13 +145,13 @@ fn client(info: ConnectionInfo, certificates: Option<&TlsCertificates>) -> Redis
     }
 }
 
-fn one(text: &str, access: &Credentials) -> Parsed<Place> {
+fn one(text: &str, access: &Credentials) -> Parsed<Target> {
     let info = with_password(text.into_connection_info()?, access);
     let client = client(info.clone(), certificates(access).as_ref())?;
     Ok((Endpoint::One(Box::new(client)), vec![info]))
 }
 
-fn sentinels(transport: &str, rest: &str, access: &Credentials) -> Parsed<Place> {
+fn sentinels(transport: &str, rest: &str, access: &Credentials) -> Parsed<Target> {
     let hosts = Hosts::parse(rest)?;
     let (master, database) = hosts.path.split_once('/').unwrap_or((hosts.path, ""));
     if master.is_empty() {
@@ -179,7 +179,7 @@ fn sentinels(transport: &str, rest: &str, access: &Credentials) -> Parsed<Place>
     Ok((Endpoint::Sentinels(Box::new(sentinels)), infos))
 }
 
-fn cluster(transport: &str, rest: &str, access: &Credentials) -> Parsed<Place> {
+fn cluster(transport: &str, rest: &str, access: &Credentials) -> Parsed<Target> {
     let hosts = Hosts::parse(rest)?;
     if !matches!(hosts.path, "" | "0") {
         return Err("a cluster has no databases".into());

@@ -49,7 +49,7 @@ async fn a_replica_or_a_full_store_takes_nothing_and_is_away_for_now() {
     assert_eq!(done, Ok(Outcome::Committed));
 }
 
-/// Whoever reads the message deletes that key.
+/// The operator who reads the message deletes that key.
 #[tokio::test]
 async fn a_record_is_described_by_its_key_in_redis() {
     let Some(redis) = Redis::start() else { return };
