@@ -11,6 +11,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use runtime::files::lock_file;
 use runtime::files::owner_only_file;
 use runtime::process::exit::ExitError;
+use runtime::process::signals;
 use serde_json::json;
 use zeroize::Zeroizing;
 
@@ -300,12 +301,13 @@ fn first_line(input: impl BufRead) -> Result<Zeroizing<String>, ExitError> {
 }
 
 fn prompted_twice() -> Result<Zeroizing<String>, ExitError> {
+    signals::ignore_sigint()?;
     let typed = |prompt| {
         rpassword::prompt_password(prompt)
             .map(Zeroizing::new)
             .map_err(|error| {
                 ExitError::Usage(format!(
-                    "no terminal to read the password from ({error}): use --password-stdin"
+                    "no password was typed ({error}): --password-stdin reads it without a terminal"
                 ))
             })
     };

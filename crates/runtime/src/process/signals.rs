@@ -52,15 +52,28 @@ impl Terminations {
 /// # Errors
 /// [`ExitError::Software`] when the handler cannot be installed.
 pub fn ignore_sighup() -> Result<(), ExitError> {
+    ignore(SignalKind::hangup())
+}
+
+/// Keeps SIGINT from ending the process, from here on: who reads a password gives the terminal back
+/// first.
+///
+/// # Errors
+/// [`ExitError::Software`] when the handler cannot be installed.
+pub fn ignore_sigint() -> Result<(), ExitError> {
+    ignore(SignalKind::interrupt())
+}
+
+fn ignore(kind: SignalKind) -> Result<(), ExitError> {
     // tokio's handler stays for the life of the process; installing it needs a runtime.
     let install = || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .build()?;
-        runtime.block_on(async { signal(SignalKind::hangup()).map(drop) })
+        runtime.block_on(async { signal(kind).map(drop) })
     };
     install().map_err(|error: std::io::Error| {
-        ExitError::Software(format!("no handler for SIGHUP: {error}"))
+        ExitError::Software(format!("no handler for a signal: {error}"))
     })
 }
 
@@ -81,6 +94,12 @@ pub(crate) mod tests {
             send(name);
             assert_eq!(terminations.next().await, termination);
         }
+    }
+
+    #[test]
+    fn an_ignored_signal_does_not_end_the_process() {
+        ignore_sigint().unwrap();
+        send("INT");
     }
 
     /// To this process.
