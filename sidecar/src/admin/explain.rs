@@ -92,7 +92,7 @@ impl Explainer {
             explanation.show_token(token.as_str());
         }
         let only = policy.issuers.only().map(|only| only.keys);
-        let of_token = || Some(policy.token_and_keys(received)?.1);
+        let of_token = || Some(policy.token_and_issuer(received)?.1.keys);
         let issuer = only.or_else(of_token);
         // Also of keys that are too old to be trusted.
         let keys = issuer.and_then(|issuer| self.keys.get(issuer));

@@ -126,23 +126,23 @@ impl AuthPolicy {
         token.ok().flatten()
     }
 
-    /// Returns the token of a request, and the position of its keys; `None` without a token, and for
-    /// one of an unknown issuer.
-    pub(crate) fn token_and_keys<'a>(
-        &self,
+    /// Returns the token of a request, and its issuer; `None` without a token, and for one of an
+    /// unknown issuer.
+    pub(crate) fn token_and_issuer<'a>(
+        &'a self,
         request: &'a ReceivedHead,
-    ) -> Option<(Bearer<'a>, usize)> {
+    ) -> Option<(Bearer<'a>, &'a Issuer)> {
         let token = self.token(request)?;
-        Some((token, self.issuers.select(token).ok()?.keys))
+        Some((token, self.issuers.select(token).ok()?))
     }
 
     /// Returns the name of the issuer of a request's token, where there may be several. Of a token
     /// that was not verified it is the issuer that the token claims.
-    pub(crate) fn issuer_name(
-        &self,
+    pub(crate) fn issuer_name<'a>(
+        &'a self,
         forward: Option<&Forward>,
-        request: &ReceivedHead,
-    ) -> Option<&str> {
+        request: &'a ReceivedHead,
+    ) -> Option<&'a str> {
         match forward {
             Some(Forward {
                 verified: Some(verified),
@@ -150,10 +150,7 @@ impl AuthPolicy {
             }) => self.issuers.name(verified.issuer),
             // The sidecar reads no token on a public path.
             Some(Forward { reported: None, .. }) => None,
-            _ => {
-                let token = self.token(request)?;
-                self.issuers.select(token).ok()?.policy.name.as_deref()
-            }
+            _ => self.token_and_issuer(request)?.1.policy.name.as_deref(),
         }
     }
 

@@ -29,8 +29,8 @@ impl App {
         let unknown = Err(Rejection::TokenKeyUnknown.into());
         let mut decision = decide_at(request.began);
         if decision == unknown
-            && let Some((token, issuer)) = rules.token_and_keys(head)
-            && let Some(keys) = self.keys.get(issuer)
+            && let Some((token, issuer)) = rules.token_and_issuer(head)
+            && let Some(keys) = self.keys.get(issuer.keys)
         {
             // From the token's issuer alone.
             let fetch = keys.on_demand();

@@ -123,6 +123,7 @@ impl<'r> ServiceRequest<'r> {
         fields
     }
 
+    /// Strips what the service may not get, and sets what it learns of the client, the user last.
     fn rewrite(&self, fields: &mut ServiceFields<'_>) {
         let forwards_tokens = self.policy.forward_authorization;
         if !forwards_tokens {
