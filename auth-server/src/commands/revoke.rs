@@ -108,15 +108,13 @@ async fn end_session(store: &CommandStore, token_id: &str, now: i64) -> Result<b
 /// Returns the id of a token: `text` itself, or the `jti` in a whole token, which is not verified. A
 /// refresh token has none, and as an id it would stand in the log.
 fn token_id(text: &str) -> Result<String, ExitError> {
-    let named = match DecodedToken::of(text) {
-        Some(token) => token
-            .claims
-            .get("jti")
-            .and_then(|id| id.as_str().map(str::to_owned)),
-        None => Some(text.to_owned()),
+    let decoded = DecodedToken::of(text);
+    let named = match &decoded {
+        Some(token) => token.claims.get("jti").and_then(|id| id.as_str()),
+        None => Some(text),
     };
     let named = named.filter(|named| !named.starts_with(refresh_token::PREFIX));
-    named.and_then(|named| id(&named).ok()).ok_or_else(|| {
+    named.and_then(|named| id(named).ok()).ok_or_else(|| {
         ExitError::Usage(
             "--jti: expected the jti of a token, 1 to 128 characters, or a whole access token that has \
              one; a refresh token ends by a logout (POST /oauth/revoke) or --user"

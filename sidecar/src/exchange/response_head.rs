@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc_9110_7_6_1_http_1_gets_no_field_of_the_services_connection() {
+    fn rfc_9110_7_6_1_http_1_gets_no_field_of_the_connection() {
         let text = "HTTP/1.1 200 OK\r\nDate: then\r\nUpgrade: h2c\r\nProxy-Connection: close\r\n\
                     Keep-Alive: timeout=5\r\nTrailer: X-End\r\nContent-Length: 0\r\n\r\n";
         let (_, sent) = relayed(text, REQUEST).unwrap();
