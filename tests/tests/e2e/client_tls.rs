@@ -93,7 +93,7 @@ fn who_agrees_on_http_2_and_does_not_speak_it_is_closed() {
         assert!(closed, "{begun}");
     }
     for reason in ["request_timeout", "request_malformed"] {
-        assert_eq!(rejections(sidecar.admin(), reason), 1, "{reason}");
+        wait::until(reason, || rejections(sidecar.admin(), reason) == 1);
     }
 }
 

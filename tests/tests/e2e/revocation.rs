@@ -221,8 +221,10 @@ fn revocations_on_one_redis_survive_flush_and_backup() {
         wait::until("both revocations in the store", || in_log(&redis) == 2);
     }
     let restored = "postern_auth_server_revocations_restored_total";
-    let counts = [&one, &other].map(|server| server.metric(restored).unwrap_or_default());
-    assert!(counts.iter().sum::<u64>() >= 3, "{counts:?}");
+    wait::until("three restored ones to be counted", || {
+        let counts = [&one, &other].map(|server| server.metric(restored).unwrap_or_default());
+        counts.iter().sum::<u64>() >= 3
+    });
     drop(one);
     let third = start();
     for server in [&other, &third] {

@@ -9,6 +9,7 @@ use tests::process::Finished;
 use tests::raw_client::exchange;
 use tests::stack::ForgedStack;
 use tests::tables::{self, Verdicts};
+use tests::wait;
 
 use super::command_line::{CONFIG, SIDECAR};
 
@@ -126,9 +127,10 @@ fn a_rejection_by_a_rule_is_challenged_and_counted() {
     ] {
         assert!(challenge.contains(part), "{challenge}");
     }
-    assert_eq!(sidecar.metric(rejected), Some(1));
     let counted = "postern_sidecar_requests_total{outcome=\"refused\",reason=\"insufficient_scope\",code=\"4xx\"}";
-    assert_eq!(sidecar.metric(counted), Some(1));
+    for metric in [rejected, counted] {
+        wait::until(metric, || sidecar.metric(metric) == Some(1));
+    }
     assert_eq!(stack.service.requests().len(), 0);
 }
 

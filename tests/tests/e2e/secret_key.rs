@@ -37,10 +37,8 @@ fn contract_4_3_rule_2_any_pair_is_accepted_with_a_warning() {
             .get(&format!("/client/user/secret/key?{query}"));
         assert_eq!(response.status(), 200, "{query}");
     }
-    assert!(
-        server.process().stderr().contains("WARN"),
-        "the start-up warning"
-    );
+    // At the start.
+    server.until_logged("WARN");
 }
 
 #[test]
@@ -102,10 +100,7 @@ fn removing_the_last_application_opens_the_key_and_is_said() {
         let applications = server.metric("postern_auth_server_registered_applications");
         (applications == Some(count)).then_some(())
     };
-    let warnings = || {
-        let log = server.process().stderr();
-        log.matches("no application is registered").count()
-    };
+    let warnings = || server.until_logged("no application is registered");
     registered(0).unwrap();
     assert_eq!(warnings(), 1);
     register(&server, "orders");

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tests::auth_server::admin_get;
 use tests::client::Request;
 use tests::clock;
 use tests::expect::has;
@@ -35,10 +34,9 @@ fn short_token(stack: &ForgedStack) -> String {
 }
 
 /// Waits for the count, which follows the close of the connections.
-fn wait_for_an_ended_stream(sidecar: &Sidecar) {
-    wait::until("the ended stream to be counted", || {
-        let metrics = admin_get(sidecar.admin(), "/metrics").text();
-        metrics.contains("postern_sidecar_streams_expired_total 1\n")
+fn wait_for_ended_streams(sidecar: &Sidecar, count: u64) {
+    wait::until("the ended streams to be counted", || {
+        sidecar.metric("postern_sidecar_streams_expired_total") == Some(count)
     });
 }
 
@@ -53,7 +51,7 @@ fn a_websocket_is_closed_on_both_sides_when_its_token_expires() {
     assert_eq!(client.bytes(5), b"hello");
     assert!(client.is_at_end());
     service.wait_for_broken_off(1);
-    wait_for_an_ended_stream(&stack.sidecar);
+    wait_for_ended_streams(&stack.sidecar, 1);
     let line = stack.sidecar.process().line_with(ENDED);
     let logged = line.contains("method=\"GET\"") && line.contains("path=/orders/websocket");
     assert!(logged, "{line}");
@@ -72,7 +70,7 @@ fn events_end_with_the_token_and_a_download_does_not() {
     assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
     assert!(events.is_at_end());
     service.wait_for_broken_off(1);
-    wait_for_an_ended_stream(&stack.sidecar);
+    wait_for_ended_streams(&stack.sidecar, 1);
     // The token of the download has expired by now, too.
     let again = stack.sidecar.bearing(&token).get("/list");
     assert_eq!(again.status(), 401);
@@ -107,7 +105,7 @@ fn a_grpc_call_ends_with_the_token_and_the_connection_goes_on() {
     assert!(short.read().is_err(), "reset");
     long.write(b"y").unwrap();
     assert_eq!(long.read().unwrap().unwrap(), "y");
-    wait_for_an_ended_stream(&stack.sidecar);
+    wait_for_ended_streams(&stack.sidecar, 1);
     let line = stack.sidecar.process().line_with(ENDED);
     for part in [
         "method=\"POST\"",
@@ -169,7 +167,7 @@ fn what_a_token_opens_may_be_silent_once_it_is_a_stream() {
     let mut events = get(&short_token(&stack), "events");
     events.text_until("data: first");
     assert!(events.is_at_end());
-    wait_for_an_ended_stream(&stack.sidecar);
+    wait_for_ended_streams(&stack.sidecar, 1);
 
     let token = stack.token();
     assert!(get(&token, "silent").is_at_end());
@@ -212,10 +210,7 @@ fn a_stream_without_a_response_ends_with_its_token() {
     for mut client in clients {
         assert!(client.is_at_end());
     }
-    wait::until("the ended streams to be counted", || {
-        let counted = "postern_sidecar_streams_expired_total";
-        stack.sidecar.metric(counted) == Some(2)
-    });
+    wait_for_ended_streams(&stack.sidecar, 2);
 }
 
 #[test]

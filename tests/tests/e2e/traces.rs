@@ -198,11 +198,10 @@ fn a_collector_that_is_away_costs_a_request_nothing() {
         let name = format!("postern_sidecar_spans_{what}_total");
         sum(stack.sidecar.admin(), &name, &[])
     };
-    assert!(spans("recorded") >= 50);
+    wait::until("a span of each", || spans("recorded") >= 50);
     assert_eq!(spans("exported"), 0);
-    stack.sidecar.until_logged("spans were not exported");
-    let log = stack.sidecar.process().stderr();
-    assert_eq!(log.matches("spans were not exported").count(), 1, "{log}");
+    let lines = stack.sidecar.until_logged("spans were not exported");
+    assert_eq!(lines, 1);
     stack.sidecar.process().terminate();
     assert_eq!(stack.sidecar.into_process().finished().code, Some(0));
 }

@@ -1,6 +1,7 @@
 //! Tables that change at a reload.
 
 use tests::sidecar::NEVER;
+use tests::wait;
 
 use super::published::Issuers;
 use super::user;
@@ -40,7 +41,7 @@ fn what_a_reload_closed_stays_closed_while_another_waits() {
     let reload = |config: &str, restart_needed: u64| {
         sidecar.reload(config, "applied");
         let metric = "postern_sidecar_config_restart_needed";
-        assert_eq!(sidecar.metric(metric), Some(restart_needed));
+        wait::until(metric, || sidecar.metric(metric) == Some(restart_needed));
     };
     let rule = "[[rule]]\npaths = ['/admin/**', '/open/**']\nscope = ['admin']\n";
     reload(&format!("{rule}{}", shop.table()), 0);
