@@ -452,9 +452,8 @@ impl FrameClient {
         frames.filter(move |frame| frame.stream == stream)
     }
 
-    /// Returns true if the server closes within this time.
-    pub fn is_closed_within(&mut self, timeout: Duration) -> bool {
-        let _ = self.0.set_read_timeout(Some(timeout));
+    /// Reads until the server closes; returns false if it does not in time.
+    pub fn is_closed(&mut self) -> bool {
         let end = std::io::copy(&mut self.0, &mut std::io::sink());
         end.err().is_none_or(|error| {
             let is_open = [ErrorKind::WouldBlock, ErrorKind::TimedOut];

@@ -195,12 +195,13 @@ impl Process {
         self.child.try_wait().expect("the state of a child")
     }
 
-    /// Waits for the end of the process.
+    /// Waits for the end of the process; a compiler takes longer than any other condition.
     ///
     /// # Panics
     /// When it does not end.
     pub fn finished(mut self) -> Finished {
-        let status = wait::until(&format!("the end of {}", self.name), || self.ended());
+        let status = wait::within(2 * wait::TIMEOUT, || self.ended());
+        let status = status.unwrap_or_else(|| panic!("{} does not end", self.name));
         self.stdout.close();
         self.stderr.close();
         Finished {

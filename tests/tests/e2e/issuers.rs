@@ -246,14 +246,15 @@ fn a_fresh_response_is_kept_until_an_unknown_key() {
     let (one, service) = (published("Keycloak"), EchoService::start());
     let set = one.jwks();
     let former = set.replace("FJ86GcF3jTbNLOco4NvZkUCIUmfYCqoqtOQeMfbhNlE", "former");
-    one.replies(jwks_response(&["Cache-Control: max-age=3600"], &former));
+    let fresh = ["Cache-Control: max-age=3600"];
+    one.replies(jwks_response(&fresh, &former));
     let sidecar = fetching(&service, &one).flags(EVERY_SECOND).ready();
     wait::until("three ticks", || {
         sum(sidecar.admin(), "postern_sidecar_key_refreshes_total", &[]) >= 4
     });
     assert_eq!(one.server.retrievals().len(), 1, "the response was fresh");
 
-    one.replies(jwks_response(&[], &set));
+    one.replies(jwks_response(&fresh, &set));
     let token = one.signed(one.token("an access token of a user"));
     assert_eq!(sidecar.bearing(&token).status("/list"), 200);
     let fetches = one.server.retrievals().len();

@@ -287,9 +287,10 @@ fn what_the_alerts_on_keys_need_is_exported_without_any_request() {
     };
     let keyless = start("http://127.0.0.1:1/auth", &[]);
     let auth_server = AuthServer::start();
-    let too_old = start(&auth_server.url(), &["--max-key-age", "1"]).ready();
+    let too_old = start(&auth_server.url(), &["--max-key-age", "1"]);
+    wait::until("a key", || has_key(&too_old));
     drop(auth_server);
-    wait::until("a key that is too old", || usable(&too_old) == "0");
+    wait::until("its end", || usable(&too_old) == "0");
     let found =
         [&keyless, &too_old, &stack.sidecar].map(|sidecar| (usable(sidecar), has_key(sidecar)));
     let expected = [("0", false), ("0", true), ("1", true)];

@@ -177,9 +177,14 @@ fn a_rule_is_reported_with_the_verified_user_and_counted() {
 
 #[test]
 fn report_only_mode_ends_by_itself() {
-    let stack = reporting_stack(10, &[]);
+    let config = |seconds: i64| {
+        let until = clock::now() + seconds;
+        format!("enforce = 'report'\nreport-until = '{until}'\n")
+    };
+    let stack = ForgedStack::configured(&config(600));
     let client = stack.sidecar.anonymous();
     assert_eq!(client.status("/a"), 200);
+    stack.sidecar.reload(&config(3), "applied");
     wait::until("enforcement", || {
         client.verdict("/a") == "401 token_missing"
     });

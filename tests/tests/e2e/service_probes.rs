@@ -21,10 +21,9 @@ use tests::stack::ForgedStack;
 use tests::tls_service::TlsService;
 use tests::wait;
 
-/// The `timeoutSeconds` that Kubernetes has by default.
-const KUBELET_WAITS: Duration = Duration::from_secs(1);
-/// A probe within that time.
-const BRIEF: &str = r#"{"live": {"httpGet": {"path": "/orders/healthz"}}}"#;
+/// The `timeoutSeconds` of the probe: before any client of the test would be given up.
+const KUBELET_WAITS: Duration = Duration::from_secs(5);
+const BRIEF: &str = r#"{"live": {"httpGet": {"path": "/orders/healthz"}, "timeoutSeconds": 5}}"#;
 const LIVE: &str = r#"{"live": {"httpGet": {"path": "/orders/healthz"}, "timeoutSeconds": 30}}"#;
 
 /// Returns the status that the kubelet gets in its time.

@@ -163,13 +163,14 @@ fn one_client_s_requests_keep_no_other_client_out() {
             let begun = in_flight() + rejections(admin, "server_busy");
             begun >= u64::from(OPEN)
         });
+        // Before they come too slowly.
+        wait::until("one client's share", || in_flight() == FOUR_FIFTHS);
         for client in 2..=5 {
             for token in *tokens {
                 let verdicts = stack.verdicts(client, path, *token);
                 assert_eq!(verdicts, ["200"; 6], "{request} {version}: {token:?}");
             }
         }
-        wait::until("one client's share", || in_flight() == FOUR_FIFTHS);
         drop(held);
         wait::until("all permits to be free", || in_flight() == 0);
     }
@@ -177,8 +178,8 @@ fn one_client_s_requests_keep_no_other_client_out() {
 
 #[test]
 fn one_client_s_slow_logins_keep_no_other_client_out() {
-    let plan = AuthServerPlan::new().flags(["--max-connections", "50"]);
-    let server = plan.ready();
+    let flags = ["--max-connections", "50", "--request-timeout", "60"];
+    let server = AuthServerPlan::new().flags(flags).ready();
     let login = Request::new("POST", format!("/auth{LOGIN}")).json(&credentials());
     let whole = login.bytes("a");
     let slow: Vec<_> = (0..50)

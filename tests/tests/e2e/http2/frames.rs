@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 
 use serde::Deserialize;
 use tests::auth_server::admin_get;
-use tests::expect::has;
 use tests::h2_client::header_block;
 use tests::metrics::rejections;
 use tests::tables::{self, Verdicts};
@@ -83,10 +82,12 @@ fn a_head_that_no_client_should_send_reaches_no_service() {
     }
     verdicts.conclude();
     // What the library ends gets no status.
-    let log = stack.sidecar.process().stderr();
-    has(&log, format!("reason=\"{MALFORMED}\""));
-    let with_status = log.matches("reason=\"request_malformed\" status=");
-    assert_eq!(with_status.count(), responded, "{log}");
+    stack.sidecar.until_logged("reason=\"request_malformed\"");
+    wait::until("the line of each response", || {
+        let log = stack.sidecar.process().stderr();
+        let with_status = log.matches("reason=\"request_malformed\" status=");
+        with_status.count() == responded
+    });
 }
 
 fn reason_of(body: &str) -> String {
@@ -121,7 +122,7 @@ fn a_flood_of_frames_ends_the_connection() {
         for _ in 0..5000 {
             client.frame(kind, 0, stream, payload);
         }
-        assert!(client.is_closed_within(Duration::from_secs(3)), "{kind}");
+        assert!(client.is_closed(), "{kind}");
     }
     // The library has a limit of its own for empty frames of a body.
     wait::until("the floods to be counted", || {
@@ -251,10 +252,7 @@ fn an_oversize_head_is_rejected_before_it_is_whole() {
         // The head never ends.
         client.frame(9, 0, 1, &part);
     }
-    assert!(
-        client.is_closed_within(Duration::from_secs(20)),
-        "CONTINUATION without end"
-    );
+    assert!(client.is_closed(), "CONTINUATION without end");
     assert_eq!(stack.service.requests().len(), 0);
 }
 
@@ -268,7 +266,7 @@ fn reset_streams_end_the_connection_and_nothing_else() {
         client.head(stream, &usual("/orders/public/x", "x"), true);
         client.frame(3, 0, stream, &[0, 0, 0, 8]);
     }
-    assert!(client.is_closed_within(Duration::from_secs(20)));
+    assert!(client.is_closed());
     let request =
         format!("GET /orders/list HTTP/1.1\r\nHost: a\r\nAuthorization: {bearer}\r\n\r\n");
     let response = exchange(stack.sidecar.address(), "GET", request.as_bytes());
