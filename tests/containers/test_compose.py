@@ -42,21 +42,21 @@ def test_the_sidecar_is_the_only_way_in(stack):
     assert list(networks) == [stack.network("orders")]
     address = networks[stack.network("orders")]["IPAddress"]
 
-    def reached(network):
-        """Returns the service's names and addresses that respond to a container on this network."""
+    def reached(network, patience):
+        """Returns the service's names and addresses that respond in time to a container on this network."""
         code = (
             "import sys, urllib.request as r\n"
-            "for host in sys.argv[1:]:\n"
-            "    try: r.urlopen(f'http://{host}:3000/', timeout=2); print(host)\n"
+            "for host in sys.argv[2:]:\n"
+            "    try: r.urlopen(f'http://{host}:3000/', timeout=int(sys.argv[1])); print(host)\n"
             "    except OSError: pass\n"
         )
         command = ["docker", "run", "--rm", "--network", stack.network(network), PYTHON, "python3", "-c", code]
-        return run(*command, "orders", address).stdout.split()
+        return run(*command, patience, "orders", address).stdout.split()
 
     # At once: in vain each of them takes some seconds.
     others = ["invoices", "keys", "public", "login"]
     with ThreadPoolExecutor() as pool:
-        own, *found = pool.map(reached, ["orders", *others])
+        own, *found = pool.map(reached, ["orders", *others], [60, 2, 2, 2, 2])
     assert own == ["orders", address], "from its own network: the attempt itself works"
     assert dict(zip(others, found)) == {network: [] for network in others}
 

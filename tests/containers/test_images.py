@@ -96,13 +96,13 @@ def test_names_of_the_hosts_file_are_found(started):
     """Static glibc without nsswitch.conf uses DNS alone."""
     upstream = ["--upstream", "http://somewhere.invalid:3000"]
 
-    def unresolved(options=()):
+    def listening(options=()):
         container = started("sidecar", *SERVE["sidecar"], *upstream, options=options)
         until("the sidecar to listen", lambda: "listening on" in run("docker", "logs", container).stdout)
-        return "does not resolve" in run("docker", "logs", container).stderr
+        return lambda: "does not resolve" in run("docker", "logs", container).stderr
 
-    assert unresolved()
-    assert not unresolved(["--add-host", "somewhere.invalid:127.0.0.1"])
+    until("the unknown name to be reported", listening())
+    assert not listening(["--add-host", "somewhere.invalid:127.0.0.1"])()
 
 
 def test_an_unreadable_secret_is_named_with_owner_and_mode(tmp_path):
