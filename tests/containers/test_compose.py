@@ -42,7 +42,7 @@ def test_the_sidecar_is_the_only_way_in(stack):
     assert list(networks) == [stack.network("orders")]
     address = networks[stack.network("orders")]["IPAddress"]
 
-    def reached(network, patience):
+    def reached(network, timeout):
         """Returns the service's names and addresses that respond in time to a container on this network."""
         code = (
             "import sys, urllib.request as r\n"
@@ -51,7 +51,7 @@ def test_the_sidecar_is_the_only_way_in(stack):
             "    except OSError: pass\n"
         )
         command = ["docker", "run", "--rm", "--network", stack.network(network), PYTHON, "python3", "-c", code]
-        return run(*command, patience, "orders", address).stdout.split()
+        return run(*command, timeout, "orders", address).stdout.split()
 
     # At once: in vain each of them takes some seconds.
     others = ["invoices", "keys", "public", "login"]

@@ -79,14 +79,13 @@ impl RevocationLog {
         let outcome = call.commit(changes).await?;
         if outcome == Outcome::Committed && !revocations.is_empty() {
             log_revocations(revocations, None);
-            let read = self.follow(&*call).await;
+            if let Err(error) = self.follow(&*call).await {
+                debug!(%error, "a revocation counts here from the next poll on");
+            }
             // A fail-over may have lost them, and only what was read is noticed as lost.
             let mut unread = revocations.to_vec();
             unread.retain(|one| self.state.read().lacks(&one.fact, one.ends));
-            if !unread.is_empty() {
-                debug!(?read, "a revocation counts here from the next poll on");
-                self.note(unread);
-            }
+            self.note(unread);
         }
         Ok(outcome)
     }

@@ -101,9 +101,9 @@ impl Parser {
 
     /// Returns the first request that this parser finds in `body` and the next head, and that is
     /// not the next request; it may be silent for so long.
-    fn smuggled(&self, body: &[u8], patience: Duration) -> Option<String> {
+    fn smuggled(&self, body: &[u8], timeout: Duration) -> Option<String> {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(patience)).unwrap();
+        stream.set_read_timeout(Some(timeout)).unwrap();
         let _ = stream.write_all(&[body, NEXT].concat());
         let _ = stream.shutdown(Shutdown::Write);
         let (mut received, mut part) = (Vec::new(), [0; 4096]);
