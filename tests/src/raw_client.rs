@@ -114,14 +114,8 @@ impl RawClient {
     /// Reads until the peer closes or resets the connection; returns false if it does neither in
     /// time.
     pub fn is_at_end(&mut self) -> bool {
-        let mut sink = [0; 4096];
-        loop {
-            match self.reader.read(&mut sink) {
-                Ok(0) => return true,
-                Ok(_) => {}
-                Err(error) => return error.kind() == io::ErrorKind::ConnectionReset,
-            }
-        }
+        let end = io::copy(&mut self.reader, &mut io::sink()).err();
+        end.is_none_or(|error| error.kind() == io::ErrorKind::ConnectionReset)
     }
 
     fn next_message(&mut self, method: &str) -> io::Result<Message> {

@@ -20,6 +20,8 @@ use tests::tls_service::TlsService;
 use tests::token_forge::Forge;
 use tests::wait;
 
+use super::upstreams::LONG_CONNECT;
+
 fn open(stack: &ForgedStack, path: &str) -> String {
     stack.sidecar.anonymous().verdict(path)
 }
@@ -296,7 +298,7 @@ fn the_service_is_reached_with_the_certificates_of_the_moment() {
     let text = |path: &std::path::Path| path.display().to_string();
     let sidecar = SidecarPlan::to(&service.url("localhost"), &stack.auth_server.url())
         .flags(ECDSA)
-        .flags(["--upstream-ca", &text(&ca)])
+        .flags(["--upstream-ca", &text(&ca), LONG_CONNECT])
         .flags(["--upstream-client-cert", &text(&untrusted.cert)])
         .flags(["--upstream-client-key", &text(&untrusted.key)])
         .ready();
@@ -339,7 +341,7 @@ fn a_file_that_was_missing_counts_once_it_is_there() {
     let ca = home.path().join("ca.crt");
     let sidecar = SidecarPlan::to(&service.url("localhost"), &stack.auth_server.url())
         .flags(ECDSA)
-        .flags(["--upstream-server-name", "localhost"])
+        .flags(["--upstream-server-name", "localhost", LONG_CONNECT])
         .config("")
         .ready();
     let client = sidecar.bearing(&stack.token());

@@ -13,6 +13,7 @@ use tests::socket_server::{response, serve_each};
 
 use super::explain::service_lines;
 use super::forwarding::stack;
+use super::upstreams::LONG_CONNECT;
 
 /// RFC 9113 §6 and §7.
 const HEADERS: u8 = 1;
@@ -173,7 +174,7 @@ fn a_service_behind_tls_may_change_its_version() {
     });
     let ca = authority.file().display().to_string();
     let url = format!("https://localhost:{}", address.port());
-    let sidecar = stack.in_front_of(&url, &["--upstream-ca", &ca]);
+    let sidecar = stack.in_front_of(&url, &["--upstream-ca", &ca, LONG_CONNECT]);
     let client = sidecar.bearing(&stack.token());
     let (bearer, host) = (
         format!("Authorization: Bearer {}", stack.token()),

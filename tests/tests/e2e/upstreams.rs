@@ -23,6 +23,9 @@ use tests::wait;
 
 use super::forwarding::stack;
 
+/// A handshake needs both sides, of which a busy machine may stall one.
+pub(super) const LONG_CONNECT: &str = "--upstream-connect-timeout=30";
+
 fn ok() -> Vec<u8> {
     response("200 OK", &[&format!("{MARK}: 1")], b"echo")
 }
@@ -111,7 +114,11 @@ fn an_https_service_of_http_1_gets_long_bodies() {
     let authority = Authority::new();
     let service = TlsService::start(&authority.issue("server"), None);
     let plan = SidecarPlan::to(&service.url("localhost"), &stack.auth_server.url())
-        .flags(["--signing-type", "ecdsa", "--upstream-reuse-after-body"])
+        .flags([
+            "--signing-type=ecdsa",
+            "--upstream-reuse-after-body",
+            LONG_CONNECT,
+        ])
         .flags(["--upstream-ca", &authority.file().display().to_string()]);
     let sidecar = plan.ready();
     let client = sidecar.bearing(&stack.token());
@@ -146,7 +153,8 @@ fn an_https_service_is_verified_by_its_authority_and_its_name() {
         ("127.0.0.1", &[], "200"),
         ("127.0.0.1", &named[..2], rejected),
     ] {
-        let sidecar = stack.in_front_of(&service.url(host), flags);
+        let flags = [&[LONG_CONNECT], flags].concat();
+        let sidecar = stack.in_front_of(&service.url(host), &flags);
         let response = sidecar.bearing(&stack.token()).get("/list");
         assert_eq!(response.verdict(), expected, "{host} {flags:?}");
     }
@@ -170,6 +178,7 @@ fn an_https_service_may_require_a_certificate_of_the_sidecar() {
     let text = |path: PathBuf| path.display().to_string();
     let (ca, cert, key) = (text(ca), text(ours.cert), text(ours.key));
     let with = [
+        LONG_CONNECT,
         "--upstream-ca",
         &ca,
         "--upstream-client-cert",
@@ -183,7 +192,7 @@ fn an_https_service_may_require_a_certificate_of_the_sidecar() {
     for _ in 0..2 {
         assert_eq!(client.get("/list").body, b"over TLS");
     }
-    let unknown = stack.in_front_of(&url, &with[..2]);
+    let unknown = stack.in_front_of(&url, &with[..3]);
     let found = unknown.bearing(&stack.token()).verdict("/list");
     assert_eq!(found, "502 upstream_unavailable");
 }
