@@ -13,6 +13,7 @@ use wire::http::framing::unread::may_be_request;
 mod request {
     pub(crate) mod head;
     pub(crate) mod header_list;
+    mod hop_by_hop;
     mod http1;
     mod http2;
     pub(crate) mod kind;
