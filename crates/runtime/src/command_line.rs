@@ -19,7 +19,6 @@ use clap::{Arg, ArgMatches, Command, Parser, value_parser};
 use self::clap_errors::exit_error;
 pub use self::config_file::ConfigFile;
 pub use self::exposed::exposed_secrets;
-use self::from_file::alike;
 pub use self::sources::{overridden_keys, sourced, with_sources};
 use self::switch::with_switches;
 use crate::process::exit::{ExitError, one_line};
@@ -330,13 +329,8 @@ fn unknown(command: &Command, set: impl Iterator<Item = OsString>) -> impl Itera
     ours.into_iter().map(move |name| {
         let setting = name.strip_suffix("_FILE");
         let setting = setting.filter(|setting| read.contains(OsStr::new(setting)));
-        let takes_value = setting.map(|setting| format!("; {setting} takes the value itself"));
-        let meant = || {
-            let misspelt = name.strip_prefix(VARIABLE_PREFIX)?.to_lowercase();
-            let flags = settings.iter().filter_map(|setting| setting.get_long());
-            Some(format!("; {} is", variable(alike(&misspelt, flags)?)))
-        };
-        let hint = takes_value.or_else(meant).unwrap_or_default();
+        let hint = setting.map(|setting| format!("; {setting} takes the value itself"));
+        let hint = hint.unwrap_or_default();
         format!("{name} is no setting of this program: ignored{hint}")
     })
 }

@@ -72,7 +72,7 @@ fn reject_wrong_keys(
 }
 
 /// Returns the name that is most like a misspelt one.
-pub(super) fn alike<'n>(key: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+fn alike<'n>(key: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     const ENOUGH: f64 = 0.9;
     let key = key.replace('_', "-");
     let likeness = names.map(|name| (strsim::jaro_winkler(&key, name), name));

@@ -295,7 +295,7 @@ fn a_variable_of_ours_that_no_flag_declares_is_noticed() {
     let command = command::<Program>();
     let warnings: Vec<_> = unknown(&command, names).collect();
     let expected = [
-        "POSTERN_NMAE is no setting of this program: ignored; POSTERN_NAME is",
+        "POSTERN_NMAE is no setting of this program: ignored",
         "POSTERN_UNSET_NAME_FILE is no setting of this program: ignored; POSTERN_UNSET_NAME takes the value itself",
     ];
     assert_eq!(warnings, expected);
