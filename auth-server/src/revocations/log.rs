@@ -5,10 +5,8 @@
 //! the last known entry is not in its place, and facts only add to each other. Readings do not wait for
 //! one another: of two at once each takes over what the other one has not.
 
-use std::collections::VecDeque;
-
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-use tracing::{debug, warn};
+use tracing::warn;
 use wire::token::claims::Claims;
 use wire::token::revocations::{Revoked, TokenDigests};
 
@@ -31,7 +29,7 @@ pub(crate) struct RevocationLog {
     keep: i64,
     state: RwLock<State>,
     /// Revocations that no request waits for, until the store has them.
-    noted: Mutex<VecDeque<Revocation>>,
+    noted: Mutex<Vec<Revocation>>,
     /// Held by the one that writes back what the store has lost: others would write it again.
     restoring: tokio::sync::Mutex<()>,
 }
@@ -79,13 +77,15 @@ impl RevocationLog {
         let outcome = call.commit(changes).await?;
         if outcome == Outcome::Committed && !revocations.is_empty() {
             log_revocations(revocations, None);
-            if let Err(error) = self.follow(&*call).await {
-                debug!(%error, "a revocation counts here from the next poll on");
+            // What is not read now is read by the next poll.
+            let _ = self.follow(&*call).await;
+            // A fail-over may have lost one, and only what was read is noticed as lost.
+            let mut noted = self.noted.lock();
+            for one in revocations {
+                if self.lacks(one) && !noted.contains(one) {
+                    noted.push(one.clone());
+                }
             }
-            // A fail-over may have lost them, and only what was read is noticed as lost.
-            let mut unread = revocations.to_vec();
-            unread.retain(|one| self.state.read().lacks(&one.fact, one.ends));
-            self.note(unread);
         }
         Ok(outcome)
     }
@@ -100,20 +100,19 @@ impl RevocationLog {
     /// # Errors
     /// Those of the store; they stay noted, and may be there twice in the end.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
-        let noted = Vec::from(self.noted.lock().clone());
+        // Those that were read since.
+        self.noted.lock().retain(|one| self.lacks(one));
+        let noted = self.noted.lock().clone();
         for batch in noted.chunks(BATCH) {
             // Where the outcome would be unclear each attempt would add them again.
             self.store.confirm().await?;
             self.append(&self.store, batch, Vec::new()).await?;
-            let mut waiting = self.noted.lock();
-            for done in batch {
-                // Once: one that could not be read back was noted again.
-                if let Some(at) = waiting.iter().position(|one| one == done) {
-                    waiting.remove(at);
-                }
-            }
         }
         Ok(())
+    }
+
+    fn lacks(&self, revocation: &Revocation) -> bool {
+        self.state.read().lacks(&revocation.fact, revocation.ends)
     }
 
     /// Reads what the store has more, writes what it has lost, and bounds the list.

@@ -269,6 +269,11 @@ async fn what_no_request_waits_for_reaches_the_store_in_the_end() {
         assert!(log.revokes(&claims("a", "7", 0)));
         assert_eq!(count(&store).await, 1);
     }
+    // One that is read later is written once.
+    store.fail(Failure::NotRead);
+    revoke(&log, "b", "8").await;
+    log.poll().await.unwrap();
+    assert_eq!(count(&store).await, 2);
 }
 
 #[tokio::test]
