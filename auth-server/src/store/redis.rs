@@ -91,6 +91,8 @@ impl RedisStore {
                 Err(failed) if is_worth_repeating(&failed.error) => failed,
                 outcome => return outcome,
             };
+            // Others may lead to the same former master.
+            self.kept.lock().clear();
             tokio::time::sleep(PAUSE).await;
             let second = self.attempt(command, replicas).await;
             second.map_err(|last| last.after(&first))
@@ -113,10 +115,9 @@ impl RedisStore {
     /// that has ended may have arrived.
     async fn connection(&self) -> Result<(Instant, Connection), Failed> {
         if let Some((opened, mut connection)) = self.kept() {
-            match connection.query::<()>(&scripts::time()).await {
-                Ok(()) => return Ok((opened, connection)),
-                // What ended it has ended the others.
-                Err(_) => self.kept.lock().clear(),
+            let time = scripts::time();
+            if let Ok(Ok(())) = timeout(TIMEOUT, connection.query(&time)).await {
+                return Ok((opened, connection));
             }
         }
         let endpoint = self.route.lock().await.endpoint().await;

@@ -81,7 +81,7 @@ mod tests {
         Route::new(ADDRESS, access, endpoint)
     }
 
-    /// Returns the password of a completed call.
+    /// Returns the password of the next connection.
     async fn password(route: &mut Route) -> String {
         let Endpoint::One(client) = &*route.endpoint().await else {
             unreachable!("the address of one server")

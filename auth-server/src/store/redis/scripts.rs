@@ -133,7 +133,7 @@ pub(super) fn commit(changes: &[Change]) -> Result<Cmd, Unspecified> {
     Ok(command)
 }
 
-/// Sends the whole script, not its digest: calls are rare, and a new master does not know it.
+/// Sends the whole script, not its digest, which a new master does not know.
 fn script(text: &str, keys: &[String]) -> Cmd {
     let mut command = redis::cmd("EVAL");
     command.arg(text).arg(keys.len()).arg(keys);
