@@ -55,7 +55,7 @@ pub fn ignore_sighup() -> Result<(), ExitError> {
     ignore(SignalKind::hangup())
 }
 
-/// Keeps SIGINT from ending the process, from here on: who reads a password gives the terminal back
+/// Keeps SIGINT from ending the process, for its life: who reads a password gives the terminal back
 /// first.
 ///
 /// # Errors
