@@ -8,7 +8,7 @@ use tests::client::Request;
 use tests::h2_service::H2Service;
 use tests::process::Finished;
 use tests::programs::Program;
-use tests::raw_client::exchange;
+use tests::raw_client::{HANDSHAKE, exchange};
 use tests::stack::ForgedStack;
 
 #[test]
@@ -101,13 +101,7 @@ fn explain_shows_the_head_that_a_service_of_http_2_gets() {
         assert_eq!(displayed, received);
     }
     let bearer = format!("Authorization: Bearer {}", stack.token());
-    let websocket = [
-        &*bearer,
-        "Connection: Upgrade",
-        "Upgrade: websocket",
-        "Sec-WebSocket-Version: 13",
-        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
-    ];
+    let websocket: Vec<_> = HANDSHAKE.lines().chain([&*bearer]).collect();
     let end = stack.sidecar.explain(
         &["/orders/chat", "--expect=upgrade_not_allowed"],
         &websocket,

@@ -9,6 +9,7 @@ use tests::certificates::{Authority, Certificate};
 use tests::echo_service::MARK;
 use tests::h2_client::header_block;
 use tests::message::Message;
+use tests::raw_client::HANDSHAKE;
 use tests::socket_server::{response, serve_each};
 
 use super::explain::service_lines;
@@ -180,13 +181,7 @@ fn a_service_behind_tls_may_change_its_version() {
         format!("Authorization: Bearer {}", stack.token()),
         "Host: a".to_owned(),
     );
-    let websocket = [
-        &*bearer,
-        "Connection: Upgrade",
-        "Upgrade: websocket",
-        "Sec-WebSocket-Version: 13",
-        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
-    ];
+    let websocket: Vec<_> = HANDSHAKE.lines().chain([&*bearer]).collect();
     for version in ["h2", "http/1.1", "http/1.1", "h2", "h2", "http/1.1"] {
         *offered.lock().unwrap() = version;
         let post = client.request("POST", "/list").body("{}");
