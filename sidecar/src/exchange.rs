@@ -231,7 +231,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
         only_in_http_1: bool,
     ) -> pingora::Result<Connected> {
         let (exchanges, progress) = (self.exchanges, &mut self.progress);
-        let head = |scheme: &str| self.request.stream_head(scheme, forward);
+        let head = |over_tls| self.request.stream_head(over_tls, forward);
         loop {
             if let Some(pause) = progress.tries.pause() {
                 tokio::time::sleep(pause).await;

@@ -142,11 +142,8 @@ impl Explainer {
             let (head, _) = request.http_1_head(false);
             String::from_utf8_lossy(&head).into_owned()
         } else {
-            let scheme = match self.upstream.address().protocol {
-                Protocol::Https => "https",
-                Protocol::Http | Protocol::H2c => "http",
-            };
-            let head = request.stream_head(scheme).map_err(|error| {
+            let over_tls = self.upstream.address().protocol == Protocol::Https;
+            let head = request.stream_head(over_tls).map_err(|error| {
                 let rejection = errors::rejection_of(&error);
                 rejection.unwrap_or(Rejection::Internal)
             });

@@ -110,10 +110,10 @@ impl<'a> Request<'a> {
     /// Returns the head for a service of HTTP/2, and true if it is the whole request.
     pub(super) fn stream_head(
         &self,
-        scheme: &str,
+        over_tls: bool,
         forward: &Forward,
     ) -> pingora::Result<(http::Request<()>, bool)> {
-        let head = self.for_service(forward).stream_head(scheme)?;
+        let head = self.for_service(forward).stream_head(over_tls)?;
         Ok((head, self.head.body.is_done()))
     }
 

@@ -41,14 +41,14 @@ impl Connections {
     }
 
     /// Takes a connection that is open, or opens one, to the address that `tried` gets. Over TLS the
-    /// service chooses the version, except of a request `only_in_http_1`. Over HTTP/2 the `head` for the
-    /// scheme is sent, true if it is the whole request: a long one may end its connection, and no other
-    /// request with it.
+    /// service chooses the version, except of a request `only_in_http_1`. Over HTTP/2 the `head` is
+    /// sent: its argument is true over TLS, and it returns true if it is the whole request. A long one
+    /// may end its connection, and no other request with it.
     pub(crate) async fn connect(
         &self,
         upstream: &Upstream,
         only_in_http_1: bool,
-        head: &impl Fn(&str) -> pingora::Result<(Request<()>, bool)>,
+        head: &impl Fn(bool) -> pingora::Result<(Request<()>, bool)>,
         tried: &mut Option<ServiceAddress>,
     ) -> pingora::Result<Connected> {
         let peer = upstream.peer();
@@ -56,7 +56,7 @@ impl Connections {
         *tried = Some(peer.any.address().clone());
         let is_tls = peer.any.is_tls();
         // Boxed, as what opens a connection: they would be most of what an idle connection takes.
-        let new_head = || head(if is_tls { "https" } else { "http" }).map(Box::new);
+        let new_head = || head(is_tls).map(Box::new);
         let connected = |service, is_reused| Connected {
             service,
             key: peer.key,

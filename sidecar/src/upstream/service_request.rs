@@ -67,12 +67,13 @@ impl<'r> ServiceRequest<'r> {
         (head, fields.contains("connection"))
     }
 
-    /// Returns the head of a stream of HTTP/2.
+    /// Returns the head of a stream of HTTP/2, whose scheme says whether it goes `over_tls`.
     ///
     /// # Errors
     /// [`ErrorType::InvalidHTTPHeader`] for a host or a target that no URI of HTTP/2 has.
-    pub(crate) fn stream_head(&self, scheme: &str) -> pingora::Result<Request<()>> {
+    pub(crate) fn stream_head(&self, over_tls: bool) -> pingora::Result<Request<()>> {
         let mut fields = self.fields(true);
+        let scheme = if over_tls { "https" } else { "http" };
         let host = fields.values("host").next().unwrap_or_default();
         let uri = Uri::builder().scheme(scheme).authority(host);
         let uri = uri.path_and_query(&*escaped(self.target())).build();
