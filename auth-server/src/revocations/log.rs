@@ -100,7 +100,7 @@ impl RevocationLog {
     /// # Errors
     /// Those of the store; they stay noted, and may be there twice in the end.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
-        // Those that were read since.
+        // Without those that were read since.
         self.noted.lock().retain(|one| self.lacks(one));
         let noted = self.noted.lock().clone();
         for batch in noted.chunks(BATCH) {

@@ -138,11 +138,11 @@ async fn attempt(app: &App, request: &LoginRequest, client: IpAddr) -> Result<Is
 /// `expires_in` as in RFC 6749 §5.1; the contract leaves them null.
 async fn token_for(app: &App, verified: &PresentUser, now: i64) -> Result<Issued, Rejection> {
     let (user, has_sessions) = (&verified.user, app.config.refresh_tokens);
-    let begun = app.sessions.begin(verified, now);
     let session = match has_sessions {
-        true => begun.await.map_err(not_stored)?,
-        false => None,
+        true => app.sessions.begin(verified, now).await,
+        false => Ok(None),
     };
+    let session = session.map_err(not_stored)?;
     let (token_id, id) = match &session {
         Some(session) => (session.token_id.clone(), Some(session.id.clone())),
         None => (token_id()?, None),
