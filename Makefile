@@ -3,7 +3,9 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
+ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
+endif
 
 # CI builds exactly what Cargo.lock says; at a desk cargo may bring it up to date.
 LOCKED := $(if $(filter true,$(CI)),--locked)
@@ -26,7 +28,9 @@ test: skips lint tests policy ## Formatting, lints, unit and e2e tests, dependen
 	@echo "make test: passed"
 
 .PHONY: test-full
-test-full: tools-full test bench-smoke fuzz-briefly k8s-render containers ## make test, and all that takes tools and time: measurements, fuzzing, manifests, images, the compose stack, systemd
+# The images, whose tests wait for most of their time, are built and tried beside the rest.
+test-full: tools-full test ## make test, and all that takes tools and time: measurements, fuzzing, manifests, images, the compose stack, systemd
+	@$(MAKE) --jobs=2 --output-sync=target SIDE_BY_SIDE=1 containers bench-smoke fuzz-briefly k8s-render
 	@echo "make test-full: passed"
 
 .PHONY: fuzz-briefly
@@ -170,4 +174,4 @@ k8s-render: cmake ## Render the Kubernetes manifests, validate them, try them on
 
 .PHONY: containers
 containers: ## Build the images and try them and the compose stack (an engine is started if none runs)
-	@tests/containers/run.sh
+	@MAKEFLAGS= tests/containers/run.sh
