@@ -177,11 +177,9 @@ impl Upstream {
             return false;
         }
         if let (Some(former), Some(next)) = (&current.0, &tls)
-            && !next.may_replace(former, now)
+            && let Some(expired) = next.may_not_replace(former, now)
         {
-            tracing::warn!(
-                "the expired certificate for the service does not replace the present one"
-            );
+            tracing::warn!("{expired}; it does not replace the present one");
             return false;
         }
         *current = (tls, current.1 + 1);

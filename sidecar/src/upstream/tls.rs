@@ -89,10 +89,9 @@ impl UpstreamTls {
         self.files.expired(&self.read, now)
     }
 
-    /// Returns false for an expired client certificate that must not replace the one of `former`.
-    pub(crate) fn may_replace(&self, former: &Self, now: i64) -> bool {
-        let error = self.files.may_not_replace(&former.read, &self.read, now);
-        error.is_none()
+    /// Returns the error of an expired client certificate that must not replace the one of `former`.
+    pub(crate) fn may_not_replace(&self, former: &Self, now: i64) -> Option<String> {
+        self.files.may_not_replace(&former.read, &self.read, now)
     }
 
     /// Configures `peer` for TLS.

@@ -73,7 +73,10 @@ fn ignore(kind: SignalKind) -> Result<(), ExitError> {
         runtime.block_on(async { signal(kind).map(drop) })
     };
     install().map_err(|error: std::io::Error| {
-        ExitError::Software(format!("no handler for a signal: {error}"))
+        ExitError::Software(format!(
+            "no handler for signal {}: {error}",
+            kind.as_raw_value()
+        ))
     })
 }
 
