@@ -147,6 +147,14 @@ fn several_files_are_one_set_of_manifests() {
 }
 
 #[test]
+fn an_input_without_the_label_is_named() {
+    let input = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n";
+    let end = postern_k8s(&["inject"], input);
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    has(&end.stderr, "nothing is changed: no object has the label");
+}
+
+#[test]
 fn a_mistyped_annotation_is_named() {
     let input = fs::read_to_string(data("inject/in/podinfo.yaml")).unwrap();
     let before = "metadata:\n";

@@ -15,6 +15,7 @@ use crate::yaml::{self, Document};
 
 /// Far more than a cluster's manifests.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
+const NONE_LABELLED: &str = "nothing is changed: no object has the label postern/sidecar: \"true\"";
 const STANDARD_INPUT: &str = "-";
 
 /// Runs the command.
@@ -29,6 +30,12 @@ pub(crate) fn run(args: &InjectArgs) -> Result<(), ExitError> {
     }
     if !args.remove {
         inject(&mut documents, &settings)?;
+        if !documents
+            .iter()
+            .any(|each| Object(&each.value).wants_sidecar())
+        {
+            command_line::warn(&[NONE_LABELLED.to_owned()]);
+        }
     }
     let is_printed = |document: &&Document| {
         let is_service = Object(&document.value).kind() == "Service";
