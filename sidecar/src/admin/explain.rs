@@ -102,6 +102,9 @@ impl Explainer {
             state.map(InstalledKeys::keys),
             state.map(|state| state.age(Instant::now()).as_secs()),
         );
+        if let Some(failed) = keys.and_then(|keys| keys.failed()) {
+            explanation.learned("keys", format!("the last fetch failed: {}", failed.reason));
+        }
         let forward = match decision.map_err(|rejected| rejected.rejection)? {
             Decision::Respond(_) | Decision::Preflight => return Ok(("answered", None)),
             Decision::Forward(forward) => forward,

@@ -42,6 +42,9 @@ fn contract_7_an_auth_server_down_at_start_is_tried_each_tick() {
         assert_eq!(sidecar.anonymous().verdict("/list"), "401 token_missing");
         let found = sidecar.bearing(&token).verdict(USER_DETAILS);
         assert_eq!(found, "503 auth_keys_unavailable");
+        let bearer = format!("Authorization: Bearer {token}");
+        let explained = sidecar.explain(&["/list"], &[bearer]);
+        has(&explained.stdout, "the last fetch failed: ");
         let _auth_server = FakeAuthServer::serving_on(address, &forge.trusted().served());
         let sidecar = sidecar.ready();
         assert_eq!(sidecar.bearing(&token).status("/list"), 200);
