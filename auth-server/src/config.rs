@@ -94,6 +94,7 @@ impl Config {
     /// # Errors
     /// [`ExitError::Config`], one line that names the flag.
     pub(crate) fn from_args(args: &ServeArgs) -> Result<Self, ExitError> {
+        runtime::net::listener::require_two(args.listening.listen, args.listening.admin_listen)?;
         let context_path = args.listening.context_path.clone();
         let signing_type = args.keys.signing.signing_type;
         let (max_sessions, max_logins) = match args.accounts.users {

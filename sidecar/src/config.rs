@@ -71,6 +71,7 @@ impl Config {
         reject_own_address(args, "upstream", &upstream)?;
         require_pod_ip(args)?;
         let listening = &args.listening;
+        runtime::net::listener::require_two(listening.listen, listening.admin_listen)?;
         let tls = listening
             .tls
             .server(listening.client_ca.as_deref(), HTTP_2_OR_1)?;

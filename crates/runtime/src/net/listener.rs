@@ -60,6 +60,18 @@ pub fn ip_address_and_port(text: &str) -> Result<SocketAddr, &'static str> {
         .map_err(|_| "expected an IP address and a port, as in 127.0.0.1:8080")
 }
 
+/// Rejects one address for both ports; each port 0 is another one.
+///
+/// # Errors
+/// [`ExitError::Config`] with the address.
+pub fn require_two(public: SocketAddr, admin: SocketAddr) -> Result<(), ExitError> {
+    if public != admin || public.port() == 0 {
+        return Ok(());
+    }
+    let line = format!("--admin-listen {admin}: is the address of --listen too");
+    Err(ExitError::Config(line))
+}
+
 /// Binds a listening socket, non-blocking as tokio and Pingora need it.
 ///
 /// # Errors
