@@ -201,13 +201,6 @@ impl Config {
                 self.sources().any(SourceSettings::has_plain_key_set),
                 "--jwks: plain HTTP, keys can be replaced on the way",
             ),
-            (
-                policy.issuers.iter().any(|issuer| {
-                    issuer.policy.mapping.is_none() && !issuer.policy.audiences.is_empty()
-                }),
-                "--audience: a token has the aud that its application or user was given, or the auth server's own \
-                 --audience; one without any is rejected",
-            ),
         ];
         let of_flags = of_flags.into_iter();
         of_flags.filter_map(|(is_on, warning)| is_on.then_some(warning))

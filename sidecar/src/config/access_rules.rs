@@ -44,7 +44,7 @@ pub(super) fn access_rules(
         let position = Position(index + 1);
         let rule = rule(position, table, issuers)?;
         if rules.iter().any(|other| other.name == rule.name) {
-            return Err(position.reject("name", "another rule has it"));
+            return Err(position.reject("name", "is another rule's already"));
         }
         if let Some(path) = rule.paths.iter().find(|path| is_passed(&open, &rule, path)) {
             let why = format!(
@@ -70,7 +70,7 @@ impl Position {
     /// Returns the members of a list; none where it is left out.
     fn listed<'t, T>(self, member: &str, list: Option<&'t Vec<T>>) -> Result<&'t [T], ExitError> {
         match list.map(Vec::as_slice) {
-            Some([]) => Err(self.reject(member, "is empty: leave it out, or list something")),
+            Some([]) => Err(self.reject(member, "is empty: list at least one")),
             list => Ok(list.unwrap_or_default()),
         }
     }
@@ -167,7 +167,7 @@ fn claims(position: Position, table: &RuleTable) -> Result<Vec<RequiredClaim>, E
         return Ok(Vec::new());
     };
     if claims.is_empty() {
-        return Err(position.reject("claims", "is empty: leave it out, or list something"));
+        return Err(position.reject("claims", "is empty: list at least one"));
     }
     let claim = |(name, values): (&String, &Vec<ClaimValue>)| {
         let member = format!("claims.{name}");

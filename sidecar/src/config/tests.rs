@@ -145,15 +145,6 @@ fn a_proxy_of_the_environment_is_warned_about_for_issuers() {
 }
 
 #[test]
-fn an_audience_of_the_auth_server_it_may_not_issue_warns() {
-    let said = with(&["--audience", "orders"]).unwrap().warnings();
-    assert!(
-        matches!(&said[..], [line] if line.starts_with("--audience: ") && line.contains("auth server")),
-        "{said:?}"
-    );
-}
-
-#[test]
 fn what_is_allowed_against_the_rule_is_warned_about() {
     let config = with(&[
         "--allow-no-exp",

@@ -68,7 +68,7 @@ const fn in_words(source: &ErrorSource, kind: &ErrorType) -> &'static str {
         (_, Kind::ConnectTimedout) => "no connection within --upstream-connect-timeout",
         (_, Kind::ConnectRefused) => "nothing listens at the service's address",
         (_, Kind::ConnectNoRoute) => "no route to the service's address",
-        (_, Kind::ConnectError) => "the service's name has no address",
+        (_, Kind::ConnectError) => "the service has no usable address",
         (_, Kind::TLSHandshakeTimedout) => "no TLS handshake within --upstream-connect-timeout",
         (_, Kind::TLSHandshakeFailure | Kind::InvalidCert) => "the TLS handshake failed",
         (_, Kind::HandshakeError) => "the handshake of HTTP/2 failed",

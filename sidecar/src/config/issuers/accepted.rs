@@ -37,7 +37,7 @@ fn of_tenants(pattern: &str, tenants: &[String]) -> Result<Vec<String>, String> 
         ));
     };
     if tenants.is_empty() || tenants.iter().any(String::is_empty) {
-        return Err("`tenants` is missing, or one of it is empty".to_owned());
+        return Err("`tenants`: at least one is needed, none of them empty".to_owned());
     }
     // A pattern would be compared literally; a part of a path could be another issuer's.
     let is_one = |tenant: &&String| {

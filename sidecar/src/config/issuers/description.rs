@@ -199,7 +199,11 @@ impl<'a> Description<'a> {
             return Ok(audiences.clone());
         }
         let given = audiences.join(",");
-        Err(self.rejected_value("audience", &given, "is missing, or one of it is empty"))
+        Err(self.rejected_value(
+            "audience",
+            &given,
+            "at least one is needed, none of them empty",
+        ))
     }
 
     /// The auth server's tokens have the claims of the contract.

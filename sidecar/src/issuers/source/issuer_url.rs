@@ -127,7 +127,7 @@ pub(crate) enum DocumentError {
     )]
     NoAddress,
     #[error(
-        "the discovery document leads to {0}, which is not the issuer's host; jwks-hosts allows others"
+        "the discovery document leads to {0}, which is not the issuer's host; `jwks-hosts` of an [[issuer]] table allows others"
     )]
     OtherHost(String),
     #[error("the jwks_uri of the discovery document is not https")]
