@@ -79,6 +79,11 @@ ready() {
 
 # ---- showing and checking ----
 
+# Python without its traceback at a Ctrl-C: that ends this script.
+python() {
+    (trap '' INT && exec python3 "$@")
+}
+
 step() {
     printf '\n── %s\n' "$1"
 }
@@ -90,7 +95,7 @@ call() {
     sed '/^\r$/,$d' "$work/answer" | tr -d '\r' >"$work/head"
     sed '1,/^\r$/d' "$work/answer" >"$work/body"
     grep -iE '^(HTTP|WWW-Authenticate)' "$work/head"
-    { python3 -m json.tool --no-ensure-ascii "$work/body" 2>/dev/null || cat "$work/body"; } |
+    { python -m json.tool --no-ensure-ascii "$work/body" 2>/dev/null || cat "$work/body"; } |
         sed -E 's/(eyJ[A-Za-z0-9_-]{12})[A-Za-z0-9_.-]+/\1…/g'
 }
 
@@ -98,7 +103,10 @@ call() {
 explain() {
     printf '$ sidecar explain %s -H @- <<<"Authorization: Bearer $TAMPERED"\n' "$1"
     "$target/debug/sidecar" explain "$1" -H @- --admin-listen "$sidecar_admin" \
-        <<<"Authorization: Bearer $TAMPERED" | tee "$work/body" | cut -c -160
+        <<<"Authorization: Bearer $TAMPERED" | tee "$work/body" | python -c '
+import sys, textwrap
+for line in sys.stdin:
+    print(textwrap.fill(line.rstrip(), 110, subsequent_indent=10 * " ", break_long_words=False))'
 }
 
 status() {
@@ -107,7 +115,7 @@ status() {
 
 # A member of the response's JSON: `member data.reason`.
 member() {
-    python3 - "$work/body" "$1" <<'END'
+    python - "$work/body" "$1" <<'END'
 import json, sys
 try:
     found = json.load(open(sys.argv[1]))
@@ -131,7 +139,7 @@ expect() {
 
 # The same token with another user in it; the signature is left as it was.
 with_another_user() {
-    python3 - "$1" <<'END'
+    python - "$1" <<'END'
 import base64, json, sys
 header, payload, signature = sys.argv[1].split(".")
 claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
@@ -148,14 +156,14 @@ build() {
     in_background cargo build --workspace --bins
     wait $! || give_up "the build failed"
     target=$(cargo metadata --format-version 1 --no-deps |
-        python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
+        python -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
 }
 
 start_everything() {
-    # A key signs for 20 seconds, so that its rotation can be watched.
+    # A key signs for 30 seconds, so that its rotation can be watched; a longer lifetime needs slower ones.
     start auth-server "$target/debug/auth-server" dev \
         --listen "127.0.0.1:${AUTH_PORT:-0}" --admin-listen "127.0.0.1:${AUTH_ADMIN_PORT:-0}" \
-        --token-lifetime 5m --rotate-every 20s
+        --token-lifetime 15m --rotate-every 30s
     auth=$(address auth-server "listening on" $!)
     auth_admin=$(address auth-server "admin listening on" $!)
 
@@ -190,7 +198,7 @@ show_everything() {
    2  a call with it    4  the same call with the verified user: the service does nothing about tokens
 
    In a browser   http://$auth/auth/dev/   to make a token by hand
-                  http://$sidecar_admin/           what the sidecar does, and why it rejects
+                  http://$sidecar_admin/           the sidecar: readiness, and the settings in effect
 END
 }
 
@@ -205,12 +213,14 @@ token() {
 # The key that signs at present.
 signing_key() {
     token "$1" >/dev/null
-    python3 - "$TOKEN" <<'END'
+    python - "$TOKEN" <<'END'
 import base64, json, sys
 header = sys.argv[1].split(".")[0]
 print(json.loads(base64.urlsafe_b64decode(header + "=" * (-len(header) % 4)))["kid"])
 END
 }
+
+ada_with_role='{"userId": "7", "username": "ada", "roles": ["admin"]}'
 
 walk() {
     step "1  A call without a token is rejected"
@@ -239,7 +249,7 @@ walk() {
     step "6  A rule wants the role admin below /reports: Ada is rejected"
     call "curl -i http://$sidecar/reports/7 -H \"Authorization: Bearer \$TOKEN\""
     expect "403" 403 "$(status)"
-    token '{"userId": "7", "username": "ada", "roles": ["admin"]}'
+    token "$ada_with_role"
     call "curl -i http://$sidecar/reports/7 -H \"Authorization: Bearer \$TOKEN\""
     expect "200 with the role" 200 "$(status)"
 
@@ -259,7 +269,7 @@ rotate() {
     local old=$TOKEN key next calls=0 refused=0 code bearer
     key=$(signing_key '{}')
     next=$key
-    echo "  calling until the next key signs, some 20 seconds …"
+    echo "  calling until the next key signs, up to 30 seconds …"
     for _ in {1..300}; do
         next=$(signing_key '{}')
         token '{}' >/dev/null
@@ -302,7 +312,16 @@ main() {
 
     trap 'exit 0' INT TERM
     show_everything
-    printf '\n  TOKEN=%s\n\nCtrl-C stops everything.\n' "$TOKEN"
+    token "$ada_with_role" >/dev/null
+    cat <<END
+
+   For another terminal, with a token of Ada and the role admin, which is valid for 15 minutes:
+
+TOKEN=$TOKEN
+curl -i http://$sidecar/reports/7 -H "Authorization: Bearer \$TOKEN"
+
+Ctrl-C stops everything.
+END
     wait -n
     give_up "one of the programs ended by itself"
 }

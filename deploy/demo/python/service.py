@@ -73,7 +73,10 @@ class Echo(BaseHTTPRequestHandler):
 def main():
     host, _, port = (sys.argv[1] if len(sys.argv) > 1 else "0").rpartition(":")
     host = host or "127.0.0.1"
-    server = ThreadingHTTPServer((host, int(port)), Echo)
+    try:
+        server = ThreadingHTTPServer((host, int(port)), Echo)
+    except (OSError, OverflowError, ValueError) as error:
+        sys.exit(f"{host}:{port}: {error}")
     server.allowed_origin = sys.argv[2] if len(sys.argv) > 2 else None
     print(f"listening on {host}:{server.server_port}", flush=True)
     try:
