@@ -45,7 +45,7 @@ fn welcome(url: &str) -> String {
   *  with any claims. Keys and sessions are in memory and end with this server.  *
   ********************************************************************************
 
-  A token     curl -s {url}{DEV_TOKEN_PATH} -d '{{"roles": ["admin"], "tenant": "t1", "lifetime": 600}}'
+  A token     curl -s {url}{DEV_TOKEN_PATH} -d '{{"username": "ada", "roles": ["admin"], "extraInfo": {{"tenantId": "t1"}}, "lifetime": 600}}'
   By hand     {url}{DEV_PAGE_PATH}
   A sidecar   sidecar serve --auth-server {url} --signing-type ecdsa --app-id dev --app-secret dev --upstream http://127.0.0.1:3000
 

@@ -170,9 +170,31 @@ fn a_token_is_made_by_hand_in_a_browser() {
     let server = DevServer::start();
     browser.open(&format!("{}/dev/", server.url()));
     browser.click("#form button");
-    browser.until("#payload", "\"tenant\": \"t1\"");
-    browser.run("document.getElementById('claims').value = '{'");
-    browser.click("#form button");
-    browser.until("#status", "No token: ");
+    browser.until("#payload", "\"tenantId\": \"t1\"");
+    let make_with = |claims: &str| {
+        browser.run(&format!(
+            "document.getElementById('claims').value = {}",
+            json!(claims)
+        ));
+        browser.click("#form button");
+    };
+    for no_object in ["{", "null", "[1]"] {
+        make_with(no_object);
+        browser.until("#status", "No token: the claims are no JSON object");
+        let displayed = "return document.getElementById('token').textContent";
+        assert_eq!(
+            browser.run(displayed),
+            "",
+            "the former token with {no_object}"
+        );
+        browser.until("#copy-token:disabled", "Copy the token");
+        make_with("{}");
+        browser.until("#status", "Made.");
+    }
+    make_with(r#"{"lifetime": -60, "nickName": "late"}"#);
+    browser.until("#payload", "late");
+    let left = "const {iat, exp} = JSON.parse(document.getElementById('payload').textContent); \
+                return exp - iat";
+    assert_eq!(browser.run(left), 0, "an expired token");
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
