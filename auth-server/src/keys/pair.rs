@@ -137,12 +137,19 @@ fn parse_as(
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
+    use std::sync::Arc;
+
     use super::generation::generate;
     use super::*;
 
     /// Returns a fresh pair.
     pub(crate) fn pair(signing_type: SigningType) -> SigningKeyPair {
         generate(signing_type).unwrap()
+    }
+
+    /// Returns a fresh pair of the type that is generated fastest.
+    pub(crate) fn fresh() -> Arc<SigningKeyPair> {
+        Arc::new(pair(SigningType::Ecdsa))
     }
 
     fn halves(private: &str, public: &str) -> StoredKeyPair {

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::*;
 use crate::keys::StoredKeyPair;
 use crate::keys::pair::KeyPairError;
-use crate::keys::pair::tests::pair;
+use crate::keys::pair::tests::{fresh, pair};
 
 const TYPE: SigningType = SigningType::Ecdsa;
 const NOW: i64 = 1_000_000;
@@ -16,10 +16,6 @@ const POLICY: RotationPolicy = RotationPolicy {
     keep: 18_030,
     every: None,
 };
-
-fn fresh() -> Arc<SigningKeyPair> {
-    Arc::new(pair(TYPE))
-}
 
 fn ring() -> KeyRing {
     KeyRing::of(fresh())

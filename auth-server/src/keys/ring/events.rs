@@ -47,13 +47,8 @@ pub(crate) fn events(
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use std::sync::Arc;
-
-    use wire::keys::signing_type::SigningType;
-
     use super::*;
-    use crate::keys::pair::SigningKeyPair;
-    use crate::keys::pair::tests::pair;
+    use crate::keys::pair::tests::fresh;
     use crate::keys::ring::rotation::RotationPolicy;
 
     const POLICY: RotationPolicy = RotationPolicy {
@@ -61,10 +56,6 @@ mod tests {
         keep: 1_000,
         every: None,
     };
-
-    fn fresh() -> Arc<SigningKeyPair> {
-        Arc::new(pair(SigningType::Ecdsa))
-    }
 
     fn names(before: &KeyRing, after: &KeyRing) -> Vec<String> {
         let events = events(Some(before), after, None);

@@ -11,7 +11,7 @@ use super::*;
 use crate::applications::secret_hash::SecretHashes;
 use crate::config::tests::config;
 use crate::keys::StoredKeys;
-use crate::keys::pair::tests::pair;
+use crate::keys::pair::tests::fresh;
 
 /// The keys of one server.
 struct Server {
@@ -203,10 +203,6 @@ const TYPE: SigningType = SigningType::Ecdsa;
 const NOW: i64 = 1_000_000;
 /// The default of `--rotation-lead`.
 const LEAD: i64 = 150;
-
-fn fresh() -> Arc<SigningKeyPair> {
-    Arc::new(pair(TYPE))
-}
 
 fn other() -> StoredKeys {
     KeyRing::of(fresh()).to_stored().unwrap()

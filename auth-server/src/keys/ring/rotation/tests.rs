@@ -1,10 +1,8 @@
 //! The life of a key.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-use wire::keys::signing_type::SigningType;
-
 use super::*;
-use crate::keys::pair::tests::pair;
+use crate::keys::pair::tests::fresh;
 
 const NOW: i64 = 1_000_000;
 const BY_HAND: RotationPolicy = RotationPolicy {
@@ -16,10 +14,6 @@ const DAILY: RotationPolicy = RotationPolicy {
     every: Some(86_400),
     ..BY_HAND
 };
-
-fn fresh() -> Arc<SigningKeyPair> {
-    Arc::new(pair(SigningType::Ecdsa))
-}
 
 fn ring() -> KeyRing {
     KeyRing::of(fresh())
