@@ -38,31 +38,36 @@ impl KeyRing {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use std::sync::Arc;
-
+    use serde_json::json;
+    use wire::keys::KeySet;
     use wire::keys::signing_type::SigningType;
 
     use super::*;
-    use crate::keys::pair::tests::pair;
-    use crate::keys::published::PublishedKeys;
+    use crate::keys::pair::tests::fresh;
 
     #[test]
     fn each_key_is_there_once_and_the_longest_lasting_go_first() {
-        const TYPE: SigningType = SigningType::Ecdsa;
-        let fresh = || Arc::new(pair(TYPE));
         let mut ring = KeyRing::of(fresh()).publish(fresh(), 0, 150);
         let genuine = fresh();
-        for _ in 0..300 {
+        for _ in 0..100 {
             ring.retire(&fresh(), 1 << 40);
         }
         ring.retire(&genuine, 9);
         let first = ring.metadata.retired[0].clone();
         ring.metadata.retired.push(first);
-        let bounded = ring.clone().bounded();
+        let mut bounded = ring.clone().bounded();
         assert_eq!(bounded.retired().len(), MAX_RETIRED);
         assert!(bounded.is_listed(genuine.id()));
         assert_eq!(bounded.clone().bounded(), bounded);
-        let published = PublishedKeys::new(TYPE, bounded).unwrap();
-        assert!(published.jwk_set.unwrap().json.len() < 64 * 1024);
+
+        let modulus = |n: usize| format!("w{n}{}Q", "A".repeat(1362));
+        let large = |n| json!({"kty": "RSA", "n": modulus(n), "e": "AQAB"});
+        let large = json!({"keys": (10..74).map(large).collect::<Vec<_>>()}).to_string();
+        let large = KeySet::from_jwks(large.as_bytes(), &[SigningType::Rsa.algorithm()]).unwrap();
+        for (retired, key) in bounded.metadata.retired.iter_mut().zip(large.keys()) {
+            retired.key = key.clone();
+        }
+        let bytes = bounded.bounded().set_bytes();
+        assert!((56 * 1024..=MAX_SET_BYTES).contains(&bytes), "{bytes}");
     }
 }
