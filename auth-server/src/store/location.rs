@@ -224,7 +224,6 @@ mod tests {
     fn what_is_no_address_is_rejected_without_repeating_it() {
         for text in [
             "",
-            "data",
             "./data",
             "file:",
             "http://:hush@x",
@@ -240,6 +239,7 @@ mod tests {
             "rediss+sentinel://:hush@one/main#insecure",
             "redis+cluster://:hush@one,two/1",
             "redis+cluster://:hush@",
+            "redis+cluster://:hush@one,two?wait=1",
             "redis+ring://:hush@one",
         ] {
             let error = parse(text).err().unwrap();

@@ -257,6 +257,9 @@ pub(crate) mod tests {
             let age = found.fetched.age(Instant::now());
             assert!(age >= Duration::from_secs(90) && age < Duration::from_secs(100));
         }
+        // Nothing can be written in its place, so it was not kept up to date.
+        std::fs::create_dir(home.path().join("keys.json.new")).unwrap();
+        why_not(&settings);
     }
 
     #[test]
@@ -298,7 +301,6 @@ pub(crate) mod tests {
             with("jwks", private),
             with("jwks", half),
             with("jwks", Value::Null),
-            "\0".repeat(100),
             " ".repeat(MAX_FILE_BYTES as usize) + &good,
         ] {
             std::fs::write(&settings.file, &bad).unwrap();

@@ -184,7 +184,6 @@ fn applications_of_a_directory_count_beside_those_of_the_store() {
     for (id, secret, outcome) in [
         ("orders", "right", Ok(())),
         ("stock", "mounted", Ok(())),
-        ("orders", "mounted", Err(Rejection::ApplicationUnknown)),
         ("stock", "right", Err(Rejection::ApplicationUnknown)),
     ] {
         assert_eq!(authorize(&registrations, id, secret), outcome, "{id}");
@@ -206,6 +205,8 @@ fn an_empty_directory_accepts_no_client() {
     let stock = applications(&[("stock", SecretHashes::of("mounted"))]);
     let registrations = ApplicationRegistry::new(false, Some(stock));
     registrations.reconcile(Some(none()));
+    let changed = registrations.mount(applications(&[("stock", SecretHashes::of("other"))]));
+    assert_eq!(changed, [event("stock", ApplicationEvent::SecretsChanged)]);
     let removed = registrations.mount(Applications::default());
     assert_eq!(removed, [event("stock", ApplicationEvent::Removed)]);
     for (id, secret) in [("stock", "mounted"), ("any", "pair")] {
