@@ -67,6 +67,14 @@ impl AuthServerPlan {
         self.directory(&disk.path().join("data"))
     }
 
+    /// Runs the server so that writing beyond the limit of a file's size fails, and does not end it.
+    #[must_use]
+    pub fn past_file_size_limits(mut self) -> Self {
+        let wrapper = ["sh", "-c", r#"trap '' XFSZ; exec "$0" "$@""#];
+        self.mounts = wrapper.map(str::to_owned).to_vec();
+        self
+    }
+
     /// Returns a server with ECDSA keys, which are quick to generate, that reads its store every
     /// second.
     pub fn polling() -> Self {

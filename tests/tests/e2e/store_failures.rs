@@ -2,6 +2,7 @@
 //! and the same request succeeds afterwards.
 
 use std::fs;
+use std::process::Command;
 
 use rusqlite::Connection;
 use tests::auth_server::{AuthServer, AuthServerPlan, file_store};
@@ -47,6 +48,21 @@ fn a_locked_database_takes_nothing_and_goes_on_afterwards() {
     assert_survived(&server, "another process", &[AWAY], |lasts| {
         let statement = if lasts { "BEGIN IMMEDIATE" } else { "ROLLBACK" };
         other.execute_batch(statement).unwrap();
+    });
+}
+
+#[test]
+fn a_disk_that_fails_in_a_commit_leaves_its_outcome_unknown() {
+    let home = tempfile::tempdir().unwrap();
+    let plan = plan(&file_store(&home.path().join("data")));
+    let server = plan.past_file_size_limits().ready();
+    assert_survived(&server, "a failing disk", &[UNKNOWN], |lasts| {
+        let size = if lasts { "1" } else { "unlimited" };
+        let limit = format!("--fsize={size}:");
+        let pid = server.process().id().to_string();
+        let mut command = Command::new("prlimit");
+        let set = command.args(["--pid", &pid, &limit]).status();
+        assert!(set.unwrap().success());
     });
 }
 
