@@ -66,10 +66,12 @@ impl HashedPassword {
     }
 
     /// Verifies a password; takes tens of milliseconds and the memory of the parameters. Others may
-    /// have hashed it as it was typed.
+    /// have hashed it as it was typed. Takes the same time whether it matches or not: the login may be
+    /// rejected for another reason.
     pub(crate) fn matches(&self, password: &str) -> bool {
         let form = Zeroizing::new(compatible(password));
-        self.hashes(&form) || *form != password && self.hashes(password)
+        let as_typed = *form != password && self.hashes(password);
+        self.hashes(&form) || as_typed
     }
 
     fn hashes(&self, password: &str) -> bool {
