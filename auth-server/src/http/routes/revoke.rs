@@ -47,7 +47,7 @@ pub(crate) async fn revoke(State(app): State<Arc<App>>, request: Request) -> Res
     }
 }
 
-async fn end(app: &App, request: Request) -> Result<(), ErrorResponse> {
+async fn end(app: &Arc<App>, request: Request) -> Result<(), ErrorResponse> {
     let (parts, client, body) = body::receive(app, request).await;
     let token = presented_token(&parts.headers, &body?)?;
     let Some(token) = RefreshToken::parse(&token) else {
@@ -70,7 +70,11 @@ async fn confirm(app: &App) -> Result<(), Rejection> {
     app.requests.confirm().await.map_err(not_ended)
 }
 
-async fn end_access_token(app: &App, token: &str, client: IpAddr) -> Result<(), ErrorResponse> {
+async fn end_access_token(
+    app: &Arc<App>,
+    token: &str,
+    client: IpAddr,
+) -> Result<(), ErrorResponse> {
     let keys = app.keys()?;
     let (now, policy) = (app.now(), policy(&app.config));
     let verified =
@@ -92,9 +96,15 @@ async fn end_access_token(app: &App, token: &str, client: IpAddr) -> Result<(), 
         Some(session) => app.sessions.end(session, EndCause::Logout, ends).await,
         None if is_revoked => Ok(false),
         None => {
-            let revoked = [revocation];
-            let appended = app.revocations.append(&app.requests, &revoked, vec![]);
-            appended.await.map(|_| true)
+            let app = Arc::clone(app);
+            // Also if the client does not wait for that.
+            let appended = tokio::spawn(async move {
+                let revoked = [revocation];
+                let appended = app.revocations.append(&app.requests, &revoked, vec![]);
+                appended.await.map(|_| true)
+            });
+            let appended = appended.await;
+            appended.unwrap_or_else(|error| Err(StoreError::Unclear(error.to_string())))
         }
     };
     if !ended.map_err(not_ended)? {
