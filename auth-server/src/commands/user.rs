@@ -233,6 +233,8 @@ fn locked(path: &Path) -> Result<File, ExitError> {
     // Made by root, it must be usable by the owner of the users file.
     if let (Ok(users), Ok(lock)) = (fs::metadata(path), file.metadata())
         && users.uid() != lock.uid()
+        // Another name of it may be a file of root.
+        && lock.nlink() == 1
     {
         let _ = fchown(&file, Some(users.uid()), Some(users.gid()));
     }
