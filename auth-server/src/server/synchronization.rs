@@ -106,7 +106,9 @@ impl Synchronization {
         };
         let revocations = self.app.revocations.poll();
         let (documents, revocations) = tokio::join!(documents, revocations);
-        documents.and(revocations)
+        // What the documents have ended; the next poll may be a day away.
+        let noted = self.app.revocations.flush().await;
+        documents.and(revocations).and(noted)
     }
 
     async fn synchronize_keys(&self, machine: i64) -> Result<(), StoreError> {

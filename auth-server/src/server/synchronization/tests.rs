@@ -133,6 +133,22 @@ async fn lost_applications_are_put_back_before_anything_is_open() {
 }
 
 #[tokio::test]
+async fn an_application_s_end_is_committed_by_the_same_poll() {
+    let mut server = Server::started().await;
+    let grant = serde_json::from_str(r#"{"audience": ["stock"]}"#).unwrap();
+    let granted = SecretHashes::of("right").with_grant(grant);
+    let removed = granted.removed();
+    let first = orders(granted);
+    server.store.put_applications(&first).await;
+    server.poll().await;
+    let before = server.app.revocations.published().seq;
+    let next = first.changed("orders".parse().unwrap(), removed, 2);
+    server.store.put_applications(&next).await;
+    server.poll().await;
+    assert_ne!(server.app.revocations.published().seq, before);
+}
+
+#[tokio::test]
 async fn servers_agree_on_the_later_applications() {
     let mut one = Server::started().await;
     let applications = one.store.clone();
