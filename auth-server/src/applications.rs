@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use self::secret_hash::SecretHashes;
+use self::secret_hash::{SecretHash, SecretHashes};
 use crate::grants::Word;
 
 /// The id of an application; longer ones would only fill logs.
@@ -55,6 +55,18 @@ impl Applications {
         age(self) < age(known)
     }
 
+    /// Drops the secrets that `known` has dropped: an older copy of the store, to which a command has written
+    /// since, has them as valid ones. Returns true if there were such.
+    fn drop_those_of(&mut self, known: &Self) -> bool {
+        let mut is_changed = false;
+        for (id, secrets) in &mut self.applications {
+            let known = known.applications.get(id);
+            is_changed |= known.is_some_and(|known| secrets.drop_those_of(known));
+        }
+        self.generation = self.generation.saturating_add(is_changed.into());
+        is_changed
+    }
+
     pub(crate) fn registered(&self) -> impl Iterator<Item = (&AppId, &SecretHashes)> {
         self.all().filter(|(_, secrets)| !secrets.is_empty())
     }
@@ -89,8 +101,9 @@ impl Applications {
     }
 
     pub(crate) fn hold_secret(&self, text: &str) -> bool {
+        let hash = SecretHash::of(text);
         let mut all = self.applications.values();
-        all.any(|secrets| secrets.match_any(text) || secrets.is_dropped(text))
+        all.any(|secrets| secrets.knows(&hash))
     }
 
     /// Verifies a secret. An unknown id takes the same time as a known one.
@@ -105,7 +118,6 @@ impl Applications {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use super::secret_hash::SecretHash;
     use super::*;
 
     fn registered(applications: &[(&str, &[&str])]) -> Applications {

@@ -162,6 +162,8 @@ impl ApplicationRegistry {
                 });
                 reconciled.ended = ended.map(|(id, _)| id.clone()).collect();
                 stored.is_incomplete = memory.is_incomplete && stored.began.is_none();
+                let is_changed = stored.drop_those_of(&memory);
+                reconciled.restored = is_changed.then(|| stored.clone());
                 sources.stored = Some(stored);
             }
         }

@@ -137,6 +137,19 @@ impl SecretHashes {
         }
     }
 
+    /// Drops what `known` has dropped; returns true if something was valid of that, or not known to be dropped.
+    pub(super) fn drop_those_of(&mut self, known: &Self) -> bool {
+        let before = self.dropped.len();
+        self.dropped.extend(&known.dropped);
+        self.hashes.retain(|hash| !self.dropped.contains(hash));
+        self.dropped.len() > before
+    }
+
+    /// Returns true for the hash of a secret that is or was valid.
+    pub(super) fn knows(&self, hash: &SecretHash) -> bool {
+        self.has(hash) || self.dropped.contains(hash)
+    }
+
     pub(crate) fn is_dropped(&self, secret: &str) -> bool {
         self.dropped.contains(&SecretHash::of(secret))
     }
@@ -156,8 +169,11 @@ impl SecretHashes {
 
     /// Compares with every secret, even after a match.
     pub(crate) fn match_any(&self, secret: &str) -> bool {
-        let presented = SecretHash::of(secret);
-        let matches = self.hashes.iter().filter(|hash| hash.equals(&presented));
+        self.has(&SecretHash::of(secret))
+    }
+
+    fn has(&self, presented: &SecretHash) -> bool {
+        let matches = self.hashes.iter().filter(|hash| hash.equals(presented));
         matches.count() > 0
     }
 }

@@ -226,8 +226,12 @@ fn a_dropped_secret_stays_dropped_when_an_older_record_is_back() {
     let older = applications(&[("orders", leaked.clone())]);
     let dropped = after(&older, "orders", leaked.newest());
     registrations.reconcile(Some(dropped.clone()));
-    let reconciled = registrations.reconcile(Some(older));
+    let reconciled = registrations.reconcile(Some(older.clone()));
     assert_eq!(reconciled.restored, Some(dropped));
+    // A command has written to the older one since.
+    let written = after(&older, "stock", SecretHashes::of("other"));
+    assert!(registrations.reconcile(Some(written)).restored.is_some());
+    assert_eq!(authorize(&registrations, "stock", "other"), Ok(()));
     let leaked = authorize(&registrations, "orders", "leaked");
     assert_eq!(leaked, Err(Rejection::ApplicationUnknown));
     assert_eq!(authorize(&registrations, "orders", "next"), Ok(()));
