@@ -38,12 +38,15 @@ fn line(setting: &Arg, values: &[&OsStr]) -> Option<String> {
     ))
 }
 
-/// Returns true for `SCHEME://USER:PASSWORD@…`; the user may be missing. An `@` after the authority
-/// (RFC 3986 §3.2) is not part of it.
+/// Returns true for `SCHEME://USER:PASSWORD@…`, where the user may be missing, and for `…?pass=PASSWORD`
+/// of a Redis socket. An `@` after the authority (RFC 3986 §3.2) is not part of it.
 fn has_password(address: &str) -> bool {
     let Some((_, rest)) = address.split_once("://") else {
         return false;
     };
+    if rest.contains("?pass=") || rest.contains("&pass=") {
+        return true;
+    }
     let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
     let credentials = authority.rsplit_once('@');
     credentials
