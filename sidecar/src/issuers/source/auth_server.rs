@@ -235,7 +235,13 @@ impl KeyEndpointSource {
 /// a server without a set has one key without a name.
 fn announces(response: &KeyResponse, relation: &str) -> bool {
     let mut links = response.headers.get_all(header::LINK).iter();
-    links.any(|link| link.to_str().is_ok_and(|link| link.ends_with(relation)))
+    // Fields may have been joined on the way (RFC 9110 §5.3).
+    let has = |field: &str| {
+        field
+            .split(',')
+            .any(|link| link.trim_end().ends_with(relation))
+    };
+    links.any(|field| field.to_str().is_ok_and(has))
 }
 
 #[cfg(test)]

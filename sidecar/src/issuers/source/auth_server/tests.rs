@@ -145,7 +145,7 @@ fn response_with(status: &str, fields: &str, body: &str) -> String {
 }
 
 fn linked(key: &str) -> String {
-    let link = "Link: </elsewhere>; rel=\"jwks\"";
+    let link = "Link: </elsewhere>; rel=\"jwks\", </else>; rel=\"help\"";
     response_with("200 OK", link, &envelope(&format!("\"{key}\"")))
 }
 
