@@ -122,7 +122,7 @@ pub struct LoggedPath<'a>(pub &'a [u8]);
 
 impl fmt::Display for LoggedPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (path, meant) = without_query(self.0);
+        let (path, meant) = without_query(path_of(self.0));
         for byte in path.iter().take(MAX_PATH_BYTES) {
             write!(f, "{}", byte.escape_ascii())?;
         }
@@ -131,6 +131,18 @@ impl fmt::Display for LoggedPath<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns the path of an absolute target, whose authority may hold a password; nothing of one without a
+/// path.
+fn path_of(target: &[u8]) -> &[u8] {
+    if target.starts_with(b"/") || target == b"*" {
+        return target;
+    }
+    let authority = target.windows(3).position(|part| part == b"://");
+    let from = authority.map_or(target, |at| &target[at + 3..]);
+    let path = from.iter().position(|byte| *byte == b'/');
+    path.map_or(&[], |at| &from[at..])
 }
 
 /// Returns the part before the query, and true if that is a guess.
@@ -176,6 +188,9 @@ mod tests {
             ("/a%20b%2", "/a%20b%2"),
             ("/a\x1b[31m\n\"", "/a\\x1b[31m\\n\\\""),
             ("/\u{e9}", "/\\xc3\\xa9"),
+            ("http://ada:hush@a/b", "/b"),
+            ("ada:hush@a:1", ""),
+            ("*", "*"),
             (&long, &cut),
         ] {
             assert_eq!(LoggedPath(target.as_bytes()).to_string(), logged);
