@@ -85,6 +85,7 @@ impl Exchanges {
             side,
             progress: Progress::new(request.head.body, decided),
             request,
+            is_recorded: false,
         };
         let (keep_alive, forward) = match action {
             Action::Forward(forward, _permit) => {
@@ -107,6 +108,16 @@ struct Serving<'a, C> {
     side: &'a mut C,
     request: Request<'a>,
     progress: Progress,
+    is_recorded: bool,
+}
+
+/// A connection that makes room for another one is dropped while it waits for its client.
+impl<C> Drop for Serving<'_, C> {
+    fn drop(&mut self) {
+        if !self.is_recorded {
+            self.record(None);
+        }
+    }
 }
 
 impl<'a, C: ClientSide> Serving<'a, C> {

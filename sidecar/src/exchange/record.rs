@@ -36,8 +36,9 @@ impl Exchanges {
 impl<C> Serving<'_, C> {
     /// Counts and logs the request, and records a rejection; returns the end of the request, which is
     /// now unless it has ended.
-    pub(super) fn record(mut self, forward: Option<&Forward>) -> Instant {
+    pub(super) fn record(&mut self, forward: Option<&Forward>) -> Instant {
         use Rejection::{UpstreamMalformed, UpstreamTimeout, UpstreamUnavailable};
+        self.is_recorded = true;
         let span = std::mem::take(&mut self.request.span);
         let (request, progress) = (&self.request, &self.progress);
         let app = &self.exchanges.app;

@@ -1,6 +1,6 @@
 //! Clients that hold connections: they keep no other client out, on no port of either program.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -157,6 +157,21 @@ fn unread_rejections_keep_no_client_out_of_the_sidecar() {
     });
     assert_eq!(port.client().unwrap()().unwrap(), 200);
     drop(held);
+}
+
+#[test]
+fn a_request_whose_connection_gives_way_is_counted() {
+    let stack = ForgedStack::with_public(["--max-connections", "1"]);
+    let mut held = TcpStream::connect(stack.sidecar.address()).unwrap();
+    held.write_all(b"POST /orders/x HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n")
+        .unwrap();
+    // It has its rejection, and the sidecar waits for the body.
+    held.read_exact(&mut [0]).unwrap();
+    let port = Port::plain(stack.sidecar.address(), "/orders/public/x");
+    assert_eq!(port.client().unwrap()().unwrap(), 200);
+    wait::until("the rejection to be counted", || {
+        rejections(stack.sidecar.admin(), "token_missing") == 1
+    });
 }
 
 #[test]
