@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pingora::{Error, ErrorType};
 use runtime::process::clock::unix_now;
+use tokio::task::unconstrained;
 use tokio::time::Instant;
 
 use super::response_head::ResponseHead;
@@ -77,7 +78,9 @@ impl Deadlines {
             // The list is about the tokens of its own issuer.
             && let Some(keys) = app.keys.get(verified.issuer)
         {
-            self.revocation = Some(Box::pin(keys.revoked(verified.digests)));
+            // Also where a busy transfer has used up the task's budget.
+            let revoked = unconstrained(keys.revoked(verified.digests));
+            self.revocation = Some(Box::pin(revoked));
         }
     }
 
@@ -94,11 +97,9 @@ impl Deadlines {
             if may_be_silent {
                 self.body = app.request_body_timeout;
                 // The client has its write timeout for each part too.
-                let both = app
-                    .upstream
-                    .read_timeout()
-                    .zip(app.downstream_write_timeout);
-                self.response = both.map(|(read, send)| read.saturating_add(send));
+                let send = app.downstream_write_timeout.unwrap_or_default();
+                let read = app.upstream.read_timeout();
+                self.response = read.map(|read| read.saturating_add(send));
             }
         }
         if head.opens_tunnel() {

@@ -1,12 +1,13 @@
 //! The client's side of an exchange, which each version of HTTP implements.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use h2::Reason;
 use http::{HeaderMap, Response};
 use pingora::Error;
+use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 use wire::http::framing::body::BodyReader;
 
@@ -87,12 +88,40 @@ impl Timer {
         if sleep.deadline() > deadline {
             sleep.as_mut().reset(deadline);
         }
-        while sleep.as_mut().poll(cx).is_ready() {
+        // A busy transfer uses up the task's budget, without which no timer of tokio completes.
+        while pin!(unconstrained(sleep.as_mut())).poll(cx).is_ready() {
             if Instant::now() >= deadline {
                 return Poll::Ready(());
             }
             sleep.as_mut().reset(deadline);
         }
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_ends_a_transfer_that_is_never_idle() {
+        let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+        (0..1000).for_each(|_| sender.send(()).unwrap_or_default());
+        let (mut timer, deadline) = (Timer::default(), Instant::now() + Duration::from_secs(1));
+        let mut poll = |is_busy: bool, cx: &mut Context<'_>| {
+            // Until the budget of this poll is used up.
+            while is_busy && receiver.poll_recv(cx).is_ready() {}
+            timer.poll_until(cx, deadline)
+        };
+        assert!(
+            poll_fn(|cx| Poll::Ready(poll(false, cx)))
+                .await
+                .is_pending()
+        );
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(poll_fn(|cx| Poll::Ready(poll(true, cx))).await.is_ready());
     }
 }
