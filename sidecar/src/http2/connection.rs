@@ -60,6 +60,12 @@ pub(crate) async fn serve(
                 continue;
             }
             accepted = connection.accept() => accepted,
+            // A request on its way would be lost without a GOAWAY (RFC 9113 §9.1).
+            () = idle(&streams), if !is_leaving => {
+                is_leaving = true;
+                connection.graceful_shutdown();
+                continue;
+            }
             () = idle(&streams) => None,
         };
         let Some(Ok((request, response))) = accepted else {
