@@ -27,7 +27,7 @@ pub(crate) async fn serve(exchanges: &Exchanges, side: &mut Http1Side, client: &
         let had_large_buffer = !head.body.is_done() || head.raw.len() > HEAD_READ;
         side.activity.serves();
         let Some(ended) = exchanges.serve(head, side, client).await else {
-            break;
+            return side.close_behind_response().await;
         };
         side.await_next(ended, had_large_buffer);
     }

@@ -141,8 +141,16 @@ impl Http1Side {
     pub(crate) async fn reject(&mut self, mut response: Outgoing) {
         self.activity.waits_for_rest();
         let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.send(&mut response)).await;
+        self.close_behind_response().await;
+    }
+
+    /// Closes the connection and waits for the client to do so, or a while: what it still sends would reset
+    /// the connection, and might destroy the response (RFC 9112 §9.6).
+    pub(super) async fn close_behind_response(&mut self) {
         self.close().await;
-        self.discard(BodyReader::UNTIL_CLOSE).await;
+        if !self.is_cut_off {
+            self.discard(BodyReader::UNTIL_CLOSE).await;
+        }
     }
 
     /// Closes the connection, over TLS with a `close_notify`, which proves that nothing was cut off; its
@@ -240,6 +248,7 @@ impl ClientSide for Http1Side {
     ) -> pingora::Result<bool> {
         let (bytes, needs_flush) = (&mut response.bytes, &mut response.needs_flush);
         let moved = transfer::poll_write(&mut self.transport, bytes, needs_flush, cx);
+        self.is_cut_off |= moved.is_err();
         moved.map_err(|error| Error::because(ErrorType::WriteError, "response", error).into_down())
     }
 
