@@ -7,6 +7,7 @@ use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use wire::http::destination::AbsoluteForm;
 use wire::http::trace::{RequestId, TraceId};
 
 use crate::logs::rejection_lines::RejectionLine;
@@ -139,10 +140,7 @@ fn path_of(target: &[u8]) -> &[u8] {
     if target.starts_with(b"/") || target == b"*" {
         return target;
     }
-    let authority = target.windows(3).position(|part| part == b"://");
-    let from = authority.map_or(target, |at| &target[at + 3..]);
-    let path = from.iter().position(|byte| *byte == b'/');
-    path.map_or(&[], |at| &from[at..])
+    AbsoluteForm::parse(target).map_or(&[], |absolute| absolute.target)
 }
 
 /// Returns the part before the query, and true if that is a guess.
@@ -189,7 +187,8 @@ mod tests {
             ("/a\x1b[31m\n\"", "/a\\x1b[31m\\n\\\""),
             ("/\u{e9}", "/\\xc3\\xa9"),
             ("http://ada:hush@a/b", "/b"),
-            ("ada:hush@a:1", ""),
+            ("http://a?appSecret=/hush", ""),
+            ("ada:hu/sh@a:1", ""),
             ("*", "*"),
             (&long, &cut),
         ] {
