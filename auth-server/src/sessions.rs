@@ -25,7 +25,7 @@ use crate::random;
 use crate::revocations::log::RevocationLog;
 use crate::revocations::{Revocation, end_of_tokens};
 use crate::store::open_store::OpenStore;
-use crate::store::{Outcome, StoreError, Version};
+use crate::store::{Outcome, StoreError, Version, to_the_end};
 use crate::users::{PresentUser, User, UserStore};
 
 /// Each retry means that another call changed the session meanwhile.
@@ -230,9 +230,7 @@ impl Sessions {
         verified: Option<i64>,
     ) -> Result<bool, StoreError> {
         let sessions = Arc::clone(self);
-        let ended = tokio::spawn(async move { sessions.end_now(id, cause, verified).await });
-        let ended = ended.await;
-        ended.unwrap_or_else(|error| Err(StoreError::Unclear(error.to_string())))
+        to_the_end(async move { sessions.end_now(id, cause, verified).await }).await
     }
 
     /// Logs the first login that the store did not take, and the next one that it took.

@@ -149,6 +149,17 @@ pub(crate) enum StoreError {
     Unclear(String),
 }
 
+/// Runs a change of the store to its end, also if the client does not wait for that.
+///
+/// # Errors
+/// Those of the change; [`StoreError::Unclear`] if it panics.
+pub(crate) async fn to_the_end<T: Send + 'static>(
+    change: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+) -> Result<T, StoreError> {
+    let ended = tokio::spawn(change).await;
+    ended.unwrap_or_else(|error| Err(StoreError::Unclear(error.to_string())))
+}
+
 /// Without the text, which may quote a secret.
 impl From<serde_json::Error> for StoreError {
     fn from(error: serde_json::Error) -> Self {

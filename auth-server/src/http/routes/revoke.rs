@@ -25,7 +25,7 @@ use crate::http::{body, oauth, response};
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation};
 use crate::sessions::EndCause;
 use crate::sessions::refresh_token::{RefreshToken, SessionId};
-use crate::store::StoreError;
+use crate::store::{StoreError, to_the_end};
 
 /// Max length of a token, as of a whole body.
 const MAX_AUTHORIZATION_BYTES: usize = MAX_BODY_BYTES;
@@ -97,14 +97,12 @@ async fn end_access_token(
         None if is_revoked => Ok(false),
         None => {
             let app = Arc::clone(app);
-            // Also if the client does not wait for that.
-            let appended = tokio::spawn(async move {
+            let append = async move {
                 let revoked = [revocation];
                 let appended = app.revocations.append(&app.requests, &revoked, vec![]);
                 appended.await.map(|_| true)
-            });
-            let appended = appended.await;
-            appended.unwrap_or_else(|error| Err(StoreError::Unclear(error.to_string())))
+            };
+            to_the_end(append).await
         }
     };
     if !ended.map_err(not_ended)? {
