@@ -54,19 +54,13 @@ pub(crate) async fn serve(
     loop {
         let accepted = tokio::select! {
             biased;
-            () = leave(draining, has_served, &mut shutdown, goodbye), if !is_leaving => {
+            () = leave(draining, has_served, &mut shutdown, goodbye, &streams), if !is_leaving => {
                 is_leaving = true;
                 connection.graceful_shutdown();
                 continue;
             }
             accepted = connection.accept() => accepted,
-            // A request on its way would be lost without a GOAWAY (RFC 9113 §9.1).
-            () = idle(&streams), if !is_leaving => {
-                is_leaving = true;
-                connection.graceful_shutdown();
-                continue;
-            }
-            () = idle(&streams) => None,
+            () = idle(&streams), if is_leaving => None,
         };
         let Some(Ok((request, response))) = accepted else {
             break;
@@ -101,17 +95,20 @@ fn builder() -> Builder {
 }
 
 /// Waits until the client has to go elsewhere. In a drain a new connection serves a stream first, as
-/// one of HTTP/1.x does: its client may know no other place yet, and would only come again.
+/// one of HTTP/1.x does: its client may know no other place yet, and would only come again. An idle
+/// one is left with a GOAWAY too, without which a request on its way would be lost (RFC 9113 §9.1).
 async fn leave(
     draining: &Draining,
     has_served: bool,
     shutdown: &mut ShutdownWatch,
     goodbye: &Notify,
+    streams: &TaskTracker,
 ) {
     tokio::select! {
         () = draining.begun(), if has_served => {}
         changed = shutdown.changed() => if changed.is_err() { pending().await },
         () = goodbye.notified() => {}
+        () = idle(streams) => {}
     }
 }
 
