@@ -36,7 +36,7 @@ pub struct AuthServerPlan {
     flags: Vec<String>,
     environment: Vec<(String, String)>,
     trust: Option<Trust>,
-    mounts: Vec<String>,
+    wrapper: Vec<String>,
 }
 
 impl AuthServerPlan {
@@ -49,21 +49,21 @@ impl AuthServerPlan {
             flags: Vec::new(),
             environment: Vec::new(),
             trust: None,
-            mounts: Vec::new(),
+            wrapper: Vec::new(),
         }
     }
 
     /// Runs the server with these mounts.
     #[must_use]
     pub fn mounts(mut self, mounts: &FileMounts) -> Self {
-        self.mounts = mounts.wrapper();
+        self.wrapper = mounts.wrapper();
         self
     }
 
     /// Runs the server with the disk of `holder`, and its store on it.
     #[must_use]
     pub fn on_disk(mut self, disk: &SmallDisk, holder: &Process) -> Self {
-        self.mounts = joined(holder);
+        self.wrapper = joined(holder);
         self.directory(&disk.path().join("data"))
     }
 
@@ -71,7 +71,7 @@ impl AuthServerPlan {
     #[must_use]
     pub fn past_file_size_limits(mut self) -> Self {
         let wrapper = ["sh", "-c", r#"trap '' XFSZ; exec "$0" "$@""#];
-        self.mounts = wrapper.map(str::to_owned).to_vec();
+        self.wrapper = wrapper.map(str::to_owned).to_vec();
         self
     }
 
@@ -191,9 +191,9 @@ impl AuthServerPlan {
 
     fn command_line(&self, store: &str) -> CommandLine {
         let program = Program::AuthServer.path();
-        let command = match self.mounts.is_empty() {
+        let command = match self.wrapper.is_empty() {
             true => CommandLine::new(program),
-            false => started_by(&self.mounts).arguments([program]),
+            false => started_by(&self.wrapper).arguments([program]),
         };
         let command = command
             .arguments(["serve", "--listen", &self.listen])
