@@ -137,7 +137,7 @@ impl SecretHashes {
         }
     }
 
-    /// Drops what `known` has dropped; returns true if something was valid of that, or not known to be dropped.
+    /// Drops what `known` has dropped; returns true if that was not all dropped before.
     pub(super) fn drop_those_of(&mut self, known: &Self) -> bool {
         let before = self.dropped.len();
         self.dropped.extend(&known.dropped);
