@@ -174,4 +174,5 @@ k8s-render: cmake ## Render the Kubernetes manifests, validate them, try them on
 
 .PHONY: containers
 containers: ## Build the images and try them and the compose stack (an engine is started if none runs)
+	@# Without the jobs of a make around it, and without its variables: images under test have their own names.
 	@MAKEFLAGS= tests/containers/run.sh
