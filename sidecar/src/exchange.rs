@@ -9,6 +9,7 @@ mod handshake;
 pub(crate) mod head_search;
 mod malformed_head;
 mod record;
+mod release;
 mod request;
 pub(crate) mod response;
 mod response_head;
@@ -20,9 +21,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use h2::Reason;
-use http::Version;
+use http::{Method, Version};
 use pingora::ErrorSource;
+use runtime::net::shares::Holder;
 use tokio_util::sync::CancellationToken;
+use wire::http::methods::certain_method;
 use wire::rejection::Rejection;
 
 use self::copy::Exchange;
@@ -39,6 +42,7 @@ use crate::request::kind::RequestKind;
 use crate::request::received::ReceivedHead;
 use crate::telemetry::metrics::Counted;
 use crate::telemetry::outcome::Outcome;
+use crate::upstream::connections::conduct::Conduct;
 use crate::upstream::connections::{Connected, Connections};
 use crate::upstream::errors;
 use crate::upstream::service::Service;
@@ -46,7 +50,7 @@ use crate::upstream::service::Service;
 /// Server of requests.
 pub(crate) struct Exchanges {
     pub(crate) app: Arc<App>,
-    connections: Connections,
+    connections: Arc<Connections>,
     /// Closes the connections that wait for their next request.
     pub(crate) closing: CancellationToken,
 }
@@ -55,9 +59,10 @@ impl Exchanges {
     /// Creates the server; so many connections to the service may wait `idle_timeout` for their
     /// next request.
     pub(crate) fn new(app: Arc<App>, max_idle: usize, idle_timeout: Duration) -> Self {
+        let conduct = Conduct::new(&app.metrics);
         Self {
             app,
-            connections: Connections::new(max_idle, idle_timeout),
+            connections: Arc::new(Connections::new(conduct, max_idle, idle_timeout)),
             closing: CancellationToken::new(),
         }
     }
@@ -188,16 +193,28 @@ impl<'a, C: ClientSide> Serving<'a, C> {
             hold(self.side, upload, out, app.request_body_timeout).await?;
             self.progress.forwarded = Instant::now();
         }
+        let holder = self.request.holder_of_connection(app, forward);
+        let (method, headers) = (&self.request.head.method, &self.request.head.headers);
+        let method = certain_method(method, headers).cloned();
+        let mut is_new = false;
+        let mut suspect = None;
         loop {
             let only_in_http_1 = forward.kind == RequestKind::WebSocket || upload.is_framed();
-            let mut connected = self.connect(forward, only_in_http_1).await?;
+            let of_holder = (!is_new).then_some(holder);
+            let mut connected = self.connect(forward, of_holder, only_in_http_1).await?;
             let service = &mut connected.service;
             let to_http_1 = matches!(service, Service::Http1(_));
             if to_http_1 {
-                upload.begin(|is_harmless| self.request.http_1_head(forward, is_harmless));
+                let may_stay = !self.exchanges.connections.conduct.has_left_body();
+                upload.begin(|is_harmless| {
+                    self.request.http_1_head(forward, is_harmless && may_stay)
+                });
             } else {
                 upload.begin_stream();
             }
+            let repeats_if_misread = connected.behind.is_some()
+                && upload.is_repeatable
+                && method.as_ref().is_some_and(Method::is_idempotent);
             let mut exchange = Exchange {
                 app,
                 forward,
@@ -208,21 +225,22 @@ impl<'a, C: ClientSide> Serving<'a, C> {
                 upload,
                 progress: &mut self.progress,
                 is_rest: false,
+                repeats_if_misread,
             };
             let Err(error) = exchange.run().await else {
-                let ended = Instant::now();
-                self.progress.ended = Some(ended);
-                let is_reusable = self.progress.download.leaves_connection_usable();
-                if upload.is_sent() && !self.request.closes_service && is_reusable {
-                    self.exchanges.connections.keep(connected, ended);
-                }
+                self.release(connected, upload, holder, suspect);
                 return Ok(());
             };
             let is_repeatable = upload.is_repeatable && self.progress.download.head.is_none();
-            let (tries, method) = (&mut self.progress.tries, &self.request.head.method);
-            if is_repeatable
-                && tries.after_sending(&error, method, connected.is_reused, Instant::now())
-            {
+            let tries = &mut self.progress.tries;
+            let (method, is_reused) = (method.as_ref(), connected.is_reused);
+            let repeats =
+                is_repeatable && tries.after_sending(&error, method, is_reused, Instant::now());
+            if let Some(behind) = connected.behind.take() {
+                is_new = true;
+                suspect = self.suspect(behind, &error);
+            }
+            if repeats || suspect.is_some() {
                 self.progress.download.restart();
                 upload.rewind();
                 continue;
@@ -239,6 +257,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
     async fn connect(
         &mut self,
         forward: &Forward,
+        holder: Option<Holder>,
         only_in_http_1: bool,
     ) -> pingora::Result<Connected> {
         let (exchanges, progress) = (self.exchanges, &mut self.progress);
@@ -249,6 +268,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
             }
             let connecting = exchanges.connections.connect(
                 &exchanges.app.upstream,
+                holder,
                 only_in_http_1,
                 &head,
                 &mut progress.service,

@@ -69,7 +69,7 @@ pub(crate) struct ServicePeer {
     /// For the version of the service's choice.
     pub(crate) any: HttpPeer,
     /// For HTTP/1.1 alone: WebSockets.
-    http_1: HttpPeer,
+    pub(crate) http_1: HttpPeer,
     /// The requests that may share a connection have the same one.
     key: u64,
 }

@@ -5,6 +5,8 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use pingora::{Error, ErrorType};
+
 use super::deadlines::Deadlines;
 use super::request::Progress;
 use super::response_head::ResponseTo;
@@ -13,6 +15,7 @@ use super::upload::Upload;
 use crate::app::App;
 use crate::decision::forward::Forward;
 use crate::request::kind::RequestKind;
+use crate::upstream::connections::conduct::may_be_misread;
 use crate::upstream::service::Service;
 
 /// An exchange of one request and its response.
@@ -27,6 +30,8 @@ pub(super) struct Exchange<'a, C> {
     pub(super) deadlines: Deadlines,
     /// True after the response, while the rest of the request is sent.
     pub(super) is_rest: bool,
+    /// True if a response that a spoiled request would get is not passed on: the request is sent again.
+    pub(super) repeats_if_misread: bool,
 }
 
 impl<C: ClientSide> Exchange<'_, C> {
@@ -107,6 +112,7 @@ impl<C: ClientSide> Exchange<'_, C> {
                 && !self.app.draining.is_on(),
             ..self.request
         };
+        let waiting = download.out.waiting();
         let received = match download.poll_receive(self.service, request, cx) {
             Poll::Ready(received) => received,
             Poll::Pending => {
@@ -120,6 +126,15 @@ impl<C: ClientSide> Exchange<'_, C> {
             }
         };
         self.deadlines.response_until = None;
+        if self.repeats_if_misread
+            && !had_head
+            && let Some(head) = download.head
+            && may_be_misread(head.status)
+        {
+            download.out.take_back(waiting);
+            self.progress.misread = Some(head.status);
+            return Err(Error::new_up(ErrorType::ConnectionClosed));
+        }
         if !had_head {
             self.response_began();
         }

@@ -54,6 +54,12 @@ impl Download {
         keep && self.out.is_whole && self.received.is_empty() && !self.is_closed
     }
 
+    /// Returns true if the service has sent more than its response on a connection that would stay.
+    pub(super) fn has_surplus(&self) -> bool {
+        let keep = self.head.is_some_and(|head| head.keep_upstream);
+        keep && self.out.is_whole && !self.received.is_empty()
+    }
+
     /// Reads available bytes from the service, and turns them into the client's.
     ///
     /// # Errors

@@ -62,6 +62,8 @@ pub(super) struct Progress {
     pub(super) upstream_duration: Option<Duration>,
     /// Set once the whole response is sent.
     pub(super) ended: Option<Instant>,
+    /// The status of a response that may be none to this request, and was not passed on.
+    pub(super) misread: Option<StatusCode>,
 }
 
 impl Progress {
@@ -79,6 +81,7 @@ impl Progress {
             own: None,
             upstream_duration: None,
             ended: None,
+            misread: None,
         }
     }
 
@@ -160,6 +163,15 @@ impl<'a> Request<'a> {
     /// Returns the client, which holds what no user holds.
     pub(super) fn holder(&self, app: &App) -> Holder {
         Holder::at(self.client_ip(app))
+    }
+
+    /// Returns the user, or else the client's connection: those who may spoil one to the service for
+    /// themselves. Many clients have one address, and a proxy has many clients.
+    pub(super) fn holder_of_connection(&self, app: &App, forward: &Forward) -> Holder {
+        match &forward.verified {
+            Some(verified) => verified.holder,
+            None => Holder::on_connection(self.client.connection, self.client_ip(app)),
+        }
     }
 
     pub(super) fn for_response(&self, kind: RequestKind) -> ResponseTo<'_> {

@@ -63,6 +63,19 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
+    /// Returns the numbers of heads and of bytes that wait.
+    pub(super) fn waiting(&self) -> (usize, usize) {
+        (self.heads.len(), self.bytes.len())
+    }
+
+    /// Takes back everything after the heads and bytes that were `waiting`, while none has left.
+    pub(super) fn take_back(&mut self, (heads, bytes): (usize, usize)) {
+        self.heads.truncate(heads);
+        self.bytes.truncate(bytes);
+        self.trailers = None;
+        self.is_whole = false;
+    }
+
     /// Returns true if nothing follows the bytes that are here.
     pub(crate) fn ends_here(&self) -> bool {
         self.is_whole && self.bytes.is_empty() && self.trailers.is_none()

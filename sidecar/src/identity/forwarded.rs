@@ -4,6 +4,7 @@
 //! They are for logs and links; no decision about a request depends on them.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -27,6 +28,8 @@ pub(crate) enum ForwardedPolicy {
 /// Address of the peer, and the scheme of its connection.
 #[derive(Debug)]
 pub(crate) struct Client {
+    /// The number of its connection.
+    pub(crate) connection: u64,
     pub(crate) address: Option<IpAddr>,
     pub(crate) tls: bool,
     is_trusted_proxy: bool,
@@ -36,9 +39,11 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(address: Option<IpAddr>, tls: bool, proxies: &TrustedProxies) -> Self {
+        static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
         let text = address.map(|address| address.to_canonical().to_string());
         let text = text.map(|text| HeaderValue::from_maybe_shared(Bytes::from(text)));
         Self {
+            connection: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
             address,
             tls,
             is_trusted_proxy: address.is_some_and(|address| proxies.trusts(address)),

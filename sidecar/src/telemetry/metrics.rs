@@ -75,6 +75,10 @@ metrics! {
         pub(crate) connections_evicted: Counter,
         /// 1 if the service accepted a connection on the pod's address at the last probe (--pod-ip)
         pub(crate) upstream_exposed: Gauge,
+        /// 1 once the service has sent bytes after the end of a response
+        pub(crate) upstream_sent_surplus: Gauge,
+        /// 1 once the service has taken the unread body of a request for a part of the next one
+        pub(crate) upstream_left_body: Gauge,
         /// Streams that were closed because their token had expired or was revoked
         pub(crate) streams_expired: Counter,
         /// Fetches of the verification key by outcome

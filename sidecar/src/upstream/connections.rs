@@ -1,19 +1,25 @@
 //! Connections to the service, in the version of HTTP that it speaks.
 
+pub(crate) mod conduct;
 pub(crate) mod http2;
 mod pool;
+mod socket;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::Request;
+use http::{Method, Request};
 use pingora::connectors::TransportConnector;
 use pingora::protocols::ALPN;
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
 use pingora::upstreams::peer::Peer;
 use pingora::{Error, ErrorType, OrErr};
+use runtime::net::shares::Holder;
 
+use self::conduct::Conduct;
 use self::http2::Shared;
-use self::pool::{Kept, Pool};
+use self::pool::{Idle, Kept, Pool};
+use self::socket::{Dial, Socket};
 use super::Upstream;
 use super::service::{Http2Stream, Service};
 
@@ -21,32 +27,61 @@ use super::service::{Http2Stream, Service};
 pub(crate) struct Connections {
     connector: TransportConnector,
     open: Pool,
+    pub(crate) conduct: Arc<Conduct>,
 }
 
 /// A connection for one request.
 pub(crate) struct Connected {
     pub(crate) service: Service,
     key: u64,
+    socket: Option<Socket>,
     /// True if the connection has carried a previous request.
     pub(crate) is_reused: bool,
+    /// The request before this one, if it had a body that the service may have left unread.
+    pub(crate) behind: Option<LastRequest>,
+}
+
+/// The last request on a connection of HTTP/1.1, in whose response or body a fault begins.
+pub(crate) struct LastRequest {
+    method: Method,
+    /// The begin of its target, for the log.
+    target: Box<[u8]>,
+    has_body: bool,
+}
+
+/// Longer than what the log shows of a path.
+const MAX_TARGET: usize = 192;
+
+impl LastRequest {
+    /// Notes a request; `has_body` for a body of which nobody knows that services read it.
+    pub(crate) fn new(method: Method, target: &[u8], has_body: bool) -> Self {
+        Self {
+            method,
+            target: target.get(..MAX_TARGET).unwrap_or(target).into(),
+            has_body,
+        }
+    }
 }
 
 impl Connections {
     /// Keeps so many connections for `idle_timeout`.
-    pub(crate) fn new(max_idle: usize, idle_timeout: Duration) -> Self {
+    pub(crate) fn new(conduct: Conduct, max_idle: usize, idle_timeout: Duration) -> Self {
+        let conduct = Arc::new(conduct);
         Self {
             connector: TransportConnector::new(None),
-            open: Pool::new(max_idle, idle_timeout),
+            open: Pool::new(Arc::clone(&conduct), max_idle, idle_timeout),
+            conduct,
         }
     }
 
-    /// Takes a connection that is open, or opens one, to the address that `tried` gets. Over TLS the
-    /// service chooses the version, except of a request `only_in_http_1`. Over HTTP/2 the `head` is
-    /// sent: its argument is true over TLS, and it returns true if it is the whole request. A long one
-    /// may end its connection, and no other request with it.
+    /// Takes a connection that is open, or opens one, to the address that `tried` gets; without a
+    /// `holder` one of HTTP/1.1 is new. Over TLS the service chooses the version, except of a request
+    /// `only_in_http_1`. Over HTTP/2 the `head` is sent: its argument is true over TLS, and it returns
+    /// true if it is the whole request. A long one may end its connection, and no other request with it.
     pub(crate) async fn connect(
         &self,
         upstream: &Upstream,
+        holder: Option<Holder>,
         only_in_http_1: bool,
         head: &impl Fn(bool) -> pingora::Result<(Request<()>, bool)>,
         tried: &mut Option<ServiceAddress>,
@@ -60,13 +95,21 @@ impl Connections {
         let connected = |service, is_reused| Connected {
             service,
             key: peer.key,
+            socket: None,
             is_reused,
+            behind: None,
         };
         let in_http_1 = only_in_http_1 || upstream.speaks_http_1();
         let mut prepared = None;
         if in_http_1 {
-            if let Some(open) = self.open.take(peer.key, Instant::now()) {
-                return Ok(connected(Service::Http1(open), true));
+            if let Some(holder) = holder
+                && let Some(idle) = self.open.take(peer.key, holder, Instant::now())
+            {
+                return Ok(Connected {
+                    socket: idle.socket,
+                    behind: idle.last.has_body.then_some(idle.last),
+                    ..connected(Service::Http1(idle.stream), true)
+                });
             }
         } else {
             let head = new_head()?;
@@ -82,7 +125,12 @@ impl Connections {
             true => &peer.http_1,
             false => &peer.any,
         };
-        let opened = Box::pin(self.connector.new_stream(settings)).await;
+        let dial = Arc::new(Dial::default());
+        let mut settings = Box::new(settings.clone());
+        if settings.address().as_inet().is_some() {
+            settings.options.custom_l4 = Some(Arc::clone(&dial) as _);
+        }
+        let opened = Box::pin(self.connector.new_stream(&*settings)).await;
         let opened = opened.inspect_err(|_| upstream.unreachable(&peer))?;
         // Without TLS, the settings chose the version.
         let is_http_2 = match is_tls {
@@ -93,7 +141,10 @@ impl Connections {
             upstream.has_chosen(is_http_2);
         }
         if !is_http_2 {
-            return Ok(connected(Service::Http1(opened), false));
+            return Ok(Connected {
+                socket: dial.opened(),
+                ..connected(Service::Http1(opened), false)
+            });
         }
         let head = prepared.map_or_else(new_head, Ok)?;
         let shared = Box::pin(Shared::begin(opened)).await;
@@ -107,9 +158,29 @@ impl Connections {
     }
 
     /// Keeps a connection of HTTP/1.1 for another request; those of HTTP/2 stay by themselves.
-    pub(crate) fn keep(&self, connected: Connected, now: Instant) {
+    pub(crate) fn keep(
+        &self,
+        connected: Connected,
+        holder: Holder,
+        last: LastRequest,
+        now: Instant,
+    ) {
         if let Service::Http1(stream) = connected.service {
-            self.open.put(Kept::Http1(stream), connected.key, now);
+            let idle = Idle {
+                stream,
+                socket: connected.socket,
+                holder,
+                last,
+                acknowledged: None,
+            };
+            self.open.put(Kept::Http1(idle), connected.key, now);
+        }
+    }
+
+    /// Finds out if the responses of the service show whether it reads bodies.
+    pub(crate) async fn probe(&self, upstream: &Upstream) {
+        if let Some(peer) = upstream.peer() {
+            self.conduct.probe(&self.connector, &peer).await;
         }
     }
 }

@@ -30,11 +30,12 @@ impl Tries {
     }
 
     /// Returns true to retry a request that can be sent again, after a failure before the begin of the
-    /// response. The service may have closed a reused connection before it read the request.
+    /// response. The service may have closed a reused connection before it read the request. Without a
+    /// `method` the service may carry out any.
     pub(crate) fn after_sending(
         &mut self,
         error: &Error,
-        method: &Method,
+        method: Option<&Method>,
         is_reused: bool,
         now: Instant,
     ) -> bool {
@@ -45,10 +46,10 @@ impl Tries {
         } else if !broke_before_response(error) {
             false
         } else if is_reused {
-            method.is_idempotent()
+            method.is_some_and(Method::is_idempotent)
         } else {
             // Once only: a request that crashes the service must not do so for the whole window.
-            method.is_safe() && !std::mem::replace(&mut self.resent, true)
+            method.is_some_and(Method::is_safe) && !std::mem::replace(&mut self.resent, true)
         };
         allowed && self.fits(now)
     }
@@ -127,7 +128,7 @@ mod tests {
         let error = Error::new_up(ErrorType::ConnectionClosed);
         let now = Instant::now();
         let mut tries = Tries::default();
-        let mut again = |is_reused, now| tries.after_sending(&error, &Method::GET, is_reused, now);
+        let mut again = |is_reused, now| tries.after_sending(&error, Some(&Method::GET), is_reused, now);
         assert!(again(true, now));
         assert!(again(false, now));
         assert!(!again(false, now));
@@ -141,14 +142,16 @@ mod tests {
         for kind in [ErrorType::ConnectionClosed, ErrorType::WriteError] {
             let error = Error::new_up(kind);
             for (method, reused) in [
-                (Method::POST, true),
-                (Method::POST, false),
-                (Method::PATCH, true),
-                (Method::PUT, false),
-                (Method::DELETE, false),
+                (Some(&Method::POST), true),
+                (Some(&Method::POST), false),
+                (Some(&Method::PATCH), true),
+                (Some(&Method::PUT), false),
+                (Some(&Method::DELETE), false),
+                (None, true),
+                (None, false),
             ] {
-                let again = Tries::default().after_sending(&error, &method, reused, now);
-                assert!(!again, "{method} {reused}");
+                let again = Tries::default().after_sending(&error, method, reused, now);
+                assert!(!again, "{method:?} {reused}");
             }
         }
         for error in [
@@ -156,7 +159,7 @@ mod tests {
             Error::new_up(ErrorType::InvalidHTTPHeader),
             Error::new_down(ErrorType::ReadError),
         ] {
-            assert!(!Tries::default().after_sending(&error, &Method::GET, true, now));
+            assert!(!Tries::default().after_sending(&error, Some(&Method::GET), true, now));
         }
     }
 
@@ -164,7 +167,7 @@ mod tests {
     fn an_unprocessed_http2_stream_is_resent_for_any_method() {
         let mut error = Error::new_up(ErrorType::H2Error);
         let again = |error: &Error| {
-            Tries::default().after_sending(error, &Method::POST, false, Instant::now())
+            Tries::default().after_sending(error, Some(&Method::POST), false, Instant::now())
         };
         assert!(!again(&error));
         error.set_retry(true);

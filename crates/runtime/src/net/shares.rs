@@ -29,6 +29,11 @@ impl Holder {
         Self::of(address.map(ClientPrefix::client))
     }
 
+    /// Returns the holder for one connection of a client, by its number, or for one client of a proxy.
+    pub fn on_connection(number: u64, address: Option<IpAddr>) -> Self {
+        Self::of((number, address))
+    }
+
     fn of(identity: impl Hash) -> Self {
         static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         Self(KEYS.hash_one(identity))

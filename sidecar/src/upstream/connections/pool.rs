@@ -4,21 +4,32 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use pingora::protocols::Stream;
+use runtime::net::shares::Holder;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::task::coop::unconstrained;
 
+use super::LastRequest;
+use super::conduct::Conduct;
 use super::http2::{Shared, Slot};
+use super::socket::Socket;
+
+/// Time after an acknowledgement, within which a service sends what waited for it. On a machine's own
+/// network half a millisecond was always enough.
+const REST: Duration = Duration::from_millis(3);
+/// Time after which the kernel has sent its acknowledgement by itself.
+const LONGEST_DELAY: Duration = Duration::from_millis(200);
 
 /// Connections that no request uses, or that many share. The latest is used first, so that surplus
 /// ones expire.
 #[derive(Clone)]
 pub(super) struct Pool {
     open: Arc<Mutex<Open>>,
+    conduct: Arc<Conduct>,
     max_idle: usize,
     idle_timeout: Duration,
 }
@@ -40,35 +51,55 @@ struct Entry {
 
 /// A connection for more requests.
 pub(super) enum Kept {
-    /// Its last response was read to its exact end.
-    Http1(Stream),
+    Http1(Idle),
     Http2(Shared),
 }
 
+/// A connection of HTTP/1.1 whose last response was read to its exact end.
+pub(super) struct Idle {
+    pub(super) stream: Stream,
+    /// The socket below the stream, if it is one of TCP.
+    pub(super) socket: Option<Socket>,
+    pub(super) holder: Holder,
+    pub(super) last: LastRequest,
+    /// The time of the acknowledgement that another holder has to wait for.
+    pub(super) acknowledged: Option<Instant>,
+}
+
+/// What a connection is found to be before its next request.
+enum Found {
+    Silent,
+    Closed,
+    /// It holds bytes that belong to no response.
+    Surplus,
+}
+
 impl Pool {
-    pub(super) fn new(max_idle: usize, idle_timeout: Duration) -> Self {
+    pub(super) fn new(conduct: Arc<Conduct>, max_idle: usize, idle_timeout: Duration) -> Self {
         Self {
             open: Arc::default(),
+            conduct,
             max_idle,
             idle_timeout,
         }
     }
 
-    /// Takes a connection of HTTP/1.1 that is still open and silent.
-    pub(super) fn take(&self, key: u64, now: Instant) -> Option<Stream> {
-        let is_of_key = |entry: &Entry| entry.key == key && matches!(entry.kept, Kept::Http1(_));
+    /// Takes a connection of HTTP/1.1 for a request of `holder` that is still open and silent: its own
+    /// last one, or else one that others have left in order.
+    pub(super) fn take(&self, key: u64, holder: Holder, now: Instant) -> Option<Idle> {
         loop {
             let entry = {
                 let entries = &mut self.open.lock().entries;
-                let at = entries.iter().rposition(is_of_key)?;
+                let at = position_of_own(entries, key, holder, &self.conduct)
+                    .or_else(|| position_of_rested(entries, key, now, &self.conduct))?;
                 entries.remove(at)?
             };
             let is_fresh = now.duration_since(entry.used) < self.idle_timeout;
-            if let Kept::Http1(mut stream) = entry.kept
+            if let Kept::Http1(mut idle) = entry.kept
+                && self.is_silent(&mut idle)
                 && is_fresh
-                && is_silent(&mut stream)
             {
-                return Some(stream);
+                return Some(idle);
             }
         }
     }
@@ -117,7 +148,8 @@ impl Pool {
             open.entries.retain_mut(|entry| {
                 let is_fresh = now.duration_since(entry.used) < self.idle_timeout;
                 match &mut entry.kept {
-                    Kept::Http1(_) => is_fresh,
+                    // Also in a pool from which nobody takes, surplus is noticed.
+                    Kept::Http1(idle) => self.is_silent(idle) && is_fresh,
                     Kept::Http2(shared) => {
                         shared.has_room().is_some() && (is_fresh || !shared.is_idle())
                     }
@@ -129,16 +161,91 @@ impl Pool {
             }
         }
     }
+
+    /// Returns true for a connection on which nothing has arrived; notes surplus.
+    fn is_silent(&self, idle: &mut Idle) -> bool {
+        match look(&mut idle.stream) {
+            Found::Silent => true,
+            Found::Closed => false,
+            Found::Surplus => {
+                self.conduct.surplus_after(&idle.last);
+                false
+            }
+        }
+    }
 }
 
-/// Returns false once the service has closed the connection, or sent unsolicited bytes.
-fn is_silent(stream: &mut Stream) -> bool {
+/// Returns the place of the latest connection of `holder`, which may only spoil its own requests.
+fn position_of_own(
+    entries: &VecDeque<Entry>,
+    key: u64,
+    holder: Holder,
+    conduct: &Conduct,
+) -> Option<usize> {
+    let closes_behind_bodies = conduct.has_left_body();
+    entries.iter().rposition(|entry| match &entry.kept {
+        Kept::Http1(idle) => {
+            entry.key == key
+                && idle.holder == holder
+                && !(idle.last.has_body && closes_behind_bodies)
+        }
+        Kept::Http2(_) => false,
+    })
+}
+
+/// Returns the place of the latest connection of any holder that may serve another one.
+fn position_of_rested(
+    entries: &mut VecDeque<Entry>,
+    key: u64,
+    now: Instant,
+    conduct: &Conduct,
+) -> Option<usize> {
+    if conduct.has_sent_surplus() {
+        return None;
+    }
+    let reads_bodies = conduct.reads_bodies();
+    for (at, entry) in entries.iter_mut().enumerate().rev() {
+        let Kept::Http1(idle) = &mut entry.kept else {
+            continue;
+        };
+        let may_be_shared = entry.key == key && (reads_bodies || !idle.last.has_body);
+        if may_be_shared && idle.has_rested(entry.used, now) {
+            return Some(at);
+        }
+    }
+    None
+}
+
+impl Idle {
+    /// Returns true once all that the service sent with its last response, or a moment later, is here.
+    /// Only a holder that has no connection of its own causes an acknowledgement, which costs a packet.
+    fn has_rested(&mut self, used: Instant, now: Instant) -> bool {
+        let Some(socket) = &self.socket else {
+            return now.duration_since(used) >= REST;
+        };
+        match self.acknowledged {
+            Some(acknowledged) => now.duration_since(acknowledged) >= REST,
+            None if now.duration_since(used) >= LONGEST_DELAY => true,
+            None => {
+                socket.acknowledge();
+                self.acknowledged = Some(now);
+                false
+            }
+        }
+    }
+}
+
+fn look(stream: &mut Stream) -> Found {
     let mut byte = [0];
     let mut buffer = ReadBuf::new(&mut byte);
     let mut context = Context::from_waker(Waker::noop());
     let read = poll_fn(|context| Pin::new(&mut *stream).poll_read(context, &mut buffer));
     // Nothing is ready for a task that has used up its budget, as a client's pipelined requests do.
-    pin!(unconstrained(read)).poll(&mut context).is_pending()
+    match pin!(unconstrained(read)).poll(&mut context) {
+        Poll::Pending => Found::Silent,
+        Poll::Ready(Ok(())) if !buffer.filled().is_empty() => Found::Surplus,
+        Poll::Ready(_) => Found::Closed,
+    }
 }
 
 #[cfg(test)]
@@ -151,41 +258,88 @@ mod tests {
     const KEY: u64 = 7;
     const IDLE: Duration = Duration::from_secs(4);
 
+    fn pool() -> Pool {
+        Pool::new(Arc::default(), 128, IDLE)
+    }
+
+    fn own() -> Holder {
+        Holder::verified(None, "ada")
+    }
+
+    fn other() -> Holder {
+        Holder::verified(None, "eve")
+    }
+
+    /// Puts a connection that was used at `now`, behind a body or not; returns the service's side.
+    fn put(pool: &Pool, has_body: bool, now: Instant) -> tokio::io::DuplexStream {
+        let (stream, service) = tokio::io::duplex(16);
+        let idle = Idle {
+            stream: Box::new(stream),
+            socket: None,
+            holder: own(),
+            last: LastRequest::new(http::Method::GET, b"/", has_body),
+            acknowledged: None,
+        };
+        pool.put(Kept::Http1(idle), KEY, now);
+        service
+    }
+
     #[tokio::test(start_paused = true)]
     async fn one_task_closes_the_expired_connections() {
-        let (stream, _service) = tokio::io::duplex(16);
-        let pool = Pool::new(128, IDLE);
-        let now = Instant::now();
-        pool.put(Kept::Http1(Box::new(stream)), KEY, now);
+        let (pool, now) = (pool(), Instant::now());
+        let _service = put(&pool, false, now);
         for _ in 0..100 {
-            let stream = pool.take(KEY, now).unwrap();
-            pool.put(Kept::Http1(stream), KEY, now);
+            let idle = pool.take(KEY, own(), now).unwrap();
+            pool.put(Kept::Http1(idle), KEY, now);
             tokio::task::yield_now().await;
         }
         assert_eq!(Handle::current().metrics().num_alive_tasks(), 1);
-        assert!(pool.take(KEY, now).is_some());
+        assert!(pool.take(KEY, own(), now).is_some());
         tokio::time::sleep(2 * IDLE).await;
         assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
     }
 
     #[tokio::test]
     async fn only_open_and_silent_connections_of_the_key_are_used() {
-        let now = Instant::now();
-        let pool = Pool::new(128, IDLE);
-        let put = || {
-            let (stream, service) = tokio::io::duplex(16);
-            pool.put(Kept::Http1(Box::new(stream)), KEY, now);
-            service
-        };
-        let _open = put();
-        assert!(pool.take(KEY + 1, now).is_none());
-        assert!(pool.take(KEY, now + IDLE).is_none());
-        let mut speaking = put();
+        let (pool, now) = (pool(), Instant::now());
+        let _open = put(&pool, false, now);
+        assert!(pool.take(KEY + 1, own(), now).is_none());
+        assert!(pool.take(KEY, own(), now + IDLE).is_none());
+        let mut speaking = put(&pool, false, now);
         tokio::io::AsyncWriteExt::write_all(&mut speaking, b"x")
             .await
             .unwrap();
-        assert!(pool.take(KEY, now).is_none());
-        drop(put());
-        assert!(pool.take(KEY, now).is_none());
+        assert!(!pool.conduct.has_sent_surplus());
+        assert!(pool.take(KEY, own(), now).is_none());
+        assert!(pool.conduct.has_sent_surplus());
+        drop(put(&pool, false, now));
+        assert!(pool.take(KEY, own(), now).is_none());
+    }
+
+    #[tokio::test]
+    async fn another_holder_gets_a_connection_that_has_rested_and_has_no_body_before_it() {
+        for (has_body, holder, rested, is_taken) in [
+            (false, own(), Duration::ZERO, true),
+            (false, other(), Duration::ZERO, false),
+            (false, other(), REST, true),
+            (true, own(), Duration::ZERO, true),
+            (true, other(), REST, false),
+        ] {
+            let (pool, now) = (pool(), Instant::now());
+            let _service = put(&pool, has_body, now);
+            let taken = pool.take(KEY, holder, now + rested);
+            assert_eq!(taken.is_some(), is_taken, "{has_body} {holder:?} {rested:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_fault_narrows_who_gets_a_connection() {
+        let (pool, now) = (pool(), Instant::now());
+        let _services = [put(&pool, false, now), put(&pool, true, now)];
+        pool.conduct.surplus_after(&LastRequest::new(http::Method::GET, b"/", true));
+        assert!(pool.take(KEY, other(), now + REST).is_none());
+        let taken = pool.take(KEY, own(), now).unwrap();
+        assert!(!taken.last.has_body);
+        assert!(pool.take(KEY, own(), now).is_none());
     }
 }

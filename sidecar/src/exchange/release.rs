@@ -1,0 +1,86 @@
+//! The end of an exchange on its connection to the service, and what it shows of the service: if it
+//! has read the body before, and sent no more than its response.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::StatusCode;
+use pingora::{Error, ErrorType};
+use runtime::net::shares::Holder;
+
+use super::Serving;
+use super::side::ClientSide;
+use super::upload::Upload;
+use crate::upstream::connections::conduct::may_be_misread;
+use crate::upstream::connections::{Connected, LastRequest};
+
+/// A request whose body the service may have taken for a part of the next one, to which it sent this
+/// status.
+pub(super) struct Suspect(LastRequest, StatusCode);
+
+impl<C: ClientSide> Serving<'_, C> {
+    /// Notes that a request failed behind the body of `last`. Returns it if the response decides, which
+    /// a new connection gets for the same request.
+    pub(super) fn suspect(&mut self, last: LastRequest, error: &Error) -> Option<Suspect> {
+        if let Some(status) = self.progress.misread.take() {
+            return Some(Suspect(last, status));
+        }
+        // It may as well have closed a connection that was idle for too long.
+        if *error.etype() == ErrorType::ConnectionClosed {
+            self.exchanges.connections.conduct.body_may_be_left(&last);
+        }
+        None
+    }
+
+    /// Ends an exchange whose response was sent. The connection serves another request if both messages
+    /// have ended on it.
+    pub(super) fn release(
+        &mut self,
+        mut connected: Connected,
+        upload: &Upload,
+        holder: Holder,
+        suspect: Option<Suspect>,
+    ) {
+        let ended = Instant::now();
+        self.progress.ended = Some(ended);
+        let (request, download) = (&self.request, &self.progress.download);
+        let Some(head) = download.head else {
+            return;
+        };
+        let conduct = &self.exchanges.connections.conduct;
+        if let Some(Suspect(last, status)) = suspect
+            && head.status != status
+        {
+            conduct.body_was_left(&last);
+        }
+        let behind = connected.behind.take();
+        let is_declared = request.rules.upstream_request.reuse_after_body;
+        let has_body = upload.is_framed() && !is_declared;
+        let last = LastRequest::new(request.head.method.clone(), request.head.target(), has_body);
+        if download.has_surplus() {
+            conduct.surplus_after(&last);
+            behind.iter().for_each(|behind| conduct.body_was_left(behind));
+            return;
+        }
+        match &behind {
+            Some(behind) if !may_be_misread(head.status) => self.body_was_read(),
+            // A service that cannot read a request closes its connection.
+            Some(behind) if !head.keep_upstream => conduct.body_was_left(behind),
+            Some(behind) => conduct.body_may_be_left(behind),
+            None => {}
+        }
+        let is_usable = download.leaves_connection_usable();
+        if upload.is_sent() && !request.closes_service && is_usable {
+            self.exchanges.connections.keep(connected, holder, last, ended);
+        }
+    }
+
+    /// Notes a sound response behind a body.
+    fn body_was_read(&self) {
+        let connections = &self.exchanges.connections;
+        if connections.conduct.body_was_read() {
+            let (connections, app) = (Arc::clone(connections), Arc::clone(&self.exchanges.app));
+            tokio::spawn(async move { connections.probe(&app.upstream).await });
+        }
+    }
+}
