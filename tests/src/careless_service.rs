@@ -1,5 +1,6 @@
 //! A service that never reads a body: it responds to each head and parses the following bytes as
-//! the next request. Many handlers of GET requests work like that.
+//! the next request. Many handlers of GET requests work like that. The body of each response is the
+//! method that it read.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,6 +8,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::echo_service::MARK;
 use crate::socket_server::{response, serve_each};
+
+/// Response to a request line that does not begin with a method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Misread {
+    /// 400, and the connection closes.
+    Closes,
+    /// 400, and the connection stays.
+    Rejects,
+    /// None, and the connection closes.
+    Leaves,
+    /// 200, as to any method.
+    TakesAnyMethod,
+}
 
 /// The service. It lives as long as the test's process.
 #[derive(Debug)]
@@ -20,11 +34,11 @@ impl CarelessService {
     ///
     /// # Panics
     /// When no port is free.
-    pub fn start() -> Self {
+    pub fn start(misread: Misread) -> Self {
         let heads = Arc::new(Mutex::default());
         let seen = Arc::clone(&heads);
         let address = serve_each(move |_, connection| {
-            serve(connection, &seen);
+            serve(connection, misread, &seen);
             Ok(())
         });
         Self { address, heads }
@@ -44,7 +58,7 @@ impl CarelessService {
     }
 }
 
-fn serve(mut connection: TcpStream, seen: &Mutex<Vec<String>>) {
+fn serve(mut connection: TcpStream, misread: Misread, seen: &Mutex<Vec<String>>) {
     let Ok(ours) = connection.try_clone() else {
         return;
     };
@@ -52,17 +66,22 @@ fn serve(mut connection: TcpStream, seen: &Mutex<Vec<String>>) {
     while let Some(head) = read_head(&mut reader) {
         let close = head.to_ascii_lowercase().contains("\r\nconnection: close");
         let first_line = head.lines().next().unwrap_or_default();
-        let is_request = first_line.split(' ').count() == 3;
+        let method = first_line.split(' ').next().unwrap_or_default();
+        let is_read = method.bytes().all(|byte| byte.is_ascii_uppercase())
+            || misread == Misread::TakesAnyMethod;
+        let is_request = is_read && first_line.split(' ').count() == 3;
+        let method = method.to_owned();
         seen.lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(head.clone());
-        let status = if is_request {
-            "200 OK"
-        } else {
-            "400 Bad Request"
+            .push(head);
+        let status = match (is_request, misread) {
+            (true, _) => "200 OK",
+            (false, Misread::Leaves) => return,
+            (false, _) => "400 Bad Request",
         };
-        let response = response(status, &[&format!("{MARK}: 1")], b"echo");
-        if connection.write_all(&response).is_err() || close || !is_request {
+        let response = response(status, &[&format!("{MARK}: 1")], method.as_bytes());
+        let stays = is_request || misread == Misread::Rejects;
+        if connection.write_all(&response).is_err() || close || !stays {
             return;
         }
     }

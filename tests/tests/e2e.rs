@@ -92,6 +92,7 @@ mod e2e {
     mod store_soak;
     mod stored_keys;
     mod streams;
+    mod surplus;
     mod tls;
     mod token_cache;
     mod token_headers;

@@ -59,7 +59,9 @@ impl<C: ClientSide> Serving<'_, C> {
         let last = LastRequest::new(request.head.method.clone(), request.head.target(), has_body);
         if download.has_surplus() {
             conduct.surplus_after(&last);
-            behind.iter().for_each(|behind| conduct.body_was_left(behind));
+            behind
+                .iter()
+                .for_each(|behind| conduct.body_was_left(behind));
             return;
         }
         match &behind {
@@ -71,7 +73,9 @@ impl<C: ClientSide> Serving<'_, C> {
         }
         let is_usable = download.leaves_connection_usable();
         if upload.is_sent() && !request.closes_service && is_usable {
-            self.exchanges.connections.keep(connected, holder, last, ended);
+            self.exchanges
+                .connections
+                .keep(connected, holder, last, ended);
         }
     }
 

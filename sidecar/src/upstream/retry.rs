@@ -128,7 +128,8 @@ mod tests {
         let error = Error::new_up(ErrorType::ConnectionClosed);
         let now = Instant::now();
         let mut tries = Tries::default();
-        let mut again = |is_reused, now| tries.after_sending(&error, Some(&Method::GET), is_reused, now);
+        let mut again =
+            |is_reused, now| tries.after_sending(&error, Some(&Method::GET), is_reused, now);
         assert!(again(true, now));
         assert!(again(false, now));
         assert!(!again(false, now));

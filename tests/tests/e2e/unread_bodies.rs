@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use serde::Deserialize;
-use tests::careless_service::CarelessService;
+use tests::careless_service::{CarelessService, Misread};
 use tests::echo_service::MARK;
 use tests::process::Process;
 use tests::raw_client::RawClient;
@@ -15,7 +15,7 @@ use tests::socket_server::{Reply, SocketServer, response};
 use tests::stack::ForgedStack;
 use tests::tables::{self, Verdicts};
 use tests::wait::TIMEOUT;
-use tests::{skip, template};
+use tests::{metrics, skip, template, wait};
 use wire::http::framing::unread::may_be_request;
 
 use super::languages::{announced, go_service, is_installed, start};
@@ -183,7 +183,10 @@ fn no_parser_takes_such_a_body_for_a_request() {
 /// CL.0 request smuggling: the body of one request is another one, with a user of the client's own.
 #[test]
 fn a_body_that_stays_unread_never_becomes_a_request() {
-    let (stack, service) = (ForgedStack::start(), CarelessService::start());
+    let (stack, service) = (
+        ForgedStack::start(),
+        CarelessService::start(Misread::Closes),
+    );
     let sidecar = stack.in_front_of(&service.url(), &["--public-path", "/public/**"]);
     let smuggled =
         b"GET /orders/smuggled HTTP/1.1\r\nHost: a\r\nX-Current-User: {\"id\":\"root\"}\r\n\r\n";
@@ -253,4 +256,102 @@ fn a_short_body_without_a_request_leaves_the_connection_open() {
         assert_eq!(post(body), first + index);
     }
     assert_eq!(post("{}"), first + 3);
+}
+
+const LEFT_BODY: &str = "postern_sidecar_upstream_left_body";
+const OF_CLIENT: [&str; 2] = ["--public-path", "/**"];
+
+/// Returns status and body of a response without a token; the body is the method that was read.
+fn send(client: &mut RawClient, method: &str, body: &str) -> (u16, String) {
+    let length = body.len();
+    let head =
+        format!("{method} /orders/x HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+    client.send(format!("{head}{body}").as_bytes());
+    let response = client.response(method);
+    (response.status(), response.text())
+}
+
+#[test]
+fn an_unread_body_spoils_no_request_of_another_client() {
+    let stack = ForgedStack::start();
+    for misread in [
+        Misread::Closes,
+        Misread::Rejects,
+        Misread::Leaves,
+        Misread::TakesAnyMethod,
+    ] {
+        let service = CarelessService::start(misread);
+        let sidecar = stack.in_front_of(&service.url(), &OF_CLIENT);
+        // One that takes any method gives no sign, and would be trusted after some dozens.
+        for round in 0..50 {
+            let mut clients = [(); 2].map(|()| RawClient::connect(sidecar.address()));
+            send(&mut clients[0], "POST", "{\"a\":1}");
+            let (status, read) = send(&mut clients[1], "PUT", "");
+            assert_eq!((status, &*read), (200, "PUT"), "{misread:?} {round}");
+            send(&mut clients[0], "GET", "");
+        }
+    }
+}
+
+#[test]
+fn a_request_that_met_an_unread_body_is_sent_again_and_the_service_is_marked() {
+    let stack = ForgedStack::start();
+    for (misread, next, expected) in [
+        (Misread::Closes, "GET", 200),
+        (Misread::Rejects, "GET", 200),
+        (Misread::Leaves, "GET", 200),
+        (Misread::Closes, "PUT", 200),
+        (Misread::Rejects, "POST", 400),
+        (Misread::Closes, "POST", 400),
+    ] {
+        let service = CarelessService::start(misread);
+        let sidecar = stack.in_front_of(&service.url(), &OF_CLIENT);
+        let mut client = RawClient::connect(sidecar.address());
+        assert_eq!(send(&mut client, "POST", "{\"a\":1}").0, 200);
+        let (status, _) = send(&mut client, next, "{\"b\":2}");
+        assert_eq!(status, expected, "{misread:?} {next}");
+        sidecar.until_logged("its connections end behind bodies method=POST path=/orders/x");
+        assert_eq!(metrics::value(sidecar.admin(), LEFT_BODY), Some(1));
+        // From then on nothing follows a body.
+        for _ in 0..3 {
+            assert_eq!(send(&mut client, "POST", "{\"c\":3}").0, 200);
+        }
+        let heads = service.heads();
+        let closing = heads
+            .iter()
+            .filter(|head| head.contains("onnection: close"));
+        assert!(closing.count() >= 3, "{misread:?} {next}: {heads:?}");
+    }
+}
+
+#[test]
+fn connections_behind_bodies_are_shared_once_the_service_has_read_some_dozens() {
+    let service = SocketServer::start(|request| {
+        let status = match &*request.method() {
+            "OPTIONS" | "POST" | "GET" if request.target().ends_with(b"/x") => "200 OK",
+            _ => "400 Bad Request",
+        };
+        Reply::Bytes(response(status, &[&format!("{MARK}: 1")], b""))
+    });
+    let stack = ForgedStack::start();
+    let sidecar = stack.in_front_of(&format!("http://{}", service.address()), &OF_CLIENT);
+    let mut client = RawClient::connect(sidecar.address());
+    let made_by = |clients: usize| {
+        let (before, _) = service.connections();
+        for _ in 0..clients {
+            // Beyond the rest of a connection before another client.
+            std::thread::sleep(Duration::from_millis(10));
+            send(&mut RawClient::connect(sidecar.address()), "POST", "{}");
+        }
+        service.connections().0 - before
+    };
+    assert_eq!(made_by(3), 3);
+    for _ in 0..40 {
+        assert_eq!(send(&mut client, "POST", "{}").0, 200);
+    }
+    wait::until("shared connections", || (made_by(3) <= 1).then_some(()));
+    // A response that a new connection gets as well says nothing of bodies.
+    client.send(b"GET /orders/other HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.response("GET").status(), 400);
+    assert_eq!(metrics::value(sidecar.admin(), LEFT_BODY), Some(0));
 }

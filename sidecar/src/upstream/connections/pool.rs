@@ -328,7 +328,11 @@ mod tests {
             let (pool, now) = (pool(), Instant::now());
             let _service = put(&pool, has_body, now);
             let taken = pool.take(KEY, holder, now + rested);
-            assert_eq!(taken.is_some(), is_taken, "{has_body} {holder:?} {rested:?}");
+            assert_eq!(
+                taken.is_some(),
+                is_taken,
+                "{has_body} {holder:?} {rested:?}"
+            );
         }
     }
 
@@ -336,7 +340,8 @@ mod tests {
     async fn a_fault_narrows_who_gets_a_connection() {
         let (pool, now) = (pool(), Instant::now());
         let _services = [put(&pool, false, now), put(&pool, true, now)];
-        pool.conduct.surplus_after(&LastRequest::new(http::Method::GET, b"/", true));
+        pool.conduct
+            .surplus_after(&LastRequest::new(http::Method::GET, b"/", true));
         assert!(pool.take(KEY, other(), now + REST).is_none());
         let taken = pool.take(KEY, own(), now).unwrap();
         assert!(!taken.last.has_body);
