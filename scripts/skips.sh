@@ -20,6 +20,7 @@ if [ "${1:-}" = full ]; then
     needs "systemd-analyze" "apt-get install systemd" command -v systemd-analyze
     needs "pytest, kubernetes-validate" "make venv" \
         "${POSTERN_TEST_PYTHON:-python3}" -c 'import pytest, yaml, kubernetes_validate'
+    needs "cel-js (npm)" "make venv" test -d tests/interop/node_modules/@marcbachmann/cel-js
     exit $missing
 fi
 

@@ -1,8 +1,11 @@
-"""The policies for the API server in examples/admission, evaluated as the server does."""
+"""The policies for the API server in examples/admission, checked and evaluated as the server does."""
+
+import copy
 
 import cel
 import pytest
-from kubernetes import K8S, named, of_kind, render
+from kubernetes import K8S, directories, named, of_kind, render
+from test_chart import SHAPES, template
 from test_foreign_pods import HTTP, METRICS, deployment_with, label_on_pods_alone, laid_over, service, service_with
 
 POLICIES = of_kind(render(K8S / "examples/admission"), "ValidatingAdmissionPolicy")
@@ -16,16 +19,77 @@ def rejections(thing):
         validation["message"]
         for policy in POLICIES
         if any(RESOURCES.get(thing["kind"]) in rule["resources"] for rule in policy["spec"]["matchConstraints"]["resourceRules"])
-        for validation in policy["spec"]["validations"]
-        if not cel.evaluate(validation["expression"], {"object": thing, "variables": variables(policy, thing)})
+        for validation, is_met in zip(policy["spec"]["validations"], evaluated(policy, thing))
+        if not is_met
     ]
 
 
-def variables(policy, thing):
-    values = {}
-    for variable in policy["spec"]["variables"]:
-        values[variable["name"]] = cel.evaluate(variable["expression"], {"object": thing, "variables": values})
-    return values
+def evaluated(policy, thing):
+    """Returns the value of each validation of a policy."""
+    expressions = [validation["expression"] for validation in policy["spec"]["validations"]]
+    return cel.evaluate(cel.OF_POLICIES, expressions, {"object": thing}, policy["spec"]["variables"])
+
+
+def expressions(value):
+    """Returns everything below an object that is an expression by its name."""
+    if isinstance(value, list):
+        return [found for each in value for found in expressions(each)]
+    if not isinstance(value, dict):
+        return []
+    own = [member for name, member in value.items() if name.lower().endswith("expression") and isinstance(member, str)]
+    return own + [found for each in value.values() for found in expressions(each)]
+
+
+CHECKED = {"ValidatingAdmissionPolicy": cel.errors_of_policy, "MutatingWebhookConfiguration": cel.errors_of_webhooks}
+
+
+def every_object():
+    """Returns the objects of every overlay and example, and of the chart in each shape."""
+    trees = [render(directory) for directory in directories("Kustomization")]
+    charts = [template(*flags) for flags in SHAPES.values()]
+    return [each for found in [*trees, *charts] for each in found]
+
+
+def test_the_api_server_accepts_every_expression():
+    checked = 0
+    for each in every_object():
+        if each["kind"] in CHECKED:
+            assert CHECKED[each["kind"]](each) == [], each["metadata"]["name"]
+            checked += len(expressions(each))
+        else:
+            assert not expressions(each), f"{each['kind']}: nothing checks these"
+    assert checked > 20
+
+
+def changed(policy, change):
+    other = copy.deepcopy(policy)
+    change(other["spec"])
+    return other
+
+
+def two_types(spec):
+    spec["variables"].append({"name": "none", "expression": "{}"})
+    spec["validations"].append({"expression": "[variables.selector, variables.none].all(l, true)"})
+
+
+MISTAKES = {
+    "a list of two types": (two_types, "same type"),
+    "a variable before its own": (lambda spec: spec["variables"].reverse(), "nknown variable"),
+    "an unknown function": (lambda spec: spec["validations"].append({"expression": "isSafe(object)"}), "no matching overload"),
+    "a value that is no answer": (lambda spec: spec["validations"].append({"expression": "object.spec.size() + 1"}), "is int"),
+    "a message that is no text": (lambda spec: spec["validations"][0].update(messageExpression="1 + 1"), "is int"),
+    "a note that is no text": (lambda spec: spec.update(auditAnnotations=[{"valueExpression": "1 + 1"}]), "is int"),
+    "a condition on a variable": (lambda spec: spec.update(matchConditions=[{"expression": "variables.labels == {}"}]), "variables"),
+    "a word that is left open": (lambda spec: spec["validations"].append({"expression": "object.spec == 'a"}), "nterminated"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_a_policy_is_found(mistake):
+    change, said = MISTAKES[mistake]
+    policy = named(POLICIES, "ValidatingAdmissionPolicy", "postern-sidecar-services")
+    found = cel.errors_of_policy(changed(policy, change))
+    assert any(said in error for error in found), found
 
 
 @pytest.mark.parametrize("directory", ["overlays/dev", "overlays/prod", "examples/job"])

@@ -293,7 +293,8 @@ def test_controllers_go_on_without_the_webhook(objects, operation, kind, metadat
     (hook,) = configuration["webhooks"]
     request = {"operation": operation, "kind": {"kind": kind}}
     values = {"object": {"kind": kind, "metadata": metadata}, "request": request}
-    assert all(cel.evaluate(each["expression"], values) for each in hook["matchConditions"]) == is_sent
+    expressions = [each["expression"] for each in hook["matchConditions"]]
+    assert all(cel.evaluate(cel.OF_CONDITIONS, expressions, values)) == is_sent
 
 
 def test_every_file_of_the_webhook_s_arguments_is_mounted(objects):
