@@ -73,9 +73,13 @@ pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitErr
         server.add_service(supervised("certificate reload", following, &background));
     }
     if let Some((target, rejected)) = config.exposure {
-        let condition = || app.health.condition("exposure", "not probed yet");
+        let condition = || {
+            app.health
+                .condition("exposure", "not known while the service is down")
+        };
         let check = ExposureProbe {
             target,
+            upstream: Arc::clone(&app.upstream),
             metrics: app.metrics.clone(),
             ready: rejected.then(condition),
         };

@@ -73,12 +73,12 @@ metrics! {
         pub(crate) connections_rejected: Counter,
         /// Connections without a request in flight that were closed for new ones
         pub(crate) connections_evicted: Counter,
-        /// 1 if the service accepted a connection on the pod's address at the last probe (--pod-ip)
-        pub(crate) upstream_exposed: Gauge,
         /// 1 once the service has sent bytes after the end of a response
         pub(crate) upstream_sent_surplus: Gauge,
         /// 1 once the service has taken the unread body of a request for a part of the next one
         pub(crate) upstream_left_body: Gauge,
+        /// 1 if the service accepted a connection on the pod's address at the last probe (--pod-ip), else 0; -1 while it is not known
+        pub(crate) upstream_exposed: Gauge = beginning_with(-1),
         /// Streams that were closed because their token had expired or was revoked
         pub(crate) streams_expired: Counter,
         /// Fetches of the verification key by outcome
@@ -90,8 +90,8 @@ metrics! {
         key_cache_writes: Family<Label, Counter> = counters_by("outcome", [WRITTEN, FAILED]),
         /// Reloads of the configuration by outcome
         config_reloads: Family<Label, Counter> = counters_by("outcome", [APPLIED, REJECTED]),
-        /// 1 if the configuration was usable at the last read
-        config_last_reload_successful: Gauge = usable(),
+        /// 1 if the configuration was usable at the last read, as at the start
+        config_last_reload_successful: Gauge = beginning_with(1),
         /// 1 while settings that were read need a restart
         pub(crate) config_restart_needed: Gauge,
     }
@@ -157,11 +157,11 @@ impl Metrics {
     }
 }
 
-/// The start counts as a usable configuration.
-fn usable() -> Gauge {
-    let usable = Gauge::default();
-    usable.set(1);
-    usable
+/// Returns a gauge that has a value before the first report.
+fn beginning_with(value: i64) -> Gauge {
+    let gauge = Gauge::default();
+    gauge.set(value);
+    gauge
 }
 
 fn rule_labels(name: &str) -> Labels {

@@ -5,21 +5,27 @@
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
+use pingora::upstreams::peer::Peer;
 use runtime::admin::health::Condition;
 use tokio::net::TcpStream;
 
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::{Endpoint, UpstreamAddress};
+use crate::upstream::{Endpoint, Upstream, UpstreamAddress};
 
 const INTERVAL: Duration = Duration::from_secs(60);
+/// While the service is down: it has to be known before a rollout goes on.
+const INTERVAL_WHILE_DOWN: Duration = Duration::from_secs(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Probe that runs once a minute.
+/// Probe that runs once a minute, and each second while the service is down.
 #[derive(Debug)]
 pub(crate) struct ExposureProbe {
     pub(crate) target: SocketAddr,
+    /// Its own address says if it is up.
+    pub(crate) upstream: Arc<Upstream>,
     pub(crate) metrics: Metrics,
     /// Set if an exposed service is not ready.
     pub(crate) ready: Option<Condition>,
@@ -66,14 +72,25 @@ impl ExposureProbe {
         }
     }
 
-    /// Probes once a minute.
+    /// Returns true for an exposed service; `None` while it is down.
+    async fn is_exposed(&self) -> Option<bool> {
+        let own = *self.upstream.peer()?.any.address().as_inet()?;
+        // First: a service that starts between the two probes does not pass for unexposed.
+        let is_up = probe(own).await;
+        let is_exposed = probe(self.target).await;
+        (is_up || is_exposed).then_some(is_exposed)
+    }
+
+    /// Probes without end; what was found before holds while the service is down.
     pub(crate) async fn run(self) -> Result<Infallible, String> {
         let mut before = None;
         loop {
-            let is_exposed = probe(self.target).await;
-            self.report(before, is_exposed);
-            before = Some(is_exposed);
-            tokio::time::sleep(INTERVAL).await;
+            let mut pause = INTERVAL_WHILE_DOWN;
+            if let Some(is_exposed) = self.is_exposed().await {
+                self.report(before, is_exposed);
+                (before, pause) = (Some(is_exposed), INTERVAL);
+            }
+            tokio::time::sleep(pause).await;
         }
     }
 }
@@ -81,10 +98,13 @@ impl ExposureProbe {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::net::TcpListener;
+
     use runtime::admin::health::Health;
 
     use super::*;
     use crate::telemetry::metrics::TokenCacheCounters;
+    use crate::upstream::tests::upstream;
 
     #[test]
     fn the_target_is_the_services_port_on_the_pods_address() {
@@ -99,22 +119,46 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn an_exposed_service_is_found_and_may_end_readiness() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let health = Health::new();
+    /// Returns the check of a service at 127.0.0.1 in a pod that has the address 127.0.0.2.
+    fn check(port: u16, health: &Health) -> ExposureProbe {
         health.set_started();
-        let check = ExposureProbe {
-            target: listener.local_addr().unwrap(),
+        ExposureProbe {
+            target: ([127, 0, 0, 2], port).into(),
+            upstream: Arc::new(upstream(&format!("http://127.0.0.1:{port}")).unwrap()),
             metrics: Metrics::new(&TokenCacheCounters::default()).0,
-            ready: Some(health.condition("exposure", "not probed yet")),
-        };
-        assert!(probe(check.target).await);
-        check.report(None, true);
-        assert!(!health.is_ready());
-        drop(listener);
-        assert!(!probe(check.target).await);
-        check.report(Some(true), false);
-        assert!(health.is_ready());
+            ready: Some(health.condition("exposure", "not known")),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_service_that_is_down_is_neither_exposed_nor_unexposed() {
+        for (addresses, expected) in [
+            (vec![], None),
+            (vec!["127.0.0.1"], Some(false)),
+            (vec!["127.0.0.1", "127.0.0.2"], Some(true)),
+            (vec!["127.0.0.2"], Some(true)),
+            (vec!["0.0.0.0"], Some(true)),
+        ] {
+            let free = TcpListener::bind("127.0.0.3:0").unwrap();
+            let port = free.local_addr().unwrap().port();
+            let bound = |address: &&str| TcpListener::bind((*address, port)).unwrap();
+            // An address that is held would keep a service from every one.
+            drop(free);
+            let listeners: Vec<_> = addresses.iter().map(bound).collect();
+            let found = check(port, &Health::new()).is_exposed().await;
+            assert_eq!(found, expected, "{addresses:?}");
+            drop(listeners);
+        }
+    }
+
+    #[test]
+    fn an_exposed_service_may_end_readiness() {
+        let health = Health::new();
+        let check = check(1, &health);
+        for (before, is_exposed) in [(None, true), (Some(true), false), (Some(false), true)] {
+            assert!(!health.is_ready() || before == Some(false));
+            check.report(before, is_exposed);
+            assert_eq!(health.is_ready(), !is_exposed);
+        }
     }
 }

@@ -1,13 +1,14 @@
 //! Probes, memory and the end of a process (lessons A4, D27, D30).
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, admin_get, credentials};
 use tests::certificates::Authority;
 use tests::client::Request;
 use tests::expect::has;
+use tests::free_address::free_address;
 use tests::metrics::sum;
 use tests::programs::Program;
 use tests::raw_client::{RawClient, exchange};
@@ -340,4 +341,35 @@ fn an_exposed_service_is_reported_and_can_cost_readiness() {
     let strict = plan().flags(["--require-unexposed"]).start();
     strict.until_logged("clients need no token");
     assert_eq!(strict.readiness(), 503);
+}
+
+#[test]
+fn a_late_service_is_probed_when_it_listens() {
+    let stack = ForgedStack::start();
+    for (address, is_exposed) in [("0.0.0.0", true), ("127.0.0.1", false)] {
+        let service = free_address();
+        let flags = ["--signing-type=ecdsa", "--pod-ip=127.0.0.2"];
+        let upstream = format!("http://{service}");
+        let sidecar = SidecarPlan::to(&upstream, &stack.auth_server.url())
+            .flags(flags)
+            .flags(["--require-unexposed"])
+            .start();
+        let says = |value: &str| {
+            let line = format!("\npostern_sidecar_upstream_exposed {value}\n");
+            admin_get(sidecar.admin(), "/metrics")
+                .text()
+                .contains(&line)
+        };
+        wait::until("the key", || {
+            sidecar.metric("postern_sidecar_keys_available") == Some(1)
+        });
+        let report = admin_get(sidecar.admin(), "/readyz");
+        assert_eq!(report.status(), 503, "{address}");
+        has(&report.text(), "not known while the service is down");
+        assert!(says("-1"), "{address}: nothing is known yet");
+        let _service = TcpListener::bind((address, service.port())).expect("a free port");
+        let (value, status) = if is_exposed { ("1", 503) } else { ("0", 200) };
+        wait::until("the result", || says(value));
+        wait::until("the status", || sidecar.readiness() == status);
+    }
 }
