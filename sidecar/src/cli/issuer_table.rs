@@ -13,6 +13,7 @@ use wire::keys::Algorithm;
 use wire::keys::algorithms::asymmetric;
 
 use super::ServeArgs;
+use crate::issuers::source::kubernetes;
 
 /// The name of the auth server's issuer without a table.
 const OWN_NAME: &str = "auth-server";
@@ -41,7 +42,7 @@ impl ServeArgs {
             },
             (_, None, None) => return None,
             (_, url, jwks) => IssuerTable {
-                discovery: url.is_some(),
+                discovery: url.as_deref().is_some_and(|url| url != kubernetes::ISSUER),
                 jwks: jwks.clone(),
                 ..IssuerTable::default()
             },

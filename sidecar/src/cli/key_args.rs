@@ -41,7 +41,8 @@ pub(crate) struct KeyArgs {
 
     /// Your identity provider, by the address that is the iss of its tokens
     ///
-    /// In place of the auth server; its discovery document names the JWK Set
+    /// In place of the auth server; its discovery document names the JWK Set. kubernetes:/// is the
+    /// cluster of this pod, whose service accounts have tokens
     #[arg(
         long,
         env,

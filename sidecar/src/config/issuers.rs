@@ -160,6 +160,10 @@ fn reject_repeated(issuers: &[Issuer]) -> Result<(), ExitError> {
     Ok(())
 }
 
+/// Names the table; the issuer that flags describe has no name.
 fn rejected(name: &str, why: impl Display) -> ExitError {
-    ExitError::Config(format!("[[issuer]] {name}: {why}"))
+    match name {
+        "" => ExitError::Config(why.to_string()),
+        _ => ExitError::Config(format!("[[issuer]] {name}: {why}")),
+    }
 }

@@ -1,6 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;
+use crate::cli::issuer_table::IssuerTable;
 use crate::cli::{Cli, Command};
 
 const AUTH_SERVER: [&str; 2] = ["--auth-server", "http://127.0.0.1:9000/auth"];
@@ -54,6 +55,26 @@ fn each_bad_setting_is_one_line_that_names_it() {
             assert_is_named(row, config(&flags));
         }
     }
+}
+
+#[test]
+fn the_cluster_is_an_issuer_by_its_address() {
+    let words = [
+        "sidecar",
+        "serve",
+        "--issuer-url=kubernetes:///",
+        "--audience=orders",
+    ];
+    let parsed = runtime::command_line::parse_words::<Cli>(words).unwrap();
+    let Command::Serve(args) = parsed.command else {
+        unreachable!("{parsed:?}");
+    };
+    let table = IssuerTable {
+        issuer: Some("kubernetes:///".to_owned()),
+        audience: vec!["orders".to_owned()],
+        ..IssuerTable::default()
+    };
+    assert_eq!(args.all_issuers(), [table]);
 }
 
 #[test]

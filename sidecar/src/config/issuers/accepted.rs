@@ -5,8 +5,6 @@ use crate::issuers::source::kubernetes;
 
 /// Max number of tenants: a token that is not cached is compared with each.
 const MAX_TENANTS: usize = 256;
-/// The `issuer` of the cluster whose pod this is.
-pub(super) const KUBERNETES: &str = "kubernetes:///";
 
 /// Returns each accepted `iss` of a table.
 pub(super) fn accepted(table: &IssuerTable) -> Result<Vec<String>, String> {
@@ -16,9 +14,9 @@ pub(super) fn accepted(table: &IssuerTable) -> Result<Vec<String>, String> {
         (Some(_), None) if !table.tenants.is_empty() => {
             Err("`tenants` has an effect only with `issuer-pattern`".to_owned())
         }
-        (Some(KUBERNETES), None) => kubernetes::issuer(table.token_file.as_deref())
+        (Some(kubernetes::ISSUER), None) => kubernetes::issuer(table.token_file.as_deref())
             .map(|issuer| vec![issuer])
-            .map_err(|why| format!("{KUBERNETES}: {why}")),
+            .map_err(|why| format!("{}: {why}", kubernetes::ISSUER)),
         (Some(issuer), None) => Ok(vec![issuer.to_owned()]),
         (None, Some(pattern)) => of_tenants(pattern, &table.tenants),
     }

@@ -13,7 +13,7 @@ use wire::token::claim_mapping::ClaimMapping;
 use wire::token::claim_name::ClaimName;
 use wire::token::verifier::VerificationPolicy;
 
-use super::accepted::{KUBERNETES, accepted};
+use super::accepted::accepted;
 use super::user_prefix::UserPrefix;
 use super::{key_source, policy};
 use crate::cli::ServeArgs;
@@ -276,7 +276,7 @@ impl<'a> Description<'a> {
     }
 
     pub(super) fn is_kubernetes(&self) -> bool {
-        !self.table.auth_server && self.table.issuer.as_deref() == Some(KUBERNETES)
+        !self.table.auth_server && self.table.issuer.as_deref() == Some(kubernetes::ISSUER)
     }
 
     /// Rejects a table with no source of keys, or several, and members that the source ignores.
@@ -286,7 +286,8 @@ impl<'a> Description<'a> {
         let sources = [table.discovery, has_jwks, self.is_kubernetes()];
         if sources.iter().filter(|given| **given).count() != 1 {
             return Err(self.rejected(format!(
-                "expected one source of keys of discovery = true, jwks, or issuer = \"{KUBERNETES}\""
+                "expected one source of keys of discovery = true, jwks, or issuer = \"{}\"",
+                kubernetes::ISSUER
             )));
         }
         for (member, given, why) in [
@@ -303,7 +304,7 @@ impl<'a> Description<'a> {
             (
                 "token-file",
                 table.token_file.is_some() && !self.is_kubernetes(),
-                KUBERNETES,
+                kubernetes::ISSUER,
             ),
         ] {
             if given {

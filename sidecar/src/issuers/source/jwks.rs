@@ -14,6 +14,8 @@ const JWK_SET: &str = "application/jwk-set+json, application/json";
 pub(crate) enum JwksError {
     #[error("the response to the request for the key set was {}", Unexpected(*.0))]
     Status(StatusCode),
+    #[error("403: bind the ClusterRole system:service-account-issuer-discovery to this pod")]
+    Forbidden,
     #[error("the key set cannot be used: {0}")]
     Unusable(#[from] KeyError),
     #[error("the key set lacks the key of the key endpoint")]
@@ -43,6 +45,10 @@ impl KnownSet {
         };
         let response = transport.get(request).await;
         let response = response.map_err(FetchError::JwksTransport)?;
+        // Only the API server of a cluster gets a token.
+        if request.bearer.is_some() && response.status == StatusCode::FORBIDDEN {
+            return Err(JwksError::Forbidden.into());
+        }
         let (keys, known) = parse(&response, known, allowed)?;
         *self = known;
         Ok((keys, response.headers))

@@ -9,6 +9,8 @@ use wire::explain::unverified::DecodedToken;
 
 use super::key_set::bearer_token;
 
+/// The `issuer` of the cluster whose pod this is.
+pub(crate) const ISSUER: &str = "kubernetes:///";
 /// The key set of the API server.
 pub(crate) const JWKS_URL: &str = "https://kubernetes.default.svc/openid/v1/jwks";
 /// The token of the pod's ServiceAccount.
@@ -22,7 +24,8 @@ pub(crate) const CA_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/
 /// The file and what is wrong with it.
 pub(crate) fn issuer(token_file: Option<&Path>) -> Result<String, String> {
     let file = token_file.unwrap_or(Path::new(TOKEN_FILE));
-    let token = bearer_token(file)?;
+    let token = bearer_token(file)
+        .map_err(|why| format!("{why}; is the pod's automountServiceAccountToken false?"))?;
     // Read without a check of its signature: the kubelet wrote it, and is trusted like the settings.
     let token = DecodedToken::of(&token);
     let issuer = token

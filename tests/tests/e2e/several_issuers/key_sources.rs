@@ -119,6 +119,25 @@ fn the_cluster_s_keys_are_fetched_with_the_pod_s_own_token() {
 }
 
 #[test]
+fn a_cluster_that_keeps_its_keys_from_pods_names_the_role() {
+    let issuers = Issuers::publish(&["cluster"]);
+    let authority = Authority::new();
+    let tls = authority.issue("api").serving(None);
+    let server = SocketServer::start_tls(tls, |_| json_response("403 Forbidden", "{}"));
+    let token_file = issuers.home.path().join("token");
+    fs::write(&token_file, issuers.of("cluster").own()).unwrap();
+    let table = format!(
+        "[[issuer]]\nname = 'pods'\nissuer = 'kubernetes:///'\naudience = ['orders']\n\
+         jwks = 'https://{}/keys'\ntoken-file = '{}'\nca = '{}'\n",
+        server.address(),
+        token_file.display(),
+        authority.file().display()
+    );
+    let sidecar = issuers.plan_with(&table).flags(NEVER).start();
+    sidecar.until_logged("ClusterRole system:service-account-issuer-discovery");
+}
+
+#[test]
 fn keys_come_through_the_named_proxy_and_no_other() {
     let issuers = Issuers::publish(&["cluster"]);
     let cluster = issuers.of("cluster");
