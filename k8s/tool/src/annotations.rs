@@ -14,6 +14,8 @@ pub(crate) const APP_ID: &str = "postern/app-id";
 pub(crate) const PUBLIC_PATH: &str = "postern/public-path";
 /// A ConfigMap with the settings, in place of those of all sidecars.
 pub(crate) const CONFIG_MAP: &str = "postern/config-map";
+/// A ConfigMap with the sidecar's file of settings, in place of those of all sidecars.
+pub(crate) const CONFIG_FILE: &str = "postern/config-file";
 /// The Secret with the key `app-secret`.
 pub(crate) const SECRET: &str = "postern/secret";
 /// Ports of a Service that lead past the sidecar on purpose, by name or number.
@@ -29,12 +31,13 @@ pub(crate) const CPU_LIMIT: &str = "postern/cpu-limit";
 pub(crate) const MEMORY_REQUEST: &str = "postern/memory-request";
 pub(crate) const MEMORY_LIMIT: &str = "postern/memory-limit";
 /// Every annotation of people: a workload shares these with its pods.
-pub(crate) const ALL: [&str; 13] = [
+pub(crate) const ALL: [&str; 14] = [
     PORT,
     APP_NAME,
     APP_ID,
     PUBLIC_PATH,
     CONFIG_MAP,
+    CONFIG_FILE,
     SECRET,
     OPEN_PORTS,
     PROBES,

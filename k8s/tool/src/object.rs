@@ -158,8 +158,11 @@ impl<'v> Object<'v> {
         let maps = sources.map(|source| ("ConfigMap", text(source, "/configMapRef/name")));
         let volumes = list(self.spec("volumes"));
         let own = volumes.filter(|volume| name_of(volume).starts_with("postern-"));
-        let secrets = own.map(|volume| ("Secret", text(volume, "/secret/secretName")));
-        maps.chain(secrets).filter(|(_, name)| !name.is_empty())
+        let mounted = own.flat_map(|volume| {
+            let file = ("ConfigMap", text(volume, "/configMap/name"));
+            [("Secret", text(volume, "/secret/secretName")), file]
+        });
+        maps.chain(mounted).filter(|(_, name)| !name.is_empty())
     }
 
     /// Returns the containers beside the sidecar that serve as long as the pod lives.

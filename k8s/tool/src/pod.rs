@@ -23,6 +23,9 @@ const NAME_LABELS: [&str; 4] = ["app.kubernetes.io/name", "app", "k8s-app", "run
 /// Kubernetes' default; the sidecar's whole stop fits into it.
 const GRACE_PERIOD: u64 = 30;
 
+/// The ConfigMap of [`names::CONFIG_FILE`] in the pod.
+const FILE_VOLUME: &str = "postern-sidecar-file";
+const FILE_PATH: &str = "/etc/postern";
 /// Linux starts no program with a variable of 128 KiB, and the operator's patterns join a pod's.
 const MAX_VARIABLE_BYTES: usize = 96 * 1024;
 
@@ -68,14 +71,18 @@ pub(crate) fn add_sidecar(
         changes.push((path, settings.component.hook.clone()));
     }
     let config_map = pod.annotation(names::CONFIG_MAP);
+    let config_file = pod.annotation(names::CONFIG_FILE);
+    // A ConfigMap may name another source of the key, and a file does: then annotations decide.
+    let has_server = settings.variables.contains_key(AUTH_SERVER) && config_file.is_none();
+    let own = config_map.or(config_file);
     let sidecar = Sidecar {
         pod,
         service,
         protocol: protocol::of_service(object, pod, service, input)?,
         settings,
         config_map,
-        has_application: settings.variables.contains_key(AUTH_SERVER)
-            || config_map.and(pod.annotation(names::SECRET)).is_some(),
+        config_file,
+        has_application: has_server || own.and(pod.annotation(names::SECRET)).is_some(),
     };
     let (container, volumes) = (sidecar.container(&probes)?, sidecar.volumes());
     let pod = value.pointer_mut(path).ok_or("has no containers")?;
@@ -155,7 +162,7 @@ struct Sidecar<'a> {
     protocol: &'static str,
     settings: &'a Settings,
     config_map: Option<&'a str>,
-    /// A ConfigMap may name another source of the key than the settings: then annotations decide.
+    config_file: Option<&'a str>,
     has_application: bool,
 }
 
@@ -180,6 +187,9 @@ impl Sidecar<'_> {
         if let Value::Array(mounts) = &mut container["volumeMounts"] {
             mounts
                 .retain(|mount| self.has_application || name_of(mount) != "postern-sidecar-secret");
+            // The directory: the kubelet does not follow a file that is mounted alone.
+            let of_file = json!({"name": FILE_VOLUME, "mountPath": FILE_PATH, "readOnly": true});
+            mounts.extend(self.config_file.map(|_| of_file));
         }
         Ok(container)
     }
@@ -211,7 +221,7 @@ impl Sidecar<'_> {
         bounds: Option<Bounds>,
     ) -> Result<BTreeMap<String, String>, String> {
         let mut variables = BTreeMap::new();
-        if self.config_map.is_none() {
+        if self.config_map.or(self.config_file).is_none() {
             variables.clone_from(&self.settings.variables);
             let bounds = bounds.filter(|_| self.settings.follows_memory);
             for (name, number) in BOUNDS.into_iter().zip(bounds.into_iter().flatten()) {
@@ -219,6 +229,9 @@ impl Sidecar<'_> {
             }
         }
         let mut set = |name: &str, value: String| variables.insert(name.to_owned(), value);
+        if self.config_file.is_some() {
+            set("POSTERN_CONFIG", format!("{FILE_PATH}/sidecar.toml"));
+        }
         if let Some(port) = self.service {
             set(UPSTREAM, format!("{}://127.0.0.1:{port}", self.protocol));
         }
@@ -260,6 +273,8 @@ impl Sidecar<'_> {
     fn volumes(&self) -> Vec<Value> {
         let mut volumes = self.settings.component.volumes.clone();
         volumes.retain(|volume| self.has_application || volume.get("secret").is_none());
+        let of_file = |name| json!({"name": FILE_VOLUME, "configMap": {"name": name}});
+        volumes.extend(self.config_file.map(of_file));
         let secret = self.pod.annotation(names::SECRET);
         for volume in &mut volumes {
             if let (Some(name), Some(slot)) = (secret, volume.pointer_mut("/secret/secretName")) {

@@ -157,6 +157,7 @@ fn annotations() -> impl Strategy<Value = Option<Value>> {
         Just(("postern/app-name", "web")),
         Just(("postern/app-id", "shop")),
         Just(("postern/config-map", "settings")),
+        Just(("postern/config-file", "tables")),
         Just(("postern/secret", "own")),
         Just(("example.com/other", "a: b # c")),
     ];
