@@ -14,6 +14,7 @@ use crate::metadata::inherit;
 use crate::object::{Object, text};
 use crate::original;
 use crate::ports;
+use crate::protocol;
 use crate::services::move_alone;
 use crate::settings::Settings;
 use crate::yaml::MAX_LINE;
@@ -114,7 +115,11 @@ fn change(object: &mut Value, operation: &str, settings: &Settings) -> Result<Ve
     let view = Object(object);
     view.check()?;
     match view.kind() {
-        "Service" if view.label(SIDECAR) == Some("true") => move_alone(object).map(|_| Vec::new()),
+        "Service" if view.label(SIDECAR) == Some("true") => {
+            let warning = protocol::warning(view);
+            let is_moved = move_alone(object)?;
+            Ok(Vec::from_iter(warning.filter(|_| is_moved)))
+        }
         "Service" => Ok(original::take_away(object).unwrap_or_default()),
         // Their pods cannot change any more.
         "Pod" | "Job" if operation == "UPDATE" => Ok(Vec::new()),

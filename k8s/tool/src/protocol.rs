@@ -78,6 +78,18 @@ pub(crate) fn of_service(
     }
 }
 
+/// Returns a warning about a Service that is reviewed apart from its pods: their sidecars do not
+/// learn what its port says.
+pub(crate) fn warning(service: Object<'_>) -> Option<String> {
+    services::ports_of(service).into_iter().find_map(|port| {
+        let word = text(port.value, "/appProtocol");
+        let said = of_word(word).filter(|protocol| *protocol != HTTP)?;
+        // So does the port of a container that has this name.
+        let is_known = port.target.as_str().and_then(of_word) == Some(said);
+        (!is_known).then(|| format!("appProtocol {word}: name the port of the container so too, or annotate the workload {UPSTREAM_PROTOCOL}: {said}"))
+    })
+}
+
 fn of_word(word: &str) -> Option<&'static str> {
     let word = word.to_ascii_lowercase();
     let word = word.strip_prefix("kubernetes.io/").unwrap_or(&word);

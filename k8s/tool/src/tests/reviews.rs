@@ -376,22 +376,90 @@ fn pods_that_only_appear_protected_are_rejected() {
     assert_eq!(stored(&known), Some(known.clone()));
 }
 
+/// Returns the patch of a pod with these annotations, as a text.
+fn patch_of(annotations: &Value, set: &[&str]) -> String {
+    let args = SidecarsArgs {
+        set: set.iter().map(|pair| (*pair).to_owned()).collect(),
+        ..SidecarsArgs::default()
+    };
+    let body = request(&pod(annotations)).to_string();
+    let (_, reviewed) = review(body.as_bytes(), &Settings::new(&args).unwrap()).unwrap();
+    let patch = reviewed["response"]["patch"].as_str().unwrap();
+    String::from_utf8(STANDARD.decode(patch).unwrap()).unwrap()
+}
+
 #[test]
 fn a_config_map_is_the_only_source_of_settings() {
     let set = ["POSTERN_JWKS=https://a/keys", "POSTERN_AUDIENCE=a"];
-    let args = SidecarsArgs {
-        set: set.map(str::to_owned).to_vec(),
-        ..SidecarsArgs::default()
-    };
-    let settings = Settings::new(&args).unwrap();
-    let both = json!({"postern/config-map": "own", "postern/secret": "own"});
-    for (annotations, has_secret) in [(json!({"postern/config-map": "own"}), false), (both, true)] {
-        let body = request(&pod(&annotations)).to_string();
-        let (_, reviewed) = review(body.as_bytes(), &settings).unwrap();
-        let patch = reviewed["response"]["patch"].as_str().unwrap();
-        let patch = String::from_utf8(STANDARD.decode(patch).unwrap()).unwrap();
-        assert!(!patch.contains("POSTERN_JWKS"), "{patch}");
-        assert_eq!(patch.contains("POSTERN_APP_ID"), has_secret, "{patch}");
-        assert_eq!(patch.contains("secretName"), has_secret, "{patch}");
+    for name in ["postern/config-map", "postern/config-file"] {
+        let both = json!({name: "own", "postern/secret": "own"});
+        for (annotations, has_secret) in [(json!({name: "own"}), false), (both, true)] {
+            let patch = patch_of(&annotations, &set);
+            assert!(!patch.contains("POSTERN_JWKS"), "{patch}");
+            assert_eq!(patch.contains("POSTERN_APP_ID"), has_secret, "{patch}");
+            assert_eq!(patch.contains("secretName"), has_secret, "{patch}");
+        }
+    }
+}
+
+#[test]
+fn a_file_is_mounted_and_needs_no_secret() {
+    let file = json!({"postern/config-file": "own"});
+    let both = json!({"postern/config-file": "own", "postern/config-map": "values"});
+    for (annotations, has_map) in [(file, false), (both, true)] {
+        let patch = patch_of(&annotations, &[]);
+        for part in [
+            r#"{"name":"POSTERN_CONFIG","value":"/etc/postern/sidecar.toml"}"#,
+            r#"{"mountPath":"/etc/postern","name":"postern-sidecar-file","readOnly":true}"#,
+            r#"{"configMap":{"name":"own"},"name":"postern-sidecar-file"}"#,
+        ] {
+            assert!(patch.contains(part), "{part} in {patch}");
+        }
+        assert!(!patch.contains("POSTERN_AUTH_SERVER") && !patch.contains("secretName"));
+        assert_eq!(patch.contains("configMapRef"), has_map);
+    }
+}
+
+#[test]
+fn two_sources_of_keys_are_an_error() {
+    let sources = ["POSTERN_AUTH_SERVER", "POSTERN_JWKS", "POSTERN_ISSUER_URL"];
+    for one in sources {
+        for other in sources {
+            let set = [format!("{one}=https://a"), format!("{other}=https://a")];
+            let args = SidecarsArgs {
+                set: set.to_vec(),
+                ..SidecarsArgs::default()
+            };
+            assert_eq!(Settings::new(&args).is_ok(), one == other, "{set:?}");
+        }
+    }
+}
+
+#[test]
+fn a_protocol_that_pods_do_not_learn_of_is_a_warning() {
+    for (target, word, warns) in [
+        (json!("api"), "kubernetes.io/h2c", true),
+        (json!("api"), "grpc", true),
+        (json!(3000), "https", true),
+        (json!("https-api"), "grpc", true),
+        (json!("grpc"), "kubernetes.io/h2c", false),
+        (json!("api"), "http", false),
+        (json!("api"), "", false),
+        (json!("api"), "mysql", false),
+        // It is moved already.
+        (json!(18080), "grpc", false),
+    ] {
+        let service = json!({
+            "kind": "Service", "metadata": {"name": "web", "labels": {"postern/sidecar": "true"}},
+            "spec": {"ports": [{"port": 80, "targetPort": target, "appProtocol": word}]},
+        });
+        let body = request(&service).to_string();
+        let (_, reviewed) = review(body.as_bytes(), settings()).unwrap();
+        let warnings = reviewed["response"]["warnings"].to_string();
+        assert_eq!(
+            warnings.contains("postern/upstream-protocol"),
+            warns,
+            "{service}: {warnings}"
+        );
     }
 }
