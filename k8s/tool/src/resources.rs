@@ -15,6 +15,9 @@ pub(crate) const MEMBERS: [(&str, &str, &str); 4] = [
     (names::MEMORY_LIMIT, "limits", "memory"),
 ];
 
+/// Units of quantities: powers of 1000, from the third below 1 on, and of 1024.
+const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const MIB: f64 = 1024.0 * 1024.0;
 /// The process and its token cache (docs/limits.md).
 const OF_PROCESS: f64 = 30.0 * MIB;
@@ -57,44 +60,47 @@ pub(crate) fn set(
             && request > limit
         {
             return Err(format!(
-                "its sidecar would request more {what} than its limit: set postern/{what}-request too"
+                "its sidecar would request more {what} than its limit: set the {what}-request too"
             ));
         }
     }
     match value("limits", "memory") {
-        Some(memory) if memory < LEAST => Err(format!(
-            "the annotation {}: a sidecar needs 64Mi at least",
-            names::MEMORY_LIMIT
-        )),
+        Some(memory) if memory < LEAST => {
+            Err("its sidecar needs a memory-limit of 64Mi at least".to_owned())
+        }
         memory => Ok(memory.map(|memory| bounds(memory, is_http_1))),
     }
 }
 
-/// Returns the number that a quantity says.
+/// Returns the number that a quantity says, as Kubernetes reads it.
 ///
 /// # Errors
 /// For what is no quantity.
 pub(crate) fn quantity(text: &str) -> Result<f64, String> {
     let is_digit = |letter: char| letter.is_ascii_digit() || letter == '.';
     let unit = text.trim_start_matches(is_digit);
-    let factor = match unit {
-        "" => 1.0,
-        "m" => 1e-3,
-        "k" => 1e3,
-        "M" => 1e6,
-        "G" => 1e9,
-        "Ki" => 1024.0,
-        "Mi" => MIB,
-        "Gi" => 1024.0 * MIB,
-        _ => f64::NAN,
-    };
-    let number = text
+    let number: Option<f64> = text
         .strip_suffix(unit)
         .and_then(|number| number.parse().ok());
     let quantity = number
-        .map(|number: f64| number * factor)
-        .filter(|it| !it.is_nan());
-    quantity.ok_or_else(|| format!("{text:?} is no quantity such as 100m, 0.5 or 64Mi"))
+        .zip(factor(unit))
+        .map(|(number, factor)| number * factor);
+    quantity
+        .filter(|quantity| quantity.is_finite())
+        .ok_or_else(|| format!("{text:?} is no quantity such as 100m, 0.5 or 64Mi"))
+}
+
+fn factor(unit: &str) -> Option<f64> {
+    let index = |units: &[&str]| units.iter().position(|known| *known == unit);
+    let power = |index: usize| i32::try_from(index).ok();
+    if let Some(power) = index(&DECIMAL).and_then(power) {
+        return Some(1000_f64.powi(power - 3));
+    }
+    if let Some(power) = index(&BINARY).and_then(power) {
+        return Some(1024_f64.powi(power));
+    }
+    let exponent = unit.strip_prefix(['e', 'E'])?;
+    Some(10_f64.powi(exponent.parse().ok()?))
 }
 
 fn bounds(memory: f64, is_http_1: bool) -> Bounds {

@@ -3,14 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use runtime::process::exit::ExitError;
+use serde_json::Value;
 use wire::settings::pass_list;
 
 use crate::annotations::PREFIX;
 use crate::cli::SidecarsArgs;
 use crate::component::Component;
+use crate::object::Object;
 use crate::resources;
 
 pub(crate) const AUTH_SERVER: &str = "POSTERN_AUTH_SERVER";
+/// Sources of the key, the one that needs an application first.
+const KEY_SOURCES: [&str; 3] = [AUTH_SERVER, "POSTERN_JWKS", ISSUER_URL];
+const ISSUER_URL: &str = "POSTERN_ISSUER_URL";
+const ISSUER: &str = "POSTERN_ISSUER";
 pub(crate) const APP_SECRET_FILE: &str = "POSTERN_APP_SECRET_FILE";
 pub(crate) const UPSTREAM: &str = "POSTERN_UPSTREAM";
 pub(crate) const PROBES: &str = "POSTERN_PROBES";
@@ -19,8 +25,6 @@ pub(crate) const BOUNDS: [&str; 2] = ["POSTERN_MAX_REQUESTS", "POSTERN_MAX_CONNE
 pub(crate) const APP_ID: &str = "POSTERN_APP_ID";
 pub(crate) const APP_NAME: &str = "POSTERN_APP_NAME";
 pub(crate) const PUBLIC_PATH: &str = "POSTERN_PUBLIC_PATH";
-/// Sources of the key that need no application.
-const OTHER_KEY_SOURCES: [&str; 2] = ["POSTERN_JWKS", "POSTERN_ISSUER_URL"];
 
 /// Variables that no operator sets for all sidecars.
 const OF_EACH_POD: [&str; 4] = [UPSTREAM, "POSTERN_LISTEN", "POSTERN_ADMIN_LISTEN", PROBES];
@@ -64,24 +68,35 @@ impl Settings {
                 set.insert(name);
             }
         }
-        if let Some(other) = OTHER_KEY_SOURCES.iter().find(|name| set.contains(*name)) {
-            if set.contains(AUTH_SERVER) {
-                return Err(ExitError::Usage(format!(
-                    "--set: {AUTH_SERVER} and {other} are two sources of the key"
-                )));
-            }
+        let sources = KEY_SOURCES.iter().filter(|name| set.contains(*name));
+        let sources: Vec<_> = sources.collect();
+        if let [one, other, ..] = sources.as_slice() {
+            return Err(ExitError::Usage(format!(
+                "--set: {one} and {other} are two sources of the key"
+            )));
+        }
+        if !sources.is_empty() && !set.contains(AUTH_SERVER) {
             variables.remove(AUTH_SERVER);
             variables.remove(APP_SECRET_FILE);
+        }
+        // The address is the `iss`.
+        if set.contains(ISSUER_URL) && !set.contains(ISSUER) {
+            variables.remove(ISSUER);
         }
         let usual = || format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION"));
         let resources = args.resources.iter().map(|pair| {
             resource(pair).map_err(|why| ExitError::Usage(format!("--resources '{pair}': {why}")))
         });
+        let resources = resources.collect::<Result<_, _>>()?;
+        // What no pod could have is no mistake of its author.
+        let no_pod = Object(&Value::Null);
+        resources::set(&mut component.container.clone(), no_pod, &resources, true)
+            .map_err(|why| ExitError::Usage(format!("--resources: {why}")))?;
         Ok(Self {
             component,
             image: args.image.clone().unwrap_or_else(usual),
             variables,
-            resources: resources.collect::<Result<_, _>>()?,
+            resources,
             follows_memory: BOUNDS.iter().all(|name| !set.contains(name)),
         })
     }

@@ -51,10 +51,10 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     let no_signals =
         |error: std::io::Error| ExitError::Software(format!("signals cannot be received: {error}"));
     let mut terminations = Terminations::install().map_err(no_signals)?;
+    let settings = Settings::new(&args.sidecars)?;
     let missing = "--tls-cert and --tls-key are missing: the API server speaks TLS";
     let tls = args.tls.server(args.client_ca.as_deref(), HTTP_1)?;
     let tls = tls.ok_or_else(|| ExitError::Config(missing.to_owned()))?;
-    let settings = Settings::new(&args.sidecars)?;
     info!(
         version = env!("CARGO_PKG_VERSION"),
         listen = %args.listen,
