@@ -19,7 +19,7 @@ def process():
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def answered(task):
+def result(task):
     ours = process()
     ours.stdin.write(json.dumps(task) + "\n")
     ours.stdin.flush()
@@ -29,7 +29,7 @@ def answered(task):
 def errors(declared, expressions, variables=()):
     """Returns what is wrong with expressions, each given with the types that it may have."""
     task = {"declared": declared, "variables": list(variables), "expressions": [text for text, _ in expressions]}
-    found = answered({**task, "values": None})
+    found = result({**task, "values": None})
     types = zip(expressions, found["types"])
     others = [f"{text}: is {type}" for (text, allowed), type in types if not found["errors"] and type not in allowed]
     return found["errors"] + others
@@ -38,7 +38,7 @@ def errors(declared, expressions, variables=()):
 def evaluate(declared, expressions, values, variables=()):
     """Returns the values of expressions."""
     task = {"declared": declared, "variables": list(variables), "expressions": expressions, "values": values}
-    found = answered(task)
+    found = result(task)
     assert not found["errors"], found["errors"]
     return found["values"]
 

@@ -76,7 +76,7 @@ MISTAKES = {
     "a list of two types": (two_types, "same type"),
     "a variable before its own": (lambda spec: spec["variables"].reverse(), "nknown variable"),
     "an unknown function": (lambda spec: spec["validations"].append({"expression": "isSafe(object)"}), "no matching overload"),
-    "a value that is no answer": (lambda spec: spec["validations"].append({"expression": "object.spec.size() + 1"}), "is int"),
+    "a value that is no verdict": (lambda spec: spec["validations"].append({"expression": "object.spec.size() + 1"}), "is int"),
     "a message that is no text": (lambda spec: spec["validations"][0].update(messageExpression="1 + 1"), "is int"),
     "a note that is no text": (lambda spec: spec.update(auditAnnotations=[{"valueExpression": "1 + 1"}]), "is int"),
     "a condition on a variable": (lambda spec: spec.update(matchConditions=[{"expression": "variables.labels == {}"}]), "variables"),

@@ -9,7 +9,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from cluster import empty
-from kubernetes import K8S, REPOSITORY, VERSIONS, containers, named, of_kind, pods, production_errors, program, reads, render, settings
+from kubernetes import K8S, REPOSITORY, VERSIONS, containers, directories, named, of_kind, pods, production_errors, program, reads, render, settings
 from programs import Mounts, accepted, run, variables
 
 CHART = K8S / "chart"
@@ -312,13 +312,92 @@ def test_the_webhook_s_sidecars_have_the_resources_of_the_values():
     assert rendered(CHART, "--set", "webhook.resources.limits.disk=1").returncode != 0
 
 
+PLACEMENT = {
+    "nodeSelector": {"pool": "infra"},
+    "tolerations": [{"key": "infra", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {}},
+    "priorityClassName": "system-cluster-critical",
+}
+
+
+@pytest.mark.parametrize("part", ["webhook", "authServer"])
+def test_pods_run_where_the_values_say(part):
+    values = {**PLACEMENT, "podAnnotations": {"example.com/team": "identity"}}
+    flags = [word for name, value in values.items() for word in ("--set-json", f"{part}.{name}={json.dumps(value)}")]
+    chosen, plain = template(*PRODUCTION, *flags), template(*PRODUCTION)
+    name = {"webhook": "postern-webhook", "authServer": "auth-server"}[part]
+    for each in of_kind(chosen, "Deployment", "Job"):
+        before = named(plain, each["kind"], each["metadata"]["name"])["spec"]["template"]
+        pod = each["spec"]["template"]
+        is_chosen = each["metadata"]["name"] == name or part == "authServer" and each["kind"] == "Job"
+        assert pod["spec"] == {**before["spec"], **(PLACEMENT if is_chosen else {})}
+        added = values["podAnnotations"] if each["metadata"]["name"] == name else {}
+        assert pod["metadata"].get("annotations", {}) == {**before["metadata"].get("annotations", {}), **added}
+
+
+def test_values_replace_resources_of_the_auth_server():
+    def resources(*flags):
+        pod = named(template(*flags), "Deployment", "auth-server")["spec"]["template"]["spec"]
+        return pod["containers"][0]["resources"]
+
+    own = resources()
+    limits = {**own["limits"], "memory": "2Gi"}
+    assert resources("--set", "authServer.resources.limits.memory=2Gi") == {**own, "limits": limits}
+
+
+MISTAKES = [
+    ("webhook.settings.POSTERN_ISUER=a", "POSTERN_ISUER is no setting of the sidecar"),
+    ("webhook.settings.POSTERN_APP_SECRET=a", "or a secret one"),
+    ("webhook.settings.POSTERN_LISTEN=:1", "POSTERN_LISTEN follows from"),
+    ("webhook.settings.POSTERN_JWKS=a,webhook.settings.POSTERN_ISSUER_URL=b", "two sources of keys"),
+    ("webhook.settings.POSTERN_AUTH_SERVER=a,webhook.settings.POSTERN_JWKS=b", "two sources of keys"),
+    *((f"webhook.resources.limits.memory={text}", "does not match pattern") for text in ["12Qi", "1 Gi", "-1", ".", "1e", "1KI"]),
+    ("authServer.resources.requests.cpu=one", "does not match pattern"),
+    ("authServer.persistence.size=16MB", "does not match pattern"),
+    ("webhook.nodeselector.a=b", "not allowed"),
+]
+
+
+@pytest.mark.parametrize("mistake, said", MISTAKES)
+def test_a_mistake_in_the_values_renders_nothing(mistake, said):
+    end = rendered(CHART, "--set-string", mistake)
+    assert end.returncode != 0 and said in end.stderr, end.stderr
+
+
+@pytest.mark.parametrize("quantity", ["100m", "0.5", "64Mi", "2Ti", "1e9", "1E9", "5.", ".5", "12e-3", "3k", "1Ei"])
+def test_values_and_tool_accept_the_quantities_of_kubernetes(quantity):
+    flags = webhook(template("--set-string", f"webhook.resources.requests.cpu={quantity}"))["args"]
+    guestbook = (K8S.parent / "tests/data/inject/in/guestbook.yaml").read_text()
+    end = run("postern-k8s", "inject", *[flag for flag in flags if flag.startswith("--resources=")], stdin=guestbook)
+    assert end.returncode == 0, end.stderr
+    deployment = named(list(yaml.safe_load_all(end.stdout)), "Deployment", "frontend")
+    (sidecar,) = deployment["spec"]["template"]["spec"]["initContainers"]
+    assert sidecar["resources"]["requests"]["cpu"] == quantity
+
+
+def test_the_webhook_names_resources_that_no_pod_could_have():
+    for flag, said in [("memory-limit=32Mi", "64Mi at least"), ("memory-request=1Gi", "more memory than its limit")]:
+        end = run("postern-k8s", "webhook", "--tls-cert=/nowhere", "--tls-key=/nowhere", "--resources", flag)
+        assert end.returncode == 64 and "--resources" in end.stderr and said in end.stderr, end.stderr
+        assert "annotation" not in end.stderr
+
+
+def test_replicas_are_spread_by_revision():
+    """A rollout's old pods do not count: else the new ones end up on one node."""
+    trees = [render(directory) for directory in directories("Kustomization")]
+    found = [pod for objects in [*trees, *(template(*flags) for flags in SHAPES.values())] for _, pod in pods(objects)]
+    constraints = [each for pod in found for each in pod.get("topologySpreadConstraints", [])]
+    assert len(constraints) > 2
+    assert all(each["matchLabelKeys"] == ["pod-template-hash"] for each in constraints)
+
+
 def test_a_certificate_of_one_s_own_leaves_no_empty_document():
     own = ["--set", "webhook.certificate.secret=own", "--set-string", "webhook.certificate.caBundle=-----BEGIN CERTIFICATE-----"]
     documents = rendered(CHART, *own).stdout.split("\n---\n")
     assert all("\nkind: " in document for document in documents), documents
 
 
-@pytest.mark.parametrize("shape", ["default", "production"])
+@pytest.mark.parametrize("shape", ["default", "production", "webhook alone"])
 def test_the_webhook_s_arguments_make_a_working_sidecar(shape, tmp_path):
     container = webhook(template(*SHAPES[shape]))
     flags = [word for word in container["args"] if word.startswith(("--set=", "--image="))]
@@ -337,8 +416,11 @@ def test_the_webhook_s_arguments_make_a_working_sidecar(shape, tmp_path):
 def test_the_start_of_a_document_works(page):
     """`helm install` as it is written there, and labels that the installed webhook waits for."""
     lines = (K8S.parent / page).read_text().splitlines()
-    (line,) = [line for line in lines if line.startswith("helm install ")]
-    command = line.partition("#")[0].replace("helm install", "helm template", 1).split()
+    (number,) = [number for number, line in enumerate(lines) if line.startswith("helm install ")]
+    block = lines[number : lines.index("```", number)]
+    assert "--wait" in block[0], "no label counts before the webhook serves"
+    assert all(line.partition("#")[0].rstrip().endswith("&&") for line in block[:-1]), "a line that failed ends it"
+    command = block[0].partition("#")[0].replace("helm install", "helm template", 1).rstrip(" &").split()
     end = subprocess.run([*command, *empty().flags()], cwd=K8S.parent, capture_output=True, text=True)
     assert end.returncode == 0, end.stderr
     (configuration,) = of_kind([each for each in yaml.safe_load_all(end.stdout) if each], "MutatingWebhookConfiguration")

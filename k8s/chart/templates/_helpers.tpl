@@ -21,14 +21,32 @@ app.kubernetes.io/part-of: postern
 {{ $root.Values.image.registry }}/postern/{{ index . 1 }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}
 {{- end }}
 
+{{/* Where the scheduler puts the pods of a program: its VALUES. */}}
+{{- define "postern.placement" -}}
+{{- $given := dict -}}
+{{- range $member := list "nodeSelector" "tolerations" "affinity" "priorityClassName" -}}
+{{- with get $ $member }}{{ $_ := set $given $member . }}{{ end -}}
+{{- end -}}
+{{- with $given }}{{ toYaml . }}{{ end -}}
+{{- end }}
+
 {{/* The settings of every sidecar as YAML: the key set of this auth server, changed by the values. */}}
 {{- define "postern.sidecarSettings" -}}
 {{- $settings := .Values.webhook.settings | default dict -}}
 {{- $config := .Values.authServer.config -}}
-{{- $other := list "POSTERN_AUTH_SERVER" "POSTERN_JWKS" "POSTERN_ISSUER_URL" -}}
-{{- $has := dict -}}
-{{- range $other }}{{ if get $settings . }}{{ $_ := set $has "source" true }}{{ end }}{{ end -}}
-{{- if not $has.source -}}
+{{- $known := .Files.Lines "files/sidecar_variables.txt" -}}
+{{- range $name, $_ := $settings -}}
+{{- if not (has $name $known) }}{{ fail (printf "webhook.settings: %s is no setting of the sidecar, or a secret one" $name) }}{{ end -}}
+{{- if has $name (list "POSTERN_UPSTREAM" "POSTERN_LISTEN" "POSTERN_ADMIN_LISTEN" "POSTERN_PROBES") }}
+{{- fail (printf "webhook.settings: %s follows from ports and probes of each pod" $name) }}
+{{- end -}}
+{{- end -}}
+{{- $sources := list -}}
+{{- range list "POSTERN_AUTH_SERVER" "POSTERN_JWKS" "POSTERN_ISSUER_URL" -}}
+{{- if get $settings . }}{{ $sources = append $sources . }}{{ end -}}
+{{- end -}}
+{{- if gt (len $sources) 1 }}{{ fail (printf "webhook.settings: %s are two sources of keys" (join " and " $sources)) }}{{ end -}}
+{{- if not $sources -}}
 {{- if not .Values.authServer.enabled }}{{ fail "sidecars have no source of keys: set POSTERN_ISSUER_URL or another one in webhook.settings" }}{{ end -}}
 {{- range $key, $variable := dict "audience" "POSTERN_AUDIENCE" "issuer" "POSTERN_ISSUER" "context-path" "POSTERN_JWKS" -}}
 {{- if and (regexMatch (printf "(?m)^\\s*%s\\s*=" $key) $config) (not (hasKey $settings $variable)) }}
