@@ -86,7 +86,7 @@ metrics! {
             = counters(RETRIEVAL_OUTCOMES.map(|outcome| retrieval(None, outcome))),
         /// Token requests by grant and outcome; ok: a token was issued
         tokens_issued: Family<Labels, Counter> = counters(TOKEN_OUTCOMES.map(token_request)),
-        /// 1 if the last poll of the key store succeeded
+        /// 1 if the last poll could read the key store and write to it
         pub(crate) store_up: Gauge,
         /// Registered applications; with 0, any client may fetch the verification key
         pub(crate) registered_applications: Gauge,

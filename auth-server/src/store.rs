@@ -178,6 +178,20 @@ impl From<StoreError> for ExitError {
     }
 }
 
+/// Returns the changes that write a record of each kind, all of which have ended already.
+fn ended_records() -> Vec<Change> {
+    let ended = Kind::ALL.map(|kind| Change::Put {
+        key: Key {
+            kind,
+            id: "check".to_owned(),
+        },
+        expected: None,
+        value: Zeroizing::default(),
+        ends: Some(0),
+    });
+    ended.into()
+}
+
 /// Every call ends by itself, within ten seconds.
 #[async_trait]
 pub(crate) trait Store: Send + Sync {
@@ -203,6 +217,14 @@ pub(crate) trait Store: Send + Sync {
 
     /// Returns the clock that all servers share, in seconds since the epoch.
     async fn now(&self) -> Result<i64, StoreError>;
+
+    /// Makes a commit that leaves nothing.
+    ///
+    /// # Errors
+    /// The reason why none can be made, though everything may be readable.
+    async fn check(&self) -> Result<(), StoreError> {
+        self.commit(ended_records()).await.map(drop)
+    }
 
     /// Names the place of a record for an operator, without secrets.
     fn describe(&self, key: &Key) -> String;

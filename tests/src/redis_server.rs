@@ -9,12 +9,31 @@ use tempfile::TempDir;
 use crate::certificates::Authority;
 use crate::free_address::free_address;
 use crate::process::{CommandLine, Process};
+use crate::programs::repository;
 use crate::{skip, wait};
 
 /// Redis key of the contract's private value (ADR 0006).
 pub const PRIVATE_KEY: &str = "{auth:user-token}:private";
 /// Redis key of the contract's public value.
 pub const PUBLIC_KEY: &str = "{auth:user-token}:public";
+
+/// Returns the rights of the user in docs/store.md: `+eval` and the others.
+///
+/// # Panics
+/// When they do not stand there.
+pub fn documented_rights() -> Vec<String> {
+    let page = repository().join("docs/store.md");
+    let page = std::fs::read_to_string(page).expect("docs/store.md");
+    let (_, command) = page
+        .split_once("ACL SETUSER postern on >PASSWORD ~{auth:user-token}:*")
+        .expect("the user of the store");
+    let (command, _) = command.split_once("```").expect("the end of the command");
+    let words = command.split_whitespace();
+    words
+        .filter(|word| word.starts_with('+'))
+        .map(str::to_owned)
+        .collect()
+}
 
 /// A running Redis.
 #[derive(Debug)]
@@ -116,6 +135,17 @@ impl Redis {
     /// Returns the address without TLS.
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Makes the user that docs/store.md describes, with a password, and changes its rights.
+    pub fn user(&self, name: &str, password: &str, changed: &[&str]) {
+        let password = format!(">{password}");
+        let rights = documented_rights();
+        let words = ["ACL", "SETUSER", name, "reset", "on", &password];
+        let words = words.into_iter().chain(["~{auth:user-token}:*"]);
+        let words = words.chain(rights.iter().map(String::as_str));
+        let words: Vec<_> = words.chain(changed.iter().copied()).collect();
+        self.command(&words);
     }
 
     /// Runs one command; returns `None` for a nil response.

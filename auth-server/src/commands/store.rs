@@ -47,7 +47,8 @@ impl CommandStore {
         now: i64,
     ) -> Result<Outcome, ExitError> {
         let append = revocation.fact.append(revocation.ends, now)?;
-        let changes = change.into_iter().chain([append]).collect();
+        // As a server does: the revocation first.
+        let changes = [append].into_iter().chain(change).collect();
         let outcome = self.opened.call().await?.commit(changes).await?;
         if outcome == Outcome::Committed {
             log_revocations(std::slice::from_ref(revocation), Some(&actor()));

@@ -67,18 +67,21 @@ impl RevocationLog {
         &self,
         store: &OpenStore,
         revocations: &[Revocation],
-        mut changes: Vec<Change>,
+        changes: Vec<Change>,
     ) -> Result<Outcome, StoreError> {
         let call = store.call().await?;
         let above = self.state.read().above();
-        for Revocation { fact, ends, .. } in revocations {
-            changes.push(fact.append(*ends, above)?);
-        }
-        let outcome = call.commit(changes).await?;
+        let append = |it: &Revocation| it.fact.append(it.ends, above);
+        // The revocations first: of a commit that was left half done a repetition ends what is still there.
+        let mut all: Vec<_> = revocations.iter().map(append).collect::<Result<_, _>>()?;
+        all.extend(changes);
+        let outcome = call.commit(all).await?;
         if outcome == Outcome::Committed && !revocations.is_empty() {
             log_revocations(revocations, None);
-            // What is not read now is read by the next poll.
-            let _ = self.follow(&*call).await;
+            // What is not read now is read by the next poll. What no server can read ends nothing.
+            if let Err(unreadable @ StoreError::Unusable(_)) = self.follow(&*call).await {
+                return Err(unreadable);
+            }
             // A fail-over may have lost one, and only what was read is noticed as lost.
             let mut noted = self.noted.lock();
             for one in revocations {
@@ -169,12 +172,26 @@ impl RevocationLog {
         let now = self.store.clock.now();
         let known = self.state.read().last.clone();
         let begin = known.as_ref().map_or(0, |known| known.id.saturating_sub(1));
-        let read = store.since(begin).await?;
+        let read = self.since(store, begin).await?;
         let is_there = known.is_none() || read.first() == known.as_ref();
         if is_there {
             self.state.write().extend(&read, now, self.keep);
         }
         Ok(is_there)
+    }
+
+    /// Reads the entries after `cursor`, none with an id larger than the clock in milliseconds: no store has given
+    /// so many, and those that follow from it would be larger still, at sidecars too.
+    async fn since(&self, store: &dyn Store, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
+        let read = store.since(cursor).await?;
+        let largest = self.store.clock.now().saturating_mul(1000);
+        match read.last() {
+            Some(last) if last.id > largest => Err(StoreError::Unusable(format!(
+                "{}: the log of revocations has an entry {}, a number that was never given",
+                self.store.location, last.id
+            ))),
+            _ => Ok(read),
+        }
     }
 
     /// Appends the entries that an older copy of the store lacks, and goes on with what it has.
@@ -184,7 +201,7 @@ impl RevocationLog {
                 let state = self.state.read();
                 (state.last.clone(), state.above())
             };
-            let read = store.since(0).await?;
+            let read = self.since(store, 0).await?;
             let missing = self.state.read().missing_in(&read, now);
             if missing.is_empty() {
                 let mut state = self.state.write();

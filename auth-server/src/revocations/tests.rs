@@ -292,6 +292,29 @@ async fn a_revocation_that_was_not_read_back_survives_a_fail_over() {
     }
 }
 
+/// As an operator deletes the log that another program has written to.
+#[tokio::test]
+async fn an_id_that_was_never_given_goes_with_the_log() {
+    const PLANTED: i64 = 100_000_000_000_000;
+    let store = Unsteady::new();
+    let log = log_in(Arc::new(Arc::clone(&store)));
+    revoke(&log, "a", "1").await;
+    let planted = token("b", "1", far()).fact.append(far(), PLANTED);
+    store.commit(vec![planted.unwrap()]).await.unwrap();
+    let poll = log.poll().await;
+    assert!(matches!(poll, Err(StoreError::Unusable(_))), "{poll:?}");
+    let open = OpenStore::of(Arc::new(Arc::clone(&store)));
+    let append = log.append(&open, &[token("c", "1", far())], Vec::new());
+    let append = append.await;
+    assert!(matches!(append, Err(StoreError::Unusable(_))), "{append:?}");
+    store.lose_everything();
+    log.poll().await.unwrap();
+    revoke(&log, "c", "1").await;
+    assert!(revokes(&log, "a") && revokes(&log, "c") && !revokes(&log, "b"));
+    let read = store.since(0).await.unwrap();
+    assert!(read.iter().all(|it| it.id < PLANTED), "{read:?}");
+}
+
 #[test]
 fn a_reader_gets_the_lines_that_it_lacks() {
     let mut state = state(&[token("a", "1", NOW + 10), token("b", "1", NOW + 10)]);

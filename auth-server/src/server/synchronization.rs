@@ -88,6 +88,12 @@ impl Synchronization {
     }
 
     async fn synchronize(&self, now: i64) -> Result<(), StoreError> {
+        self.synchronize_parts(now).await?;
+        // Where nothing has changed nothing was written, and the next logout would be the first to fail.
+        self.app.store.call().await?.check().await
+    }
+
+    async fn synchronize_parts(&self, now: i64) -> Result<(), StoreError> {
         if self.app.live_keys.load().is_none() {
             // Before the keys: how the store is encrypted decides which applications count, a key must not
             // be served before it is known who may fetch it, and no token be accepted that was revoked.

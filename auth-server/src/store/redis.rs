@@ -25,10 +25,12 @@ use tokio::time::timeout;
 use self::address::Address;
 use self::connection::Connection;
 use self::credentials::Credentials;
-use self::failure::{Failed, is_lasting, is_worth_repeating};
+use self::failure::{Failed, is_halfway, is_lasting, is_worth_repeating};
 use self::route::Route;
 use self::scripts::{log_entry, record_key, stored};
-use super::{CALL_TIMEOUT, Change, Key, Kind, LogEntry, Outcome, Store, StoreError, Stored};
+use super::{
+    CALL_TIMEOUT, Change, Key, Kind, LogEntry, Outcome, Store, StoreError, Stored, ended_records,
+};
 
 /// A store in the same data centre responds in milliseconds; beyond this it is stalled.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -44,6 +46,8 @@ pub(crate) struct RedisStore {
     route: Mutex<Route>,
     /// Connections that no call uses.
     kept: parking_lot::Mutex<Vec<(Instant, Connection)>>,
+    /// The error of the last commit that was left half done, until a check has named it.
+    half_done: parking_lot::Mutex<Option<StoreError>>,
     /// The address without user and password.
     pub(super) redacted: String,
     /// Replicas that must have acknowledged a commit.
@@ -64,6 +68,7 @@ impl RedisStore {
         Ok(Self {
             route: Mutex::new(Route::new(address, access, parsed.endpoint)),
             kept: parking_lot::Mutex::default(),
+            half_done: parking_lot::Mutex::default(),
             redacted: without_credentials(named),
             replicas: parsed.replicas,
             is_in_clear: parsed.is_in_clear,
@@ -79,9 +84,15 @@ impl RedisStore {
     /// Commits once: what the first attempt did counts.
     async fn commit_once(&self, command: &Cmd) -> Result<bool, StoreError> {
         let done = self.twice(command, self.replicas).await;
-        done.map_err(|failed| match failed.may_have_arrived {
-            true => StoreError::Unclear(self.describe_failure(&failed)),
-            false => self.error(&failed),
+        done.map_err(|failed| {
+            if !failed.may_have_arrived {
+                return self.error(&failed);
+            }
+            let unclear = StoreError::Unclear(self.describe_failure(&failed));
+            if is_halfway(&failed.error) {
+                *self.half_done.lock() = Some(unclear.clone());
+            }
+            unclear
         })
     }
 
@@ -161,9 +172,7 @@ impl Store for RedisStore {
     }
 
     async fn ids(&self, kind: Kind, group: &str) -> Result<Vec<String>, StoreError> {
-        let ids: Vec<Vec<u8>> = self.call(&scripts::ids(kind, group)).await?;
-        let ids = ids.into_iter().filter_map(|id| String::from_utf8(id).ok());
-        Ok(ids.collect())
+        self.call(&scripts::ids(kind, group)).await
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError> {
@@ -180,13 +189,24 @@ impl Store for RedisStore {
 
     async fn since(&self, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
         let entries: Vec<String> = self.call(&scripts::since(cursor)).await?;
-        let entries = entries.iter().filter_map(|entry| log_entry(entry));
-        Ok(entries.collect())
+        let entries: Option<Vec<_>> = entries.iter().map(|entry| log_entry(entry)).collect();
+        let is_log = |all: &Vec<LogEntry>| all.is_sorted_by(|one, next| one.id < next.id);
+        entries.filter(is_log).ok_or_else(|| {
+            let key = &scripts::log_keys()[0];
+            let text = format!("{} key {key}: not a log of revocations", self.redacted);
+            StoreError::Unusable(text)
+        })
     }
 
     async fn now(&self) -> Result<i64, StoreError> {
         let (now, _): (i64, i64) = self.call(&scripts::time()).await?;
         Ok(now)
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        let half_done = self.half_done.lock().take();
+        self.commit(ended_records()).await?;
+        half_done.map_or(Ok(()), Err)
     }
 
     fn describe(&self, key: &Key) -> String {

@@ -73,15 +73,8 @@ fn wait_for_store_up(server: &AuthServer, up: u64) {
 fn a_user_of_few_rights_is_enough_and_one_of_fewer_is_rejected() {
     let Some(redis) = Redis::start() else { return };
     let directory = tempfile::tempdir().unwrap();
-    // The commands of docs/store.md.
-    let rights = "on >hush-acl-77 ~{auth:user-token}:* +eval +get +set +del +exists +expire +expireat \
-                  +zadd +zrem +zcard +zrange +zrangebyscore +zremrangebyscore +time";
-    for (user, rights) in [("postern", rights), ("reader", "on >hush-acl-77 ~* +get")] {
-        let command = ["ACL", "SETUSER", user]
-            .into_iter()
-            .chain(rights.split(' '));
-        redis.command(&command.collect::<Vec<_>>());
-    }
+    redis.user("postern", "hush-acl-77", &[]);
+    redis.user("reader", "hush-acl-77", &["-@all", "+get"]);
     let url = |user: &str| format!("redis://{user}@{}", redis.address());
     let password = file(&directory, "right", "hush-acl-77");
     let flags = flag("--store-password-file", password).to_vec();
@@ -102,6 +95,29 @@ fn a_user_of_few_rights_is_enough_and_one_of_fewer_is_rejected() {
         assert_eq!(end.code, Some(78), "{user}: {}", end.stderr);
         assert!(!end.stderr.contains("hush-acl-77"), "{}", end.stderr);
     }
+}
+
+#[test]
+fn without_a_right_no_logout_gets_a_200() {
+    let Some(redis) = Redis::start() else { return };
+    redis.user("postern", "hush-acl-77", &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let password = file(&directory, "password", "hush-acl-77");
+    let flags = flag("--store-password-file", password).to_vec();
+    let url = format!("redis://postern@{}", redis.address());
+    let server = plan(&url, &flags).ready();
+    let token = server.login();
+    redis.user("postern", "hush-acl-77", &["-zadd"]);
+    let note = wait::until("the missing right", || server.store_note());
+    has(&note, "ZADD");
+    wait_for_store_up(&server, 0);
+    let rejected = server.log_out(&token);
+    assert_eq!(rejected.verdict(), "503 store_unavailable");
+    plan(&url, &flags).fails().says(78, "ZADD");
+    redis.user("postern", "hush-acl-77", &[]);
+    assert_eq!(server.log_out(&token).status(), 200);
+    server.until_revoked(&token);
+    wait::until("the store again", || server.store_note().is_none());
 }
 
 #[test]

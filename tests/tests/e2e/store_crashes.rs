@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use tests::auth_server::{AuthServerPlan, file_store};
+use tests::expect::has;
 use tests::process::{CommandLine, Finished, Process};
 use tests::programs::Program;
 use tests::small_disk::{self, SmallDisk};
@@ -77,6 +78,8 @@ fn a_revocation_on_a_full_disk_fails_and_can_be_repeated() {
     let revoked = room.keys(&["revoke", &kid]);
     revoked.says(69, "full");
     assert!(server.accepts(&stolen));
+    let note = wait::until("the disk in /readyz", || server.store_note());
+    has(&note, "full");
     assert_eq!(server.readiness(), 200);
 
     room.empty();

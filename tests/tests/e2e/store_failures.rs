@@ -5,13 +5,15 @@ use std::fs;
 use std::process::Command;
 
 use rusqlite::Connection;
-use tests::auth_server::{AuthServer, AuthServerPlan, file_store};
+use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, file_store};
 use tests::file_store;
 use tests::programs::Program;
 use tests::redis_server::Redis;
+use tests::wait;
 
 const AWAY: &str = "store_unavailable";
 const UNKNOWN: &str = "store_outcome_unknown";
+const STORE_UP: &str = "postern_auth_server_store_up";
 
 /// Checks both tokens of a session while the failure lasts, and after it.
 fn assert_survived(server: &AuthServer, failure: &str, reasons: &[&str], lasts: impl Fn(bool)) {
@@ -24,12 +26,15 @@ fn assert_survived(server: &AuthServer, failure: &str, reasons: &[&str], lasts: 
         let reason = reason.unwrap_or_default();
         assert!(reasons.contains(&reason.as_str()), "{failure}: {reason}");
     }
+    wait::until("the failure in /readyz", || server.store_note());
+    assert_eq!(server.metric(STORE_UP), Some(0), "{failure}");
     assert_eq!(server.readiness(), 200, "{failure}");
     lasts(false);
-    tests::wait::until("the same request to succeed", || {
+    wait::until("the same request to succeed", || {
         server.log_out(&session.refresh).status() == 200
     });
     server.until_revoked(&session.access);
+    wait::until("the store again", || server.store_note().is_none());
     let ended = server.refresh(&session.refresh);
     assert_eq!(ended.status(), 400, "{failure}");
 }
@@ -85,6 +90,40 @@ fn a_redis_that_takes_nothing_ends_nothing() {
     assert_survived(&server, "stalled", &[AWAY, UNKNOWN], |lasts| {
         redis.signal(if lasts { "STOP" } else { "CONT" });
     });
+}
+
+/// docs/store.md, "A log that cannot be read".
+#[test]
+fn an_unreadable_log_takes_no_logout_until_it_is_deleted() {
+    const LOG: &str = "{auth:user-token}:log:revocations";
+    const ENDS: &str = "{auth:user-token}:log:revocations:ends";
+    const LAST: &str = "{auth:user-token}:last";
+    for planted in [
+        &["SET", LAST, "100000000000000"][..],
+        &["SET", LAST, "none"],
+        &["ZADD", LOG, "1e14", "100000000000000 9000000000 {}"],
+        &["ZADD", LOG, "5", "100000000000000 9000000000 {}"],
+        &["ZADD", LOG, "5", "1e+14 9000000000 {}"],
+    ] {
+        let Some(redis) = Redis::start() else { return };
+        let server = plan(&redis.url()).ready();
+        let [before, token] = [(); 2].map(|()| server.login());
+        assert_eq!(server.log_out(&before).status(), 200);
+        redis.command(planted);
+        wait::until("the reason in /readyz", || server.store_note());
+        assert_eq!(server.metric(STORE_UP), Some(0), "{planted:?}");
+        assert_eq!(server.log_out(&token).verdict(), "503 store_unavailable");
+        assert_eq!(server.logged_in().status(USER_DETAILS), 200);
+        plan(&redis.url()).fails().says(78, "{auth:user-token}:l");
+
+        redis.command(&["DEL", LOG, ENDS, LAST]);
+        wait::until("the store again", || server.store_note().is_none());
+        assert_eq!(server.log_out(&token).status(), 200, "{planted:?}");
+        let fresh = plan(&redis.url()).ready();
+        for (server, token) in [(&server, &token), (&fresh, &token), (&fresh, &before)] {
+            server.until_revoked(token);
+        }
+    }
 }
 
 #[test]

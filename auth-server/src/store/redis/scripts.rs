@@ -10,92 +10,134 @@ use crate::store::{Change, Key, Kind, LogEntry, Stored, Version};
 /// Before the names of all keys.
 pub(super) const PREFIX: &str = "{auth:user-token}:";
 
+/// Before each script: it knows the command that fails.
+const BEGIN: &str = "
+local command, is_writing
+local function call(...)
+  command = ...
+  return redis.call(...)
+end
+local is_done, result = pcall(function()
+";
+
+/// After each script. The first word of an error is its code: after `HALFWAY` a part of a commit is
+/// there, after any other one nothing of it. Up to Redis 6 the code stands after the position.
+const END: &str = "
+end)
+if is_done then return result end
+local text = type(result) == 'table' and result.err or result
+text = string.match(text, '%-(%u+ .*)') or text
+return redis.error_reply((is_writing and 'HALFWAY ' or '') .. text .. ', in ' .. command)
+";
+
 /// Reads records with their versions. GET, not MGET: that takes a value of another type for none.
 const GET: &str = "
 local held = {}
 for number, key in ipairs(KEYS) do
-  local value = redis.call('GET', key)
+  local value = call('GET', key)
   held[number] = value and {value, redis.sha1hex(value)} or false
 end
 return held
 ";
 
 /// Reads the clock of the server that holds the key.
-const TIME: &str = "return redis.call('TIME')";
+const TIME: &str = "return call('TIME')";
 
 /// Reads the ids of the records that have not ended.
 const IDS: &str = "
-return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. redis.call('TIME')[1], '+inf')
+return call('ZRANGEBYSCORE', KEYS[1], '(' .. call('TIME')[1], '+inf')
 ";
 
-/// `KEYS`: the mark of this commit, the counter of log entries, and three for each change: record and
-/// the indexes of kind and group, or a log and twice its ends. `ARGV`: five for each change: its name, the expected version or
-/// nothing, the value, the end or nothing, the id; of a log in place of the last one the id to exceed; of
-/// its removed entries the expected one with its id, and their ids as the value.
+/// `KEYS`: the mark of this commit, the last number of a log entry, the log, its ends, and three for each
+/// change: record and the indexes of kind and group, or the log and twice its ends. `ARGV`: five for each
+/// change: its name, the expected version or nothing, the value, the end or nothing, the id; of a log in
+/// place of the last one the id to exceed; of its removed entries the expected one with its id, and their
+/// ids as the value.
 ///
-/// The mark makes a repeated commit one: the response to the first may be lost. It is written again, so
-/// that replicas which acknowledge that have the commit too. All keys are read
-/// before the first write, since an error after it would leave half a commit; without the right to
-/// the clock only what has ended stays longer.
+/// An error between two writes would leave half a commit. So every command, set and number is tried first
+/// without any effect: the mark does not exist, and no member is empty.
+///
+/// The mark makes a repeated commit one: the response to the first may be lost. It is the last write, and
+/// is written again, so that replicas which acknowledge that have the commit too.
 const COMMIT: &str = r"
-local function key(change, number) return KEYS[3 * change - 1 + number] end
+local mark, last, log, log_ends = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local function key(change, number) return KEYS[3 * change + 1 + number] end
 local function argument(change, number) return ARGV[5 * change - 5 + number] end
-local changes = #ARGV / 5
-if redis.call('EXISTS', KEYS[1]) == 1 then
-  redis.call('EXPIRE', KEYS[1], 60)
+local changes, time = #ARGV / 5, call('TIME')[1]
+if call('EXISTS', mark) == 1 then
+  call('SET', mark, '', 'EX', 60)
   return 1
 end
-redis.call('GET', KEYS[2])
+
+call('SET', mark, '', 'XX', 'EX', 60)
+call('DEL', mark)
+call('EXPIREAT', mark, time)
+call('ZREM', mark, '')
+call('ZREMRANGEBYSCORE', mark, 0, 0)
+call('ZRANGEBYSCORE', mark, 0, 0)
+call('ZADD', log, 'XX', 0, '')
+call('ZADD', log_ends, 'XX', 0, '')
+local highest = call('ZRANGE', log, -1, -1, 'WITHSCORES')[2] or 0
+local number = math.max(tonumber(call('GET', last) or 0) or math.huge, highest)
 for change = 1, changes do
-  local name, id = argument(change, 1), argument(change, 5)
+  local name, ends, id = argument(change, 1), argument(change, 4), argument(change, 5)
+  local held = ''
   if name == 'append' then
-    redis.call('ZCARD', key(change, 1))
+    number = math.max(number, id)
   elseif name == 'remove' then
-    local held = redis.call('ZRANGEBYSCORE', key(change, 1), id, id)[1]
-    if held ~= argument(change, 2) then return 0 end
+    held = call('ZRANGEBYSCORE', log, id, id)[1]
   else
-    local held = redis.call('GET', key(change, 1))
-    if (held and redis.sha1hex(held) or '') ~= argument(change, 2) then return 0 end
+    held = call('GET', key(change, 1))
+    held = held and redis.sha1hex(held) or ''
+    if ends ~= '' then call('EXPIREAT', mark, ends) end
+    for index = 2, 3 do call('ZADD', key(change, index), 'XX', 0, '') end
   end
-  redis.call('ZCARD', key(change, 2))
-  redis.call('ZCARD', key(change, 3))
+  if held ~= argument(change, 2) then return 0 end
 end
-redis.call('SET', KEYS[1], '', 'EX', 60)
-local time = redis.pcall('TIME')
-local function forget(change, id)
-  if id ~= redis.call('GET', KEYS[2]) then
-    redis.call('ZREMRANGEBYSCORE', key(change, 1), id, id)
-    redis.call('ZREM', key(change, 2), id)
+-- A store that gave one in every millisecond has not come so far; NaN is not less than anything.
+if not (number + changes < 1000 * time) then
+  return redis.error_reply('UNUSABLE ' .. last .. ' or ' .. log .. ' has a number that was never given')
+end
+
+is_writing = true
+local function forget(id)
+  if id ~= call('GET', last) then
+    call('ZREMRANGEBYSCORE', log, id, id)
+    call('ZREM', log_ends, id)
   end
 end
 for change = 1, changes do
   local name, ends, id = argument(change, 1), argument(change, 4), argument(change, 5)
   if name == 'put' then
-    redis.call('SET', key(change, 1), argument(change, 3))
-    if ends ~= '' then redis.call('EXPIREAT', key(change, 1), ends) end
-    for index = 2, 3 do redis.call('ZADD', key(change, index), ends == '' and '+inf' or ends, id) end
+    call('SET', key(change, 1), argument(change, 3))
+    if ends ~= '' then call('EXPIREAT', key(change, 1), ends) end
+    for index = 2, 3 do call('ZADD', key(change, index), ends == '' and '+inf' or ends, id) end
     if key(change, 2) ~= key(change, 3) and ends ~= '' then
-      local last = redis.call('ZRANGE', key(change, 3), -1, -1, 'WITHSCORES')[2]
-      if last ~= 'inf' then redis.call('EXPIREAT', key(change, 3), last) end
+      local latest = tonumber(call('ZRANGE', key(change, 3), -1, -1, 'WITHSCORES')[2])
+      -- Beyond that it is no time, such as the infinity of a record without an end.
+      if latest < 1e12 then call('EXPIREAT', key(change, 3), string.format('%.0f', latest)) end
     end
   elseif name == 'delete' then
-    redis.call('DEL', key(change, 1))
-    for index = 2, 3 do redis.call('ZREM', key(change, index), id) end
+    call('DEL', key(change, 1))
+    for index = 2, 3 do call('ZREM', key(change, index), id) end
   elseif name == 'append' then
-    local number = math.max(redis.call('GET', KEYS[2]) or 0, id) + 1
-    redis.call('SET', KEYS[2], number)
-    redis.call('ZADD', key(change, 1), number, number .. ' ' .. ends .. ' ' .. argument(change, 3))
-    redis.call('ZADD', key(change, 2), ends, number)
+    number = number + 1
+    -- As a number it would be written with an exponent.
+    local text = string.format('%.0f', number)
+    call('SET', last, text)
+    call('ZADD', log, text, text .. ' ' .. ends .. ' ' .. argument(change, 3))
+    call('ZADD', log_ends, ends, text)
   elseif name == 'remove' then
-    for id in string.gmatch(argument(change, 3), '%d+') do forget(change, id) end
+    for id in string.gmatch(argument(change, 3), '%d+') do forget(id) end
   end
-  for index = 2, name ~= 'remove' and not time.err and 3 or 0 do
-    local over = redis.call('ZRANGEBYSCORE', key(change, index), '-inf', time[1], 'LIMIT', 0, 100)
+  for index = 2, name ~= 'remove' and 3 or 0 do
+    local over = call('ZRANGEBYSCORE', key(change, index), '-inf', time, 'LIMIT', 0, 100)
     for _, id in ipairs(over) do
-      if name == 'append' then forget(change, id) else redis.call('ZREM', key(change, index), id) end
+      if name == 'append' then forget(id) else call('ZREM', key(change, index), id) end
     end
   end
 end
+call('SET', mark, '', 'EX', 60)
 return 1
 ";
 
@@ -125,6 +167,7 @@ pub(super) fn time() -> Cmd {
 pub(super) fn commit(changes: &[Change]) -> Result<Cmd, Unspecified> {
     let mark = random::token_id()?;
     let mut keys = vec![format!("{PREFIX}commit:{mark}"), format!("{PREFIX}last")];
+    keys.extend(log_keys());
     keys.extend(changes.iter().flat_map(keys_of));
     let mut command = script(COMMIT, &keys);
     for argument in changes.iter().flat_map(arguments) {
@@ -136,7 +179,7 @@ pub(super) fn commit(changes: &[Change]) -> Result<Cmd, Unspecified> {
 /// Sends the whole script, not its digest, which a new master does not know.
 fn script(text: &str, keys: &[String]) -> Cmd {
     let mut command = redis::cmd("EVAL");
-    command.arg(text).arg(keys.len()).arg(keys);
+    command.arg([BEGIN, text, END].concat()).arg(keys.len()).arg(keys);
     command
 }
 
@@ -157,7 +200,7 @@ fn index_key(kind: Kind, group: &str) -> String {
     }
 }
 
-fn log_keys() -> [String; 2] {
+pub(super) fn log_keys() -> [String; 2] {
     let entries = format!("{PREFIX}log:revocations");
     let ends = format!("{entries}:ends");
     [entries, ends]
