@@ -5,6 +5,8 @@ use runtime::process::exit::ExitError;
 use super::{actor, print, print_note};
 use crate::cli::store::{StoreArgs, StoreCommand};
 use crate::config::store_location;
+use crate::metrics::Metrics;
+use crate::revocations::log::RevocationLog;
 use crate::revocations::{Revocation, log_revocations};
 use crate::store::directory::Access;
 use crate::store::location::StoreLocation;
@@ -46,6 +48,9 @@ impl CommandStore {
         change: Option<Change>,
         now: i64,
     ) -> Result<Outcome, ExitError> {
+        // Behind an entry that cannot be read no server would find it.
+        let log = RevocationLog::new(self.opened.clone(), Metrics::default(), 0);
+        log.catch_up(&self.opened).await?;
         let append = revocation.fact.append(revocation.ends, now)?;
         // As a server does: the revocation first.
         let changes = [append].into_iter().chain(change).collect();

@@ -304,8 +304,8 @@ async fn an_id_that_was_never_given_goes_with_the_log() {
     let poll = log.poll().await;
     assert!(matches!(poll, Err(StoreError::Unusable(_))), "{poll:?}");
     let open = OpenStore::of(Arc::new(Arc::clone(&store)));
-    let append = log.append(&open, &[token("c", "1", far())], Vec::new());
-    let append = append.await;
+    let later = [token("c", "1", far())];
+    let append = log.append(&open, &later, Vec::new()).await;
     assert!(matches!(append, Err(StoreError::Unusable(_))), "{append:?}");
     store.lose_everything();
     log.poll().await.unwrap();

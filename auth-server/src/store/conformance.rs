@@ -46,6 +46,7 @@ for_every_store!(every_rule:
     a_commit_makes_all_changes_or_none,
     a_version_is_of_one_value,
     a_record_is_absent_from_its_end_on,
+    a_check_leaves_no_record_and_no_entry,
     the_ids_of_a_kind_and_its_records_come_in_order,
     the_ids_of_a_group_come_in_the_order_of_their_ends,
     a_log_is_read_from_a_cursor_and_keeps_its_order,
@@ -193,6 +194,17 @@ async fn a_record_is_absent_from_its_end_on(installation: &dyn Installation) {
     assert_eq!(listed, ["there"]);
     let again = store.commit(vec![ending("over", now + 1000)]).await;
     assert_eq!(again, Ok(Outcome::Committed));
+}
+
+async fn a_check_leaves_no_record_and_no_entry(installation: &dyn Installation) {
+    let store = installation.open();
+    for _ in 0..2 {
+        assert_eq!(store.check().await, Ok(()));
+        for kind in Kind::ALL {
+            assert_eq!(store.ids(kind, "").await, Ok(Vec::new()));
+        }
+        assert_eq!(store.since(0).await, Ok(Vec::new()));
+    }
 }
 
 async fn the_ids_of_a_kind_and_its_records_come_in_order(installation: &dyn Installation) {

@@ -92,8 +92,13 @@ pub(super) fn is_lasting(error: &RedisError) -> bool {
         | ErrorKind::UnexpectedReturnType
         | ErrorKind::Server(ServerErrorKind::NoPerm) => true,
         _ if error.to_string().contains(DATABASE_REJECTED) => true,
-        _ => CODES.iter().chain(&SWITCHED_OFF).chain(&DENIED).any(|text| {
-            error.code() == Some(text) || error.detail().is_some_and(|detail| detail.contains(text))
-        }),
+        _ => CODES
+            .iter()
+            .chain(&SWITCHED_OFF)
+            .chain(&DENIED)
+            .any(|text| {
+                error.code() == Some(text)
+                    || error.detail().is_some_and(|detail| detail.contains(text))
+            }),
     }
 }

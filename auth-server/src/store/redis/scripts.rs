@@ -122,7 +122,7 @@ for change = 1, changes do
     for index = 2, 3 do call('ZREM', key(change, index), id) end
   elseif name == 'append' then
     number = number + 1
-    -- As a number it would be written with an exponent.
+    -- Not as Lua writes numbers: with a fraction, or an exponent.
     local text = string.format('%.0f', number)
     call('SET', last, text)
     call('ZADD', log, text, text .. ' ' .. ends .. ' ' .. argument(change, 3))
@@ -179,7 +179,10 @@ pub(super) fn commit(changes: &[Change]) -> Result<Cmd, Unspecified> {
 /// Sends the whole script, not its digest, which a new master does not know.
 fn script(text: &str, keys: &[String]) -> Cmd {
     let mut command = redis::cmd("EVAL");
-    command.arg([BEGIN, text, END].concat()).arg(keys.len()).arg(keys);
+    command
+        .arg([BEGIN, text, END].concat())
+        .arg(keys.len())
+        .arg(keys);
     command
 }
 
