@@ -48,11 +48,11 @@ impl CommandStore {
         change: Option<Change>,
         now: i64,
     ) -> Result<Outcome, ExitError> {
-        // Behind an entry that cannot be read no server would find it.
+        // As a server does: behind an entry that cannot be read no server would find it.
         let log = RevocationLog::new(self.opened.clone(), Metrics::default(), 0);
         log.catch_up(&self.opened).await?;
         let append = revocation.fact.append(revocation.ends, now)?;
-        // As a server does: the revocation first.
+        // The revocation first, of a commit that may be left half done.
         let changes = [append].into_iter().chain(change).collect();
         let outcome = self.opened.call().await?.commit(changes).await?;
         if outcome == Outcome::Committed {

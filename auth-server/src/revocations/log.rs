@@ -70,6 +70,10 @@ impl RevocationLog {
         changes: Vec<Change>,
     ) -> Result<Outcome, StoreError> {
         let call = store.call().await?;
+        if !revocations.is_empty() {
+            // Behind an entry that cannot be read no server would find them.
+            self.follow(&*call).await?;
+        }
         let above = self.state.read().above();
         let append = |it: &Revocation| it.fact.append(it.ends, above);
         // The revocations first: of a commit that was left half done a repetition ends what is still there.
@@ -78,10 +82,8 @@ impl RevocationLog {
         let outcome = call.commit(all).await?;
         if outcome == Outcome::Committed && !revocations.is_empty() {
             log_revocations(revocations, None);
-            // What is not read now is read by the next poll. What no server can read ends nothing.
-            if let Err(unreadable @ StoreError::Unusable(_)) = self.follow(&*call).await {
-                return Err(unreadable);
-            }
+            // What is not read now is read by the next poll.
+            let _ = self.follow(&*call).await;
             // A fail-over may have lost one, and only what was read is noticed as lost.
             let mut noted = self.noted.lock();
             for one in revocations {

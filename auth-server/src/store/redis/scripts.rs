@@ -101,10 +101,10 @@ end
 
 is_writing = true
 local function forget(id)
-  if id ~= call('GET', last) then
-    call('ZREMRANGEBYSCORE', log, id, id)
-    call('ZREM', log_ends, id)
-  end
+  if id == call('GET', last) then return end
+  -- Another program may have written something else there.
+  if string.match(id, '^%d+$') then call('ZREMRANGEBYSCORE', log, id, id) end
+  call('ZREM', log_ends, id)
 end
 for change = 1, changes do
   local name, ends, id = argument(change, 1), argument(change, 4), argument(change, 5)

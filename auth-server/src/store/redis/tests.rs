@@ -161,9 +161,73 @@ async fn a_number_that_was_never_given_is_unusable() {
         assert_eq!(digest(&redis), before, "{number}");
     }
     redis.0.command(&["DEL", &last]);
+    let log = format!("{PREFIX}log:revocations");
+    for score in ["inf", "1e14"] {
+        redis.0.command(&["ZADD", &log, score, "5 9000000000 x"]);
+        let error = store.commit(vec![append("new")]).await.unwrap_err();
+        assert!(
+            matches!(error, StoreError::Unusable(_)) && error.to_string().contains(&log),
+            "{score}: {error}"
+        );
+        redis.0.command(&["ZREM", &log, "5 9000000000 x"]);
+    }
     store.commit(vec![append("new")]).await.unwrap();
     let ids = store.since(0).await.unwrap();
     assert_eq!(ids.iter().map(|it| it.id).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[tokio::test]
+async fn what_was_planted_in_a_set_fails_no_commit_half_way() {
+    let Some(redis) = Redis::start() else { return };
+    let store = redis.store();
+    let session = |id: &str, ends| Change::Put {
+        key: Key {
+            kind: Kind::Session,
+            id: format!("{:-<12}{id}", "ada"),
+        },
+        expected: None,
+        value: "1".to_owned().into(),
+        ends: Some(ends),
+    };
+    let [kind, group] = ["", ":ada---------"].map(|group| format!("{PREFIX}index:session{group}"));
+    let ends = format!("{PREFIX}log:revocations:ends");
+    for (number, member) in ["", "x", "nan", "-1", "1e400", "0"].into_iter().enumerate() {
+        for set in [&kind, &group, &ends] {
+            redis.0.command(&["ZADD", set, "1", member]);
+            redis
+                .0
+                .command(&["ZADD", set, "1e300", &format!("{member} ")]);
+        }
+        let now = store.now().await.unwrap();
+        let changes = vec![session(&number.to_string(), now + 100), append("new")];
+        assert_eq!(
+            store.commit(changes).await,
+            Ok(Outcome::Committed),
+            "{member}"
+        );
+        let left = redis.0.command(&["ZRANGE", &ends, "0", "1"]).unwrap();
+        assert!(!left.lines().any(|it| it == member), "{left}");
+    }
+    assert_eq!(store.since(0).await.unwrap().len(), 6);
+}
+
+/// A time that Redis rejects is rejected before the record is written.
+#[tokio::test]
+async fn an_end_beyond_all_times_leaves_no_record() {
+    let Some(redis) = Redis::start() else { return };
+    let store = redis.store();
+    let change = Change::Put {
+        key: application("a"),
+        expected: None,
+        value: "1".to_owned().into(),
+        ends: Some(i64::MAX),
+    };
+    let outcome = store.commit(vec![change]).await;
+    assert!(
+        matches!(outcome, Err(StoreError::Unavailable(_))),
+        "{outcome:?}"
+    );
+    assert_eq!(store.get(&application("a")).await, Ok(None));
 }
 
 #[tokio::test]
