@@ -15,7 +15,7 @@ use lru::LruCache;
 
 pub(crate) use self::account_lockout::AccountLockout;
 pub(crate) use self::address_limit::AddressLimit;
-pub(crate) use self::permits::Permits;
+pub(crate) use self::permits::{Permit, Permits};
 pub(crate) use self::token_bucket::{Rate, TokenBucket};
 
 /// Bounds each table to some megabytes; the least recently used entry makes room. Evicting one

@@ -1,33 +1,116 @@
-//! Bounds how much is done at once: what is beyond waits in the order of arrival, for a while.
+//! Bounds how much is done at once: what is beyond waits for a while, networks and the clients of each
+//! in turns, so that a flood from one keeps no other waiting. The bound on requests in flight is
+//! the bound on what waits.
 
+use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use parking_lot::Mutex;
+use runtime::net::client_prefix::ClientPrefix;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 /// Longest wait: a client would have given up after it.
 const MAX_WAIT: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
-pub(crate) struct Permits(Arc<Semaphore>);
+pub(crate) struct Permits(Arc<Mutex<State>>);
+
+/// Given on when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Permit(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    free: usize,
+    /// None of the inner queues is empty.
+    waiting: Turns<Turns<VecDeque<oneshot::Sender<Permit>>>>,
+}
+
+/// The queues of networks, or of clients; `None` for what no client waits for. The first is the next.
+type Turns<Q> = VecDeque<(Option<ClientPrefix>, Q)>;
 
 impl Permits {
     pub(crate) fn of(max: usize) -> Self {
-        Self(Arc::new(Semaphore::new(max)))
+        Self(Arc::new(Mutex::new(State {
+            free: max,
+            waiting: VecDeque::new(),
+        })))
     }
 
-    /// Waits for a permit, which is released on drop; `None` after too long.
-    pub(crate) async fn take(&self) -> Option<OwnedSemaphorePermit> {
-        let permit = Arc::clone(&self.0).acquire_owned();
-        timeout(MAX_WAIT, permit).await.ok()?.ok()
+    /// Waits for a permit; `None` after too long.
+    pub(crate) async fn take(&self, client: Option<IpAddr>) -> Option<Permit> {
+        let waiting = {
+            let mut state = self.0.lock();
+            if state.free > 0 {
+                state.free -= 1;
+                return Some(Permit(Arc::clone(&self.0)));
+            }
+            let (ready, waiting) = oneshot::channel();
+            let clients = queue_of(&mut state.waiting, client.map(ClientPrefix::network));
+            queue_of(clients, client.map(ClientPrefix::client)).push_back(ready);
+            waiting
+        };
+        timeout(MAX_WAIT, waiting).await.ok()?.ok()
+    }
+}
+
+fn queue_of<Q: Default>(turns: &mut Turns<Q>, of: Option<ClientPrefix>) -> &mut Q {
+    let known = turns.iter().position(|(other, _)| *other == of);
+    let at = known.unwrap_or_else(|| {
+        turns.push_back((of, Q::default()));
+        turns.len() - 1
+    });
+    &mut turns[at].1
+}
+
+impl State {
+    /// Returns the one whose turn it is; its client and its network are the last then.
+    fn next(&mut self) -> Option<oneshot::Sender<Permit>> {
+        loop {
+            let (network, mut clients) = self.waiting.pop_front()?;
+            let (client, mut queue) = clients.pop_front()?;
+            let next = queue.pop_front()?;
+            if !queue.is_empty() {
+                clients.push_back((client, queue));
+            }
+            if !clients.is_empty() {
+                self.waiting.push_back((network, clients));
+            }
+            // Others have given up.
+            if !next.is_closed() {
+                return Some(next);
+            }
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let next = {
+            let mut state = self.0.lock();
+            let next = state.next();
+            if next.is_none() {
+                state.free += 1;
+            }
+            next
+        };
+        if let Some(next) = next {
+            // One that has just given up gives it on by dropping it.
+            let _ = next.send(Self(Arc::clone(&self.0)));
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::task::Poll;
+
     use futures_util::future::join_all;
+    use futures_util::poll;
 
     use super::*;
 
@@ -35,14 +118,94 @@ mod tests {
     async fn some_run_one_waits_and_a_flood_is_sent_away_in_bounded_time() {
         tokio::time::pause();
         let pool = Permits::of(2);
-        let running = [pool.take().await.unwrap(), pool.take().await.unwrap()];
-        let flood = join_all((0..1000).map(|_| pool.take())).await;
+        let running = [
+            pool.take(None).await.unwrap(),
+            pool.take(None).await.unwrap(),
+        ];
+        let flood = join_all((0..1000).map(|_| pool.take(None))).await;
         assert!(flood.iter().all(Option::is_none));
 
-        let (waiting, ()) = tokio::join!(pool.take(), async {
+        let (waiting, ()) = tokio::join!(pool.take(None), async {
             tokio::time::sleep(MAX_WAIT / 2).await;
             drop(running);
         });
         assert!(waiting.is_some(), "the end of a check is its turn");
+        drop(waiting);
+        assert_eq!(pool.0.lock().free, 2);
+        assert!(pool.0.lock().waiting.is_empty());
+    }
+
+    /// Lets clients wait in this order behind one that runs, and returns the order in which they are served.
+    async fn order(arrivals: &[&'static str]) -> Vec<&'static str> {
+        let pool = Permits::of(1);
+        let mut running = pool.take(None).await;
+        let mut waiting = Vec::new();
+        for client in arrivals {
+            let mut taken = Box::pin(pool.take(client.parse().ok()));
+            assert!(poll!(&mut taken).is_pending());
+            waiting.push((*client, taken));
+        }
+        let mut served = Vec::new();
+        while !waiting.is_empty() {
+            drop(running.take());
+            for at in 0..waiting.len() {
+                if let Poll::Ready(permit) = poll!(&mut waiting[at].1) {
+                    running = permit;
+                    served.push(waiting.remove(at).0);
+                    break;
+                }
+            }
+        }
+        served
+    }
+
+    #[tokio::test]
+    async fn networks_take_turns_and_so_do_the_clients_of_each() {
+        for (arrivals, expected) in [
+            // A flood, and the first of another client.
+            (
+                ["192.0.2.1", "192.0.2.1", "192.0.2.1", "198.51.100.1"],
+                ["192.0.2.1", "198.51.100.1", "192.0.2.1", "192.0.2.1"],
+            ),
+            // Many addresses of one network are one.
+            (
+                ["192.0.2.1", "192.0.2.2", "192.0.2.3", "198.51.100.1"],
+                ["192.0.2.1", "198.51.100.1", "192.0.2.2", "192.0.2.3"],
+            ),
+            // A neighbour waits for one of each.
+            (
+                ["192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2"],
+                ["192.0.2.1", "192.0.2.2", "192.0.2.1", "192.0.2.1"],
+            ),
+            (
+                [
+                    "2001:db8::1",
+                    "2001:db8::2",
+                    "::ffff:192.0.2.1",
+                    "192.0.2.1",
+                ],
+                [
+                    "2001:db8::1",
+                    "::ffff:192.0.2.1",
+                    "2001:db8::2",
+                    "192.0.2.1",
+                ],
+            ),
+        ] {
+            assert_eq!(order(&arrivals).await, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn who_gave_up_takes_no_turn() {
+        let pool = Permits::of(1);
+        let running = pool.take(None).await;
+        let mut gone = Box::pin(pool.take(None));
+        let mut next = Box::pin(pool.take(None));
+        assert!(poll!(&mut gone).is_pending() && poll!(&mut next).is_pending());
+        drop(gone);
+        drop(running);
+        assert!(next.await.is_some());
+        assert_eq!(pool.0.lock().free, 1);
     }
 }

@@ -9,13 +9,12 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::OwnedSemaphorePermit;
 use zeroize::Zeroizing;
 
 use super::clock::StoreClock;
 use super::envelope_encryption::{EncryptionError, KeyEncryption};
 use super::{Change, Key, Kind, Outcome, Store, StoreError, Stored, Version};
-use crate::rate_limit::Permits;
+use crate::rate_limit::{Permit, Permits};
 
 /// Max number of calls of requests at once: each has a connection to Redis, or a thread that waits for a
 /// disk.
@@ -37,7 +36,7 @@ pub(crate) struct OpenStore {
 /// The store for one call, or a few in a row; another one may begin when it is dropped.
 pub(crate) struct Call<'s> {
     store: &'s dyn Store,
-    _permit: Option<OwnedSemaphorePermit>,
+    _permit: Option<Permit>,
 }
 
 impl<'s> Deref for Call<'s> {
@@ -98,7 +97,7 @@ impl OpenStore {
     /// [`StoreError::Busy`].
     pub(crate) async fn call(&self) -> Result<Call<'_>, StoreError> {
         let _permit = match &self.permits {
-            Some(permits) => Some(permits.take().await.ok_or(StoreError::Busy)?),
+            Some(permits) => Some(permits.take(None).await.ok_or(StoreError::Busy)?),
             None => None,
         };
         Ok(Call {

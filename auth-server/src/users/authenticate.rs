@@ -81,8 +81,8 @@ impl Authenticator {
             .check(&request.username, client, Instant::now())?;
         let is_known = self.locks.knows(&request.username, client);
         let permit = tokio::select! {
-            permit = self.checks.take() => permit,
-            permit = self.for_known.take(), if is_known => permit,
+            permit = self.checks.take(Some(client)) => permit,
+            permit = self.for_known.take(Some(client)), if is_known => permit,
         };
         let permit = permit.ok_or(AuthenticationError::Busy)?;
         // Checked again: others of the same client may have failed while this attempt waited.

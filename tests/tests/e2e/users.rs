@@ -1,6 +1,7 @@
 //! Users of a file: who may log in, and the limit of attempts.
 
 use std::fs;
+use std::sync::mpsc;
 use std::thread;
 
 use serde_json::json;
@@ -176,6 +177,34 @@ fn a_flood_of_logins_from_many_networks_is_turned_away_and_ends() {
     assert!(checked > 0 && away > 0, "{checked} {away}");
     let user = login_from(&server, "192.0.2.2", PASSWORD);
     assert_eq!(user.status(), 200);
+}
+
+/// A first login has no place of its own: it takes turns with the flood.
+#[test]
+fn a_flood_from_one_address_keeps_no_other_client_waiting() {
+    let quick = fs::read_to_string(quickly_checked().path()).unwrap();
+    let users = UsersFile::with("bob", PASSWORD);
+    users.add("eve", PASSWORD, &[]);
+    let slow = fs::read_to_string(users.path()).unwrap();
+    fs::write(users.path(), slow + &quick).unwrap();
+    let server = behind_a_gateway(&users);
+    let (ended, first) = mpsc::channel();
+    thread::scope(|scope| {
+        for n in 0..200 {
+            let (server, ended) = (&server, ended.clone());
+            scope.spawn(move || {
+                let guess = login_at(server, "192.0.2.1", &format!("nobody-{n}"), "x");
+                ended.send(guess.verdict()).unwrap();
+            });
+        }
+        assert_eq!(first.recv().unwrap(), "401 login_failed");
+        for address in ["192.0.2.2", "198.51.100.1", "2001:db8::1"] {
+            let user = login_from(&server, address, PASSWORD);
+            assert_eq!(user.status(), 200, "{address}: {}", user.text());
+        }
+        let through = first.try_iter().count();
+        assert!(through < 150, "{through} were served before");
+    });
 }
 
 #[test]
