@@ -16,6 +16,8 @@ use crate::grants::Grant;
 /// Characters of an accepted id that is logged while no application is registered: a UUID has 36, a
 /// refresh token 75.
 const MAX_OPEN_ID: usize = 40;
+/// Characters of any other unknown id that are logged.
+const MAX_UNKNOWN_ID: usize = 8;
 
 /// The applications in force; empty until the store was read.
 #[derive(Debug)]
@@ -183,9 +185,14 @@ impl ApplicationRegistry {
     }
 
     /// Returns the id as received, for a log (contract §4.3 rule 3), unless it is a secret or
-    /// swapped with one. What is no registered id is cut to `max`, or to the longest usual id where
-    /// any is accepted: it may be a password or a token. Unknown before the first poll of the store.
-    pub(crate) fn logged_id<'t>(&self, sent: &'t str, secret: &str, max: usize) -> Cow<'t, str> {
+    /// swapped with one. What is no registered id is cut to a half, or to the longest usual id where
+    /// it was accepted: it may be a password or a token. Unknown before the first poll of the store.
+    pub(crate) fn logged_id<'t>(
+        &self,
+        sent: &'t str,
+        secret: &str,
+        is_accepted: bool,
+    ) -> Cow<'t, str> {
         let all = self.in_force.load_full();
         let Some(all) = all.filter(|_| !sent.is_empty()) else {
             return match sent {
@@ -199,8 +206,16 @@ impl ApplicationRegistry {
         } else if is_id(sent) {
             sent.into()
         } else {
-            let is_open = self.are_open(&all);
-            cut(sent, if is_open { MAX_OPEN_ID } else { max })
+            let half = sent.chars().count() / 2;
+            let is_open = is_accepted && self.are_open(&all);
+            cut(
+                sent,
+                if is_open {
+                    MAX_OPEN_ID
+                } else {
+                    half.min(MAX_UNKNOWN_ID)
+                },
+            )
         }
     }
 

@@ -107,7 +107,7 @@ fn an_unreadable_document_changes_and_opens_nothing() {
 fn a_log_shows_what_was_sent_as_an_id_unless_it_may_be_a_secret() {
     let registrations = ApplicationRegistry::new(false, None);
     assert_eq!(
-        registrations.logged_id("orders", "x", 16),
+        registrations.logged_id("orders", "x", true),
         "[not known yet]"
     );
     registrations.reconcile(Some(none()));
@@ -123,8 +123,11 @@ fn a_log_shows_what_was_sent_as_an_id_unless_it_may_be_a_secret() {
         ("appSecret=hush", "appSecret…".to_owned()),
         (&token, format!("{}…", &token[..40])),
     ] {
-        assert_eq!(registrations.logged_id(sent, "x", 16), logged, "{sent}");
+        assert_eq!(registrations.logged_id(sent, "x", true), logged, "{sent}");
     }
+    // Where no application is registered none can have sent its own.
+    let rejected = registrations.logged_id("MYPASSWORD2", "x", false);
+    assert_eq!(rejected, "MYPAS…");
     let closed = ("closed", SecretHashes::default());
     registrations.reconcile(Some(applications(&[
         ("orders", SecretHashes::of("former").with_new("right")),
@@ -134,17 +137,23 @@ fn a_log_shows_what_was_sent_as_an_id_unless_it_may_be_a_secret() {
         ("orders", "x", "orders"),
         ("orders", "closed", "orders"),
         ("closed", "x", "closed"),
-        ("never-registered", "x", "never-registered"),
-        ("never-registered-1", "x", "never-registered…"),
-        ("correct horse", "x", "correct…"),
-        (&token, "x", "postern_rt_AAAAA…"),
-        ("größe\u{202e}", "x", "größe…"),
+        ("never-registered", "x", "never-re…"),
+        ("never-registered-1", "x", "never-re…"),
+        ("MYPASSWORD2", "x", "MYPAS…"),
+        ("x", "x", "…"),
+        ("correct horse", "x", "correc…"),
+        (&token, "x", "postern_…"),
+        ("größe\u{202e}", "x", "grö…"),
         ("right", "x", "[a secret]"),
         ("former", "x", "[a secret]"),
         ("mistyped secret", "orders", "[a secret]"),
         ("", "orders", ""),
     ] {
-        assert_eq!(registrations.logged_id(sent, secret, 16), logged, "{sent}");
+        assert_eq!(
+            registrations.logged_id(sent, secret, false),
+            logged,
+            "{sent}"
+        );
     }
 }
 
@@ -188,7 +197,7 @@ fn applications_of_a_directory_count_beside_those_of_the_store() {
     ] {
         assert_eq!(authorize(&registrations, id, secret), outcome, "{id}");
     }
-    assert_eq!(registrations.logged_id("stock", "x", 0), "stock");
+    assert_eq!(registrations.logged_id("stock", "x", false), "stock");
     assert!(registrations.registered_id("stock").is_some());
     let dropped = SecretHashes::of("mounted").with_new("next").newest();
     registrations.reconcile(Some(after(&orders(), "stock", dropped)));

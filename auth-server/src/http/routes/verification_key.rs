@@ -27,9 +27,6 @@ type Pairs = Vec<(String, String)>;
 const APP_ID: (&str, &str) = ("appId", "x-app-id");
 const APP_SECRET: (&str, &str) = ("appSecret", "x-app-secret");
 
-/// Characters of an unknown id that are logged (contract §4.3 rule 3).
-const MAX_UNKNOWN_ID: usize = 16;
-
 pub(crate) async fn verification_key(
     State(app): State<Arc<App>>,
     request: Request,
@@ -49,7 +46,7 @@ pub(crate) async fn verification_key(
     audit::request(&RequestLine {
         event,
         grant: None,
-        app_id: Some(&registrations.logged_id(app_id, app_secret, MAX_UNKNOWN_ID)),
+        app_id: Some(&registrations.logged_id(app_id, app_secret, outcome.is_ok())),
         account: None,
         client,
         outcome: code,
