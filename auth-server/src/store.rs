@@ -141,6 +141,10 @@ pub(crate) enum StoreError {
     /// an operator has to act.
     #[error("{0}")]
     Unusable(String),
+    /// Other files stand in the place of the store's: nothing that is read or written would count. An
+    /// operator has to act, and start the server anew.
+    #[error("{0}")]
+    Replaced(String),
     /// Too many requests wait for the store; nothing was changed.
     #[error("too many calls of the store are waiting")]
     Busy,
@@ -172,7 +176,7 @@ impl From<serde_json::Error> for StoreError {
 impl From<StoreError> for ExitError {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Unusable(line) => Self::Config(line),
+            StoreError::Unusable(line) | StoreError::Replaced(line) => Self::Config(line),
             other => Self::Unavailable(other.to_string()),
         }
     }

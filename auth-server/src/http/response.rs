@@ -102,7 +102,9 @@ pub(in crate::http) fn store_rejection(error: &StoreError, effect: &str) -> Reje
     match error {
         StoreError::Unclear(_) => Rejection::StoreOutcomeUnknown,
         StoreError::Busy => Rejection::ServerBusy,
-        StoreError::Unavailable(_) | StoreError::Unusable(_) => Rejection::StoreUnavailable,
+        StoreError::Unavailable(_) | StoreError::Unusable(_) | StoreError::Replaced(_) => {
+            Rejection::StoreUnavailable
+        }
     }
 }
 

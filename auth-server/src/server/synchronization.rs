@@ -239,8 +239,10 @@ impl Synchronization {
     fn report_failure(&mut self, failure: StoreError) {
         self.failures = self.failures.saturating_add(1);
         let has_key = self.app.live_keys.load().is_some();
-        // One that cannot open the keys would miss every later revocation, while others go on.
-        if has_key && !self.app.store.encryption.lacks_key() {
+        // One that cannot open the keys, or has lost its files, would miss every later revocation.
+        let is_cut_off =
+            self.app.store.encryption.lacks_key() || matches!(failure, StoreError::Replaced(_));
+        if has_key && !is_cut_off {
             // All servers share the store: over a wrong password or an unusable value all would go
             // out of service at once, although each can still serve.
             self.store_condition.set_note(Some(failure.to_string()));
@@ -274,7 +276,9 @@ fn log_failure(failure: &StoreError, has_key: bool) {
         StoreError::Unavailable(_) | StoreError::Unclear(_) | StoreError::Busy => {
             warn!(%failure, consequence, "the key store is unavailable")
         }
-        StoreError::Unusable(_) => error!(%failure, consequence, "the key store is unusable"),
+        StoreError::Unusable(_) | StoreError::Replaced(_) => {
+            error!(%failure, consequence, "the key store is unusable")
+        }
     }
 }
 

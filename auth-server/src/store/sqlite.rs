@@ -2,40 +2,43 @@
 //! an SQLite database.
 //!
 //! A file is opened by the first call that needs it, and made by the first commit: reading a store that
-//! is not there makes none.
+//! is not there makes none. A program under which it is replaced uses it no more.
 
 mod changes;
 mod database;
+mod files;
 
 use std::fmt;
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use runtime::process::clock::unix_now;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row};
-use rustix::process::geteuid;
 use tokio::time::timeout;
+use tracing::warn;
 use zeroize::Zeroizing;
 
 use self::changes::change;
-use self::database::{Identity, create, failed, identity, open, open_for_preview, prepare};
-use super::directory::{self, Access, NO_DIRECTORY, OF_ANOTHER, close, rejected, unusable};
+use self::database::{create, failed, keep_journal, mark, open, prepare};
+use self::files::Files;
+use super::clock::ClockWatch;
+use super::directory::{self, Access, rejected, unusable};
 use super::{
     CALL_TIMEOUT, Change, Key, Kind, LogEntry, Outcome, Store, StoreError, Stored, Version,
 };
 
 const FILE: &str = "store.db";
-const FILE_MODE: u32 = 0o600;
 /// Another process holds the lock for milliseconds; beyond this it is stalled. As long again a call
 /// may wait for another one of this process, and both together end before the call's own bound:
 /// what was given up is not done later.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(4);
+/// A server empties the journal after a call, no more often: that takes as long as a few commits.
+const JOURNAL_INTERVAL: Duration = Duration::from_secs(1);
 
 const GET: &str = "SELECT value, version FROM record
  WHERE kind = ?1 AND id = ?2 AND (ends IS NULL OR ends > unixepoch())";
@@ -58,24 +61,61 @@ pub(crate) struct SqliteStore {
 
 struct Opened {
     connection: Connection,
-    /// Device and inode: the file may be removed under a running server.
-    file: (u64, u64),
+    /// The files after the last call; those of a store in memory stay the same.
+    files: Files,
+    /// True once others stood in their place: no other program would find what is written.
+    is_lost: bool,
+    journal_emptied: Option<Instant>,
+    clock: ClockWatch,
     /// Records with an end for which there is room; at 0 the store counts them.
     room: usize,
 }
 
-impl SqliteStore {
-    pub(crate) fn new(directory: PathBuf, access: Access) -> Arc<Self> {
-        Arc::new(Self::of(Some(directory), access))
+impl Opened {
+    fn new(connection: Connection, files: Files) -> Self {
+        Self {
+            connection,
+            files,
+            is_lost: false,
+            journal_emptied: None,
+            clock: ClockWatch::default(),
+            room: 0,
+        }
     }
 
-    fn of(directory: Option<PathBuf>, access: Access) -> Self {
-        Self {
-            directory,
+    fn is_in_place(&self, now: &Files, access: Access) -> bool {
+        match access {
+            _ if self.is_lost => false,
+            Access::Serve => now.are_unchanged(&self.files),
+            // Beside a server, which writes.
+            Access::Write | Access::Preview => now.are(&self.files),
+        }
+    }
+
+    fn is_journal_to_empty(&self) -> bool {
+        let is_early = |last: Instant| last.elapsed() < JOURNAL_INTERVAL;
+        self.files.journal_bytes > 0 && !self.journal_emptied.is_some_and(is_early)
+    }
+}
+
+/// Its end plays the journal into the database, unless that is another one.
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        let mut opened = self.opened.get_mut().take();
+        if let (Some(directory), Some(_)) = (&self.directory, &opened) {
+            let _ = self.follow_files(directory, &mut opened, Missing::IsEmpty);
+        }
+    }
+}
+
+impl SqliteStore {
+    pub(crate) fn new(directory: PathBuf, access: Access) -> Arc<Self> {
+        Arc::new(Self {
+            directory: Some(directory),
             access,
             _serving: None,
             opened: Mutex::default(),
-        }
+        })
     }
 
     /// Makes a store that ends with the process.
@@ -85,12 +125,10 @@ impl SqliteStore {
         let connection = prepared.and(made);
         let connection = connection.map_err(|error| failed(Path::new(MEMORY), &error))?;
         Ok(Arc::new(Self {
-            opened: Mutex::new(Some(Opened {
-                connection,
-                file: (0, 0),
-                room: 0,
-            })),
-            ..Self::of(None, Access::Serve)
+            directory: None,
+            access: Access::Serve,
+            _serving: None,
+            opened: Mutex::new(Some(Opened::new(connection, Files::default()))),
         }))
     }
 
@@ -102,8 +140,10 @@ impl SqliteStore {
         directory::create(&directory)?;
         let serving = directory::lock_for_serving(&directory, wait)?;
         Ok(Arc::new(Self {
+            directory: Some(directory),
+            access: Access::Serve,
             _serving: Some(serving),
-            ..Self::of(Some(directory), Access::Serve)
+            opened: Mutex::default(),
         }))
     }
 
@@ -125,7 +165,13 @@ impl SqliteStore {
     fn copy_into(&self, file: &Path) -> Result<(), StoreError> {
         let copied = self.blocking(Missing::IsEmpty, |opened| {
             let copy = opened.connection.execute("VACUUM INTO ?1", [file.to_str()]);
-            copy.map_err(|error| failed(file, &error))
+            // The journal that is there now, or the next one, is not the copy's.
+            let marked = copy.and_then(|_| {
+                let copy = open(file, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+                keep_journal(&copy, false)?;
+                mark(&copy)
+            });
+            marked.map_err(|error| failed(file, &error))
         });
         if copied?.is_none() {
             let text = format!("{}: there is no store yet", self.path().display());
@@ -184,91 +230,27 @@ impl SqliteStore {
             return Err(StoreError::Unavailable(text));
         };
         if let Some(directory) = &self.directory {
-            self.follow_file(directory, &mut opened, missing)?;
+            self.follow_files(directory, &mut opened, missing)?;
         }
-        opened.as_mut().map(call).transpose()
-    }
-
-    /// Opens the file unless it is open already, and makes a missing one before a commit.
-    fn follow_file(
-        &self,
-        directory: &Path,
-        opened: &mut Option<Opened>,
-        missing: Missing,
-    ) -> Result<(), StoreError> {
-        let file = self.inspect(directory)?;
-        if opened.as_ref().map(|it| it.file) != file {
-            *opened = None;
-        }
-        if file.is_none() {
-            if matches!(missing, Missing::IsEmpty) {
-                return Ok(());
-            }
-            directory::create(directory)?;
-            match create(&self.path()) {
-                // Another process was faster.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                created => created.map_err(|error| rejected(&self.path(), &error))?,
-            }
-        }
-        if opened.is_none() {
-            *opened = self.open(directory)?;
-        }
-        Ok(())
-    }
-
-    /// Returns device and inode of the file, which is for its owner alone. It is checked without
-    /// being opened: closing a descriptor drops the locks that the process has on the file.
-    fn inspect(&self, directory: &Path) -> Result<Option<(u64, u64)>, StoreError> {
-        let path = self.path();
-        let metadata = match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) if error.kind() == ErrorKind::NotADirectory => {
-                return Err(unusable(directory, NO_DIRECTORY));
-            }
-            found => found.map_err(|error| rejected(&path, &error))?,
-        };
-        if !metadata.is_file() {
-            return Err(unusable(&path, "not a regular file"));
-        }
-        if metadata.uid() != geteuid().as_raw() {
-            return Err(unusable(&path, OF_ANOTHER));
-        }
-        directory::inspect(directory, self.access)?;
-        if metadata.mode() & 0o077 != 0 {
-            close(&path, FILE_MODE, self.access)?;
-        }
-        Ok(Some((metadata.dev(), metadata.ino())))
-    }
-
-    /// Opens the database; `None` for one that a preview finds empty.
-    fn open(&self, directory: &Path) -> Result<Option<Opened>, StoreError> {
-        let path = self.path();
-        let connection = match self.access {
-            Access::Preview => open_for_preview(&path),
-            Access::Serve | Access::Write => open(&path, OpenFlags::SQLITE_OPEN_READ_WRITE),
-        };
-        let connection = connection.map_err(|error| failed(&path, &error))?;
-        let Some(file) = self.inspect(directory)? else {
+        let Some(held) = opened.as_mut() else {
             return Ok(None);
         };
-        // At one moment: another process may be making the tables.
-        let moment = connection.unchecked_transaction();
-        let identity = moment.and_then(|moment| identity(&moment));
-        match identity.map_err(|error| failed(&path, &error))? {
-            Identity::Empty if self.access == Access::Preview => return Ok(None),
-            Identity::Foreign(why) => return Err(unusable(&path, &why)),
-            Identity::Ours | Identity::Empty => {}
+        if let Some(jump_seconds) = held.clock.jump(unix_now(), Instant::now()) {
+            warn!(
+                jump_seconds,
+                "this machine's clock has jumped: what ended by it, such as revocations, is gone even \
+                 if it is set back"
+            );
         }
-        let mut opened = Opened {
-            connection,
-            file,
-            room: 0,
-        };
-        if self.access != Access::Preview {
-            prepare(&mut opened.connection).map_err(|error| failed(&path, &error))?;
+        let done = call(held)?;
+        if let Some(directory) = &self.directory {
+            let settled = self.settle(directory, held);
+            settled.map_err(|error| match missing {
+                Missing::IsMade => StoreError::Unclear(error.to_string()),
+                Missing::IsEmpty => error,
+            })?;
         }
-        Ok(Some(opened))
+        Ok(Some(done))
     }
 }
 

@@ -132,7 +132,7 @@ fn seen(directory: &Path) -> Seen {
         if path.ends_with("store.db-shm") {
             continue;
         }
-        // Its owner is set again by each reader.
+        // Its owner, and the mode of an empty one, are set again by each reader.
         let is_log = path.ends_with("store.db-wal");
         let of = fs::symlink_metadata(&path).unwrap();
         let content = match of.is_file() {
@@ -142,8 +142,11 @@ fn seen(directory: &Path) -> Seen {
         if of.is_dir() {
             all.extend(seen(&path));
         }
-        let changed = if is_log { 0 } else { of.ctime_nsec() };
-        let facts = (of.mode(), of.ino(), changed, content);
+        let (mode, changed) = match is_log {
+            true => (0, 0),
+            false => (of.mode(), of.ctime_nsec()),
+        };
+        let facts = (mode, of.ino(), changed, content);
         all.insert(path.display().to_string(), facts);
     }
     all

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use rusqlite::Connection;
 use tests::certificates::Authority;
 use tests::redis_server;
 use tests::redis_topologies::{Cluster, SENTINEL_PASSWORD, Watched};
@@ -39,7 +40,12 @@ impl Installation for Files {
     }
 
     async fn clear(&self) {
-        let _ = std::fs::remove_dir_all(self.0.path().join("data"));
+        let database = self.0.path().join("data/store.db");
+        let emptied = "DELETE FROM record; DELETE FROM log; UPDATE last SET number = 0";
+        if database.exists() {
+            let database = Connection::open(database).unwrap();
+            database.execute_batch(emptied).unwrap();
+        }
     }
 }
 

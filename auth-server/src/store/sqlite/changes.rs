@@ -2,6 +2,7 @@
 
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 
+use super::database::{mark, mark_of_played, read_mark};
 use super::{GET, Opened, stored};
 use crate::store::{Change, LogEntry, NewEntry};
 
@@ -22,6 +23,7 @@ pub(super) fn change(
     }: &mut Opened,
     changes: Vec<Change>,
 ) -> rusqlite::Result<Option<Transaction<'_>>> {
+    let played = mark_of_played(connection)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.execute("DELETE FROM record WHERE ends <= unixepoch()", [])?;
     for change in &changes {
@@ -35,6 +37,10 @@ pub(super) fn change(
     }
     let over = format!("{REMOVE} AND ends <= unixepoch()");
     transaction.execute(&over, [])?;
+    // Another process may have begun the journal meanwhile, and marked it.
+    if played == Some(read_mark(&transaction)?) {
+        mark(&transaction)?;
+    }
     Ok(Some(transaction))
 }
 

@@ -7,14 +7,17 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::BUSY_TIMEOUT;
+use crate::random;
 use crate::store::StoreError;
 
 /// "pstn": marks the database as this program's.
 const APPLICATION_ID: i32 = 0x7073_746e;
 const FORMAT: i32 = 1;
+const SCHEMA_VERSION: &str = "schema_version";
 
 /// Others change the journal within milliseconds.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
@@ -38,19 +41,32 @@ pub(super) fn create(path: &Path) -> io::Result<()> {
     created.map(drop)
 }
 
+/// Opens a database; its end leaves the journal as it is, unless it is prepared.
 pub(super) fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
+    keep_journal(&connection, true)?;
     Ok(connection)
+}
+
+/// Sets whether the last connection leaves the journal at its end, or plays it into the database.
+pub(super) fn keep_journal(connection: &Connection, is_kept: bool) -> rusqlite::Result<()> {
+    let set = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, is_kept);
+    set.map(drop)
 }
 
 /// Opens a database that no process has open as one that does not change, which leaves no file
 /// beside it.
 pub(super) fn open_for_preview(path: &Path) -> rusqlite::Result<Connection> {
-    if path.with_extension("db-wal").exists() {
-        return open(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
+    match path.with_extension("db-wal").exists() {
+        true => open(path, OpenFlags::SQLITE_OPEN_READ_ONLY),
+        false => open_without_journal(path),
     }
+}
+
+/// Opens a database as one that does not change, without its journal.
+fn open_without_journal(path: &Path) -> rusqlite::Result<Connection> {
     let escaped: String = path.to_string_lossy().replace('%', "%25");
     let address = format!(
         "file:{}?immutable=1",
@@ -85,6 +101,9 @@ pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Identity> {
 pub(super) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     write_ahead(connection)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
+    // A commit that begins the journal anew has to know it: see `mark`.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    keep_journal(connection, false)?;
     if matches!(identity(connection)?, Identity::Ours) {
         return Ok(());
     }
@@ -94,8 +113,73 @@ pub(super) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
         transaction.execute_batch(SCHEMA)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", FORMAT)?;
+        mark(&transaction)?;
     }
     transaction.commit()
+}
+
+/// Bits of a mark for the mark before it.
+const FORMER: u32 = 16;
+
+/// Marks the journal that a commit begins, with a random number and the one of its database: SQLite
+/// has nothing that tells that from a restored copy, and would play the journal into it. The mark
+/// is the schema's number, which may be any and is on the first page, so that the journal has it.
+pub(super) fn mark(transaction: &Connection) -> rusqlite::Result<()> {
+    let former = read_mark(transaction)? >> FORMER;
+    // 15 bits: the number is a positive one.
+    let new = i32::try_from(random::number() % 0x7fff).unwrap_or_default() + 1;
+    transaction.pragma_update(None, SCHEMA_VERSION, (new << FORMER) | former)
+}
+
+pub(super) fn read_mark(connection: &Connection) -> rusqlite::Result<i32> {
+    connection.pragma_query_value(None, SCHEMA_VERSION, |row| row.get(0))
+}
+
+/// Returns true if the journal was begun on this database; `moment` is a transaction that reads with
+/// it, so that no other process empties it meanwhile.
+pub(super) fn is_journal_of(path: &Path, moment: &Connection) -> rusqlite::Result<bool> {
+    let with_journal = read_mark(moment)?;
+    let database = open_without_journal(path)?;
+    // A process may have been killed while it played the journal: the file is shorter than it says.
+    database.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true)?;
+    let alone = read_mark(&database)?;
+    let (new, former) = (with_journal >> FORMER, with_journal & ((1 << FORMER) - 1));
+    // Earlier versions of this program marked none.
+    Ok(new == 0 || with_journal == alone || former == alone >> FORMER)
+}
+
+/// Returns the mark if the next commit may begin the journal anew, as the database has all of it.
+pub(super) fn mark_of_played(connection: &Connection) -> rusqlite::Result<Option<i32>> {
+    let (pages, played) = checkpoint(connection, "NOOP")?;
+    let is_played = pages == played && pages >= 0;
+    is_played.then(|| read_mark(connection)).transpose()
+}
+
+/// Plays the journal into the database and empties it, so that a copy of that alone is the store.
+/// While another process reads, as for a backup, it is left for later.
+pub(super) fn empty_journal(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(Duration::ZERO)?;
+    let emptied = checkpoint(connection, "TRUNCATE");
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    emptied.map(drop)
+}
+
+/// Returns the number of pages in the journal, and how many of them the database has; negative
+/// numbers where there is no journal.
+fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<(i64, i64)> {
+    let query = format!("PRAGMA wal_checkpoint({mode})");
+    connection.query_row(&query, [], |row| Ok((row.get(1)?, row.get(2)?)))
+}
+
+/// Returns an error of a database that is damaged.
+pub(super) fn check(connection: &Connection) -> rusqlite::Result<()> {
+    let found: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if found == "ok" {
+        return Ok(());
+    }
+    let corrupt = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+    let text = "it is damaged, and a backup has to be restored".to_owned();
+    Err(rusqlite::Error::SqliteFailure(corrupt, Some(text)))
 }
 
 /// Retries by itself: SQLite, which reads before it changes the journal, does not wait for others that

@@ -1,0 +1,238 @@
+//! The files of a database as they stand in its directory. SQLite goes on with those that it has
+//! open when others come to stand there, and plays a journal into any database beside it.
+//!
+//! They are watched by name: closing a descriptor drops the locks that the process has on a file.
+
+use std::fs::{self, Metadata};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Instant;
+
+use rusqlite::OpenFlags;
+use rustix::process::geteuid;
+
+use super::database::{
+    Identity, check, create, empty_journal, failed, identity, is_journal_of, keep_journal, open,
+    open_for_preview, prepare,
+};
+use super::{Missing, Opened, SqliteStore};
+use crate::store::StoreError;
+use crate::store::directory::{self, Access, NO_DIRECTORY, OF_ANOTHER, close, rejected, unusable};
+
+const FILE_MODE: u32 = 0o600;
+
+pub(super) const NO_DATABASE: &str = "is missing or empty, and what was committed may be in its \
+     -wal: put it back, or remove store.db-wal and store.db-shm to begin a new store";
+pub(super) const OTHER_JOURNAL: &str = "its -wal is of another store.db, as where a copy was \
+     restored beside it: remove store.db-wal and store.db-shm to use the copy, or put the other \
+     store.db back";
+const REPLACED: &str = "the store was replaced, changed or removed under this program, which does \
+     not use it any more: stop the server, restore the right store.db without the -wal and -shm of \
+     another, and start it";
+
+/// Device and inode.
+type Inode = (u64, u64);
+
+/// The files that stand there at one moment.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Files {
+    pub(super) database: Option<Database>,
+    journal: Option<Inode>,
+    pub(super) journal_bytes: u64,
+    index: Option<Inode>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Database {
+    pub(super) inode: Inode,
+    size: u64,
+    /// The time of the last write: seconds and nanoseconds.
+    written: (i64, i64),
+}
+
+impl Files {
+    /// Looks at the journal and its index; the caller adds the database, which is made before them.
+    pub(super) fn beside(database: &Path) -> io::Result<Self> {
+        let metadata = |ending| match fs::symlink_metadata(database.with_extension(ending)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            found => found.map(Some),
+        };
+        let (journal, index) = (metadata("db-wal")?, metadata("db-shm")?);
+        let inode = |found: &Metadata| (found.dev(), found.ino());
+        Ok(Self {
+            database: None,
+            journal: journal.as_ref().map(inode),
+            journal_bytes: journal.map_or(0, |journal| journal.len()),
+            index: index.as_ref().map(inode),
+        })
+    }
+
+    /// Returns true if a journal is left without its database: SQLite would remove it.
+    pub(super) fn lack_database(&self) -> bool {
+        let is_missing = self.database.is_none_or(|database| database.size == 0);
+        is_missing && (self.journal.is_some() || self.index.is_some())
+    }
+
+    /// Returns true if these are the files that were open at the moment of `before`.
+    pub(super) fn are(&self, before: &Self) -> bool {
+        let inodes = |files: &Self| {
+            (
+                files.database.map(|it| it.inode),
+                files.journal,
+                files.index,
+            )
+        };
+        inodes(self) == inodes(before)
+    }
+
+    /// Returns true if no other program has changed the files of a server since `before`: commands
+    /// only append to the journal.
+    pub(super) fn are_unchanged(&self, before: &Self) -> bool {
+        self.are(before)
+            && self.database == before.database
+            && self.journal_bytes >= before.journal_bytes
+    }
+
+    /// Returns true if nothing has changed since `before` but that files beside the database are gone.
+    pub(super) fn lack_journal(&self, before: &Self) -> bool {
+        let is_left = |now: Option<Inode>, before| now.is_none() || now == before;
+        self.database == before.database
+            && is_left(self.journal, before.journal)
+            && is_left(self.index, before.index)
+    }
+}
+
+impl From<&Metadata> for Database {
+    fn from(found: &Metadata) -> Self {
+        Self {
+            inode: (found.dev(), found.ino()),
+            size: found.size(),
+            written: (found.mtime(), found.mtime_nsec()),
+        }
+    }
+}
+
+impl SqliteStore {
+    /// Opens the files unless they are open already, and makes missing ones before a commit.
+    pub(super) fn follow_files(
+        &self,
+        directory: &Path,
+        opened: &mut Option<Opened>,
+        missing: Missing,
+    ) -> Result<(), StoreError> {
+        let found = self.inspect(directory)?;
+        match opened {
+            Some(held) if held.is_in_place(&found, self.access) => return Ok(()),
+            // It reads only, and later calls of it what is there then.
+            Some(_) if self.access == Access::Preview => *opened = None,
+            Some(held) => return Err(self.lost(held, &found)),
+            None => {}
+        }
+        if found.lack_database() {
+            return Err(unusable(&self.path(), NO_DATABASE));
+        }
+        if found.database.is_none() {
+            if matches!(missing, Missing::IsEmpty) {
+                return Ok(());
+            }
+            directory::create(directory)?;
+            match create(&self.path()) {
+                // Another process was faster.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                created => created.map_err(|error| rejected(&self.path(), &error))?,
+            }
+        }
+        *opened = self.open(directory)?;
+        Ok(())
+    }
+
+    /// Makes sure after a call that its files still stand there, and empties the journal at times.
+    pub(super) fn settle(&self, directory: &Path, held: &mut Opened) -> Result<(), StoreError> {
+        let found = self.inspect(directory)?;
+        if !held.is_in_place(&found, self.access) {
+            return Err(self.lost(held, &found));
+        }
+        held.files = found;
+        if self.access == Access::Serve && held.is_journal_to_empty() {
+            // A disk that does not take it fails the next commit.
+            let _ = empty_journal(&held.connection);
+            held.journal_emptied = Some(Instant::now());
+            held.files = self.inspect(directory)?;
+        }
+        Ok(())
+    }
+
+    /// Gives up files in whose place others stand.
+    fn lost(&self, held: &mut Opened, found: &Files) -> StoreError {
+        if self.access == Access::Serve && !held.is_lost && found.lack_journal(&held.files) {
+            // No other program has it, and it is open here.
+            let _ = empty_journal(&held.connection);
+        }
+        held.is_lost = true;
+        let _ = keep_journal(&held.connection, true);
+        StoreError::Replaced(format!("{}: {REPLACED}", self.path().display()))
+    }
+
+    /// Looks at the files. The database is for its owner alone.
+    pub(super) fn inspect(&self, directory: &Path) -> Result<Files, StoreError> {
+        let path = self.path();
+        let failed_at = |error: io::Error| match error.kind() {
+            ErrorKind::NotADirectory => unusable(directory, NO_DIRECTORY),
+            _ => rejected(&path, &error),
+        };
+        let mut files = Files::beside(&path).map_err(failed_at)?;
+        let metadata = match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(files),
+            found => found.map_err(failed_at)?,
+        };
+        if !metadata.is_file() {
+            return Err(unusable(&path, "not a regular file"));
+        }
+        if metadata.uid() != geteuid().as_raw() {
+            return Err(unusable(&path, OF_ANOTHER));
+        }
+        directory::inspect(directory, self.access)?;
+        if metadata.mode() & 0o077 != 0 {
+            close(&path, FILE_MODE, self.access)?;
+        }
+        files.database = Some((&metadata).into());
+        Ok(files)
+    }
+
+    /// Opens the database; `None` for one that a preview finds empty.
+    fn open(&self, directory: &Path) -> Result<Option<Opened>, StoreError> {
+        let path = self.path();
+        let before = self.inspect(directory)?;
+        let connection = match self.access {
+            Access::Preview => open_for_preview(&path),
+            Access::Serve | Access::Write => open(&path, OpenFlags::SQLITE_OPEN_READ_WRITE),
+        };
+        let mut connection = connection.map_err(|error| failed(&path, &error))?;
+        // At one moment: another process may be making the tables.
+        let moment = connection.unchecked_transaction();
+        let known = moment.and_then(|moment| {
+            let is_whole = is_journal_of(&path, &moment)?;
+            is_whole.then(|| identity(&moment)).transpose()
+        });
+        match known.map_err(|error| failed(&path, &error))? {
+            None => return Err(unusable(&path, OTHER_JOURNAL)),
+            Some(Identity::Empty) if self.access == Access::Preview => return Ok(None),
+            Some(Identity::Foreign(why)) => return Err(unusable(&path, &why)),
+            Some(Identity::Ours | Identity::Empty) => {}
+        }
+        let prepared = match self.access {
+            Access::Preview => Ok(()),
+            Access::Serve => check(&connection).and_then(|()| prepare(&mut connection)),
+            Access::Write => prepare(&mut connection),
+        };
+        prepared.map_err(|error| failed(&path, &error))?;
+        let files = self.inspect(directory)?;
+        let inode = |files: &Files| files.database.map(|database| database.inode);
+        if inode(&files) != inode(&before) {
+            let text = format!("{}: replaced while it was opened", path.display());
+            return Err(StoreError::Unavailable(text));
+        }
+        Ok(Some(Opened::new(connection, files)))
+    }
+}
