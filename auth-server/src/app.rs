@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use runtime::net::connection_slots::{ConnectionSlots, Slot};
 use runtime::net::fd_limit;
 use runtime::net::shares::Shares;
@@ -80,6 +81,8 @@ impl App {
             log: Arc::clone(&revocations),
             metrics: metrics.clone(),
             is_away: AtomicBool::default(),
+            unclear: Mutex::default(),
+            removing: tokio::sync::Mutex::default(),
         });
         let max = max_connections(config.max_connections);
         let evictions = metrics.connections_evicted.clone();

@@ -12,6 +12,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use runtime::named_enum;
 use tracing::{info, warn};
 use wire::token::claims::Claims;
@@ -69,6 +70,11 @@ pub(crate) struct Sessions {
     pub(crate) metrics: Metrics,
     /// True once a login without the store was logged.
     pub(crate) is_away: AtomicBool,
+    /// Sessions that the store may have, and whose refresh token no client has. While there are any
+    /// none is begun, so that there are no more than logins in flight.
+    pub(crate) unclear: Mutex<Vec<SessionId>>,
+    /// Held while they are removed.
+    pub(crate) removing: tokio::sync::Mutex<()>,
 }
 
 /// A session of which a refresh token was presented that may be used.
@@ -93,24 +99,36 @@ pub(crate) struct SessionTokens {
 }
 
 impl Sessions {
-    /// Begins a session of a user who has logged in at `now`; `None` if the store does not take it.
-    ///
-    /// # Errors
-    /// [`StoreError::Unclear`] alone.
+    /// Begins a session of a user who has logged in at `now`; `None` if the store does not take it, or
+    /// may not have taken it.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         user: &PresentUser,
         now: i64,
-    ) -> Result<Option<SessionTokens>, StoreError> {
-        let token = RefreshToken::generate(&user.user.id);
-        let (Ok(token), Ok(secret)) = (token, random::secret()) else {
-            return Ok(None);
-        };
+    ) -> Option<SessionTokens> {
+        if !self.unclear.lock().is_empty() {
+            // Another login would leave another one, and wait for as long; this one does not wait.
+            self.metrics.session(SessionEvent::NotStored);
+            self.remove_unclear();
+            return None;
+        }
+        let token = RefreshToken::generate(&user.user.id).ok()?;
+        let secret = random::secret().ok()?;
         let ends = now.saturating_add(self.lifetime);
         let expires = now.saturating_add(self.token_lifetime);
         let record = SessionRecord::new(&token, &secret, user, (now, ends, expires));
         let id = token.session();
-        let begun = self.store.write_session(id, None, &record).await;
+        let (sessions, new) = (Arc::clone(self), record.clone());
+        // Also where the client does not wait for that: an unclear one has to be known.
+        let begun = to_the_end(async move {
+            let begun = sessions.store.write_session(id, None, &new).await;
+            if matches!(begun, Err(StoreError::Unclear(_))) {
+                sessions.unclear.lock().push(id);
+                sessions.remove_unclear();
+            }
+            begun
+        });
+        let begun = begun.await;
         self.log_outage(begun.as_ref().err());
         self.metrics.session(match begun {
             Ok(true) => SessionEvent::Begun,
@@ -119,11 +137,28 @@ impl Sessions {
         match begun {
             Ok(true) => {
                 self.end_surplus(id).await;
-                Ok(Some(SessionTokens::of(&record, &token, user.user.clone())))
+                Some(SessionTokens::of(&record, &token, user.user.clone()))
             }
-            Err(unclear @ StoreError::Unclear(_)) => Err(unclear),
-            _ => Ok(None),
+            _ => None,
         }
+    }
+
+    /// Removes the sessions that the store may have, unless that is going on already. What fails is left
+    /// for the next login.
+    fn remove_unclear(self: &Arc<Self>) {
+        let sessions = Arc::clone(self);
+        tokio::spawn(async move {
+            let Ok(_alone) = sessions.removing.try_lock() else {
+                return;
+            };
+            let unclear = sessions.unclear.lock().clone();
+            for id in unclear {
+                if sessions.store.remove_session(id).await.is_err() {
+                    return;
+                }
+                sessions.unclear.lock().retain(|other| *other != id);
+            }
+        });
     }
 
     /// Ends the oldest sessions of this one's user for which there is no place.

@@ -34,6 +34,14 @@ impl OpenStore {
         self.write(id.key(), expected, record, ends).await
     }
 
+    /// Removes a session if there is one, and confirms that there is none.
+    pub(super) async fn remove_session(&self, id: SessionId) -> Result<(), StoreError> {
+        let held: Held<SessionRecord> = self.read(&id.key()).await?;
+        // No client knows it, so that it has not changed since.
+        let removal = held.removal().into_iter().collect();
+        self.call().await?.commit(removal).await.map(drop)
+    }
+
     /// Lists the sessions of the user of this one; those that end first come first.
     pub(super) async fn sessions_of_same_user(
         &self,

@@ -12,10 +12,10 @@ const KEPT: i64 = 600;
 
 impl Sessions {
     /// Records an accepted code. Returns false if it was used before, here or on another server; while
-    /// the store is away only this server's memory counts, as logins go on without the store.
+    /// the store does not take it only this server's memory counts, as logins go on without the store.
     ///
     /// # Errors
-    /// [`StoreError::Unclear`] and [`StoreError::Busy`] alone: clients can bring about the latter.
+    /// [`StoreError::Busy`] alone, before anything is recorded: clients can bring it about.
     pub(crate) async fn record_code(&self, user_id: &str, code: &str) -> Result<bool, StoreError> {
         // As the check of the code reads it.
         let digits: String = code.split_whitespace().collect();
@@ -31,10 +31,6 @@ impl Sessions {
         };
         let recorded = self.store.call().await?.commit(vec![put]).await;
         self.log_outage(recorded.as_ref().err());
-        match recorded {
-            Ok(outcome) => Ok(outcome == Outcome::Committed),
-            Err(unclear @ StoreError::Unclear(_)) => Err(unclear),
-            Err(_) => Ok(true),
-        }
+        Ok(recorded != Ok(Outcome::Conflict))
     }
 }

@@ -2,11 +2,13 @@
 //! and the same request succeeds afterwards.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use rusqlite::Connection;
 use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, file_store};
 use tests::file_store;
+use tests::message::Message;
 use tests::programs::Program;
 use tests::redis_server::Redis;
 use tests::wait;
@@ -28,6 +30,7 @@ fn assert_survived(server: &AuthServer, failure: &str, reasons: &[&str], lasts: 
     }
     wait::until("the failure in /readyz", || server.store_note());
     assert_eq!(server.metric(STORE_UP), Some(0), "{failure}");
+    assert!(!has_session(&server.login_as("eve", "any")), "{failure}");
     assert_eq!(server.readiness(), 200, "{failure}");
     lasts(false);
     wait::until("the same request to succeed", || {
@@ -35,8 +38,17 @@ fn assert_survived(server: &AuthServer, failure: &str, reasons: &[&str], lasts: 
     });
     server.until_revoked(&session.access);
     wait::until("the store again", || server.store_note().is_none());
+    wait::until("sessions to begin again", || {
+        has_session(&server.login_as("eve", "any"))
+    });
     let ended = server.refresh(&session.refresh);
     assert_eq!(ended.status(), 400, "{failure}");
+}
+
+/// Returns true for a login with a refresh token; without one it succeeds as well.
+fn has_session(login: &Message) -> bool {
+    assert_eq!(login.status(), 200, "{}", login.text());
+    !login.json()["data"]["refresh_token"].is_null()
 }
 
 fn plan(store: &str) -> AuthServerPlan {
@@ -125,6 +137,127 @@ fn an_unreadable_log_takes_no_logout_until_it_is_deleted() {
             server.until_revoked(token);
         }
     }
+}
+
+#[test]
+fn logins_that_no_replica_acknowledges_leave_no_session() {
+    let (Some(master), Some(replica)) = (Redis::start(), Redis::start()) else {
+        return;
+    };
+    replica.follow(&master);
+    let plan = plan(&format!("{}?wait=1", master.url())).flags(["--sessions-per-user", "3"]);
+    let server = plan.ready();
+    let login = || server.login_as("ada", "any");
+    let session = server.session_of("ada");
+    replica.signal("STOP");
+    for _ in 0..10 {
+        assert!(!has_session(&login()));
+    }
+    replica.signal("CONT");
+    wait::until("sessions to begin again", || has_session(&login()));
+    assert_eq!(server.refresh(&session.refresh).status(), 200);
+    assert!(!server.process().stderr().contains("cause=limit"));
+}
+
+/// A deed of others to the database of a running server, and the line that stops the next start.
+type Deed = (fn(database: &Path, backup: &Path), Option<&'static str>);
+
+const DEEDS: [Deed; 4] = [
+    (
+        |database, backup| fs::rename(backup, database).unwrap(),
+        Some("its -wal is of another store.db"),
+    ),
+    (
+        |database, backup| {
+            fs::copy(backup, database).unwrap();
+        },
+        Some("its -wal is of another store.db"),
+    ),
+    (
+        |database, _| fs::remove_file(database).unwrap(),
+        Some("is missing or empty"),
+    ),
+    (
+        |database, _| fs::remove_file(database.with_extension("db-wal")).unwrap(),
+        None,
+    ),
+];
+
+/// A restore has to happen with no server running: beside one neither it nor a command uses what stands there.
+#[test]
+fn a_server_whose_store_is_replaced_uses_it_no_more() {
+    for (at, (act, stops)) in DEEDS.into_iter().enumerate() {
+        let home = tempfile::tempdir().unwrap();
+        let (data, backup) = (home.path().join("data"), home.path().join("backup"));
+        let store = file_store(&data);
+        let run = |words: &[&str]| Program::AuthServer.run(&[words, &["--store", &store]].concat());
+        let server = plan(&store).ready();
+        let session = server.session_of("ada");
+        run(&["store", "backup", &backup.display().to_string()]).says(0, "");
+        let kept = home.path().join("kept");
+        fs::copy(&backup, &kept).unwrap();
+        // The last of these is in the journal still.
+        let later: Vec<_> = (0..20).map(|_| server.session_of("ada")).collect();
+        let ended = &later[18];
+        assert_eq!(server.log_out(&ended.refresh).status(), 200);
+        let database = file_store::database(&data);
+        act(&database, &backup);
+        for token in [&session.access, &later[19].access, &later[19].refresh] {
+            assert_eq!(server.log_out(token).status(), 503, "{at}");
+        }
+        assert!(!has_session(&server.login_as("ada", "any")), "{at}");
+        wait::until("the readiness", || server.readiness() == 503);
+        server.until_logged("was replaced, changed or removed under this program");
+        if let Some(line) = stops {
+            run(&["revoke", "--user", "1"]).says(78, line);
+        }
+        drop(server);
+
+        if let Some(line) = stops {
+            plan(&store).fails().says(78, line);
+            for ending in ["db-wal", "db-shm"] {
+                let _ = fs::remove_file(database.with_extension(ending));
+            }
+            fs::copy(&kept, &database).unwrap();
+        }
+        let restored = plan(&store).ready();
+        let refreshed = |token: &str| restored.refresh(token).status();
+        assert_eq!(refreshed(&session.refresh), 200, "{at}");
+        assert_eq!(refreshed(&ended.refresh), 400, "{at}");
+        let expected = if stops.is_none() { 200 } else { 400 };
+        assert_eq!(refreshed(&later[19].refresh), expected, "{at}");
+    }
+}
+
+#[test]
+fn a_copy_beside_the_journal_of_a_killed_server_stops_the_start() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, copy) = (home.path().join("data"), home.path().join("copy"));
+    let store = file_store(&data);
+    let server = plan(&store).ready();
+    let words = [
+        "store",
+        "backup",
+        &copy.display().to_string(),
+        "--store",
+        &store,
+    ];
+    Program::AuthServer.run(&words).says(0, "");
+    for _ in 0..20 {
+        server.session_of("ada");
+    }
+    server.process().signal("KILL");
+    drop(server);
+    let database = file_store::database(&data);
+    let former = home.path().join("former");
+    fs::rename(&database, &former).unwrap();
+    plan(&store).fails().says(78, "put it back");
+    fs::copy(&copy, &database).unwrap();
+    plan(&store)
+        .fails()
+        .says(78, "its -wal is of another store.db");
+    fs::rename(&former, &database).unwrap();
+    drop(plan(&store).ready());
 }
 
 #[test]

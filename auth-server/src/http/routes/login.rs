@@ -17,7 +17,6 @@ use crate::http::issuance::token_id;
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::http::{body, response};
 use crate::metrics::OK;
-use crate::store::StoreError;
 use crate::users::PresentUser;
 use crate::users::authenticate::AuthenticationError;
 
@@ -126,7 +125,8 @@ async fn attempt(app: &App, request: &LoginRequest, client: IpAddr) -> Result<Is
     app.check_standing(&verified).await?;
     let code = request.code.as_ref().filter(|_| verified.has_second_factor);
     if let Some(code) = code
-        && !(app.sessions.record_code(&verified.user.id, code).await).map_err(not_stored)?
+        && !(app.sessions.record_code(&verified.user.id, code).await)
+            .map_err(|error| store_rejection(&error, "the store does not take a login"))?
     {
         app.authenticator.count_failure(account, client);
         return Err(AuthenticationError::Failed.into());
@@ -140,9 +140,8 @@ async fn token_for(app: &App, verified: &PresentUser, now: i64) -> Result<Issued
     let (user, has_sessions) = (&verified.user, app.config.refresh_tokens);
     let session = match has_sessions {
         true => app.sessions.begin(verified, now).await,
-        false => Ok(None),
+        false => None,
     };
-    let session = session.map_err(not_stored)?;
     let (token_id, id) = match &session {
         Some(session) => (session.token_id.clone(), Some(session.id.clone())),
         None => (token_id()?, None),
@@ -160,10 +159,6 @@ async fn token_for(app: &App, verified: &PresentUser, now: i64) -> Result<Issued
         ..AccessTokenInfo::default()
     };
     Ok((token, ids))
-}
-
-fn not_stored(error: StoreError) -> Rejection {
-    store_rejection(&error, "the store does not take a login")
 }
 
 #[cfg(test)]
