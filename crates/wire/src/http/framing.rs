@@ -156,6 +156,8 @@ impl Framing {
             return None;
         }
         match self {
+            // `010` would be eight to a parser that takes it for octal.
+            Self::ContentLength if matches!(value, [b'0', _, ..]) => None,
             Self::ContentLength => length(value).map(Body::Length),
             // Libraries forward `gzip, chunked` as `chunked`.
             Self::TransferEncoding => value
@@ -181,7 +183,7 @@ mod tests {
 
     #[test]
     fn one_plain_framing_field_or_no_field_is_fine() {
-        let longest = format!("Content-Length: 00{}\r\n", u64::MAX);
+        let longest = format!("Content-Length: {}\r\n", u64::MAX);
         for (fields, body) in [
             ("", Body::Length(0)),
             ("Content-Length: 0\r\n", Body::Length(0)),
@@ -206,6 +208,8 @@ mod tests {
             "Content-Length: 3, 3\r\n",
             "Content-Length: +3\r\n",
             "Content-Length: 0x3\r\n",
+            "Content-Length: 03\r\n",
+            "Content-Length: 00\r\n",
             "Content-Length: 18446744073709551616\r\n",
             "Content-Length:\r\n",
             "Content_Length: 3\r\n",
