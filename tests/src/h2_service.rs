@@ -1,10 +1,11 @@
 //! A service that speaks HTTP/2 only, as gRPC services do: it echoes every body and ends each
 //! response with a trailer. As Netty does, it ends a connection for too long fields or too many resets;
-//! as `h2` does, for resets of requests that it has not accepted. It has one window for a
-//! body and for the connection. `GET …/large` returns 20 MB, `…/drops` half a MB in frames of a few bytes, `…/early`
-//! responds before its body, `…/hints` with an interim response first, `…/silent` reads nothing and does
-//! not respond, `…/reset` breaks its response off, and gRPC's health service knows `down`, which does not
-//! serve, and the service without a name.
+//! as `h2` does, for resets of requests that it has not accepted; as hyper-h2 does, for a blank at an
+//! end of a value, also once it has joined the cookies. It has one window for a body and for the
+//! connection. `GET …/large` returns 20 MB, `…/drops` half a MB in frames of a few bytes, `…/early`
+//! responds before its body, `…/hints` with an interim response first, `…/blanks` with blanks at the
+//! ends of values, `…/silent` reads nothing and does not respond, `…/reset` breaks its response off, and
+//! gRPC's health service knows `down`, which does not serve, and the service without a name.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -36,6 +37,7 @@ const RESET: &str = "/reset";
 const DROPS: &str = "/drops";
 const SILENT: &str = "/silent";
 const HINTS: &str = "/hints";
+const BLANKS: &str = "/blanks";
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
 const LARGE_BYTES: usize = 20_000_000;
 const DROP: Bytes = Bytes::from_static(&[b'x'; 20]);
@@ -75,7 +77,13 @@ impl Peer {
         let sizes = fields
             .iter()
             .map(|(name, value)| name.as_str().len() + value.len() + 32);
-        if sizes.sum::<usize>() > MAX_FIELDS {
+        let cookies = fields.get_all("cookie").iter();
+        let cookies: Vec<_> = cookies.map(HeaderValue::as_bytes).collect();
+        let cookies = cookies.join(&b"; "[..]);
+        let values = fields.values().map(HeaderValue::as_bytes);
+        let mut values = values.chain([&cookies[..]]);
+        let has_blank = values.any(|value| value.trim_ascii().len() < value.len());
+        if has_blank || sizes.sum::<usize>() > MAX_FIELDS {
             self.breach.notify_one();
         }
     }
@@ -232,6 +240,7 @@ async fn respond_to(
         path if path.ends_with(LARGE) => large(respond).await,
         path if path.ends_with(RESET) => reset(respond).await,
         path if path.ends_with(DROPS) => drops(respond).await,
+        path if path.ends_with(BLANKS) => blanks(respond),
         path if path.ends_with(SILENT) => until_reset(respond).await,
         path if path.ends_with(BEFORE_BODY) => respond_before_body(body, respond).await,
         _ => echo(body, respond, &mut trailers).await,
@@ -331,6 +340,18 @@ async fn drops(mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {
         write(&mut out, DROP, false).await?;
     }
     end(&mut out, HeaderMap::new())?;
+    Ok(0)
+}
+
+/// Responds with values that RFC 9113 §8.2.1 does not allow.
+fn blanks(mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {
+    let head = Response::builder()
+        .header(MARK, "1")
+        .header("x-blanks", "\ta b ");
+    let mut out = respond.send_response(head.body(()).expect("a head"), false)?;
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-message", HeaderValue::from_static("it failed: "));
+    end(&mut out, trailers)?;
     Ok(0)
 }
 

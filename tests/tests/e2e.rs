@@ -48,6 +48,7 @@ mod e2e {
     mod interop;
     mod invalid_keys;
     mod issuers;
+    mod joined_fields;
     mod json_log;
     mod key_cache;
     mod key_refresh;

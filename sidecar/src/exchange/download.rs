@@ -110,7 +110,8 @@ impl Download {
             }
             None => {
                 let trailers = std::task::ready!(stream.poll_trailers(cx))?;
-                self.out.trailers = trailers.filter(|_| request.version == Version::HTTP_2);
+                let trailers = trailers.filter(|_| request.version == Version::HTTP_2);
+                self.out.trailers = trailers.map(response_head::trimmed);
                 self.finish();
             }
         }

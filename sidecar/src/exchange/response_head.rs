@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use http::{Response, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
 use pingora::{Error, ErrorType, ImmutStr};
 use wire::http::framing::body::BodyReader;
 use wire::http::framing::responses::ResponseFraming;
@@ -101,7 +101,8 @@ pub(super) fn relay_http_2(
     let fields: Vec<_> = fields
         .map(|(name, value)| httparse::Header {
             name: name.as_str(),
-            value: value.as_bytes(),
+            // A blank at an end would make it malformed for the client (RFC 9113 §8.2.1).
+            value: value.as_bytes().trim_ascii(),
         })
         .collect();
     let parsed = Parsed {
@@ -112,6 +113,17 @@ pub(super) fn relay_http_2(
         fields: &fields,
     };
     parsed.relay(0, request, out)
+}
+
+/// Returns trailers of HTTP/2 without blanks at the ends of values, as [`relay_http_2`] does with a head.
+pub(super) fn trimmed(mut trailers: HeaderMap) -> HeaderMap {
+    for value in trailers.values_mut() {
+        // A part of a value is one: it cannot fail.
+        if let Ok(trimmed) = HeaderValue::from_bytes(value.as_bytes().trim_ascii()) {
+            *value = trimmed;
+        }
+    }
+    trailers
 }
 
 fn malformed(why: impl Into<ImmutStr>) -> Box<Error> {

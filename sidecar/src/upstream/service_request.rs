@@ -114,8 +114,10 @@ impl<'r> ServiceRequest<'r> {
                     fields.set("te", te.clone());
                 }
             }
-            Version::HTTP_2 => join_cookies(&mut fields),
             _ => {}
+        }
+        if to_http_2 || received.version == Version::HTTP_2 {
+            join_cookies(&mut fields);
         }
         if self.is_continued {
             fields.remove("expect");
@@ -223,13 +225,17 @@ fn of_a_head(name: &str) -> bool {
     names.any(|known| cgi_equal(name, known))
 }
 
-/// Joins the cookie fields of HTTP/2 into the one of HTTP/1.1 (RFC 9113 §8.2.3).
+/// Joins the cookie fields into one, as a service of HTTP/2 would do (RFC 9113 §8.2.3). Without empty
+/// ones: behind the last separator a blank would end the value, for which some services end the
+/// connection with the calls of all (§8.2.1).
 fn join_cookies(fields: &mut ServiceFields<'_>) {
-    let cookies: Vec<&[u8]> = fields.values("cookie").collect();
-    if cookies.len() > 1 {
-        let joined = cookies.join(&b"; "[..]);
-        fields.set_made("cookie", joined);
+    if fields.values("cookie").nth(1).is_none() {
+        return;
     }
+    let cookies = fields.values("cookie").filter(|cookie| !cookie.is_empty());
+    let cookies: Vec<&[u8]> = cookies.collect();
+    let joined = cookies.join(&b"; "[..]);
+    fields.set_made("cookie", joined);
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ fn in_front_of(service: &H2Service, flags: &[&str]) -> ForgedStack {
 }
 
 /// Opens a gRPC call and waits for its head.
-fn chat<'c>(client: &'c H2Client, bearer: &str, first: &str) -> OpenStream<'c> {
+pub(super) fn chat<'c>(client: &'c H2Client, bearer: &str, first: &str) -> OpenStream<'c> {
     let fields = [
         ("authorization", bearer),
         ("content-type", "application/grpc"),
@@ -35,7 +35,7 @@ fn chat<'c>(client: &'c H2Client, bearer: &str, first: &str) -> OpenStream<'c> {
     call
 }
 
-fn bearer(stack: &ForgedStack) -> String {
+pub(super) fn bearer(stack: &ForgedStack) -> String {
     format!("Bearer {}", stack.token())
 }
 
