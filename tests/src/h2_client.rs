@@ -375,10 +375,7 @@ impl FrameClient {
 
     /// Writes one frame.
     pub fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-        let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        let length = length.to_be_bytes();
-        let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
-        self.raw(&[&head, payload].concat());
+        self.raw(&frame_of(kind, flags, stream, payload));
     }
 
     /// Writes a whole request head; `end` means that no body follows.
@@ -460,6 +457,14 @@ impl FrameClient {
             !is_open.contains(&error.kind())
         })
     }
+}
+
+/// Returns a frame as bytes.
+pub fn frame_of(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    let length = length.to_be_bytes();
+    let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
+    [&head, payload].concat()
 }
 
 /// Returns the pseudo-header fields of a GET.

@@ -45,6 +45,7 @@ mod e2e {
     mod grpc_rejections;
     mod http2;
     mod inject;
+    mod interim_responses;
     mod interop;
     mod invalid_keys;
     mod issuers;

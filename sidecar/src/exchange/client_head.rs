@@ -65,7 +65,7 @@ impl ClientHead<'_> {
             if let Fields::Http2(fields) = fields {
                 *response.headers_mut() = fields;
             }
-            return out.heads.push(response);
+            return out.heads.push_back(response);
         }
         let bytes = &mut out.bytes;
         bytes.reserve(length + ADDED_BYTES);

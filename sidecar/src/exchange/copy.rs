@@ -98,14 +98,16 @@ impl<C: ClientSide> Exchange<'_, C> {
     /// Reads the response.
     fn poll_service(&mut self, cx: &mut Context<'_>) -> pingora::Result<bool> {
         let download = &mut self.progress.download;
+        let had_head = download.head.is_some();
         if !download.has_room() {
-            if !self.is_rest {
+            self.service.take_in(cx);
+            if !had_head {
+                self.await_head();
+            } else if !self.is_rest {
                 self.deadlines.response_until = None;
             }
-            self.service.take_in(cx);
             return Ok(false);
         }
-        let had_head = download.head.is_some();
         let request = ResponseTo {
             keep_alive: self.request.keep_alive
                 && self.upload.is_received()
@@ -115,17 +117,18 @@ impl<C: ClientSide> Exchange<'_, C> {
         let waiting = download.out.waiting();
         let received = match download.poll_receive(self.service, request, cx) {
             Poll::Ready(received) => received,
+            Poll::Pending if had_head => {
+                self.deadlines.await_response();
+                return Ok(false);
+            }
             Poll::Pending => {
-                // The service cannot respond to a request that has not arrived. A call may last, but
-                // not without any response.
-                let is_call = self.request.kind == RequestKind::Grpc;
-                if had_head || is_call || !self.upload.waits_for_client() {
-                    self.deadlines.await_response();
-                }
+                self.await_head();
                 return Ok(false);
             }
         };
-        self.deadlines.response_until = None;
+        if download.head.is_some() {
+            self.deadlines.response_until = None;
+        }
         if self.repeats_if_misread
             && !had_head
             && let Some(head) = download.head
@@ -146,6 +149,15 @@ impl<C: ClientSide> Exchange<'_, C> {
             };
             failure.unwrap_or(error)
         })
+    }
+
+    /// Waits for the final head, for which interim ones give no more time. The service cannot respond to a
+    /// request that has not arrived; a call may last, but not without any response.
+    fn await_head(&mut self) {
+        let is_call = self.request.kind == RequestKind::Grpc;
+        if is_call || !self.upload.waits_for_client() {
+            self.deadlines.await_response();
+        }
     }
 
     /// Records the final head, if it is here.

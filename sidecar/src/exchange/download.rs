@@ -42,9 +42,9 @@ pub(super) struct Download {
 }
 
 impl Download {
-    /// Returns true if more should be read from the service.
+    /// Returns true if more should be read from the service: no head waits, and few bytes.
     pub(super) fn has_room(&self) -> bool {
-        !self.out.is_whole && self.out.bytes.len() < MAX_WAITING
+        !self.out.is_whole && self.out.heads.is_empty() && self.out.bytes.len() < MAX_WAITING
     }
 
     /// Returns true if the service's connection is reusable: the response was read to its exact

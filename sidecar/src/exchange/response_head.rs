@@ -262,7 +262,7 @@ mod tests {
             let mut out = Outgoing::default();
             relay(text.as_bytes(), to, &mut out).unwrap().unwrap();
             assert!(out.bytes.is_empty());
-            let head = out.heads.pop().unwrap();
+            let head = out.heads.pop_back().unwrap();
             let names = head.headers().keys().map(ToString::to_string);
             (head.status().as_u16(), names.collect::<Vec<_>>())
         };

@@ -1,5 +1,6 @@
 //! The client's side of an exchange, which each version of HTTP implements.
 
+use std::collections::VecDeque;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
@@ -51,7 +52,7 @@ pub(crate) trait ClientSide {
 #[derive(Default)]
 pub(crate) struct Outgoing {
     /// The heads of HTTP/2.
-    pub(crate) heads: Vec<Response<()>>,
+    pub(crate) heads: VecDeque<Response<()>>,
     /// The body, which HTTP/1.x frames and to which its heads belong.
     pub(crate) bytes: BytesMut,
     /// The trailers of HTTP/2.

@@ -8,6 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
+use http::{HeaderValue, Response, header};
+use pingora::protocols::http::date::get_cached_date;
 use pingora::{Error, ErrorType};
 use tokio::time::Instant;
 use wire::http::framing::body::BodyReader;
@@ -17,6 +19,10 @@ use crate::exchange::side::{ClientSide, Outgoing, Timer};
 use crate::exchange::upload::Upload;
 use crate::request::kind::GRPC_STATUS;
 use crate::upstream::service::poll_room;
+
+/// Parts of one body that the library queues, as many as its windows take of full ones. Each may keep
+/// a whole buffer, so that small ones would hold far more than the window says.
+const MAX_UNSENT_PARTS: usize = 8;
 
 /// A stream of a client. Dropped before the response ends, it is reset.
 pub(super) struct Http2Side {
@@ -53,13 +59,25 @@ impl Http2Side {
         }
     }
 
-    /// Sends the heads. What is queued behind one tells when it has left; only a short response of the
-    /// sidecar and a failed call end with their head.
-    fn send_heads(&mut self, response: &mut Outgoing) -> Result<bool, h2::Error> {
+    /// Sends the heads, each once the interim one before it has left: no window bounds them. What is
+    /// queued behind the last tells when it has left; only a short response of the sidecar and a failed
+    /// call end with their head.
+    fn poll_send_heads(
+        &mut self,
+        response: &mut Outgoing,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, h2::Error> {
         let is_all = response.ends_here();
-        let moved = !response.heads.is_empty();
-        for head in response.heads.drain(..) {
+        let mut moved = false;
+        while !response.heads.is_empty()
+            && has_fewer(self.unsent.as_ref(), 1, cx)
+            && let Some(mut head) = response.heads.pop_front()
+        {
+            moved = true;
             if head.status().is_informational() {
+                if let Some(unsent) = &self.unsent {
+                    count_head(&mut head, unsent);
+                }
                 self.response.send_informational(head)?;
                 continue;
             }
@@ -80,12 +98,16 @@ impl Http2Side {
         let Some(stream) = self.stream.as_mut().filter(|_| !self.has_ended) else {
             return Ok(false);
         };
-        let counted = |part| match &self.unsent {
+        let unsent = self.unsent.as_ref();
+        let counted = |part| match unsent {
             Some(unsent) => unsent.counting(part),
             None => part,
         };
         let mut moved = false;
         while !response.bytes.is_empty() {
+            if !has_fewer(unsent, MAX_UNSENT_PARTS, cx) {
+                return Ok(moved);
+            }
             let Poll::Ready(length) = poll_room(stream, response.bytes.len(), cx) else {
                 return Ok(moved);
             };
@@ -110,7 +132,7 @@ impl Http2Side {
         response: &mut Outgoing,
         cx: &mut Context<'_>,
     ) -> Result<bool, h2::Error> {
-        let mut moved = self.send_heads(response)?;
+        let mut moved = self.poll_send_heads(response, cx)?;
         moved |= self.poll_send_body(response, cx)?;
         while self.has_ended && response.needs_flush {
             let parts = self.unsent.as_ref().map_or(0, |unsent| unsent.parts());
@@ -164,7 +186,9 @@ impl ClientSide for Http2Side {
         cx: &mut Context<'_>,
     ) -> pingora::Result<bool> {
         let moved = self.poll_queue(response, cx).map_err(broken)?;
-        let is_waiting = !response.bytes.is_empty() || (self.has_ended && response.needs_flush);
+        let is_waiting = !response.heads.is_empty()
+            || !response.bytes.is_empty()
+            || (self.has_ended && response.needs_flush);
         if moved || !is_waiting {
             self.stalled = None;
         } else if let Some(timeout) = self.write_timeout {
@@ -223,6 +247,25 @@ impl Drop for Http2Side {
         {
             self.response.send_reset(Reason::CANCEL);
         }
+    }
+}
+
+/// Waits until fewer than `parts` are queued; those of the sidecar's own response are not counted.
+fn has_fewer(unsent: Option<&Arc<Unsent>>, parts: usize, cx: &mut Context<'_>) -> bool {
+    unsent.is_none_or(|unsent| unsent.poll_fewer(parts, cx).is_ready())
+}
+
+/// Counts an interim head until it has left, by its date: the library drops the values of a head with
+/// it, and any response may have a date (RFC 9110 §6.6.1).
+fn count_head(head: &mut Response<()>, unsent: &Arc<Unsent>) {
+    let date = head.headers_mut().remove(header::DATE);
+    let date = date.unwrap_or_else(get_cached_date);
+    let date = unsent.counting(Bytes::copy_from_slice(date.as_bytes()));
+    // The bytes of a value: it cannot fail.
+    if let Ok(mut date) = HeaderValue::from_maybe_shared(date) {
+        // Otherwise a table of the compression would keep it.
+        date.set_sensitive(true);
+        head.headers_mut().insert(header::DATE, date);
     }
 }
 

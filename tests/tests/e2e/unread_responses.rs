@@ -1,14 +1,18 @@
 //! Clients that send requests and read no response: their places and connections are free again
 //! within `--downstream-write-timeout`.
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tests::auth_server::admin_get;
 use tests::certificates::Authority;
 use tests::echo_service::MARK;
-use tests::h2_client::{FrameClient, fields_of};
+use tests::h2_client::{FrameClient, fields_of, get_fields};
 use tests::raw_client::RawClient;
 use tests::sidecar::Sidecar;
+use tests::socket_server::serve_each;
 use tests::stack::ForgedStack;
 use tests::wait;
 
@@ -92,4 +96,54 @@ fn an_http_2_client_that_reads_nothing_keeps_no_permit() {
     stack.sidecar.until_in_flight(1);
     stuff(client.socket(), PING);
     wait_for_free_permits(&stack.sidecar);
+}
+
+/// Behind a response that fills the socket, a client's window has room for as many small parts as it
+/// has bytes, each of which would keep the buffer that it was read into.
+#[test]
+fn small_parts_of_an_unread_response_take_no_memory() {
+    const PARTS: usize = 20_000;
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&sent);
+    let address = serve_each(move |_, mut connection| {
+        let mut head = [0; 1024];
+        let length = connection.read(&mut head)?;
+        connection.set_nodelay(true)?;
+        connection.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
+        let is_large = String::from_utf8_lossy(&head[..length]).contains("/large");
+        let part = if is_large {
+            vec![b'x'; 64 * 1024]
+        } else {
+            vec![b'x']
+        };
+        for _ in 0..PARTS {
+            connection.write_all(&part)?;
+            if !is_large {
+                counter.fetch_add(1, Ordering::SeqCst);
+                // Each is a segment of its own.
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+        Ok(())
+    });
+    let stack = ForgedStack::before(&format!("http://{address}"), &["--public-path=/public/**"]);
+    let process = stack.sidecar.process();
+    let mut client = FrameClient::connect(stack.sidecar.address());
+    client.initial_window(1 << 30);
+    client.window_update(0, 1 << 30);
+    client.head(1, &get_fields("/orders/public/large"), true);
+    let mut before = 0;
+    wait::until("the memory of the large response", || {
+        let (last, now) = (before, process.resident_kib().unwrap_or_default());
+        before = now;
+        std::thread::sleep(Duration::from_millis(500));
+        last == now
+    });
+    client.head(3, &get_fields("/orders/public/small"), true);
+    wait::until("the small parts", || sent.load(Ordering::SeqCst) == PARTS);
+    let after = process.resident_kib().unwrap_or_default();
+    assert!(
+        after < before + 4 * 1024,
+        "{before} KiB before, {after} KiB after"
+    );
 }
