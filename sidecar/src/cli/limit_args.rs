@@ -18,7 +18,7 @@ pub(crate) struct LimitArgs {
     #[arg(long, env, default_value_t = Seconds::new(2), value_parser = at_least_one, value_name = "DURATION")]
     pub(crate) upstream_connect_timeout: Seconds,
 
-    /// Time the service may be silent before and within its response; 0: forever
+    /// Time until the head of the response, and between its parts; 0: forever
     ///
     /// WebSockets, gRPC calls and event streams are exempt once their response has begun, if the
     /// request brought a token

@@ -73,7 +73,7 @@ const fn in_words(source: &ErrorSource, kind: &ErrorType) -> &'static str {
         (_, Kind::TLSHandshakeFailure | Kind::InvalidCert) => "the TLS handshake failed",
         (_, Kind::HandshakeError) => "the handshake of HTTP/2 failed",
         (ErrorSource::Downstream, Kind::ReadTimedout) => "the body came too slowly",
-        (_, Kind::ReadTimedout) => "nothing came within --upstream-read-timeout",
+        (_, Kind::ReadTimedout) => "no head or further part came within --upstream-read-timeout",
         (_, Kind::WriteTimedout) => "the client took nothing within --downstream-write-timeout",
         (ErrorSource::Downstream, Kind::ConnectionClosed) => "the client left",
         (_, Kind::ConnectionClosed) => "the connection ended before the response",

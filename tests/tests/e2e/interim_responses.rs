@@ -1,5 +1,5 @@
-//! Services that send interim responses (1xx) without an end: they take neither memory nor time
-//! beyond that of any response.
+//! Services that send interim responses (1xx) without an end: they take no more memory and time than
+//! other responses do.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -121,7 +121,7 @@ fn unread_interim_responses_take_no_memory() {
 }
 
 #[test]
-fn parts_of_a_head_and_interim_responses_give_a_service_no_more_time() {
+fn interim_responses_give_a_service_no_more_time() {
     let begun = b"HTTP/1.1 200 OK\r\n".to_vec();
     let mut rows = vec![(HTTP_1, begun, b"X-Part: 1\r\n".to_vec())];
     for version in VERSIONS {
