@@ -183,8 +183,8 @@ fn several_interim_responses_at_once_reach_a_client_that_reads() {
                 _ => {
                     let mut client = FrameClient::connect(stack.sidecar.address());
                     client.head(1, &get_fields(PATH), true);
-                    let (mut heads, mut frames) = (0, client.frames_of(1));
-                    while let Some(frame) = frames.next() {
+                    let mut heads = 0;
+                    for frame in client.frames_of(1) {
                         heads += usize::from(frame.kind == 1);
                         if frame.flags & 1 == 1 {
                             break;
