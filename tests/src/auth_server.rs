@@ -67,12 +67,18 @@ impl AuthServerPlan {
         self.directory(&disk.path().join("data"))
     }
 
+    /// Runs the server under another program, as its last argument.
+    #[must_use]
+    pub fn under(mut self, wrapper: Vec<String>) -> Self {
+        self.wrapper = wrapper;
+        self
+    }
+
     /// Runs the server so that writing beyond the limit of a file's size fails, and does not end it.
     #[must_use]
-    pub fn past_file_size_limits(mut self) -> Self {
+    pub fn past_file_size_limits(self) -> Self {
         let wrapper = ["sh", "-c", r#"trap '' XFSZ; exec "$0" "$@""#];
-        self.wrapper = wrapper.map(str::to_owned).to_vec();
-        self
+        self.under(wrapper.map(str::to_owned).to_vec())
     }
 
     /// Returns a server with ECDSA keys, which are quick to generate, that reads its store every

@@ -135,13 +135,9 @@ impl HttpPort {
         let port = Arc::new(self);
         tokio::pin!(shutdown);
         let reason = loop {
-            let next = async {
-                let (stream, peer) = listener::accept(&listener, port.name).await;
-                (slot(peer.ip().to_canonical()).await, stream, peer)
-            };
             tokio::select! {
                 reason = &mut shutdown => break reason,
-                (slot, stream, peer) = next => if let Some(slot) = slot {
+                (slot, stream, peer) = listener::accept(&listener, port.name, &slot) => {
                     let connection = Connection {
                         port: Arc::clone(&port),
                         peer,

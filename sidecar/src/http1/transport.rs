@@ -1,9 +1,12 @@
 //! A client's connection below HTTP: its socket, with TLS or without. Every write has a timeout.
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
 
-use pingora::protocols::Stream;
+use pingora::protocols::l4::stream::Stream as SocketStream;
+use pingora::protocols::{GetSocketDigest, SocketDigest, Stream};
 use runtime::net::write_deadline::WriteDeadline;
+use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
@@ -22,6 +25,17 @@ pub(crate) fn chose_http_2(transport: &ClientTransport) -> Option<bool> {
         Either::Left(_) => None,
         Either::Right(stream) => Some(stream.get_ref().1.alpn_protocol() == Some(b"h2")),
     }
+}
+
+/// Wraps the socket of a `peer`. Every reader and writer has a buffer of its own, the stream has none.
+pub(crate) fn stream(socket: TcpStream, peer: SocketAddr) -> Stream {
+    // A response may be two writes; the second must not wait for the acknowledgement of the first.
+    let _ = socket.set_nodelay(true);
+    let digest = SocketDigest::from_raw_fd(socket.as_raw_fd());
+    let _ = digest.peer_addr.set(Some(peer.into()));
+    let mut stream = SocketStream::from(socket);
+    stream.set_socket_digest(digest);
+    Box::new(stream)
 }
 
 /// Returns the address of the peer of a socket.

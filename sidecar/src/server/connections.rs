@@ -1,17 +1,17 @@
 //! Accepts connections of clients: counts each, and serves it in its version of HTTP.
 
-use std::net::Ipv6Addr;
+use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use pingora::apps::ServerApp;
 use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
-use runtime::net::connection_slots::{Activity, ConnectionSlots};
-use runtime::net::listener::LAST_REQUEST;
+use runtime::net::connection_slots::{Activity, ConnectionSlots, Slot};
+use runtime::net::listener;
 use runtime::tls::ServerTls;
+use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio_util::either::Either;
 use wire::rejection::Rejection::RequestMalformed;
@@ -45,16 +45,37 @@ impl ClientConnections {
             .ok()
     }
 
-    /// Serves a connection to its end, or until it makes room for another one.
-    async fn serve(&self, stream: Stream, shutdown: &ShutdownWatch) {
+    /// Accepts connections, and serves each in a task of its own.
+    pub(crate) async fn accept(
+        self: Arc<Self>,
+        listener: TcpListener,
+        shutdown: ShutdownWatch,
+    ) -> Infallible {
+        loop {
+            let next = listener::accept(&listener, "public port", |peer| self.slot(peer));
+            let (slot, socket, peer) = next.await;
+            let (clients, shutdown) = (Arc::clone(&self), shutdown.clone());
+            tokio::spawn(async move {
+                let stream = transport::stream(socket, peer);
+                clients.serve(slot, stream, &shutdown).await;
+            });
+        }
+    }
+
+    /// Takes the slot of a connection; `None` where it is to be closed.
+    async fn slot(&self, peer: IpAddr) -> Option<Slot> {
         let app = &self.requests.app;
-        let peer = peer_ip(&stream).unwrap_or(Ipv6Addr::UNSPECIFIED.into());
         let is_proxy = app.request_logger.trusted_proxies.trusts(peer);
-        let Some(slot) = self.slots.take(peer, is_proxy).await else {
+        let slot = self.slots.take(peer, is_proxy).await;
+        if slot.is_none() {
             app.metrics.connections_rejected.inc();
-            return;
-        };
-        let _open = Counted::among(&app.metrics.connections);
+        }
+        slot
+    }
+
+    /// Serves a connection to its end, or until it makes room for another one.
+    async fn serve(&self, slot: Slot, stream: Stream, shutdown: &ShutdownWatch) {
+        let _open = Counted::among(&self.requests.app.metrics.connections);
         let activity = slot.activity().clone();
         let goodbye = Notify::new();
         let serving = pin!(self.serve_requests(stream, activity, &goodbye, shutdown));
@@ -102,29 +123,5 @@ impl ClientConnections {
                 Box::pin(side.reject(raw_http1_response(why))).await;
             }
         }
-    }
-}
-
-#[async_trait]
-impl ServerApp for ClientConnections {
-    async fn process_new(
-        self: &Arc<Self>,
-        stream: Stream,
-        shutdown: &ShutdownWatch,
-    ) -> Option<Stream> {
-        // Pingora's own task has room for a TLS handshake as long as the connection lasts.
-        let (connections, shutdown) = (Arc::clone(self), shutdown.clone());
-        tokio::spawn(async move { connections.serve(stream, &shutdown).await });
-        None
-    }
-
-    /// Closes idle connections, after a while in which the last request of a client that does not
-    /// know of the stop arrives and ends its connection.
-    async fn cleanup(&self) {
-        let idle = self.requests.closing.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(LAST_REQUEST).await;
-            idle.cancel();
-        });
     }
 }

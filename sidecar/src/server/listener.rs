@@ -1,20 +1,18 @@
-//! Sockets that are bound before Pingora starts, and the clients of one of them.
+//! The accept loop for clients, on a socket that is bound before Pingora starts, to its graceful end.
 //!
-//! Pingora does not report its port and does not end when it cannot bind: a failed bind panics in a
-//! task and leaves a process without a listener.
+//! Pingora's own loop accepts without a bound, and sleeps a second once no descriptor is free. It
+//! does not report its port, and a failed bind leaves a process without a listener.
 
+use std::convert::Infallible;
 use std::net::TcpListener;
-use std::os::fd::IntoRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use pingora::apps::ServerApp;
-use pingora::listeners::{L4BufferSettings, ListenerConfig};
-use pingora::server::{Fds, ShutdownWatch};
-use pingora::services::Service;
-use pingora::services::listening::Service as ListeningService;
+use pingora::server::ShutdownWatch;
+use runtime::net::listener::LAST_REQUEST;
 use runtime::process::supervisor::STOPPED_UNEXPECTEDLY;
+
+use crate::server::connections::ClientConnections;
 
 /// Shorter than every timeout of a request or of an idle connection.
 const TICK: Duration = Duration::from_secs(1);
@@ -28,28 +26,34 @@ async fn keep_timer_armed() {
     }
 }
 
-/// Serves `app` on `listener` until `stop` turns true.
-pub(crate) async fn serve<A: ServerApp + Send + Sync + 'static>(
-    app: A,
+/// Serves `clients` on `listener` until `stop` turns true, and then closes their idle connections.
+pub(crate) async fn serve(
+    clients: ClientConnections,
     listener: TcpListener,
     stop: ShutdownWatch,
 ) -> Result<(), String> {
-    let address = listener.local_addr().map_err(|error| error.to_string())?;
-    let address = address.to_string();
-    let mut service = ListeningService::new("proxy".to_owned(), app);
-    // Every reader has a buffer of its own; Pingora's would be 64 KiB for each connection.
-    let buffers = L4BufferSettings::default().read(0);
-    service.add_listener(ListenerConfig::tcp(&address).l4_buffer(buffers));
-    // Pingora's table of inherited sockets, which it reads first.
-    let mut inherited = Fds::new();
-    inherited.add(address, listener.into_raw_fd());
-    let inherited = Some(Arc::new(Mutex::new(inherited)));
-    tokio::select! {
-        () = service.start_service(inherited, stop.clone(), 1) => (),
-        () = keep_timer_armed() => (),
-    }
-    let is_stopped = *stop.borrow();
-    is_stopped
+    let listener = tokio::net::TcpListener::from_std(listener);
+    let listener = listener.map_err(|error| error.to_string())?;
+    let closing = clients.requests.closing.clone();
+    let accepting = Arc::new(clients).accept(listener, stop.clone());
+    until_stopped(accepting, stop).await?;
+    // The last request of a client that does not know of the stop arrives, and ends its connection.
+    tokio::time::sleep(LAST_REQUEST).await;
+    closing.cancel();
+    Ok(())
+}
+
+/// Accepts until `stop` turns true; the end of its sender is an error.
+async fn until_stopped(
+    accepting: impl Future<Output = Infallible>,
+    mut stop: ShutdownWatch,
+) -> Result<(), String> {
+    let stopped = tokio::select! {
+        stopped = stop.wait_for(|is_stopped| *is_stopped) => stopped.is_ok(),
+        never = accepting => match never {},
+        () = keep_timer_armed() => false,
+    };
+    stopped
         .then_some(())
         .ok_or_else(|| STOPPED_UNEXPECTEDLY.to_owned())
 }
@@ -57,28 +61,18 @@ pub(crate) async fn serve<A: ServerApp + Send + Sync + 'static>(
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::future::pending;
     use std::sync::mpsc::{Sender, channel};
     use std::thread;
 
     use async_trait::async_trait;
-    use pingora::protocols::Stream;
     use pingora::server::configuration::ServerConf;
     use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
-    use runtime::net::listener::{Port, bind};
     use runtime::process::supervisor::{FirstFailure, Supervisor, supervisor};
     use tokio::sync::watch;
 
     use super::*;
-    use crate::background::until_stopped;
-
-    struct Silent;
-
-    #[async_trait]
-    impl ServerApp for Silent {
-        async fn process_new(self: &Arc<Self>, _: Stream, _: &ShutdownWatch) -> Option<Stream> {
-            None
-        }
-    }
+    use crate::background;
 
     /// Ends the server after the end of a task, and reports the task.
     struct UntilAnEnd {
@@ -103,15 +97,14 @@ mod tests {
 
     /// Describes the end of the proxy: by a stop, or unexpected.
     fn end_of_proxy(is_stopped: bool) -> String {
-        let listener = bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
         let stop = watch::Sender::new(false);
         let (background, ends) = supervisor();
-        let proxy = serve(Silent, listener, stop.subscribe());
+        let proxy = until_stopped(pending(), stop.subscribe());
         let mut server = Server::new_with_opt_and_conf(None, ServerConf::default());
-        server.add_service(until_stopped("proxy", proxy, &background));
+        server.add_service(background::until_stopped("proxy", proxy, &background));
         let (sink, printed) = channel();
         let shutdown_signal = Box::new(UntilAnEnd {
-            // Pingora's loop also ends when the sender of the stop is gone.
+            // The loop also ends when the sender of the stop is gone.
             stop: is_stopped.then_some(stop),
             background,
             ends,

@@ -142,6 +142,58 @@ fn held_connections_keep_no_client_out_of_the_sidecar() {
     keeps_no_other_client_out(&port, Hold::SlowBody, 1, true);
 }
 
+/// Runs a program with so few file descriptors.
+fn with_descriptors(count: usize) -> Vec<String> {
+    vec!["prlimit".to_owned(), format!("--nofile={count}")]
+}
+
+/// The log of every accept that fails.
+const NO_DESCRIPTOR: &str = "Too many open files";
+
+#[test]
+fn connections_that_come_too_fast_take_no_descriptors() {
+    let few = || with_descriptors(256);
+    let stack = ForgedStack::with(|plan| plan.public_paths(["/public/**"]).under(few()));
+    let server = AuthServerPlan::new().under(few()).ready();
+    for port in [
+        Port::plain(stack.sidecar.address(), "/orders/public/x"),
+        Port::plain(stack.sidecar.admin(), "/livez"),
+        Port::plain(server.address(), "/auth/.well-known/jwks.json"),
+        Port::plain(server.admin(), "/livez"),
+    ] {
+        let mut held = Vec::new();
+        for _ in 0..ROUNDS {
+            let burst = (0..600).map(|_| port.hold(Hold::Silent, FIRST_ATTACKER));
+            // The last ones are closed meanwhile.
+            held = burst.collect();
+            assert_eq!(port.client().unwrap()().unwrap(), 200, "{port:?}");
+        }
+        drop(held);
+    }
+    for process in [stack.sidecar.process(), server.process()] {
+        assert!(!process.output().contains(NO_DESCRIPTOR));
+    }
+}
+
+#[test]
+fn idle_connections_make_room_where_no_descriptor_is_left() {
+    let stack = ForgedStack::with(|plan| {
+        let plan = plan.public_paths(["/public/**"]);
+        plan.under(with_descriptors(150))
+            .flags(["--max-connections", "500"])
+    });
+    let port = Port::plain(stack.sidecar.address(), "/orders/public/x");
+    let probe = Port::plain(stack.sidecar.admin(), "/livez");
+    let mut held = Vec::new();
+    for round in 0..ROUNDS {
+        held.extend((0..20).map(|number| port.hold(Hold::Kept, FIRST_ATTACKER + number)));
+        for port in [&port, &probe] {
+            assert_eq!(port.client().unwrap()().unwrap(), 200, "{round}");
+        }
+    }
+    assert!(stack.sidecar.process().output().contains(NO_DESCRIPTOR));
+}
+
 #[test]
 fn unread_rejections_keep_no_client_out_of_the_sidecar() {
     let stack = ForgedStack::with_public(["--max-connections", "4"]);

@@ -2,6 +2,7 @@
 //! of the client that holds most: connections that are only held keep no other client out.
 
 mod activity;
+mod descriptors;
 mod queues;
 
 use std::collections::HashMap;
@@ -12,16 +13,20 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 
 pub use self::activity::{Activity, OpenStream};
+pub(crate) use self::descriptors::make_room;
 use self::queues::{Client, Queues, Wait};
 use super::client_prefix::ClientPrefix;
 use super::shares::exceeds_its_share;
 use crate::logs::once_a_minute::OnceAMinute;
 
-/// Connections beside the limit, which are being closed for new ones.
-pub const MAX_LEAVING: usize = 16;
+/// Connections beside the limit: those that are being closed for new ones, and the new one that
+/// waits for their end.
+pub const MAX_BESIDE: usize = MAX_LEAVING + 1;
+/// Connections that are being closed at a time.
+const MAX_LEAVING: usize = 16;
 /// Connections of one client that are not too many, on a large port: a browser opens six.
 const MAX_FAIR_SHARE: usize = 8;
 /// Clients that fill a port with as many; fewer give way first.
@@ -46,8 +51,8 @@ struct Port {
     slots: Mutex<Slots>,
     /// Signals the end of a connection that is being closed.
     left: Notify,
-    /// Signals that newcomers wait for such an end.
-    pressed: Notify,
+    /// True while a newcomer waits for such an end.
+    pressed: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
@@ -97,7 +102,7 @@ impl ConnectionSlots {
     #[must_use]
     pub fn counting(port: &'static str, max: usize, evictions: Counter) -> Self {
         let fair_share = (max / MANY_CLIENTS).clamp(1, MAX_FAIR_SHARE);
-        Self(Arc::new(Port {
+        let port = Arc::new(Port {
             name: port,
             max,
             began: Instant::now(),
@@ -113,26 +118,24 @@ impl ConnectionSlots {
                 rejection_logged: OnceAMinute::default(),
             }),
             left: Notify::new(),
-            pressed: Notify::new(),
-        }))
+            pressed: watch::Sender::default(),
+        });
+        descriptors::share(&port);
+        Self(port)
     }
 
     /// Takes a slot for a connection of `peer`; `is_proxy` if it stands for many clients. `None` if
-    /// requests are in flight on all others, or the peer holds its share of what there is.
+    /// requests are in flight on all others, or the peer holds its share of what there is. One
+    /// newcomer waits at a time: [`super::listener::accept`] takes the next one behind it.
     pub async fn take(&self, peer: IpAddr, is_proxy: bool) -> Option<Slot> {
-        let mut has_waited = false;
+        let port = &self.0;
         loop {
-            let slot = Port::take(&self.0, peer, is_proxy);
-            let Err(WouldWait) = slot else {
-                if has_waited {
-                    // Others may wait as well.
-                    self.0.left.notify_one();
-                }
-                return slot.ok().flatten();
-            };
-            has_waited = true;
-            self.0.pressed.notify_waiters();
-            self.0.left.notified().await;
+            if let Ok(slot) = Port::take(port, peer, is_proxy) {
+                port.pressed.send_if_modified(std::mem::take);
+                return slot;
+            }
+            port.pressed.send_replace(true);
+            port.left.notified().await;
         }
     }
 }
@@ -161,14 +164,20 @@ impl Port {
         };
         let free = port.max.saturating_sub(slots.taken);
         if free == 0 || exceeds_its_share(holds, holds + 1, free - 1) {
-            // Some of those that were to leave became busy, and stayed.
+            // Those that are to leave may become busy, and stay. More of one client's than half of what
+            // is free may not: its newcomer waits for an end.
+            let may_exceed = exceeds_its_share(holds, holds, free) || slots.leaving >= free / 2;
+            let waits = free > 0 && may_exceed;
             let has_room = slots.taken + slots.leaving < port.max + MAX_LEAVING;
-            if !has_room && slots.leaving > 0 {
+            if (waits || !has_room) && slots.leaving > 0 {
                 return Err(WouldWait);
             }
             if !has_room || !slots.evict(port, holds, now) {
                 slots.log_rejection(port, peer);
                 return Ok(None);
+            }
+            if waits {
+                return Err(WouldWait);
             }
         }
         let id = slots.next_id;
@@ -194,6 +203,15 @@ impl Port {
             activity,
             evicted,
         }))
+    }
+
+    /// Signals connections to close, as many as may at a time; false if there is none.
+    fn makes_room(&self) -> bool {
+        let now = self.now();
+        let mut slots = self.slots.lock();
+        while slots.leaving < MAX_LEAVING && slots.evict(self, 0, now) {}
+        self.pressed.send_replace(true);
+        slots.leaving > 0
     }
 
     /// Puts a connection into its queue that was busy when the port met it.
@@ -349,9 +367,12 @@ impl Slot {
             return false;
         }
         goodbye();
+        let mut pressed = self.port.pressed.subscribe();
         tokio::select! {
+            // First the connection, which sends the GOAWAY.
+            biased;
             () = connection => true,
-            () = self.port.pressed.notified() => false,
+            _ = pressed.wait_for(|is_pressed| *is_pressed) => false,
             () = tokio::time::sleep(GOODBYE) => false,
         }
     }
@@ -379,7 +400,53 @@ impl Drop for Slot {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::future::pending;
+    use std::pin::pin;
+
     use super::*;
+
+    /// Serves a connection of HTTP/2 whose client stays.
+    fn serve_http_2(slot: Slot) {
+        slot.activity().speaks_http_2();
+        slot.activity().waits_for_request();
+        tokio::spawn(async move { slot.serve(pin!(pending()), || ()).await });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_that_become_busy_as_they_leave_do_not_take_all() {
+        let port = ConnectionSlots::new("a port", 10);
+        let mut accepted = 0;
+        for _ in 0..30 {
+            let Some(slot) = port.take([10, 0, 0, 1].into(), false).await else {
+                continue;
+            };
+            accepted += 1;
+            let activity = slot.activity().clone();
+            let becomes_busy = async move {
+                tokio::time::sleep(NOTICE / 2).await;
+                activity.serves();
+                pending().await
+            };
+            tokio::spawn(async move { slot.serve(pin!(becomes_busy), || ()).await });
+        }
+        assert!(
+            port.take([10, 0, 0, 2].into(), false).await.is_some(),
+            "{accepted}"
+        );
+        assert!(accepted >= 8, "{accepted}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_newcomer_waits_for_no_goodbye() {
+        let port = ConnectionSlots::new("a port", 1);
+        let started = tokio::time::Instant::now();
+        // The last one finds so many that have not even said goodbye.
+        for client in 0..MAX_LEAVING as u8 + 2 {
+            let slot = port.take([10, 0, client, 1].into(), false).await;
+            serve_http_2(slot.unwrap());
+        }
+        assert!(started.elapsed() < GOODBYE);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_newcomer_waits_for_no_connection_that_stays() {

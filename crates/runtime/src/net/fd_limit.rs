@@ -3,12 +3,12 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::connection_slots::MAX_LEAVING;
+use super::connection_slots::MAX_BESIDE;
 
 /// For the admin port, as much again for the program itself (listening sockets, connections to
 /// store, registry and auth server, files, logs, the runtimes), and for connections that are being
-/// closed.
-const RESERVED: u64 = 2 * ADMIN_CONNECTIONS as u64 + MAX_LEAVING as u64;
+/// closed, or wait for that: of clients, and of both kinds of peers of the admin port.
+const RESERVED: u64 = 2 * ADMIN_CONNECTIONS as u64 + 3 * MAX_BESIDE as u64;
 /// Max number of connections to the admin port.
 pub const ADMIN_CONNECTIONS: usize = 48;
 /// The clients' part in a process with a very low limit.
@@ -45,8 +45,8 @@ mod tests {
         for (granted, expected) in [
             (Some(0), 32),
             (Some(80), 32),
-            (Some(1024), 912),
-            (Some(1_048_576), 1_048_464),
+            (Some(1024), 877),
+            (Some(1_048_576), 1_048_429),
             (None, usize::MAX),
         ] {
             assert_eq!(left_of(granted), expected, "{granted:?}");

@@ -1,20 +1,28 @@
 //! Listening ports: binding, announcing the address, accepting.
 
-use std::io::Write;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::time::Duration;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+use rustix::io::Errno;
 use rustix::net::sockopt;
 use tokio::net::TcpStream;
 
+use super::connection_slots::{Slot, make_room};
+use crate::logs::once_a_minute::OnceAMinute;
 use crate::logs::telemetry::LogFormat;
 use crate::process::exit::ExitError;
 
 /// Connections that wait to be accepted; the system may allow fewer. With the standard library's
 /// 128, most of a fleet that connects at once would retry a second later.
 const BACKLOG: i32 = 16_384;
-/// Accepting fails without free file descriptors; trying again at once would spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Accepting fails without free file descriptors; trying again at once would spin. Connections that
+/// make room are closed by then.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
+/// The pause is short, and descriptors may be missing for long.
+static FAILURE_LOGGED: LazyLock<Mutex<OnceAMinute>> = LazyLock::new(Mutex::default);
 /// Silence before the first keepalive probe; a vanished peer is dropped a minute later. The kernel
 /// sends none while data is unacknowledged; `TCP_USER_TIMEOUT` would also end paused clients.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
@@ -77,7 +85,7 @@ pub fn require_two(public: SocketAddr, admin: SocketAddr) -> Result<(), ExitErro
 /// # Errors
 /// [`ExitError::Unavailable`] with flag and address if the operating system rejects it.
 pub fn bind(port: Port, address: SocketAddr) -> Result<TcpListener, ExitError> {
-    let unavailable = |error: std::io::Error| {
+    let unavailable = |error: io::Error| {
         let flag = port.flag();
         ExitError::Unavailable(format!("{flag}: cannot listen on {address}: {error}"))
     };
@@ -91,8 +99,8 @@ pub fn bind(port: Port, address: SocketAddr) -> Result<TcpListener, ExitError> {
 }
 
 /// Binds every address of a system without IPv6, where `[::]` would be every address too.
-fn without_ipv6(address: SocketAddr, error: std::io::Error) -> std::io::Result<TcpListener> {
-    let missing = rustix::io::Errno::AFNOSUPPORT.raw_os_error();
+fn without_ipv6(address: SocketAddr, error: io::Error) -> io::Result<TcpListener> {
+    let missing = Errno::AFNOSUPPORT.raw_os_error();
     if address.ip() != Ipv6Addr::UNSPECIFIED || error.raw_os_error() != Some(missing) {
         return Err(error);
     }
@@ -125,21 +133,43 @@ pub fn announce(port: Port, address: SocketAddr, format: LogFormat) {
     match format {
         LogFormat::Json => tracing::info!(%address, "{announcement}"),
         LogFormat::Text => {
-            let mut stdout = std::io::stdout().lock();
+            let mut stdout = io::stdout().lock();
             let _ = writeln!(stdout, "{announcement} on {address}").and_then(|()| stdout.flush());
         }
     }
 }
 
-/// Accepts the next connection; `port` is its name in the log. Retries a failure after a pause.
-pub async fn accept(listener: &tokio::net::TcpListener, port: &str) -> (TcpStream, SocketAddr) {
+/// Accepts the next connection that gets a slot; one without is closed. `port` is its name in the
+/// log. Only one waits for its slot: the others wait in the system's queue, without a descriptor.
+pub async fn accept<F: Future<Output = Option<Slot>>>(
+    listener: &tokio::net::TcpListener,
+    port: &str,
+    slot: impl Fn(IpAddr) -> F,
+) -> (Slot, TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
-            Ok(accepted) => return accepted,
-            Err(error) => tracing::warn!(%error, "{port}: accept failed"),
+            Ok((stream, peer)) => {
+                if let Some(slot) = slot(peer.ip().to_canonical()).await {
+                    return (slot, stream, peer);
+                }
+            }
+            Err(error) => recover(&error, port).await,
         }
-        tokio::time::sleep(ACCEPT_PAUSE).await;
     }
+}
+
+/// Waits a moment after a failure, in which idle connections make room if too many are open.
+async fn recover(error: &io::Error, port: &str) {
+    if FAILURE_LOGGED.lock().is_due(Instant::now()) {
+        tracing::warn!(%error, "{port}: accept failed");
+    }
+    match Errno::from_io_error(error) {
+        // The next connection may be a good one.
+        Some(Errno::CONNABORTED) => return,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => make_room(),
+        _ => {}
+    }
+    tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
 #[cfg(test)]
