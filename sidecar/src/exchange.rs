@@ -84,11 +84,12 @@ impl Exchanges {
         requests
             .auth_duration_seconds
             .observe(decided.saturating_duration_since(request.began));
-        let action = app.act_on(decision, &request, decided);
+        let action = app.act_on(decision, &request, decided).await;
         let mut serving = Serving {
             exchanges: self,
             side,
-            progress: Progress::new(request.head.body, decided),
+            // It may have waited for a permit, which is no time of the service.
+            progress: Progress::new(request.head.body, Instant::now()),
             request,
             is_recorded: false,
         };

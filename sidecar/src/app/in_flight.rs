@@ -1,9 +1,7 @@
 //! Permits of requests in flight: one HTTP/2 connection carries many requests, and each may take a
 //! file descriptor towards the service.
 
-use std::future::poll_fn;
 use std::pin::pin;
-use std::task::Poll;
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -28,34 +26,27 @@ impl InFlight {
         }
     }
 
-    /// Completes `work`, with a permit if it has to wait; `None` if there is no holder for it, or
-    /// the holder has its share.
+    /// Completes `work`, with a permit if it has to wait; `None` if there is no holder for it, or no
+    /// permit for the holder.
     pub(crate) async fn while_waiting<T>(
         &self,
         holder: Option<Holder>,
         work: impl Future<Output = T>,
     ) -> Option<T> {
         let mut work = pin!(work);
-        let mut permit = None;
-        poll_fn(|cx| {
-            if let Poll::Ready(done) = work.as_mut().poll(cx) {
-                return Poll::Ready(Some(done));
-            }
-            if permit.is_none() {
-                permit = holder.and_then(|holder| self.take(holder, Instant::now()));
-            }
-            match permit {
-                Some(_) => Poll::Pending,
-                None => Poll::Ready(None),
-            }
-        })
-        .await
+        let permit = async { self.take(holder?).await };
+        let _permit = tokio::select! {
+            biased;
+            done = &mut work => return Some(done),
+            permit = permit => permit?,
+        };
+        Some(work.await)
     }
 
-    /// Takes a permit; `None` if all are taken or the holder has its share.
-    pub(crate) fn take(&self, holder: Holder, now: Instant) -> Option<Share> {
-        let permit = self.permits.take(holder);
-        if permit.is_none() && self.warned.lock().is_due(now) {
+    /// Takes a permit; `None` if the holder has its share, or all are taken for a while.
+    pub(crate) async fn take(&self, holder: Holder) -> Option<Share> {
+        let permit = self.permits.take(holder).await;
+        if permit.is_none() && self.warned.lock().is_due(Instant::now()) {
             let (max, free) = (self.max, self.permits.free());
             tracing::warn!("--max-requests {max}: a client has its share; {free} are free");
         }
@@ -67,10 +58,10 @@ impl InFlight {
 mod tests {
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn work_takes_a_permit_only_while_it_waits() {
         let (in_flight, holder) = (InFlight::new(1), Holder::at(None));
-        let taken = in_flight.take(holder, Instant::now());
+        let taken = in_flight.take(holder).await;
         for holder in [Some(holder), None] {
             assert_eq!(in_flight.while_waiting(holder, async { 1 }).await, Some(1));
             let waiting = in_flight.while_waiting(holder, tokio::task::yield_now());
@@ -79,9 +70,9 @@ mod tests {
         drop(taken);
         let waiting = in_flight.while_waiting(Some(holder), async {
             tokio::task::yield_now().await;
-            assert!(in_flight.take(holder, Instant::now()).is_none());
+            assert!(in_flight.take(holder).await.is_none());
         });
         assert_eq!(waiting.await, Some(()));
-        assert!(in_flight.take(holder, Instant::now()).is_some());
+        assert!(in_flight.take(holder).await.is_some());
     }
 }

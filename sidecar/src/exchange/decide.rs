@@ -62,7 +62,7 @@ impl App {
 
     /// Takes a permit for an authorized request, from the share of its user or else of its client, or
     /// prepares our own response.
-    pub(super) fn act_on(
+    pub(super) async fn act_on(
         &self,
         decision: Result<Decision, Rejected>,
         request: &Request<'_>,
@@ -72,7 +72,7 @@ impl App {
             Ok(Decision::Forward(forward)) => {
                 let user = forward.verified.as_ref().map(|verified| verified.holder);
                 let holder = user.unwrap_or_else(|| request.holder(self));
-                match self.in_flight.take(holder, now) {
+                match self.in_flight.take(holder).await {
                     Some(permit) => return Action::Forward(forward, permit),
                     None => self.reject(&Rejection::ServerBusy.into(), request, now),
                 }

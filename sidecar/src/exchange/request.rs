@@ -45,7 +45,7 @@ pub(super) struct Request<'a> {
 /// Progress of a request.
 pub(super) struct Progress {
     pub(super) tries: Tries,
-    /// The begin of the service's time: the decision, or the end of the body before it.
+    /// The begin of the service's time: the permit, or the end of the body before it.
     pub(super) forwarded: Instant,
     /// The last address tried.
     pub(super) service: Option<ServiceAddress>,
@@ -67,11 +67,11 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Begins with a request that was `decided`, and of which `rest` is still to come.
-    pub(super) fn new(rest: BodyReader, decided: Instant) -> Self {
+    /// Begins with a request that is forwarded `now`, and of which `rest` is still to come.
+    pub(super) fn new(rest: BodyReader, now: Instant) -> Self {
         Self {
             rest,
-            forwarded: decided,
+            forwarded: now,
             tries: Tries::default(),
             service: None,
             download: Download::default(),

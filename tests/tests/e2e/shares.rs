@@ -54,14 +54,14 @@ const ATTACKS: [Attack; 9] = {
 struct Stack(ForgedStack);
 
 impl Stack {
-    fn start(reports: bool) -> Self {
+    fn start(permits: &str, reports: bool) -> Self {
         let until = format!("--report-until={}", clock::now() + 3600);
         let usual = [
             "--public-path=/public/**",
             "--optional-auth-path=/feed/**",
             "--max-connections=300",
             "--max-requests",
-            PERMITS,
+            permits,
         ];
         let reporting = ["--enforce=report", &until];
         let mode = if reports { &reporting[..] } else { &[] };
@@ -132,6 +132,18 @@ impl Stack {
         (Vec::new(), clients.collect())
     }
 
+    /// Sends a request on a connection of its own, of a user with a valid token.
+    fn send(&self, user: u8, path: &str) -> RawClient {
+        let authorization = self.authorization(Token::Valid, user).unwrap();
+        let request = Request::new("GET", format!("/orders{path}"));
+        let request = request
+            .line("Accept: text/event-stream")
+            .line(format!("Authorization: {authorization}"));
+        let mut client = RawClient::on(connect_as(user, self.0.sidecar.address()).unwrap());
+        client.send(&request.bytes("a"));
+        client
+    }
+
     /// Sends requests as another client, on one kept connection and on new ones.
     fn verdicts(&self, client: u8, path: &str, token: Token) -> Vec<String> {
         let mut request = Request::new("GET", format!("/orders{path}"));
@@ -155,7 +167,7 @@ impl Stack {
 fn one_client_s_requests_keep_no_other_client_out() {
     for attack in &ATTACKS {
         let (request, _, version, path, tokens) = attack;
-        let stack = Stack::start(tokens.contains(&Token::Expired));
+        let stack = Stack::start(PERMITS, tokens.contains(&Token::Expired));
         let admin = stack.0.sidecar.admin();
         let in_flight = || sum(admin, "postern_sidecar_requests_in_flight", &[]);
         let held = stack.begin(attack);
@@ -174,6 +186,31 @@ fn one_client_s_requests_keep_no_other_client_out() {
         drop(held);
         wait::until("all permits to be free", || in_flight() == 0);
     }
+}
+
+#[test]
+fn a_client_that_holds_nothing_alone_waits_for_a_permit() {
+    let stack = Stack::start("5", false);
+    let admin = stack.0.sidecar.admin();
+    let until_in_flight = |count: u64| {
+        let in_flight = || sum(admin, "postern_sidecar_requests_in_flight", &[]);
+        wait::until("requests in flight", || in_flight() == count);
+    };
+    let _held: Vec<_> = (0..4).map(|_| stack.send(1, "/events")).collect();
+    until_in_flight(4);
+    // It waits for a second: a test that is stopped for as long tries again.
+    let is_served = (0..10).any(|_| {
+        let last = stack.send(2, "/events");
+        until_in_flight(5);
+        let mut good = stack.send(3, "/list");
+        let mut greedy = stack.send(1, "/list");
+        assert_eq!(greedy.response("GET").verdict(), "503 server_busy");
+        drop(last);
+        let verdict = good.response("GET").verdict();
+        until_in_flight(4);
+        verdict == "200"
+    });
+    assert!(is_served);
 }
 
 #[test]

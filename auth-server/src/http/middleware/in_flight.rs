@@ -21,7 +21,8 @@ pub(crate) async fn with_permit(
     next: Next,
 ) -> Response {
     let client = app.client_of(request.extensions(), request.headers());
-    let Some(permit) = app.in_flight.take(Holder::at(Some(client))) else {
+    let holder = Holder::at(Some(client));
+    let Some(permit) = app.in_flight.take(holder).await else {
         return response::rejection(Rejection::ServerBusy);
     };
     let response = next.run(request).await;

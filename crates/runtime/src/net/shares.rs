@@ -1,18 +1,26 @@
 //! Fair shares of request permits, or of bytes. One holder alone gets four fifths and never all;
 //! each further one gets four fifths of the rest.
 
+mod queue;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
+use self::queue::{Position, Queue};
 use super::client_prefix::ClientPrefix;
 
 /// No holder may have more than this multiple of what is free.
 const MULTIPLE_OF_FREE: usize = 4;
+/// Wait for a permit: a client notices a longer one, and may well try again after a rejection.
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// A user, an application or an address, as a keyed hash: no client can look like another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,6 +57,8 @@ struct State {
     free: usize,
     /// Without those that hold nothing.
     held: HashMap<Holder, usize, BuildHasherDefault<AsItIs>>,
+    /// Requests whose holder held nothing on arrival. None of them may take a permit at present.
+    waiting: Queue<oneshot::Sender<Share>>,
 }
 
 /// The hash of a holder, which is one already.
@@ -81,13 +91,28 @@ impl Shares {
         Self(Arc::new(Mutex::new(State {
             free: amount,
             held: HashMap::default(),
+            waiting: Queue::default(),
         })))
     }
 
-    /// Takes a permit; `None` if all are taken or the holder has its share.
-    pub fn take(&self, holder: Holder) -> Option<Share> {
+    /// Takes a permit; `None` if the holder has its share. A holder of none waits a moment for one,
+    /// in turn with others, and leaves the queue when the future is dropped.
+    pub async fn take(&self, holder: Holder) -> Option<Share> {
         let mut permit = self.nothing_for(holder);
-        permit.set(1).then_some(permit)
+        let (position, granted) = {
+            let mut state = self.0.lock();
+            if state.change(holder, 0, 1) {
+                permit.amount = 1;
+                return Some(permit);
+            }
+            if state.held.contains_key(&holder) {
+                return None;
+            }
+            let (grant, granted) = oneshot::channel();
+            (state.waiting.join(holder, grant)?, granted)
+        };
+        let _waiting = Waiting { of: self, position };
+        timeout(MAX_WAIT, granted).await.ok()?.ok()
     }
 
     /// Returns an empty part, which may grow.
@@ -109,12 +134,26 @@ impl Share {
     /// Takes or gives back the difference to `amount`; returns false, and changes nothing, if the
     /// holder may not take as much.
     pub fn set(&mut self, amount: usize) -> bool {
-        let is_set =
-            amount == self.amount || self.of.0.lock().change(self.holder, self.amount, amount);
-        if is_set {
-            self.amount = amount;
+        if amount == self.amount {
+            return true;
         }
-        is_set
+        let mut state = self.of.0.lock();
+        if !state.change(self.holder, self.amount, amount) {
+            return false;
+        }
+        self.amount = amount;
+        let granted = state.grant();
+        // A permit whose receiver has left is given back, which takes the lock again.
+        drop(state);
+        for (holder, grant) in granted {
+            let permit = Self {
+                of: self.of.clone(),
+                holder,
+                amount: 1,
+            };
+            let _ = grant.send(permit);
+        }
+        true
     }
 }
 
@@ -124,7 +163,31 @@ impl Drop for Share {
     }
 }
 
+/// A position in the queue, until it is dropped.
+struct Waiting<'s> {
+    of: &'s Shares,
+    position: Position,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.of.0.lock().waiting.leave(self.position);
+    }
+}
+
 impl State {
+    /// Takes a permit for each waiting request that may have one now.
+    fn grant(&mut self) -> Vec<(Holder, oneshot::Sender<Share>)> {
+        let next = || {
+            let free = self.free.checked_sub(1)?;
+            let held = |holder| self.held.get(&holder).copied().unwrap_or_default();
+            let may_take = |holder| !exceeds_its_share(held(holder), held(holder) + 1, free);
+            let (holder, grant) = self.waiting.next(may_take)?;
+            self.change(holder, 0, 1).then_some((holder, grant))
+        };
+        std::iter::from_fn(next).collect()
+    }
+
     /// Changes a part that a holder has.
     fn change(&mut self, holder: Holder, from: usize, to: usize) -> bool {
         let entry = self.held.entry(holder);
@@ -167,8 +230,13 @@ mod tests {
         Holder::verified(None, id)
     }
 
+    fn take(shares: &Shares, holder: Holder) -> Option<Share> {
+        let mut permit = shares.nothing_for(holder);
+        permit.set(1).then_some(permit)
+    }
+
     fn take_all(shares: &Shares, holder: Holder) -> Vec<Share> {
-        std::iter::from_fn(|| shares.take(holder)).collect()
+        std::iter::from_fn(|| take(shares, holder)).collect()
     }
 
     #[test]
@@ -196,11 +264,78 @@ mod tests {
     #[test]
     fn a_holder_with_its_share_gets_more_once_more_is_free() {
         let shares = Shares::of(10);
-        let (mut first, second) = (take_all(&shares, user("1")), shares.take(user("2")));
+        let (mut first, second) = (take_all(&shares, user("1")), take(&shares, user("2")));
         assert_eq!((first.len(), second.is_some()), (8, true));
-        assert!(shares.take(user("1")).is_none());
+        assert!(take(&shares, user("1")).is_none());
         first.truncate(2);
-        assert!(shares.take(user("1")).is_some());
+        assert!(take(&shares, user("1")).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_holder_of_nothing_alone_waits_for_the_next_permit() {
+        let shares = Shares::of(2);
+        let (first, second) = (take(&shares, user("1")), take(&shares, user("2")));
+        assert!(first.is_some() && shares.take(user("1")).await.is_none());
+        let started = tokio::time::Instant::now();
+        let (third, fourth, again) =
+            tokio::join!(shares.take(user("3")), shares.take(user("4")), async {
+                drop(first);
+                // The permit is taken already, by one that waits.
+                (take(&shares, user("5")), drop(second))
+            });
+        assert!(third.is_some() && fourth.is_some() && again.0.is_none());
+        assert!(started.elapsed().is_zero());
+        assert!(shares.take(user("5")).await.is_none());
+        assert_eq!(started.elapsed(), MAX_WAIT);
+        drop((third, fourth));
+        assert_eq!(shares.free(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_second_request_of_a_waiting_holder_obeys_the_share() {
+        let shares = Shares::of(5);
+        let mut taken = take_all(&shares, user("1"));
+        taken.extend(take(&shares, user("2")));
+        let (one, other) = (shares.take(user("3")), shares.take(user("3")));
+        let (one, other, ()) = tokio::join!(one, other, async {
+            taken.pop();
+            tokio::task::yield_now().await;
+            // Two of the holder need one that stays free.
+            taken.pop();
+            assert_eq!(shares.free(), 1);
+            taken.pop();
+        });
+        assert!(one.is_some() && other.is_some());
+        assert_eq!(shares.free(), 1);
+    }
+
+    /// Each way to stop waiting: the client leaves, the time is over, or both meet the permit.
+    #[tokio::test(start_paused = true)]
+    async fn no_permit_is_lost_with_those_that_wait() {
+        let shares = Shares::of(1);
+        for round in 0..200_u64 {
+            let mut held = take(&shares, user("holder"));
+            assert!(held.is_some(), "{round}");
+            let mut waiting = tokio::task::JoinSet::new();
+            for number in 0..round % 7 {
+                let (shares, holder) = (shares.clone(), user(&number.to_string()));
+                waiting.spawn(async move { shares.take(holder).await.is_some() });
+            }
+            tokio::time::sleep(MAX_WAIT * (round % 3) as u32 / 2).await;
+            if round % 2 == 0 {
+                held = None;
+            }
+            if round % 5 == 0 {
+                waiting.abort_all();
+            }
+            drop(held);
+            while let Some(ended) = waiting.join_next().await {
+                let is_granted = ended.unwrap_or(false);
+                assert!(is_granted || round % 3 == 2 || round % 5 == 0, "{round}");
+            }
+            assert_eq!(shares.free(), 1, "{round}");
+            assert!(shares.0.lock().held.is_empty(), "{round}");
+        }
     }
 
     #[test]
