@@ -205,14 +205,14 @@ impl AccessRules {
             rule.methods.are_all() || method.is_some_and(|method| rule.methods.may_be(Some(method)))
         };
         let mut found = false;
-        self.exact.each_match(path, |pattern| {
+        let compared = self.exact.each_match(path, |pattern| {
             let rule = self
                 .owners
                 .get(pattern)
                 .and_then(|rule| self.rules.get(*rule));
             found |= rule.is_some_and(is_for);
         });
-        found
+        found && compared.is_ok()
     }
 
     /// Returns the places of the rules for the path and the destination of a request, in order.
@@ -233,8 +233,8 @@ impl AccessRules {
     }
 
     /// Adds the places of the rules for a path, as it is written and in every spelling. One outside
-    /// the context path, or one that programs may read differently, could be any: all rules are for
-    /// it.
+    /// the context path, one that programs may read differently, or one of too many steps, could be
+    /// any: all rules are for it.
     fn add_matching(&self, raw: &[u8], context: &ContextPath, positions: &mut Positions) {
         let path = RequestPath::parse(raw).ok();
         let loose = path.as_ref().and_then(|path| LoosePath::of(path, context));
@@ -243,13 +243,18 @@ impl AccessRules {
             return;
         };
         let mut found = |pattern| positions.extend(self.owners.get(pattern).copied());
+        let mut compared = Ok(());
         if let Some(path) = path.as_ref().and_then(|path| context.strip(path)) {
-            self.exact.each_match(path, &mut found);
+            compared = self.exact.each_match(path, &mut found);
         }
         loose.each_spelling(|path| {
             let is_expanded = loose.is_expanded();
-            self.loose.each_loose_match(path, is_expanded, &mut found);
+            compared =
+                compared.and_then(|()| self.loose.each_loose_match(path, is_expanded, &mut found));
         });
+        if compared.is_err() {
+            positions.extend(0..self.rules.len());
+        }
     }
 
     /// Describes a rule and the claims that a payload has for it, for an explanation.

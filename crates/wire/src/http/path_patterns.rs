@@ -4,6 +4,7 @@
 mod context_path;
 mod glob;
 mod pass_list;
+mod steps;
 
 use std::str::FromStr;
 

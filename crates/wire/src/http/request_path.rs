@@ -17,8 +17,7 @@ pub struct RequestPath<'a> {
     canonical: Option<Cow<'a, str>>,
 }
 
-/// As nginx reads. It bounds the comparison with patterns, whose cost is the product of both
-/// lengths.
+/// As nginx reads.
 pub const MAX_PATH_BYTES: usize = 8192;
 
 impl<'a> RequestPath<'a> {

@@ -210,6 +210,35 @@ fn all_rules_for_a_request_are_found() {
     assert_eq!(matching(&of_one, "POST", "/orders/1", &[overridden]), [0]);
 }
 
+/// No default lets a request pass whose path is not compared to its end, and every rule is for it.
+#[test]
+fn a_path_of_too_many_steps_could_be_any() {
+    let pattern = |number| format!("/**/*a*b*c{number}/**/z{number}*");
+    let mut rules: Vec<_> = (0..255)
+        .map(|number| rule(&[], &[&pattern(number)], Requirement::default()))
+        .collect();
+    rules.push(rule(&[], &["/**"], Requirement::default()));
+    let every: Vec<_> = (0..rules.len()).collect();
+    let rules = AccessRules::new(rules, Unmatched::Deny);
+    let (context, holds) = (
+        ContextPath::default(),
+        vec![RuleVerdict::Holds; every.len()],
+    );
+    let (mut named, mut disguised) = (0, 0);
+    for length in (1..4_000).step_by(41) {
+        let (found, is_named) = with_request("GET", &"/a".repeat(length), &[], |request| {
+            let is_named = rules.check(request, &context, &holds).is_ok();
+            (rules.matching(request, &context), is_named)
+        });
+        // What lets a request pass restricts it as well.
+        assert!(!is_named || found.contains(&255), "{length}");
+        named += usize::from(is_named);
+        disguised += usize::from(!is_named);
+        assert!(is_named || found[..] == every, "{length}");
+    }
+    assert!(named > 1 && disguised > 1, "{named} {disguised}");
+}
+
 #[test]
 fn a_rule_is_for_what_its_wildcards_name_in_every_spelling() {
     for (pattern, path, is_for) in [

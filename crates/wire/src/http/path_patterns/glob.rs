@@ -2,11 +2,14 @@
 
 use smallvec::{SmallVec, smallvec};
 
+use super::steps::Steps;
 use crate::folding::is_mark;
 use crate::http::loose_path::is_trimmed;
 
 /// Offsets in a name, in order.
 type Offsets = SmallVec<[usize; 32]>;
+/// Bytes of a name that a search for a letter reads in one step.
+const SEARCHED_AT_ONCE: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Glob {
@@ -17,14 +20,14 @@ pub(super) struct Glob {
 
 impl Glob {
     /// Matches in one loop: the last `*` takes one more character after each mismatch, so the cost
-    /// is at most the product of both lengths.
-    pub(super) fn matches(&self, segment: &str) -> bool {
+    /// is at most the product of both lengths. False without `steps` left, as below.
+    pub(super) fn matches(&self, segment: &str, steps: &Steps) -> bool {
         if segment.is_empty() {
             return self.takes_empty;
         }
         let (mut glob, mut rest) = (self.text.chars(), segment.chars());
         let mut last_star = None;
-        loop {
+        while steps.take(1) {
             let (mut after_glob, mut after_rest) = (glob.clone(), rest.clone());
             match (after_glob.next(), after_rest.next()) {
                 (None, None) => return true,
@@ -46,6 +49,7 @@ impl Glob {
                 }
             }
         }
+        false
     }
 }
 
@@ -54,7 +58,7 @@ impl Glob {
     /// spelling of it: dots and blanks that were trimmed may have stood for letters and wildcards,
     /// and marks are skipped, because the normal forms put them into letters or behind them.
     /// In an expanded path a `?` stands for any number of letters.
-    pub(super) fn matches_loosely(&self, name: &str, is_expanded: bool) -> bool {
+    pub(super) fn matches_loosely(&self, name: &str, is_expanded: bool, steps: &Steps) -> bool {
         if name.is_empty() {
             return self.takes_empty;
         }
@@ -70,6 +74,14 @@ impl Glob {
             let Some(&first) = offsets.first() else {
                 return false;
             };
+            // A letter after a star is searched in all that is left of the name.
+            let searched = match after_star {
+                true => (name.len() - first) / SEARCHED_AT_ONCE,
+                false => 0,
+            };
+            if !steps.take(offsets.len() + searched) {
+                return false;
+            }
             if at >= ends && (after_star || offsets.last() == Some(&name.len())) {
                 return true;
             }

@@ -6,6 +6,7 @@ use http::Method;
 use smallvec::SmallVec;
 
 use super::glob::Glob;
+use super::steps::Steps;
 use super::{PathError, PathPattern, Segment, segments};
 
 /// The paths that need no token.
@@ -35,7 +36,7 @@ struct Node {
     patterns: SmallVec<[usize; 1]>,
 }
 
-/// The distinct nodes that a path may have reached, seldom more than two.
+/// The distinct nodes that a path may have reached, sorted, seldom more than two.
 type NodeIds = SmallVec<[NodeId; 8]>;
 
 /// An unusable pattern of the pass list.
@@ -47,6 +48,10 @@ pub struct PassListError {
     /// The error.
     pub source: PathError,
 }
+
+/// A path that is not compared to its end: it could match any pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooManySteps;
 
 impl PassList {
     /// Parses the patterns, in order.
@@ -146,52 +151,76 @@ impl PassList {
 
     fn first(&self, path: &str, is_meant: impl Fn(&PathPattern) -> bool) -> Option<&PathPattern> {
         let mut first = None;
+        // A path that takes too many steps is on no list.
         self.each_match(path, |position| {
             if self.patterns.get(position).is_some_and(&is_meant) {
                 first = Some(first.unwrap_or(position).min(position));
             }
-        });
+        })
+        .ok()?;
         self.patterns.get(first?)
     }
 
     /// Calls `found` with the position of each pattern that matches, in no order.
-    pub(crate) fn each_match(&self, path: &str, found: impl FnMut(usize)) {
-        self.walk(path, Glob::matches, found);
+    ///
+    /// # Errors
+    /// [`TooManySteps`], without any call.
+    pub(crate) fn each_match(
+        &self,
+        path: &str,
+        found: impl FnMut(usize),
+    ) -> Result<(), TooManySteps> {
+        self.walk(path, Glob::matches, found)
     }
 
     /// Calls `found` with the position of each pattern that matches a spelling of a
     /// [`LoosePath`](crate::http::loose_path::LoosePath), in no order. The patterns are
     /// [loosened](PathPattern::loosened).
-    pub(crate) fn each_loose_match(&self, path: &str, is_expanded: bool, found: impl FnMut(usize)) {
-        let matches = |glob: &Glob, name: &str| glob.matches_loosely(name, is_expanded);
-        self.walk(path, matches, found);
+    ///
+    /// # Errors
+    /// [`TooManySteps`], without any call.
+    pub(crate) fn each_loose_match(
+        &self,
+        path: &str,
+        is_expanded: bool,
+        found: impl FnMut(usize),
+    ) -> Result<(), TooManySteps> {
+        let matches =
+            |glob: &Glob, name: &str, steps: &Steps| glob.matches_loosely(name, is_expanded, steps);
+        self.walk(path, matches, found)
     }
 
     fn walk(
         &self,
         path: &str,
-        matches: impl Fn(&Glob, &str) -> bool,
+        matches: impl Fn(&Glob, &str, &Steps) -> bool,
         mut found: impl FnMut(usize),
-    ) {
+    ) -> Result<(), TooManySteps> {
+        let steps = Steps::default();
         let mut ids = NodeIds::new();
         self.enter(0, &mut ids);
         for segment in segments(path) {
             if ids.is_empty() {
-                return;
+                return Ok(());
             }
-            ids = self.after(segment, &ids, &matches);
+            ids = self.after(segment, &ids, &matches, &steps);
+            if !steps.take(ids.len()) {
+                return Err(TooManySteps);
+            }
         }
         for id in ids {
             let ends = self.nodes.get(id).map(|node| &node.patterns);
             ends.into_iter().flatten().copied().for_each(&mut found);
         }
+        Ok(())
     }
 
     fn after(
         &self,
         segment: &str,
         ids: &NodeIds,
-        matches: impl Fn(&Glob, &str) -> bool,
+        matches: impl Fn(&Glob, &str, &Steps) -> bool,
+        steps: &Steps,
     ) -> NodeIds {
         let mut next = NodeIds::new();
         for &id in ids {
@@ -205,7 +234,7 @@ impl PassList {
                 self.enter(child, &mut next);
             }
             for (glob, child) in &node.globs {
-                if matches(glob, segment) {
+                if matches(glob, segment, steps) {
                     self.enter(*child, &mut next);
                 }
             }
@@ -218,8 +247,8 @@ impl PassList {
         let Some(node) = self.nodes.get(id) else {
             return;
         };
-        if !ids.contains(&id) {
-            ids.push(id);
+        if let Err(position) = ids.binary_search(&id) {
+            ids.insert(position, id);
         }
         if let Some(any) = node.any {
             self.enter(any, ids);

@@ -2,11 +2,39 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 use super::*;
 
+/// Lists of many patterns, which no path below matches, and a path whose comparison costs much.
+const EXPENSIVE: [(usize, &str, &str, usize); 4] = [
+    (256, "/**/*a*b*c{}/**/z{}*", "/a", 4_000),
+    (2_048, "/a/**/b*{}/**", "/a/b", 2_000),
+    (256, "/**/*a*a*b{}", "a", 8_000),
+    (1, "/**/a*a*a*b/**/c", "/aaaaaaaaaaaaaaaa", 20_000),
+];
+
 #[test]
-fn hostile_paths_cost_at_most_length_times_patterns() {
-    let pass_list = PassList::parse(["/**/a*a*a*b/**/c"]).unwrap();
-    let path = format!("/{}", "aaaaaaaaaaaaaaaa/".repeat(2_000));
-    assert!(!pass_list.matches(&path));
+fn a_path_of_too_many_steps_is_on_no_list() {
+    for (count, pattern, part, times) in EXPENSIVE {
+        let patterns = (0..count).map(|number| pattern.replace("{}", &number.to_string()));
+        let mut patterns: Vec<_> = patterns.collect();
+        // Otherwise a public one.
+        patterns.push("/**".to_owned());
+        let list = PassList::parse(patterns.iter().map(String::as_str)).unwrap();
+        let path = |times: usize| format!("/{}", part.repeat(times).trim_start_matches('/'));
+        assert!(!list.matches(&path(times)), "{pattern}");
+        assert_eq!(
+            list.each_match(&path(times), |_| ()),
+            Err(TooManySteps),
+            "{pattern}"
+        );
+        let loosely = list.each_loose_match(&path(times), false, |_| ());
+        assert_eq!(loosely, Err(TooManySteps), "{pattern}");
+        // As deep as those of honest clients.
+        assert!(list.matches(&path(24)), "{pattern}");
+        assert_eq!(
+            list.each_loose_match(&path(24), false, |_| ()),
+            Ok(()),
+            "{pattern}"
+        );
+    }
 }
 
 /// Returns all sequences of up to `length` of these words.
