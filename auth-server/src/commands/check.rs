@@ -1,6 +1,7 @@
 //! `check`: prints the effective configuration as a file, without secrets. The store is read, not
 //! changed: a directory that cannot be made is found by `serve` alone.
 
+use runtime::command_line::serialize::redact_urls;
 use runtime::process::exit::{self, ExitError};
 use toml::Table;
 
@@ -53,6 +54,7 @@ async fn check_store(config: &Config) -> Result<Option<String>, ExitError> {
 /// Returns one key per setting, named like its flag.
 fn effective(args: &ServeArgs, config: &Config) -> Result<Table, toml::ser::Error> {
     let mut settings = Table::try_from(args)?;
+    settings.iter_mut().for_each(|(_, it)| redact_urls(it));
     let derived = [
         // Without a password in the address.
         ("store", config.store.to_string().into()),

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use ::redis::{Cmd, ErrorKind, FromRedisValue, RedisError};
 use async_trait::async_trait;
-use runtime::net::host_port::without_credentials;
+use runtime::net::host_port::redacted;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
@@ -48,7 +48,7 @@ pub(crate) struct RedisStore {
     kept: parking_lot::Mutex<Vec<(Instant, Connection)>>,
     /// The error of the last commit that was left half done, until a check has named it.
     half_done: parking_lot::Mutex<Option<StoreError>>,
-    /// The address without user and password.
+    /// The address without user, password and parameters.
     pub(super) redacted: String,
     /// Replicas that must have acknowledged a commit.
     replicas: u8,
@@ -63,13 +63,11 @@ impl RedisStore {
     /// Describes the error without the address, which may hold a password.
     pub(crate) fn new(address: &str, access: Credentials) -> Result<Self, String> {
         let parsed = Address::parse(address, &access)?;
-        // A socket's password stands in the query.
-        let (named, _) = address.split_once('?').unwrap_or((address, ""));
         Ok(Self {
             route: Mutex::new(Route::new(address, access, parsed.endpoint)),
             kept: parking_lot::Mutex::default(),
             half_done: parking_lot::Mutex::default(),
-            redacted: without_credentials(named),
+            redacted: redacted(address),
             replicas: parsed.replicas,
             is_in_clear: parsed.is_in_clear,
         })

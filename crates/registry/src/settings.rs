@@ -194,7 +194,11 @@ fn parts(url: &str) -> Result<(RegistrySettings, String, Parameters), InvalidReg
     };
     let mut parameters = Parameters::new();
     for (name, value) in url.query_pairs() {
-        let name = name.into_owned();
+        // Without a value it may be a password.
+        let name = match value.is_empty() {
+            true => "…".to_owned(),
+            false => name.into_owned(),
+        };
         if !is_name(&value) || parameters.contains_key(&name) {
             return Err(InvalidRegistryUrl::Parameter(name));
         }
@@ -335,7 +339,8 @@ mod tests {
             ("nacos://:hu@sh@a", Password),
             ("nacos://me@a", HalfOfCredentials),
             ("nacos://a?password-file=f", HalfOfCredentials),
-            ("nacos://a?group=", unusable("group")),
+            ("nacos://a?group=", unusable("…")),
+            ("nacos://a?hush", unusable("…")),
             ("nacos://a?group=b%20c", unusable("group")),
             ("nacos://a?group=b%ff", unusable("group")),
             ("nacos://a?group=b&group=c", unusable("group")),

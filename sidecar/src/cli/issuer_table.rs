@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use runtime::command_line::serialize::redact_urls;
 use runtime::process::exit::ExitError;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Error as _, SeqAccess, Visitor};
@@ -55,15 +56,16 @@ impl ServeArgs {
         })
     }
 
-    /// Returns the settings as the text of a configuration file. The secret, which a file may not
-    /// hold, is a comment.
+    /// Returns the settings as the text of a configuration file, without secrets in URLs. The
+    /// secret that a file may not hold is a comment.
     ///
     /// # Errors
     /// Those of the serializer.
     pub(crate) fn to_toml(&self) -> Result<String, ExitError> {
-        let settings = self.to_table().map_err(|error| {
+        let mut settings = self.to_table().map_err(|error| {
             ExitError::Software(format!("the configuration cannot be printed: {error}"))
         })?;
+        settings.iter_mut().for_each(|(_, it)| redact_urls(it));
         let secret = self.keys.app_secret.as_ref();
         let secret = secret.map_or("", |_| "# app-secret is set\n");
         Ok(format!("{settings}{secret}"))

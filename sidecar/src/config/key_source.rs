@@ -2,7 +2,7 @@
 
 use http::uri::Scheme;
 use runtime::files::secret_file;
-use runtime::net::host_port::without_credentials;
+use runtime::net::host_port::redacted;
 use runtime::process::exit::ExitError;
 use runtime::tls::peer::{PeerFiles, PeerSettings};
 use secrecy::{ExposeSecret, SecretString};
@@ -41,7 +41,7 @@ pub(super) fn endpoint(args: &ServeArgs) -> Result<EndpointSettings, ExitError> 
     let url = args.keys.auth_server.as_deref().unwrap_or_default();
     let auth_server = url
         .parse::<AuthServer>()
-        .map_err(|error| flag_error("auth-server", without_credentials(url), error))?
+        .map_err(|error| flag_error("auth-server", redacted(url), error))?
         .with_registry()?;
     let is_https = *auth_server.scheme() == Scheme::HTTPS;
     Ok(EndpointSettings {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use runtime::net::host_port::redacted;
 use runtime::process::exit::ExitError;
 use wire::http::cors::AllowedOrigins;
 use wire::http::path_patterns::{ContextPath, PassList};
@@ -60,7 +61,7 @@ fn resource(args: &RulesArgs, issuers: &[String]) -> Result<Option<ProtectedReso
     };
     ProtectedResource::new(url, issuers)
         .map(Some)
-        .map_err(|error| flag_error("resource", url, error))
+        .map_err(|error| flag_error("resource", redacted(url), error))
 }
 
 pub(super) fn user_header(args: &IdentityArgs) -> Result<UserHeader, ExitError> {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use runtime::net::host_port::without_credentials;
+use runtime::net::host_port::redacted;
 use runtime::net::loopback::is_loopback_host;
 use runtime::process::exit::ExitError;
 use runtime::tls::peer::{PeerFiles, PeerSettings};
@@ -26,7 +26,7 @@ const PEER_SETTINGS: PeerSettings = PeerSettings {
 pub(super) fn upstream_address(args: &ServiceArgs) -> Result<UpstreamAddress, ExitError> {
     let text = &args.upstream;
     text.parse()
-        .map_err(|error| flag_error("upstream", without_credentials(text), error))
+        .map_err(|error| flag_error("upstream", redacted(text), error))
 }
 
 pub(super) fn reject_own_address(

@@ -8,6 +8,7 @@ use tests::clock;
 use tests::echo_service::EchoService;
 use tests::file_store;
 use tests::keys::SigningType;
+use tests::programs::Program;
 use tests::sidecar::{EVERY_SECOND, SidecarPlan};
 use tests::stack::signing_flags;
 use tests::token_forge::Forge;
@@ -105,4 +106,105 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
     secrets.extend(body.filter(|line| line.len() > 20));
     secrets.retain(|secret| outputs.iter().any(|output| output.contains(secret)));
     secrets.into_iter().map(str::to_owned).collect()
+}
+
+/// A secret that no output may hold.
+const IN_URL: &str = "hush-url-55";
+
+/// The program and a setting of it with a URL, for which `{}` stands; of the sidecar with what the
+/// setting needs beside it.
+const URL_SETTINGS: [(Program, &[&str]); 10] = {
+    use Program::{AuthServer, Sidecar};
+    [
+        (
+            Sidecar,
+            &["--auth-server={}", "--app-id=a", "--app-secret=b"],
+        ),
+        (Sidecar, &["--issuer-url={}", "--audience=a"]),
+        (Sidecar, &["--jwks={}", "--issuer=i", "--audience=a"]),
+        (Sidecar, &["--upstream={}", ISSUER[0], ISSUER[1], ISSUER[2]]),
+        (Sidecar, &["--resource={}", ISSUER[0], ISSUER[1], ISSUER[2]]),
+        (
+            Sidecar,
+            &["--cors-origin={}", ISSUER[0], ISSUER[1], ISSUER[2]],
+        ),
+        (AuthServer, &["--store={}"]),
+        (AuthServer, &["--registry={}", "--advertise=a:1"]),
+        (AuthServer, &["--issuer={}"]),
+        (AuthServer, &["--cors-origin={}"]),
+    ]
+};
+const ISSUER: [&str; 3] = [
+    "--jwks=http://127.0.0.1:9/keys",
+    "--issuer=i",
+    "--audience=a",
+];
+
+/// URLs with a secret, usable or not.
+const SECRET_URLS: [&str; 14] = [
+    "http://127.0.0.1:9/auth?hush-url-55",
+    "http://127.0.0.1:9?key=hush-url-55",
+    "https://127.0.0.1:9/auth#hush-url-55",
+    "https:/127.0.0.1:9/auth?hush-url-55",
+    "http://me:hush-url-55@127.0.0.1:9/auth",
+    "http://hush-url-55@127.0.0.1:9",
+    "http://me:hush-url-55/x@127.0.0.1:9/auth",
+    "http://me:hush-url-55?x@127.0.0.1:9/auth",
+    "dns://127.0.0.1:9/auth?hush-url-55",
+    "nacos://127.0.0.1:9/auth?group=hush-url-55",
+    "nacos://127.0.0.1:9/auth?hush-url-55",
+    "redis://127.0.0.1:9/0?hush-url-55",
+    "redis://me:hush-url-55@127.0.0.1:9",
+    "redis+unix:///nowhere?pass=hush-url-55",
+];
+
+#[test]
+fn no_secret_in_the_url_of_a_setting_is_printed() {
+    for (program, setting) in URL_SETTINGS {
+        for url in SECRET_URLS {
+            let flags: Vec<_> = setting.iter().map(|flag| flag.replace("{}", url)).collect();
+            let end = program
+                .command()
+                .arguments(["check"])
+                .arguments(&flags)
+                .run();
+            let printed = format!("{}{}", end.stdout, end.stderr);
+            assert!(!printed.contains(IN_URL), "{flags:?}: {printed}");
+            assert!(!printed.is_empty(), "{flags:?}");
+        }
+    }
+    for (member, url) in [
+        ("jwks", "https://127.0.0.1:9/keys?hush-url-55"),
+        ("issuer", "https://127.0.0.1:9/?hush-url-55"),
+        ("keys-proxy", "http://me:hush-url-55@127.0.0.1:9"),
+    ] {
+        let table = format!("[[issuer]]\nname = 'a'\naudience = ['b']\n{member} = '{url}'\n");
+        let more = match member {
+            "jwks" => "issuer = 'i'\n",
+            "issuer" => "discovery = true\n",
+            _ => "issuer = 'https://127.0.0.1:9'\ndiscovery = true\n",
+        };
+        let end = tests::sidecar::check(&(table + more), &[]);
+        let printed = format!("{}{}", end.stdout, end.stderr);
+        assert!(!printed.contains(IN_URL), "{printed}");
+        assert!(printed.contains("127.0.0.1:9"), "{printed}");
+    }
+}
+
+#[test]
+fn no_secret_in_the_url_of_keys_is_in_log_page_or_metrics() {
+    let service = EchoService::start();
+    let jwks = format!("--jwks=http://127.0.0.1:9/keys?key={IN_URL}");
+    let plan = SidecarPlan::of_issuer(&service, [&*jwks, "--issuer=i", "--audience=a"]);
+    let sidecar = plan.start();
+    sidecar.until_logged("not fetched");
+    let mut printed = sidecar.process().output();
+    for path in ["/", "/readyz", "/metrics"] {
+        printed += &admin_get(sidecar.admin(), path).text();
+    }
+    let token = Forge::new(SigningType::Ecdsa).token(clock::now(), &json!({}));
+    let line = format!("Authorization: Bearer {token}");
+    printed += &sidecar.explain(&["/orders/list"], &[line]).stdout;
+    assert!(!printed.contains(IN_URL), "{printed}");
+    assert!(printed.contains("http://127.0.0.1:9/keys"), "{printed}");
 }

@@ -6,6 +6,7 @@ use clap::{ArgMatches, Command};
 use super::sources::SEE_HELP;
 use super::{all_settings, setting_named};
 use crate::files::toml_error::in_plain_words;
+use crate::net::host_port::{is_url, redacted};
 use crate::process::exit::ExitError;
 
 /// Returns an unusable, missing or excluded setting as a configuration failure, regardless of its
@@ -94,7 +95,7 @@ fn what_is_wrong(message: &str) -> String {
     in_plain_words(&sentence)
 }
 
-/// Removes the rejected value, which clap quotes, if it is a secret.
+/// Removes the rejected value, which clap quotes, if it is a secret, or what may be one in a URL.
 fn without_secret(command: &Command, error: &clap::Error, line: String) -> String {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) if !text.is_empty() => Some(text),
@@ -111,6 +112,8 @@ fn without_secret(command: &Command, error: &clap::Error, line: String) -> Strin
         .any(|setting| setting.is_hide_env_values_set() && setting.to_string() == *flag);
     if secret {
         line.replace(value, "…")
+    } else if is_url(value) {
+        line.replace(value, &redacted(value))
     } else {
         line
     }

@@ -4,6 +4,19 @@ use std::fmt::Display;
 
 use clap::ValueEnum;
 use serde::Serializer;
+use toml::Value;
+
+use crate::net::host_port::{is_url, redacted};
+
+/// Hides what may be secret in the URLs among settings that are printed.
+pub fn redact_urls(setting: &mut Value) {
+    match setting {
+        Value::String(text) if is_url(text) => *text = redacted(text),
+        Value::Array(settings) => settings.iter_mut().for_each(redact_urls),
+        Value::Table(settings) => settings.iter_mut().for_each(|(_, it)| redact_urls(it)),
+        _ => {}
+    }
+}
 
 /// Serializes the displayed text.
 ///

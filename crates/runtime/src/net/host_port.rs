@@ -39,15 +39,29 @@ pub fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
-/// Returns an address for logs, valid or not, without user and password.
+/// Returns true for a URL, also for one that is mistyped, whose query may be a secret as well.
 #[must_use]
-pub fn without_credentials(text: &str) -> String {
+pub fn is_url(text: &str) -> bool {
+    let is_web = |scheme| text.starts_with(scheme);
+    text.contains("://") || ["http:", "https:"].into_iter().any(is_web)
+}
+
+/// Returns an address for logs and pages, valid or not, without user, password, query and fragment,
+/// which may hold secrets.
+#[must_use]
+pub fn redacted(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
         None => (String::new(), text),
     };
-    let address = rest.rsplit_once('@').map_or(rest, |(_, address)| address);
-    scheme + address
+    let (address, hidden) = match rest.split_once(['?', '#']) {
+        None => (rest, ""),
+        // What stands before the mark may be the begin of a password.
+        Some((_, behind)) if behind.contains('@') => ("", "…"),
+        Some((address, _)) => (address, "?…"),
+    };
+    let address = address.rsplit_once('@').map_or(address, |(_, it)| it);
+    scheme + address + hidden
 }
 
 #[cfg(test)]
@@ -55,16 +69,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_holds_no_password() {
+    fn what_is_printed_holds_no_secret() {
         for (text, expected) in [
             ("nacos://me:hush@a,b:1/auth", "nacos://a,b:1/auth"),
             ("nacos://me:hu@sh@a/auth", "nacos://a/auth"),
             ("http://me:hush@a/auth", "http://a/auth"),
             ("me:hush@a", "a"),
             ("http://a/auth", "http://a/auth"),
+            ("http://a/keys?key=hush", "http://a/keys?…"),
+            ("http://a/keys#hush", "http://a/keys?…"),
+            ("http://me:hush@a/keys?hush#hush", "http://a/keys?…"),
+            ("http://me:hu?sh@a/keys", "http://…"),
+            ("http://me:hu#sh@a/keys?b", "http://…"),
+            ("a/keys?hush", "a/keys?…"),
             ("", ""),
         ] {
-            assert_eq!(without_credentials(text), expected);
+            assert_eq!(redacted(text), expected);
         }
     }
 

@@ -123,7 +123,11 @@ impl FromStr for ServerUrl {
         }
         Ok(Self {
             scheme,
-            port: port_of(&authority)?,
+            port: port_of(&authority).map_err(|error| match text.contains('@') {
+                // The begin of a password with a slash.
+                true => ServerUrlError::Credentials,
+                false => error.into(),
+            })?,
             authority,
             target: parts
                 .path_and_query
@@ -166,6 +170,7 @@ mod tests {
             ("http://a/#b", Malformed),
             ("http://me@a", Credentials),
             ("http://me:hush@a/b", Credentials),
+            ("http://me:hu/sh@a/b", Credentials),
         ] {
             assert_eq!(rejected(text), error, "{text}");
         }

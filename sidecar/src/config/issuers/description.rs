@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use http::HeaderName;
-use runtime::net::host_port::without_credentials;
+use runtime::net::host_port::{is_url, redacted};
 use runtime::net::server_url::ServerUrl;
 use runtime::process::exit::ExitError;
 use runtime::tls::peer::{PeerFiles, PeerSettings};
@@ -264,13 +264,11 @@ impl<'a> Description<'a> {
     fn location(&self) -> Result<Location, ExitError> {
         let table = &self.table;
         match (&table.issuer, &table.jwks) {
-            (_, Some(url)) if url.contains("://") => self.address(url),
+            (_, Some(url)) if is_url(url) => self.address(url),
             (_, Some(file)) => Ok(Location::File(file.into())),
             (Some(issuer), None) => IssuerUrl::new(issuer)
                 .map(|url| Location::Issuer(url, table.jwks_hosts.clone()))
-                .map_err(|error| {
-                    self.rejected_value("issuer", &without_credentials(issuer), error)
-                }),
+                .map_err(|error| self.rejected_value("issuer", &redacted(issuer), error)),
             (None, None) => Err(self.rejected("names no source of keys")),
         }
     }
@@ -335,7 +333,7 @@ impl<'a> Description<'a> {
     fn address(&self, url: &str) -> Result<Location, ExitError> {
         ServerUrl::of_http(url)
             .map(Location::Address)
-            .map_err(|error| self.rejected_value("jwks", &without_credentials(url), error))
+            .map_err(|error| self.rejected_value("jwks", &redacted(url), error))
     }
 
     fn key_set(&self, location: Location) -> Result<KeySetSettings, ExitError> {
@@ -382,7 +380,7 @@ impl<'a> Description<'a> {
             Ok(proxy) if !proxy.is_https() && proxy.target() == "/" => return Ok(Some(proxy)),
             _ => "expected http://HOST:PORT, without a path and without user information",
         };
-        Err(self.rejected_value("keys-proxy", &without_credentials(text), why))
+        Err(self.rejected_value("keys-proxy", &redacted(text), why))
     }
 }
 
