@@ -78,7 +78,11 @@ fn a_revocation_on_a_full_disk_fails_and_can_be_repeated() {
     let revoked = room.keys(&["revoke", &kid]);
     revoked.says(69, "full");
     assert!(server.accepts(&stolen));
-    let note = wait::until("the disk in /readyz", || server.store_note());
+    let note = wait::until("the disk in /readyz", || {
+        // The server has emptied its journal.
+        room.fill();
+        server.store_note()
+    });
     has(&note, "full");
     assert_eq!(server.readiness(), 200);
 
