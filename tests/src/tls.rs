@@ -143,6 +143,11 @@ impl TlsClient {
         self.0.get_mut()
     }
 
+    /// Returns a reader, whose end requires a close alert of TLS.
+    pub fn reader(&mut self) -> &mut impl Read {
+        &mut self.0
+    }
+
     /// Returns the connection below TLS.
     pub fn socket(&self) -> &TcpStream {
         &self.0.get_ref().sock

@@ -31,6 +31,7 @@ mod e2e {
     mod connection_slots;
     mod cors;
     mod current_user;
+    mod cut_off_responses;
     mod dev;
     mod documents;
     mod encryption_at_rest;

@@ -41,6 +41,8 @@ pub(super) struct ResponseHead {
     pub(super) body: BodyReader,
     /// True if the client gets the body in chunks.
     pub(super) sends_chunks: bool,
+    /// True if the client's connection ends with the body.
+    ends_client: bool,
     pub(super) keep_client: bool,
     pub(super) keep_upstream: bool,
 }
@@ -147,6 +149,7 @@ impl<'h> Parsed<'h> {
         out: &mut Outgoing,
     ) -> pingora::Result<ResponseHead> {
         let head = self.head(length, request)?;
+        out.ends_with_connection = head.ends_client;
         // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
         if !(head.is_interim() && request.version == Version::HTTP_10) {
             self.write(&head, request, out);
@@ -169,6 +172,7 @@ impl<'h> Parsed<'h> {
         let framing = ResponseFraming::read(fields, has_no_body);
         let framing = framing.map_err(|error| malformed(error.to_string()))?;
         let needs_chunks = !has_no_body && framing.length.is_none();
+        let ends_client = needs_chunks && request.version == Version::HTTP_10;
         // RFC 9112 §6.1: such a message may be framed in another way than it says.
         let is_doubtful = framing.is_doubtful
             || (self.is_http_1_0 && self.has_coding())
@@ -183,9 +187,8 @@ impl<'h> Parsed<'h> {
                 framing.body
             },
             sends_chunks: needs_chunks && request.version == Version::HTTP_11,
-            keep_client: request.keep_alive
-                && !opens_tunnel
-                && !(needs_chunks && request.version == Version::HTTP_10),
+            ends_client,
+            keep_client: request.keep_alive && !opens_tunnel && !ends_client,
             keep_upstream: self.keeps_connection() && !is_doubtful && !opens_tunnel,
         })
     }

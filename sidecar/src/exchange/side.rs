@@ -59,6 +59,8 @@ pub(crate) struct Outgoing {
     pub(crate) trailers: Option<HeaderMap>,
     /// True if nothing follows.
     pub(crate) is_whole: bool,
+    /// True if the end of the connection is the end of the body for the client.
+    pub(crate) ends_with_connection: bool,
     /// True while sent bytes may still be here: in TLS, or in the queue of a stream.
     pub(crate) needs_flush: bool,
 }

@@ -20,7 +20,7 @@ use wire::http::framing::body::BodyReader;
 use wire::rejection::Rejection;
 
 use super::HTTP_2_PREFACE;
-use super::transport::{ClientTransport, has_left};
+use super::transport::{self, ClientTransport, has_left};
 use crate::exchange::response::DRAIN_TIMEOUT;
 use crate::exchange::side::{ClientSide, Outgoing, Timer};
 use crate::exchange::transfer;
@@ -47,7 +47,8 @@ pub(crate) struct Http1Side {
     /// Set while the begin of the next request waits behind the present one.
     close_polls: Option<Interval>,
     is_tunnel: bool,
-    /// True after a response that was not sent whole.
+    /// True after a response that was not sent whole, and before its end if the client would take the
+    /// end of the connection for it.
     is_cut_off: bool,
 }
 
@@ -248,7 +249,12 @@ impl ClientSide for Http1Side {
     ) -> pingora::Result<bool> {
         let (bytes, needs_flush) = (&mut response.bytes, &mut response.needs_flush);
         let moved = transfer::poll_write(&mut self.transport, bytes, needs_flush, cx);
-        self.is_cut_off |= moved.is_err();
+        let may_mislead = response.ends_with_connection && !response.is_sent();
+        if may_mislead != self.is_cut_off {
+            // RFC 9112 §8: such a body may be incomplete, whatever ends the connection or the process.
+            transport::end_with_reset(&self.transport, may_mislead);
+        }
+        self.is_cut_off = may_mislead || moved.is_err();
         moved.map_err(|error| Error::because(ErrorType::WriteError, "response", error).into_down())
     }
 

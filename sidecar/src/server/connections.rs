@@ -1,24 +1,23 @@
 //! Accepts connections of clients: counts each, and serves it in its version of HTTP.
 
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 use runtime::net::connection_slots::{Activity, ConnectionSlots, Slot};
 use runtime::net::listener;
 use runtime::tls::ServerTls;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio_util::either::Either;
 use wire::rejection::Rejection::RequestMalformed;
 
 use crate::exchange::Exchanges;
 use crate::exchange::response::raw_http1_response;
-use crate::http1::transport::{self, ClientTransport, Socket, peer_ip};
+use crate::http1::transport::{self, ClientTransport, Socket};
 use crate::http1::{self, Http1Side};
 use crate::http2;
 use crate::identity::forwarded::Client;
@@ -55,10 +54,7 @@ impl ClientConnections {
             let next = listener::accept(&listener, "public port", |peer| self.slot(peer));
             let (slot, socket, peer) = next.await;
             let (clients, shutdown) = (Arc::clone(&self), shutdown.clone());
-            tokio::spawn(async move {
-                let stream = transport::stream(socket, peer);
-                clients.serve(slot, stream, &shutdown).await;
-            });
+            tokio::spawn(async move { clients.serve(slot, socket, peer, &shutdown).await });
         }
     }
 
@@ -74,17 +70,24 @@ impl ClientConnections {
     }
 
     /// Serves a connection to its end, or until it makes room for another one.
-    async fn serve(&self, slot: Slot, stream: Stream, shutdown: &ShutdownWatch) {
+    async fn serve(
+        &self,
+        slot: Slot,
+        socket: TcpStream,
+        peer: SocketAddr,
+        shutdown: &ShutdownWatch,
+    ) {
         let _open = Counted::among(&self.requests.app.metrics.connections);
         let activity = slot.activity().clone();
         let goodbye = Notify::new();
-        let serving = pin!(self.serve_requests(stream, activity, &goodbye, shutdown));
+        let serving = pin!(self.serve_requests(socket, peer, activity, &goodbye, shutdown));
         slot.serve(serving, || goodbye.notify_one()).await;
     }
 
     async fn serve_requests(
         &self,
-        stream: Stream,
+        socket: TcpStream,
+        peer: SocketAddr,
         activity: Activity,
         goodbye: &Notify,
         shutdown: &ShutdownWatch,
@@ -92,8 +95,9 @@ impl ClientConnections {
         let requests = &self.requests;
         // Without a timeout a write may wait forever.
         let timeout = requests.app.downstream_write_timeout;
-        let address = peer_ip(&stream);
-        let socket = Socket::new(stream, timeout.unwrap_or(Duration::MAX));
+        // A response may be two writes; the second must not wait for the acknowledgement of the first.
+        let _ = socket.set_nodelay(true);
+        let socket = Socket::new(socket, timeout.unwrap_or(Duration::MAX));
         // Boxed: most connections have no handshake, and none for long.
         let secured = Box::pin(self.secured(socket));
         let Some(transport) = secured.await else {
@@ -102,7 +106,7 @@ impl ClientConnections {
         let proxies = &requests.app.request_logger.trusted_proxies;
         // The client's choice over TLS, which its first bytes have to keep.
         let chose = transport::chose_http_2(&transport);
-        let client = Client::new(address, chose.is_some(), proxies);
+        let client = Client::new(Some(peer.ip()), chose.is_some(), proxies);
         let mut side = Http1Side::new(transport, activity, self.head_timeout);
         let is_http_2 = match chose {
             Some(false) => Ok(false),

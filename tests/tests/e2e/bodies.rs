@@ -103,16 +103,6 @@ fn slow_readers_and_slow_writers_slow_the_other_side() {
 }
 
 #[test]
-fn a_response_that_breaks_off_is_never_taken_for_a_whole_one() {
-    let service = StreamingService::start();
-    let stack = ForgedStack::before(&service.url(), &[]);
-    let mut client = RawClient::connect(stack.sidecar.address());
-    client.send(&stack.head("GET", "/orders/dies", ""));
-    assert!(client.try_response("GET").is_err());
-    stack.sidecar.until_logged("upstream_unavailable");
-}
-
-#[test]
 fn a_rejection_reaches_a_client_that_is_still_sending() {
     let service = StreamingService::start();
     let stack = ForgedStack::before(&service.url(), &[]);
