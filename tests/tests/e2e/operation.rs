@@ -249,7 +249,7 @@ fn sighup_ends_no_auth_server() {
 #[test]
 fn a_store_that_stalls_leaves_the_probes_responding() {
     // Accepts connections and never responds.
-    let stalled = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let stalled = TcpListener::bind("127.0.0.1:0").unwrap();
     let store = format!("redis://{}", stalled.local_addr().unwrap());
     let server = AuthServerPlan::new().store(store).start();
     assert_eq!(admin_get(server.admin(), "/livez").status(), 200);
