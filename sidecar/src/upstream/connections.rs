@@ -41,7 +41,7 @@ pub(crate) struct Connected {
     pub(crate) behind: Option<LastRequest>,
 }
 
-/// The last request on a connection of HTTP/1.1, in whose response or body a fault begins.
+/// The last request on a connection of HTTP/1.1, whose response or body may reach beyond it.
 pub(crate) struct LastRequest {
     method: Method,
     /// The begin of its target, for the log.
@@ -53,7 +53,7 @@ pub(crate) struct LastRequest {
 const MAX_TARGET: usize = 192;
 
 impl LastRequest {
-    /// Notes a request; `has_body` for a body of which nobody knows that services read it.
+    /// Notes a request; `has_body` for a body that the service may leave unread.
     pub(crate) fn new(method: Method, target: &[u8], has_body: bool) -> Self {
         Self {
             method,

@@ -365,7 +365,7 @@ fn a_late_service_is_probed_when_it_listens() {
         });
         let report = admin_get(sidecar.admin(), "/readyz");
         assert_eq!(report.status(), 503, "{address}");
-        has(&report.text(), "not known while the service is down");
+        has(report.text(), "not known while the service is down");
         assert!(says("-1"), "{address}: nothing is known yet");
         let _service = TcpListener::bind((address, service.port())).expect("a free port");
         let (value, status) = if is_exposed { ("1", 503) } else { ("0", 200) };

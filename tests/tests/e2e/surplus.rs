@@ -1,4 +1,4 @@
-//! Bytes that a service sends after the end of a response: nobody else gets them as a response.
+//! Bytes that a service sends after the end of a response: no other client gets them as a response.
 
 use std::io::{BufReader, Read, Write};
 use std::net::TcpListener;
@@ -28,7 +28,7 @@ const KINDS: [(&str, &str); 6] = [
 ];
 
 /// Serves one connection: the target as the body, but for `/spoil` the head of its kind and then, once
-/// `pause` is over, a response that nobody asked for. Each one that was written is announced.
+/// `pause` is over, a response without a request. Each one that was written is announced.
 fn serve(
     mut connection: impl Read + Write,
     head: &str,
@@ -100,7 +100,7 @@ fn victim(address: std::net::SocketAddr, number: usize) -> (String, String) {
 }
 
 #[test]
-fn surplus_of_a_response_reaches_nobody_and_marks_the_service() {
+fn surplus_of_a_response_reaches_no_client_and_is_remembered() {
     let (stack, directory) = (ForgedStack::start(), tempfile::tempdir().unwrap());
     for (kind, (method, head)) in KINDS.into_iter().enumerate() {
         let socket = directory.path().join(format!("{kind}.sock"));

@@ -294,7 +294,7 @@ fn an_unread_body_spoils_no_request_of_another_client() {
 }
 
 #[test]
-fn a_request_that_met_an_unread_body_is_sent_again_and_the_service_is_marked() {
+fn a_request_spoiled_by_an_unread_body_is_sent_again() {
     let stack = ForgedStack::start();
     for (misread, next, expected) in [
         (Misread::Closes, "GET", 200),
@@ -325,7 +325,7 @@ fn a_request_that_met_an_unread_body_is_sent_again_and_the_service_is_marked() {
 }
 
 #[test]
-fn connections_behind_bodies_are_shared_once_the_service_has_read_some_dozens() {
+fn connections_behind_bodies_that_are_read_are_shared() {
     let service = SocketServer::start(|request| {
         let status = match &*request.method() {
             "OPTIONS" | "POST" | "GET" if request.target().ends_with(b"/x") => "200 OK",

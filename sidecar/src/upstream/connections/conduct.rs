@@ -1,4 +1,4 @@
-//! What responses have shown of the service: if it keeps to the ends of messages. A fault is
+//! The conduct of the service at the ends of messages, as its responses show it. A violation is
 //! remembered until the sidecar restarts.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -22,7 +22,7 @@ const SPOILED_LINE: &[u8] =
 /// Time of the service to respond to it.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is known of a service of HTTP/1.x.
+/// The record of a service of HTTP/1.x.
 #[derive(Default)]
 pub(crate) struct Conduct {
     metrics: Metrics,
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn doubt_takes_back_what_was_earned_and_marks_a_service_that_has_earned_nothing() {
+    fn doubt_takes_back_what_a_service_has_earned_or_marks_it() {
         let conduct = Conduct::default();
         assert!(!conduct.body_was_read());
         conduct.body_may_be_left(&last(true));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_is_proven_once_by_bodies_in_a_row_and_by_rejecting_spoiled_lines() {
+    fn a_service_is_trusted_after_bodies_in_a_row_and_a_probe() {
         let conduct = Conduct::default();
         let read = |times: u32| (0..times).filter(|_| conduct.body_was_read()).count();
         assert_eq!(read(READ_IN_A_ROW - 1), 0);

@@ -66,8 +66,8 @@ pub(super) struct Idle {
     pub(super) acknowledged: Option<Instant>,
 }
 
-/// What a connection is found to be before its next request.
-enum Found {
+/// State of a connection before its next request.
+enum State {
     Silent,
     Closed,
     /// It holds bytes that belong to no response.
@@ -148,7 +148,7 @@ impl Pool {
             open.entries.retain_mut(|entry| {
                 let is_fresh = now.duration_since(entry.used) < self.idle_timeout;
                 match &mut entry.kept {
-                    // Also in a pool from which nobody takes, surplus is noticed.
+                    // Surplus is noticed in a pool without requests too.
                     Kept::Http1(idle) => self.is_silent(idle) && is_fresh,
                     Kept::Http2(shared) => {
                         shared.has_room().is_some() && (is_fresh || !shared.is_idle())
@@ -164,10 +164,10 @@ impl Pool {
 
     /// Returns true for a connection on which nothing has arrived; notes surplus.
     fn is_silent(&self, idle: &mut Idle) -> bool {
-        match look(&mut idle.stream) {
-            Found::Silent => true,
-            Found::Closed => false,
-            Found::Surplus => {
+        match check(&mut idle.stream) {
+            State::Silent => true,
+            State::Closed => false,
+            State::Surplus => {
                 self.conduct.surplus_after(&idle.last);
                 false
             }
@@ -235,16 +235,16 @@ impl Idle {
     }
 }
 
-fn look(stream: &mut Stream) -> Found {
+fn check(stream: &mut Stream) -> State {
     let mut byte = [0];
     let mut buffer = ReadBuf::new(&mut byte);
     let mut context = Context::from_waker(Waker::noop());
     let read = poll_fn(|context| Pin::new(&mut *stream).poll_read(context, &mut buffer));
     // Nothing is ready for a task that has used up its budget, as a client's pipelined requests do.
     match pin!(unconstrained(read)).poll(&mut context) {
-        Poll::Pending => Found::Silent,
-        Poll::Ready(Ok(())) if !buffer.filled().is_empty() => Found::Surplus,
-        Poll::Ready(_) => Found::Closed,
+        Poll::Pending => State::Silent,
+        Poll::Ready(Ok(())) if !buffer.filled().is_empty() => State::Surplus,
+        Poll::Ready(_) => State::Closed,
     }
 }
 
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_holder_gets_a_connection_that_has_rested_and_has_no_body_before_it() {
+    async fn another_holder_gets_a_rested_connection_without_a_body() {
         for (has_body, holder, rested, is_taken) in [
             (false, own(), Duration::ZERO, true),
             (false, other(), Duration::ZERO, false),
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_fault_narrows_who_gets_a_connection() {
+    async fn surplus_and_unread_bodies_end_the_sharing() {
         let (pool, now) = (pool(), Instant::now());
         let _services = [put(&pool, false, now), put(&pool, true, now)];
         pool.conduct

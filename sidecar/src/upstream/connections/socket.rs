@@ -1,5 +1,5 @@
-//! TCP to the service. Pingora's own socket cannot be reached once it is opened, and the pool has to
-//! ask the kernel for an acknowledgement.
+//! TCP to the service. Pingora's own socket cannot be reached once it is opened, and the pool needs
+//! it for an acknowledgement.
 
 use std::io;
 use std::pin::Pin;
@@ -75,7 +75,7 @@ impl VirtualSocket for Socket {
     fn set_socket_option(&self, option: VirtualSockOpt) -> io::Result<()> {
         match option {
             VirtualSockOpt::NoDelay => self.0.set_nodelay(true),
-            // No setting asks for another one.
+            // No setting needs another one.
             _ => Err(io::ErrorKind::Unsupported.into()),
         }
     }
