@@ -17,7 +17,7 @@ use wire::http::cors::AllowedOrigins;
 use wire::http::path_patterns::{ContextPath, PassList};
 use wire::interceptor::Interceptor;
 use wire::keys::signing_type::SigningType;
-use wire::token::verifier::VerificationPolicy;
+use wire::token::verifier::{Audience, VerificationPolicy};
 
 pub(crate) use self::store::store_location;
 pub(crate) use self::warnings::warnings;
@@ -150,7 +150,7 @@ impl Config {
 pub(crate) fn verification_policy(issuer: &str) -> VerificationPolicy {
     VerificationPolicy {
         issuer: Some(issuer.to_owned()),
-        any_access_token: true,
+        audience: Audience::Any,
         leeway_seconds: LEEWAY_SECONDS,
         ..VerificationPolicy::default()
     }

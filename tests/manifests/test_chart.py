@@ -217,6 +217,13 @@ def test_a_setting_is_added_to_those_of_the_chart():
     assert settings == {"POSTERN_ACCESS_LOG", "POSTERN_AUDIENCE", "POSTERN_JWKS"}
 
 
+@pytest.mark.parametrize("namespace, fits", [("postern", True), ("identity", False)])
+def test_sidecars_of_the_chart_s_auth_server_accept_its_audience(namespace, fits):
+    url = f"http://auth.{namespace}.svc:9000/auth"
+    arguments = webhook(template("--set", f"webhook.settings.POSTERN_AUTH_SERVER={url}"))["args"]
+    assert ("--set=POSTERN_AUDIENCE=cluster" in arguments) == fits
+
+
 @pytest.mark.parametrize("name", ["404", "true", "on", "1e3"])
 def test_names_that_resemble_other_types_stay_names(name):
     flags = [*REDIS, "--set-string", f"authServer.store.passwordSecret={name},authServer.keyEncryptionSecret={name}"]

@@ -16,6 +16,7 @@ mod e2e {
     mod ambiguous_requests;
     mod application_records;
     mod attack_tokens;
+    mod audience;
     mod audit_lines;
     mod auth_server_paths;
     mod auth_server_tls;

@@ -132,7 +132,8 @@ pub(crate) struct TokenArgs {
     /// The tokens' `iss` claim: a name, or the URL of this server for discovery
     #[arg(long, env, value_name = "NAME", default_value = "auth", value_parser = name)]
     pub(crate) issuer: String,
-    /// Audience in the tokens' `aud` claim, for sidecars with the same --audience; repeatable
+    /// Audience in the tokens' `aud` claim, for sidecars with the same --audience, --app-id or
+    /// --app-name; repeatable
     #[arg(long, env, value_name = "NAME", value_delimiter = ',', value_parser = name)]
     pub(crate) audience: Vec<String>,
     /// Give a refresh token at each login, and take it at /oauth/token (RFC 6749)

@@ -31,13 +31,18 @@ pub(crate) async fn run(args: &DevArgs) -> Result<(), ExitError> {
         ..Config::from_args(&settings)?
     };
     // A closed standard output does not matter.
-    let _ = std::io::stdout().write_all(welcome(&args.url(address)).as_bytes());
+    let welcome = welcome(&args.url(address), &args.audience);
+    let _ = std::io::stdout().write_all(welcome.as_bytes());
     let store = config.store.open(Access::Serve)?;
     server::serve_on(listener, &settings, config, store).await
 }
 
 /// Returns what a developer copies from the terminal.
-fn welcome(url: &str) -> String {
+fn welcome(url: &str, audience: &[String]) -> String {
+    let audience = match audience {
+        [] => String::new(),
+        names => format!(" --audience {}", names.join(",")),
+    };
     format!(
         r#"
   ********************************************************************************
@@ -47,7 +52,7 @@ fn welcome(url: &str) -> String {
 
   A token     curl -s {url}{DEV_TOKEN_PATH} -d '{{"username": "ada", "roles": ["admin"], "extraInfo": {{"tenantId": "t1"}}, "lifetime": 600}}'
   By hand     {url}{DEV_PAGE_PATH}
-  A sidecar   sidecar serve --auth-server {url} --signing-type ecdsa --app-id dev --app-secret dev --upstream http://127.0.0.1:3000
+  A sidecar   sidecar serve --auth-server {url} --signing-type ecdsa --app-id dev --app-secret dev{audience} --upstream http://127.0.0.1:3000
 
 "#
     )

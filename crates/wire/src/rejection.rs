@@ -158,7 +158,7 @@ rejections! {
     TokenClaimInvalid: UNAUTHORIZED, "token_claim_invalid", "a claim of the access token is invalid", invalid_token, Both, enforced;
     /// `iss` is absent or not the configured issuer.
     TokenIssuer: UNAUTHORIZED, "token_issuer", "the access token comes from another issuer", invalid_token, Both, enforced;
-    /// `aud` is absent or lacks the configured audience.
+    /// `aud` names none of the audiences of this program, or is absent where one is required.
     TokenAudience: UNAUTHORIZED, "token_audience", "the access token is meant for another audience", invalid_token, Both, enforced;
     /// A token with `cnf` (RFC 7800): only the holder of a key may use it, and no proof was checked.
     TokenBound: UNAUTHORIZED, "token_bound", "the access token is bound to a key of its holder", invalid_token, Both, enforced;

@@ -18,7 +18,7 @@ use wire::keys::{KeySet, VerificationKey};
 use wire::rejection::Rejection;
 use wire::token::bearer;
 use wire::token::claims::Claims;
-use wire::token::verifier::VerificationPolicy;
+use wire::token::verifier::{Audience, VerificationPolicy};
 
 const NOW: i64 = 1_800_000_000;
 /// The alphabet of `token68` (RFC 9110 §11.2).
@@ -46,13 +46,14 @@ fn verify(keys: &KeySet, value: &[u8]) -> Result<Claims, Rejection> {
 
 fn verify_with(policy: Policy, keys: &KeySet, headers: &HeaderMap) -> Result<Claims, Rejection> {
     let token = bearer::from_headers(headers, 16 * 1024)?.ok_or(Rejection::TokenMissing)?;
-    let audiences: &[&str] = match policy {
-        Policy::Audience => &["orders", "stock"],
-        _ => &[],
+    let own = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    let audience = match policy {
+        Policy::Audience => Audience::OneOf(own(&["orders", "stock"])),
+        _ => Audience::OneOfOrNone(own(&["test", "orders"])),
     };
     let policy = VerificationPolicy {
         issuer: (policy == Policy::Issuer).then(|| "auth".to_owned()),
-        audiences: audiences.iter().map(ToString::to_string).collect(),
+        audience,
         leeway_seconds: 30,
         accept_no_expiry: policy == Policy::NoExpiry,
         accept_bound_tokens: policy == Policy::Bound,

@@ -56,6 +56,9 @@ app.kubernetes.io/part-of: postern
 {{- $scheme := ternary "https" "http" (not (empty .Values.authServer.tlsSecret)) -}}
 {{- $keys := printf "%s://auth.%s.svc:9000/auth/.well-known/jwks.json" $scheme .Release.Namespace -}}
 {{- $settings = merge (dict) $settings (dict "POSTERN_JWKS" $keys "POSTERN_AUDIENCE" .Values.authServer.audience) -}}
+{{- else if and .Values.authServer.enabled (contains (printf "//auth.%s.svc" .Release.Namespace) (get $settings "POSTERN_AUTH_SERVER" | toString)) (not (regexMatch "(?m)^\\s*audience\\s*=" $config)) -}}
+{{- /* The tokens of this auth server are for its audience, not for the application of each sidecar. */ -}}
+{{- $settings = merge (dict) $settings (dict "POSTERN_AUDIENCE" .Values.authServer.audience) -}}
 {{- end -}}
 {{- toYaml $settings -}}
 {{- end }}

@@ -128,7 +128,8 @@ pub(crate) struct TokenArgs {
 
     /// Accept only tokens for this audience (aud); repeatable
     ///
-    /// For any of them; may hold several separated by commas
+    /// For any of them; may hold several separated by commas. With --auth-server and without this, a
+    /// token that names an audience has to name --app-id or --app-name
     #[arg(long, env, value_delimiter = ',', value_parser = name, value_name = "NAME")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) audience: Vec<String>,

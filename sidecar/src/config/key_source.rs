@@ -8,6 +8,7 @@ use runtime::tls::peer::{PeerFiles, PeerSettings};
 use secrecy::{ExposeSecret, SecretString};
 use wire::keys::signing_type::SigningType;
 use wire::settings;
+use wire::token::verifier::Audience;
 
 use super::flag_value::flag_error;
 use crate::cli::ServeArgs;
@@ -109,5 +110,9 @@ fn application(args: &ServeArgs) -> Result<Application, ExitError> {
         let line = "--app-secret or --app-secret-file is required, and not empty";
         return Err(ExitError::Config(line.to_owned()));
     }
-    Ok(Application { id, secret })
+    Ok(Application {
+        id,
+        secret,
+        audience: Audience::default(),
+    })
 }

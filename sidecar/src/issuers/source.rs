@@ -194,6 +194,7 @@ impl KeySource {
             Self::KeySet(set) => Ok(Fetched {
                 keys: set.fetch(purpose).await?,
                 list: None,
+                warning: None,
             }),
         }
     }

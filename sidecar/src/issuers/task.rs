@@ -47,6 +47,8 @@ pub(crate) struct IssuerTask {
     backoff: Backoff,
     /// Keys of the last set that are not used, each with the reason.
     skipped: Vec<String>,
+    /// The warning of the last fetch.
+    warning: Option<String>,
     changes: mpsc::UnboundedReceiver<IssuerSettings>,
     metrics: Metrics,
 }
@@ -84,6 +86,7 @@ impl IssuerTask {
             revocations,
             backoff: Backoff::default(),
             skipped: Vec::new(),
+            warning: None,
             changes,
             metrics,
         };
@@ -168,6 +171,7 @@ impl IssuerTask {
         match fetched.unwrap_or(Err(FetchError::Panicked)) {
             Ok(fetched) => {
                 self.backoff = Backoff::default();
+                self.on_warning(fetched.warning);
                 match fetched.keys {
                     Some(keys) => self.on_keys(keys),
                     None => self.count(RefreshResult::Unchanged),
@@ -183,6 +187,16 @@ impl IssuerTask {
                 false
             }
         }
+    }
+
+    /// Logs a warning once a change.
+    fn on_warning(&mut self, warning: Option<String>) {
+        if self.warning != warning
+            && let Some(warning) = &warning
+        {
+            tracing::warn!(issuer = self.keys.name, "{warning}");
+        }
+        self.warning = warning;
     }
 
     /// Fetches the revocation list alone.

@@ -122,7 +122,8 @@ fn contract_5_3_the_auth_server_rejects_forged_tokens_as_well() {
     assert_eq!(own.status(), 200);
     let (signed, signature) = good.rsplit_once('.').unwrap();
     let (header, payload) = signed.split_once('.').unwrap();
-    let other_payload = encode(br#"{"username":"root","userId":"0","exp":9999999999}"#);
+    let other_payload =
+        encode(br#"{"iss":"auth","username":"root","userId":"0","exp":9999999999}"#);
     let none = encode(br#"{"alg":"none","typ":"JWT"}"#);
     let foreign = forge.token(tests::clock::now(), &serde_json::Value::Null);
     let altered = format!("{header}.{other_payload}.{signature}");

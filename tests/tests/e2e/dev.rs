@@ -23,7 +23,11 @@ struct DevServer {
 
 impl DevServer {
     fn start() -> Self {
-        let (process, address) = started(Program::AuthServer, &["dev"]);
+        Self::with(&[])
+    }
+
+    fn with(flags: &[&str]) -> Self {
+        let (process, address) = started(Program::AuthServer, &[&["dev"], flags].concat());
         Self { process, address }
     }
 
@@ -96,10 +100,22 @@ fn each_claim_can_be_wrong() {
         ),
         (json!({"userId": 7}), "401 token_claim_invalid"),
         (json!({"username": null}), "401 token_claim_missing"),
+        (json!({"aud": "dev"}), "200"),
+        (json!({"aud": ["billing", "orders"]}), "401 token_audience"),
+        (json!({"aud": []}), "401 token_audience"),
     ] {
         let token = server.token(&claims);
         assert_eq!(client.bearing(&token).verdict("/42"), expected, "{claims}");
     }
+}
+
+#[test]
+fn the_printed_sidecar_accepts_the_audience_of_its_server() {
+    let mut server = DevServer::with(&["--audience", "orders,stock"]);
+    let service = EchoService::start();
+    let (_process, client) = server.sidecar(&service);
+    let token = server.token(&json!({}));
+    assert_eq!(client.bearing(&token).verdict("/42"), "200");
 }
 
 #[test]

@@ -198,6 +198,7 @@ fn a_sidecar_accepts_an_application_and_names_it_upstream() {
     let stock = sidecar("stock");
     let without = SidecarPlan::new(&service, &url)
         .application("sidecar", &installation.sidecar)
+        .app_name("stock")
         .ready();
     for sidecar in [&stock, &without] {
         let elsewhere = sidecar.bearing(&token).get("/list");

@@ -168,7 +168,7 @@ fn what_cannot_change_waits_for_the_next_start_by_name() {
 #[test]
 fn a_token_that_was_verified_before_is_held_to_the_new_policy() {
     let stack = ForgedStack::configured("issuer = \"auth\"");
-    let claims = json!({"aud": ["shop"]});
+    let claims = json!({"aud": ["orders", "shop"]});
     let token = stack.forge.token(clock::now(), &claims);
     let of_token = || stack.sidecar.bearing(&token).verdict("/a");
     let hits = || {
@@ -187,11 +187,11 @@ fn a_token_that_was_verified_before_is_held_to_the_new_policy() {
         ("issuer = \"elsewhere\"", "401 token_issuer"),
         ("issuer = \"auth\"", "200"),
         (
-            "issuer = \"auth\"\naudience = \"orders\"",
+            "issuer = \"auth\"\naudience = \"stock\"",
             "401 token_audience",
         ),
-        ("audience = [\"orders\", \"shop\"]", "200"),
-        ("audience = [\"orders\"]", "401 token_audience"),
+        ("audience = [\"stock\", \"shop\"]", "200"),
+        ("audience = [\"stock\"]", "401 token_audience"),
         ("audience = \"shop\"", "200"),
     ] {
         stack.sidecar.reload(config, "applied");

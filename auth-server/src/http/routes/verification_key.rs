@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::extract::{Query, Request, State};
 use axum::response::Response;
 use http::header::LINK;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use wire::rejection::Rejection;
 
 use super::{JWKS_PATH, REVOCATIONS_PATH};
@@ -26,6 +26,9 @@ type Pairs = Vec<(String, String)>;
 /// Query parameter of the contract, and header field, which proxies do not log.
 const APP_ID: (&str, &str) = ("appId", "x-app-id");
 const APP_SECRET: (&str, &str) = ("appSecret", "x-app-secret");
+
+/// The `aud` of our tokens, so that a sidecar that rejects them can warn of it at its start.
+const TOKEN_AUDIENCE: HeaderName = HeaderName::from_static("token-audience");
 
 pub(crate) async fn verification_key(
     State(app): State<Arc<App>>,
@@ -70,6 +73,12 @@ fn key_response(app: &App, keys: &PublishedKeys) -> Response {
         if let Ok(link) = HeaderValue::try_from(format!("<{context}{path}>; rel=\"{rel}\"")) {
             response.headers_mut().append(LINK, link);
         }
+    }
+    let audience = &app.config.issuer.audience;
+    if !audience.is_empty()
+        && let Ok(names) = HeaderValue::try_from(audience.join(", "))
+    {
+        response.headers_mut().insert(TOKEN_AUDIENCE, names);
     }
     response
 }

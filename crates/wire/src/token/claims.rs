@@ -90,9 +90,10 @@ pub struct ExtraInfo {
 
 impl Claims {
     /// Reads the members of a token's payload, with `mapping` for the claims of another issuer.
-    /// Callers verify the signature first.
+    /// Callers verify the signature before any claim counts.
     ///
     /// # Errors
+    /// [`Rejection::TokenAudience`] for an empty audience;
     /// [`Rejection::TokenClaimMissing`] without `username` or `userId`, or without the claims that
     /// `mapping` needs for `account` and `id`; [`Rejection::TokenClaimInvalid`] for a claim of the
     /// wrong type.
@@ -231,10 +232,12 @@ fn required_text(members: &mut Map<String, Value>, name: &str) -> Result<String,
     }
 }
 
-/// Reads `aud`: one string or an array of strings (RFC 7519 §4.1.3).
+/// Reads `aud`: one string or an array of strings (RFC 7519 §4.1.3). An empty one would be taken for
+/// an absent one.
 fn audience(members: &mut Map<String, Value>) -> Result<Vec<String>, Rejection> {
     let several = match members.remove("aud") {
         None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Array(several)) if several.is_empty() => return Err(Rejection::TokenAudience),
         Some(Value::Array(several)) => several,
         Some(one) => vec![one],
     };

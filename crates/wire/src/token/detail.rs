@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::claim_mapping::{ClaimMapping, first};
 use super::claim_name::ClaimName;
-use super::verifier::{VerificationPolicy, rejected_member};
+use super::verifier::{Audience, VerificationPolicy, rejected_member};
 use crate::explain::report::names_of;
 use crate::explain::unverified::DecodedToken;
 use crate::keys::KeySet;
@@ -74,9 +74,12 @@ fn of_audience(policy: &VerificationPolicy, claims: &Members) -> String {
         Some(claim) => (claim.to_string(), claim.find(claims)),
         None => ("aud".to_owned(), claims.get("aud")),
     };
-    let wanted = match policy.audiences.as_slice() {
-        [] => "not set".to_owned(),
-        audiences => audiences.join(", "),
+    let wanted = match &policy.audience {
+        Audience::OneOf(audiences) => audiences.join(", "),
+        Audience::OneOfOrNone(own) if !own.is_empty() => {
+            format!("not set, --app-id and --app-name are {}", own.join(", "))
+        }
+        Audience::OneOfOrNone(_) | Audience::Any => "not set".to_owned(),
     };
     let (found, setting) = (readable(found), setting(policy, "audience"));
     let other = in_table(policy, ", and `audience-claim` names another claim");

@@ -27,12 +27,8 @@ pub struct VerificationPolicy {
     pub name: Option<String>,
     /// The required `iss`; `None` leaves it unchecked.
     pub issuer: Option<String>,
-    /// The accepted `aud`, one of which is required (RFC 7519 §4.1.3); an empty list leaves it
-    /// unchecked, except in the tokens of [`Self::any_access_token`].
-    pub audiences: Vec<String>,
-    /// True if a token of RFC 9068 (`typ: at+jwt`) that names an `aud`, and is for it alone (§4), is
-    /// accepted where `audiences` is empty: only by the server that issued it.
-    pub any_access_token: bool,
+    /// The audiences as which the verifier identifies itself.
+    pub audience: Audience,
     /// Accepted clock difference for `exp` and `nbf`, in seconds.
     pub leeway_seconds: u32,
     /// True if a token without `exp` counts for ever.
@@ -45,6 +41,35 @@ pub struct VerificationPolicy {
     pub extra_claims: Vec<ClaimName>,
 }
 
+/// The audiences as which a verifier identifies itself: RFC 7519 §4.1.3 makes it reject a token whose
+/// `aud` names none of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Audience {
+    /// A token has to name one of these.
+    OneOf(Vec<String>),
+    /// A token may name one of these, or have no audience, as the contract's tokens.
+    OneOfOrNone(Vec<String>),
+    /// A token may name any audience: it comes back to the server that issued it.
+    Any,
+}
+
+impl Default for Audience {
+    fn default() -> Self {
+        Self::OneOfOrNone(Vec::new())
+    }
+}
+
+impl Audience {
+    /// Returns true if a token for these audiences is for this verifier.
+    pub fn accepts(&self, named: &[String]) -> bool {
+        match self {
+            Self::Any => true,
+            Self::OneOfOrNone(_) if named.is_empty() => true,
+            Self::OneOf(own) | Self::OneOfOrNone(own) => named.iter().any(|one| own.contains(one)),
+        }
+    }
+}
+
 /// Members that change the meaning of the token (RFC 7515 §4.1.11, RFC 7516 §4.1). Those that hold a key
 /// or lead to one (`jku`, `jwk`, `x5u`, `x5c`, `x5t`) are never read: only configured keys count.
 const REJECTED_HEADER_MEMBERS: [&str; 3] = ["crit", "zip", "enc"];
@@ -54,17 +79,16 @@ const ENCODED: &str = "b64";
 /// The confirmation of RFC 7800 §3.1, whatever it holds.
 const CONFIRMATION: &str = "cnf";
 
-/// Media type of a token; compared without regard to case (RFC 7515 §4.1.9).
-const TOKEN_TYPES: [&str; 2] = ["JWT", "application/jwt"];
-/// The same of a token of RFC 9068, and its full form (§4).
-const ACCESS_TOKEN_TYPES: [&str; 2] = ["at+jwt", "application/at+jwt"];
+/// Media types of a token, also of RFC 9068, and their full forms (§4); compared without regard to case
+/// (RFC 7515 §4.1.9).
+const TOKEN_TYPES: [&str; 4] = ["JWT", "application/jwt", "at+jwt", "application/at+jwt"];
 
 impl VerificationPolicy {
     /// Verifies `token` with `keys` at `now`, in seconds since the epoch.
     ///
     /// # Errors
-    /// The first rule that the token breaks, in this order: form, header members, algorithm, key,
-    /// signature, `cnf`, claims, `exp`, `nbf`, `iss`, `aud`. Only [`Rejection::TokenKeyUnknown`] may pass
+    /// The first rule that the token breaks, in this order: form, header members, `cnf`, claims,
+    /// `exp`, `nbf`, `iss`, `aud`, algorithm, key, signature. Only [`Rejection::TokenKeyUnknown`] may pass
     /// with a fresh key set.
     pub fn verify_at(
         &self,
@@ -102,13 +126,15 @@ impl VerificationPolicy {
     ) -> Result<Claims, Rejection> {
         let token = observer.check("token_form", CompactToken::split(token.as_str()))?;
         let header = observer.check("token_header", Header::parse(token.header, check_type))?;
-        let signature = check_signature(keys, &header, &token);
-        let key = observer.check("signature", signature)?;
-        observer.learned("signed by", name_of(key));
+        // No key changes what the payload says, so none is searched for a token that it rejects. Before
+        // the signature is checked it can do nothing else.
         let claims = decode(token.payload).and_then(|payload| self.claims(&payload));
         let claims = observer.check("claims", claims)?;
         observer.check("times", self.check_times(claims.validity(), now))?;
-        self.check_parties(&header, &claims, observer)?;
+        self.check_parties(&claims, observer)?;
+        let signature = check_signature(keys, &header, &token);
+        let key = observer.check("signature", signature)?;
+        observer.learned("signed by", name_of(key));
         Ok(claims)
     }
 
@@ -120,7 +146,7 @@ impl VerificationPolicy {
         Claims::from_members(members, self.mapping.as_ref(), &self.extra_claims)
     }
 
-    /// Checks the times of a verified token at `now`, in seconds since the epoch.
+    /// Checks the times of a token at `now`, in seconds since the epoch.
     ///
     /// # Errors
     /// [`Rejection::TokenClaimMissing`] without a required `exp`, [`Rejection::TokenExpired`],
@@ -141,7 +167,6 @@ impl VerificationPolicy {
 
     fn check_parties(
         &self,
-        header: &Header,
         claims: &Claims,
         observer: &mut impl Observer,
     ) -> Result<(), Rejection> {
@@ -151,17 +176,10 @@ impl VerificationPolicy {
             let same = claims.issuer == self.issuer;
             observer.check("issuer", same.then_some(()).ok_or(Rejection::TokenIssuer))?;
         }
-        let is_for_anyone =
-            self.any_access_token || !header.is_access_token || claims.audience.is_empty();
-        if self.audiences.is_empty() && is_for_anyone {
-            observer.skipped("audience", "--audience is not set");
-            return Ok(());
-        }
-        let ours = |audience| self.audiences.contains(audience);
-        let meant = claims.audience.iter().any(ours);
+        let ours = self.audience.accepts(&claims.audience);
         observer.check(
             "audience",
-            meant.then_some(()).ok_or(Rejection::TokenAudience),
+            ours.then_some(()).ok_or(Rejection::TokenAudience),
         )
     }
 }
@@ -231,7 +249,6 @@ struct Header {
     /// Compared with the key's, never used to choose.
     algorithm: Algorithm,
     key_id: Option<KeyId>,
-    is_access_token: bool,
 }
 
 impl Header {
@@ -245,7 +262,6 @@ impl Header {
         Ok(Self {
             key_id: key_id(&members)?,
             algorithm: algorithm(&members)?,
-            is_access_token: is_access_token(&members),
         })
     }
 }
@@ -266,18 +282,11 @@ fn check_type(members: &Map<String, Value>) -> Result<(), Rejection> {
         None => true,
         Some(Value::String(media_type)) => {
             let is_it = |name: &&str| media_type.eq_ignore_ascii_case(name);
-            TOKEN_TYPES.iter().any(is_it) || is_access_token(members)
+            TOKEN_TYPES.iter().any(is_it)
         }
         Some(_) => false,
     };
     accepted.then_some(()).ok_or(Rejection::TokenHeader)
-}
-
-/// Returns true for the `typ` of RFC 9068.
-fn is_access_token(members: &Map<String, Value>) -> bool {
-    let named = members.get("typ").and_then(Value::as_str);
-    let is_named = |name: &&str| named.is_some_and(|named| named.eq_ignore_ascii_case(name));
-    ACCESS_TOKEN_TYPES.iter().any(is_named)
 }
 
 fn algorithm(members: &Map<String, Value>) -> Result<Algorithm, Rejection> {
@@ -366,18 +375,80 @@ mod tests {
     }
 
     #[test]
-    fn rfc_9068_4_an_access_token_of_its_issuer_needs_no_audience() {
+    fn rfc_7519_4_1_3_a_token_for_another_audience_is_rejected() {
         let forge = Forge::new(token_corpus::keys::SigningType::Hmac);
         let key = VerificationKey::parse(SigningType::Hmac, &forge.trusted().served()).unwrap();
-        let of_its_issuer = VerificationPolicy {
-            any_access_token: true,
+        let keys = KeySet::nameless(key);
+        let ours = || vec!["orders".to_owned(), "shop".to_owned()];
+        let named = Audience::OneOfOrNone(ours());
+        let required = Audience::OneOf(ours());
+        let nameless = Audience::default();
+        let other = Some(Rejection::TokenAudience);
+        let invalid = Some(Rejection::TokenClaimInvalid);
+        // For each: a verifier that has names, one that requires them, one without, the issuer.
+        for (aud, expected) in [
+            (Value::Null, [None, other, None, None]),
+            (json!("orders"), [None, None, other, None]),
+            (json!(["billing", "shop"]), [None, None, other, None]),
+            (json!("billing"), [other, other, other, None]),
+            (json!(["billing", "orders "]), [other, other, other, None]),
+            (json!(""), [other, other, other, None]),
+            (json!([]), [other; 4]),
+            (json!(7), [invalid; 4]),
+            (json!({"orders": 1}), [invalid; 4]),
+            (json!(["orders", null]), [invalid; 4]),
+        ] {
+            for typ in ["JWT", "at+jwt"] {
+                let input = input(&json!({"alg": "HS256", "typ": typ}), &json!({"aud": aud}));
+                let token = format!("{input}.{}", encode(&forge.sign(Signature::Good, &input)));
+                let token = Bearer::new(&token).unwrap();
+                let verifiers = [&named, &required, &nameless, &Audience::Any];
+                let found = verifiers.map(|audience| {
+                    let policy = VerificationPolicy {
+                        audience: audience.clone(),
+                        ..policy()
+                    };
+                    policy.verify_at(&keys, token, NOW).err()
+                });
+                assert_eq!(found, expected, "{typ} {aud}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_key_changes_is_decided_before_a_key_is_searched() {
+        use Rejection::{
+            TokenAudience, TokenBound, TokenClaimInvalid, TokenClaimMissing, TokenExpired,
+            TokenIssuer, TokenKeyUnknown, TokenMalformed, TokenNotYetValid,
+        };
+        let policy = VerificationPolicy {
+            issuer: Some("auth".to_owned()),
             ..policy()
         };
-        let header = json!({"alg": "HS256", "typ": "at+jwt"});
-        let input = input(&header, &json!({"aud": "shop"}));
-        let token = format!("{input}.{}", encode(&forge.sign(Signature::Good, &input)));
-        let (keys, token) = (KeySet::nameless(key), Bearer::new(&token).unwrap());
-        assert!(of_its_issuer.verify_at(&keys, token, NOW).is_ok());
+        let key = VerificationKey::parse(SigningType::Hmac, &"k".repeat(32)).unwrap();
+        let keys = KeySet::named(vec![key]);
+        let header = json!({"alg": "HS256", "kid": "new"});
+        for (claims, expected) in [
+            (json!({}), TokenKeyUnknown),
+            (json!({"username": null}), TokenClaimMissing),
+            (json!({"cnf": {}}), TokenBound),
+            (json!({"iss": "other"}), TokenIssuer),
+            (json!({"iss": null}), TokenIssuer),
+            (json!({"iss": 7}), TokenClaimInvalid),
+            (json!({"aud": "billing"}), TokenAudience),
+            (json!({"aud": 7}), TokenClaimInvalid),
+            (json!({"exp": 5}), TokenExpired),
+            (json!({"exp": "5"}), TokenClaimInvalid),
+            (json!({"exp": null}), TokenClaimMissing),
+            (json!({"nbf": NOW + 60}), TokenNotYetValid),
+        ] {
+            let token = input(&header, &claims) + ".c2ln";
+            let verified = policy.verify_at(&keys, Bearer::new(&token).unwrap(), NOW);
+            assert_eq!(verified.err(), Some(expected), "{claims}");
+        }
+        let unreadable = signing_input(header.to_string().as_bytes(), b"{") + ".c2ln";
+        let verified = policy.verify_at(&keys, Bearer::new(&unreadable).unwrap(), NOW);
+        assert_eq!(verified.err(), Some(TokenMalformed));
     }
 
     #[test]

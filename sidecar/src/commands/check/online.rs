@@ -99,6 +99,7 @@ impl Findings {
                     self.lines
                         .extend(skipped.map(|key| format!("not used from {endpoint}: {key}")));
                     self.revocations(&endpoint, &keys, fetched.list);
+                    self.warnings.extend(fetched.warning);
                 }
             }
             Err(error) => {

@@ -11,7 +11,7 @@ use wire::keys::Algorithm;
 use wire::keys::algorithms::ASYMMETRIC;
 use wire::token::claim_mapping::ClaimMapping;
 use wire::token::claim_name::ClaimName;
-use wire::token::verifier::VerificationPolicy;
+use wire::token::verifier::{Audience, VerificationPolicy};
 
 use super::accepted::accepted;
 use super::user_prefix::UserPrefix;
@@ -117,7 +117,7 @@ impl<'a> Description<'a> {
     pub(super) fn policies(&self) -> Result<Vec<VerificationPolicy>, ExitError> {
         let policy = VerificationPolicy {
             name: self.name().map(str::to_owned),
-            audiences: self.audiences()?,
+            audience: self.audience()?,
             mapping: self.mapping()?,
             ..policy::common(&self.args.rules.tokens)
         };
@@ -191,12 +191,16 @@ impl<'a> Description<'a> {
     }
 
     /// A key set serves every application of its issuer: without the audience a token for any of
-    /// them would be accepted. The auth server's tokens may have none.
-    fn audiences(&self) -> Result<Vec<String>, ExitError> {
+    /// them would be accepted. The auth server knows the service by the names of its application.
+    fn audience(&self) -> Result<Audience, ExitError> {
         let audiences = &self.table.audience;
-        let is_missing = audiences.is_empty() && !self.table.auth_server;
-        if !is_missing && !audiences.iter().any(String::is_empty) {
-            return Ok(audiences.clone());
+        if audiences.is_empty() && self.table.auth_server {
+            let app_name = Some(&self.args.rules.app_name).filter(|name| !name.is_empty());
+            let own = self.args.keys.app_id.iter().chain(app_name);
+            return Ok(Audience::OneOfOrNone(own.cloned().collect()));
+        }
+        if !audiences.is_empty() && !audiences.iter().any(String::is_empty) {
+            return Ok(Audience::OneOf(audiences.clone()));
         }
         let given = audiences.join(",");
         Err(self.rejected_value(
@@ -251,7 +255,9 @@ impl<'a> Description<'a> {
 
     fn source(&self) -> Result<SourceSettings, ExitError> {
         if self.table.auth_server {
-            return key_source::endpoint(self.args).map(SourceSettings::AuthServer);
+            let mut settings = key_source::endpoint(self.args)?;
+            settings.application.audience = self.audience()?;
+            return Ok(SourceSettings::AuthServer(settings));
         }
         self.reject_without_effect()?;
         let settings = match self.is_kubernetes() {

@@ -9,6 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 use wire::keys::signing_type::SigningType;
 use wire::keys::{KeySet, VerificationKey};
 use wire::token::revocations::MAX_LIST_BYTES;
+use wire::token::verifier::Audience;
 
 use super::fetch::{FetchError, Fetched};
 use super::http_client::{KeyRequest, KeyResponse, Transport, TransportError};
@@ -27,12 +28,30 @@ const KEY_SET_PATH: &str = "/.well-known/jwks.json";
 const KEY_SET: &str = "; rel=\"jwks\"";
 const REVOCATIONS_PATH: &str = "/.well-known/revocations";
 const REVOCATIONS: &str = "; rel=\"revocations\"";
+/// The `aud` of the tokens of our auth server, but those of users and applications with another.
+const TOKEN_AUDIENCE: &str = "token-audience";
 
 /// The credentials for the key endpoint.
 #[derive(Debug, Clone)]
 pub(crate) struct Application {
     pub(crate) id: String,
     pub(crate) secret: SecretString,
+    /// The audiences of the tokens that are accepted.
+    pub(crate) audience: Audience,
+}
+
+impl Application {
+    /// Returns a warning if the server issues tokens for another audience.
+    fn foreign_audience(&self, response: &KeyResponse) -> Option<String> {
+        let named = str::from_utf8(response.headers.get(TOKEN_AUDIENCE)?.as_bytes()).ok()?;
+        let each: Vec<_> = named.split(", ").map(str::to_owned).collect();
+        (!self.audience.accepts(&each)).then(|| {
+            format!(
+                "tokens of this auth server are for {named}, and get 401 token_audience: --audience has to \
+                 name that, or --app-id or --app-name"
+            )
+        })
+    }
 }
 
 /// The auth server, the credentials, and the signing type.
@@ -114,6 +133,7 @@ impl KeyEndpointSource {
             }
         })?;
         self.may_have_list = announces(&response, REVOCATIONS);
+        let warning = self.settings.application.foreign_audience(&response);
         let key = VerificationKey::parse(self.settings.signing_type, &text)?;
         let wants_list = self.settings.wants_list;
         let has_list = wants_list && self.may_have_list;
@@ -135,6 +155,7 @@ impl KeyEndpointSource {
         Ok(Fetched {
             keys: Some(keys),
             list,
+            warning,
         })
     }
 

@@ -69,4 +69,6 @@ pub(crate) struct Fetched {
     /// `None` where no request was made: the last response is still fresh.
     pub(crate) keys: Option<KeySet>,
     pub(crate) list: FetchedList,
+    /// For the operator; the keys count all the same.
+    pub(crate) warning: Option<String>,
 }

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::thread;
 
 use wire::keys::signing_type::SigningType;
+use wire::token::verifier::Audience;
 
 use super::super::source::auth_server::{Application, EndpointSettings};
 use super::*;
@@ -27,6 +28,7 @@ fn task() -> (IssuerTask, Arc<CurrentKeys>) {
     let application = Application {
         id: "id".to_owned(),
         secret: "secret".into(),
+        audience: Audience::Any,
     };
     let settings = IssuerSettings {
         name: None,
