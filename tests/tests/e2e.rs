@@ -102,6 +102,7 @@ mod e2e {
     mod token_headers;
     mod token_locations;
     mod traces;
+    mod unknown_keys;
     mod unread_bodies;
     mod unread_log;
     mod unread_responses;

@@ -22,7 +22,8 @@ pub(super) enum Action {
 
 impl App {
     /// Decides about a request; waits for a fetch if the token names an unknown key. A key that a
-    /// later fetch may still bring is no reason to throw the token away.
+    /// later fetch may still bring is no reason to throw the token away, unless its client invents
+    /// keys: a 503 for the asking makes gateways eject the service.
     pub(super) async fn decide(&self, request: &Request<'_>) -> Result<Decision, Rejected> {
         let (rules, head) = (&request.rules.auth_policy, &request.head);
         let decide_at = |now| rules.authorize(head, self.keys.at(now), unix_now());
@@ -33,19 +34,15 @@ impl App {
             && let Some(keys) = self.keys.get(issuer.keys)
         {
             // From the token's issuer alone.
-            let fetch = keys.on_demand();
-            let holder = Some(request.holder(self));
-            let fetched = fetch.wait(token, Instant::now());
-            decision = match self.in_flight.while_waiting(holder, fetched).await {
-                Some(fetched) => {
-                    let now = Instant::now();
-                    match decide_at(now) {
-                        decision if decision != unknown || fetch.is_absent(token, fetched, now) => {
-                            decision
-                        }
-                        _ => Err(Rejection::AuthKeysUnavailable.into()),
+            let client = request.holder(self);
+            let waited = keys.on_demand().wait(token, client, Instant::now());
+            decision = match self.in_flight.while_waiting(Some(client), waited).await {
+                Some(is_final) => match decide_at(Instant::now()) {
+                    decision if decision == unknown && !is_final => {
+                        Err(Rejection::AuthKeysUnavailable.into())
                     }
-                }
+                    decision => decision,
+                },
                 None => Err(Rejection::ServerBusy.into()),
             };
         }

@@ -1,21 +1,29 @@
 //! A fetch before the next tick, for requests whose token names an unknown key.
 //!
 //! Any client can write such a token. So all waiting requests share one fetch, the fetches are
-//! counted, and each request waits for a bounded time. Requests with known keys never come here.
+//! counted, each request waits for a bounded time, and a client that names many keys waits for none.
+//! Requests with known keys never come here.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
+use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
+use lru::LruCache;
 use parking_lot::Mutex;
+use runtime::net::shares::Holder;
+use smallvec::SmallVec;
 use tokio::sync::{Notify, watch};
 use wire::token::bearer::Bearer;
 
-/// Time that gives back one fetch.
+/// Time that gives back one fetch, and for which a client is known by the keys that it named.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Fetches that may follow each other without a pause: a client that invents keys leaves the first
-/// token of a new one its fetch.
-const FETCHES: u32 = 3;
+/// Fetches that may follow each other without a pause.
+const FETCHES: u32 = 4;
+/// Unknown keys for which a client may wait: an issuer has fewer new ones at a time.
+const KEYS_OF_A_CLIENT: usize = 3;
+/// Max number of clients that are known by the keys they named; those of the longest ago go first.
+const MAX_CLIENTS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 /// Longest wait of a request; a healthy auth server responds in milliseconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// Max number of remembered keys that no fetch brought.
@@ -31,7 +39,7 @@ pub(crate) struct OnDemandFetch {
     hashes: RandomState,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Past {
     /// The time at which all fetches are given back.
     full_at: Option<Instant>,
@@ -40,9 +48,46 @@ struct Past {
     absent: VecDeque<u64>,
     /// The last fetch that succeeded, on demand or not.
     fetched_at: Option<Instant>,
+    /// The first unknown keys that each client has named lately.
+    named: LruCache<Holder, SmallVec<[(u64, Instant); KEYS_OF_A_CLIENT]>, RandomState>,
+}
+
+impl Default for Past {
+    fn default() -> Self {
+        Self {
+            full_at: None,
+            absent: VecDeque::new(),
+            fetched_at: None,
+            named: LruCache::with_hasher(MAX_CLIENTS, RandomState::new()),
+        }
+    }
 }
 
 impl Past {
+    /// Notes that `client` names this key, and returns the number of others that it named just before.
+    fn note(&mut self, client: Holder, key: u64, now: Instant) -> usize {
+        let named = self.named.get_or_insert_mut(client, SmallVec::new);
+        named.retain(|(other, at)| *other != key && now.saturating_duration_since(*at) < PAUSE);
+        let others = named.len();
+        if others < KEYS_OF_A_CLIENT {
+            named.push((key, now));
+        } else {
+            // Further ones leave these, and keep the client known by them.
+            named.iter_mut().for_each(|(_, at)| *at = now);
+        }
+        others
+    }
+
+    /// Takes a fetch, if `reserved` ones are left then.
+    fn take_fetch(&mut self, reserved: u32, now: Instant) -> bool {
+        let full_at = self.full_at.map_or(now, |full_at| full_at.max(now));
+        if full_at.saturating_duration_since(now) > PAUSE * (FETCHES - 1 - reserved) {
+            return false;
+        }
+        self.full_at = Some(full_at + PAUSE);
+        true
+    }
+
     /// Returns true for a key that the last fetch did not bring just now.
     fn lacks(&self, key: u64, now: Instant) -> bool {
         let is_fresh = |at: Instant| now.saturating_duration_since(at) < PAUSE;
@@ -58,29 +103,38 @@ enum FetchState {
     Succeeded,
 }
 
+/// The way to decide about a token of an unknown key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// By the fetch that is under way.
+    Wait,
+    /// By the present keys.
+    Decide,
+    /// Not now: no fetch may begin.
+    ComeAgain,
+}
+
 impl OnDemandFetch {
-    /// Waits for the current fetch, or for one that may begin at `now`. Returns true if it
-    /// succeeded: the present keys are all that there are.
-    pub(crate) async fn wait(&self, token: Bearer<'_>, now: Instant) -> bool {
+    /// Waits for the current fetch, or for one that may begin at `now`. Returns true if the present
+    /// keys then decide about the token; otherwise a later fetch may still bring its key.
+    pub(crate) async fn wait(&self, token: Bearer<'_>, client: Holder, now: Instant) -> bool {
+        let key = self.named_key(token);
         let mut state = self.state.subscribe();
-        if !self.begin_or_join(self.named_key(token), now) {
-            return false;
+        match self.turn(key, client, now) {
+            Turn::Decide => return true,
+            Turn::ComeAgain => return false,
+            Turn::Wait => {}
         }
         let ended = state.wait_for(|state| *state != FetchState::UnderWay);
         let ended = tokio::time::timeout(REQUEST_TIMEOUT, ended).await;
-        matches!(ended, Ok(Ok(state)) if *state == FetchState::Succeeded)
-    }
-
-    /// Returns true if the issuer has no such key, as of this fetch or one just before `now`. Called
-    /// for a key that the present ones do not hold.
-    pub(crate) fn is_absent(&self, token: Bearer<'_>, was_fetched: bool, now: Instant) -> bool {
-        let key = self.named_key(token);
+        let has_fetched = matches!(ended, Ok(Ok(state)) if *state == FetchState::Succeeded);
         let past = &mut self.past.lock();
-        if was_fetched && !past.absent.contains(&key) {
+        // No request looks here for a key that the fetch has brought.
+        if has_fetched && !past.absent.contains(&key) {
             past.absent.truncate(MAX_ABSENT - 1);
             past.absent.push_front(key);
         }
-        was_fetched || past.lacks(key, now)
+        has_fetched || past.lacks(key, now)
     }
 
     /// Returns the time until a fetch may begin; `None` if it may now.
@@ -90,23 +144,32 @@ impl OnDemandFetch {
         (!wait.is_zero()).then_some(wait)
     }
 
-    fn begin_or_join(&self, key: u64, now: Instant) -> bool {
+    fn turn(&self, key: u64, client: Holder, now: Instant) -> Turn {
         let mut past = self.past.lock();
-        if *self.state.borrow() == FetchState::UnderWay {
-            return true;
-        }
+        let others = past.note(client, key, now);
+        let is_under_way = *self.state.borrow() == FetchState::UnderWay;
         // It leaves the fetches to others.
-        if past.lacks(key, now) {
-            return false;
+        if !is_under_way && past.lacks(key, now) {
+            return Turn::Decide;
         }
-        let full_at = past.full_at.map_or(now, |full_at| full_at.max(now));
-        if full_at.saturating_duration_since(now) > PAUSE * (FETCHES - 1) {
-            return false;
+        // A client that invents keys leaves a fetch to the first token of a new one. It may also be
+        // many behind one address: for their further keys a fetch begins while there are plenty, so
+        // that a new key among them is here at a later try.
+        let reserved = match others {
+            0 => 0,
+            1..KEYS_OF_A_CLIENT => 1,
+            _ => 2,
+        };
+        let begins = !is_under_way && past.take_fetch(reserved, now);
+        if begins {
+            self.state.send_replace(FetchState::UnderWay);
+            self.requested.notify_one();
         }
-        past.full_at = Some(full_at + PAUSE);
-        self.state.send_replace(FetchState::UnderWay);
-        self.requested.notify_one();
-        true
+        match is_under_way || begins {
+            _ if others == KEYS_OF_A_CLIENT => Turn::Decide,
+            true => Turn::Wait,
+            false => Turn::ComeAgain,
+        }
     }
 
     /// Identifies the key by the header that names it: all tokens of one key have the same.
@@ -137,6 +200,7 @@ impl OnDemandFetch {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::net::Ipv4Addr;
     use std::sync::Arc;
 
     use super::*;
@@ -145,56 +209,127 @@ mod tests {
         Bearer::new(text).unwrap()
     }
 
+    fn client(number: u32) -> Holder {
+        Holder::at(Some(Ipv4Addr::from(number).into()))
+    }
+
     #[test]
-    fn three_fetches_in_a_row_and_then_one_every_ten_seconds() {
+    fn four_fetches_in_a_row_and_then_one_every_ten_seconds() {
         let on_demand = OnDemandFetch::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert!(on_demand.begin_or_join(1, at(0)), "begins");
-        assert!(on_demand.begin_or_join(2, at(60)), "joins, however late");
-        for (seconds, begins, wait) in [
-            (0, true, None),
-            (0, true, Some(10)),
-            (1, false, Some(9)),
-            (9, false, Some(1)),
-            (10, true, Some(10)),
-            (19, false, Some(1)),
-            (100, true, None),
+        let mut clients = (0..).map(client);
+        let mut turn = |key, at| on_demand.turn(key, clients.next().unwrap(), at);
+        assert_eq!(turn(1, at(0)), Turn::Wait, "begins");
+        assert_eq!(turn(2, at(60)), Turn::Wait, "joins, however late");
+        for (seconds, expected, wait) in [
+            (0, Turn::Wait, None),
+            (0, Turn::Wait, None),
+            (0, Turn::Wait, Some(10)),
+            (1, Turn::ComeAgain, Some(9)),
+            (9, Turn::ComeAgain, Some(1)),
+            (10, Turn::Wait, Some(10)),
+            (19, Turn::ComeAgain, Some(1)),
+            (100, Turn::Wait, None),
         ] {
             on_demand.ended(true);
-            assert_eq!(on_demand.begin_or_join(1, at(seconds)), begins, "{seconds}");
+            assert_eq!(turn(1, at(seconds)), expected, "{seconds}");
             let until_next = on_demand.until_next(at(seconds));
             assert_eq!(until_next, wait.map(Duration::from_secs), "{seconds}");
         }
     }
 
     #[test]
-    fn an_absent_key_leaves_the_fetches_to_others() {
+    fn a_client_that_invents_keys_leaves_a_fetch_to_others() {
         let on_demand = OnDemandFetch::default();
-        let (old, new, now) = (token("old.b.c"), token("new.b.c"), Instant::now());
-        let is_absent = |token, now| on_demand.is_absent(token, false, now);
-        let begins = |token, now| {
-            let begins = on_demand.begin_or_join(on_demand.named_key(token), now);
-            on_demand.ended(true);
-            begins
+        let start = Instant::now();
+        let mut begun = 0;
+        for seconds in 0..70 {
+            let now = start + Duration::from_secs(seconds);
+            for number in 0..20 {
+                let key = 1000 + seconds * 20 + number;
+                let turn = on_demand.turn(key, client(1), now);
+                let expected = match key {
+                    1000..=1002 => Turn::Wait,
+                    _ => Turn::Decide,
+                };
+                assert_eq!(turn, expected, "{key}");
+                begun += usize::from(*on_demand.state.borrow() == FetchState::UnderWay);
+                on_demand.ended(true);
+            }
+            // As a client of a new key finds it, each second.
+            let mut others = on_demand.past.lock();
+            let full_at = others.full_at;
+            assert!(others.take_fetch(0, now), "after {seconds} s");
+            others.full_at = full_at;
+        }
+        assert!((4..=3 + 7).contains(&begun), "{begun} fetches in 70 s");
+        let later = start + Duration::from_secs(69) + PAUSE;
+        assert_eq!(on_demand.turn(9, client(1), later), Turn::Wait, "forgotten");
+    }
+
+    #[test]
+    fn a_client_is_known_by_its_first_three_keys_of_ten_seconds() {
+        let mut past = Past::default();
+        let start = Instant::now();
+        for (seconds, key, others) in [
+            (0, 1, 0),
+            (0, 1, 0),
+            (1, 2, 1),
+            (2, 1, 1),
+            (3, 3, 2),
+            (4, 4, 3),
+            (5, 4, 3),
+            (5, 3, 2),
+            (14, 5, 3),
+            (23, 5, 3),
+            (33, 6, 0),
+        ] {
+            let now = start + Duration::from_secs(seconds);
+            assert_eq!(past.note(client(1), key, now), others, "{seconds} s: {key}");
+        }
+        assert_eq!(past.note(client(2), 8, start), 0, "another one");
+        for number in 0..10_000 {
+            past.note(client(number), 9, start);
+        }
+        assert_eq!(past.named.len(), MAX_CLIENTS.get());
+    }
+
+    #[tokio::test]
+    async fn an_absent_key_leaves_the_fetches_to_others() {
+        let on_demand = OnDemandFetch::default();
+        let now = Instant::now();
+        let (old, new) = (token("old.b.c"), token("new.b.c"));
+        let lacks = |token, now| on_demand.past.lock().lacks(on_demand.named_key(token), now);
+        let waits = async |token: Bearer<'_>, number, now| {
+            let (waited, ()) = tokio::join!(on_demand.wait(token, client(number), now), async {
+                on_demand.ended(true);
+            });
+            waited
         };
         on_demand.fetched(now);
-        assert!(!is_absent(old, now), "nothing is known");
-        assert!(on_demand.is_absent(old, true, now));
-        assert!(is_absent(token("old.d.e"), now), "of one key");
-        assert!(!is_absent(new, now));
-        for (token, expected) in [(old, false), (new, true), (new, true), (new, true)] {
-            assert_eq!(begins(token, now), expected);
-        }
+        assert!(!lacks(old, now), "nothing is known");
+        assert!(waits(old, 1, now).await);
+        assert!(lacks(token("old.d.e"), now), "of one key");
+        assert!(!lacks(new, now));
+        let turn = |token, number, now| {
+            let turn = on_demand.turn(on_demand.named_key(token), client(number), now);
+            on_demand.ended(true);
+            turn
+        };
+        assert_eq!(turn(old, 2, now), Turn::Decide);
+        assert_eq!(turn(new, 3, now), Turn::Wait);
         let later = now + PAUSE;
-        assert!(!is_absent(old, later), "a fetch could bring it");
-        assert!(begins(old, later));
+        assert!(!lacks(old, later), "a fetch could bring it");
+        assert_eq!(turn(old, 4, later), Turn::Wait);
         on_demand.fetched(later);
-        assert!(is_absent(old, later), "by the fetch of any request");
+        assert!(lacks(old, later), "by the fetch of any request");
         for number in 0..MAX_ABSENT {
-            on_demand.is_absent(token(&format!("{number}.b.c")), true, later);
+            let now = later + PAUSE * u32::try_from(number).unwrap();
+            let other = format!("{number}.b.c");
+            waits(token(&other), 5, now).await;
         }
-        assert!(!is_absent(old, later), "forgotten");
+        assert!(!lacks(old, later), "forgotten");
     }
 
     #[tokio::test]
@@ -205,7 +340,9 @@ mod tests {
                 .map(|_| {
                     let on_demand = Arc::clone(&on_demand);
                     let now = Instant::now();
-                    tokio::spawn(async move { on_demand.wait(token("a.b.c"), now).await })
+                    tokio::spawn(
+                        async move { on_demand.wait(token("a.b.c"), client(1), now).await },
+                    )
                 })
                 .collect();
             on_demand.requested().await;
@@ -223,7 +360,8 @@ mod tests {
     async fn no_request_waits_longer_than_two_seconds() {
         let on_demand = OnDemandFetch::default();
         let start = tokio::time::Instant::now();
-        assert!(!on_demand.wait(token("a.b.c"), Instant::now()).await);
+        let waited = on_demand.wait(token("a.b.c"), client(1), Instant::now());
+        assert!(!waited.await);
         assert_eq!(start.elapsed().as_secs(), REQUEST_TIMEOUT.as_secs());
     }
 }
