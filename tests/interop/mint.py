@@ -33,7 +33,7 @@ def mint(claims, headers=None, signing_key=key):
 
 accepted = {
     "the plainest": mint({**user, "exp": now + hour}),
-    "everything": mint({**user, "exp": now + hour, "iat": now, "nbf": now, "iss": "x", "sub": "42", "aud": "y", "jti": "1"}),
+    "everything": mint({**user, "exp": now + hour, "iat": now, "nbf": now, "iss": "x", "sub": "42", "aud": ["y", "orders"], "jti": "1"}),
     "a foreign kid": mint({**user, "exp": now + hour}, {"kid": "key-of-2019"}),
     "no typ": mint({**user, "exp": now + hour}, {"typ": None}),
     "typ at+jwt": mint({**user, "exp": now + hour}, {"typ": "at+jwt"}),
@@ -42,6 +42,7 @@ accepted = {
     "a fractional exp": mint({**user, "exp": (now + hour).timestamp()}),
 }
 rejected = {
+    "for another": mint({**user, "exp": now + hour, "aud": "y"}),
     "a foreign key": mint({**user, "exp": now + hour}, signing_key=foreign),
     "expired": mint({**user, "exp": now - hour}),
     "not yet valid": mint({**user, "exp": now + 2 * hour, "nbf": now + hour}),

@@ -62,7 +62,8 @@ fn the_auth_server_s_key_set_is_followed_over_tls() {
     // The rejection of an unknown name proves that the set is in use: a lone key has no name.
     let forge = Forge::new(SigningType::Ecdsa);
     let header = r#"{"alg":"ES256","kid":"nobody"}"#;
-    let input = signing_input(header.as_bytes(), b"{}");
+    let claims = br#"{"username":"ada","userId":"1","exp":4000000000}"#;
+    let input = signing_input(header.as_bytes(), claims);
     let signature = encode(&forge.sign(Signature::Good, &input));
     let response = sidecar
         .bearing(&format!("{input}.{signature}"))
