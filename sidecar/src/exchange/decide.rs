@@ -33,18 +33,25 @@ impl App {
             && let Some((token, issuer)) = rules.token_and_issuer(head)
             && let Some(keys) = self.keys.get(issuer.keys)
         {
-            // From the token's issuer alone.
+            // From the token's issuer alone; once more behind a fetch that had begun before.
             let client = request.holder(self);
-            let waited = keys.on_demand().wait(token, client, Instant::now());
-            decision = match self.in_flight.while_waiting(Some(client), waited).await {
-                Some(is_final) => match decide_at(Instant::now()) {
-                    decision if decision == unknown && !is_final => {
-                        Err(Rejection::AuthKeysUnavailable.into())
+            for _ in 0..2 {
+                let waited = keys.on_demand().wait(token, client, Instant::now());
+                let Some(waited) = self.in_flight.while_waiting(Some(client), waited).await else {
+                    decision = Err(Rejection::ServerBusy.into());
+                    break;
+                };
+                decision = decide_at(Instant::now());
+                match waited {
+                    _ if decision != unknown => break,
+                    Some(true) => break,
+                    Some(false) => {
+                        decision = Err(Rejection::AuthKeysUnavailable.into());
+                        break;
                     }
-                    decision => decision,
-                },
-                None => Err(Rejection::ServerBusy.into()),
-            };
+                    None => {}
+                }
+            }
         }
         let Err(rejected) = decision else {
             return decision;

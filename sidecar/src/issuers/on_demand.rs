@@ -106,8 +106,10 @@ enum FetchState {
 /// The way to decide about a token of an unknown key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
+    /// By a fetch that begins.
+    Begin,
     /// By the fetch that is under way.
-    Wait,
+    Join,
     /// By the present keys.
     Decide,
     /// Not now: no fetch may begin.
@@ -116,25 +118,35 @@ enum Turn {
 
 impl OnDemandFetch {
     /// Waits for the current fetch, or for one that may begin at `now`. Returns true if the present
-    /// keys then decide about the token; otherwise a later fetch may still bring its key.
-    pub(crate) async fn wait(&self, token: Bearer<'_>, client: Holder, now: Instant) -> bool {
+    /// keys then decide about the token, and false if a later fetch may still bring its key; `None` if
+    /// the fetch had begun before, so that it may lack a key that was published since.
+    pub(crate) async fn wait(
+        &self,
+        token: Bearer<'_>,
+        client: Holder,
+        now: Instant,
+    ) -> Option<bool> {
         let key = self.named_key(token);
         let mut state = self.state.subscribe();
-        match self.turn(key, client, now) {
-            Turn::Decide => return true,
-            Turn::ComeAgain => return false,
-            Turn::Wait => {}
-        }
+        let joins = match self.turn(key, client, now) {
+            Turn::Decide => return Some(true),
+            Turn::ComeAgain => return Some(false),
+            Turn::Join => true,
+            Turn::Begin => false,
+        };
         let ended = state.wait_for(|state| *state != FetchState::UnderWay);
         let ended = tokio::time::timeout(REQUEST_TIMEOUT, ended).await;
         let has_fetched = matches!(ended, Ok(Ok(state)) if *state == FetchState::Succeeded);
+        if joins && has_fetched {
+            return None;
+        }
         let past = &mut self.past.lock();
         // No request looks here for a key that the fetch has brought.
         if has_fetched && !past.absent.contains(&key) {
             past.absent.truncate(MAX_ABSENT - 1);
             past.absent.push_front(key);
         }
-        has_fetched || past.lacks(key, now)
+        Some(has_fetched || past.lacks(key, now))
     }
 
     /// Returns the time until a fetch may begin; `None` if it may now.
@@ -165,10 +177,11 @@ impl OnDemandFetch {
             self.state.send_replace(FetchState::UnderWay);
             self.requested.notify_one();
         }
-        match is_under_way || begins {
+        match (is_under_way, begins) {
             _ if others == KEYS_OF_A_CLIENT => Turn::Decide,
-            true => Turn::Wait,
-            false => Turn::ComeAgain,
+            (true, _) => Turn::Join,
+            (false, true) => Turn::Begin,
+            (false, false) => Turn::ComeAgain,
         }
     }
 
@@ -220,17 +233,17 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut clients = (0..).map(client);
         let mut turn = |key, at| on_demand.turn(key, clients.next().unwrap(), at);
-        assert_eq!(turn(1, at(0)), Turn::Wait, "begins");
-        assert_eq!(turn(2, at(60)), Turn::Wait, "joins, however late");
+        assert_eq!(turn(1, at(0)), Turn::Begin, "begins");
+        assert_eq!(turn(2, at(60)), Turn::Join, "however late");
         for (seconds, expected, wait) in [
-            (0, Turn::Wait, None),
-            (0, Turn::Wait, None),
-            (0, Turn::Wait, Some(10)),
+            (0, Turn::Begin, None),
+            (0, Turn::Begin, None),
+            (0, Turn::Begin, Some(10)),
             (1, Turn::ComeAgain, Some(9)),
             (9, Turn::ComeAgain, Some(1)),
-            (10, Turn::Wait, Some(10)),
+            (10, Turn::Begin, Some(10)),
             (19, Turn::ComeAgain, Some(1)),
-            (100, Turn::Wait, None),
+            (100, Turn::Begin, None),
         ] {
             on_demand.ended(true);
             assert_eq!(turn(1, at(seconds)), expected, "{seconds}");
@@ -250,7 +263,7 @@ mod tests {
                 let key = 1000 + seconds * 20 + number;
                 let turn = on_demand.turn(key, client(1), now);
                 let expected = match key {
-                    1000..=1002 => Turn::Wait,
+                    1000..=1002 => Turn::Begin,
                     _ => Turn::Decide,
                 };
                 assert_eq!(turn, expected, "{key}");
@@ -265,7 +278,11 @@ mod tests {
         }
         assert!((4..=3 + 7).contains(&begun), "{begun} fetches in 70 s");
         let later = start + Duration::from_secs(69) + PAUSE;
-        assert_eq!(on_demand.turn(9, client(1), later), Turn::Wait, "forgotten");
+        assert_eq!(
+            on_demand.turn(9, client(1), later),
+            Turn::Begin,
+            "forgotten"
+        );
     }
 
     #[test]
@@ -309,7 +326,7 @@ mod tests {
         };
         on_demand.fetched(now);
         assert!(!lacks(old, now), "nothing is known");
-        assert!(waits(old, 1, now).await);
+        assert_eq!(waits(old, 1, now).await, Some(true));
         assert!(lacks(token("old.d.e"), now), "of one key");
         assert!(!lacks(new, now));
         let turn = |token, number, now| {
@@ -318,10 +335,10 @@ mod tests {
             turn
         };
         assert_eq!(turn(old, 2, now), Turn::Decide);
-        assert_eq!(turn(new, 3, now), Turn::Wait);
+        assert_eq!(turn(new, 3, now), Turn::Begin);
         let later = now + PAUSE;
         assert!(!lacks(old, later), "a fetch could bring it");
-        assert_eq!(turn(old, 4, later), Turn::Wait);
+        assert_eq!(turn(old, 4, later), Turn::Begin);
         on_demand.fetched(later);
         assert!(lacks(old, later), "by the fetch of any request");
         for number in 0..MAX_ABSENT {
@@ -348,8 +365,11 @@ mod tests {
             on_demand.requested().await;
             tokio::task::yield_now().await;
             on_demand.ended(succeeded);
-            for waiting in waiting {
-                assert_eq!(waiting.await.ok(), Some(succeeded));
+            for (number, waiting) in waiting.into_iter().enumerate() {
+                // All but the first have joined.
+                let is_uncertain = succeeded && number > 0;
+                let expected = (!is_uncertain).then_some(succeeded);
+                assert_eq!(waiting.await.unwrap(), expected, "{number}");
             }
             let again = tokio::time::timeout(Duration::ZERO, on_demand.requested()).await;
             assert!(again.is_err(), "no request came twice");
@@ -361,7 +381,7 @@ mod tests {
         let on_demand = OnDemandFetch::default();
         let start = tokio::time::Instant::now();
         let waited = on_demand.wait(token("a.b.c"), client(1), Instant::now());
-        assert!(!waited.await);
+        assert_eq!(waited.await, Some(false));
         assert_eq!(start.elapsed().as_secs(), REQUEST_TIMEOUT.as_secs());
     }
 }
