@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 
 pub(crate) use address::{Endpoint, Protocol, UpstreamAddress};
 pub(crate) use dns_refresh::UpstreamNames;
-pub(crate) use retry::Tries;
+pub(crate) use retry::{Tries, broke_before_response};
 pub(crate) use tls::UpstreamTls;
 
 /// Below the 5 s of Node, the shortest of the common servers: a POST on a connection that is being

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::StatusCode;
-use pingora::{Error, ErrorType};
+use pingora::Error;
 use runtime::net::shares::Holder;
 
 use super::Serving;
 use super::side::ClientSide;
 use super::upload::Upload;
+use crate::upstream::broke_before_response;
 use crate::upstream::connections::conduct::may_be_misread;
 use crate::upstream::connections::{Connected, LastRequest};
 
@@ -25,8 +26,8 @@ impl<C: ClientSide> Serving<'_, C> {
         if let Some(status) = self.progress.misread.take() {
             return Some(Suspect(last, status));
         }
-        // It may as well have closed a connection that was idle for too long.
-        if *error.etype() == ErrorType::ConnectionClosed {
+        // The service may as well have closed a connection that was idle for too long.
+        if broke_before_response(error) {
             self.exchanges.connections.conduct.body_may_be_left(&last);
         }
         None

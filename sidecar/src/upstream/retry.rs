@@ -82,7 +82,8 @@ fn may_pass_soon(error: &Error) -> bool {
     )
 }
 
-fn broke_before_response(error: &Error) -> bool {
+/// Returns true for a connection that the service closed before it responded.
+pub(crate) fn broke_before_response(error: &Error) -> bool {
     let broke = matches!(
         error.etype(),
         ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError
