@@ -213,9 +213,8 @@ impl<'a, C: ClientSide> Serving<'a, C> {
             } else {
                 upload.begin_stream();
             }
-            let repeats_if_misread = connected.behind.is_some()
-                && upload.is_repeatable
-                && method.as_ref().is_some_and(Method::is_idempotent);
+            let repeats_if_misread =
+                connected.behind.is_some() && method.as_ref().is_some_and(Method::is_idempotent);
             let mut exchange = Exchange {
                 app,
                 forward,
@@ -241,7 +240,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
                 is_new = true;
                 suspect = self.suspect(behind, &error);
             }
-            if repeats || suspect.is_some() {
+            if repeats || is_repeatable && suspect.is_some() {
                 self.progress.download.restart();
                 upload.rewind();
                 continue;

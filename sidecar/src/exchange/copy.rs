@@ -129,12 +129,15 @@ impl<C: ClientSide> Exchange<'_, C> {
         if download.head.is_some() {
             self.deadlines.response_until = None;
         }
+        // A long body is no longer here from its begin.
         if self.repeats_if_misread
+            && self.upload.is_repeatable
             && !had_head
             && let Some(head) = download.head
             && may_be_misread(head.status)
         {
             download.out.take_back(waiting);
+            download.head = None;
             self.progress.misread = Some(head.status);
             return Err(Error::new_up(ErrorType::ConnectionClosed));
         }

@@ -20,14 +20,14 @@ use crate::upstream::connections::{Connected, LastRequest};
 pub(super) struct Suspect(LastRequest, StatusCode);
 
 impl<C: ClientSide> Serving<'_, C> {
-    /// Notes that a request failed behind the body of `last`. Returns it if the response decides, which
-    /// a new connection gets for the same request.
+    /// Notes that a request failed behind the body of `last`. Returns it if the request is sent again, so
+    /// that the second response decides.
     pub(super) fn suspect(&mut self, last: LastRequest, error: &Error) -> Option<Suspect> {
         if let Some(status) = self.progress.misread.take() {
             return Some(Suspect(last, status));
         }
         // The service may as well have closed a connection that was idle for too long.
-        if broke_before_response(error) {
+        if self.progress.download.head.is_none() && broke_before_response(error) {
             self.exchanges.connections.conduct.body_may_be_left(&last);
         }
         None
@@ -49,10 +49,13 @@ impl<C: ClientSide> Serving<'_, C> {
             return;
         };
         let conduct = &self.exchanges.connections.conduct;
-        if let Some(Suspect(last, status)) = suspect
-            && head.status != status
-        {
-            conduct.body_was_left(&last);
+        if let Some(Suspect(last, status)) = suspect {
+            match head.status.as_u16() {
+                ..400 => conduct.body_was_left(&last),
+                // It may come from a limit, or from what has changed since.
+                _ if head.status != status => conduct.body_may_be_left(&last),
+                _ => {}
+            }
         }
         let behind = connected.behind.take();
         let is_declared = request.rules.upstream_request.reuse_after_body;
@@ -67,8 +70,6 @@ impl<C: ClientSide> Serving<'_, C> {
         }
         match &behind {
             Some(behind) if !may_be_misread(head.status) => self.body_was_read(),
-            // A service that cannot read a request closes its connection.
-            Some(behind) if !head.keep_upstream => conduct.body_was_left(behind),
             Some(behind) => conduct.body_may_be_left(behind),
             None => {}
         }

@@ -136,7 +136,9 @@ impl OnDemandFetch {
         };
         let ended = state.wait_for(|state| *state != FetchState::UnderWay);
         let ended = tokio::time::timeout(REQUEST_TIMEOUT, ended).await;
-        let has_fetched = matches!(ended, Ok(Ok(state)) if *state == FetchState::Succeeded);
+        // The state is released before the lock is taken: others take them in the other order.
+        let has_fetched =
+            ended.is_ok_and(|ended| ended.is_ok_and(|state| *state == FetchState::Succeeded));
         if joins && has_fetched {
             return None;
         }

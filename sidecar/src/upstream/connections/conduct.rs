@@ -29,6 +29,9 @@ pub(crate) struct Conduct {
     sent_surplus: AtomicBool,
     left_body: AtomicBool,
     read_in_a_row: AtomicU32,
+    /// True once it has read a body.
+    has_read: AtomicBool,
+    has_been_doubted: AtomicBool,
     /// True if a body that was left unread would be seen by the response to the next request.
     rejects_spoiled_lines: AtomicBool,
 }
@@ -86,15 +89,18 @@ impl Conduct {
     }
 
     /// Notes a failure behind the body of `last` that may have another cause. It takes back what the
-    /// service has earned; where that is nothing, the body counts as left.
+    /// service has earned; the second one counts if it has not read any body before.
     pub(crate) fn body_may_be_left(&self, last: &LastRequest) {
-        if self.read_in_a_row.swap(0, Ordering::Relaxed) == 0 {
+        self.read_in_a_row.store(0, Ordering::Relaxed);
+        let was_doubted = self.has_been_doubted.swap(true, Ordering::Relaxed);
+        if was_doubted && !self.has_read.load(Ordering::Relaxed) {
             self.body_was_left(last);
         }
     }
 
     /// Notes a sound response behind a body; returns true if it was the last one that the service needs.
     pub(crate) fn body_was_read(&self) -> bool {
+        self.has_read.store(true, Ordering::Relaxed);
         let one_more = |read| (read < READ_IN_A_ROW).then_some(read + 1);
         let counter = &self.read_in_a_row;
         counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
@@ -140,12 +146,15 @@ mod tests {
 
     #[test]
     fn doubt_takes_back_what_a_service_has_earned_or_marks_it() {
-        let conduct = Conduct::default();
-        assert!(!conduct.body_was_read());
-        conduct.body_may_be_left(&last(true));
-        assert!(!conduct.has_left_body());
-        conduct.body_may_be_left(&last(true));
-        assert!(conduct.has_left_body() && !conduct.has_sent_surplus());
+        for (reads, is_marked) in [(0, true), (1, false)] {
+            let conduct = Conduct::default();
+            (0..reads).for_each(|_| drop(conduct.body_was_read()));
+            conduct.body_may_be_left(&last(true));
+            assert!(!conduct.has_left_body());
+            conduct.body_may_be_left(&last(true));
+            assert_eq!(conduct.has_left_body(), is_marked, "{reads}");
+            assert!(!conduct.has_sent_surplus());
+        }
     }
 
     #[test]
