@@ -67,23 +67,25 @@ fn queue_of<Q: Default>(turns: &mut Turns<Q>, of: Option<ClientPrefix>) -> &mut 
 }
 
 impl State {
-    /// Returns the one whose turn it is; its client and its network are the last then.
+    /// Returns the one whose turn it is; its client and its network are the last then. Those that have
+    /// given up are removed, and take no turn of their network.
     fn next(&mut self) -> Option<oneshot::Sender<Permit>> {
-        loop {
-            let (network, mut clients) = self.waiting.pop_front()?;
-            let (client, mut queue) = clients.pop_front()?;
-            let next = queue.pop_front()?;
-            if !queue.is_empty() {
-                clients.push_back((client, queue));
-            }
-            if !clients.is_empty() {
-                self.waiting.push_back((network, clients));
-            }
-            // Others have given up.
-            if !next.is_closed() {
+        while let Some((network, mut clients)) = self.waiting.pop_front() {
+            while let Some((client, mut queue)) = clients.pop_front() {
+                let mut waiting = std::iter::from_fn(|| queue.pop_front());
+                let Some(next) = waiting.find(|waiting| !waiting.is_closed()) else {
+                    continue;
+                };
+                if !queue.is_empty() {
+                    clients.push_back((client, queue));
+                }
+                if !clients.is_empty() {
+                    self.waiting.push_back((network, clients));
+                }
                 return Some(next);
             }
         }
+        None
     }
 }
 
@@ -194,6 +196,22 @@ mod tests {
         ] {
             assert_eq!(order(&arrivals).await, expected);
         }
+    }
+
+    #[tokio::test]
+    async fn who_gave_up_costs_its_network_no_turn() {
+        let pool = Permits::of(1);
+        let running = pool.take(None).await;
+        let take = |client: &str| Box::pin(pool.take(client.parse().ok()));
+        let (mut gone, mut neighbour) = (take("192.0.2.1"), take("192.0.2.2"));
+        let mut other = take("198.51.100.1");
+        for waiting in [&mut gone, &mut neighbour, &mut other] {
+            assert!(poll!(waiting).is_pending());
+        }
+        drop(gone);
+        drop(running);
+        assert!(poll!(&mut other).is_pending());
+        assert!(poll!(&mut neighbour).is_ready());
     }
 
     #[tokio::test]

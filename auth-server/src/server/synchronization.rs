@@ -246,6 +246,8 @@ impl Synchronization {
             // All servers share the store: over a wrong password or an unusable value all would go
             // out of service at once, although each can still serve.
             self.store_condition.set_note(Some(failure.to_string()));
+            // Also after a start on a store that can be read and not be written.
+            self.store_condition.set_ready();
         } else {
             self.store_condition.set_not_ready(failure.to_string());
         }

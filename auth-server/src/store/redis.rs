@@ -202,9 +202,9 @@ impl Store for RedisStore {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        let half_done = self.half_done.lock().take();
         self.commit(ended_records()).await?;
-        half_done.map_or(Ok(()), Err)
+        // It stays until it is named.
+        self.half_done.lock().take().map_or(Ok(()), Err)
     }
 
     fn describe(&self, key: &Key) -> String {

@@ -104,6 +104,17 @@ fn a_redis_that_takes_nothing_ends_nothing() {
     });
 }
 
+#[test]
+fn a_server_starts_on_a_store_that_takes_nothing() {
+    let Some(redis) = Redis::start() else { return };
+    drop(plan(&redis.url()).ready());
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let server = plan(&redis.url()).ready();
+    wait::until("the failure in /readyz", || server.store_note());
+    assert_eq!(server.readiness(), 200);
+    assert!(!has_session(&server.login_as("eve", "any")));
+}
+
 /// docs/store.md, "A log that cannot be read".
 #[test]
 fn an_unreadable_log_takes_no_logout_until_it_is_deleted() {

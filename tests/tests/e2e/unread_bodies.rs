@@ -403,7 +403,7 @@ fn reject_late(connection: TcpStream, lines: &Sender<String>) -> std::io::Result
     }
 }
 
-/// What is left of a request that was sent in part would be a request of its own.
+/// The rest of a request that was sent in part would be a request of its own.
 #[test]
 fn a_long_body_that_is_rejected_early_is_never_sent_again() {
     let (sender, lines) = channel();

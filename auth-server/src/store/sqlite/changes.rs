@@ -56,7 +56,8 @@ fn take_room(
             change,
             Change::Put {
                 expected: None,
-                ends: Some(_),
+                // Those of a check have ended, and do not stay.
+                ends: Some(1..),
                 ..
             }
         )
