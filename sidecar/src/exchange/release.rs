@@ -14,6 +14,7 @@ use super::upload::Upload;
 use crate::upstream::broke_before_response;
 use crate::upstream::connections::conduct::may_be_misread;
 use crate::upstream::connections::{Connected, LastRequest};
+use crate::upstream::service::Service;
 
 /// A request whose body the service may have taken for a part of the next one, to which it sent this
 /// status.
@@ -56,6 +57,10 @@ impl<C: ClientSide> Serving<'_, C> {
                 _ if head.status != status => conduct.body_may_be_left(&last),
                 _ => {}
             }
+        }
+        // A connection of HTTP/2 stays by itself, and is not noted with each of its requests.
+        if matches!(connected.service, Service::Http2(_)) {
+            return;
         }
         let behind = connected.behind.take();
         let is_declared = request.rules.upstream_request.reuse_after_body;

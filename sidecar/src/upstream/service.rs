@@ -166,8 +166,8 @@ impl Http2Stream {
     }
 
     /// Takes frames out of the library. There each one would hold a buffer, and many small ones end the
-    /// connection, with the calls of all. The window, which stays taken, bounds them. Interim heads, for
-    /// which there is none, are dropped.
+    /// connection, with the calls of all. The window, which stays taken, bounds them. Interim heads, which
+    /// have no window, are dropped.
     fn take_in(&mut self, cx: &mut Context<'_>) {
         let Some(body) = &mut self.body else {
             while let Poll::Ready(Some(Ok(_))) = self.response.poll_informational(cx) {}

@@ -205,7 +205,7 @@ impl Port {
         }))
     }
 
-    /// Signals connections to close, as many as may at a time; false if there is none.
+    /// Signals connections to close, as many as may at a time; returns false if none can.
     fn makes_room(&self) -> bool {
         let now = self.now();
         let mut slots = self.slots.lock();
