@@ -164,6 +164,14 @@ impl Http1Side {
         }
     }
 
+    /// Says how the connection ends where the process ends now: with a reset, or in order.
+    fn set_cut_off(&mut self, is_cut_off: bool) {
+        if is_cut_off != self.is_cut_off {
+            transport::end_with_reset(&self.transport, is_cut_off);
+            self.is_cut_off = is_cut_off;
+        }
+    }
+
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.received.reserve(BODY_READ);
         poll_read_buf(Pin::new(&mut self.transport), cx, &mut self.received)
@@ -247,14 +255,16 @@ impl ClientSide for Http1Side {
         response: &mut Outgoing,
         cx: &mut Context<'_>,
     ) -> pingora::Result<bool> {
+        // RFC 9112 §8: such a body may be incomplete, whatever ends the connection or the process. So
+        // the reset is prepared before the first byte leaves.
+        self.set_cut_off(response.ends_with_connection && !response.is_sent());
         let (bytes, needs_flush) = (&mut response.bytes, &mut response.needs_flush);
         let moved = transfer::poll_write(&mut self.transport, bytes, needs_flush, cx);
-        let may_mislead = response.ends_with_connection && !response.is_sent();
-        if may_mislead != self.is_cut_off {
-            // RFC 9112 §8: such a body may be incomplete, whatever ends the connection or the process.
-            transport::end_with_reset(&self.transport, may_mislead);
+        if moved.is_err() {
+            self.is_cut_off = true;
+        } else if response.is_sent() {
+            self.set_cut_off(false);
         }
-        self.is_cut_off = may_mislead || moved.is_err();
         moved.map_err(|error| Error::because(ErrorType::WriteError, "response", error).into_down())
     }
 
