@@ -29,6 +29,11 @@ impl Connection {
         })
     }
 
+    /// Returns true if the client sends a command again by itself after some errors.
+    pub(super) fn repeats(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
     pub(super) async fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
         match self {
             Self::One(connection) => command.query_async(connection).await,

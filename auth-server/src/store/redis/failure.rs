@@ -30,9 +30,10 @@ impl Failed {
         }
     }
 
-    /// Returns the failure of a command that was sent.
-    pub(super) fn of_query(error: RedisError) -> Self {
-        match is_rejected(&error) {
+    /// Returns the failure of a command that was sent. The error of a client that `repeats` commands is the
+    /// last attempt's: unless it is lasting, an attempt before it may have arrived.
+    pub(super) fn of_query(error: RedisError, repeats: bool) -> Self {
+        match is_rejected(&error) && (!repeats || is_lasting(&error)) {
             true => error.into(),
             false => Self::on_the_way(error),
         }
@@ -100,5 +101,38 @@ pub(super) fn is_lasting(error: &RedisError) -> bool {
                 error.code() == Some(text)
                     || error.detail().is_some_and(|detail| detail.contains(text))
             }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::{Value, parse_redis_value};
+
+    use super::*;
+
+    #[test]
+    fn an_error_is_a_rejection_only_of_the_attempt_that_had_it() {
+        for (response, of_one, of_a_cluster) in [
+            ("-READONLY replica", false, true),
+            ("-CLUSTERDOWN The cluster is down", false, true),
+            ("-TRYAGAIN Multiple keys", false, true),
+            ("-MOVED 5 192.0.2.1:6379", false, true),
+            ("-ASK 5 192.0.2.1:6379", false, true),
+            ("-MASTERDOWN Link is down", false, true),
+            ("-LOADING Redis is loading", false, true),
+            ("-NOPERM no permissions", false, false),
+            ("-WRONGTYPE not a string", false, false),
+            ("-HALFWAY it is full", true, true),
+        ] {
+            let value = parse_redis_value(format!("{response}\r\n").as_bytes());
+            let error = value.and_then(Value::extract_error).expect_err(response);
+            for (repeats, may_have_arrived) in [(false, of_one), (true, of_a_cluster)] {
+                let failed = Failed::of_query(error.clone(), repeats);
+                assert_eq!(
+                    failed.may_have_arrived, may_have_arrived,
+                    "{response} {repeats}"
+                );
+            }
+        }
     }
 }
