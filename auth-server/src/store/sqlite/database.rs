@@ -150,9 +150,11 @@ pub(super) fn is_journal_of(path: &Path, moment: &Connection) -> rusqlite::Resul
 
 /// Returns the mark if the next commit may begin the journal anew, as the database has all of it.
 pub(super) fn mark_of_played(connection: &Connection) -> rusqlite::Result<Option<i32>> {
+    // A read first: without one, the number of pages is from before another process emptied the journal.
+    let mark = read_mark(connection)?;
     let (pages, played) = checkpoint(connection, "NOOP")?;
     let is_played = pages == played && pages >= 0;
-    is_played.then(|| read_mark(connection)).transpose()
+    Ok(is_played.then_some(mark))
 }
 
 /// Plays the journal into the database and empties it, so that a copy of that alone is the store.
