@@ -151,14 +151,18 @@ impl Sessions {
             let Ok(_alone) = sessions.removing.try_lock() else {
                 return;
             };
-            let unclear = sessions.unclear.lock().clone();
-            for id in unclear {
+            // Also those that become unclear meanwhile.
+            while let Some(id) = sessions.first_unclear() {
                 if sessions.store.remove_session(id).await.is_err() {
                     return;
                 }
                 sessions.unclear.lock().retain(|other| *other != id);
             }
         });
+    }
+
+    fn first_unclear(&self) -> Option<SessionId> {
+        self.unclear.lock().first().copied()
     }
 
     /// Ends the oldest sessions of this one's user for which there is no place.

@@ -1,6 +1,6 @@
 //! Bounds how much is done at once: what is beyond waits for a while, networks and the clients of each
 //! in turns, so that a flood from one keeps no other waiting. The bound on requests in flight is
-//! the bound on what waits.
+//! the bound on what waits; one that has given up stays in memory until its turn.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
