@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::decision::authorize::{Decision, Rejected};
 use crate::decision::forward::Forward;
 use crate::exchange::response::LocalResponse;
+use crate::issuers::on_demand::Waited;
 use crate::telemetry::outcome::Outcome;
 
 /// Next step of a request after the decision.
@@ -25,43 +26,54 @@ impl App {
     /// later fetch may still bring is no reason to throw the token away, unless its client invents
     /// keys: a 503 for the asking makes gateways eject the service.
     pub(super) async fn decide(&self, request: &Request<'_>) -> Result<Decision, Rejected> {
-        let (rules, head) = (&request.rules.auth_policy, &request.head);
-        let decide_at = |now| rules.authorize(head, self.keys.at(now), unix_now());
-        let unknown = Err(Rejection::TokenKeyUnknown.into());
-        let mut decision = decide_at(request.began);
-        if decision == unknown
-            && let Some((token, issuer)) = rules.token_and_issuer(head)
-            && let Some(keys) = self.keys.get(issuer.keys)
-        {
-            // From the token's issuer alone; once more behind a fetch that had begun before.
-            let client = request.holder(self);
-            for _ in 0..2 {
-                let waited = keys.on_demand().wait(token, client, Instant::now());
-                let Some(waited) = self.in_flight.while_waiting(Some(client), waited).await else {
-                    decision = Err(Rejection::ServerBusy.into());
-                    break;
-                };
-                decision = decide_at(Instant::now());
-                match waited {
-                    _ if decision != unknown => break,
-                    Some(true) => break,
-                    Some(false) => {
-                        decision = Err(Rejection::AuthKeysUnavailable.into());
-                        break;
-                    }
-                    None => {}
-                }
-            }
+        let mut decision = self.decide_at(request, request.began);
+        if decision == Err(Rejection::TokenKeyUnknown.into()) {
+            decision = self.decide_behind_fetch(request).await;
         }
         let Err(rejected) = decision else {
             return decision;
         };
+        let rules = &request.rules.auth_policy;
         // In report-only mode it is forwarded all the same.
-        let rule = rules.rule_of(&rejected);
-        if let Some(rule) = rule {
+        if let Some(rule) = rules.rule_of(&rejected) {
             self.metrics.rule_rejected(&rule.name);
         }
-        rules.forward_if_reporting(rejected, head, unix_now())
+        rules.forward_if_reporting(rejected, &request.head, unix_now())
+    }
+
+    fn decide_at(&self, request: &Request<'_>, now: Instant) -> Result<Decision, Rejected> {
+        let rules = &request.rules.auth_policy;
+        rules.authorize(&request.head, self.keys.at(now), unix_now())
+    }
+
+    /// Decides about a token of an unknown key once its issuer's keys were fetched again.
+    async fn decide_behind_fetch(&self, request: &Request<'_>) -> Result<Decision, Rejected> {
+        let unknown = Err(Rejection::TokenKeyUnknown.into());
+        let named = request.rules.auth_policy.token_and_issuer(&request.head);
+        let Some((token, issuer)) = named else {
+            return unknown;
+        };
+        let Some(keys) = self.keys.get(issuer.keys) else {
+            return unknown;
+        };
+        let client = request.holder(self);
+        // The first fetch may have begun before the key was published.
+        for _ in 0..2 {
+            let fetch = keys.on_demand().wait(token, client, Instant::now());
+            let Some(waited) = self.in_flight.while_waiting(Some(client), fetch).await else {
+                return Err(Rejection::ServerBusy.into());
+            };
+            let decision = self.decide_at(request, Instant::now());
+            if decision != unknown {
+                return decision;
+            }
+            match waited {
+                Waited::Decide => return unknown,
+                Waited::ComeAgain => return Err(Rejection::AuthKeysUnavailable.into()),
+                Waited::WaitAgain => {}
+            }
+        }
+        unknown
     }
 
     /// Takes a permit for an authorized request, from the share of its user or else of its client, or

@@ -116,21 +116,25 @@ enum Turn {
     ComeAgain,
 }
 
+/// The next step for a token whose key is still unknown behind a fetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// The present keys decide.
+    Decide,
+    /// A later fetch may still bring the key.
+    ComeAgain,
+    /// The fetch had begun before, so that it may lack a key that was published since.
+    WaitAgain,
+}
+
 impl OnDemandFetch {
-    /// Waits for the current fetch, or for one that may begin at `now`. Returns true if the present
-    /// keys then decide about the token, and false if a later fetch may still bring its key; `None` if
-    /// the fetch had begun before, so that it may lack a key that was published since.
-    pub(crate) async fn wait(
-        &self,
-        token: Bearer<'_>,
-        client: Holder,
-        now: Instant,
-    ) -> Option<bool> {
+    /// Waits for the current fetch, or for one that may begin at `now`.
+    pub(crate) async fn wait(&self, token: Bearer<'_>, client: Holder, now: Instant) -> Waited {
         let key = self.named_key(token);
         let mut state = self.state.subscribe();
         let joins = match self.turn(key, client, now) {
-            Turn::Decide => return Some(true),
-            Turn::ComeAgain => return Some(false),
+            Turn::Decide => return Waited::Decide,
+            Turn::ComeAgain => return Waited::ComeAgain,
             Turn::Join => true,
             Turn::Begin => false,
         };
@@ -140,7 +144,7 @@ impl OnDemandFetch {
         let has_fetched =
             ended.is_ok_and(|ended| ended.is_ok_and(|state| *state == FetchState::Succeeded));
         if joins && has_fetched {
-            return None;
+            return Waited::WaitAgain;
         }
         let past = &mut self.past.lock();
         // No request looks here for a key that the fetch has brought.
@@ -148,7 +152,11 @@ impl OnDemandFetch {
             past.absent.truncate(MAX_ABSENT - 1);
             past.absent.push_front(key);
         }
-        Some(has_fetched || past.lacks(key, now))
+        if has_fetched || past.lacks(key, now) {
+            Waited::Decide
+        } else {
+            Waited::ComeAgain
+        }
     }
 
     /// Returns the time until a fetch may begin; `None` if it may now.
@@ -328,7 +336,7 @@ mod tests {
         };
         on_demand.fetched(now);
         assert!(!lacks(old, now), "nothing is known");
-        assert_eq!(waits(old, 1, now).await, Some(true));
+        assert_eq!(waits(old, 1, now).await, Waited::Decide);
         assert!(lacks(token("old.d.e"), now), "of one key");
         assert!(!lacks(new, now));
         let turn = |token, number, now| {
@@ -368,9 +376,12 @@ mod tests {
             tokio::task::yield_now().await;
             on_demand.ended(succeeded);
             for (number, waiting) in waiting.into_iter().enumerate() {
-                // All but the first have joined.
-                let is_uncertain = succeeded && number > 0;
-                let expected = (!is_uncertain).then_some(succeeded);
+                let expected = match (succeeded, number) {
+                    (false, _) => Waited::ComeAgain,
+                    (true, 0) => Waited::Decide,
+                    // They have joined.
+                    (true, _) => Waited::WaitAgain,
+                };
                 assert_eq!(waiting.await.unwrap(), expected, "{number}");
             }
             let again = tokio::time::timeout(Duration::ZERO, on_demand.requested()).await;
@@ -383,7 +394,7 @@ mod tests {
         let on_demand = OnDemandFetch::default();
         let start = tokio::time::Instant::now();
         let waited = on_demand.wait(token("a.b.c"), client(1), Instant::now());
-        assert_eq!(waited.await, Some(false));
+        assert_eq!(waited.await, Waited::ComeAgain);
         assert_eq!(start.elapsed().as_secs(), REQUEST_TIMEOUT.as_secs());
     }
 }
