@@ -1,7 +1,7 @@
 //! Tokens that name unknown keys: any client can write them, and a 503 for the asking would make
 //! gateways take the service out.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -200,13 +200,15 @@ fn a_new_key_s_first_token_is_200_beside_a_flood() {
     const FLOOD: &str = "192.0.2.66";
     let (issuer, service) = (Issuer::start(), EchoService::start());
     let sidecar = issuer.sidecar(&service, NEVER);
-    let stopped = AtomicBool::new(false);
     thread::scope(|scope| {
-        let flooding = scope.spawn(|| {
+        // Dropped also where an assertion fails, which ends the flood.
+        let (running, ended) = mpsc::channel::<()>();
+        let sidecar = &sidecar;
+        let flooding = scope.spawn(move || {
             let mut verdicts = Vec::new();
-            while !stopped.load(Ordering::Relaxed) || verdicts.len() < 40 {
+            while ended.try_recv() == Err(TryRecvError::Empty) || verdicts.len() < 40 {
                 let token = invented(format!("flood-{}", verdicts.len()));
-                verdicts.push(verdict_from(&sidecar, FLOOD, &token));
+                verdicts.push(verdict_from(sidecar, FLOOD, &token));
             }
             verdicts
         });
@@ -214,10 +216,10 @@ fn a_new_key_s_first_token_is_200_beside_a_flood() {
             issuer.fetches() == 4
         });
         let new = issuer.token_of_a_new_key();
-        assert_eq!(verdict_from(&sidecar, "192.0.2.7", &new), "200");
+        assert_eq!(verdict_from(sidecar, "192.0.2.7", &new), "200");
         // It has come for the client behind the address of the flood too.
-        assert_eq!(verdict_from(&sidecar, FLOOD, &new), "200");
-        stopped.store(true, Ordering::Relaxed);
+        assert_eq!(verdict_from(sidecar, FLOOD, &new), "200");
+        drop(running);
         let verdicts = flooding.join().unwrap();
         assert!(verdicts.iter().all(|found| found == UNKNOWN));
     });
