@@ -23,7 +23,6 @@ use std::time::{Duration, Instant};
 use h2::Reason;
 use http::{Method, Version};
 use pingora::ErrorSource;
-use runtime::net::shares::Holder;
 use tokio_util::sync::CancellationToken;
 use wire::http::methods::certain_method;
 use wire::rejection::Rejection;
@@ -43,7 +42,7 @@ use crate::request::received::ReceivedHead;
 use crate::telemetry::metrics::Counted;
 use crate::telemetry::outcome::Outcome;
 use crate::upstream::connections::conduct::Conduct;
-use crate::upstream::connections::{Connected, Connections};
+use crate::upstream::connections::{Connected, Connections, NextRequest};
 use crate::upstream::errors;
 use crate::upstream::service::Service;
 
@@ -197,12 +196,15 @@ impl<'a, C: ClientSide> Serving<'a, C> {
         let holder = self.request.holder_of_connection(app, forward);
         let (method, headers) = (&self.request.head.method, &self.request.head.headers);
         let method = certain_method(method, headers).cloned();
-        let mut is_new = false;
+        let is_idempotent = method.as_ref().is_some_and(Method::is_idempotent);
+        let mut reuse = Some(NextRequest {
+            holder,
+            is_repeatable: is_idempotent,
+        });
         let mut suspect = None;
         loop {
             let only_in_http_1 = forward.kind == RequestKind::WebSocket || upload.is_framed();
-            let of_holder = (!is_new).then_some(holder);
-            let mut connected = self.connect(forward, of_holder, only_in_http_1).await?;
+            let mut connected = self.connect(forward, reuse, only_in_http_1).await?;
             let service = &mut connected.service;
             let to_http_1 = matches!(service, Service::Http1(_));
             if to_http_1 {
@@ -213,8 +215,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
             } else {
                 upload.begin_stream();
             }
-            let repeats_if_misread =
-                connected.behind.is_some() && method.as_ref().is_some_and(Method::is_idempotent);
+            let repeats_if_misread = connected.behind.is_some() && is_idempotent;
             let mut exchange = Exchange {
                 app,
                 forward,
@@ -231,13 +232,15 @@ impl<'a, C: ClientSide> Serving<'a, C> {
                 self.release(connected, upload, holder, suspect);
                 return Ok(());
             };
-            let is_repeatable = upload.is_repeatable && self.progress.download.head.is_none();
+            let download = &self.progress.download;
+            let is_repeatable = upload.is_repeatable && download.head.is_none();
+            let may_repeat = is_repeatable && !download.has_begun;
             let tries = &mut self.progress.tries;
             let (method, is_reused) = (method.as_ref(), connected.is_reused);
             let repeats =
-                is_repeatable && tries.after_sending(&error, method, is_reused, Instant::now());
+                may_repeat && tries.after_sending(&error, method, is_reused, Instant::now());
             if let Some(behind) = connected.behind.take() {
-                is_new = true;
+                reuse = None;
                 suspect = self.suspect(behind, &error);
             }
             if repeats || is_repeatable && suspect.is_some() {
@@ -257,7 +260,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
     async fn connect(
         &mut self,
         forward: &Forward,
-        holder: Option<Holder>,
+        reuse: Option<NextRequest>,
         only_in_http_1: bool,
     ) -> pingora::Result<Connected> {
         let (exchanges, progress) = (self.exchanges, &mut self.progress);
@@ -268,7 +271,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
             }
             let connecting = exchanges.connections.connect(
                 &exchanges.app.upstream,
-                holder,
+                reuse,
                 only_in_http_1,
                 &head,
                 &mut progress.service,

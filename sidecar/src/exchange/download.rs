@@ -33,6 +33,8 @@ pub(super) struct Download {
     head_search: HeadSearch,
     /// The final head, once received.
     pub(super) head: Option<ResponseHead>,
+    /// True once a service of HTTP/1.x has sent a byte of it.
+    pub(super) has_begun: bool,
     /// True after a read that filled its buffer.
     is_large: bool,
     /// Length of the body so far.
@@ -135,6 +137,7 @@ impl Download {
         Poll::Ready(match read {
             Ok(0) => self.end(),
             Ok(count) => {
+                self.has_begun = true;
                 self.is_large |= count >= LATER_READ;
                 self.convert(request)
             }

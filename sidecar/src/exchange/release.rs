@@ -1,7 +1,6 @@
 //! The end of an exchange on its connection to the service, and what it shows of the service: if it
 //! has read the body before, and sent no more than its response.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use http::StatusCode;
@@ -29,7 +28,7 @@ impl<C: ClientSide> Serving<'_, C> {
         }
         // The service may as well have closed a connection that was idle for too long.
         if self.progress.download.head.is_none() && broke_before_response(error) {
-            self.exchanges.connections.conduct.body_may_be_left(&last);
+            self.exchanges.connections.conduct.body_may_be_left();
         }
         None
     }
@@ -54,7 +53,7 @@ impl<C: ClientSide> Serving<'_, C> {
             match head.status.as_u16() {
                 ..400 => conduct.body_was_left(&last),
                 // It may come from a limit, or from what has changed since.
-                _ if head.status != status => conduct.body_may_be_left(&last),
+                _ if head.status != status => conduct.body_may_be_left(),
                 _ => {}
             }
         }
@@ -73,25 +72,17 @@ impl<C: ClientSide> Serving<'_, C> {
                 .for_each(|behind| conduct.body_was_left(behind));
             return;
         }
-        match &behind {
-            Some(behind) if !may_be_misread(head.status) => self.body_was_read(),
-            Some(behind) => conduct.body_may_be_left(behind),
-            None => {}
+        if behind.is_some() {
+            match may_be_misread(head.status) {
+                true => conduct.body_may_be_left(),
+                false => conduct.body_was_read(),
+            }
         }
         let is_usable = download.leaves_connection_usable();
         if upload.is_sent() && !request.closes_service && is_usable {
             self.exchanges
                 .connections
                 .keep(connected, holder, last, ended);
-        }
-    }
-
-    /// Notes a sound response behind a body.
-    fn body_was_read(&self) {
-        let connections = &self.exchanges.connections;
-        if connections.conduct.body_was_read() {
-            let (connections, app) = (Arc::clone(connections), Arc::clone(&self.exchanges.app));
-            tokio::spawn(async move { connections.probe(&app.upstream).await });
         }
     }
 }

@@ -35,10 +35,20 @@ pub(crate) struct Connected {
     pub(crate) service: Service,
     key: u64,
     socket: Option<Socket>,
+    /// True if no other holder may use it.
+    is_exclusive: bool,
     /// True if the connection has carried a previous request.
     pub(crate) is_reused: bool,
     /// The request before this one, if it had a body that the service may have left unread.
     pub(crate) behind: Option<LastRequest>,
+}
+
+/// What decides about the connections that a request may use.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NextRequest {
+    pub(crate) holder: Holder,
+    /// True if it may be sent again, where the service takes it for something else.
+    pub(crate) is_repeatable: bool,
 }
 
 /// The last request on a connection of HTTP/1.1, whose response or body may reach beyond it.
@@ -75,13 +85,13 @@ impl Connections {
     }
 
     /// Takes a connection that is open, or opens one, to the address that `tried` gets; without a
-    /// `holder` one of HTTP/1.1 is new. Over TLS the service chooses the version, except of a request
+    /// `next` one of HTTP/1.1 is new. Over TLS the service chooses the version, except of a request
     /// `only_in_http_1`. Over HTTP/2 the `head` is sent: its argument is true over TLS, and it returns
     /// true if it is the whole request. A long one may end its connection, and no other request with it.
     pub(crate) async fn connect(
         &self,
         upstream: &Upstream,
-        holder: Option<Holder>,
+        next: Option<NextRequest>,
         only_in_http_1: bool,
         head: &impl Fn(bool) -> pingora::Result<(Request<()>, bool)>,
         tried: &mut Option<ServiceAddress>,
@@ -96,17 +106,19 @@ impl Connections {
             service,
             key: peer.key,
             socket: None,
+            is_exclusive: false,
             is_reused,
             behind: None,
         };
         let in_http_1 = only_in_http_1 || upstream.speaks_http_1();
         let mut prepared = None;
         if in_http_1 {
-            if let Some(holder) = holder
-                && let Some(idle) = self.open.take(peer.key, holder, Instant::now())
+            if let Some(next) = next
+                && let Some(idle) = self.open.take(peer.key, next, Instant::now())
             {
                 return Ok(Connected {
                     socket: idle.socket,
+                    is_exclusive: idle.is_exclusive,
                     behind: idle.last.has_body.then_some(idle.last),
                     ..connected(Service::Http1(idle.stream), true)
                 });
@@ -171,16 +183,10 @@ impl Connections {
                 socket: connected.socket,
                 holder,
                 last,
+                is_exclusive: connected.is_exclusive,
                 acknowledged: None,
             };
             self.open.put(Kept::Http1(idle), connected.key, now);
-        }
-    }
-
-    /// Finds out if the responses of the service show whether it reads bodies.
-    pub(crate) async fn probe(&self, upstream: &Upstream) {
-        if let Some(peer) = upstream.peer() {
-            self.conduct.probe(&self.connector, &peer).await;
         }
     }
 }

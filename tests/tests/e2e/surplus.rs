@@ -125,7 +125,7 @@ fn surplus_of_a_response_reaches_no_client_and_is_remembered() {
 }
 
 #[test]
-fn later_surplus_reaches_one_request_at_most() {
+fn later_surplus_is_seen_where_responses_are_fast() {
     let stack = ForgedStack::start();
     for pause in [10, 20, 50] {
         let (_, head) = KINDS[0];

@@ -13,10 +13,10 @@ use runtime::net::shares::Holder;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::task::coop::unconstrained;
 
-use super::LastRequest;
 use super::conduct::Conduct;
 use super::http2::{Shared, Slot};
 use super::socket::Socket;
+use super::{LastRequest, NextRequest};
 
 /// Time after an acknowledgement, within which a service sends what waited for it. On a machine's own
 /// network half a millisecond was always enough.
@@ -62,6 +62,8 @@ pub(super) struct Idle {
     pub(super) socket: Option<Socket>,
     pub(super) holder: Holder,
     pub(super) last: LastRequest,
+    /// True once it was used again before its rest: a late response may still come on it.
+    pub(super) is_exclusive: bool,
     /// The time of the acknowledgement that another holder has to wait for.
     pub(super) acknowledged: Option<Instant>,
 }
@@ -84,13 +86,13 @@ impl Pool {
         }
     }
 
-    /// Takes a connection of HTTP/1.1 for a request of `holder` that is still open and silent: its own
-    /// last one, or else one that others have left in order.
-    pub(super) fn take(&self, key: u64, holder: Holder, now: Instant) -> Option<Idle> {
+    /// Takes a connection of HTTP/1.1 that is still open and silent: the last one of the request's holder,
+    /// or else one that others have left in order.
+    pub(super) fn take(&self, key: u64, next: NextRequest, now: Instant) -> Option<Idle> {
         loop {
             let entry = {
                 let entries = &mut self.open.lock().entries;
-                let at = position_of_own(entries, key, holder, &self.conduct)
+                let at = position_of_own(entries, key, next, now, &self.conduct)
                     .or_else(|| position_of_rested(entries, key, now, &self.conduct))?;
                 entries.remove(at)?
             };
@@ -99,6 +101,7 @@ impl Pool {
                 && self.is_silent(&mut idle)
                 && is_fresh
             {
+                idle.is_exclusive |= !idle.is_rested(entry.used, now);
                 return Some(idle);
             }
         }
@@ -175,22 +178,31 @@ impl Pool {
     }
 }
 
-/// Returns the place of the latest connection of `holder`, which may only spoil its own requests.
+/// Returns the place of the latest connection of the same holder, which may only spoil its own requests.
+/// It need not have rested, unless the service has sent surplus before.
 fn position_of_own(
-    entries: &VecDeque<Entry>,
+    entries: &mut VecDeque<Entry>,
     key: u64,
-    holder: Holder,
+    next: NextRequest,
+    now: Instant,
     conduct: &Conduct,
 ) -> Option<usize> {
-    let closes_behind_bodies = conduct.has_left_body();
-    entries.iter().rposition(|entry| match &entry.kept {
-        Kept::Http1(idle) => {
-            entry.key == key
-                && idle.holder == holder
-                && !(idle.last.has_body && closes_behind_bodies)
+    let has_to_rest = conduct.has_sent_surplus();
+    let is_risk = conduct.may_leave_bodies() && !next.is_repeatable;
+    let may_follow_body = !conduct.has_left_body() && !is_risk;
+    for (at, entry) in entries.iter_mut().enumerate().rev() {
+        let Kept::Http1(idle) = &mut entry.kept else {
+            continue;
+        };
+        let is_own = entry.key == key && idle.holder == next.holder;
+        if !is_own || idle.last.has_body && !may_follow_body {
+            continue;
         }
-        Kept::Http2(_) => false,
-    })
+        if !has_to_rest || idle.has_rested(entry.used, now) {
+            return Some(at);
+        }
+    }
+    None
 }
 
 /// Returns the place of the latest connection of any holder that may serve another one.
@@ -203,13 +215,13 @@ fn position_of_rested(
     if conduct.has_sent_surplus() {
         return None;
     }
-    let reads_bodies = conduct.reads_bodies();
     for (at, entry) in entries.iter_mut().enumerate().rev() {
         let Kept::Http1(idle) = &mut entry.kept else {
             continue;
         };
-        let may_be_shared = entry.key == key && (reads_bodies || !idle.last.has_body);
-        if may_be_shared && idle.has_rested(entry.used, now) {
+        // A body that was left unread would be a part of another holder's request.
+        let may_be_shared = !idle.is_exclusive && !idle.last.has_body;
+        if entry.key == key && may_be_shared && idle.has_rested(entry.used, now) {
             return Some(at);
         }
     }
@@ -218,20 +230,23 @@ fn position_of_rested(
 
 impl Idle {
     /// Returns true once all that the service sent with its last response, or a moment later, is here.
-    /// Only a holder that has no connection of its own causes an acknowledgement, which costs a packet.
-    fn has_rested(&mut self, used: Instant, now: Instant) -> bool {
-        let Some(socket) = &self.socket else {
-            return now.duration_since(used) >= REST;
-        };
-        match self.acknowledged {
-            Some(acknowledged) => now.duration_since(acknowledged) >= REST,
-            None if now.duration_since(used) >= LONGEST_DELAY => true,
-            None => {
-                socket.acknowledge();
-                self.acknowledged = Some(now);
-                false
-            }
+    fn is_rested(&self, used: Instant, now: Instant) -> bool {
+        match (&self.socket, self.acknowledged) {
+            (None, _) => now.duration_since(used) >= REST,
+            (Some(_), Some(acknowledged)) => now.duration_since(acknowledged) >= REST,
+            (Some(_), None) => now.duration_since(used) >= LONGEST_DELAY,
         }
+    }
+
+    /// Returns true if it is rested; its rest begins with an acknowledgement. Only a holder that has no
+    /// other connection causes one, as it costs a packet.
+    fn has_rested(&mut self, used: Instant, now: Instant) -> bool {
+        let is_rested = self.is_rested(used, now);
+        if let (false, Some(socket), None) = (is_rested, &self.socket, self.acknowledged) {
+            socket.acknowledge();
+            self.acknowledged = Some(now);
+        }
+        is_rested
     }
 }
 
@@ -262,12 +277,19 @@ mod tests {
         Pool::new(Arc::default(), 128, IDLE)
     }
 
-    fn own() -> Holder {
-        Holder::verified(None, "ada")
+    fn of(user: &str) -> NextRequest {
+        NextRequest {
+            holder: Holder::verified(None, user),
+            is_repeatable: true,
+        }
     }
 
-    fn other() -> Holder {
-        Holder::verified(None, "eve")
+    fn own() -> NextRequest {
+        of("ada")
+    }
+
+    fn other() -> NextRequest {
+        of("eve")
     }
 
     /// Puts a connection that was used at `now`, behind a body or not; returns the service's side.
@@ -276,8 +298,9 @@ mod tests {
         let idle = Idle {
             stream: Box::new(stream),
             socket: None,
-            holder: own(),
+            holder: own().holder,
             last: LastRequest::new(http::Method::GET, b"/", has_body),
+            is_exclusive: false,
             acknowledged: None,
         };
         pool.put(Kept::Http1(idle), KEY, now);
@@ -318,7 +341,7 @@ mod tests {
 
     #[tokio::test]
     async fn another_holder_gets_a_rested_connection_without_a_body() {
-        for (has_body, holder, rested, is_taken) in [
+        for (has_body, next, rested, is_taken) in [
             (false, own(), Duration::ZERO, true),
             (false, other(), Duration::ZERO, false),
             (false, other(), REST, true),
@@ -327,13 +350,45 @@ mod tests {
         ] {
             let (pool, now) = (pool(), Instant::now());
             let _service = put(&pool, has_body, now);
-            let taken = pool.take(KEY, holder, now + rested);
+            let taken = pool.take(KEY, next, now + rested);
+            assert_eq!(taken.is_some(), is_taken, "{has_body} {next:?} {rested:?}");
+        }
+    }
+
+    /// A surplus response within the rest would be its next one, and the slow real one another holder's.
+    #[tokio::test]
+    async fn one_that_was_used_before_its_rest_is_its_holder_s_for_good() {
+        for (pause, is_shared) in [(Duration::ZERO, false), (REST, true)] {
+            let (pool, now) = (pool(), Instant::now());
+            let _service = put(&pool, false, now);
+            let again = now + pause;
+            let idle = pool.take(KEY, own(), again).unwrap();
+            pool.put(Kept::Http1(idle), KEY, again);
+            let later = again + REST;
+            let taken = pool.take(KEY, other(), later);
+            assert_eq!(taken.is_some(), is_shared, "{pause:?}");
             assert_eq!(
-                taken.is_some(),
-                is_taken,
-                "{has_body} {holder:?} {rested:?}"
+                pool.take(KEY, own(), later).is_some(),
+                !is_shared,
+                "{pause:?}"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn in_doubt_only_what_may_be_sent_again_follows_a_body() {
+        let (pool, now) = (pool(), Instant::now());
+        let _service = put(&pool, true, now);
+        pool.conduct.body_may_be_left();
+        let once = NextRequest {
+            is_repeatable: false,
+            ..own()
+        };
+        assert!(pool.take(KEY, once, now).is_none());
+        assert!(pool.take(KEY, own(), now).is_some());
+        let _service = put(&pool, true, now);
+        pool.conduct.body_was_read();
+        assert!(pool.take(KEY, once, now).is_some());
     }
 
     #[tokio::test]
@@ -343,8 +398,9 @@ mod tests {
         pool.conduct
             .surplus_after(&LastRequest::new(http::Method::GET, b"/", true));
         assert!(pool.take(KEY, other(), now + REST).is_none());
-        let taken = pool.take(KEY, own(), now).unwrap();
+        assert!(pool.take(KEY, own(), now).is_none(), "before its rest");
+        let taken = pool.take(KEY, own(), now + REST).unwrap();
         assert!(!taken.last.has_body);
-        assert!(pool.take(KEY, own(), now).is_none());
+        assert!(pool.take(KEY, own(), now + REST).is_none());
     }
 }
