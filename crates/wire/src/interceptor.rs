@@ -47,6 +47,8 @@ pub struct Interceptor {
     sources: TokenSources,
     max_authorization_bytes: usize,
     allowed_origins: AllowedOrigins,
+    /// True if rules compare the paths, too.
+    has_rules: bool,
 }
 
 impl Interceptor {
@@ -60,7 +62,14 @@ impl Interceptor {
             sources: TokenSources::default(),
             max_authorization_bytes,
             allowed_origins: AllowedOrigins::new(Vec::new()),
+            has_rules: true,
         }
+    }
+
+    /// Compares paths for rules, or for the pass list and the optional paths alone.
+    #[must_use]
+    pub fn with_rules(self, has_rules: bool) -> Self {
+        Self { has_rules, ..self }
     }
 
     /// Lets the preflights of these origins pass.
@@ -173,7 +182,7 @@ impl Interceptor {
         observer: &mut impl Observer,
     ) -> Result<AuthRequirement<'a>, Rejection> {
         observer.check("method", check_method(method))?;
-        let path = observer.check("path", RequestPath::parse(path))?;
+        let path = observer.check("path", self.checked_path(path))?;
         let relative = self.context.strip(&path);
         let is_user_details = relative == Some(USER_DETAILS_PATH);
         // Over HTTP/2 no field announces a body.
@@ -212,6 +221,17 @@ impl Interceptor {
         })
     }
 
+    /// Checks a raw path. A separator may be hidden where nothing compares paths.
+    fn checked_path<'p>(&self, raw: &'p [u8]) -> Result<RequestPath<'p>, Rejection> {
+        let path = RequestPath::parse(raw)?;
+        let mut lists = [&self.pass_list, &self.optional].into_iter();
+        let compares = self.has_rules || lists.any(|list| !list.patterns().is_empty());
+        match compares && path.hides_separators() {
+            true => Err(Rejection::PathNotCanonical),
+            false => Ok(path),
+        }
+    }
+
     /// Returns the pattern that opens a path to a request; `None` unless one opens its destination,
     /// too.
     fn pattern_of<'l>(
@@ -248,8 +268,8 @@ pub fn check_method(method: &Method) -> Result<(), Rejection> {
     }
 }
 
-const NEVER_OPEN: &str =
-    "never open: outside the context path, or spelt as programs read differently";
+const NEVER_OPEN: &str = "never public, and every rule is for it: outside the context path, or spelt \
+                          as programs read differently";
 
 /// Describes a path that a pattern opens, for an explanation.
 fn opened(relative: Option<&str>, pattern: &PathPattern) -> impl fmt::Display {

@@ -196,16 +196,21 @@ impl AccessRules {
     }
 
     fn names(&self, request: RuleRequest<'_>, raw: &[u8], context: &ContextPath) -> bool {
-        let path = RequestPath::parse(raw).ok();
-        let Some(path) = path.as_ref().and_then(|path| context.strip(path)) else {
+        let Ok(path) = RequestPath::parse(raw) else {
             return false;
         };
         let method = certain_method(request.method, request.headers);
         let is_for = |rule: &Rule| {
             rule.methods.are_all() || method.is_some_and(|method| rule.methods.may_be(Some(method)))
         };
+        let Some(relative) = context.strip(&path) else {
+            // Whatever programs read, a rule for everything is written for it.
+            let names_all = |rule: &Rule| rule.paths.iter().any(PathPattern::is_everything);
+            let mut rules = self.rules.iter();
+            return context.surrounds(&path) && rules.any(|rule| is_for(rule) && names_all(rule));
+        };
         let mut found = false;
-        let compared = self.exact.each_match(path, |pattern| {
+        let compared = self.exact.each_match(relative, |pattern| {
             let rule = self
                 .owners
                 .get(pattern)

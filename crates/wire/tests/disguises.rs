@@ -14,7 +14,7 @@ const CONTEXT: &str = "/orders";
 /// Pieces of names, and what wildcards may stand for.
 const LETTERS: &str = "a B i I s S ss f l t k 1 - _ . é E\u{301} \u{301} \u{323} \u{307} \u{345} ß ẞ \
                        ﬁ ﬃ ﬆ ŉ İ ı \u{212a} ſ Σ ς ΐ ᾂ ǰ ǅ 한 \u{1100}\u{1161} \u{11a8} क़ 你 \u{1d160} \
-                       ֭ב + ａ ｶ\u{ff9e} 𝒶 ⓚ ㎏ Ⅷ ½ ǆ \u{200b} \u{ad} \u{3164}";
+                       ֭ב + @ ~ %40 %2D %5f %2a %7C ａ ｶ\u{ff9e} 𝒶 ⓚ ㎏ Ⅷ ½ ǆ \u{200b} \u{ad} \u{3164}";
 const BLANKS: [&str; 3] = [" ", "\u{a0}", "\u{2003}"];
 
 fn letters(length: std::ops::Range<usize>) -> impl Strategy<Value = String> {
@@ -62,7 +62,7 @@ fn pattern_and_path() -> impl Strategy<Value = (String, String)> {
 /// Changes after which a lenient service takes a path for the same.
 const DISGUISES: &str = "capitals, small letters, composed, decomposed, other cases, dots after, \
     blanks after, blank before, plus before, pluses, wide, compatible, invisible, stream, slash, \
-    no slash, suffix, parameter, double slash, escaped letter";
+    no slash, suffix, parameter, double slash, escaped letter, escaped marks";
 
 /// Letters that some program takes for one another.
 const ALIKE: [(&str, &str); 7] = [
@@ -94,6 +94,8 @@ fn wide(c: char) -> char {
 const PARAMETER: &str = "\u{e000}";
 const DOUBLE_SLASH: &str = "\u{e001}";
 const ESCAPED: &str = "\u{e002}";
+/// Before a character that is escaped.
+const ESCAPING: char = '\u{e003}';
 
 fn disguised(path: &str, disguise: &str) -> String {
     let each_name = |change: &dyn Fn(&str) -> String| {
@@ -143,6 +145,11 @@ fn disguised(path: &str, disguise: &str) -> String {
         "parameter" => format!("{path}{PARAMETER}"),
         "double slash" => path.replacen('/', DOUBLE_SLASH, 1),
         "escaped letter" => path.replacen('a', ESCAPED, 1),
+        "escaped marks" => {
+            let is_mark = |c: char| c.is_ascii_punctuation() && !"/.%".contains(c);
+            let escaped = |c| is_mark(c).then_some(ESCAPING).into_iter().chain([c]);
+            path.chars().flat_map(escaped).collect()
+        }
         other => unreachable!("{other}"),
     }
 }
@@ -150,18 +157,21 @@ fn disguised(path: &str, disguise: &str) -> String {
 /// Writes a path below the context path as a request line has it.
 fn request_line(path: &str) -> String {
     let mut raw = CONTEXT.to_owned();
+    let mut is_escaped = false;
     for c in path.chars() {
         let mut utf8 = [0; 4];
         match c {
+            ESCAPING => {}
             '\u{e000}' => raw.push_str(";v=1"),
             '\u{e001}' => raw.push_str("//"),
             '\u{e002}' => raw.push_str("%61"),
-            c if c.is_ascii() && c != ' ' => raw.push(c),
+            c if c.is_ascii() && c != ' ' && !is_escaped => raw.push(c),
             c => {
                 let bytes = c.encode_utf8(&mut utf8).bytes();
                 raw.extend(bytes.map(|byte| format!("%{byte:02X}")));
             }
         }
+        is_escaped = c == ESCAPING;
     }
     raw
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use wire::folding::folded;
 use wire::http::methods::Methods;
 use wire::http::path_patterns::{PassList, PathPattern};
+use wire::http::request_path::unescaped;
 use wire::interceptor::USER_DETAILS_PATH;
 use wire::rules::{AccessRules, MAX_RULES, RequiredClaim, Requirement, Rule, Unmatched};
 
@@ -199,7 +200,7 @@ fn value(value: &ClaimValue) -> Value {
 fn is_passed(open: &PassList, rule: &Rule, path: &PathPattern) -> bool {
     examples(path)
         .iter()
-        .all(|path| is_open(open, &rule.methods, &folded(path)))
+        .all(|path| is_open(open, &rule.methods, &folded(&unescaped(path))))
 }
 
 /// Returns true if a pass list opens `path` to all of these methods.

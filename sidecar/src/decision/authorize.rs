@@ -104,6 +104,7 @@ impl AuthPolicy {
         let mut claims = self.user_header.extra_claims();
         claims.extend_from_slice(rules.claims());
         self.issuers.set_extra_claims(&claims);
+        self.interceptor = self.interceptor.with_rules(!rules.rules().is_empty());
         self.access_rules = rules;
         self
     }

@@ -117,8 +117,9 @@ fn check_url(url: &ServerUrl) -> Result<(), ResourceError> {
     host::check(Some(url.authority().as_str().as_bytes())).map_err(|_| ResourceError::Host)?;
     let path = url.target().path();
     let checked = RequestPath::parse(path.as_bytes()).map_err(|_| ResourceError::Path)?;
-    let is_canonical = checked.canonical().is_some();
-    (path.is_ascii() && is_canonical)
+    let differs = |path: &str| path.contains(['%', '[', ']', '|', '^']);
+    let is_plain = checked.written().is_some_and(|path| !differs(path));
+    (path.is_ascii() && is_plain)
         .then_some(())
         .ok_or(ResourceError::Path)
 }

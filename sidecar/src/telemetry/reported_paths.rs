@@ -57,7 +57,7 @@ impl ReportedPaths {
             .next()
             .unwrap_or_default();
         let path = RequestPath::parse(raw).ok();
-        let template = path.as_ref().and_then(RequestPath::canonical);
+        let template = path.as_ref().and_then(RequestPath::written);
         let template = template.map(template_of);
         let template = template.filter(|path| path.len() <= MAX_TEMPLATE_BYTES);
         let template = template.zip(known_method(method));

@@ -28,6 +28,17 @@ const ALIASES: [&str; 4] = [
 
 #[test]
 fn a_service_in_each_language_reads_the_user_and_no_alias() {
+    with_each_service(reads_the_user);
+}
+
+/// Services read the two texts that are compared: the path as it came, or decoded once.
+#[test]
+fn a_service_in_each_language_reads_the_path_that_is_compared() {
+    with_each_service(reads_the_path);
+}
+
+/// Calls `check` with each service, and the address of one that is started.
+fn with_each_service(check: impl Fn(&str, &str) + Sync) {
     let directory = tempfile::tempdir().unwrap();
     let python = ["python3", "service.py"];
     std::thread::scope(|scope| {
@@ -44,10 +55,14 @@ fn a_service_in_each_language_reads_the_user_and_no_alias() {
                 skip::skip(&format!("the demo service in {language}"), &how);
                 continue;
             }
-            let directory = directory.path();
-            scope.spawn(move || match language {
-                "go" => reads_the_user(language, &[&go_service(directory)]),
-                _ => reads_the_user(language, command),
+            let (directory, check) = (directory.path(), &check);
+            scope.spawn(move || {
+                let mut service = match language {
+                    "go" => start(language, &[&go_service(directory)]),
+                    _ => start(language, command),
+                };
+                let address = announced(&mut service);
+                check(language, &address);
             });
         }
     });
@@ -65,9 +80,40 @@ pub(super) fn go_service(directory: &Path) -> String {
     program
 }
 
-fn reads_the_user(language: &str, command: &[&str]) {
-    let mut service = start(language, command);
-    let address = announced(&mut service);
+fn reads_the_path(language: &str, address: &str) {
+    let public = ["--public-path", "/a/*/c"];
+    let stack = ForgedStack::before(&format!("http://{address}"), &public);
+    let mut read = 0;
+    for mark in "!\"$&'()*+,-:<=>@[]^_`{|}~".chars() {
+        let escape = u32::from(mark);
+        let raw = (!"\"<>`{}".contains(mark)).then(|| mark.to_string());
+        let escapes = [format!("%{escape:02X}"), format!("%{escape:02x}")];
+        for text in escapes.into_iter().chain(raw) {
+            let (path, decoded) = (
+                format!("/orders/a/b{text}/c"),
+                format!("/orders/a/b{mark}/c"),
+            );
+            let request = Request::new("GET", path.as_str()).bytes("shop.example");
+            let response = exchange(stack.sidecar.address(), "GET", &request);
+            // Java's server accepts no bracket, bar or circumflex.
+            if response.status() != 200 {
+                let verdict = response.verdict();
+                assert!(
+                    language == "java" && "[]|^".contains(&text),
+                    "{language} {path}: {verdict}"
+                );
+                continue;
+            }
+            let seen = response.json();
+            let is_compared = [&*path, &decoded].contains(&seen["path"].as_str().unwrap());
+            assert!(is_compared, "{language} {path}: {seen}");
+            read += 1;
+        }
+    }
+    assert!(read >= 65, "{language}: {read}");
+}
+
+fn reads_the_user(language: &str, address: &str) {
     let stack = ForgedStack::before(
         &format!("http://{address}"),
         &["--public-path", "/public/**"],

@@ -105,7 +105,7 @@ fn what_is_not_about_the_token_is_rejected_all_the_same() {
     let lengths = "Content-Length: 1\r\nContent-Length: 1\r\n";
     for (target, lines, expected) in [
         ("/orders/../x", "", "400 path_not_canonical"),
-        ("/orders/a%00", "", "400 path_not_canonical"),
+        ("/orders/a%zz", "", "400 path_not_canonical"),
         ("/orders/a", lengths, "400 request_framing"),
         ("/orders/current/user/details", "", "401 token_missing"),
         ("/orders/socket", HANDSHAKE, "401 token_missing"),

@@ -157,6 +157,30 @@ fn explain_lists_the_rules_with_what_they_need_and_find() {
     assert!(text.contains(line), "{text}");
 }
 
+#[test]
+fn rules_for_a_path_that_could_be_any_are_explained() {
+    let stack = ForgedStack::configured(
+        "default-rule = 'deny'\n[[rule]]\npaths = ['/api/**']\n[[rule]]\npaths = ['/admin/**']\n",
+    );
+    let line = format!("Authorization: Bearer {}", stack.token());
+    let of_every_rule = "spelt as programs read differently";
+    for (path, rules, why) in [
+        ("/orders/api/a%2Fb", 2, of_every_rule),
+        ("/orders/list", 0, "/list matches no public path"),
+        ("/orders/api%40", 0, "/api%40 matches no public path"),
+    ] {
+        let explained = stack.sidecar.explain(&["--json", path], &[&line]).stdout;
+        let explained: Value = serde_json::from_str(&explained).unwrap();
+        assert_eq!(explained["reason"], "no_rule", "{path}");
+        let found = explained["rules"].as_array().map_or(0, Vec::len);
+        assert_eq!(found, rules, "{path}: {explained}");
+        let found = explained["path"].to_string();
+        assert!(found.contains(why), "{path}: {explained}");
+        let action = explained["to do"].to_string();
+        assert!(action.contains("a rule for `/**`"), "{path}: {explained}");
+    }
+}
+
 /// `rule_warnings.toml`
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

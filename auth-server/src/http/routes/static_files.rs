@@ -48,8 +48,8 @@ pub(crate) async fn static_file(
 ) -> Result<Response, ErrorResponse> {
     let path = RequestPath::parse(request.uri().path().as_bytes()).ok();
     let canonical = path.as_ref().and_then(RequestPath::canonical);
-    let context = app.config.context_path.as_str();
-    let relative = canonical.and_then(|path| path.strip_prefix(context));
+    let canonical = canonical.ok_or(Rejection::NotFound)?;
+    let relative = canonical.strip_prefix(app.config.context_path.as_str());
     let relative = relative.ok_or(Rejection::NotFound)?;
     let name = relative.strip_prefix('/').unwrap_or_default();
     if TREES.contains(&name) {

@@ -48,8 +48,8 @@ impl<'h> Destination<'h> {
             b"" if authority.is_some() => b"/",
             path => path,
         };
-        RequestPath::parse(path).ok()?;
-        Some(Self { authority, path })
+        let checked = RequestPath::parse(path).ok()?;
+        (!checked.hides_separators()).then_some(Self { authority, path })
     }
 
     /// Checks that the destination is on the host of the request.

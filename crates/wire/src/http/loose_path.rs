@@ -34,7 +34,7 @@ impl LoosePath {
     /// canonical, which could be any path.
     pub fn of(path: &RequestPath<'_>, context: &ContextPath) -> Option<Self> {
         let mut text = Text::new();
-        let path = path.canonical()?;
+        let path = &*path.canonical()?;
         // One search shows that there is nothing to fold or cut in most paths.
         let is_plain = path.is_ascii() && memchr::memchr2(b'+', b':', path.as_bytes()).is_none();
         for segment in path.split('/').skip(1) {

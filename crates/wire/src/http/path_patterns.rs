@@ -17,7 +17,7 @@ pub(crate) use self::glob::is_of_one_letter;
 pub use self::pass_list::{PassList, PassListError};
 use super::loose_path::loose_name;
 use super::methods::{MethodError, Methods};
-use super::request_path::{RequestPath, decode_once};
+use super::request_path::{RequestPath, as_written, unescaped};
 
 /// An unusable path or pattern of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -27,11 +27,13 @@ pub enum PathError {
     NotAbsolute,
     /// A pattern that can never match a canonical path.
     #[error(
-        "must be in canonical form: no '//', dot segments, '\\', ';', '#', '[' and others that no path holds, control characters or escapes of ASCII other than %20"
+        "must be in canonical form: no '//', dot segments, '\\', ';', '#', '<' and others that no path holds, control characters, or escapes of letters, digits and '%./\\;?#'"
     )]
     NotCanonical,
-    /// Spring's `{name}` variables, which are not supported.
-    #[error("'{{' and '}}' are not supported: write '*' for one segment, '**' for several")]
+    /// Spring's `{name}` variables and regular expressions, which are not supported.
+    #[error(
+        "'{{', '}}', '[', ']' and '|' are not supported: write '*' for one segment, '**' for several, '?' for one character"
+    )]
     Variable,
     /// Unusable methods in front of a pattern.
     #[error("the methods in front, as in 'GET,HEAD /products/**': {0}")]
@@ -88,6 +90,11 @@ impl PathPattern {
         &self.methods
     }
 
+    /// Returns true if it matches every path.
+    pub fn is_everything(&self) -> bool {
+        self.segments == [Segment::Any]
+    }
+
     /// Returns a path that it matches, with a name and a letter for its wildcards.
     pub fn example(&self, name: &str, letter: &str) -> String {
         let segment = |segment: &Segment| match segment {
@@ -106,8 +113,8 @@ impl PathPattern {
         for segment in &mut self.segments {
             match segment {
                 Segment::Any => {}
-                Segment::Literal(name) => *name = loose_name(name),
-                Segment::Glob(glob) => glob.text = loose_name(&glob.text),
+                Segment::Literal(name) => *name = loose_name(&unescaped(name)),
+                Segment::Glob(glob) => glob.text = loose_name(&unescaped(&glob.text)),
             }
         }
         let ends_with_slash =
@@ -126,11 +133,11 @@ impl FromStr for PathPattern {
         if !text.starts_with('/') {
             return Err(PathError::NotAbsolute);
         }
-        if text.contains(['{', '}']) {
+        if text.contains(['{', '}', '[', ']', '|']) {
             return Err(PathError::Variable);
         }
-        let decoded = canonical_text_of_pattern(text)?;
-        let any = segments(&decoded).any(|segment| segment == "**");
+        let written = canonical_text_of_pattern(text)?;
+        let any = segments(&written).any(|segment| segment == "**");
         let segment = |segment: &str| match segment {
             "**" => Segment::Any,
             glob if glob.contains(['*', '?']) => Segment::Glob(Glob {
@@ -143,20 +150,19 @@ impl FromStr for PathPattern {
         Ok(Self {
             text: text.to_owned(),
             methods: Methods::default(),
-            segments: segments(&decoded).map(segment).collect(),
+            segments: segments(&written).map(segment).collect(),
         })
     }
 }
 
-/// Checks a pattern by the rules of paths, except for wildcards, and decodes it. Spaces and text
-/// beyond ASCII need no escapes.
+/// Checks a pattern by the rules of paths, except for wildcards, and returns it as paths are written.
+/// Spaces and text beyond ASCII need no escapes.
 fn canonical_text_of_pattern(pattern: &str) -> Result<String, PathError> {
     const SPACE: &AsciiSet = &AsciiSet::EMPTY.add(b' ');
     let escaped = utf8_percent_encode(&pattern.replace('?', "_"), SPACE).to_string();
     let path = RequestPath::parse(escaped.as_bytes()).map_err(|_| PathError::NotCanonical)?;
-    path.canonical().ok_or(PathError::NotCanonical)?;
-    let decoded = decode_once(pattern.as_bytes()).map_err(|_| PathError::NotCanonical)?;
-    String::from_utf8(decoded.into_owned()).map_err(|_| PathError::NotCanonical)
+    path.written().ok_or(PathError::NotCanonical)?;
+    as_written(pattern.as_bytes()).ok_or(PathError::NotCanonical)
 }
 
 /// Returns the segment after each slash; the last one is empty if the path ends with a slash.

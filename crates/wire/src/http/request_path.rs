@@ -3,6 +3,9 @@
 //! A path that two programs could read differently is not canonical: it never matches the pass
 //! list, needs a token, and is forwarded byte for byte. A path that no honest client sends is
 //! rejected.
+//!
+//! Some services look for a route before they decode. So what restricts a request compares the
+//! decoded text, and what opens a path the text as written, where `%40` is no `@`.
 
 use std::borrow::Cow;
 
@@ -13,8 +16,12 @@ use crate::rejection::Rejection;
 /// The checked path of a request target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestPath<'a> {
-    /// The text that every program reads alike, with its escapes decoded.
-    canonical: Option<Cow<'a, str>>,
+    /// The text, decoded but for the escapes of characters that could stand there themselves; `None`
+    /// if some programs may read one as a dot or a separator.
+    written: Option<Cow<'a, str>>,
+    /// True if all programs read the same names.
+    is_canonical: bool,
+    hides_separators: bool,
 }
 
 /// As nginx reads.
@@ -24,16 +31,17 @@ impl<'a> RequestPath<'a> {
     /// Checks a raw path without its query.
     ///
     /// # Errors
-    /// [`Rejection::PathNotCanonical`] for paths that no honest client sends: dot segments in any
-    /// encoding, backslashes, control bytes, broken escapes, double-encoded dots or slashes;
-    /// [`Rejection::PathTooLong`].
+    /// [`Rejection::PathNotCanonical`] for dot segments in any encoding, raw control bytes and broken
+    /// escapes; [`Rejection::PathTooLong`].
     pub fn parse(raw: &'a [u8]) -> Result<Self, Rejection> {
         if raw.len() > MAX_PATH_BYTES {
             return Err(Rejection::PathTooLong);
         }
         match std::str::from_utf8(raw) {
             Ok(text) if is_evidently_canonical(raw) => Ok(Self {
-                canonical: Some(Cow::Borrowed(text)),
+                written: Some(Cow::Borrowed(text)),
+                is_canonical: true,
+                hides_separators: false,
             }),
             _ => Self::parse_any(raw),
         }
@@ -41,36 +49,55 @@ impl<'a> RequestPath<'a> {
 
     /// Checks every path by every rule.
     fn parse_any(raw: &'a [u8]) -> Result<Self, Rejection> {
-        if raw.first() != Some(&b'/') || raw.iter().copied().any(is_never_allowed) {
+        if raw.first() != Some(&b'/') || raw.iter().any(u8::is_ascii_control) {
             return Err(Rejection::PathNotCanonical);
         }
-        let decoded = decode_once(raw)?;
-        if decoded.iter().copied().any(is_never_allowed)
-            || has_dot_segment(&decoded)
-            || has_overlong_utf8(&decoded)
-            || hides_a_separator(&decoded)
-        {
+        let decoded = decode(raw, |_| true)?;
+        if has_overlong_utf8(&decoded) {
             return Err(Rejection::PathNotCanonical);
         }
+        let hides_separators = hides_a_separator(&decoded)?;
+        let is_clear = String::from_utf8(decoded).is_ok_and(|text| !is_confusing(&text));
+        let written = as_written(raw).filter(|_| is_clear && !hides_separators);
         Ok(Self {
-            canonical: canonical(raw, decoded),
+            written: written.map(Cow::Owned),
+            is_canonical: is_canonical(raw),
+            hides_separators,
         })
     }
 
     /// Returns the canonical form, decoded; `None` for a path that needs a token regardless of the
     /// pass list.
-    pub fn canonical(&self) -> Option<&str> {
-        self.canonical.as_deref()
+    pub fn canonical(&self) -> Option<Cow<'_, str>> {
+        self.written().map(unescaped)
+    }
+
+    /// Returns the canonical form with the escapes of characters that could stand there themselves.
+    pub fn written(&self) -> Option<&str> {
+        self.staying().filter(|_| self.is_canonical)
+    }
+
+    /// Returns the text as written of a path that no program reads as one outside of the folder with
+    /// which it begins.
+    pub(super) fn staying(&self) -> Option<&str> {
+        self.written.as_deref()
+    }
+
+    /// Returns true for a path that no honest client sends to a service behind rules: a backslash, a
+    /// control byte, or a double-encoded dot or separator.
+    pub const fn hides_separators(&self) -> bool {
+        self.hides_separators
     }
 }
 
 /// Returns true for most paths of honest clients: plain bytes, in segments that neither are empty nor
-/// begin with a dot. No rule has anything to find in them, and each would read them once more.
+/// begin with a dot or a bracket. No rule has anything to find in them, and each would read them once
+/// more.
 fn is_evidently_canonical(raw: &[u8]) -> bool {
     let mut previous = 0;
     let is_harmless = |&byte: &u8| {
         let begins_segment = std::mem::replace(&mut previous, byte) == b'/';
-        is_plain(byte) && !(begins_segment && matches!(byte, b'/' | b'.'))
+        is_plain(byte) && !(begins_segment && matches!(byte, b'/' | b'.' | b'('))
     };
     raw.first() == Some(&b'/') && raw.iter().all(is_harmless)
 }
@@ -81,11 +108,8 @@ const fn is_never_allowed(byte: u8) -> bool {
     byte.is_ascii_control() || byte == b'\\'
 }
 
-/// Decodes one layer of escapes.
-pub(crate) fn decode_once(raw: &[u8]) -> Result<Cow<'_, [u8]>, Rejection> {
-    if !raw.contains(&b'%') {
-        return Ok(Cow::Borrowed(raw));
-    }
+/// Decodes one layer of escapes, of the bytes that are meant; the others get capital digits.
+fn decode(raw: &[u8], is_meant: impl Fn(u8) -> bool) -> Result<Vec<u8>, Rejection> {
     let mut decoded = Vec::with_capacity(raw.len());
     let mut rest = raw;
     while let Some((&first, tail)) = rest.split_first() {
@@ -93,10 +117,28 @@ pub(crate) fn decode_once(raw: &[u8]) -> Result<Cow<'_, [u8]>, Rejection> {
             b'%' => split_escape(tail).ok_or(Rejection::PathNotCanonical)?,
             byte => (byte, tail),
         };
-        decoded.push(byte);
+        match first == b'%' && !is_meant(byte) {
+            true => decoded.extend(format!("%{byte:02X}").into_bytes()),
+            false => decoded.push(byte),
+        }
         rest = tail;
     }
-    Ok(Cow::Owned(decoded))
+    Ok(decoded)
+}
+
+/// Decodes the escapes that have no other spelling: of the space and of everything beyond ASCII.
+pub(super) fn as_written(raw: &[u8]) -> Option<String> {
+    let decoded = decode(raw, |byte| matches!(byte, b' ' | 0x80..));
+    String::from_utf8(decoded.ok()?).ok()
+}
+
+/// Decodes a text as written, in which valid escapes of ASCII alone are left.
+pub fn unescaped(written: &str) -> Cow<'_, str> {
+    if !written.contains('%') {
+        return Cow::Borrowed(written);
+    }
+    let decoded = decode(written.as_bytes(), |_| true).unwrap_or_default();
+    Cow::Owned(String::from_utf8(decoded).unwrap_or_default())
 }
 
 /// Returns the byte of two leading hex digits, and the rest.
@@ -107,11 +149,13 @@ pub(crate) fn split_escape(after_percent: &[u8]) -> Option<(u8, &[u8])> {
     Some((byte, rest))
 }
 
-/// Returns true for `.` and `..`, also before path parameters: Tomcat reads `/..;x/` as `/../`.
+/// Returns true for `.` and `..`, also between backslashes and before path parameters: Tomcat reads
+/// `/..;x/` as `/../`. Some programs drop control bytes, or what follows one.
 fn has_dot_segment(decoded: &[u8]) -> bool {
-    decoded.split(|&b| b == b'/').any(|segment| {
+    decoded.split(|b| b"/\\".contains(b)).any(|segment| {
         let name = segment.split(|&b| b == b';').next().unwrap_or_default();
-        matches!(name, b"." | b"..")
+        let mut parts = name.split(u8::is_ascii_control);
+        matches!(parts.find(|part| !part.is_empty()), Some(b"." | b".."))
     })
 }
 
@@ -128,19 +172,24 @@ fn has_overlong_utf8(decoded: &[u8]) -> bool {
 /// Deeper than any honest chain of proxies encodes; bounds the work per path.
 const MAX_ESCAPE_DEPTH: usize = 4;
 
-/// Returns true if further layers of escapes hide a dot, a slash or a forbidden byte.
-fn hides_a_separator(decoded: &[u8]) -> bool {
+/// Returns true for a forbidden byte, and if further layers of escapes hide one, a dot or a slash.
+///
+/// # Errors
+/// [`Rejection::PathNotCanonical`] for a dot segment in any layer, and for too many layers.
+fn hides_a_separator(decoded: &[u8]) -> Result<bool, Rejection> {
+    let mut hides = decoded.iter().copied().any(is_never_allowed);
     let mut layer = Cow::Borrowed(decoded);
     for _ in 0..MAX_ESCAPE_DEPTH {
-        let Some((next, hidden)) = decode_leniently(&layer) else {
-            return false;
-        };
-        if hidden {
-            return true;
+        if has_dot_segment(&layer) {
+            break;
         }
+        let Some((next, hidden)) = decode_leniently(&layer) else {
+            return Ok(hides);
+        };
+        hides |= hidden;
         layer = Cow::Owned(next);
     }
-    true
+    Err(Rejection::PathNotCanonical)
 }
 
 /// Decodes the valid escapes of a layer, and returns true with it if one of them hid a separator;
@@ -166,18 +215,12 @@ fn decode_leniently(layer: &[u8]) -> Option<(Vec<u8>, bool)> {
     found.then_some((decoded, hidden))
 }
 
-/// Returns the canonical form of a path that was not rejected; `None` for any other form.
-fn canonical<'a>(raw: &'a [u8], decoded: Cow<'a, [u8]>) -> Option<Cow<'a, str>> {
-    let plain = !raw.windows(2).any(|pair| pair == b"//") && only_canonical_bytes(raw);
-    if !plain {
-        return None;
-    }
-    let text = match decoded {
-        Cow::Borrowed(bytes) => Cow::Borrowed(std::str::from_utf8(bytes).ok()?),
-        Cow::Owned(bytes) => Cow::Owned(String::from_utf8(bytes).ok()?),
-    };
-    let confusing = text.chars().any(is_confusable) || text.split('/').any(is_almost_dots);
-    (!confusing).then_some(text)
+/// Returns true for a decoded text that some programs may read with other dots or separators, or
+/// without a name: classic ASP.NET drops `(S(x))`, which holds a session.
+fn is_confusing(text: &str) -> bool {
+    let is_session = |name: &str| name.starts_with('(') && name.ends_with("))");
+    let is_unclear = |name| is_almost_dots(name) || is_session(name);
+    text.chars().any(is_confusable) || text.split('/').any(is_unclear)
 }
 
 /// Returns true for `...` and `.. `: programs that trim names, as Win32 does, or leave out what is
@@ -187,16 +230,19 @@ fn is_almost_dots(segment: &str) -> bool {
     segment.contains('.') && segment.chars().all(is_dropped)
 }
 
-/// Returns true for RFC 3986 `pchar` without `;`, and for the escapes that have no other spelling:
-/// the space and everything beyond ASCII.
-fn only_canonical_bytes(raw: &[u8]) -> bool {
+/// Returns true without empty names, and with no other bytes than those of RFC 3986 `pchar` without
+/// `;` and of clients that follow the URL standard, and escapes of these, of the space and of
+/// everything beyond ASCII. An escaped letter or digit is no client's spelling.
+fn is_canonical(raw: &[u8]) -> bool {
     let mut rest = raw;
     while let Some((&first, tail)) = rest.split_first() {
         rest = match first {
             b'%' => match split_escape(tail) {
                 Some((b' ' | 0x80.., tail)) => tail,
+                Some((byte, tail)) if is_name_mark(byte) => tail,
                 _ => return false,
             },
+            b'/' if tail.starts_with(b"/") => return false,
             byte if is_plain(byte) => tail,
             _ => return false,
         };
@@ -204,27 +250,19 @@ fn only_canonical_bytes(raw: &[u8]) -> bool {
     true
 }
 
+/// Returns true for what clients leave in a path as it is: besides `pchar`, browsers leave brackets
+/// and bars, and many libraries circumflexes (URL Standard, path percent-encode set).
 const fn is_plain(byte: u8) -> bool {
+    let is_escaped = matches!(byte, b'"' | b'<' | b'>' | b'`' | b'{' | b'}');
     byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'/' | b'-'
-                | b'.'
-                | b'_'
-                | b'~'
-                | b'!'
-                | b'$'
-                | b'&'
-                | b'\''
-                | b'('
-                | b')'
-                | b'*'
-                | b'+'
-                | b','
-                | b'='
-                | b':'
-                | b'@'
-        )
+        || matches!(byte, b'/' | b'.')
+        || (is_name_mark(byte) && !is_escaped)
+}
+
+/// Returns true for punctuation without a meaning to the readers of paths.
+const fn is_name_mark(byte: u8) -> bool {
+    let has_meaning = matches!(byte, b'/' | b'\\' | b'.' | b'%' | b';' | b'?' | b'#');
+    byte.is_ascii_punctuation() && !has_meaning
 }
 
 /// Returns true for characters that normalisation (NFKC and similar) or the best-fit tables of
@@ -304,18 +342,20 @@ pub fn moves_the_root(field: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns `canonical`, `opaque` (never on the pass list) or `rejected`.
+    /// Returns `canonical`, `opaque` (never on the pass list), `hiding` (rejected beside rules) or
+    /// `rejected`.
     fn class(path: &[u8]) -> &'static str {
         match RequestPath::parse(path) {
             Err(_) => "rejected",
             Ok(path) if path.canonical().is_some() => "canonical",
+            Ok(path) if path.hides_separators() => "hiding",
             Ok(_) => "opaque",
         }
     }
 
     #[test]
     fn the_quick_check_agrees_with_every_rule() {
-        let alphabet = b"/.a%2e;\\ \xc0";
+        let alphabet = b"/.a%2e;\\ ()\xc0";
         let (mut quick, mut path) = (0, Vec::new());
         for number in 0..alphabet.len().pow(5) {
             path.clear();
@@ -328,6 +368,30 @@ mod tests {
             assert_eq!(RequestPath::parse(&path), every_rule, "{text}");
         }
         assert!(quick > 1000, "{quick}");
+    }
+
+    /// The characters that clients escape or leave as they like, and those that they have to escape.
+    #[test]
+    fn each_character_of_ascii_has_one_class() {
+        let (either, escaped) = ("!$&'()*+,-:=@[]^_|~", "\"<>`{}");
+        for byte in b'!'..=b'~' {
+            let letter = char::from(byte);
+            let expected = match letter {
+                '/' | '.' => ["canonical", "opaque"],
+                '\\' => ["hiding", "hiding"],
+                '%' => ["rejected", "opaque"],
+                letter if letter.is_ascii_alphanumeric() => ["canonical", "opaque"],
+                letter if either.contains(letter) => ["canonical", "canonical"],
+                letter if escaped.contains(letter) => ["opaque", "canonical"],
+                _ => ["opaque", "opaque"],
+            };
+            let paths = [format!("/a{letter}"), format!("/a%{byte:02x}")];
+            assert_eq!(
+                paths.map(|path| class(path.as_bytes())),
+                expected,
+                "{letter}"
+            );
+        }
     }
 
     #[test]

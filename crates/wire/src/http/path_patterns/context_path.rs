@@ -15,10 +15,16 @@ impl ContextPath {
         &self.0
     }
 
-    /// Returns the part of `path` after the prefix; `None` for a path outside of it, and for one that
-    /// is not canonical.
+    /// Returns the part of `path` after the prefix, as written; `None` for a path outside of it, and
+    /// for one that is not canonical.
     pub fn strip<'p>(&self, path: &'p RequestPath<'_>) -> Option<&'p str> {
-        self.strip_from(path.canonical()?)
+        self.strip_from(path.written()?)
+    }
+
+    /// Returns true for a path that lies below the prefix in every reading, whatever its names are.
+    pub fn surrounds(&self, path: &RequestPath<'_>) -> bool {
+        let is_below = |path| self.strip_from(path).is_some();
+        self.0.is_empty() || path.staying().is_some_and(is_below)
     }
 
     /// Returns the part of a pattern after the prefix; `None` outside of it.
@@ -53,7 +59,7 @@ impl FromStr for ContextPath {
             return Err(PathError::BadContext);
         }
         let path = RequestPath::parse(text.as_bytes()).map_err(|_| PathError::NotCanonical)?;
-        path.canonical().ok_or(PathError::NotCanonical)?;
+        path.written().ok_or(PathError::NotCanonical)?;
         Ok(Self(text.to_owned()))
     }
 }
@@ -77,6 +83,29 @@ mod tests {
             let request = RequestPath::parse(path.as_bytes()).unwrap();
             let found = context.strip(&request);
             assert_eq!(found, expected, "{path}");
+        }
+        for (path, is_inside) in [
+            ("/orders//a", true),
+            ("/orders/a;b", true),
+            ("/orders/%2F", true),
+            ("/orders/%61", true),
+            ("/orders/a", true),
+            ("/elsewhere//a", false),
+            ("//orders/a", false),
+            ("/%6frders//a", false),
+            ("/orders;a/b", false),
+            ("/orders%2Fa", false),
+            // A way up for some programs.
+            ("/orders//...", false),
+            ("/orders/.%2E%20/a", false),
+            ("/orders/%EF%BC%8E%EF%BC%8E//a", false),
+            ("/orders/a%EF%BC%8F", false),
+            ("/orders/%E9", false),
+            ("/orders/a%5C", false),
+        ] {
+            let request = RequestPath::parse(path.as_bytes()).unwrap();
+            assert_eq!(context.surrounds(&request), is_inside, "{path}");
+            assert!(ContextPath::default().surrounds(&request), "{path}");
         }
         for text in ["orders", "/", "/a/", "/a b", "/..", "/a*", "/a%20b", "//a"] {
             assert!(text.parse::<ContextPath>().is_err(), "{text}");

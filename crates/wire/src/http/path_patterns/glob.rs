@@ -25,31 +25,41 @@ impl Glob {
         if segment.is_empty() {
             return self.takes_empty;
         }
-        let (mut glob, mut rest) = (self.text.chars(), segment.chars());
+        let (mut glob, mut rest) = (self.text.as_str(), segment);
         let mut last_star = None;
         while steps.take(1) {
-            let (mut after_glob, mut after_rest) = (glob.clone(), rest.clone());
-            match (after_glob.next(), after_rest.next()) {
+            match (split_character(glob), split_character(rest)) {
                 (None, None) => return true,
-                (Some('*'), _) => {
-                    last_star = Some((after_glob.clone(), rest.clone()));
+                (Some(("*", after_glob)), _) => {
+                    last_star = Some((after_glob, rest));
                     glob = after_glob;
                 }
-                (Some(one), Some(character)) if one == '?' || one == character => {
+                (Some((one, after_glob)), Some((character, after_rest)))
+                    if one == "?" || one == character =>
+                {
                     (glob, rest) = (after_glob, after_rest);
                 }
                 _ => {
                     let Some((after_star, taken)) = &mut last_star else {
                         return false;
                     };
-                    if taken.next().is_none() {
+                    let Some((_, after_taken)) = split_character(taken) else {
                         return false;
-                    }
-                    (glob, rest) = (after_star.clone(), taken.clone());
+                    };
+                    *taken = after_taken;
+                    (glob, rest) = (after_star, taken);
                 }
             }
         }
         false
+    }
+}
+
+/// Splits off a character, or the escape of one: no wildcard takes a part of it.
+fn split_character(text: &str) -> Option<(&str, &str)> {
+    match text.chars().next()? {
+        '%' => text.split_at_checked("%40".len()),
+        character => text.split_at_checked(character.len_utf8()),
     }
 }
 
