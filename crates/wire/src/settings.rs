@@ -15,12 +15,12 @@ pub fn pass_list(text: &str) -> Result<PassList, PassListError> {
 }
 
 /// Joins methods to the pattern that follows them: a value is split at every comma, and
-/// `GET,HEAD /a` is one pattern.
+/// `GET,HEAD /a` is one pattern. Blanks around a piece go.
 pub fn whole_patterns(pieces: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
     let mut patterns = Vec::new();
     let mut methods = String::new();
     for piece in pieces {
-        let piece = piece.as_ref();
+        let piece = piece.as_ref().trim();
         methods.push_str(piece);
         let are_methods = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
         if !piece.is_empty() && piece.bytes().all(are_methods) {
@@ -82,6 +82,8 @@ mod tests {
             ("/b,M-SEARCH /a", &["/b", "M-SEARCH /a"]),
             ("GET,/a", &["GET,/a"]),
             ("/a,GET", &["/a", "GET"]),
+            ("/a/**, /b", &["/a/**", "/b"]),
+            (" GET, HEAD  /a ,\n\t/b\n", &["GET,HEAD  /a", "/b"]),
             ("GET,HEAD", &["GET,HEAD"]),
             ("GET,", &["GET,"]),
             ("", &[""]),
