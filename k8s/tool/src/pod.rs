@@ -64,7 +64,7 @@ pub(crate) fn add_sidecar(
             let name = names::PROBES;
             return Err(format!("the annotation {name} is {other:?}, not \"own\""));
         }
-        None => probes::redirected(pod, service, &mut warnings),
+        None => probes::redirected(pod, service, &settings.user_headers(), &mut warnings),
     };
     if let Some(number) = hook(pod, service, &mut warnings) {
         let path = format!("/spec/containers/{number}/lifecycle/preStop");

@@ -1,16 +1,19 @@
 //! Probes of the service: the kubelet sends them to the sidecar's admin port, which forwards them.
 
 use serde_json::{Map, Value, json};
+use wire::http::header_alias::cgi_equal;
 use wire::settings::probes;
 
 use crate::object::{Object, PROBES, action, name_of, text};
 use crate::ports::{self, ADMIN_PORT};
 
 /// Returns what the sidecar forwards for the probes of the service's port, by name, and the changes
-/// that send these to the admin port. One with a `host` stays as it is.
+/// that send these to the admin port. One with a `host` stays as it is, and so does one with a
+/// header that names the user: `user_headers` are those.
 pub(crate) fn redirected(
     pod: Object<'_>,
     service: Option<u16>,
+    user_headers: &[&str],
     warnings: &mut Vec<String>,
 ) -> (Map<String, Value>, Vec<(String, Value)>) {
     let (mut all, mut changes) = (Map::new(), Vec::new());
@@ -23,7 +26,10 @@ pub(crate) fn redirected(
             };
             let name = format!("{}-{end}", name_of(container));
             let alone = json!({ &name: forwarded });
-            if let Err(why) = probes::parse(&alone.to_string()) {
+            let is_about_user = |name: &str| user_headers.iter().any(|user| cgi_equal(name, user));
+            let parsed = probes::parse(&alone.to_string());
+            let checked = parsed.and_then(|all| probes::reject_user_headers(&all, is_about_user));
+            if let Err(why) = checked {
                 warnings.push(format!("{kind} stays as it is, past the sidecar: {why}"));
                 continue;
             }
@@ -124,16 +130,24 @@ mod tests {
 
     #[test]
     fn what_the_sidecar_would_reject_stays_with_a_warning() {
+        let with_header = |name: &str, value: &str| {
+            let header = json!({"name": name, "value": value});
+            json!({"httpGet": {"port": 9898, "httpHeaders": [{"name": "a", "value": ""}, header]}})
+        };
         for action in [
             json!({"httpGet": {"port": 9898, "path": "/a b"}}),
-            json!({"httpGet": {"port": 9898, "httpHeaders": [{"name": "a b", "value": ""}]}}),
-            json!({"httpGet": {"port": 9898, "httpHeaders": [{"name": "a", "value": "\n"}]}}),
             json!({"httpGet": {"port": 9898, "unknown": 1}}),
             json!({"grpc": {"port": 9898, "service": "a".repeat(128)}}),
+            with_header("a b", ""),
+            with_header("a", "\n"),
+            with_header("X-Current-User", "{}"),
+            with_header("x_current.USER", "{}"),
+            with_header("X-Uid", "1"),
         ] {
             let pod = json!({"spec": {"containers": [{"name": "web", "livenessProbe": action}]}});
             let mut warnings = Vec::new();
-            let (all, changes) = redirected(Object(&pod), Some(9898), &mut warnings);
+            let names = ["X-Uid", "X-Current-User"];
+            let (all, changes) = redirected(Object(&pod), Some(9898), &names, &mut warnings);
             assert!(all.is_empty() && changes.is_empty());
             assert_eq!(warnings.len(), 1, "{warnings:?}");
         }

@@ -100,6 +100,16 @@ impl Settings {
             follows_memory: BOUNDS.iter().all(|name| !set.contains(name)),
         })
     }
+
+    /// Returns the names of the headers about the user. The first is of all sidecars, whatever theirs
+    /// is called.
+    pub(crate) fn user_headers(&self) -> Vec<&str> {
+        let value = |name| self.variables.get(name).map_or("", String::as_str);
+        let of_claims = value("POSTERN_CLAIM_HEADER").split(',');
+        let of_claims = of_claims.filter_map(|pair| Some(pair.split_once('=')?.0.trim()));
+        let own = ["X-Current-User", value("POSTERN_USER_HEADER")];
+        own.into_iter().chain(of_claims).collect()
+    }
 }
 
 /// Returns the name and the value of a variable.

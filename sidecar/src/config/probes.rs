@@ -40,19 +40,12 @@ pub(super) fn service_probes(
     let Some(text) = &args.service.probes else {
         return Ok(Vec::new());
     };
-    let parsed = probes::parse(text)
-        .map_err(|why| ExitError::Config(format!("--probes: {}", in_plain_words(&why))));
-    let probes: Vec<ServiceProbe> = parsed?
-        .into_iter()
-        .map(|probe| service_probe(probe, upstream))
-        .collect();
+    let unusable = |why: String| ExitError::Config(format!("--probes: {}", in_plain_words(&why)));
+    let parsed = probes::parse(text).map_err(unusable)?;
+    probes::reject_user_headers(&parsed, |name| user.is_alias(name)).map_err(unusable)?;
+    let probes = parsed.into_iter();
+    let probes: Vec<ServiceProbe> = probes.map(|probe| service_probe(probe, upstream)).collect();
     for probe in &probes {
-        if let Action::Http { headers, .. } = &probe.action
-            && let Some(name) = headers.keys().find(|name| user.is_alias(name.as_str()))
-        {
-            let why = format!("--probes: httpHeaders: '{name}' is about the user");
-            return Err(ExitError::Config(why));
-        }
         reject_own_address(args, "probes", &probe.address)?;
     }
     Ok(probes)

@@ -113,6 +113,27 @@ pub fn parse(text: &str) -> Result<Vec<Probe>, String> {
     of_each.collect()
 }
 
+/// Rejects headers that name the user to the service: any peer may request a probe.
+///
+/// # Errors
+/// The reason, with the name of the probe.
+pub fn reject_user_headers(
+    probes: &[Probe],
+    is_about_user: impl Fn(&str) -> bool,
+) -> Result<(), String> {
+    for probe in probes {
+        if let Action::Http { headers, .. } = &probe.action
+            && let Some(header) = headers.keys().find(|name| is_about_user(name.as_str()))
+        {
+            let name = &probe.name;
+            return Err(format!(
+                "'{name}': httpHeaders: '{header}' is about the user"
+            ));
+        }
+    }
+    Ok(())
+}
+
 fn probe(name: &str, members: Value) -> Result<Probe, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     if name.is_empty() || !name.bytes().all(is_plain) {
