@@ -49,9 +49,9 @@ def kustomize(directory):
 kustomize_ours = cache(kustomize)
 
 
-def render_with(component, scratch, resources):
-    """Returns the objects of a component, laid over these resources in an overlay made for it."""
-    write_overlay(scratch, SERVICE.read_text(), [component], resources=resources(scratch))
+def render_with(components, scratch, resources):
+    """Returns the objects of components, laid over these resources in an overlay made for them."""
+    write_overlay(scratch, SERVICE.read_text(), components, resources=resources(scratch))
     return render(scratch)
 
 
@@ -114,12 +114,12 @@ def settings(container):
     return values
 
 
-def assert_restricted(where, pod, container):
-    """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted"""
+def assert_restricted(where, pod, container, assigned=False):
+    """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted, and a user that is not assigned"""
     special = container.get("securityContext", {})
     both = {**pod.get("securityContext", {}), **special}
     what = f"{where}/{container['name']}: {both}"
-    assert both.get("runAsNonRoot") is True and both.get("runAsUser", 0) > 0, what
+    assert both.get("runAsNonRoot") is True and both.get("runAsUser", int(assigned)) > 0, what
     assert both.get("seccompProfile") == {"type": "RuntimeDefault"}, what
     assert special.get("allowPrivilegeEscalation") is False, what
     assert special.get("capabilities") == {"drop": ["ALL"]}, what

@@ -2,6 +2,8 @@
 
 import copy
 import json
+import re
+from fractions import Fraction
 
 import kubernetes_validate
 import pytest
@@ -20,12 +22,13 @@ def flat(documents):
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_injected_manifests_are_valid(example):
     objects = list(flat(each for each in yaml.safe_load_all(example.read_text()) if each))
-    for version in VERSIONS:
+    # Resources of a pod are younger than others.
+    for version in VERSIONS[3:] if example.stem == "pod-resources" else VERSIONS:
         for each in objects:
             if "argoproj" not in each["apiVersion"]:
                 kubernetes_validate.validate(each, version, strict=True)
     for sidecar in sidecars(objects):
-        assert_restricted(example.stem, {}, sidecar)
+        assert_restricted(example.stem, {}, sidecar, assigned=example.stem == "openshift")
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
@@ -148,3 +151,76 @@ def test_the_sidecar_accepts_what_inject_accepts(row, tmp_path):
     if row["annotation"] != "postern/port":
         assert values[name] == raw
     accepted("sidecar", values)
+
+
+def pod_resources_errors(pod):
+    """Returns what the API server rejects in the resources of a whole pod (KEP-2837)."""
+    whole, errors = pod["resources"], []
+    initial, running = pod.get("initContainers", []), list(pod["containers"])
+    running += [each for each in initial if each.get("restartPolicy") == "Always"]
+    for what in ["cpu", "memory"]:
+        limit = amount(whole, "limits", what)
+        aggregate = sum(requested(each, what) or 0 for each in running)
+        # Init containers run beside the restartable ones that are before them.
+        before = 0
+        for each in initial:
+            aggregate = max(aggregate, before + (requested(each, what) or 0))
+            before += (requested(each, what) or 0) if each.get("restartPolicy") == "Always" else 0
+        request = amount(whole, "requests", what)
+        if request is None and limit is not None:
+            request = aggregate if any(requested(each, what) is not None for each in running + initial) else limit
+        if request is not None and aggregate > request:
+            errors.append(f"{what}: the containers request {aggregate} of {request}")
+        if None not in (request, limit) and request > limit:
+            errors.append(f"{what}: requests {request} of {limit}")
+        own = [amount(each.get("resources", {}), "limits", what) for each in running + initial]
+        errors += [f"{what}: a limit of {each} above {limit}" for each in own if None not in (each, limit) and each > limit]
+    return errors
+
+
+def requested(container, what):
+    resources = container.get("resources", {})
+    request = amount(resources, "requests", what)
+    return amount(resources, "limits", what) if request is None else request
+
+
+def amount(resources, kind, what):
+    quantity = resources.get(kind, {}).get(what)
+    if quantity is None:
+        return None
+    number, unit = re.fullmatch(r"([0-9.]+)(|m|[KMG]i?)", str(quantity)).groups()
+    factor = {"": 1, "m": Fraction(1, 1000), "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}[unit]
+    return Fraction(number) * factor
+
+
+def test_resources_of_whole_pods_hold_the_sidecar_s():
+    before, after = (
+        list(yaml.safe_load_all((REPOSITORY / f"tests/data/inject/{each}/pod-resources.yaml").read_text())) for each in ["in", "out"]
+    )
+    for one, other in zip(before, after, strict=True):
+        pod, changed = (each["spec"].get("template", each)["spec"] for each in (one, other))
+        assert pod_resources_errors(pod) == pod_resources_errors(changed) == [], one["metadata"]
+        (sidecar,) = sidecars(changed)
+        pod["initContainers"] = [sidecar, *pod.get("initContainers", [])]
+        assert pod_resources_errors(pod) or one["metadata"]["name"] != "both", "which the API server rejects"
+        for what in ["cpu", "memory"]:
+            whole = pod["resources"]
+            # None of these is left to the sum of the containers' requests.
+            if one["metadata"]["name"] != "shared" or what in whole.get("requests", {}):
+                request = amount(whole, "requests", what) or amount(whole, "limits", what)
+                raised = amount(changed["resources"], "requests", what) - request - requested(sidecar, what)
+                assert 0 <= raised < 2**20, "rounded up"
+
+
+@pytest.mark.parametrize("headers", ["X-Uid=sub", "X-Mail=email, X-Uid=sub"])
+def test_a_probe_with_a_header_about_the_user_is_left_alone(headers, tmp_path):
+    (deployment,) = yaml.safe_load_all((REPOSITORY / "tests/data/inject/in/probe-headers.yaml").read_text())
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    probe = {"httpGet": {"path": "/up", "port": "http", "httpHeaders": [{"name": "x_uid", "value": "7"}]}}
+    container["startupProbe"] = probe
+    end = run("postern-k8s", "inject", "--set", f"POSTERN_CLAIM_HEADER={headers}", stdin=yaml.safe_dump(deployment))
+    assert end.returncode == 0 and "'x_uid' is about the user" in end.stderr, end.stderr
+    injected = yaml.safe_load(end.stdout)
+    assert injected["spec"]["template"]["spec"]["containers"][0]["startupProbe"] == probe
+    (sidecar,) = sidecars(injected)
+    accepted("sidecar", Mounts(tmp_path).localised(known(sidecar)))

@@ -85,6 +85,7 @@ pub(crate) fn add_sidecar(
         has_application: has_server || own.and(pod.annotation(names::SECRET)).is_some(),
     };
     let (container, volumes) = (sidecar.container(&probes)?, sidecar.volumes());
+    changes.extend(resources::of_whole_pod(pod, &container));
     let pod = value.pointer_mut(path).ok_or("has no containers")?;
     let put = original::change(pod, changes)
         .and_then(|()| prepend(pod, "initContainers", vec![container]))

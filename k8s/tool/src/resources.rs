@@ -1,4 +1,4 @@
-//! CPU and memory of a sidecar, and how much it takes on with them.
+//! CPU and memory of a sidecar and of its pod, and how much it takes on with them.
 
 use std::collections::BTreeMap;
 
@@ -54,9 +54,9 @@ pub(crate) fn set(
         }
     }
     let resources = &container["resources"];
-    let value = |kind: &str, what: &str| quantity(resources[kind][what].as_str()?).ok();
     for what in ["cpu", "memory"] {
-        if let (Some(request), Some(limit)) = (value("requests", what), value("limits", what))
+        let request = amount(resources, "requests", what);
+        if let (Some(request), Some(limit)) = (request, amount(resources, "limits", what))
             && request > limit
         {
             return Err(format!(
@@ -64,11 +64,67 @@ pub(crate) fn set(
             ));
         }
     }
-    match value("limits", "memory") {
+    let of_pod = amount(pod.spec("resources"), "limits", "memory");
+    match amount(resources, "limits", "memory").or(of_pod) {
         Some(memory) if memory < LEAST => {
             Err("its sidecar needs a memory-limit of 64Mi at least".to_owned())
         }
         memory => Ok(memory.map(|memory| bounds(memory, is_http_1))),
+    }
+}
+
+/// Returns the changes by which the resources of the whole pod, where it has such, hold the sidecar's
+/// too: the API server rejects a pod whose containers request more, or one with a higher limit.
+pub(crate) fn of_whole_pod(pod: Object<'_>, sidecar: &Value) -> Vec<(String, Value)> {
+    let (whole, own) = (pod.spec("resources"), &sidecar["resources"]);
+    let mut changes = Vec::new();
+    for what in ["cpu", "memory"] {
+        let limit = amount(whole, "limits", what);
+        let own_limit = amount(own, "limits", what);
+        // The API server takes a limit for a missing request, too.
+        let own_request = amount(own, "requests", what).or(own_limit);
+        // For a missing request of the pod it takes the sum of its containers', if they have any.
+        let derived = limit.filter(|_| !is_requested(pod, what));
+        let request = amount(whole, "requests", what).or(derived);
+        for (kind, present, more) in [
+            ("requests", request, own_request),
+            ("limits", limit, own_limit.or(own_request)),
+        ] {
+            if let (Some(present), Some(more)) = (present, more) {
+                let path = format!("/spec/resources/{kind}/{what}");
+                changes.push((path, written(what, present + more).into()));
+            }
+        }
+    }
+    changes
+}
+
+fn is_requested(pod: Object<'_>, what: &str) -> bool {
+    let mut containers = pod.containers().chain(pod.init_containers());
+    containers.any(|each| {
+        let has = |kind| amount(&each["resources"], kind, what).is_some();
+        has("requests") || has("limits")
+    })
+}
+
+/// Returns the number of a resource; `None` where it is missing, or no quantity.
+fn amount(resources: &Value, kind: &str, what: &str) -> Option<f64> {
+    match &resources[kind][what] {
+        Value::String(text) => quantity(text).ok(),
+        number => number.as_f64(),
+    }
+}
+
+/// Writes a sum as the API server does, rounded up: sums of what is smaller stay below.
+fn written(what: &str, sum: f64) -> String {
+    let (number, step, [unit, larger]) = match what {
+        // Less what the addition of fractions adds.
+        "cpu" => ((sum * 1000.0 - 1e-6).ceil(), 1000.0, ["m", ""]),
+        _ => ((sum / MIB).ceil(), 1024.0, ["Mi", "Gi"]),
+    };
+    match number % step {
+        0.0 => format!("{}{larger}", number / step),
+        _ => format!("{number}{unit}"),
     }
 }
 
@@ -108,4 +164,53 @@ fn bounds(memory: f64, is_http_1: bool) -> Bounds {
     let of_nine = if is_http_1 { http_1 } else { http_2 };
     let times = u64::from(((memory - OF_PROCESS) / of_nine) as u32);
     [4 * times, 5 * times]
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_resources_of_a_pod_hold_the_sidecar_s() {
+        for row in ROWS.trim().lines() {
+            let (given, expected) = row.split_once(" => ").unwrap();
+            let mut given = given.split(" + ").map(serde_json::from_str::<Value>);
+            let [whole, container, own] = [(); 3].map(|()| given.next().unwrap().unwrap());
+            let pod =
+                json!({"spec": {"resources": whole, "containers": [{"resources": container}]}});
+            let changes = of_whole_pod(Object(&pod), &json!({"resources": own}));
+            let found = changes.iter().map(|(path, value)| {
+                let path = path.trim_start_matches("/spec/resources/");
+                format!("{path} {}", value.as_str().unwrap())
+            });
+            assert_eq!(found.collect::<Vec<_>>().join(", "), expected, "{row}");
+        }
+    }
+
+    /// Rows: the resources of a pod, of its container and of the sidecar, and those that change.
+    const ROWS: &str = r#"
+{} + {} + {"requests": {"cpu": "10m"}} => 
+{"requests": {}, "limits": null} + {} + {"requests": {"cpu": "10m"}} => 
+"x" + {} + {"requests": {"cpu": "10m"}} => 
+{"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "1Gi"}} + {} + {} => 
+{"requests": {"hugepages-2Mi": "2Mi"}} + {} + {"requests": {"cpu": "10m"}} => 
+{"requests": {"cpu": "1 core", "memory": "1Mi"}} + {} + {"requests": {"cpu": "10m", "memory": "24Mi"}} => requests/memory 25Mi
+{"requests": {"cpu": "100m"}} + {} + {"requests": {"cpu": "10m"}} => requests/cpu 110m
+{"requests": {"cpu": "0.1"}} + {} + {"requests": {"cpu": "10m"}} => requests/cpu 110m
+{"requests": {"cpu": 0.7}} + {} + {"requests": {"cpu": "10m"}} => requests/cpu 710m
+{"requests": {"cpu": "990m"}} + {} + {"requests": {"cpu": "10m"}} => requests/cpu 1
+{"requests": {"memory": "1000Mi"}} + {} + {"requests": {"memory": "24Mi"}} => requests/memory 1Gi
+{"requests": {"cpu": "100100u"}} + {} + {"requests": {"cpu": "10m"}} => requests/cpu 111m
+{"requests": {"memory": "1Gi"}} + {} + {"requests": {"memory": "24Mi"}} => requests/memory 1048Mi
+{"requests": {"memory": "1G"}} + {} + {"requests": {"memory": "24Mi"}} => requests/memory 978Mi
+{"requests": {"memory": 1024}} + {} + {"requests": {"memory": "0.1Ki"}} => requests/memory 1Mi
+{"requests": {"memory": "64Mi"}, "limits": {"memory": "128Mi"}} + {} + {"requests": {"memory": "24Mi"}, "limits": {"memory": "256Mi"}} => requests/memory 88Mi, limits/memory 384Mi
+{"requests": {"cpu": "1"}, "limits": {"cpu": "1"}} + {} + {"requests": {"cpu": "10m"}} => requests/cpu 1010m, limits/cpu 1010m
+{"requests": {"cpu": "1"}} + {} + {"limits": {"cpu": "0.1"}} => requests/cpu 1100m
+{"limits": {"cpu": "1"}} + {} + {"requests": {"cpu": "10m"}} => requests/cpu 1010m, limits/cpu 1010m
+{"limits": {"cpu": "1"}} + {"requests": {"cpu": "1m"}} + {"requests": {"cpu": "10m"}} => limits/cpu 1010m
+{"limits": {"cpu": 1}} + {"limits": {"cpu": "0.5"}} + {"requests": {"cpu": "10m"}} => limits/cpu 1010m"#;
 }

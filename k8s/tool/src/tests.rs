@@ -67,6 +67,10 @@ fn lost(before: &Value, after: &Value, path: &str) -> Option<String> {
         "/httpGet/path",
         "/httpGet/port",
         "/httpGet/scheme",
+        "/spec/resources/requests/cpu",
+        "/spec/resources/requests/memory",
+        "/spec/resources/limits/cpu",
+        "/spec/resources/limits/memory",
     ];
     match (before, after) {
         (Value::Null, _) => None,

@@ -184,9 +184,14 @@ fn pod_spec() -> impl Strategy<Value = Value> {
         option::of(select(vec![json!(10), json!(30), json!(300)])),
         option::of(select(vec!["Always", "Never", "OnFailure"])),
         option::of(Just(json!({"fsGroup": 999}))),
+        option::of(select(vec![
+            Value::Null,
+            json!({"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"cpu": 1, "memory": "2Gi"}}),
+            json!({"limits": {"cpu": "0.5"}}),
+        ])),
     );
     (vec(container(), 1..4), optional).prop_map(|(containers, optional)| {
-        let (init, volumes, grace, policy, security) = optional;
+        let (init, volumes, grace, policy, security, resources) = optional;
         let numbered = containers.into_iter().enumerate();
         let containers: Vec<Value> = numbered
             .map(|(number, mut container)| {
@@ -204,6 +209,7 @@ fn pod_spec() -> impl Strategy<Value = Value> {
             ("terminationGracePeriodSeconds", grace),
             ("restartPolicy", policy.map(Value::from)),
             ("securityContext", security),
+            ("resources", resources),
         ] {
             spec.extend(value.map(|value| (name.to_owned(), value)));
         }
