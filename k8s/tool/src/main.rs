@@ -17,6 +17,7 @@ mod pod;
 mod ports;
 mod probes;
 mod protocol;
+mod protocol_words;
 mod resources;
 mod services;
 mod settings;

@@ -11,6 +11,7 @@ use crate::metadata::inherit;
 use crate::object::{Object, list, name_of};
 use crate::original;
 use crate::ports;
+use crate::protocol_words::HTTP;
 use crate::resources::{self, Bounds};
 use crate::settings::{
     APP_ID, APP_NAME, AUTH_SERVER, BOUNDS, PROBES, PUBLIC_PATH, Settings, UPSTREAM,
@@ -171,7 +172,7 @@ impl Sidecar<'_> {
     fn container(&self, probes: &Map<String, Value>) -> Result<Value, String> {
         let mut container = self.settings.component.container.clone();
         let of_all = &self.settings.resources;
-        let is_http_1 = self.protocol == protocol::HTTP;
+        let is_http_1 = self.protocol == HTTP;
         let bounds = resources::set(&mut container, self.pod, of_all, is_http_1)?;
         let of_component = list(&container["env"]).filter(|each| name_of(each) != APP_ID);
         let mut env = Vec::from_iter(self.app_id()?);

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::annotations::PORT;
 use crate::object::{Object, actions, list, name_of, text, variable};
+use crate::protocol_words::may_be_of_service;
 use crate::settings::UPSTREAM;
 
 /// The sidecar's port in every pod: Services and policies know no pod.
@@ -74,9 +75,10 @@ pub(crate) fn of_node(pod: Object<'_>, port: u16) -> Option<u64> {
     same.find_map(|each| each["hostPort"].as_u64().filter(|port| *port > 0))
 }
 
-/// Returns the names and numbers of the ports that a container declares.
+/// Returns the names and numbers of the TCP ports that a container declares.
 pub(crate) fn of_container(container: &Value) -> impl Iterator<Item = (&str, u16)> {
-    list(&container["ports"]).filter_map(|port| Some((name_of(port), number_of(port)?)))
+    let tcp = list(&container["ports"]).filter(|port| is_tcp(port));
+    tcp.filter_map(|port| Some((name_of(port), number_of(port)?)))
 }
 
 fn number_of(port: &Value) -> Option<u16> {
@@ -97,21 +99,23 @@ fn found(pod: Object<'_>) -> Result<u16, String> {
         return resolved(pod, &text.into())
             .ok_or_else(|| format!("the annotation {PORT} {text:?} is no port of a container"));
     }
-    let all = pod.others().flat_map(|each| list(&each["ports"]));
-    let tcp = all.filter(|port| is_tcp(port) && number_of(port).is_some());
-    let tcp: Vec<&Value> = tcp.collect();
-    let mut named = tcp.iter().filter(|port| name_of(port) == "http");
-    let only = match (tcp.as_slice(), named.next(), named.next()) {
-        ([], ..) => {
+    let declared: Vec<(&str, u16)> = declared(pod).collect();
+    let only_named = |is_meant: fn(&str) -> bool| {
+        let mut named = declared.iter().filter(|(name, _)| is_meant(name));
+        named.next().filter(|_| named.next().is_none())
+    };
+    let only = match declared.as_slice() {
+        [] => {
             let probed = probed(pod).filter(|port| !OWN.contains(port));
             let probed: BTreeSet<u16> = probed.collect();
             let only = probed.first().filter(|_| probed.len() == 1);
             return Ok(only.copied().unwrap_or(UNDECLARED));
         }
-        ([only], ..) | (_, Some(only), None) => number_of(only),
-        _ => None,
+        [only] => Some(only),
+        _ => only_named(|name| name == "http").or_else(|| only_named(may_be_of_service)),
     };
-    only.ok_or_else(|| format!("has several ports: name the service's by the annotation {PORT}"))
+    only.map(|(_, port)| *port)
+        .ok_or_else(|| format!("has several ports: name the service's by the annotation {PORT}"))
 }
 
 /// Returns the port that a sidecar forwards to, where its container says: none for a socket.

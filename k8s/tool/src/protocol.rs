@@ -3,24 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::annotations::UPSTREAM_PROTOCOL;
-use crate::object::{Object, actions, objects, text};
+use crate::object::{Object, actions, name_of, objects, text};
+use crate::ports::SIDECAR_PORT;
+use crate::protocol_words::{H2C, HTTP, HTTPS, protocol_of};
+use crate::services::ServicePort;
 use crate::yaml::Document;
 use crate::{ports, probes, services};
-
-pub(crate) const HTTP: &str = "http";
-const H2C: &str = "h2c";
-const HTTPS: &str = "https";
-
-/// Words of `appProtocol`, which are the beginnings of names of ports too.
-const WORDS: [(&str, &str); 7] = [
-    ("grpc-web", HTTP),
-    ("grpc", H2C),
-    ("h2c", H2C),
-    ("http2", H2C),
-    ("https", HTTPS),
-    ("wss", HTTPS),
-    ("http", HTTP),
-];
 
 /// Returns the protocol of the service of a pod, which may be behind Services of the input.
 ///
@@ -41,12 +29,41 @@ pub(crate) fn of_service(
     let Some(port) = port else {
         return Ok(HTTP);
     };
-    let mut said: BTreeMap<&str, String> = BTreeMap::new();
+    let leads = |each: &ServicePort<'_>| {
+        // One that was moved already leads there by the sidecar.
+        let target = ports::resolved(pod, each.target);
+        each.is_guarded() && (target == Some(port) || target == Some(SIDECAR_PORT))
+    };
+    let mut said = said_by_pod(pod, port);
+    let mut names = Vec::new();
+    for service in objects(input).filter(|service| services::selects(*service, owner)) {
+        for each in services::ports_of(service).into_iter().filter(leads) {
+            names.push(name_of(each.value));
+            let word = text(each.value, "/appProtocol");
+            if let Some(protocol) = protocol_of(word) {
+                let source = format!("appProtocol {word} of {}", service.described());
+                said.insert(protocol, source);
+            }
+        }
+    }
+    let mut all = said.into_iter();
+    match (all.next(), all.next()) {
+        (None, _) => Ok(by_names(&names)),
+        (Some((protocol, _)), None) => Ok(protocol),
+        (Some((one, source)), Some((other, second))) => Err(format!(
+            "speaks {one} by {source}, and {other} by {second}: decide it by the annotation {UPSTREAM_PROTOCOL}"
+        )),
+    }
+}
+
+/// Returns the protocols that names of a container's port and probes say, with these.
+fn said_by_pod(pod: Object<'_>, port: u16) -> BTreeMap<&'static str, String> {
+    let mut said = BTreeMap::new();
     for container in pod.others() {
         let named = ports::of_container(container).filter(|(_, number)| *number == port);
         // `http` is the name of any.
         let named =
-            named.filter_map(|(name, _)| Some((of_word(name).filter(|it| *it != HTTP)?, name)));
+            named.filter_map(|(name, _)| Some((protocol_of(name).filter(|it| *it != HTTP)?, name)));
         said.extend(named.map(|(protocol, name)| (protocol, format!("the port {name}"))));
         for (_, kind, action) in actions(container) {
             let is_https = text(action, "/scheme") == "HTTPS";
@@ -59,41 +76,31 @@ pub(crate) fn of_service(
             }
         }
     }
-    for service in objects(input).filter(|service| services::selects(*service, owner)) {
-        let ports = services::ports_of(service).into_iter();
-        let leading = ports.filter(|each| ports::resolved(pod, each.target) == Some(port));
-        said.extend(leading.filter_map(|each| {
-            let word = text(each.value, "/appProtocol");
-            let source = format!("appProtocol {word} of {}", service.described());
-            Some((of_word(word)?, source))
-        }));
-    }
-    let mut all = said.into_iter();
-    match (all.next(), all.next()) {
-        (None, _) => Ok(HTTP),
-        (Some((protocol, _)), None) => Ok(protocol),
-        (Some((one, source)), Some((other, second))) => Err(format!(
-            "speaks {one} by {source}, and {other} by {second}: decide it by the annotation {UPSTREAM_PROTOCOL}"
-        )),
+    said
+}
+
+/// Returns the protocol by the names of a Service's ports, where nothing else says it: HTTP/2 if all
+/// do. `https` may end at a load balancer in front.
+fn by_names(names: &[&str]) -> &'static str {
+    let mut protocols = names.iter().map(|name| protocol_of(name));
+    match !names.is_empty() && protocols.all(|protocol| protocol == Some(H2C)) {
+        true => H2C,
+        false => HTTP,
     }
 }
 
 /// Returns a warning about a Service that is reviewed apart from its pods: their sidecars do not
 /// learn what its port says.
 pub(crate) fn warning(service: Object<'_>) -> Option<String> {
-    services::ports_of(service).into_iter().find_map(|port| {
-        let word = text(port.value, "/appProtocol");
-        let said = of_word(word).filter(|protocol| *protocol != HTTP)?;
+    let ports = services::ports_of(service).into_iter();
+    ports.filter(ServicePort::is_guarded).find_map(|port| {
+        let (word, name) = (text(port.value, "/appProtocol"), name_of(port.value));
+        let (source, said) = match protocol_of(word) {
+            Some(protocol) => (format!("appProtocol {word}"), protocol),
+            None => (format!("the port {name}"), by_names(&[name])),
+        };
         // So does the port of a container that has this name.
-        let is_known = port.target.as_str().and_then(of_word) == Some(said);
-        (!is_known).then(|| format!("appProtocol {word}: name the port of the container so too, or annotate the workload {UPSTREAM_PROTOCOL}: {said}"))
+        let is_known = said == HTTP || port.target.as_str().and_then(protocol_of) == Some(said);
+        (!is_known).then(|| format!("{source}: name the port of the container so too, or annotate the workload {UPSTREAM_PROTOCOL}: {said}"))
     })
-}
-
-fn of_word(word: &str) -> Option<&'static str> {
-    let word = word.to_ascii_lowercase();
-    let word = word.strip_prefix("kubernetes.io/").unwrap_or(&word);
-    let begins = |known: &str| word == known || word.starts_with(&format!("{known}-"));
-    let found = WORDS.iter().find(|(known, _)| begins(known));
-    found.map(|(_, protocol)| *protocol)
 }

@@ -33,6 +33,13 @@ pub(crate) struct ServicePort<'v> {
     is_open: bool,
 }
 
+impl ServicePort<'_> {
+    /// Returns true for a port that has to lead to the sidecar where it leads to the service.
+    pub(crate) fn is_guarded(&self) -> bool {
+        ports::is_tcp(self.value) && !self.is_open
+    }
+}
+
 /// Returns the ports of a Service.
 pub(crate) fn ports_of(service: Object<'_>) -> Vec<ServicePort<'_>> {
     let open = service.annotation(OPEN_PORTS).unwrap_or_default();
@@ -116,10 +123,7 @@ pub(crate) fn move_to_sidecar(
 ) -> Result<bool, String> {
     let ports = ports_of(Object(value)).into_iter().enumerate();
     let moved = ports.filter(|(_, port)| {
-        ports::is_tcp(port.value)
-            && !port.is_open
-            && is_service(port.target)
-            && *port.target != SIDECAR_PORT
+        port.is_guarded() && is_service(port.target) && *port.target != SIDECAR_PORT
     });
     let moved = moved.map(|(number, _)| format!("/spec/ports/{number}/targetPort"));
     let changes: Vec<_> = moved.map(|path| (path, SIDECAR_PORT.into())).collect();

@@ -204,6 +204,63 @@ fn flags_renew_the_sidecars_that_inject_has_put_in() {
 }
 
 #[test]
+fn sidecars_speak_what_services_say_renewed_ones_too() {
+    for (ports, protocol) in [
+        (
+            "{port: 80, targetPort: 7000, appProtocol: kubernetes.io/h2c}",
+            "h2c",
+        ),
+        (
+            "{port: 80, targetPort: main, appProtocol: https-web}",
+            "https",
+        ),
+        ("{port: 80, targetPort: 7000, name: grpc-api}", "h2c"),
+        ("{port: 80, targetPort: main, name: http2}", "h2c"),
+        (
+            "{port: 80, targetPort: 7000, name: grpc-api, appProtocol: http}",
+            "http",
+        ),
+        ("{port: 80, targetPort: 7000, name: grpc-web}", "http"),
+        ("{port: 443, targetPort: 7000, name: https}", "http"),
+        (
+            "{port: 80, targetPort: 7000, name: http}, {port: 90, targetPort: main, name: grpc}",
+            "http",
+        ),
+        (
+            "{port: 80, targetPort: 7000, name: h2c}, {port: 90, targetPort: main, name: grpc}",
+            "h2c",
+        ),
+        // An open port, and one of UDP.
+        (
+            "{port: 80, targetPort: 7000, name: h2c}, {port: 90, targetPort: main, name: open, appProtocol: https}",
+            "h2c",
+        ),
+        (
+            "{port: 90, targetPort: main, name: open, appProtocol: https, protocol: UDP}",
+            "http",
+        ),
+    ] {
+        let manifests = format!(
+            "apiVersion: v1
+kind: Pod
+metadata: {{name: api, labels: {{app: api, postern/sidecar: \"true\"}}}}
+spec: {{containers: [{{name: api, image: \"api:1\", ports: [{{name: main, containerPort: 7000}}]}}]}}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: api, annotations: {{postern/open-ports: open}}}}
+spec: {{selector: {{app: api}}, ports: [{ports}]}}
+"
+        );
+        let upstream = format!("{protocol}://127.0.0.1:7000");
+        let injected = postern_k8s(&["inject"], &manifests);
+        has(&injected.stdout, &format!("\"{upstream}\""));
+        let renewed = postern_k8s(&["inject", "--image", "sidecar:9"], &injected.stdout);
+        has(&renewed.stdout, &format!("\"{upstream}\""));
+    }
+}
+
+#[test]
 fn live_objects_change_in_two_steps() {
     let example = fs::read_to_string(data("inject/in/podinfo.yaml")).unwrap();
     let live = example.replace(

@@ -437,28 +437,50 @@ fn two_sources_of_keys_are_an_error() {
 
 #[test]
 fn a_protocol_that_pods_do_not_learn_of_is_a_warning() {
-    for (target, word, warns) in [
-        (json!("api"), "kubernetes.io/h2c", true),
-        (json!("api"), "grpc", true),
-        (json!(3000), "https", true),
-        (json!("https-api"), "grpc", true),
-        (json!("grpc"), "kubernetes.io/h2c", false),
-        (json!("api"), "http", false),
-        (json!("api"), "", false),
-        (json!("api"), "mysql", false),
+    let port = |target: Value, word: &str| json!({"targetPort": target, "appProtocol": word});
+    let named = |name: &str, target: Value| json!({"name": name, "targetPort": target});
+    let number = json!(3000);
+    for (port, warns) in [
+        (port(json!("api"), "kubernetes.io/h2c"), true),
+        (port(json!("api"), "grpc"), true),
+        (port(number.clone(), "https"), true),
+        (port(number.clone(), "https-web"), true),
+        (port(json!("https-api"), "grpc"), true),
+        (port(json!("grpc"), "kubernetes.io/h2c"), false),
+        (port(json!("api"), "http"), false),
+        (port(json!("api"), ""), false),
+        (port(json!("api"), "mysql"), false),
         // It is moved already.
-        (json!(18080), "grpc", false),
+        (port(json!(18080), "grpc"), false),
+        (named("grpc-api", number.clone()), true),
+        (named("http2-x", json!("api")), true),
+        (named("grpc-api", json!("h2c-x")), false),
+        // It may end at a load balancer.
+        (named("https-web", number), false),
+        (named("http-web", json!("api")), false),
+        (named("grpcapi", json!("api")), false),
     ] {
+        let mut port = port;
+        port["port"] = 80.into();
+        // Open ports lead to no sidecar, whatever they say.
+        let open = json!({"name": "open", "port": 81, "appProtocol": "grpc"});
+        let udp = json!({"name": "quic", "port": 80, "appProtocol": "https", "protocol": "UDP"});
         let service = json!({
-            "kind": "Service", "metadata": {"name": "web", "labels": {"postern/sidecar": "true"}},
-            "spec": {"ports": [{"port": 80, "targetPort": target, "appProtocol": word}]},
+            "kind": "Service",
+            "metadata": {
+                "name": "web", "labels": {"postern/sidecar": "true"},
+                "annotations": {"postern/open-ports": "open, quic"},
+            },
+            "spec": {"ports": [port, open, udp]},
         });
         let body = request(&service).to_string();
         let (_, reviewed) = review(body.as_bytes(), settings()).unwrap();
-        let warnings = reviewed["response"]["warnings"].to_string();
+        let response = &reviewed["response"];
+        let warnings = response["warnings"].to_string();
+        let found = warnings.contains("postern/upstream-protocol");
         assert_eq!(
-            warnings.contains("postern/upstream-protocol"),
-            warns,
+            (&response["allowed"], found),
+            (&true.into(), warns),
             "{service}: {warnings}"
         );
     }
