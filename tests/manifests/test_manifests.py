@@ -25,6 +25,7 @@ from kubernetes import (
     render_with,
     settings,
 )
+from openshift import assigned
 from programs import Mounts, Running, accepted, run, variables
 
 # A version without native sidecars.
@@ -47,7 +48,12 @@ def rendered(tmp_path_factory):
     objects = {name: render(path) for name, path in KUSTOMIZATIONS.items()}
     for name, path in COMPONENTS.items():
         scratch = tmp_path_factory.mktemp("component")
-        objects[name] = render_with(path, scratch, everything(scratch))
+        # It changes what the other one adds, and leaves the rest to the cluster.
+        before = [K8S / "components/sidecar"] if name == "components/openshift" else []
+        objects[name] = render_with([*before, path], scratch, everything(scratch))
+    for each in of_kind(objects["components/openshift"], "Deployment"):
+        template = each["spec"]["template"]
+        template["spec"] = assigned(template["spec"])
     return objects
 
 

@@ -26,12 +26,14 @@ pub(crate) const ORIGINAL: &str = "postern/original";
 pub(crate) const PROBES: &str = "postern/probes";
 /// The protocol of the service, where its manifests do not say it.
 pub(crate) const UPSTREAM_PROTOCOL: &str = "postern/upstream-protocol";
+/// The user id of the sidecar's container; an empty one leaves it to the cluster.
+pub(crate) const RUN_AS_USER: &str = "postern/run-as-user";
 pub(crate) const CPU_REQUEST: &str = "postern/cpu-request";
 pub(crate) const CPU_LIMIT: &str = "postern/cpu-limit";
 pub(crate) const MEMORY_REQUEST: &str = "postern/memory-request";
 pub(crate) const MEMORY_LIMIT: &str = "postern/memory-limit";
 /// Every annotation of people: a workload shares these with its pods.
-pub(crate) const ALL: [&str; 14] = [
+pub(crate) const ALL: [&str; 15] = [
     PORT,
     APP_NAME,
     APP_ID,
@@ -42,6 +44,7 @@ pub(crate) const ALL: [&str; 14] = [
     OPEN_PORTS,
     PROBES,
     UPSTREAM_PROTOCOL,
+    RUN_AS_USER,
     CPU_REQUEST,
     CPU_LIMIT,
     MEMORY_REQUEST,

@@ -58,6 +58,11 @@ pub(crate) struct SidecarsArgs {
     /// away. What they take on at a time follows from the memory. Annotations of pods count more
     #[arg(long, value_name = "NAME=QUANTITY")]
     pub(crate) resources: Vec<String>,
+
+    /// User id of the sidecars, 65532 by default; an empty one leaves it to the cluster, as
+    /// OpenShift demands. Annotations of pods count more
+    #[arg(long, value_name = "ID")]
+    pub(crate) run_as_user: Option<String>,
 }
 
 #[derive(Debug, Args)]

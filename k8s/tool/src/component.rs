@@ -8,6 +8,7 @@ use runtime::process::exit::ExitError;
 use serde_json::Value;
 
 use crate::object::list;
+use crate::original::put;
 use crate::yaml::documents;
 
 const SIDECAR: &str = include_str!("../../components/sidecar/sidecar.yaml");
@@ -45,6 +46,19 @@ impl Component {
             hook: first(LIFECYCLE)?[1]["value"]["preStop"].clone(),
         })
     }
+}
+
+/// Sets the user id of a container; an empty one leaves it to the cluster, as OpenShift demands.
+///
+/// # Errors
+/// For what is no user id, and for root's.
+pub(crate) fn set_user(container: &mut Value, text: &str) -> Result<(), String> {
+    let id = match text.parse::<i32>() {
+        Ok(id) if id > 0 => id.into(),
+        _ if text.is_empty() => Value::Null,
+        _ => return Err(format!("{text:?} is no user id above 0")),
+    };
+    put(container, "/securityContext/runAsUser", id)
 }
 
 fn first(text: &str) -> Result<Value, ExitError> {

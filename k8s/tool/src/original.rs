@@ -115,7 +115,10 @@ fn record(object: &Value) -> Option<Record> {
 
 /// Sets a member, with the maps above it that are missing; null removes it, and the maps that have
 /// no other.
-fn put(object: &mut Value, path: &str, member: Value) -> Result<(), String> {
+///
+/// # Errors
+/// The member above that is no map.
+pub(crate) fn put(object: &mut Value, path: &str, member: Value) -> Result<(), String> {
     let Some((above, name)) = path.rsplit_once('/') else {
         return Ok(());
     };

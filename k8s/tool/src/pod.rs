@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use wire::settings;
 
 use crate::annotations as names;
+use crate::component::set_user;
 use crate::metadata::inherit;
 use crate::object::{Object, list, name_of};
 use crate::original;
@@ -181,6 +182,10 @@ impl Sidecar<'_> {
         env.extend(variables.map(|(name, value)| json!({"name": name, "value": value})));
         container["env"] = env.into();
         container["image"] = self.settings.image.clone().into();
+        if let Some(text) = self.pod.annotation(names::RUN_AS_USER) {
+            set_user(&mut container, text)
+                .map_err(|why| format!("the annotation {}: {why}", names::RUN_AS_USER))?;
+        }
         if let Some(name) = self.config_map {
             container["envFrom"] = json!([{"configMapRef": {"name": name}}]);
         } else if let Some(members) = container.as_object_mut() {

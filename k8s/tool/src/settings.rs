@@ -8,7 +8,7 @@ use wire::settings::pass_list;
 
 use crate::annotations::PREFIX;
 use crate::cli::SidecarsArgs;
-use crate::component::Component;
+use crate::component::{Component, set_user};
 use crate::object::Object;
 use crate::resources;
 
@@ -53,9 +53,13 @@ impl Settings {
     ///
     /// # Errors
     /// [`ExitError::Usage`] for a variable that is no setting of all sidecars, for two sources of the
-    /// key, and for what is no resource.
+    /// key, and for what is no user id or resource.
     pub(crate) fn new(args: &SidecarsArgs) -> Result<Self, ExitError> {
-        let component = Component::read()?;
+        let mut component = Component::read()?;
+        if let Some(text) = &args.run_as_user {
+            set_user(&mut component.container, text)
+                .map_err(|why| ExitError::Usage(format!("--run-as-user: {why}")))?;
+        }
         let mut variables = component.settings.clone();
         let mut set = BTreeSet::new();
         for pair in &args.set {

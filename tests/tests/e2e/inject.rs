@@ -261,6 +261,32 @@ spec: {{selector: {{app: api}}, ports: [{ports}]}}
 }
 
 #[test]
+fn a_pod_s_annotation_counts_more_than_the_operator_s_user() {
+    let input = fs::read_to_string(data("inject/in/openshift.yaml")).unwrap();
+    let deployment = input.split("---\n").next().unwrap();
+    let plain = &deployment.replace("  annotations: {postern/run-as-user: \"\"}\n", "");
+    let users = |flags: &[&str], input: &str| {
+        let end = postern_k8s(&[&["inject"], flags].concat(), input);
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+        let found = end.stdout.lines().map(str::trim);
+        let found = found.filter_map(|line| line.strip_prefix("runAsUser: "));
+        found.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(users(&[], plain), ["65532"]);
+    assert_eq!(users(&["--run-as-user", ""], plain), [""; 0]);
+    assert_eq!(users(&["--run-as-user", "7"], plain), ["7"]);
+    assert_eq!(users(&["--run-as-user", "7"], deployment), [""; 0]);
+    for mistake in ["0", "-1", "root", " ", "2147483648"] {
+        let end = postern_k8s(&["inject", &format!("--run-as-user={mistake}")], plain);
+        assert_eq!(end.code, Some(64), "{}", end.stderr);
+        has(
+            &end.stderr,
+            &format!("--run-as-user: {mistake:?} is no user id"),
+        );
+    }
+}
+
+#[test]
 fn live_objects_change_in_two_steps() {
     let example = fs::read_to_string(data("inject/in/podinfo.yaml")).unwrap();
     let live = example.replace(

@@ -154,6 +154,8 @@ fn annotations() -> impl Strategy<Value = Option<Value>> {
     let one = prop_oneof![
         Just(("postern/port", "http")),
         Just(("postern/public-path", "/a/**,/b")),
+        Just(("postern/run-as-user", "")),
+        Just(("postern/run-as-user", "1000")),
         Just(("postern/app-name", "web")),
         Just(("postern/app-id", "shop")),
         Just(("postern/config-map", "settings")),
