@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::annotations::UPSTREAM_PROTOCOL;
+use crate::annotations::{ORIGINAL, UPSTREAM_PROTOCOL};
 use crate::object::{Object, actions, name_of, objects, text};
 use crate::ports::SIDECAR_PORT;
 use crate::protocol_words::{H2C, HTTP, HTTPS, protocol_of};
@@ -29,14 +29,15 @@ pub(crate) fn of_service(
     let Some(port) = port else {
         return Ok(HTTP);
     };
-    let leads = |each: &ServicePort<'_>| {
-        // One that was moved already leads there by the sidecar.
-        let target = ports::resolved(pod, each.target);
-        each.is_guarded() && (target == Some(port) || target == Some(SIDECAR_PORT))
-    };
     let mut said = said_by_pod(pod, port);
     let mut names = Vec::new();
     for service in objects(input).filter(|service| services::selects(*service, owner)) {
+        // One that was moved already leads there by the sidecar.
+        let moved = service.annotation(ORIGINAL).map(|_| SIDECAR_PORT);
+        let leads = |each: &ServicePort<'_>| {
+            let target = ports::resolved(pod, each.target);
+            each.is_guarded() && target.is_some() && [Some(port), moved].contains(&target)
+        };
         for each in services::ports_of(service).into_iter().filter(leads) {
             names.push(name_of(each.value));
             let word = text(each.value, "/appProtocol");

@@ -230,6 +230,8 @@ fn sidecars_speak_what_services_say_renewed_ones_too() {
             "{port: 80, targetPort: 7000, name: h2c}, {port: 90, targetPort: main, name: grpc}",
             "h2c",
         ),
+        // It leads to the sidecar by its author's will, who says what clients speak to it.
+        ("{port: 443, targetPort: 18080, appProtocol: https}", "http"),
         // An open port, and one of UDP.
         (
             "{port: 80, targetPort: 7000, name: h2c}, {port: 90, targetPort: main, name: open, appProtocol: https}",
@@ -254,9 +256,9 @@ spec: {{selector: {{app: api}}, ports: [{ports}]}}
         );
         let upstream = format!("{protocol}://127.0.0.1:7000");
         let injected = postern_k8s(&["inject"], &manifests);
-        has(&injected.stdout, &format!("\"{upstream}\""));
+        has(&injected.stdout, format!("\"{upstream}\""));
         let renewed = postern_k8s(&["inject", "--image", "sidecar:9"], &injected.stdout);
-        has(&renewed.stdout, &format!("\"{upstream}\""));
+        has(&renewed.stdout, format!("\"{upstream}\""));
     }
 }
 
@@ -281,7 +283,7 @@ fn a_pod_s_annotation_counts_more_than_the_operator_s_user() {
         assert_eq!(end.code, Some(64), "{}", end.stderr);
         has(
             &end.stderr,
-            &format!("--run-as-user: {mistake:?} is no user id"),
+            format!("--run-as-user: {mistake:?} is no user id"),
         );
     }
 }
