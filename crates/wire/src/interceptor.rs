@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use http::{HeaderMap, HeaderName, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use crate::explain::observer::{Observer, Unobserved};
 use crate::http::cors::AllowedOrigins;
@@ -97,6 +97,13 @@ impl Interceptor {
     /// Returns the allowed origins.
     pub const fn allowed_origins(&self) -> &AllowedOrigins {
         &self.allowed_origins
+    }
+
+    /// Returns the fields of our response to a request that let the page of an allowed origin read
+    /// it.
+    pub fn cors_fields(&self, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+        let with_cookies = &self.sources.cookie_origins;
+        self.allowed_origins.response_fields(headers, with_cookies)
     }
 
     /// Accepts tokens from these places too.

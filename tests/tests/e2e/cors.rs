@@ -101,6 +101,61 @@ fn our_own_responses_name_the_origins_that_may_read_them() {
     }
 }
 
+/// Fetch standard §3.2.5, for a page that sends the cookie with `credentials: "include"`.
+#[test]
+fn a_page_that_may_send_the_cookie_may_read_our_responses() {
+    const READS: &str = "https://reads.example";
+    const SENDS: &str = "https://sends.example";
+    let stack = ForgedStack::with_flags([
+        "--token-cookie=session",
+        "--cors-origin=https://app.example,https://reads.example",
+        "--cookie-origin=https://app.example,https://sends.example",
+    ]);
+    let (client, cookie) = (
+        stack.sidecar.anonymous(),
+        format!("Cookie: session={}", stack.token()),
+    );
+    stack.service.responds(b"no HTTP\r\n\r\n".to_vec());
+    for (origin, may_read, may_send) in [
+        (ORIGIN, true, true),
+        (READS, true, false),
+        (SENDS, false, false),
+        ("https://evil.example", false, false),
+        ("null", false, false),
+    ] {
+        let with = |method: &str, path: &str, cookie: &str| {
+            let request = client.request(method, path);
+            client.send(&request.line(format!("Origin: {origin}")).line(cookie))
+        };
+        let of_preflight = preflight(&client, USER_DETAILS, origin).bytes("a");
+        let responses = [
+            with("GET", USER_DETAILS, &cookie),
+            with("GET", "/list", "X-Other: 1"),
+            with("GET", "/list", "Cookie: session=x"),
+            with("GET", "/list", &cookie),
+            exchange(stack.sidecar.address(), "OPTIONS", &of_preflight),
+        ];
+        let of_preflight = if may_read { 204 } else { 405 };
+        let statuses: Vec<_> = responses.iter().map(Message::status).collect();
+        assert_eq!(statuses, [200, 401, 401, 502, of_preflight], "{origin}");
+        for response in responses {
+            let found = (
+                allows(&response).concat(),
+                response.header("Access-Control-Allow-Credentials").concat(),
+                response.header("Vary").concat(),
+            );
+            let allowed = if may_read { origin } else { "" };
+            let credentials = if may_send { "true" } else { "" };
+            let expected = (
+                allowed.to_owned(),
+                credentials.to_owned(),
+                "origin".to_owned(),
+            );
+            assert_eq!(found, expected, "{origin}: {}", response.text());
+        }
+    }
+}
+
 #[test]
 fn an_allowed_origin_may_log_in_and_others_may_not() {
     let server = AuthServerPlan::new()

@@ -67,8 +67,7 @@ pub(crate) async fn log_request(
             .unwrap_or_else(|| RequestId::new(random::number())),
         trace_id: span.trace_id().or_else(|| TraceId::received(headers)),
     };
-    let cors = app.config.interceptor.allowed_origins();
-    let cors = cors.response_fields(headers);
+    let cors = app.config.interceptor.cors_fields(headers);
     let (method, uri) = (request.method().clone(), request.uri().clone());
     request.extensions_mut().insert(ids.clone());
     let mut response = next.run(request).await;

@@ -1,11 +1,11 @@
 //! Cross-origin requests of browsers (Fetch standard, §3.2 *CORS protocol*) and the origins that
-//! may read our responses. There is no wildcard and no credentials mode: scripts send their token
-//! in a header, which only those of an allowed origin can set.
+//! may read our responses. There is no wildcard. Scripts send their token in a header, which only
+//! those of an allowed origin can set; the browser's cookies count for listed origins alone.
 
 use http::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
-    ACCESS_CONTROL_REQUEST_METHOD, HeaderName, ORIGIN, VARY,
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, HeaderName, ORIGIN, VARY,
 };
 use http::{HeaderMap, HeaderValue, Method};
 use url::Url;
@@ -16,6 +16,8 @@ use super::methods::certain_method;
 /// Response fields that a script may read besides the default ones.
 const EXPOSED: HeaderValue =
     HeaderValue::from_static("WWW-Authenticate, Retry-After, X-Request-Id");
+/// The only value of `Access-Control-Allow-Credentials`.
+const ALLOWED: HeaderValue = HeaderValue::from_static("true");
 /// Seconds that a browser may cache the response to a preflight.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
@@ -44,18 +46,27 @@ impl std::str::FromStr for Origin {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
-        const MALFORMED: &str = "must be http://HOST or https://HOST, with a port unless it is the usual one, in lower \
-                                 case, without a path";
+        const MALFORMED: &str = "must be http://HOST or https://HOST, or of an app as capacitor://localhost, with a port \
+                                 unless it is the usual one, in lower case, without a path";
         // Any attacker's page can match them.
         if matches!(text, "*" | "null") {
             return Err("is not one origin: '*' and 'null' are not supported");
         }
         // A host of a URL may hold more, which no browser sends.
         let is_plain =
-            |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-._:/[]".contains(&b);
+            |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"+-._:/[]".contains(&b);
         let url: Url = text.parse().map_err(|_| MALFORMED)?;
-        let is_web = matches!(url.scheme(), "http" | "https");
-        if !is_web || !text.bytes().all(is_plain) || url.origin().ascii_serialization() != text {
+        let is_origin = match url.scheme() {
+            "http" | "https" => url.origin().ascii_serialization() == text,
+            // Pages from there are of the origin `null`, or there are none.
+            "file" | "ftp" | "ws" | "wss" => false,
+            // Of an app: the standard of URLs has no origins of its scheme, its web view has.
+            _ => {
+                let has_host = url.host_str().is_some_and(|host| !host.is_empty());
+                has_host && url.path().is_empty() && url.as_str() == text
+            }
+        };
+        if !is_origin || !text.bytes().all(is_plain) {
             return Err(MALFORMED);
         }
         HeaderValue::from_str(text).map(Self).map_err(|_| MALFORMED)
@@ -97,8 +108,13 @@ impl AllowedOrigins {
             && !announces_body(headers)
     }
 
-    /// Returns the response fields that let an allowed origin read our response to this request.
-    pub fn response_fields(&self, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+    /// Returns the response fields that let an allowed origin read our response to this request, also
+    /// to one with the browser's cookies if it is among `with_cookies` too.
+    pub fn response_fields(
+        &self,
+        headers: &HeaderMap,
+        with_cookies: &Self,
+    ) -> Vec<(HeaderName, HeaderValue)> {
         let mut fields = Vec::new();
         if self.0.is_empty() {
             return fields;
@@ -108,6 +124,9 @@ impl AllowedOrigins {
         if let Some(origin) = self.of(headers) {
             fields.push((ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone()));
             fields.push((ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED));
+            if with_cookies.of(headers).is_some() {
+                fields.push((ACCESS_CONTROL_ALLOW_CREDENTIALS, ALLOWED));
+            }
             // Whatever a page of an allowed origin sends: libraries for traces add fields of their own.
             let requested = headers.get(ACCESS_CONTROL_REQUEST_HEADERS);
             let requested = requested.filter(|it| it.len() <= MAX_REQUESTED);
@@ -157,14 +176,22 @@ mod tests {
     #[test]
     fn an_origin_is_written_as_browsers_write_it() {
         let origins = "http://localhost:9000 https://a.b-c_d.example http://127.0.0.1:1 https://[::1]:8443 \
-             https://[2001:db8::1] http://a:443";
+             https://[2001:db8::1] http://a:443 capacitor://localhost ionic://localhost \
+             tauri://localhost app://. app://obsidian.md web+app://a:80 x://[::1]:1 \
+             chrome-extension://aapbdbdomjkkjkaonfhkkikfgjllcleb \
+             moz-extension://2c127fa4-62c7-7e4f-90e5-472b45eecfdc";
         for origin in origins.split(' ') {
             assert_eq!(origin.parse::<Origin>().unwrap().as_str(), origin);
         }
         let others = "* null app.example ftp://app.example https:// https://App.example https://app.example/ \
              https://*.example https://[] https://[x] https://[FE80::1] https://app.example: \
              https://app.example:+1 https://app.example:99999 https://app.example;script-src \
-             https://user@app.example https://app.example:443 http://app.example:80 https://a%2eb";
+             https://user@app.example https://app.example:443 http://app.example:80 https://a%2eb \
+             file:// file://localhost file:/// ftp://a ws://a wss://a blob:https://a data:a \
+             capacitor: capacitor:// capacitor:localhost Capacitor://localhost capacitor://LOCALHOST \
+             capacitor://localhost/ capacitor://localhost/a capacitor://localhost: app://.:080 \
+             capacitor://u@localhost capacitor://localhost?a capacitor://localhost#a capacitor://* \
+             capacitor://a;b 1x://a -x://a x_y://a capacitor://a,b capacitor://null@a ://a";
         for other in others
             .split(' ')
             .chain(["", "https://app.example; script-src *"])
@@ -201,7 +228,8 @@ mod tests {
 
     #[test]
     fn a_response_names_the_origin_it_is_for_and_no_other() {
-        let of = |origin| allowed().response_fields(&headers(&[("origin", origin)]));
+        let none = AllowedOrigins::default();
+        let of = |origin| allowed().response_fields(&headers(&[("origin", origin)]), &none);
         let app = HeaderValue::from_static("https://app.example");
         assert!(of("https://app.example").contains(&(ACCESS_CONTROL_ALLOW_ORIGIN, app)));
         let vary = [(VARY, HeaderValue::from_name(ORIGIN))];
@@ -210,11 +238,53 @@ mod tests {
             let mut preflight = headers(&[("origin", "https://app.example")]);
             let requested = HeaderValue::from_str(&"x".repeat(length)).unwrap();
             preflight.insert(ACCESS_CONTROL_REQUEST_HEADERS, requested);
-            let fields = allowed().response_fields(&preflight);
+            let fields = allowed().response_fields(&preflight, &none);
             let allows = |(name, _): &(HeaderName, _)| *name == ACCESS_CONTROL_ALLOW_HEADERS;
             assert_eq!(fields.iter().any(allows), is_allowed, "{length}");
         }
         let fields = headers(&[("origin", "https://app.example")]);
-        assert_eq!(AllowedOrigins::default().response_fields(&fields), []);
+        assert_eq!(none.response_fields(&fields, &allowed()), []);
+    }
+
+    #[test]
+    fn credentials_are_for_origins_that_may_read_and_send_cookies() {
+        const BOTH: &str = "https://both.example";
+        let origins = |texts: &[&str]| {
+            let origins = texts.iter().map(|text| text.parse().unwrap());
+            AllowedOrigins::new(origins.collect())
+        };
+        let may_read = origins(&[BOTH, "https://reads.example"]);
+        let may_send = origins(&[BOTH, "https://sends.example"]);
+        for (sent, expected) in [
+            (&[BOTH][..], true),
+            (&["https://reads.example"], false),
+            (&["https://sends.example"], false),
+            (&["https://evil.example"], false),
+            (&["null"], false),
+            (&["*"], false),
+            (&["https://both.example.evil"], false),
+            (&["https://BOTH.example"], false),
+            (&["https://both.example:443"], false),
+            (&["https://both.example, https://both.example"], false),
+            (&[BOTH, BOTH], false),
+            (&[BOTH, "https://evil.example"], false),
+            (&[], false),
+        ] {
+            let sent: Vec<_> = sent.iter().map(|origin| ("origin", *origin)).collect();
+            let fields = may_read.response_fields(&headers(&sent), &may_send);
+            let value = |of: HeaderName| {
+                let mut values = fields.iter().filter(move |(name, _)| *name == of);
+                let value = values.next().map(|(_, value)| value.clone());
+                assert!(values.next().is_none(), "{sent:?}");
+                value
+            };
+            let credentials = value(ACCESS_CONTROL_ALLOW_CREDENTIALS);
+            assert_eq!(credentials.is_some(), expected, "{sent:?}");
+            if expected {
+                // Fetch standard §3.2.5: only with the origin itself.
+                assert_eq!(value(ACCESS_CONTROL_ALLOW_ORIGIN).unwrap(), BOTH);
+            }
+            assert_eq!(value(VARY).unwrap(), "origin");
+        }
     }
 }
