@@ -4,6 +4,7 @@
 use http::Method;
 use http::header::{self, HeaderName, HeaderValue};
 use wire::http::cors::AllowedOrigins;
+use wire::http::destination::AbsoluteForm;
 use wire::http::methods::certain_method;
 
 use crate::request::kind::RequestKind;
@@ -36,9 +37,9 @@ pub(super) fn is_cross_site_request(
         Some(b"cross-site") => true,
         // No browser, an old one, or a page of the same site (`same-site`).
         _ => headers.get(header::ORIGIN).is_some_and(|origin| {
-            let authority = origin.as_bytes().splitn(2, |&byte| byte == b'/').nth(1);
-            let authority = authority.and_then(|rest| rest.strip_prefix(b"/"));
-            authority != request.host()
+            // The scheme is the origin's own word: TLS may end at a gateway in front.
+            let origin = AbsoluteForm::parse(origin.as_bytes());
+            !origin.is_some_and(|origin| origin.is_on(request.host()))
         }),
     }
 }
@@ -98,6 +99,41 @@ mod tests {
             let known = headers.get("origin").is_some_and(|origin| origin == evil)
                 && headers.get_all("origin").iter().count() == 1;
             assert_eq!(is_forged(&[evil]), forged && !known);
+        }
+    }
+
+    /// RFC 6454 §6.1: an origin has no default port; RFC 9110 §4.2.3: `Host` may have it.
+    #[test]
+    fn a_default_port_makes_no_other_site() {
+        for (origin, host, forged) in [
+            ("https://a", "a", false),
+            ("https://a", "a:443", false),
+            ("https://a", "a:", false),
+            ("https://a", "A:443", false),
+            ("https://a:443", "a", false),
+            ("http://a", "a:80", false),
+            ("http://a:80", "a", false),
+            ("https://[::1]", "[::1]:443", false),
+            ("https://a:8443", "a:8443", false),
+            ("https://a", "a:80", true),
+            ("http://a", "a:443", true),
+            ("https://a", "a:8443", true),
+            ("https://a:8443", "a", true),
+            ("https://a:80", "a", true),
+            ("https://a", "a.:443", true),
+            ("https://a", "b:443", true),
+            ("https://a", "a443", true),
+            ("https://a.evil", "a:443", true),
+            ("https://evil@a", "a:443", true),
+            ("capacitor://a", "a", true),
+            ("null", "null", true),
+            ("//a", "a", true),
+        ] {
+            let head = format!("POST / HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\n\r\n");
+            let request = received::take(&mut head.as_bytes().into());
+            let request = request.unwrap().unwrap();
+            let is_forged = is_cross_site_request(&AllowedOrigins::default(), &request);
+            assert_eq!(is_forged, forged, "{origin} {host}");
         }
     }
 }

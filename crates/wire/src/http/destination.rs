@@ -11,8 +11,8 @@ const DESTINATION: HeaderName = HeaderName::from_static("destination");
 /// The destination of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Destination<'h> {
-    /// The host that it names, and the default port of its scheme.
-    authority: Option<(&'h [u8], &'static [u8])>,
+    /// As a URI, unless it is a path alone.
+    uri: Option<AbsoluteForm<'h>>,
     /// The raw path without the query.
     pub path: &'h [u8],
 }
@@ -37,19 +37,17 @@ impl<'h> Destination<'h> {
     }
 
     fn parse(value: &'h [u8]) -> Option<Self> {
-        let (authority, target) = match AbsoluteForm::parse(value) {
-            Some(uri) => (Some((uri.authority, uri.default_port)), uri.target),
-            None => (None, value),
-        };
+        let uri = AbsoluteForm::parse(value);
+        let target = uri.map_or(value, |uri| uri.target);
         if target.starts_with(b"//") || target.contains(&b'#') {
             return None;
         }
         let path = match target.split(|&byte| byte == b'?').next()? {
-            b"" if authority.is_some() => b"/",
+            b"" if uri.is_some() => b"/",
             path => path,
         };
         let checked = RequestPath::parse(path).ok()?;
-        (!checked.hides_separators()).then_some(Self { authority, path })
+        (!checked.hides_separators()).then_some(Self { uri, path })
     }
 
     /// Checks that the destination is on the host of the request.
@@ -57,14 +55,9 @@ impl<'h> Destination<'h> {
     /// # Errors
     /// [`Rejection::RequestDestination`]
     pub fn check_host(&self, host: Option<&[u8]>) -> Result<(), Rejection> {
-        let Some((authority, port)) = self.authority else {
-            return Ok(());
-        };
-        let named = without_port(authority, port);
-        let is_same = |host| without_port(host, port).eq_ignore_ascii_case(named);
-        match host.is_some_and(is_same) {
-            true => Ok(()),
-            false => Err(Rejection::RequestDestination),
+        match &self.uri {
+            Some(uri) if !uri.is_on(host) => Err(Rejection::RequestDestination),
+            _ => Ok(()),
         }
     }
 }
@@ -79,7 +72,7 @@ fn without_port<'a>(authority: &'a [u8], port: &[u8]) -> &'a [u8] {
 }
 
 /// An `http` URI with an authority, in parts.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AbsoluteForm<'a> {
     /// The host and the port.
     pub authority: &'a [u8],
@@ -106,6 +99,14 @@ impl<'a> AbsoluteForm<'a> {
             default_port,
             target,
         })
+    }
+
+    /// Returns true if it is on the host of a request: letter case and the default port make no
+    /// difference (RFC 9110 §4.2.3).
+    #[must_use]
+    pub fn is_on(&self, host: Option<&[u8]>) -> bool {
+        let plain = |authority| without_port(authority, self.default_port);
+        host.is_some_and(|host| plain(host).eq_ignore_ascii_case(plain(self.authority)))
     }
 
     /// Returns the host in lower case, and its port unless it is the default one.
