@@ -245,6 +245,7 @@ fn a_browser_announces_the_token_of_a_websocket_as_a_protocol() {
     for (protocols, seen, chosen) in [
         (format!("bearer, {token}"), None, "bearer"),
         (format!("bearer, {token}, chat"), Some("chat"), "chat"),
+        (format!("chat, bearer, {token}"), Some("chat"), "chat"),
     ] {
         let response = open(sidecar, &protocols);
         assert_eq!(response.status(), 101);

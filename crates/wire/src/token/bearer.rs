@@ -98,7 +98,8 @@ fn only_field(fields: GetAll<'_, HeaderValue>) -> Result<Option<&HeaderValue>, R
     }
 }
 
-/// Reads the bare token from the first of these headers; `None` without any.
+/// Reads the token from the one of these headers that is there, bare or behind `Bearer`; `None`
+/// without any.
 ///
 /// # Errors
 /// [`Rejection::AuthorizationRepeated`] for more than one field of all names together, because each
@@ -120,15 +121,21 @@ pub fn from_token_headers<'a>(
     let Some((position, field)) = found else {
         return Ok(None);
     };
-    let token = bounded(field.as_bytes(), max_bytes)?;
-    Ok(Some(token.at(TokenLocation::Header(position))))
+    if field.len() > max_bytes {
+        return Err(Rejection::AuthorizationTooLarge);
+    }
+    let token = match parse(field.as_bytes()) {
+        Err(Rejection::AuthorizationScheme) => token68(field.as_bytes()),
+        parsed => parsed,
+    };
+    Ok(Some(token?.at(TokenLocation::Header(position))))
 }
 
 /// The protocol before the token in a browser's `new WebSocket(url, ["bearer", token])`.
 const WEBSOCKET_PROTOCOL: &[u8] = b"bearer";
 
-/// Reads the token from `Sec-WebSocket-Protocol: bearer, TOKEN`, the only field that a browser lets
-/// a WebSocket set; `None` if the first protocol is another.
+/// Reads the token behind `bearer` in `Sec-WebSocket-Protocol: chat, bearer, TOKEN`, the only field
+/// that a browser lets a WebSocket set; `None` without a `bearer`.
 ///
 /// # Errors
 /// [`Rejection::AuthorizationTooLarge`], [`Rejection::TokenMalformed`];
@@ -138,7 +145,7 @@ pub fn from_websocket_protocol(
     max_bytes: usize,
 ) -> Result<Option<Bearer<'_>>, Rejection> {
     let mut protocols = websocket_protocols(headers);
-    if protocols.next() != Some(WEBSOCKET_PROTOCOL) {
+    if protocols.all(|it| it != WEBSOCKET_PROTOCOL) {
         return Ok(None);
     }
     let token = protocols.next().ok_or(Rejection::TokenMalformed)?;
@@ -229,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn one_field_of_all_token_headers_holds_a_bare_token() {
+    fn one_field_of_all_token_headers_holds_the_token() {
         let names = ["x-first", "x-second"].map(HeaderName::from_static);
         use Rejection as R;
         let (repeated, malformed) = (Err(R::AuthorizationRepeated), Err(R::TokenMalformed));
@@ -240,8 +247,14 @@ mod tests {
             (&[second], Ok(Some(("a.b.c", 1)))),
             (&[("x_first", "a.b.c")], Ok(None)),
             (&[("x-first", "")], malformed),
-            (&[("x-first", "Bearer a")], malformed),
+            (&[("x-first", "Bearer a")], Ok(Some(("a", 0)))),
+            (&[("x-first", "bearer  a")], Ok(Some(("a", 0)))),
+            (&[("x-first", "Bearer")], malformed),
+            (&[("x-first", "Bearer a b")], malformed),
+            (&[("x-first", "Basic a")], malformed),
+            (&[("x-first", "\"a.b.c\"")], malformed),
             (&[("x-first", "aaaaaaaaaaa")], Err(R::AuthorizationTooLarge)),
+            (&[("x-first", "Bearer aaaa")], Err(R::AuthorizationTooLarge)),
             (&[first, first], repeated),
             (&[("x-first", ""), second], repeated),
         ] {
@@ -255,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_websocket_announces_its_token_as_the_first_two_protocols() {
+    fn a_websocket_announces_its_token_behind_bearer() {
         use Rejection as R;
         let (repeated, malformed) = (Err(R::AuthorizationRepeated), Err(R::TokenMalformed));
         let large = Err(R::AuthorizationTooLarge);
@@ -271,7 +284,11 @@ mod tests {
             (&["bearer", "a.b.c"], token, nothing()),
             (&[",bearer,,a.b.c"], token, nothing()),
             (&["bearer, a, chat, a"], Ok(Some("a")), chat()),
-            (&["chat, bearer, a.b.c"], Ok(None), chat()),
+            (&["chat, bearer, a.b.c"], token, chat()),
+            (&["chat", "bearer", "a.b.c"], token, chat()),
+            (&["chat, bearer"], malformed, chat()),
+            (&["chat, a.b.c"], Ok(None), None),
+            (&["a.b.c, bearer"], malformed, Some(vec!["a.b.c"])),
             (&["bearer, a, bearer, a, chat"], repeated, chat()),
             (&["bearer, a", "chat, bearer, b"], repeated, chat()),
             (&["bearer, bearer, a"], repeated, nothing()),
