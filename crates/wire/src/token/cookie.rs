@@ -31,6 +31,19 @@ pub fn token_of<'a>(
     Ok(Some(token.at(TokenLocation::Cookie)))
 }
 
+/// Returns the name of a cookie that holds a part of one of this name, as in `session.0`: libraries
+/// split what is longer than a browser stores.
+pub(super) fn part_of<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    pairs(headers).find_map(|pair| {
+        let known_as = pair.split(|&byte| byte == b'=').next()?.trim_ascii();
+        let number = known_as.strip_prefix(name.as_bytes())?;
+        let (separator, digits) = number.split_first()?;
+        let is_numbered = b".-_".contains(separator) && !digits.is_empty();
+        let is_part = is_numbered && digits.iter().all(u8::is_ascii_digit);
+        str::from_utf8(known_as).ok().filter(|_| is_part)
+    })
+}
+
 /// Returns all cookies but those of this name and its look-alikes, as one field; `None` without
 /// such a cookie.
 pub fn cookies_without(headers: &HeaderMap, name: &str) -> Option<Vec<u8>> {
@@ -117,6 +130,22 @@ mod tests {
             let token = token_of(&headers, "token", 10);
             let token = token.map(|token| token.map(Bearer::as_str));
             assert_eq!(token, expected, "{cookies:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_cookie_has_its_name_and_a_number() {
+        for (cookies, expected) in [
+            (&["a=1; session.0=x", "session.1=y"][..], Some("session.0")),
+            (&["session_1=x"], Some("session_1")),
+            (&["session-12 =x"], Some("session-12")),
+            (&["session=x", "session0=x"], None),
+            (&["session.=x; session.a=x; session.0a=x"], None),
+            (&["xsession.0=x", "Session.0=x"], None),
+            (&[], None),
+        ] {
+            let headers = headers_of(cookies);
+            assert_eq!(part_of(&headers, "session"), expected, "{cookies:?}");
         }
     }
 

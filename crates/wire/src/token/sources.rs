@@ -29,12 +29,12 @@ impl TokenSources {
     ///
     /// # Errors
     /// The rejection for the malformed field.
-    pub fn token<'a>(
+    pub fn token<'a, O: Observer>(
         &self,
         headers: &'a HeaderMap,
         max_bytes: usize,
         opens_websocket: bool,
-        observer: &mut impl Observer,
+        observer: &mut O,
     ) -> Result<Option<Bearer<'a>>, Rejection> {
         let mut token = bearer::from_token_headers(headers, &self.headers, max_bytes)?;
         let header = token.and_then(|token| self.headers.get(token.location().header()?));
@@ -53,6 +53,13 @@ impl TokenSources {
                 observer.learned("from", format_args!("the cookie {name}"));
             }
             token = found?;
+            if O::WATCHES
+                && token.is_none()
+                && let Some(part) = cookie::part_of(headers, name)
+            {
+                let why = "cookies that hold parts of a token are not joined: shorten it, or store it whole";
+                observer.learned("found", format_args!("no cookie {name}, but {part}; {why}"));
+            }
         }
         Ok(token)
     }
@@ -96,6 +103,26 @@ mod tests {
             let found = sources.token(&headers, 100, opens_websocket, &mut Unobserved);
             let found = found.map(|found| found.map(|it| (it.as_str(), it.location())));
             assert_eq!(found, Ok(token), "{headers:?} {opens_websocket}");
+        }
+    }
+
+    #[test]
+    fn parts_of_a_cookie_are_reported_where_it_is_absent() {
+        let sources = TokenSources {
+            cookie: Some("session".to_owned()),
+            ..TokenSources::default()
+        };
+        for (cookies, reported) in [
+            ("session.0=a.b; session.1=c", true),
+            ("session=a.b.c; session.0=x", false),
+            ("other.0=a", false),
+        ] {
+            let (mut steps, headers) = (Explanation::default(), headers(&[("cookie", cookies)]));
+            let _ = sources.token(&headers, 100, false, &mut steps);
+            let found = steps.facts.get("found").map(|found| found.concat());
+            let found =
+                found.is_some_and(|found| found.contains("no cookie session, but session.0"));
+            assert_eq!(found, reported, "{cookies}");
         }
     }
 
