@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use runtime::command_line::member;
 use serde_json::Value;
 
 use super::store::StoreArgs;
@@ -65,7 +66,7 @@ pub(crate) struct ApplicationArgs {
 #[derive(Debug, Args)]
 pub(crate) struct GrantArgs {
     /// Audience of its tokens (`aud`), without which it obtains none; repeatable
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = member::<Audience>)]
     pub(crate) audience: Vec<Audience>,
     /// Scope of its tokens: values with spaces between them, of which it may request a part
     #[arg(long, value_name = "SCOPE")]

@@ -26,7 +26,7 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) issuer: Option<String>,
     /// The tokens' `aud` claim; repeatable
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = command_line::member::<String>)]
     pub(crate) audience: Vec<String>,
     /// Time that a token is valid, unless its request sets another
     #[arg(long, value_name = "DURATION",

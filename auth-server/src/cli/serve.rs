@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
-use runtime::command_line::name;
 use runtime::command_line::seconds::{Seconds, within};
 use runtime::command_line::serialize::{displayed, each_displayed, word};
+use runtime::command_line::{member, member_name, name};
 use runtime::logs::access_log::AccessLog;
 use runtime::logs::telemetry::LogArgs;
 use runtime::net::client_address::{IpNet, parse_network};
@@ -134,7 +134,7 @@ pub(crate) struct TokenArgs {
     pub(crate) issuer: String,
     /// Audience in the tokens' `aud` claim, for sidecars with the same --audience, --app-id or
     /// --app-name; repeatable
-    #[arg(long, env, value_name = "NAME", value_delimiter = ',', value_parser = name)]
+    #[arg(long, env, value_name = "NAME", value_delimiter = ',', value_parser = member_name)]
     pub(crate) audience: Vec<String>,
     /// Give a refresh token at each login, and take it at /oauth/token (RFC 6749)
     ///
@@ -180,13 +180,13 @@ pub(crate) struct AccountArgs {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct PageArgs {
     /// Path pattern below the context path that needs no token, such as '/public/**'; repeatable
-    #[arg(long, env, value_name = "PATTERN", value_delimiter = ',')]
+    #[arg(long, env, value_name = "PATTERN", value_delimiter = ',', value_parser = member::<String>)]
     pub(crate) public_path: Vec<String>,
     /// Directory whose subdirectories `static` and `assets` are served under these names
     #[arg(long, env, value_name = "DIR")]
     pub(crate) static_dir: Option<PathBuf>,
     /// Origin whose pages may call this server from a browser, as in https://app.example; repeatable
-    #[arg(long, env, value_name = "ORIGIN", value_delimiter = ',')]
+    #[arg(long, env, value_name = "ORIGIN", value_delimiter = ',', value_parser = member::<Origin>)]
     #[serde(serialize_with = "each_displayed")]
     pub(crate) cors_origin: Vec<Origin>,
 }

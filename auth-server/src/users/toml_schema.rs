@@ -1,6 +1,7 @@
 //! Schema of the users file: TOML, one `[[user]]` table each.
 
 use clap::Args;
+use runtime::command_line::member;
 use runtime::files::toml_error::TomlError;
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +64,7 @@ pub(crate) struct UserEntry {
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(crate) scope: Option<Scope>,
     /// Role of the user's tokens, a member of the claim `roles`; repeatable
-    #[arg(long = "role", value_name = "ROLE", value_delimiter = ',')]
+    #[arg(long = "role", value_name = "ROLE", value_delimiter = ',', value_parser = member::<String>)]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) roles: Vec<String>,
     /// Further claims. A table, so it comes last

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::builder::OsStringValueParser;
 use clap::error::ErrorKind;
@@ -126,6 +127,22 @@ pub fn name(text: &str) -> Result<String, &'static str> {
         _ if is_within('"') || is_within('\'') => Err("is in quotes: leave them out"),
         _ => Ok(text.to_owned()),
     }
+}
+
+/// Parses a member of a list, which may have blanks around it, as in `a, b`.
+///
+/// # Errors
+/// Those of the type.
+pub fn member<T: FromStr>(text: &str) -> Result<T, T::Err> {
+    text.trim().parse()
+}
+
+/// Parses a [`name`] that is a [`member`] of a list.
+///
+/// # Errors
+/// Those of [`name`].
+pub fn member_name(text: &str) -> Result<String, &'static str> {
+    name(text.trim())
 }
 
 /// Returns the arguments before a `--`, after which everything is an operand.

@@ -1,9 +1,9 @@
 //! The rules for requests: settings of `serve` and `check`.
 
 use clap::{ArgAction, Args, ValueEnum};
-use runtime::command_line::name;
 use runtime::command_line::seconds::{Seconds, within};
 use runtime::command_line::serialize::each_displayed;
+use runtime::command_line::{member, member_name, name};
 use serde::Serialize;
 use wire::http::cors::Origin;
 use wire::http::framing::is_tchar;
@@ -32,7 +32,7 @@ pub(crate) struct RulesArgs {
     ///
     /// An Ant pattern, relative to the context path; methods in front limit it: GET,HEAD. May hold
     /// several separated by commas
-    #[arg(long, env, value_delimiter = ',', value_name = "PATTERN")]
+    #[arg(long, env, value_delimiter = ',', value_parser = member::<String>, value_name = "PATTERN")]
     #[serde(serialize_with = "serialize_whole")]
     pub(crate) public_path: Vec<String>,
 
@@ -40,7 +40,7 @@ pub(crate) struct RulesArgs {
     /// repeatable
     ///
     /// A bad token is rejected there too. Written as --public-path
-    #[arg(long, env, value_delimiter = ',', value_name = "PATTERN")]
+    #[arg(long, env, value_delimiter = ',', value_parser = member::<String>, value_name = "PATTERN")]
     #[serde(serialize_with = "serialize_whole")]
     pub(crate) optional_auth_path: Vec<String>,
 
@@ -58,7 +58,7 @@ pub(crate) struct RulesArgs {
     /// Its preflights pass without a token, and the sidecar's own responses carry the CORS fields;
     /// the service adds its own. The cookie of --token-cookie is accepted from them no more than
     /// from any other site
-    #[arg(long, env, value_delimiter = ',', value_name = "ORIGIN")]
+    #[arg(long, env, value_delimiter = ',', value_parser = member::<Origin>, value_name = "ORIGIN")]
     #[serde(serialize_with = "each_displayed")]
     pub(crate) cors_origin: Vec<Origin>,
 
@@ -130,7 +130,7 @@ pub(crate) struct TokenArgs {
     ///
     /// For any of them; may hold several separated by commas. With --auth-server and without this, a
     /// token that names an audience has to name --app-id or --app-name
-    #[arg(long, env, value_delimiter = ',', value_parser = name, value_name = "NAME")]
+    #[arg(long, env, value_delimiter = ',', value_parser = member_name, value_name = "NAME")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) audience: Vec<String>,
 
@@ -139,7 +139,7 @@ pub(crate) struct TokenArgs {
     /// For tokens of another issuer than the auth server. A claim's name is taken whole; one that
     /// begins with / is a JSON Pointer to a nested claim. id and account come from sub unless
     /// mapped
-    #[arg(long, env, value_delimiter = ',', value_name = "FIELD=CLAIM")]
+    #[arg(long, env, value_delimiter = ',', value_parser = member::<String>, value_name = "FIELD=CLAIM")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) claim: Vec<String>,
 
@@ -172,7 +172,7 @@ pub(crate) struct TokenArgs {
     ///
     /// As in https://app.example. Also one for which a proxy adds the token-header of an
     /// [[issuer]]. Those of --cors-origin may not unless they are listed here too
-    #[arg(long, env, value_delimiter = ',', value_name = "ORIGIN")]
+    #[arg(long, env, value_delimiter = ',', value_parser = member::<Origin>, value_name = "ORIGIN")]
     #[serde(
         serialize_with = "each_displayed",
         skip_serializing_if = "Vec::is_empty"
@@ -212,7 +212,7 @@ pub(crate) struct IdentityArgs {
     /// A claim is named as in --claim. Text is percent-encoded except visible ASCII, and so are %
     /// and the comma, which separates the members of a list; an object is JSON. Without the claim
     /// there is no header; values that clients send under the name are always removed
-    #[arg(long, env, value_delimiter = ',', value_name = "NAME=CLAIM")]
+    #[arg(long, env, value_delimiter = ',', value_parser = member::<String>, value_name = "NAME=CLAIM")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) claim_header: Vec<String>,
 }

@@ -75,11 +75,12 @@ fn parse(hop: &str) -> Option<IpAddr> {
         .map(|address| address.to_canonical())
 }
 
-/// Parses a network as `--trusted-proxy` has it: a CIDR prefix or one address.
+/// Parses a network as the list of `--trusted-proxy` has it: a CIDR prefix or one address.
 ///
 /// # Errors
 /// The expected form.
 pub fn parse_network(text: &str) -> Result<IpNet, String> {
+    let text = text.trim();
     text.parse::<IpNet>()
         .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
         .map_err(|_| "expected a network such as 10.0.0.0/8, or an address".to_owned())
@@ -140,6 +141,8 @@ mod tests {
 
     #[test]
     fn a_network_is_a_prefix_or_an_address() {
+        let network = parse_network(" 10.0.0.0/8\n");
+        assert_eq!(network.unwrap().to_string(), "10.0.0.0/8");
         for text in ["", "10.0.0.0/33", "proxy", "10.0.0.1-10.0.0.9"] {
             assert!(parse_network(text).is_err(), "{text}");
         }
