@@ -86,6 +86,29 @@ impl Authority {
         self.sign("client", &[], [ExtendedKeyUsagePurpose::ClientAuth])
     }
 
+    /// Returns the authority's own certificate, for a server.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn as_server(&self) -> Certificate {
+        let key = self.directory.path().join("ca.key");
+        write_private(&key, &self.issuer.key().serialize_pem());
+        Certificate {
+            cert: self.file(),
+            key,
+        }
+    }
+
+    /// Issues a server certificate for 127.0.0.1 that has expired.
+    ///
+    /// # Panics
+    /// When it cannot be issued or written.
+    pub fn issue_expired_server(&self) -> Certificate {
+        let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("names");
+        params.not_after = date_time_ymd(2020, 1, 1);
+        self.sign_as("expired-server", params)
+    }
+
     /// Issues a client certificate that has expired.
     pub fn issue_expired_client(&self) -> Certificate {
         let mut params = CertificateParams::default();

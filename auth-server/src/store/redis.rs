@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use ::redis::{Cmd, ErrorKind, FromRedisValue, RedisError};
 use async_trait::async_trait;
 use runtime::net::host_port::redacted;
+use runtime::tls::failure::in_words;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
@@ -152,7 +153,10 @@ impl RedisStore {
     fn describe_failure(&self, Failed { error, server, .. }: &Failed) -> String {
         let error = match error.kind() {
             ErrorKind::Parse => "this is not a Redis server".to_owned(),
-            _ => error.to_string(),
+            _ => {
+                let text = error.to_string();
+                in_words(&text, &credentials::SETTINGS).unwrap_or(text)
+            }
         };
         // They are a script.
         let (cause, _arguments) = error.split_once(", with args").unwrap_or((&error, ""));

@@ -3,12 +3,13 @@
 //!
 //! The token travels in a header and the password in a body, so no address holds a secret.
 
-use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
 use reqwest::{Certificate, Client, Method, StatusCode, redirect, tls};
 use runtime::files::file_watch::run_blocking;
+use runtime::tls::failure::with_causes;
+use runtime::tls::peer::PeerSettings;
 use runtime::tls::trusted;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -27,6 +28,9 @@ const MAX_RESPONSE_BYTES: usize = 1024 * 1024;
 const LONGEST_LIFE: u64 = 24 * 60 * 60;
 /// Registries count failed logins, and lock the user out.
 const LOGIN_PAUSE: Duration = Duration::from_secs(5);
+
+/// The settings that errors name.
+const SETTINGS: PeerSettings = PeerSettings::of("`ca` in its URL", "a registry gets none");
 
 /// A failed request to the registry. No text holds an address, a credential or a text of the server.
 #[derive(Debug, thiserror::Error)]
@@ -277,15 +281,9 @@ async fn http_client(settings: &RegistrySettings) -> Result<Client, RegistryErro
 
 #[expect(clippy::needless_pass_by_value, reason = "as `map_err` calls it")]
 fn no_client(error: reqwest::Error) -> RegistryError {
-    RegistryError::Tls(with_causes(&error))
+    RegistryError::Tls(with_causes(&error, &SETTINGS))
 }
 
 fn unreachable(error: reqwest::Error) -> RegistryError {
-    RegistryError::Unreachable(with_causes(&error.without_url()))
-}
-
-/// Joins the causes: reqwest keeps the real one in the chain.
-fn with_causes(error: &reqwest::Error) -> String {
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+    RegistryError::Unreachable(with_causes(&error.without_url(), &SETTINGS))
 }

@@ -2,6 +2,7 @@
 //! their files.
 
 mod certificate;
+pub mod failure;
 mod metrics;
 pub mod peer;
 mod server;

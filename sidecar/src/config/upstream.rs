@@ -5,19 +5,13 @@ use std::net::SocketAddr;
 use runtime::net::host_port::redacted;
 use runtime::net::loopback::is_loopback_host;
 use runtime::process::exit::ExitError;
-use runtime::tls::peer::{PeerFiles, PeerSettings};
+use runtime::tls::peer::PeerFiles;
 
 use super::flag_value::flag_error;
 use crate::cli::ServeArgs;
 use crate::cli::service_args::ServiceArgs;
 use crate::upstream::exposure_check;
 use crate::upstream::{Endpoint, Protocol, UpstreamAddress, UpstreamTls};
-
-const PEER_SETTINGS: PeerSettings = PeerSettings {
-    ca: "--upstream-ca",
-    certificate: "--upstream-client-cert",
-    key: "--upstream-client-key",
-};
 
 /// Parses the address of the service.
 ///
@@ -59,7 +53,7 @@ pub(super) fn upstream_tls(
         &settings.upstream_client_key,
     );
     let files = PeerFiles {
-        settings: PEER_SETTINGS,
+        settings: UpstreamTls::SETTINGS,
         ca: settings.upstream_ca.clone(),
         identity: cert.clone().zip(key.clone()),
     };

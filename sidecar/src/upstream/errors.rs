@@ -4,7 +4,10 @@ use std::io;
 
 use h2::Reason;
 use pingora::{Error, ErrorSource, ErrorType, ImmutStr};
+use runtime::tls::failure;
 use wire::rejection::Rejection;
+
+use super::tls::UpstreamTls;
 
 /// Returns the rejection of a failed request; `None` if the client is gone.
 pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
@@ -50,13 +53,16 @@ pub(crate) fn log_cause(error: &Error) -> String {
         ErrorType::InvalidHTTPHeader => ours.unwrap_or("a malformed message"),
         kind => in_words(error.esource(), kind),
     };
+    // Pingora keeps the text of the cause alone.
+    let tls = ours.filter(|_| *error.etype() == ErrorType::TLSHandshakeFailure);
+    let tls = tls.and_then(|text| failure::in_words(text, &UpstreamTls::SETTINGS));
     let cause = error.root_cause();
     let io = cause.downcast_ref::<io::Error>().map(ToString::to_string);
     let reset = cause.downcast_ref::<h2::Error>();
     let code = reset
         .and_then(h2::Error::reason)
         .map(|code| code.description().to_owned());
-    match io.or(code) {
+    match tls.or(io).or(code) {
         Some(cause) => format!("{what}: {cause}"),
         None => what.to_owned(),
     }

@@ -8,7 +8,7 @@ use pingora::protocols::tls::CaType;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
 use runtime::process::exit::ExitError;
-use runtime::tls::peer::{PeerCertificates, PeerFiles};
+use runtime::tls::peer::{PeerCertificates, PeerFiles, PeerSettings};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
@@ -39,6 +39,12 @@ impl fmt::Debug for UpstreamTls {
 }
 
 impl UpstreamTls {
+    pub(crate) const SETTINGS: PeerSettings = PeerSettings {
+        ca: "--upstream-ca",
+        certificate: "--upstream-client-cert",
+        key: "--upstream-client-key",
+    };
+
     /// Reads the files.
     ///
     /// # Errors

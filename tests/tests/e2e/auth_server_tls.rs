@@ -80,12 +80,26 @@ fn a_server_of_another_authority_gets_no_secret() {
     let elsewhere = authority.issue_server(&["auth.internal", "127.0.0.2"]);
     let trusted = trusting(&authority);
     for (certified, flags, why) in [
-        (here(&untrusted), &trusted[..], "UnknownIssuer"),
+        (
+            here(&untrusted),
+            &trusted[..],
+            "is not trusted; --auth-ca, or `ca` of the [[issuer]], names",
+        ),
         // Without --auth-ca the system's authorities count, and this one is not among them.
         (here(&authority), &[], "certificate"),
-        (elsewhere, &trusted, "not valid for name"),
+        (
+            elsewhere,
+            &trusted,
+            "only valid for auth.internal or 127.0.0.2",
+        ),
         // A client certificate does not identify a server.
         (authority.issue_client(), &trusted, "certificate"),
+        (
+            authority.as_server(),
+            &trusted,
+            "(CA:TRUE), which no server may present",
+        ),
+        (authority.issue_expired_server(), &trusted, "has expired"),
     ] {
         let auth_server =
             FakeAuthServer::serving_tls(certified.serving(None), &forge.trusted().served());
@@ -119,11 +133,11 @@ fn new_certificates_are_followed_without_a_restart() {
     let sidecar = plan_of(&service, &auth_server.url(), &trusting(&authority)).ready();
 
     auth_server.set_tls(successor.issue_server(&["127.0.0.1"]).serving(None));
-    rejected_for(&sidecar, &auth_server, "UnknownIssuer");
+    rejected_for(&sidecar, &auth_server, "is not trusted");
     // Half a file changes nothing.
     std::fs::write(authority.file(), "-----BEGIN CERTIFICATE-----\nMIIB").unwrap();
-    rejected_for(&sidecar, &auth_server, "UnknownIssuer");
-    rejected_for(&sidecar, &auth_server, "UnknownIssuer");
+    rejected_for(&sidecar, &auth_server, "is not trusted");
+    rejected_for(&sidecar, &auth_server, "is not trusted");
     let log = sidecar.process().stderr();
     let found = log.matches("keeping the previous content").count();
     assert_eq!(found, 1, "{log}");

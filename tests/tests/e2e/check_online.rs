@@ -7,6 +7,7 @@ use tests::fake_auth_server::{FakeAuthServer, json_response};
 use tests::free_address::free_address;
 use tests::process::Finished;
 use tests::programs::Program;
+use tests::tls_service::TlsService;
 use tests::users_file::UsersFile;
 
 use super::command_line::{CONFIG, SIDECAR};
@@ -125,6 +126,31 @@ fn an_auth_server_whose_certificate_is_not_trusted_is_78() {
         let trusted = format!("--auth-ca={}", other.file().display());
         let end = online(url, &service.url(), &[&trusted]);
         end.says(CONFIG, named);
+    }
+}
+
+#[test]
+fn a_service_whose_certificate_is_not_accepted_is_78() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let tls = TlsService::start(&authority.issue("service"), None);
+    let (ours, others) = (authority.file(), other.file());
+    let auth_server = AuthServer::start();
+    for (ca, name, words) in [
+        (&others, "localhost", "is not trusted; --upstream-ca names"),
+        (&ours, "other.test", "only valid for 127.0.0.1 or localhost"),
+    ] {
+        let ca = format!("--upstream-ca={}", ca.display());
+        let name = format!("--upstream-server-name={name}");
+        let url = tls.url("localhost");
+        let end = online(&auth_server.url(), &url, &[&ca, &name]);
+        end.says(CONFIG, words);
+        let has_remedy = end.stderr.contains("--upstream-ca names");
+        assert_eq!(
+            has_remedy,
+            words.contains("--upstream-ca"),
+            "{}",
+            end.stderr
+        );
     }
 }
 

@@ -15,8 +15,8 @@ use tests::keys::SigningType;
 use tests::nacos_3::{self, Nacos3};
 use tests::redis_server::Redis;
 use tests::rnacos_server::{PASSWORD, Rnacos, SERVICE, USER};
-use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
-use tests::socket_server::{Reply, response};
+use tests::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
+use tests::socket_server::{Reply, SocketServer, response};
 use tests::token_forge::Forge;
 use tests::wait;
 
@@ -326,6 +326,18 @@ fn over_https_the_certificate_decides_and_not_the_registry() {
     let token = forge.token(clock::now(), &serde_json::Value::Null);
     assert_eq!(sidecar.bearing(&token).status("/orders/1"), 200);
     assert!(!sidecar.process().stderr().contains("plain HTTP"));
+}
+
+#[test]
+fn a_registry_that_is_not_trusted_is_named_with_its_setting() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let tls = authority.issue("registry").serving(None);
+    let registry = SocketServer::start_tls(tls, |_| Reply::Silence);
+    let (address, ca) = (registry.address(), other.file());
+    let url = format!("nacos://{address}/auth?registry-tls=on&ca={}", ca.display());
+    let service = EchoService::start();
+    let sidecar = SidecarPlan::new(&service, &url).flags(NEVER).start();
+    sidecar.until_logged("not trusted; `ca` in its URL names a file");
 }
 
 #[test]

@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use runtime::files::secret_file;
+use runtime::tls::peer::PeerSettings;
 use runtime::tls::{CertificateFiles, trusted};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
 pub(crate) const CLIENT_CERTIFICATE: &str = "--store-client-cert";
+/// The settings of certificates.
+pub(super) const SETTINGS: PeerSettings = PeerSettings::of("--store-ca", CLIENT_CERTIFICATE);
 
 #[derive(Default, PartialEq, Eq)]
 pub(crate) struct Credentials {

@@ -19,6 +19,8 @@ use crate::files::secret_file;
 /// path must not fill the memory.
 const MAX_CERTIFICATE_BYTES: u64 = 1024 * 1024;
 
+const NOT_PARSED: &str = "holds a certificate that cannot be parsed";
+
 /// Error of files that are no certificate, or no pair. The text names the file and quotes no key.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
@@ -105,7 +107,8 @@ fn mismatch(error: &rustls::Error, cert: &Path) -> String {
             "the private key does not belong to the first certificate of {}",
             cert.display()
         ),
-        other => format!("no usable private key: {other}"),
+        _ => "the private key has to be RSA from 2048 bits, ECDSA (P-256, P-384, P-521) or Ed25519"
+            .to_owned(),
     }
 }
 
@@ -137,7 +140,7 @@ pub fn trusted(path: &Path) -> Result<Vec<u8>, CertificateError> {
 pub(super) fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     let usable = |pem: Vec<u8>| {
         let (authorities, _) = parse_chain(&pem)?;
-        roots(&authorities).map_err(|error| error.to_string())?;
+        roots(&authorities).map_err(|_| NOT_PARSED.to_owned())?;
         Ok(authorities)
     };
     read_bounded(path)
@@ -171,7 +174,7 @@ fn parse_chain(pem: &[u8]) -> Result<(Vec<CertificateDer<'static>>, i64), String
         .iter()
         .map(not_after)
         .collect::<Option<Vec<_>>>()
-        .ok_or("holds a certificate that cannot be parsed")?;
+        .ok_or(NOT_PARSED)?;
     let first = ends.first().ok_or("holds no certificate in PEM")?;
     Ok((chain, *first))
 }

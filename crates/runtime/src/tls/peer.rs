@@ -18,6 +18,19 @@ pub struct PeerSettings {
     pub key: &'static str,
 }
 
+impl PeerSettings {
+    /// Returns the names that failed connections need.
+    #[must_use]
+    pub const fn of(ca: &'static str, certificate: &'static str) -> Self {
+        let key = "";
+        Self {
+            ca,
+            certificate,
+            key,
+        }
+    }
+}
+
 /// The files, as configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PeerFiles {

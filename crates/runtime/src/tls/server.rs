@@ -21,12 +21,16 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::certificate::{CertificateFiles, authorities, expired, roots};
+use super::failure::in_words;
 use super::metrics::CertificateMetrics;
+use super::peer::PeerSettings;
 use crate::files::file_watch::{self, PolledFiles};
 use crate::process::clock::unix_now;
 use crate::process::exit::ExitError;
 
 const CERTIFICATE: &str = "--tls-cert";
+/// The settings that failed handshakes with clients name.
+const SETTINGS: PeerSettings = PeerSettings::of("--client-ca", CERTIFICATE);
 
 /// HTTP/2 and HTTP/1.1, as ALPN names them.
 pub const HTTP_2_OR_1: &[&str] = &["h2", "http/1.1"];
@@ -149,9 +153,10 @@ impl ServerTls {
         limit: Duration,
     ) -> io::Result<TlsStream<S>> {
         let acceptor = self.current.load().acceptor.clone();
-        tokio::time::timeout(limit, acceptor.accept(socket))
-            .await
-            .map_err(|_| io::ErrorKind::TimedOut)?
+        let accepted = tokio::time::timeout(limit, acceptor.accept(socket)).await;
+        let accepted = accepted.map_err(|_| io::ErrorKind::TimedOut)?;
+        let in_words = |error: &io::Error| in_words(&error.to_string(), &SETTINGS);
+        accepted.map_err(|error| in_words(&error).map_or(error, io::Error::other))
     }
 }
 

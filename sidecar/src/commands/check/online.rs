@@ -183,10 +183,7 @@ async fn connected(settings: UpstreamSettings) -> Result<(), ExitError> {
         Ok(mut stream) => timeout(RESPONSE_WITHIN, speaks(&mut stream, protocol))
             .await
             .unwrap_or(Ok(())),
-        Err(error) if rejected.contains(error.etype()) => Err(ExitError::Config(format!(
-            "{}; --upstream-ca names its authority, --upstream-server-name the name in its certificate",
-            log_cause(&error)
-        ))),
+        Err(error) if rejected.contains(error.etype()) => Err(ExitError::Config(log_cause(&error))),
         Err(error) => Err(ExitError::Unavailable(log_cause(&error))),
     }
 }

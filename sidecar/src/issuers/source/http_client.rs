@@ -17,9 +17,9 @@ use runtime::files::file_watch::{self, run_blocking};
 use runtime::logs::once_a_minute::OnceAMinute;
 use runtime::net::server_url::ServerUrl;
 use runtime::process::clock::unix_now;
-use runtime::tls::peer::{PeerCertificates, PeerFiles};
+use runtime::tls::failure::with_causes;
+use runtime::tls::peer::{PeerCertificates, PeerFiles, PeerSettings};
 use runtime::traces::{self, Span};
-use rustls::InvalidMessage::InvalidContentType;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 use tokio::net::lookup_host;
@@ -34,10 +34,17 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// once: ten thousand sidecars that wait for their tick hold no connection.
 const KEPT: Duration = Duration::from_millis(100);
 
+/// The settings that errors name: those of flags and tables.
+const SETTINGS: PeerSettings = PeerSettings {
+    ca: "--auth-ca, or `ca` of the [[issuer]],",
+    certificate: "--auth-client-cert",
+    key: "--auth-client-key",
+};
+
 /// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransportError {
-    #[error("{}", with_causes(.0))]
+    #[error("{}", with_causes(.0, &SETTINGS))]
     Http(reqwest::Error),
     #[error("the response is longer than {0} bytes")]
     TooLong(usize),
@@ -57,7 +64,7 @@ impl TransportError {
     pub(crate) fn is_away(&self) -> bool {
         match self {
             // An untrusted certificate, or a port without TLS, does not change by waiting.
-            Self::Http(error) => causes(error).all(|cause| tls_error(cause).is_none()),
+            Self::Http(error) => !causes(error).any(is_of_tls),
             Self::TooLong(_) | Self::NoClient(_) => false,
         }
     }
@@ -281,7 +288,7 @@ impl Transport {
     fn client_with(&self, material: &PeerCertificates) -> Result<Client, String> {
         let built = self.builder(material).and_then(ClientBuilder::build);
         built.map_err(|error| {
-            let causes = with_causes(&error);
+            let causes = with_causes(&error, &SETTINGS);
             format!("the HTTP client cannot be built: {causes}")
         })
     }
@@ -374,29 +381,14 @@ async fn bounded_body(
     Ok(body)
 }
 
-/// Joins the causes: reqwest keeps the real one in the chain.
-fn with_causes(error: &reqwest::Error) -> String {
-    use rustls::Error::{InvalidCertificate, InvalidMessage};
-    causes(error).fold(error.to_string(), |text, cause| match tls_error(cause) {
-        // As from a plain HTTP server.
-        Some(InvalidMessage(InvalidContentType)) => {
-            format!("{text}: no TLS came back, is it http:// in place of https://?")
-        }
-        Some(InvalidCertificate(_)) => {
-            format!("{text}: {cause}; --auth-ca, or `ca` of the [[issuer]], trusts its authority")
-        }
-        _ => format!("{text}: {cause}"),
-    })
-}
-
 fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
     std::iter::successors(error.source(), |&cause| cause.source())
 }
 
-/// Returns the TLS error of a cause, which is wrapped more than once.
-fn tls_error<'e>(mut cause: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
+/// Returns true for an error of TLS, which is wrapped more than once.
+fn is_of_tls(mut cause: &(dyn Error + 'static)) -> bool {
     while let Some(within) = cause.downcast_ref().and_then(io::Error::get_ref) {
         cause = within;
     }
-    cause.downcast_ref()
+    cause.is::<rustls::Error>()
 }

@@ -55,9 +55,11 @@ fn a_store_over_tls_with_a_client_certificate() {
     assert!(redis.pair().0.is_some());
     assert_eq!(keys(&["show"], &url, &flags).code, Some(0));
 
-    for flags in untrusted_clients(&authority, &other) {
-        let end = keys(&["show"], &url, &flags);
+    let remedies = ["; --store-client-cert", "; --store-ca names a file"];
+    for (flags, remedy) in untrusted_clients(&authority, &other).iter().zip(remedies) {
+        let end = keys(&["show"], &url, flags);
         end.says(69, &url);
+        end.says(69, remedy);
     }
 }
 
