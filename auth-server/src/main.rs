@@ -68,7 +68,7 @@ fn run() -> Result<(), ExitError> {
             block_on(commands::dev::run(&args))
         }
         Command::Check(args) => {
-            runtime::traces::check()?;
+            let warnings = [warnings, runtime::traces::warnings()].concat();
             telemetry::check(&args.settings.logs.log_level)?;
             let overridden = command_line::overridden_keys::<Cli>();
             block_on(commands::check::run(&args, warnings, &overridden))

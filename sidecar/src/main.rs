@@ -55,7 +55,7 @@ fn run() -> Result<(), ExitError> {
         }
         Command::Check(args) => {
             tls::install_provider()?;
-            runtime::traces::check()?;
+            let warnings = [warnings, runtime::traces::warnings()].concat();
             runtime::logs::telemetry::check(&log_filter(&args.settings.logs.log_level))?;
             let overridden = command_line::overridden_keys::<Cli>();
             commands::check::run(&args, warnings, &overridden)

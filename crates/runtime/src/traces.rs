@@ -54,13 +54,18 @@ pub struct Span {
 /// Starts tracing for `program` if the environment names a collector. Outside of any runtime.
 ///
 /// # Errors
-/// [`ExitError::Config`] for a variable with a value that cannot be used.
+/// [`ExitError::Software`] after the first call.
 pub fn install(program: &'static str, version: &'static str) -> Result<(), ExitError> {
-    let Some(collector) = Collector::from_environment(&variable)? else {
-        return Ok(());
-    };
     let metrics = ExportMetrics::default();
-    let exporter = CountedExporter::new(&collector, metrics.clone())?;
+    let (collector, exporter) = match exporter(&metrics) {
+        Ok(Some(exporter)) => exporter,
+        Ok(None) => return Ok(()),
+        // The variables are set for every container of a cluster, whatever it makes of them.
+        Err(why) => {
+            tracing::warn!("{why}");
+            return Ok(());
+        }
+    };
     let provider = SdkTracerProvider::builder()
         .with_resource(resource(&collector, program, version))
         .with_span_processor(BatchSpanProcessor::builder(exporter).build())
@@ -77,6 +82,14 @@ pub fn install(program: &'static str, version: &'static str) -> Result<(), ExitE
     }
 }
 
+fn exporter(metrics: &ExportMetrics) -> Result<Option<(Collector, CountedExporter)>, String> {
+    let Some(collector) = Collector::from_environment(&variable)? else {
+        return Ok(None);
+    };
+    let exporter = CountedExporter::new(&collector, metrics.clone())?;
+    Ok(Some((collector, exporter)))
+}
+
 /// Describes this program: the variables count more.
 fn resource(collector: &Collector, program: &'static str, version: &'static str) -> Resource {
     let named = collector.service_name.clone();
@@ -89,12 +102,11 @@ fn resource(collector: &Collector, program: &'static str, version: &'static str)
         .build()
 }
 
-/// Checks the variables as [`install`] does.
-///
-/// # Errors
-/// [`ExitError::Config`] for a variable with a value that cannot be used.
-pub fn check() -> Result<(), ExitError> {
-    Collector::from_environment(&variable).map(drop)
+/// Returns the warning of [`install`] about a variable that cannot be used.
+#[must_use]
+pub fn warnings() -> Vec<String> {
+    let unusable = Collector::from_environment(&variable).err();
+    unusable.into_iter().collect()
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -2,16 +2,22 @@
 
 use serde_json::json;
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, credentials};
+use tests::certificates::Authority;
 use tests::client::Request;
 use tests::clock;
 use tests::echo_service::EchoService;
+use tests::expect::has;
 use tests::h2_client::H2Client;
 use tests::h2_service::H2Service;
 use tests::metrics::sum;
 use tests::otlp_collector::{Collector, SeenSpan};
+use tests::programs::Program;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::stack::ForgedStack;
+use tests::tls_service::TlsService;
 use tests::wait;
+
+use super::command_line::SIDECAR;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SERVER: i32 = 2;
@@ -242,20 +248,81 @@ fn the_state_of_another_trace_ends_where_a_new_one_begins() {
     }
 }
 
+/// Operators set them for every container of a cluster.
 #[test]
-fn a_variable_that_cannot_be_used_stops_the_start() {
+fn a_variable_that_cannot_be_used_turns_the_export_off() {
+    let stack = ForgedStack::start();
     for (name, value) in [
         (
             "OTEL_EXPORTER_OTLP_ENDPOINT",
             "http://me:hush@127.0.0.1:4318",
         ),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317"),
         ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nonexistent/hush.pem"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json"),
+        ("OTEL_TRACES_EXPORTER", "console"),
     ] {
-        let plan = SidecarPlan::to("http://127.0.0.1:1", "http://127.0.0.1:1/auth");
-        let plan = plan.environment("OTEL_TRACES_EXPORTER", "otlp");
-        let end = plan.environment(name, value).fails();
-        end.says(78, name);
-        assert!(!end.stderr.contains("me:hush"), "{}", end.stderr);
+        let plan = stack.plan(&stack.service.url());
+        let plan = plan.environment("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1");
+        let sidecar = plan.environment(name, value).ready();
+        let client = sidecar.bearing(&stack.token());
+        assert_eq!(client.status("/list"), 200, "{name}={value}");
+        let line = sidecar.process().line_with("no spans are exported: ");
+        has(&line, name);
+        let log = sidecar.process().output();
+        assert_eq!(log.matches("no spans").count(), 1, "{log}");
+        assert!(!log.contains("me:hush"), "{log}");
+    }
+    let check = |program: Program| program.command().arguments(["check"]);
+    for check in [
+        check(Program::Sidecar).arguments(&SIDECAR[1..]),
+        check(Program::AuthServer),
+    ] {
+        let check = check.environment("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1");
+        let end = check
+            .environment("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+            .run();
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+        has(
+            &end.stdout,
+            "# warning: no spans are exported: OTEL_EXPORTER_OTLP_PROTOCOL",
+        );
+    }
+}
+
+#[test]
+fn a_failed_export_names_its_cause() {
+    let (authority, stack) = (Authority::new(), ForgedStack::start());
+    let over_tls = TlsService::start(&authority.issue("server"), None);
+    let ca = authority.file().display().to_string();
+    let other = Authority::new();
+    let other = other.file().display().to_string();
+    for (endpoint, ca, cause) in [
+        (
+            "http://127.0.0.1:4317",
+            &ca,
+            "4317 is the port for gRPC, 4318 for HTTP",
+        ),
+        (
+            &*over_tls.url("127.0.0.1"),
+            &other,
+            "OTEL_EXPORTER_OTLP_CERTIFICATE names a file",
+        ),
+    ] {
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint),
+            ("OTEL_EXPORTER_OTLP_CERTIFICATE", ca),
+            ("OTEL_BSP_SCHEDULE_DELAY", "10"),
+        ];
+        let sidecar = stack
+            .plan(&stack.service.url())
+            .environments(&variables)
+            .ready();
+        sidecar.bearing(&stack.token()).get("/list");
+        has(
+            sidecar.process().line_with("spans were not exported"),
+            cause,
+        );
     }
 }

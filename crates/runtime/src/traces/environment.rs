@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::Uri;
-
-use crate::process::exit::ExitError;
+use http::uri::Scheme;
 
 /// The collector that the variables name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +14,8 @@ pub(super) struct Collector {
     pub(super) certificate: Option<PathBuf>,
     /// True for a connection with TLS.
     pub(super) is_https: bool,
+    /// True for the port of OTLP over gRPC.
+    pub(super) is_grpc_port: bool,
     /// Timeout of one request.
     pub(super) timeout: Duration,
     /// The name of this service, in place of the program's.
@@ -27,8 +28,8 @@ impl Collector {
     /// Reads the variables; `None` where they name no collector or turn the export off.
     ///
     /// # Errors
-    /// [`ExitError::Config`] with the name of a variable that cannot be used.
-    pub(super) fn from_environment(variable: Variables<'_>) -> Result<Option<Self>, ExitError> {
+    /// The name of a variable that cannot be used.
+    pub(super) fn from_environment(variable: Variables<'_>) -> Result<Option<Self>, String> {
         let is_disabled = variable("OTEL_SDK_DISABLED");
         let exporter = variable("OTEL_TRACES_EXPORTER");
         let endpoint = of_traces(variable, "ENDPOINT");
@@ -46,18 +47,20 @@ impl Collector {
             return Err(rejected(&name, "expected http/protobuf"));
         }
         let timeout = of_traces(variable, "TIMEOUT").and_then(|(_, timeout)| timeout.parse().ok());
+        let endpoint = endpoint.map(|(name, endpoint)| uri(&name, &endpoint));
+        let endpoint = endpoint.transpose()?.unwrap_or_default();
         Ok(Some(Self {
             certificate: of_traces(variable, "CERTIFICATE").map(|(_, path)| path.into()),
-            is_https: match endpoint {
-                Some((name, endpoint)) => is_https(&name, &endpoint)?,
-                None => false,
-            },
+            is_https: endpoint.scheme() == Some(&Scheme::HTTPS),
+            is_grpc_port: endpoint.port_u16() == Some(GRPC_PORT),
             timeout: timeout.map_or(DEFAULT_TIMEOUT, Duration::from_millis),
             service_name: variable("OTEL_SERVICE_NAME"),
         }))
     }
 }
 
+/// The standard's, of a collector that takes HTTP at 4318.
+const GRPC_PORT: u16 = 4317;
 /// The standard's.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -71,25 +74,24 @@ fn of_traces(variable: Variables<'_>, what: &str) -> Option<(String, String)> {
 }
 
 /// Rejects credentials and queries, which errors of the SDK would name.
-fn is_https(name: &str, endpoint: &str) -> Result<bool, ExitError> {
+fn uri(name: &str, endpoint: &str) -> Result<Uri, String> {
     let uri = endpoint.parse::<Uri>().ok();
     let uri = uri.filter(|uri| {
         let authority = uri.authority().map_or("", |authority| authority.as_str());
-        !authority.is_empty() && !authority.contains('@') && uri.query().is_none()
+        let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
+        is_http && !authority.is_empty() && !authority.contains('@') && uri.query().is_none()
     });
-    match uri.as_ref().and_then(Uri::scheme_str) {
-        Some("http") => Ok(false),
-        Some("https") => Ok(true),
-        _ => Err(rejected(
+    uri.ok_or_else(|| {
+        rejected(
             name,
             "expected http://HOST:PORT or https://HOST:PORT; credentials go into OTEL_EXPORTER_OTLP_HEADERS",
-        )),
-    }
+        )
+    })
 }
 
 /// Names the variable and not its value, which may hold a password.
-fn rejected(name: &str, why: &str) -> ExitError {
-    ExitError::Config(format!("{name}: {why}"))
+fn rejected(name: &str, why: &str) -> String {
+    format!("no spans are exported: {name}: {why}")
 }
 
 #[cfg(test)]
@@ -99,7 +101,7 @@ mod tests {
 
     const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318");
 
-    fn read(variables: &[(&str, &str)]) -> Result<Option<Collector>, ExitError> {
+    fn read(variables: &[(&str, &str)]) -> Result<Option<Collector>, String> {
         Collector::from_environment(&|name| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
@@ -135,22 +137,23 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "300"),
         ]);
         let collector = collector.unwrap().unwrap();
-        assert!(collector.is_https);
+        assert!(collector.is_https && !collector.is_grpc_port);
         assert_eq!(collector.timeout, Duration::from_millis(300));
     }
 
     #[test]
-    fn what_cannot_be_used_stops_the_start_and_is_named() {
+    fn what_cannot_be_used_is_named() {
         for (name, value) in [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"),
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://me:secret@collector"),
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c?token=secret"),
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+            ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json"),
             ("OTEL_TRACES_EXPORTER", "zipkin"),
+            ("OTEL_TRACES_EXPORTER", "otlp,console"),
         ] {
-            let failure = read(&[(name, value), ENDPOINT]).unwrap_err();
-            let line = failure.to_string();
-            assert!(failure.code() == 78 && line.contains(name), "{line}");
+            let line = read(&[(name, value), ENDPOINT]).unwrap_err();
+            assert!(line.contains(name), "{line}");
             assert!(!line.contains("secret"), "{line}");
         }
     }

@@ -3,8 +3,11 @@
 
 use std::fmt::Display;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
+use async_trait::async_trait;
+use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{SpanExporter, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
@@ -17,8 +20,13 @@ use reqwest::{Certificate, redirect};
 use super::environment::Collector;
 use crate::logs::once_a_minute::OnceAMinute;
 use crate::logs::sanitize::LogText;
-use crate::process::exit::ExitError;
+use crate::tls::failure::with_causes;
+use crate::tls::peer::PeerSettings;
 use crate::tls::trusted;
+
+/// The settings that errors name.
+const SETTINGS: PeerSettings =
+    PeerSettings::of("OTEL_EXPORTER_OTLP_CERTIFICATE", "a collector gets none");
 
 crate::metrics! {
     /// Metrics of the export.
@@ -35,6 +43,9 @@ crate::metrics! {
 #[derive(Debug)]
 pub(super) struct CountedExporter {
     exporter: SpanExporter,
+    /// The cause of the last failed request.
+    cause: Cause,
+    is_grpc_port: bool,
     metrics: ExportMetrics,
     /// The last failure.
     logged: Mutex<OnceAMinute>,
@@ -44,14 +55,20 @@ impl CountedExporter {
     /// Builds the exporter, outside of any runtime.
     ///
     /// # Errors
-    /// [`ExitError::Config`] for a file or a variable that cannot be used.
-    pub(super) fn new(collector: &Collector, metrics: ExportMetrics) -> Result<Self, ExitError> {
-        let unusable = |error| ExitError::Config(format!("the export of spans: {error}"));
-        let client = client(collector).map_err(unusable)?;
+    /// A file or a variable that cannot be used.
+    pub(super) fn new(collector: &Collector, metrics: ExportMetrics) -> Result<Self, String> {
+        let unusable = |error| format!("no spans are exported: {error}");
+        let cause = Cause::default();
+        let client = ObservedClient {
+            client: client(collector).map_err(unusable)?,
+            cause: Arc::clone(&cause),
+        };
         let builder = SpanExporter::builder().with_http().with_http_client(client);
         let built = builder.build().map_err(|error| unusable(error.to_string()));
         Ok(Self {
             exporter: built?,
+            cause,
+            is_grpc_port: collector.is_grpc_port,
             metrics,
             logged: Mutex::default(),
         })
@@ -67,8 +84,17 @@ impl Exporter for CountedExporter {
                 self.metrics.spans_exported.inc_by(spans);
             }
             Err(error) if self.logged.lock().is_due(Instant::now()) => {
-                let error = error.to_string();
-                tracing::warn!(spans, error = %LogText(&error), "spans were not exported");
+                let cause = self.cause.lock().take();
+                let error = cause.unwrap_or_else(|| LogText(&error.to_string()).to_string());
+                let hint = match self.is_grpc_port {
+                    true => "; 4317 is the port for gRPC, 4318 for HTTP",
+                    false => "",
+                };
+                tracing::warn!(
+                    spans,
+                    error = format!("{error}{hint}"),
+                    "spans were not exported"
+                );
             }
             Err(_) => {}
         }
@@ -81,6 +107,25 @@ impl Exporter for CountedExporter {
 
     fn set_resource(&mut self, resource: &Resource) {
         self.exporter.set_resource(resource);
+    }
+}
+
+type Cause = Arc<Mutex<Option<String>>>;
+
+/// A client that keeps the cause of a failure: the SDK makes each one a "network error".
+#[derive(Debug)]
+struct ObservedClient {
+    client: Client,
+    cause: Cause,
+}
+
+#[async_trait]
+impl HttpClient for ObservedClient {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let sent = self.client.send_bytes(request).await;
+        let cause = sent.as_ref().err();
+        *self.cause.lock() = cause.map(|error| with_causes(error.as_ref(), &SETTINGS));
+        sent
     }
 }
 
