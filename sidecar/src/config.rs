@@ -139,11 +139,9 @@ impl Config {
     /// Returns [`Config::warnings`] and those about command line and environment, which no reload
     /// changes.
     pub(crate) fn warnings_at_the_start(&self) -> Vec<String> {
-        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let proxy = |source| key_source::ignored_proxy(source, is_set);
         let mut warnings = self.warnings();
         warnings.extend(exposed_secrets::<Cli>());
-        warnings.extend(self.sources().find_map(proxy));
+        warnings.extend(self.sources().find_map(SourceSettings::proxy_warning));
         warnings
     }
 

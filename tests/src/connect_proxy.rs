@@ -12,6 +12,7 @@ use crate::socket_server::serve_each;
 pub struct ConnectProxy {
     address: SocketAddr,
     tunnels: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<Message>>>,
 }
 
 impl ConnectProxy {
@@ -20,10 +21,38 @@ impl ConnectProxy {
     /// # Panics
     /// When no port is free.
     pub fn start() -> Self {
+        Self::leading_to(None)
+    }
+
+    /// Starts a proxy whose tunnels all lead to one server, whatever name they are for.
+    ///
+    /// # Panics
+    /// When no port is free.
+    pub fn to(server: SocketAddr) -> Self {
+        Self::leading_to(Some(server))
+    }
+
+    fn leading_to(server: Option<SocketAddr>) -> Self {
         let tunnels = Arc::<Mutex<Vec<String>>>::default();
-        let opened = Arc::clone(&tunnels);
-        let address = serve_each(move |_, client| tunnel(client, &opened));
-        Self { address, tunnels }
+        let requests = Arc::<Mutex<Vec<Message>>>::default();
+        let (opened, received) = (Arc::clone(&tunnels), Arc::clone(&requests));
+        let address = serve_each(move |_, client| tunnel(client, server, &opened, &received));
+        Self {
+            address,
+            tunnels,
+            requests,
+        }
+    }
+
+    /// Returns the port.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// Returns the requests for tunnels so far.
+    pub fn requests(&self) -> Vec<Message> {
+        let requests = self.requests.lock();
+        requests.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the address, for `keys-proxy`.
@@ -38,7 +67,12 @@ impl ConnectProxy {
     }
 }
 
-fn tunnel(mut client: TcpStream, opened: &Mutex<Vec<String>>) -> std::io::Result<()> {
+fn tunnel(
+    mut client: TcpStream,
+    server: Option<SocketAddr>,
+    opened: &Mutex<Vec<String>>,
+    received: &Mutex<Vec<Message>>,
+) -> std::io::Result<()> {
     let mut reader = BufReader::new(client.try_clone()?);
     let Some(request) = Message::read_request(&mut reader)? else {
         return Ok(());
@@ -47,7 +81,13 @@ fn tunnel(mut client: TcpStream, opened: &Mutex<Vec<String>>) -> std::io::Result
     if !request.head.starts_with(b"CONNECT ") {
         return client.write_all(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n");
     }
-    let mut server = TcpStream::connect(&target)?;
+    let mut server = match server {
+        Some(server) => TcpStream::connect(server)?,
+        None => TcpStream::connect(&target)?,
+    };
+    let mut requests = received.lock().unwrap_or_else(PoisonError::into_inner);
+    requests.push(request);
+    drop(requests);
     let mut tunnels = opened.lock().unwrap_or_else(PoisonError::into_inner);
     tunnels.push(target);
     drop(tunnels);

@@ -143,7 +143,7 @@ pub(crate) struct IssuerTable {
     pub(crate) claim_header: Vec<String>,
     /// Certificates to trust in place of the system's.
     pub(crate) ca: Option<PathBuf>,
-    /// The proxy through which its keys are fetched.
+    /// The proxy to its keys in place of the environment's, or `none`.
     pub(crate) keys_proxy: Option<String>,
     /// A file with the pod's own token, for `kubernetes:///`.
     pub(crate) token_file: Option<PathBuf>,

@@ -14,25 +14,7 @@ use super::flag_value::flag_error;
 use crate::cli::ServeArgs;
 use crate::cli::key_args::RevocationMode;
 use crate::discovery::AuthServer;
-use crate::issuers::source::SourceSettings;
 use crate::issuers::source::auth_server::{Application, EndpointSettings};
-
-/// Warns of a proxy in the environment, which is not used: a proxy could replace the keys. `is_set`
-/// reads a variable.
-pub(super) fn ignored_proxy(
-    source: &SourceSettings,
-    is_set: impl Fn(&str) -> bool,
-) -> Option<String> {
-    const VARIABLES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
-    let SourceSettings::KeySet(settings) = source else {
-        return None;
-    };
-    let is_direct = settings.location.is_https() && settings.proxy.is_none();
-    let named = VARIABLES.into_iter().find(|name| is_set(name))?;
-    is_direct.then(|| {
-        format!("{named} is set, and not used: keys are fetched through the `keys-proxy` of an [[issuer]] only, or directly")
-    })
-}
 
 /// Returns the auth server of the flags.
 ///

@@ -145,27 +145,6 @@ fn plain_http_over_a_network_is_warned_about() {
 }
 
 #[test]
-fn a_proxy_of_the_environment_is_warned_about_for_issuers() {
-    let warned = |flags: &[&str], variable: &str| {
-        let config = config(flags).unwrap();
-        key_source::ignored_proxy(&config.issuers[0].source, |name| name == variable)
-    };
-    for variable in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
-        let warning = warned(&ISSUER, variable).unwrap();
-        assert!(warning.starts_with(variable), "{warning}");
-    }
-    assert_eq!(warned(&ISSUER, "HTTP_PROXY"), None);
-    let on_loopback = [&["--jwks", "http://127.0.0.1:9/keys"], &ISSUER[2..]].concat();
-    assert_eq!(warned(&on_loopback, "HTTPS_PROXY"), None);
-    let auth_server = [
-        &["--auth-server", "https://auth:9000/auth"][..],
-        &APPLICATION,
-    ]
-    .concat();
-    assert_eq!(warned(&auth_server, "HTTPS_PROXY"), None);
-}
-
-#[test]
 fn what_is_allowed_against_the_rule_is_warned_about() {
     let config = with(&[
         "--allow-no-exp",

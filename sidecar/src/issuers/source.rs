@@ -8,6 +8,7 @@ pub(crate) mod issuer_url;
 pub(super) mod jwks;
 mod key_response;
 pub(crate) mod key_set;
+pub(crate) mod keys_proxy;
 pub(crate) mod kubernetes;
 
 use std::path::PathBuf;
@@ -47,6 +48,14 @@ impl SourceSettings {
                 let first = settings.location.first();
                 first.is_some_and(ServerUrl::is_plain_over_a_network)
             }
+        }
+    }
+
+    /// Returns the warning of a proxy that the environment names.
+    pub(crate) fn proxy_warning(&self) -> Option<String> {
+        match self {
+            Self::AuthServer(_) => None,
+            Self::KeySet(settings) => settings.proxy.as_ref()?.warning(),
         }
     }
 

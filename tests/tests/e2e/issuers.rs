@@ -6,13 +6,14 @@ use std::path::Path;
 use tests::certificates::{Authority, write_private};
 use tests::documented::command_under;
 use tests::echo_service::EchoService;
+use tests::expect::has;
 use tests::fake_auth_server::json_response;
 use tests::issuer::IssuerTable;
 use tests::keys::{SigningKey, SigningType};
 use tests::metrics::sum;
 use tests::programs::Program;
 use tests::sidecar::{EVERY_SECOND, NEVER, SidecarPlan};
-use tests::socket_server::{Reply, response};
+use tests::socket_server::{Reply, SocketServer, response};
 use tests::tables::{Verdicts, load};
 use tests::wait;
 
@@ -259,4 +260,54 @@ fn a_fresh_response_is_kept_until_an_unknown_key() {
     assert_eq!(sidecar.bearing(&token).status("/list"), 200);
     let fetches = one.server.retrievals().len();
     assert_eq!(fetches, 2, "at once, not at the next tick");
+}
+
+/// The request accepts `identity` alone; servers and proxies in front encode all the same.
+#[test]
+fn an_encoded_response_is_named_with_its_encoding() {
+    let service = EchoService::start();
+    for (encoding, body, found) in [
+        ("br", &b"\x8b\x02\x80{}\x03"[..], "Content-Encoding: br"),
+        ("deflate", b"\x78\x9c\xab", "Content-Encoding: deflate"),
+        ("zstd", b"\x28\xb5\x2f\xfd", "Content-Encoding: zstd"),
+        ("made-up", b"\xff", "Content-Encoding: made-up"),
+        ("utf-8", b"{\x00}\x00", ""),
+    ] {
+        let server = SocketServer::start(move |_| {
+            let field = format!("Content-Encoding: {encoding}");
+            Reply::Bytes(response("200 OK", &[&field], body))
+        });
+        let url = format!("http://{}", server.address());
+        let other = ["--issuer=https://idp/", "--audience=a"];
+        let of_auth_server = format!("{url}/auth");
+        let of_jwks = format!("--jwks={url}/keys");
+        let of_issuer = format!("--issuer-url={url}");
+        for (plan, in_utf_16) in [
+            (
+                SidecarPlan::of_issuer(&service, [&*of_jwks, other[0], other[1]]),
+                "UTF-16: JSON is UTF-8",
+            ),
+            (
+                SidecarPlan::of_issuer(&service, [&*of_issuer, other[1]]),
+                "not a discovery document",
+            ),
+            (
+                SidecarPlan::new(&service, &of_auth_server),
+                "not the contract's envelope",
+            ),
+        ] {
+            let sidecar = plan.flags(NEVER).start();
+            let line = sidecar.process().line_with("not fetched");
+            has(line, if found.is_empty() { in_utf_16 } else { found });
+        }
+    }
+    // A name of the encoding that is not kept is no reason.
+    let one = published("Keycloak");
+    let set = one.jwks().into_bytes();
+    one.replies(Reply::Bytes(response(
+        "200 OK",
+        &["Content-Encoding: utf-8"],
+        &set,
+    )));
+    assert_eq!(fetching(&service, &one).ready().readiness(), 200);
 }

@@ -140,6 +140,10 @@ fn kind_of(body: &[u8]) -> &'static str {
     let certificate = b"-----BEGIN CERTIFICATE-----";
     match text {
         [] => "nothing",
+        // A byte order mark, or the first character.
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [b'{', 0, ..] | [0, b'{', ..] => {
+            "UTF-16: JSON is UTF-8 (RFC 8259 §8.1)"
+        }
         [0x1f, 0x8b, ..] => "gzip: it has to be sent without an encoding",
         [b'<', ..] => "HTML",
         [b'-', ..] => "PEM",

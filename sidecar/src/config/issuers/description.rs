@@ -28,6 +28,7 @@ use crate::issuers::cache_file::KeyCacheSettings;
 use crate::issuers::source::SourceSettings;
 use crate::issuers::source::issuer_url::IssuerUrl;
 use crate::issuers::source::key_set::{KeySetSettings, Location};
+use crate::issuers::source::keys_proxy::KeysProxy;
 use crate::issuers::source::kubernetes;
 
 /// The name stands in labels of metrics and in names of files.
@@ -377,14 +378,21 @@ impl<'a> Description<'a> {
         key_source::only_with_https(files, is_https).map_err(|why| super::rejected(name, why))
     }
 
-    fn keys_proxy(&self, is_https: bool) -> Result<Option<ServerUrl>, ExitError> {
-        let Some(text) = self.table.keys_proxy.as_deref() else {
-            return Ok(None);
+    fn keys_proxy(&self, is_https: bool) -> Result<Option<KeysProxy>, ExitError> {
+        let text = match self.table.keys_proxy.as_deref() {
+            // The API server of a cluster is inside of it.
+            None if is_https && !self.is_kubernetes() => {
+                return Ok(KeysProxy::of_environment(|name| std::env::var(name).ok()));
+            }
+            None | Some("none") => return Ok(None),
+            Some(text) => text,
         };
         let why = match ServerUrl::of_http(text) {
             _ if !is_https => "has an effect only with https",
-            Ok(proxy) if !proxy.is_https() && proxy.target() == "/" => return Ok(Some(proxy)),
-            _ => "expected http://HOST:PORT, without a path and without user information",
+            Ok(proxy) if !proxy.is_https() && proxy.target() == "/" => {
+                return Ok(Some(KeysProxy::of_table(proxy.with_query())));
+            }
+            _ => "expected none, or http://HOST:PORT without a path and without user information",
         };
         Err(self.rejected_value("keys-proxy", &redacted(text), why))
     }

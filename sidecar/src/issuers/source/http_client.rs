@@ -12,10 +12,10 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::{Certificate, Client, ClientBuilder, Identity, Proxy, Response, redirect, tls};
+use reqwest::{Certificate, Client, ClientBuilder, Identity, Response, redirect, tls};
 use runtime::files::file_watch::{self, run_blocking};
 use runtime::logs::once_a_minute::OnceAMinute;
-use runtime::net::server_url::ServerUrl;
+use runtime::logs::sanitize::LogText;
 use runtime::process::clock::unix_now;
 use runtime::tls::failure::with_causes;
 use runtime::tls::peer::{PeerCertificates, PeerFiles, PeerSettings};
@@ -26,6 +26,8 @@ use tokio::net::lookup_host;
 use wire::http::trace::TRACEPARENT;
 use zeroize::Zeroizing;
 
+use super::keys_proxy::KeysProxy;
+
 /// Max length of a response; the largest RSA key takes 2 KB in an envelope, and less in a key set.
 pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024;
 /// Timeout from connecting to the last byte; two requests fit into the minute between ticks.
@@ -35,11 +37,10 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const KEPT: Duration = Duration::from_millis(100);
 
 /// The settings that errors name: those of flags and tables.
-const SETTINGS: PeerSettings = PeerSettings {
-    ca: "--auth-ca, or `ca` of the [[issuer]],",
-    certificate: "--auth-client-cert",
-    key: "--auth-client-key",
-};
+const SETTINGS: PeerSettings = PeerSettings::of(
+    "--auth-ca, or `ca` of the [[issuer]],",
+    "--auth-client-cert",
+);
 
 /// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +49,10 @@ pub(crate) enum TransportError {
     Http(reqwest::Error),
     #[error("the response is longer than {0} bytes")]
     TooLong(usize),
+    #[error(
+        "the response is encoded (Content-Encoding: {0}), although the request accepts no encoding"
+    )]
+    Encoded(String),
     /// TLS files that cannot be used yet.
     #[error("{0}")]
     NoClient(String),
@@ -65,7 +70,7 @@ impl TransportError {
         match self {
             // An untrusted certificate, or a port without TLS, does not change by waiting.
             Self::Http(error) => !causes(error).any(is_of_tls),
-            Self::TooLong(_) | Self::NoClient(_) => false,
+            Self::TooLong(_) | Self::Encoded(_) | Self::NoClient(_) => false,
         }
     }
 }
@@ -143,7 +148,7 @@ pub(crate) struct Transport {
     uses_tls: bool,
     addresses: Arc<Addresses>,
     files: PeerFiles,
-    proxy: Option<ServerUrl>,
+    proxy: Option<KeysProxy>,
     failure_logged: OnceAMinute,
     /// The client and its certificates; `None` until the files could be used.
     client: Option<(Client, PeerCertificates)>,
@@ -182,7 +187,7 @@ impl Resolve for Addresses {
 }
 
 impl Transport {
-    pub(crate) fn new(uses_tls: bool, files: PeerFiles, proxy: Option<ServerUrl>) -> Self {
+    pub(crate) fn new(uses_tls: bool, files: PeerFiles, proxy: Option<KeysProxy>) -> Self {
         Self {
             uses_tls,
             addresses: Arc::default(),
@@ -278,10 +283,19 @@ impl Transport {
         }
         let mut response = request.send().await?;
         self.clock_ahead = date(response.headers()).map(|date| date - unix_now());
+        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
+        let body = bounded_body(response, question.max_bytes).await?;
+        let encoding = headers.get(header::CONTENT_ENCODING);
+        // Some servers name one that they do not use.
+        if let (StatusCode::OK, Some(encoding), Err(_)) = (status, encoding, str::from_utf8(&body))
+        {
+            let encoding = String::from_utf8_lossy(encoding.as_bytes());
+            return Err(TransportError::Encoded(LogText(&encoding).to_string()));
+        }
         Ok(KeyResponse {
-            status: response.status(),
-            headers: std::mem::take(response.headers_mut()),
-            body: bounded_body(response, question.max_bytes).await?,
+            status,
+            headers,
+            body,
         })
     }
 
@@ -296,15 +310,16 @@ impl Transport {
     fn builder(&self, material: &PeerCertificates) -> reqwest::Result<ClientBuilder> {
         let client = Client::builder()
             .timeout(TIMEOUT)
-            // No redirect and no proxy from the environment: both could replace the key.
+            // A redirect could replace the key.
             .redirect(redirect::Policy::none())
+            // The library reads the environment otherwise than curl, and for every request.
             .no_proxy()
             .pool_max_idle_per_host(1)
             .pool_idle_timeout(KEPT)
             .dns_resolver(Arc::clone(&self.addresses))
             .user_agent(concat!("postern-sidecar/", env!("CARGO_PKG_VERSION")));
         let client = match &self.proxy {
-            Some(proxy) => client.proxy(Proxy::all(proxy.with_query())?),
+            Some(proxy) => proxy.apply_to(client)?,
             None => client,
         };
         if !self.uses_tls {

@@ -17,6 +17,7 @@ use super::fetch::{FetchError, Purpose};
 use super::http_client::{KeyRequest, MAX_BODY_BYTES, Transport};
 use super::issuer_url::{DocumentError, IssuerUrl};
 use super::jwks::KnownSet;
+use super::keys_proxy::KeysProxy;
 
 /// Max. freshness: a longer promise of the issuer would keep a revoked key trusted.
 const MAX_FRESHNESS: Duration = Duration::from_secs(300);
@@ -64,7 +65,7 @@ impl fmt::Display for Location {
 pub(crate) struct KeySetSettings {
     pub(crate) location: Location,
     pub(crate) tls: PeerFiles,
-    pub(crate) proxy: Option<ServerUrl>,
+    pub(crate) proxy: Option<KeysProxy>,
     /// A file with a token for the key server, read at each fetch.
     pub(crate) bearer_file: Option<PathBuf>,
     pub(crate) algorithms: Vec<Algorithm>,

@@ -162,3 +162,56 @@ fn keys_come_through_the_named_proxy_and_no_other() {
     assert_eq!(named.tunnels(), [server.address().to_string()]);
     assert_eq!(of_environment.tunnels(), Vec::<String>::new());
 }
+
+/// As curl reads them: `https_proxy` before `HTTPS_PROXY`, and hosts of `NO_PROXY` directly.
+#[test]
+fn keys_come_through_the_proxy_of_the_environment() {
+    let issuers = Issuers::publish(&["cluster"]);
+    let cluster = issuers.of("cluster");
+    let authority = Authority::new();
+    let tls = authority.issue_server(&["idp.invalid"]).serving(None);
+    let jwks = cluster.jwks();
+    let server = SocketServer::start_tls(tls, move |_| json_response("200 OK", &jwks));
+    let table = |more: &str| {
+        format!(
+            "[[issuer]]\nname = 'idp'\nissuer = 'https://kubernetes.default.svc.cluster.local'\n\
+             audience = ['orders']\njwks = 'https://idp.invalid/keys'\nca = '{}'\n{more}\n",
+            authority.file().display()
+        )
+    };
+    for (no_proxy, more, is_proxied) in [
+        ("", "", true),
+        ("p.invalid, valid", "", true),
+        ("10.0.0.0/8 other", "", true),
+        ("idp.invalid", "", false),
+        ("a, .Invalid.", "", false),
+        ("a invalid", "", false),
+        ("*", "", false),
+        ("", "keys-proxy = 'none'", false),
+    ] {
+        let proxy = ConnectProxy::to(server.address());
+        let plan = issuers.plan_with(&table(more)).flags(NEVER);
+        let url = format!("me%40shop:hu%3Ash@127.0.0.1:{}", proxy.port());
+        let plan = plan.environment("HTTPS_PROXY", &url);
+        let sidecar = plan.environment("NO_PROXY", no_proxy).start();
+        let fetched = match is_proxied {
+            true => "verification key fetched",
+            false => "verification key not fetched",
+        };
+        sidecar.until_logged(fetched);
+        let expected: &[&str] = match is_proxied {
+            true => &["idp.invalid:443"],
+            false => &[],
+        };
+        assert_eq!(proxy.tunnels(), expected, "{no_proxy} {more}");
+        for request in proxy.requests() {
+            let sent = request.header("proxy-authorization");
+            // me@shop:hu:sh
+            assert_eq!(sent, ["Basic bWVAc2hvcDpodTpzaA=="]);
+        }
+        let log = sidecar.process().output();
+        let is_named = log.contains("HTTPS_PROXY: the keys of issuers are fetched through");
+        assert_eq!(is_named, no_proxy != "*" && more.is_empty(), "{log}");
+        assert!(!log.contains("hu%3Ash") && !log.contains("hu:sh"), "{log}");
+    }
+}
