@@ -170,7 +170,8 @@ fn keys_from_files_are_read_at_the_tick_and_survive_breaks() {
             });
             assert_eq!(bearing(&one).status("/list"), 200, "{heading}");
         }
-        std::fs::write(&path, new).unwrap();
+        // As editors on Windows write it.
+        std::fs::write(&path, format!("\u{feff}{new}")).unwrap();
         wait::until("the new key", || bearing(&other).status("/list") == 200);
         assert_eq!(bearing(&one).status("/list"), 401, "{heading}");
         assert_eq!(sidecar.readiness(), 200);

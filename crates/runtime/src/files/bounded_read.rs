@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::fs::OFlags;
+use wire::strict_json::BYTE_ORDER_MARK;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::files::replaced_file::{self, REMEDY};
@@ -60,7 +61,7 @@ impl FileContent {
     }
 }
 
-/// Reads the whole file, of at most `max_bytes`.
+/// Reads the whole file, of at most `max_bytes`, without a byte order mark.
 ///
 /// # Errors
 /// [`ReadError`]
@@ -91,6 +92,10 @@ pub(super) fn read_with(
     file.take(max_bytes + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max_bytes {
         return Err(ReadError::TooLong(max_bytes));
+    }
+    // Editors on Windows write it, and the first line of a PEM or TOML file would be another.
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
     }
     Ok(FileContent { bytes, metadata })
 }
@@ -142,6 +147,8 @@ mod tests {
             fs::write(&path, content).unwrap();
             assert_eq!(text(&path), content);
         }
+        fs::write(&path, b"\xef\xbb\xbfmark").unwrap();
+        assert_eq!(text(&path), "mark");
         for (content, why) in [(&b"nine byte"[..], "is longer"), (b"\xff", "UTF-8")] {
             fs::write(&path, content).unwrap();
             let rejected = read_text(&path, 8).unwrap_err().to_string();
