@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 
 use http::{HeaderMap, Method};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
 use crate::http::destination::Destination;
@@ -19,6 +18,7 @@ use crate::http::methods::{Methods, certain_method};
 use crate::http::path_patterns::{ContextPath, PassList, PathPattern};
 use crate::http::request_path::RequestPath;
 use crate::rejection::Rejection;
+use crate::strict_json::{Map, Value};
 use crate::token::claim_name::ClaimName;
 
 pub use self::requirement::{RequiredClaim, Requirement};
@@ -263,7 +263,7 @@ impl AccessRules {
     }
 
     /// Describes a rule and the claims that a payload has for it, for an explanation.
-    pub fn describe(&self, rule: usize, payload: &Map<String, Value>) -> Option<String> {
+    pub fn describe(&self, rule: usize, payload: &Map) -> Option<String> {
         let rule = self.rules.get(rule)?;
         let find = |name: &ClaimName| name.find(payload);
         let sign = match rule.requirement.verdict(find) {

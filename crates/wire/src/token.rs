@@ -5,7 +5,7 @@ pub mod claim_mapping;
 pub mod claim_name;
 pub mod claims;
 pub mod cookie;
-mod detail;
+pub mod detail;
 pub mod revocations;
 pub mod sources;
 pub mod verifier;

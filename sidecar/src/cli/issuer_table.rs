@@ -97,6 +97,9 @@ pub(crate) struct IssuerTable {
     pub(crate) name: String,
     /// The accepted `iss`.
     pub(crate) issuer: Option<String>,
+    /// True where its tokens have no `iss`; one that has an `iss` is not of this issuer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) no_issuer: bool,
     /// The accepted `iss` of several tenants with one key set, with `{…}` for the tenant.
     pub(crate) issuer_pattern: Option<String>,
     /// The accepted tenants.
@@ -121,8 +124,14 @@ pub(crate) struct IssuerTable {
     )]
     #[cfg_attr(test, schemars(with = "OneOrSeveral"))]
     pub(crate) audience: Vec<String>,
-    /// The claim that names it in place of `aud`.
-    pub(crate) audience_claim: Option<String>,
+    /// The claims that name it in place of `aud`: the first that is there and not empty counts.
+    #[serde(
+        default,
+        deserialize_with = "texts",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    #[cfg_attr(test, schemars(with = "OneOrSeveral"))]
+    pub(crate) audience_claim: Vec<String>,
     /// The algorithms of the keys that count; empty for all.
     #[serde(
         default,
@@ -156,7 +165,7 @@ impl IssuerTable {
         Self {
             issuer: self.issuer.clone().filter(|_| !self.auth_server),
             audience: Vec::new(),
-            audience_claim: None,
+            audience_claim: Vec::new(),
             claim: BTreeMap::new(),
             token_header: None,
             user_prefix: None,

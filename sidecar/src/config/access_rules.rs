@@ -3,13 +3,13 @@
 use std::fmt::Display;
 
 use runtime::process::exit::ExitError;
-use serde_json::Value;
 use wire::folding::folded;
 use wire::http::methods::Methods;
 use wire::http::path_patterns::{PassList, PathPattern};
 use wire::http::request_path::unescaped;
 use wire::interceptor::USER_DETAILS_PATH;
 use wire::rules::{AccessRules, MAX_RULES, RequiredClaim, Requirement, Rule, Unmatched};
+use wire::strict_json::{Value, is_whole};
 
 use super::policy::dotted;
 use crate::cli::policy_args::RulesArgs;
@@ -146,13 +146,14 @@ fn issuer(
     for name in names {
         let of_name = issuers.iter().map(|issuer| &issuer.policy);
         let of_name = of_name.filter(|policy| policy.name.as_ref() == Some(name));
-        let mut accepted = of_name
-            .filter_map(|policy| policy.issuer.as_deref())
-            .peekable();
+        // Null is for tokens without an `iss`.
+        let accepted =
+            of_name.map(|policy| policy.issuer.as_deref().map_or(Value::Null, Value::from));
+        let mut accepted = accepted.peekable();
         if accepted.peek().is_none() {
             return Err(position.reject("issuer", format!("'{name}': no [[issuer]] has this name")));
         }
-        values.extend(accepted.map(Value::from));
+        values.extend(accepted);
     }
     Ok(Some(RequiredClaim {
         text: ISSUER.to_owned(),
@@ -173,8 +174,14 @@ fn claims(position: Position, table: &RuleTable) -> Result<Vec<RequiredClaim>, E
     let claim = |(name, values): (&String, &Vec<ClaimValue>)| {
         let member = format!("claims.{name}");
         position.listed(&member, Some(values))?;
-        if values.contains(&ClaimValue::Text(String::new())) {
-            return Err(position.reject(&member, "has an empty value"));
+        let is_value = |value: &ClaimValue| match value {
+            ClaimValue::Text(text) => !text.is_empty() && is_whole(text),
+            _ => true,
+        };
+        if !values.iter().all(is_value) {
+            let why =
+                "has an empty value, or one with U+FFFD, which stands for any half of a character";
+            return Err(position.reject(&member, why));
         }
         Ok(RequiredClaim {
             text: name.clone(),
@@ -190,8 +197,8 @@ fn claims(position: Position, table: &RuleTable) -> Result<Vec<RequiredClaim>, E
 fn value(value: &ClaimValue) -> Value {
     match value {
         ClaimValue::Text(text) => Value::from(text.as_str()),
-        ClaimValue::Integer(number) => Value::from(*number),
-        ClaimValue::Boolean(on) => Value::from(*on),
+        ClaimValue::Integer(number) => Value::Number((*number).into()),
+        ClaimValue::Boolean(on) => Value::Bool(*on),
     }
 }
 

@@ -58,6 +58,7 @@ pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
         sources.push(description.settings()?);
     }
     reject_repeated(&issuers)?;
+    reject_shared_keys(&described)?;
     if let Some(file) = &args.keys.key_cache
         && sources.iter().all(|source| source.key_cache.is_none())
     {
@@ -154,10 +155,27 @@ fn reject_repeated(issuers: &[Issuer]) -> Result<(), ExitError> {
             return Err(rejected(name, "another issuer has this name"));
         }
         if !accepted.insert(&issuer.policy.issuer) {
-            return Err(rejected(name, "another one accepts the same `issuer`"));
+            return Err(rejected(
+                name,
+                "another one accepts the same `issuer`, or also has `no-issuer`",
+            ));
         }
     }
     Ok(())
+}
+
+/// Rejects keys of tokens without an `iss` that another table has too: the keys alone name their
+/// issuer.
+fn reject_shared_keys(described: &[Description<'_>]) -> Result<(), ExitError> {
+    let tables = || described.iter().map(Description::table);
+    let Some(nameless) = tables().find(|table| table.no_issuer) else {
+        return Ok(());
+    };
+    if tables().filter(|table| table.jwks == nameless.jwks).count() == 1 {
+        return Ok(());
+    }
+    let why = "`no-issuer` needs a `jwks` of its own, and another table has the same";
+    Err(rejected(&nameless.name, why))
 }
 
 /// Names the table; the issuer that flags describe has no name.

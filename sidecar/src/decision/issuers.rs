@@ -9,12 +9,13 @@ use wire::folding::begins_alike;
 use wire::rejection::Rejection;
 use wire::token::bearer::{Bearer, TokenLocation};
 use wire::token::claim_name::ClaimName;
+use wire::token::detail;
 use wire::token::verifier::{VerificationPolicy, unverified_issuer};
 
 /// One value of `iss`, and the rules for its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Issuer {
-    /// Of several, it requires the `iss` that selects it.
+    /// Of several, it requires the `iss` that selects it, or that there is none.
     pub(crate) policy: VerificationPolicy,
     /// The position of its keys in [`IssuerKeys`](crate::issuers::issuer_keys::IssuerKeys), which
     /// several tenants of one key set share.
@@ -126,7 +127,10 @@ impl Issuers {
 
     /// Describes a token of none of them, for people.
     pub(crate) fn unknown(&self, token: Bearer<'_>) -> String {
-        let claimed = unverified_issuer(token).ok().flatten();
+        let claimed = match unverified_issuer(token) {
+            Ok(claimed) => claimed,
+            Err(_) => return detail::unreadable(token.as_str()).unwrap_or_default(),
+        };
         let known: Vec<_> = self
             .iter()
             .filter_map(|it| it.policy.issuer.as_deref())
@@ -148,11 +152,10 @@ impl Issuers {
         if let Some(only) = self.only() {
             return Ok(only);
         }
-        let claimed = unverified_issuer(token)?.ok_or(Rejection::TokenIssuer)?;
+        let claimed = unverified_issuer(token)?;
         let header = token.location().header();
         let is_of_it = |issuer: &&Issuer| {
-            issuer.policy.issuer.as_ref() == Some(&claimed)
-                && self.header_of_keys.get(issuer.keys) == Some(&header)
+            issuer.policy.issuer == claimed && self.header_of_keys.get(issuer.keys) == Some(&header)
         };
         self.iter().find(is_of_it).ok_or(Rejection::TokenIssuer)
     }

@@ -1,9 +1,11 @@
 //! The record of a request that has ended: counted, logged, traced.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Instant;
 
 use wire::rejection::Rejection;
+use wire::token::detail;
 
 use super::{Exchanges, Serving};
 use crate::decision::forward::Forward;
@@ -37,7 +39,7 @@ impl<C> Serving<'_, C> {
     /// Counts and logs the request, and records a rejection; returns the end of the request, which is
     /// now unless it has ended.
     pub(super) fn record(&mut self, forward: Option<&Forward>) -> Instant {
-        use Rejection::{UpstreamMalformed, UpstreamTimeout, UpstreamUnavailable};
+        use Rejection::{TokenMalformed, UpstreamMalformed, UpstreamTimeout, UpstreamUnavailable};
         self.is_recorded = true;
         let span = std::mem::take(&mut self.request.span);
         let (request, progress) = (&self.request, &self.progress);
@@ -62,6 +64,12 @@ impl<C> Serving<'_, C> {
             Some(address) => address.to_string(),
             None => app.upstream.address().to_string(),
         };
+        let unreadable = || match progress.outcome {
+            Outcome::Rejected(TokenMalformed) | Outcome::Reported(TokenMalformed) => {
+                detail::unreadable(rules.token(head)?.as_str()).map(Cow::from)
+            }
+            _ => None,
+        };
         logger.request_ended(completion, span, || AccessLine {
             method: Some(head.method.as_str()),
             path: Some(LoggedPath(head.target())),
@@ -74,7 +82,10 @@ impl<C> Serving<'_, C> {
             upstream_duration: progress.upstream_duration,
             bytes: sent.map(|(_, bytes)| bytes),
             upstream: is_of_service.then(failed_at),
-            cause: progress.cause.as_deref(),
+            cause: progress
+                .cause
+                .as_deref()
+                .map_or_else(unreadable, |it| Some(it.into())),
             request_id: request.ids.request_id(),
             trace_id: request.ids.trace_id(&head.headers),
             ..AccessLine::default()

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use http::HeaderValue;
 use http::header::HeaderName;
 use serde::Serialize;
-use serde_json::Value;
 use wire::api::user_details::CurrentUserDetails;
 use wire::http::header_alias::cgi_equal;
 use wire::rejection::Rejection;
+use wire::strict_json::Value;
 use wire::token::claim_name::ClaimName;
 
 use crate::identity::ascii_json::ascii_json;
@@ -314,7 +314,7 @@ mod tests {
             assert_eq!(identity.user.to_str().unwrap(), json);
             assert_eq!(header().user(&identity).unwrap(), user(nick_name));
             let parsed: Value = serde_json::from_slice(identity.user.as_bytes()).unwrap();
-            assert_eq!(parsed["nickName"], nick_name);
+            assert_eq!(parsed.get("nickName").unwrap().as_str(), Some(nick_name));
         }
     }
 
@@ -430,7 +430,7 @@ mod tests {
         ];
         let claims =
             |values: [Value; 2]| header.identity(&user("Ada"), 0, &values.map(Some)).unwrap();
-        let both = claims([Value::from("7"), Value::from(vec!["a", "b"])]);
+        let both = claims([Value::from("7"), Value::Array(vec!["a".into(), "b".into()])]);
         let one = claims([Value::from("7"), Value::Null]);
         let of_user = "X-Current-User: {\"id\":\"1\",\"nickName\":\"Ada\"}";
         for (identity, expected) in [

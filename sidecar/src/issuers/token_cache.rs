@@ -185,8 +185,8 @@ impl Lifecycle<TokenDigest, Arc<VerifiedToken>> for Evictions {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use http::{HeaderMap, HeaderValue, header};
-    use serde_json::Value;
     use wire::api::user_details::CurrentUserDetails;
+    use wire::strict_json::Value;
     use wire::token::bearer;
     use wire::token::claims::Claims;
 

@@ -61,8 +61,8 @@ impl RequestSpan {
         if let Some(issuer) = line.issuer {
             span.set("postern.issuer", issuer.to_owned());
         }
-        if let Some(cause) = line.cause {
-            span.set("error.message", cause.to_owned());
+        if let Some(cause) = &line.cause {
+            span.set("error.message", cause.to_string());
         }
         if let Some(error) = error_type(outcome, line.status) {
             span.fail(error);

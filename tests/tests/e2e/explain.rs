@@ -222,6 +222,12 @@ fn token_inspect_prints_claims_and_the_reason_of_a_rejection() {
         (&token, &["--issuer", "other"], "token_issuer"),
         (&tampered, &[], "NOT VERIFIED"),
         ("junk", &[], "token_malformed"),
+        ("e30.e30.e30.e30.e30", &[], "it is encrypted (JWE)"),
+        (
+            "eyJhIjoNfQ.e30.e30",
+            &[],
+            "its header is no JSON that is accepted: expected value",
+        ),
     ] {
         let text = inspect(token, more);
         assert!(text.contains(expected), "{expected}\n{text}");

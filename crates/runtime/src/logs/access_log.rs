@@ -3,6 +3,7 @@
 //!
 //! A line never holds a query, a header or a token, and at most 128 bytes of the path.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -56,8 +57,8 @@ pub struct AccessLine<'a> {
     pub trace_id: Option<TraceId>,
     /// The address of the service, if the service failed.
     pub upstream: Option<String>,
-    /// The error that prevented a response of the service.
-    pub cause: Option<&'a str>,
+    /// The error that prevented a response of the service, or made a token unreadable.
+    pub cause: Option<Cow<'a, str>>,
 }
 
 impl AccessLog {
@@ -94,7 +95,7 @@ impl AccessLine<'_> {
             request_id = self.request_id.map(tracing::field::display),
             trace_id = self.trace_id.map(tracing::field::display),
             upstream = self.upstream.as_deref(),
-            cause = self.cause,
+            cause = self.cause.as_deref(),
             "request"
         );
     }

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use serde::Serialize;
-use serde_json::{Map, Value};
 
 use crate::folding::composed;
-use crate::{rejection::Rejection, strict_json};
+use crate::rejection::Rejection;
+use crate::strict_json::{self, Map, Value};
 
 /// Account, password and verification code of a login (contract §2.2).
 #[derive(Clone, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl LoginRequest {
         }
         let mut members = match strict_json::value(body) {
             Ok(Value::Object(members)) => members,
-            Ok(value) if says_nothing(&value) => return Err(Rejection::LoginIncomplete),
+            Ok(value) if value.says_nothing() => return Err(Rejection::LoginIncomplete),
             _ => return Err(Rejection::BodyMalformed),
         };
         let username = text(&mut members, "username")?;
@@ -70,21 +70,13 @@ impl LoginRequest {
     }
 }
 
-/// Returns true for null, an empty string and an empty array.
-fn says_nothing(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        _ => false,
-    }
-}
-
 /// Removes a string member; the contract treats absent, null and empty alike.
-fn text(members: &mut Map<String, Value>, name: &str) -> Result<Option<String>, Rejection> {
+fn text(members: &mut Map, name: &str) -> Result<Option<String>, Rejection> {
     match members.remove(name) {
         None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
+        Some(Value::String(text)) if strict_json::is_whole(&text) => {
+            Ok(Some(text).filter(|text| !text.is_empty()))
+        }
         Some(_) => Err(Rejection::BodyMalformed),
     }
 }

@@ -182,12 +182,12 @@ impl Explanation {
         lines.push(token.header.to_string());
         for (name, value) in token.claims.as_object().into_iter().flatten() {
             let is_time = matches!(name.as_str(), "exp" | "nbf" | "iat");
-            lines.push(match value.as_i64().filter(|_| is_time) {
-                Some(time) => {
+            lines.push(match value.to_string().parse() {
+                Ok(time) if is_time => {
                     let (at, distance) = (moment(time), distance(time, self.at));
                     format!("{name} = {value}  {at}, {distance}")
                 }
-                None => format!("{name} = {value}"),
+                _ => format!("{name} = {value}"),
             });
         }
         lines

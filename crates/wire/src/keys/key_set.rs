@@ -58,7 +58,8 @@ impl KeySet {
         let not_a_set = || KeyError::NotAJwkSet {
             found: kind_of(json),
         };
-        let set = strict_json::object(json).map_err(|_| not_a_set())?;
+        let set = strict_json::object(json).and_then(serde_json::to_value);
+        let set = set.map_err(|_| not_a_set())?;
         let Some(Value::Array(members)) = set.get("keys") else {
             return Err(not_a_set());
         };

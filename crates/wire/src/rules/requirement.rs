@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use serde_json::Value;
-
 use super::RuleVerdict;
+use crate::strict_json::Value;
 use crate::token::claim_name::ClaimName;
 
 /// The claims that hold scopes: RFC 8693 §4.2, and what Entra and Okta send.
@@ -26,7 +25,7 @@ pub struct RequiredClaim {
     pub text: String,
     /// The claim.
     pub name: ClaimName,
-    /// Texts, integers or booleans.
+    /// Texts, integers or booleans; null for a claim that is not there.
     pub values: Vec<Value>,
 }
 
@@ -51,7 +50,7 @@ impl Requirement {
             return RuleVerdict::LacksScope;
         }
         let is_satisfied = |required: &RequiredClaim| {
-            find(&required.name).is_some_and(|found| required.is_satisfied_by(found))
+            required.is_satisfied_by(find(&required.name).unwrap_or_default())
         };
         match self.claims.iter().all(is_satisfied) {
             true => RuleVerdict::Holds,
@@ -78,7 +77,7 @@ impl Requirement {
 fn holds(claim: &Value, scope: &str) -> bool {
     match claim {
         Value::String(scopes) => scopes.split(' ').any(|found| found == scope),
-        Value::Array(scopes) => scopes.iter().any(|found| found == scope),
+        Value::Array(scopes) => scopes.iter().any(|found| found.as_str() == Some(scope)),
         _ => false,
     }
 }

@@ -6,9 +6,8 @@ use std::time::Duration;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
-use serde_json::Value;
 
-use crate::strict_json;
+use crate::strict_json::{self, Value};
 
 /// The length of the name in a health request is one byte.
 const MAX_SERVICE_BYTES: usize = 127;
@@ -139,7 +138,8 @@ fn probe(name: &str, members: Value) -> Result<Probe, String> {
     if name.is_empty() || !name.bytes().all(is_plain) {
         return Err("a name is of letters, digits, '-' and '_'".to_owned());
     }
-    let members: Members = serde_json::from_value(members).map_err(|error| error.to_string())?;
+    let members = serde_json::to_value(members).and_then(serde_json::from_value);
+    let members: Members = members.map_err(|error| error.to_string())?;
     let timeout = members.timeout_seconds.map_or(1, NonZeroU32::get);
     let (action, port) = match (members.http_get, members.tcp_socket, members.grpc) {
         (Some(http), None, None) => (http_action(&http)?, http.port),

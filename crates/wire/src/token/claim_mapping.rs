@@ -1,10 +1,9 @@
 //! The mapping of another issuer's claims to the fields of the user (contract §2.5).
 
-use serde_json::{Map, Value};
-
 use super::claim_name::ClaimName;
 use crate::api::user_details::CurrentUserDetails;
 use crate::rejection::Rejection;
+use crate::strict_json::{Map, Value, is_whole};
 
 /// The fields that identify a user. Unless mapped, both come from `sub`, the one claim that every
 /// issuer sends (RFC 9068 §2.2).
@@ -15,8 +14,8 @@ const SUBJECT: &str = "sub";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimMapping {
     fields: Vec<(&'static str, Vec<ClaimName>)>,
-    /// The claim with the audience; `None` for `aud`.
-    audience: Option<ClaimName>,
+    /// The claims with the audience, of which the first that is there and not empty counts.
+    audience: Vec<ClaimName>,
 }
 
 impl ClaimMapping {
@@ -43,19 +42,28 @@ impl ClaimMapping {
         }
         Ok(Self {
             fields,
-            audience: None,
+            audience: vec![ClaimName::top_level("aud")],
         })
     }
 
-    /// Takes the audience from this claim in place of `aud`.
+    /// Takes the audience from these claims in place of `aud`, if there are any.
     #[must_use]
-    pub fn with_audience(self, audience: Option<ClaimName>) -> Self {
-        Self { audience, ..self }
+    pub fn with_audience(self, audience: Vec<ClaimName>) -> Self {
+        match audience.is_empty() {
+            true => self,
+            false => Self { audience, ..self },
+        }
     }
 
-    /// Returns the claim with the audience, if it is not `aud`.
-    pub(super) const fn audience(&self) -> Option<&ClaimName> {
-        self.audience.as_ref()
+    /// Returns the claims that may have the audience.
+    pub(super) fn audience_claims(&self) -> &[ClaimName] {
+        &self.audience
+    }
+
+    /// Returns the audience: an empty claim says as little as one that is not there.
+    pub(super) fn audience<'m>(&self, members: &'m Map) -> Option<&'m Value> {
+        let mut values = self.audience.iter().filter_map(|claim| claim.find(members));
+        values.find(|value| !value.says_nothing())
     }
 
     /// Returns the fields that identify a user, with their claims.
@@ -72,10 +80,7 @@ impl ClaimMapping {
     /// # Errors
     /// [`Rejection::TokenClaimMissing`] without `id` or `account`; [`Rejection::TokenClaimInvalid`]
     /// if one of them is empty, or neither text nor an integer.
-    pub(crate) fn user(
-        &self,
-        members: &Map<String, Value>,
-    ) -> Result<CurrentUserDetails, Rejection> {
+    pub(crate) fn user(&self, members: &Map) -> Result<CurrentUserDetails, Rejection> {
         let mut user = CurrentUserDetails::default();
         for (field, claims) in &self.fields {
             let value = first(claims, members);
@@ -93,12 +98,9 @@ impl ClaimMapping {
 }
 
 /// Returns the first claim that is there.
-pub(super) fn first<'m>(
-    claims: &[ClaimName],
-    members: &'m Map<String, Value>,
-) -> Option<&'m Value> {
+pub(super) fn first<'m>(claims: &[ClaimName], members: &'m Map) -> Option<&'m Value> {
     let mut values = claims.iter().filter_map(|claim| claim.find(members));
-    values.find(|value| !value.is_null())
+    values.find(|value| **value != Value::Null)
 }
 
 fn parse_entry(entry: &str) -> Result<(&'static str, ClaimName), String> {
@@ -121,8 +123,8 @@ fn parse_entry(entry: &str) -> Result<(&'static str, ClaimName), String> {
 fn required_text(value: Option<&Value>) -> Result<String, Rejection> {
     match value {
         None | Some(Value::Null) => Err(Rejection::TokenClaimMissing),
-        Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
-        Some(Value::Number(number)) if number.is_i64() || number.is_u64() => Ok(number.to_string()),
+        Some(Value::String(text)) if !text.is_empty() && is_whole(text) => Ok(text.clone()),
+        Some(Value::Number(number)) if number.is_integer() => Ok(number.as_str().to_owned()),
         Some(_) => Err(Rejection::TokenClaimInvalid),
     }
 }
@@ -138,13 +140,13 @@ fn optional_text(value: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     fn user(entries: &[&str], payload: &Value) -> Result<Vec<(&'static str, String)>, Rejection> {
         let mapping = ClaimMapping::parse(entries.iter().copied()).unwrap();
-        let user = mapping.user(payload.as_object().unwrap())?;
+        let user = mapping.user(&serde_json::from_value(payload.clone()).unwrap())?;
         Ok(user
             .present()
             .map(|(name, value)| (name, value.to_owned()))

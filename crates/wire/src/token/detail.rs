@@ -1,17 +1,14 @@
 //! The member or claim for which a token is rejected, what it holds, and the setting that changes
 //! that. For people: the decision is made elsewhere.
 
-use serde_json::{Map, Value};
-
 use super::claim_mapping::{ClaimMapping, first};
 use super::claim_name::ClaimName;
-use super::verifier::{Audience, VerificationPolicy, rejected_member};
+use super::verifier::{Audience, CompactToken, VerificationPolicy, decode, rejected_member};
 use crate::explain::report::names_of;
 use crate::explain::unverified::DecodedToken;
 use crate::keys::KeySet;
 use crate::rejection::Rejection;
-
-type Members = Map<String, Value>;
+use crate::strict_json::{self, Map, Value, is_whole};
 
 /// Longest value that is repeated.
 const READABLE_BYTES: usize = 200;
@@ -23,6 +20,9 @@ pub(super) fn of(
     keys: &KeySet,
     token: &str,
 ) -> Option<String> {
+    if rejection == Rejection::TokenMalformed {
+        return unreadable(token);
+    }
     let token = DecodedToken::of(token)?;
     let (header, claims) = (token.header.as_object()?, token.claims.as_object()?);
     match rejection {
@@ -42,9 +42,12 @@ pub(super) fn of(
         Rejection::TokenIssuer => {
             let issuer = policy.issuer.as_deref().unwrap_or_default();
             let found = readable(claims.get("iss"));
-            Some(format!(
-                "its `iss` is {found}, and \"{issuer}\" is required, byte for byte"
-            ))
+            Some(match policy.without_issuer {
+                true => format!("its `iss` is {found}, and with `no-issuer` it may have none"),
+                false => {
+                    format!("its `iss` is {found}, and \"{issuer}\" is required, byte for byte")
+                }
+            })
         }
         Rejection::TokenAudience => Some(of_audience(policy, claims)),
         Rejection::TokenClaimMissing => missing(policy, claims),
@@ -53,11 +56,35 @@ pub(super) fn of(
     }
 }
 
-fn of_header(header: &Members) -> String {
+/// Returns what cannot be read in a token, and where; `None` for a token that can be read.
+pub fn unreadable(token: &str) -> Option<String> {
+    let Ok(parts) = CompactToken::split(token) else {
+        let parts = token.split('.').count();
+        let encrypted = match parts {
+            5 => ": it is encrypted (JWE), which no setting accepts",
+            _ => "",
+        };
+        return Some(format!(
+            "the number of its parts between dots is {parts}, and not 3{encrypted}"
+        ));
+    };
+    for (name, part) in [("header", parts.header), ("payload", parts.payload)] {
+        let Ok(json) = decode(part) else {
+            return Some(format!("its {name} is no base64url without padding"));
+        };
+        if let Err(error) = strict_json::object(&json) {
+            return Some(format!("its {name} is no JSON that is accepted: {error}"));
+        }
+    }
+    let is_readable = decode(parts.signature).is_ok();
+    (!is_readable).then(|| "its signature is no base64url without padding".to_owned())
+}
+
+fn of_header(header: &Map) -> String {
     if let Some(name) = rejected_member(header) {
         return format!("its header has `{name}`, which no setting allows");
     }
-    let kid = header.get("kid").filter(|kid| !kid.is_string());
+    let kid = header.get("kid").filter(|kid| kid.as_str().is_none());
     match kid {
         Some(kid) => format!("its `kid` is {}, and not text", kind(Some(kid))),
         None => format!(
@@ -68,12 +95,14 @@ fn of_header(header: &Members) -> String {
     }
 }
 
-fn of_audience(policy: &VerificationPolicy, claims: &Members) -> String {
-    let claim = policy.mapping.as_ref().and_then(ClaimMapping::audience);
-    let (name, found) = match claim {
-        Some(claim) => (claim.to_string(), claim.find(claims)),
-        None => ("aud".to_owned(), claims.get("aud")),
-    };
+fn of_audience(policy: &VerificationPolicy, claims: &Map) -> String {
+    let mapped = policy.mapping.as_ref().map(ClaimMapping::audience_claims);
+    let aud = [ClaimName::top_level("aud")];
+    let found = mapped.unwrap_or(&aud).iter().map(|claim| {
+        let found = readable(claim.find(claims));
+        format!("its `{claim}` is {found}")
+    });
+    let found = found.collect::<Vec<_>>().join(", ");
     let wanted = match &policy.audience {
         Audience::OneOf(audiences) => audiences.join(", "),
         Audience::OneOfOrNone(own) if !own.is_empty() => {
@@ -81,9 +110,9 @@ fn of_audience(policy: &VerificationPolicy, claims: &Members) -> String {
         }
         Audience::OneOfOrNone(_) | Audience::Any => "not set".to_owned(),
     };
-    let (found, setting) = (readable(found), setting(policy, "audience"));
+    let setting = setting(policy, "audience");
     let other = in_table(policy, ", and `audience-claim` names another claim");
-    format!("its `{name}` is {found}; {setting} is {wanted}{other}")
+    format!("{found}; {setting} is {wanted}{other}")
 }
 
 /// Returns the name of a setting as it was written.
@@ -100,8 +129,8 @@ fn in_table<'s>(policy: &VerificationPolicy, sentence: &'s str) -> &'s str {
 }
 
 /// Names the first required claim that is not there.
-fn missing(policy: &VerificationPolicy, claims: &Members) -> Option<String> {
-    let is_there = |name: &str| claims.get(name).is_some_and(|value| !value.is_null());
+fn missing(policy: &VerificationPolicy, claims: &Map) -> Option<String> {
+    let is_there = |name: &str| claims.get(name).is_some_and(|value| *value != Value::Null);
     match &policy.mapping {
         Some(mapping) => {
             let mut required = mapping.required();
@@ -126,14 +155,16 @@ fn missing(policy: &VerificationPolicy, claims: &Members) -> Option<String> {
 }
 
 /// Names the first claim of another kind than expected.
-fn invalid(policy: &VerificationPolicy, claims: &Members) -> Option<String> {
-    let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
+fn invalid(policy: &VerificationPolicy, claims: &Map) -> Option<String> {
+    let is_text = |value: &Value| {
+        let text = value.as_str().unwrap_or_default();
+        !text.is_empty() && is_whole(text)
+    };
     if let Some(mapping) = &policy.mapping {
         for (field, of) in mapping.required() {
             if let Some(value) = first(of, claims)
                 && !is_text(value)
-                && !value.is_i64()
-                && !value.is_u64()
+                && !matches!(value, Value::Number(number) if number.is_integer())
             {
                 return Some(format!(
                     "{}, which `{field}` comes from, is {}: text or an integer is expected",
@@ -153,10 +184,10 @@ fn invalid(policy: &VerificationPolicy, claims: &Members) -> Option<String> {
         .map(|name| (*name, "text"));
     let times = ["exp", "nbf", "iat"].map(|name| (name, "a number"));
     let mut expected = texts.chain(times).filter(|(name, wanted)| {
-        let value = claims.get(*name).filter(|value| !value.is_null());
+        let value = claims.get(*name).filter(|value| **value != Value::Null);
         value.is_some_and(|value| match *wanted {
             "text" => !is_text(value),
-            _ => !value.is_number(),
+            _ => !matches!(value, Value::Number(_)),
         })
     });
     if let Some((name, wanted)) = expected.next() {
@@ -184,15 +215,5 @@ fn readable(value: Option<&Value>) -> String {
 }
 
 fn kind(value: Option<&Value>) -> &'static str {
-    match value {
-        None => "absent",
-        Some(Value::Null) => "null",
-        Some(Value::Bool(_)) => "true or false",
-        Some(Value::Number(number)) if number.is_f64() => "a number with a fraction",
-        Some(Value::Number(_)) => "a number",
-        Some(Value::String(text)) if text.is_empty() => "an empty text",
-        Some(Value::String(_)) => "text",
-        Some(Value::Array(_)) => "a list",
-        Some(Value::Object(_)) => "an object",
-    }
+    value.map_or("absent", Value::kind)
 }

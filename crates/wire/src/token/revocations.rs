@@ -14,12 +14,12 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{Context, SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::claims::Claims;
 use super::verifier::verified_payload;
 use crate::keys::KeySet;
 use crate::rejection::Rejection;
+use crate::strict_json::{Map, Value};
 
 /// `typ` of the list: no list passes for a token, and no token for a list.
 pub const LIST_TYPE: &str = "postern-revocations+jwt";
@@ -414,7 +414,7 @@ fn with(before: &Arc<Lines>, lines: &str) -> Result<Arc<Lines>, Malformed> {
     Ok(all)
 }
 
-fn check_type(header: &Map<String, Value>) -> Result<(), Rejection> {
+fn check_type(header: &Map) -> Result<(), Rejection> {
     let named = header.get("typ").and_then(Value::as_str);
     let is_list = named.is_some_and(|named| named.eq_ignore_ascii_case(LIST_TYPE));
     is_list.then_some(()).ok_or(Rejection::TokenHeader)

@@ -6,7 +6,6 @@
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::Algorithm;
-use serde_json::{Map, Value};
 
 use super::bearer::Bearer;
 use super::claim_mapping::ClaimMapping;
@@ -17,7 +16,7 @@ use crate::explain::observer::{Observer, Unobserved};
 use crate::explain::report::name_of;
 use crate::keys::{KeyId, KeySet, VerificationKey, algorithms};
 use crate::rejection::Rejection;
-use crate::strict_json;
+use crate::strict_json::{self, Map, Value};
 
 /// The requirements for a token besides a valid signature. The default tolerates nothing, and
 /// leaves the claims with a setting unchecked.
@@ -25,8 +24,10 @@ use crate::strict_json;
 pub struct VerificationPolicy {
     /// The `[[issuer]]` table that describes the issuer, in logs and messages; `None` where flags do.
     pub name: Option<String>,
-    /// The required `iss`; `None` leaves it unchecked.
+    /// The required `iss`; `None` leaves it unchecked, unless [`Self::without_issuer`] is true.
     pub issuer: Option<String>,
+    /// True if only tokens without an `iss` count.
+    pub without_issuer: bool,
     /// The audiences as which the verifier identifies itself.
     pub audience: Audience,
     /// Accepted clock difference for `exp` and `nbf`, in seconds.
@@ -170,7 +171,7 @@ impl VerificationPolicy {
         claims: &Claims,
         observer: &mut impl Observer,
     ) -> Result<(), Rejection> {
-        if self.issuer.is_none() {
+        if self.issuer.is_none() && !self.without_issuer {
             observer.skipped("issuer", "--issuer is not set");
         } else {
             let same = claims.issuer == self.issuer;
@@ -197,7 +198,7 @@ pub(super) fn verified_payload(
 }
 
 /// A check of `typ` in the members of a header.
-type CheckType = fn(&Map<String, Value>) -> Result<(), Rejection>;
+type CheckType = fn(&Map) -> Result<(), Rejection>;
 
 /// Returns the `iss` that a token claims, before anything is verified. It may select the issuer
 /// whose keys and rules decide, and nothing else; `None` where it is absent or not text.
@@ -217,7 +218,7 @@ pub fn unverified_issuer(token: Bearer<'_>) -> Result<Option<String>, Rejection>
 pub(crate) struct CompactToken<'a> {
     pub(crate) header: &'a str,
     pub(crate) payload: &'a str,
-    signature: &'a str,
+    pub(crate) signature: &'a str,
     /// The signed bytes: header, dot, payload.
     signed: &'a [u8],
 }
@@ -267,7 +268,7 @@ impl Header {
 }
 
 /// Returns the member for which a header is rejected.
-pub(super) fn rejected_member(members: &Map<String, Value>) -> Option<&'static str> {
+pub(super) fn rejected_member(members: &Map) -> Option<&'static str> {
     let is_encoded = members
         .get(ENCODED)
         .is_none_or(|it| *it == Value::Bool(true));
@@ -277,7 +278,7 @@ pub(super) fn rejected_member(members: &Map<String, Value>) -> Option<&'static s
         .or((!is_encoded).then_some(ENCODED))
 }
 
-fn check_type(members: &Map<String, Value>) -> Result<(), Rejection> {
+fn check_type(members: &Map) -> Result<(), Rejection> {
     let accepted = match members.get("typ") {
         None => true,
         Some(Value::String(media_type)) => {
@@ -289,7 +290,7 @@ fn check_type(members: &Map<String, Value>) -> Result<(), Rejection> {
     accepted.then_some(()).ok_or(Rejection::TokenHeader)
 }
 
-fn algorithm(members: &Map<String, Value>) -> Result<Algorithm, Rejection> {
+fn algorithm(members: &Map) -> Result<Algorithm, Rejection> {
     members
         .get("alg")
         .and_then(Value::as_str)
@@ -297,7 +298,7 @@ fn algorithm(members: &Map<String, Value>) -> Result<Algorithm, Rejection> {
         .ok_or(Rejection::TokenAlgorithm)
 }
 
-fn key_id(members: &Map<String, Value>) -> Result<Option<KeyId>, Rejection> {
+fn key_id(members: &Map) -> Result<Option<KeyId>, Rejection> {
     match members.get("kid") {
         None => Ok(None),
         // An empty name counts as missing.
@@ -333,7 +334,7 @@ fn check_signature<'k>(
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use serde_json::json;
+    use serde_json::{Value, json};
     use token_corpus::token_forge::{Forge, Signature, claims, encode, lay_over, signing_input};
 
     use super::*;

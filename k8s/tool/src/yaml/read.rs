@@ -28,15 +28,16 @@ pub(crate) fn documents(file: &str, stream: &str) -> Result<Vec<Document>, ExitE
         anchors: BTreeMap::new(),
         copied: 0,
     };
-    let read = if let Ok(object) = strict_json::object(stream.as_bytes()) {
-        // JSON has escapes that YAML lacks.
-        Ok(objects(1, object.into()))
-    } else if let Some((before, _)) = stream.split_once(OTHER_LINE_BREAKS) {
-        reader.line = before.matches('\n').count() + 1;
-        Err("has a line break of another kind: write it as an escape".to_owned())
-    } else {
-        reader.documents()
-    };
+    let read =
+        if let Ok(object) = strict_json::object(stream.as_bytes()).and_then(serde_json::to_value) {
+            // JSON has escapes that YAML lacks.
+            Ok(objects(1, object))
+        } else if let Some((before, _)) = stream.split_once(OTHER_LINE_BREAKS) {
+            reader.line = before.matches('\n').count() + 1;
+            Err("has a line break of another kind: write it as an escape".to_owned())
+        } else {
+            reader.documents()
+        };
     let objects = read.map_err(|problem| error(&format!("{file}:{}", reader.line), &problem))?;
     let located = objects.into_iter().map(|(line, value)| Document {
         location: format!("{file}:{line}"),

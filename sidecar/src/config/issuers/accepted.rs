@@ -6,11 +6,21 @@ use crate::issuers::source::kubernetes;
 /// Max number of tenants: a token that is not cached is compared with each.
 const MAX_TENANTS: usize = 256;
 
-/// Returns each accepted `iss` of a table.
+/// Returns each accepted `iss` of a table; none where its tokens have none.
 pub(super) fn accepted(table: &IssuerTable) -> Result<Vec<String>, String> {
     match (table.issuer.as_deref(), table.issuer_pattern.as_deref()) {
+        (None, None) if table.no_issuer && table.jwks.is_some() && table.tenants.is_empty() => {
+            Ok(Vec::new())
+        }
+        _ if table.no_issuer => Err(
+            "`no-issuer` needs `jwks`, and excludes `issuer`, `issuer-pattern` and `tenants`"
+                .to_owned(),
+        ),
         (Some(_), Some(_)) => Err("`issuer` and `issuer-pattern` exclude each other".to_owned()),
-        (None | Some(""), None) => Err("`issuer`, the accepted iss, is missing".to_owned()),
+        (None | Some(""), None) => Err(
+            "`issuer`, the accepted iss, is missing; `no-issuer = true` is for tokens without one"
+                .to_owned(),
+        ),
         (Some(_), None) if !table.tenants.is_empty() => {
             Err("`tenants` has an effect only with `issuer-pattern`".to_owned())
         }

@@ -42,7 +42,8 @@ const RESERVED_NAME: &str = "new";
 pub(super) struct Description<'a> {
     table: IssuerTable,
     args: &'a ServeArgs,
-    /// The accepted `iss`, of each tenant; empty where the auth server's is not checked.
+    /// The accepted `iss`, of each tenant; empty where the auth server's is not checked, and
+    /// where tokens have none.
     issuers: Vec<String>,
 }
 
@@ -120,6 +121,7 @@ impl<'a> Description<'a> {
             name: self.name().map(str::to_owned),
             audience: self.audience()?,
             mapping: self.mapping()?,
+            without_issuer: self.table.no_issuer,
             ..policy::common(&self.args.rules.tokens)
         };
         if self.issuers.is_empty() {
@@ -216,12 +218,11 @@ impl<'a> Description<'a> {
         if self.table.auth_server {
             return Ok(None);
         }
-        let audience = self.table.audience_claim.as_deref();
-        let audience = audience.map(|claim| {
+        let audience = self.table.audience_claim.iter().map(|claim| {
             let parsed: Result<ClaimName, _> = claim.parse();
             parsed.map_err(|error| self.rejected_value("audience-claim", claim, error))
         });
-        let audience = audience.transpose()?;
+        let audience = audience.collect::<Result<Vec<_>, _>>()?;
         let of_table = self.table.claim.iter().flat_map(|(field, claims)| {
             let claims = claims.as_slice().iter();
             claims.map(move |claim| format!("{field}={claim}"))

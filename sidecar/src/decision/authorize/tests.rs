@@ -296,7 +296,7 @@ fn access_rules(count: usize) -> AccessRules {
         let claim = RequiredClaim {
             text: "username".to_owned(),
             name: "username".parse().unwrap(),
-            values: vec![json!("ada")],
+            values: vec!["ada".into()],
         };
         Rule {
             name: number.to_string(),

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 
 use jsonwebtoken::{Algorithm, EncodingKey, crypto};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::keys::VerificationKey;

@@ -1,0 +1,72 @@
+//! Numbers as they were written.
+
+use serde::ser::Error;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// A number. Two are equal if they have the same value, however they are written.
+#[derive(Debug, Clone)]
+pub struct Number(Box<str>);
+
+impl Number {
+    /// Takes the text of a number, which the caller has seen to be one.
+    pub(super) fn of(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns the number as it was written.
+    pub const fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns true for digits that are the only spelling of their integer in digits.
+    pub(crate) fn is_integer(&self) -> bool {
+        let digits = self.0.strip_prefix('-').unwrap_or(&self.0);
+        digits.bytes().all(|byte| byte.is_ascii_digit()) && self.as_str() != "-0"
+    }
+
+    /// Returns the nearest number of the type.
+    pub(crate) fn as_f64(&self) -> Option<f64> {
+        self.0.parse().ok()
+    }
+
+    /// Returns sign, digits without zeros at their ends, and the power of ten to multiply them with.
+    fn parts(&self) -> Option<(bool, String, i64)> {
+        let (digits, power) = self.0.split_once(['e', 'E']).unwrap_or((&self.0, "0"));
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let all = [whole.trim_start_matches('-'), fraction].concat();
+        let all = all.trim_start_matches('0');
+        let digits = all.trim_end_matches('0');
+        if digits.is_empty() {
+            return Some((false, String::new(), 0));
+        }
+        let shift =
+            i64::try_from(all.len() - digits.len()).ok()? - i64::try_from(fraction.len()).ok()?;
+        let power = power.parse::<i64>().ok()?.checked_add(shift)?;
+        Some((whole.starts_with('-'), digits.to_owned(), power))
+    }
+}
+
+impl PartialEq for Number {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+            || self
+                .parts()
+                .is_some_and(|parts| other.parts() == Some(parts))
+    }
+}
+
+impl Eq for Number {}
+
+impl From<i64> for Number {
+    fn from(number: i64) -> Self {
+        Self(number.to_string().into())
+    }
+}
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let json = RawValue::from_string(self.0.to_string()).map_err(S::Error::custom)?;
+        json.serialize(serializer)
+    }
+}
