@@ -1,14 +1,10 @@
 //! The trusted keys of one moment: keys without names, a JWK Set (RFC 7517), or a set with both.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use jsonwebtoken::{
-    Algorithm, AlgorithmFamily, DecodingKey,
-    jwk::{AlgorithmParameters, CommonParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse},
-};
-use serde_json::Value;
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
 
 use super::{KeyError, KeyId, VerificationKey, algorithms};
-use crate::strict_json;
+use crate::strict_json::{self, Map, Value};
 
 /// The trusted keys of one moment. A `kid` selects the keys of its name, or else those without a
 /// name (the contract's key, a PEM file, a JWK without `kid`); a token without `kid` is tried
@@ -58,12 +54,15 @@ impl KeySet {
         let not_a_set = || KeyError::NotAJwkSet {
             found: kind_of(json),
         };
-        let set = strict_json::object(json).and_then(serde_json::to_value);
-        let set = set.map_err(|_| not_a_set())?;
+        let set = strict_json::object(json).map_err(|_| not_a_set())?;
         let Some(Value::Array(members)) = set.get("keys") else {
             return Err(not_a_set());
         };
-        if members.iter().any(|member| member.get("d").is_some()) {
+        let is_private = |member: &Value| {
+            let private = member.get("d");
+            private.is_some_and(|private| !private.says_nothing())
+        };
+        if members.iter().any(is_private) {
             return Err(KeyError::PrivateKey);
         }
         let (mut keys, mut skipped) = (Vec::new(), Vec::new());
@@ -177,8 +176,6 @@ fn pem_blocks(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-const UNKNOWN_KIND: &str = "a key of an unknown kind";
-const MAX_ERROR_CHARACTERS: usize = 100;
 /// Length of a name in a text.
 const READABLE_BYTES: usize = 32;
 
@@ -199,103 +196,119 @@ fn described(number: usize, member: &Value) -> String {
     format!("{name} ({})", kind.unwrap_or("of no kind"))
 }
 
-/// Parses a key, or returns the reason why it is not used.
+/// Parses a key, or returns the reason why it is not used. Members that no verifier needs are not
+/// read, whatever they hold (RFC 7517 §4): certificates (`x5c`) too.
 fn verification_key_from_jwk(
     member: &Value,
     allowed: &[Algorithm],
 ) -> Result<VerificationKey, String> {
-    let jwk: Jwk = serde_json::from_value(normalised(member)).map_err(unreadable)?;
-    let common = &jwk.common;
-    if !is_for_verifying(common) {
-        return Err("it is for another use".to_owned());
-    }
-    match jwk.algorithm {
-        AlgorithmParameters::RSA(_)
-        | AlgorithmParameters::EllipticCurve(_)
-        | AlgorithmParameters::OctetKeyPair(_) => {}
-        AlgorithmParameters::OctetKey(_) => return Err("a secret is never used".to_owned()),
-        _ => return Err(UNKNOWN_KIND.to_owned()),
-    }
-    let algorithm = jwk_algorithm(&jwk, allowed).ok_or("its algorithm is not among the allowed")?;
-    let key = DecodingKey::from_jwk(&jwk).map_err(|error| error.to_string())?;
+    let Some(jwk) = member.as_object() else {
+        return Err(format!("it is {}, and no object", member.kind()));
+    };
+    check_purpose(jwk)?;
+    let kty = required(jwk, "kty")?;
+    let curve = match kty {
+        "EC" | "OKP" => required(jwk, "crv")?,
+        _ => "",
+    };
+    let (key, fits): (_, fn(Algorithm) -> bool) = match (kty, curve) {
+        ("RSA", _) => {
+            let (modulus, exponent) = (number(jwk, "n")?, number(jwk, "e")?);
+            let key = DecodingKey::from_rsa_raw_components(&modulus, &exponent);
+            (key, |it| it.family() == AlgorithmFamily::Rsa)
+        }
+        ("EC", "P-256") => (point(jwk)?, |it| it == Algorithm::ES256),
+        ("EC", "P-384") => (point(jwk)?, |it| it == Algorithm::ES384),
+        ("OKP", "Ed25519") => {
+            let key = DecodingKey::from_ed_der(&bytes(jwk, "x")?);
+            (key, |it| it == Algorithm::EdDSA)
+        }
+        ("oct", _) => return Err("a secret is never used".to_owned()),
+        _ => {
+            let kind = readable(&format!("{kty} {curve}"));
+            return Err(format!("a key of an unknown kind, '{}'", kind.trim_end()));
+        }
+    };
+    // Without an `alg` of its own it is used with the first allowed one.
+    let stated = text(jwk, "alg")?;
+    let is_stated = |it| stated.is_none_or(|name| algorithms::parse(name) == Some(it));
+    let mut usable = allowed.iter().filter(|it| fits(**it) && is_stated(**it));
+    let algorithm = *usable
+        .next()
+        .ok_or("its algorithm is not among the allowed")?;
     let mut key =
         VerificationKey::named_by_thumbprint(algorithm, key).map_err(|error| match error {
             KeyError::NotAPublicKey => "its members are no public key of its kind".to_owned(),
             error => error.to_string(),
         })?;
-    // An empty name counts as missing.
-    if let Some(kid) = common.key_id.as_deref().filter(|kid| !kid.is_empty()) {
+    if let Some(kid) = text(jwk, "kid")? {
         let name = KeyId::new(kid).ok_or("its kid is not of 1 to 128 visible ASCII characters")?;
         key.name = Some(name);
     }
     Ok(key)
 }
 
-/// Spells a key as the library does: some issuers write a number with a zero in front (RFC 7518 §2
-/// forbids it), and `Ed25519` (RFC 9864) for `EdDSA`.
-fn normalised(member: &Value) -> Value {
-    let mut member = member.clone();
-    let Some(members) = member.as_object_mut() else {
-        return member;
+/// Checks that the key's own `use` and `key_ops` allow verification (RFC 7517 §4.2, §4.3);
+/// `jwt-svid` is SPIFFE's word for keys of tokens.
+fn check_purpose(jwk: &Map) -> Result<(), String> {
+    let purpose = text(jwk, "use")?;
+    if let Some(other) = purpose.filter(|purpose| !["sig", "jwt-svid"].contains(purpose)) {
+        return Err(format!("it is for another use, '{}'", readable(other)));
+    }
+    let operations = match jwk.get("key_ops").unwrap_or_default() {
+        Value::Array(operations) => operations.as_slice(),
+        Value::Null => &[],
+        one @ Value::String(_) => std::slice::from_ref(one),
+        other => return Err(format!("its `key_ops` is {}, and no list", other.kind())),
     };
-    if members.get("alg") == Some(&Value::from("Ed25519")) {
-        members.insert("alg".to_owned(), Value::from("EdDSA"));
+    // .NET writes an empty list, or an empty text in it, where there is none.
+    let mut named = operations.iter().filter(|it| !it.says_nothing()).peekable();
+    if named.peek().is_some() && !named.any(|it| it.as_str() == Some("verify")) {
+        return Err("it is for another use: its `key_ops` lacks 'verify'".to_owned());
     }
-    for name in ["n", "e"] {
-        let number = members.get(name).and_then(Value::as_str);
-        let number = number.and_then(|number| URL_SAFE_NO_PAD.decode(number).ok());
-        if let Some([0, rest @ ..]) = number.as_deref() {
-            let zeros = rest.iter().take_while(|byte| **byte == 0).count();
-            let number = URL_SAFE_NO_PAD.encode(rest.get(zeros..).unwrap_or_default());
-            members.insert(name.to_owned(), Value::from(number));
-        }
-    }
-    member
+    Ok(())
 }
 
-/// Describes a key that the library cannot read; its error may repeat foreign text.
-fn unreadable(error: serde_json::Error) -> String {
-    let error = error.to_string();
-    match error.contains("variant") {
-        true => UNKNOWN_KIND.to_owned(),
-        false => error.escape_debug().take(MAX_ERROR_CHARACTERS).collect(),
+/// Returns the beginning of a foreign text, on one line.
+fn readable(text: &str) -> String {
+    text.escape_debug().take(READABLE_BYTES).collect()
+}
+
+/// Returns a member that is text. An empty one counts as missing, as null does: serialisers write
+/// them for members that a key does not have.
+fn text<'m>(jwk: &'m Map, name: &str) -> Result<Option<&'m str>, String> {
+    match jwk.get(name).unwrap_or_default() {
+        Value::String(text) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
+        Value::Null => Ok(None),
+        other => Err(format!("its `{name}` is {}, and not text", other.kind())),
     }
 }
 
-/// Returns true if the key's own `use` and `key_ops` allow verification (RFC 7517 §4.2, §4.3).
-/// Certificates beside it (`x5c`) are not read.
-fn is_for_verifying(common: &CommonParameters) -> bool {
-    let purpose = common.public_key_use.as_ref();
-    let operations = common.key_operations.as_ref();
-    purpose.is_none_or(|purpose| *purpose == PublicKeyUse::Signature)
-        && operations.is_none_or(|operations| operations.contains(&KeyOperations::Verify))
+fn required<'m>(jwk: &'m Map, name: &str) -> Result<&'m str, String> {
+    text(jwk, name)?.ok_or_else(|| format!("its `{name}` is missing"))
 }
 
-/// Returns the key's own `alg` if it has one, otherwise the first allowed algorithm that fits its
-/// kind.
-fn jwk_algorithm(jwk: &Jwk, allowed: &[Algorithm]) -> Option<Algorithm> {
-    let fits = |algorithm: &Algorithm| match &jwk.algorithm {
-        AlgorithmParameters::RSA(_) => algorithm.family() == AlgorithmFamily::Rsa,
-        AlgorithmParameters::EllipticCurve(parameters) => match parameters.curve {
-            EllipticCurve::P256 => *algorithm == Algorithm::ES256,
-            EllipticCurve::P384 => *algorithm == Algorithm::ES384,
-            _ => false,
-        },
-        AlgorithmParameters::OctetKeyPair(_) => algorithm.family() == AlgorithmFamily::Ed,
-        _ => false,
-    };
-    let stated = |algorithm: &Algorithm| {
-        jwk.common
-            .key_algorithm
-            .is_none_or(|named| named == (*algorithm).into())
-    };
-    allowed.iter().copied().find(|a| fits(a) && stated(a))
+fn bytes(jwk: &Map, name: &str) -> Result<Vec<u8>, String> {
+    let decoded = URL_SAFE_NO_PAD.decode(required(jwk, name)?);
+    decoded.map_err(|_| format!("its `{name}` is no base64url without padding"))
+}
+
+/// Returns a number without zeros in front, which some issuers write (RFC 7518 §2 forbids it).
+fn number(jwk: &Map, name: &str) -> Result<Vec<u8>, String> {
+    let bytes = bytes(jwk, name)?;
+    Ok(bytes.into_iter().skip_while(|byte| *byte == 0).collect())
+}
+
+/// Returns the key of an uncompressed point (SEC 1 §2.3.3).
+fn point(jwk: &Map) -> Result<DecodingKey, String> {
+    let point = [vec![4], bytes(jwk, "x")?, bytes(jwk, "y")?].concat();
+    Ok(DecodingKey::from_ec_der(&point))
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -339,7 +352,7 @@ mod tests {
         let (rsa, ed) = (&set.keys()[0], &set.keys()[1]);
         assert_eq!(rsa.id().as_str(), RFC_7638_THUMBPRINT);
         assert_eq!((rsa.is_named(), ed.is_named()), (false, true));
-        assert_eq!(set.skipped(), ["'e' (RSA): it is for another use"]);
+        assert_eq!(set.skipped(), ["'e' (RSA): it is for another use, 'enc'"]);
         let chosen = |kid: Option<&str>| {
             let kid = kid.and_then(KeyId::new);
             set.named_by(kid.as_ref()).count()
@@ -365,26 +378,25 @@ mod tests {
             key
         };
         let rsa = |n: &str, e: &str| json!({"kty": "RSA", "n": n, "e": e});
-        let (other_use, impossible) = ("it is for another use, and", "the RSA key has");
+        let (other_use, impossible) = ("it is for another use", "the RSA key has");
         for (left_out, why) in [
             (with("use", json!("enc")), "'ec' (P-256): it is for another"),
             (with("key_ops", json!(["sign"])), other_use),
-            (with("key_ops", json!([])), other_use),
             (with("alg", json!("RSA-OAEP")), "its algorithm"),
             (with("alg", json!("ES256K")), "'ec' (ES256K): its algorithm"),
             (with("alg", json!("ES384")), "not among the allowed"),
             (with("crv", json!("secp256k1")), "of an unknown kind"),
             (with("x", json!(RFC_7517_Y)), "its members are no public"),
             (with("kid", json!("with space")), "not of 1 to 128 visible"),
-            (with("kid", json!(7)), "invalid type: integer `7`"),
+            (with("kid", json!(7)), "its `kid` is a number, and not text"),
             (
                 json!({"kty": "oct", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA"}),
                 "a secret is never used",
             ),
             (json!({"kty": "XYZ"}), "key 1 (XYZ): a key of an unknown"),
-            (json!(5), "key 1 (of no kind): invalid type"),
+            (json!(5), "key 1 (of no kind): it is a number"),
             (rsa("AQAB", "AQAB"), "key 1 (RSA): the RSA modulus has 17"),
-            (rsa("AQAB=", "AQAB"), "nvalid"),
+            (rsa("AQAB=", "AQAB"), "its `n` is no base64url"),
             // An exponent of 1, 2, 65536, 0, 34 bits, and as long as the modulus.
             (rsa(RFC_7638_N, "AQ"), impossible),
             (rsa(RFC_7638_N, "Ag"), impossible),
@@ -414,7 +426,10 @@ mod tests {
         assert!(none.contains("it has none, and RS256, ES256 may"), "{none}");
         let both = json!([{"kty": "hush"}, with("use", json!("enc"))]);
         let both = jwks(&both).unwrap_err().to_string();
-        assert!(both.contains("kind; 'ec' (P-256): it is for"), "{both}");
+        assert!(
+            both.contains("kind, 'hush'; 'ec' (P-256): it is for"),
+            "{both}"
+        );
         let private = jwks(&json!([with("d", json!("AAAA"))]));
         assert_eq!(private.unwrap_err(), KeyError::PrivateKey);
     }
