@@ -20,6 +20,8 @@ pub(crate) struct RuleTable {
     pub(crate) scope: Option<Vec<String>>,
     /// The token needs one value of each.
     pub(crate) claims: Option<BTreeMap<String, Vec<ClaimValue>>>,
+    /// Those of the claims whose texts are compared by their words too.
+    pub(crate) words: Option<Vec<String>>,
 }
 
 /// A value of a claim.

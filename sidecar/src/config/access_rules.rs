@@ -1,5 +1,6 @@
 //! `[[rule]]` of the file: which methods and paths need which scope and claims.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use runtime::process::exit::ExitError;
@@ -161,15 +162,19 @@ fn issuer(
             .parse()
             .map_err(|error| position.reject("issuer", error))?,
         values,
+        by_words: false,
     }))
 }
 
 fn claims(position: Position, table: &RuleTable) -> Result<Vec<RequiredClaim>, ExitError> {
-    let Some(claims) = &table.claims else {
-        return Ok(Vec::new());
-    };
-    if claims.is_empty() {
+    let claims = table.claims.as_ref();
+    if claims.is_some_and(BTreeMap::is_empty) {
         return Err(position.reject("claims", "is empty: list at least one"));
+    }
+    let words = position.listed("words", table.words.as_ref())?;
+    let is_listed = |name: &&String| claims.is_some_and(|claims| claims.contains_key(*name));
+    if let Some(name) = words.iter().find(|name| !is_listed(name)) {
+        return Err(position.reject("words", format!("'{name}': `claims` has no such claim")));
     }
     let claim = |(name, values): (&String, &Vec<ClaimValue>)| {
         let member = format!("claims.{name}");
@@ -189,9 +194,10 @@ fn claims(position: Position, table: &RuleTable) -> Result<Vec<RequiredClaim>, E
                 .parse()
                 .map_err(|error| position.reject(&member, error))?,
             values: values.iter().map(value).collect(),
+            by_words: words.contains(name),
         })
     };
-    claims.iter().map(claim).collect()
+    claims.into_iter().flatten().map(claim).collect()
 }
 
 fn value(value: &ClaimValue) -> Value {

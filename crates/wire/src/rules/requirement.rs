@@ -27,6 +27,8 @@ pub struct RequiredClaim {
     pub name: ClaimName,
     /// Texts, integers or booleans; null for a claim that is not there.
     pub values: Vec<Value>,
+    /// True if each word of a text is compared too.
+    pub by_words: bool,
 }
 
 impl Requirement {
@@ -83,12 +85,35 @@ fn holds(claim: &Value, scope: &str) -> bool {
 }
 
 impl RequiredClaim {
-    /// Compares a claim, or each member of a list. Types have to agree: `"1"` is not `1`.
+    /// Compares a claim, each member of a list, or the name of each member of an object. Types have
+    /// to agree: `"1"` is not `1`.
     fn is_satisfied_by(&self, claim: &Value) -> bool {
+        let has = |text: &str| self.values.iter().any(|value| value.as_str() == Some(text));
         match claim {
             Value::Array(members) => members.iter().any(|member| self.values.contains(member)),
+            Value::Object(members) => members.iter().any(|(name, it)| has(name) && is_granted(it)),
+            Value::String(text) if self.by_words && text.split(' ').any(has) => true,
             single => self.values.contains(single),
         }
+    }
+}
+
+/// Returns true if a member of an object grants what its name says: `{"admin": false}` does not. A
+/// text or a number says nothing by being there.
+fn is_granted(member: &Value) -> bool {
+    match member {
+        Value::Array(_) | Value::Object(_) => affirms(member),
+        _ => *member == Value::Bool(true),
+    }
+}
+
+/// Returns true if nothing in a value denies, and it says something.
+fn affirms(value: &Value) -> bool {
+    match value {
+        Value::Object(members) => !members.is_empty() && members.values().all(affirms),
+        Value::Array(items) => !items.is_empty() && items.iter().all(affirms),
+        Value::String(text) => !text.is_empty(),
+        _ => *value == Value::Bool(true),
     }
 }
 
@@ -99,9 +124,16 @@ impl fmt::Display for Requirement {
         if !self.scope.is_empty() {
             conditions.push(format!("scope {}", self.scope.join(" or ")));
         }
-        for RequiredClaim { text, values, .. } in &self.claims {
+        for RequiredClaim {
+            text,
+            values,
+            by_words,
+            ..
+        } in &self.claims
+        {
             let values: Vec<String> = values.iter().map(ToString::to_string).collect();
-            conditions.push(format!("{text} = {}", values.join(" or ")));
+            let how = if *by_words { " as a word" } else { "" };
+            conditions.push(format!("{text} = {}{how}", values.join(" or ")));
         }
         match conditions.join(", and ") {
             nothing if nothing.is_empty() => f.write_str("a valid token"),

@@ -33,6 +33,7 @@ fn claim(name: &str, values: Value) -> Requirement {
             text: name.to_owned(),
             name: name.parse().unwrap(),
             values: serde_json::from_value(values).unwrap(),
+            by_words: false,
         }],
     }
 }
@@ -107,6 +108,74 @@ fn a_claim_is_a_value_or_a_list_that_has_one() {
         let requirement = requirement.clone();
         assert_eq!(verdict(requirement, &payload), expected, "{payload}");
     }
+}
+
+#[test]
+fn a_member_of_an_object_counts_if_it_grants_what_its_name_says() {
+    let roles = || claim("roles", json!(["admin", 7]));
+    for granted in [
+        json!(true),
+        json!({"3061": "shop.id.example"}),
+        json!(["a"]),
+        json!({"a": {"b": [true, "c"]}}),
+    ] {
+        let payload = json!({"roles": {"reader": true, "admin": granted}});
+        assert_eq!(verdict(roles(), &payload), RuleVerdict::Holds, "{payload}");
+    }
+    for denied in [
+        json!(false),
+        json!(null),
+        json!(0),
+        json!(1),
+        json!(""),
+        json!("false"),
+        json!("a"),
+        json!([]),
+        json!({}),
+        json!([false]),
+        json!({"enabled": false}),
+        json!({"a": "b", "c": null}),
+        json!({"a": {}}),
+        json!({"a": [""]}),
+        json!({"a": 0}),
+    ] {
+        for payload in [
+            json!({"roles": {"admin": denied, "reader": true}}),
+            json!({"roles": [{"admin": true}], "denied": denied}),
+            json!({"roles": {"Admin": true, "admins": true, "7": true}, "denied": denied}),
+        ] {
+            let found = verdict(roles(), &payload);
+            assert_eq!(found, RuleVerdict::LacksClaim, "{payload}");
+        }
+    }
+}
+
+#[test]
+fn words_of_a_text_count_where_the_rule_lists_the_claim() {
+    use RuleVerdict::{Holds, LacksClaim};
+    let whole = claim("roles", json!(["admin", "CN=Ops,DC=a"]));
+    let mut by_words = whole.clone();
+    by_words.claims[0].by_words = true;
+    for (roles, of_whole, of_words) in [
+        (json!("editor admin"), LacksClaim, Holds),
+        (json!("admin"), Holds, Holds),
+        (json!("administrator admins"), LacksClaim, LacksClaim),
+        (json!("editor,admin"), LacksClaim, LacksClaim),
+        (json!("editor\tadmin"), LacksClaim, LacksClaim),
+        (json!(["editor admin"]), LacksClaim, LacksClaim),
+        (json!({"editor admin": true}), LacksClaim, LacksClaim),
+        (json!("CN=Ops,DC=a"), Holds, Holds),
+        (json!("CN=admin,DC=a"), LacksClaim, LacksClaim),
+        (json!(""), LacksClaim, LacksClaim),
+    ] {
+        let payload = json!({"roles": roles});
+        assert_eq!(verdict(whole.clone(), &payload), of_whole, "{payload}");
+        assert_eq!(verdict(by_words.clone(), &payload), of_words, "{payload}");
+    }
+    assert_eq!(
+        by_words.to_string(),
+        r#"roles = "admin" or "CN=Ops,DC=a" as a word"#
+    );
 }
 
 #[test]

@@ -297,6 +297,7 @@ fn access_rules(count: usize) -> AccessRules {
             text: "username".to_owned(),
             name: "username".parse().unwrap(),
             values: vec!["ada".into()],
+            by_words: false,
         };
         Rule {
             name: number.to_string(),
