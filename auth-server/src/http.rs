@@ -23,9 +23,9 @@ use self::routes::dev::{dev_page, dev_token, for_this_machine};
 use self::routes::static_files::static_file;
 use self::routes::verification_key::verification_key;
 use self::routes::{
-    DEV_PAGE_PATH, DEV_TOKEN_PATH, JWKS_PATH, LOGIN_PATH, REVOCATIONS_PATH, REVOKE_PATH,
-    TOKEN_PATH, VERIFICATION_KEY_PATH, current_user, jwks, login, revocations, revoke,
-    server_metadata, token,
+    AUTHORIZE_PATH, DEV_PAGE_PATH, DEV_TOKEN_PATH, JWKS_PATH, LOGIN_PATH, REVOCATIONS_PATH,
+    REVOKE_PATH, TOKEN_PATH, VERIFICATION_KEY_PATH, authorize, current_user, jwks, login,
+    revocations, revoke, server_metadata, token,
 };
 use crate::app::App;
 use crate::config::TREES;
@@ -40,6 +40,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     let mut router = Router::new()
         .route(&path(LOGIN_PATH), post(login::login))
         .route(&path(TOKEN_PATH), post(token::token))
+        .route(
+            &path(AUTHORIZE_PATH),
+            get(authorize::authorize).post(authorize::authorize),
+        )
         .route(&path(VERIFICATION_KEY_PATH), key)
         .route(&path(JWKS_PATH), get(jwks::jwks))
         .route(&path(REVOCATIONS_PATH), get(revocations::revocations))

@@ -98,6 +98,8 @@ const fn code(rejection: Rejection) -> &'static str {
         Rejection::GrantInvalid => "invalid_grant",
         Rejection::GrantNotAllowed => "unauthorized_client",
         Rejection::ScopeNotGranted => "invalid_scope",
+        Rejection::ResourceNotGranted => "invalid_target",
+        Rejection::ResponseTypeUnsupported => "unsupported_response_type",
         Rejection::Internal => "server_error",
         _ if rejection.retry_after().is_some() => "temporarily_unavailable",
         _ => "invalid_request",

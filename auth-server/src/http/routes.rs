@@ -1,5 +1,6 @@
 //! One route, one file. Their paths stand here, below the context path.
 
+pub(crate) mod authorize;
 pub(crate) mod current_user;
 pub(crate) mod dev;
 pub(crate) mod jwks;
@@ -12,6 +13,7 @@ pub(crate) mod token;
 pub(crate) mod verification_key;
 
 pub(crate) const LOGIN_PATH: &str = "/oauth/jwt/token";
+pub(crate) const AUTHORIZE_PATH: &str = "/oauth/authorize";
 pub(crate) const TOKEN_PATH: &str = "/oauth/token";
 pub(crate) const REVOKE_PATH: &str = "/oauth/revoke";
 pub(crate) const VERIFICATION_KEY_PATH: &str = "/client/user/secret/key";

@@ -216,6 +216,10 @@ rejections! {
     GrantNotAllowed: BAD_REQUEST, "grant_not_allowed", "this application may not obtain tokens", none, AuthServer, always;
     /// An unknown, used or expired refresh token, or one of a session that has ended.
     GrantInvalid: BAD_REQUEST, "grant_invalid", "the refresh token is unknown, used or expired", none, AuthServer, always;
+    /// Any request to the authorization endpoint: there is no page for a login.
+    ResponseTypeUnsupported: BAD_REQUEST, "response_type_unsupported", "no response type is supported: this server has no page for a login", none, AuthServer, always;
+    /// A resource (RFC 8707) beyond what the application or the user was given, or one that is no absolute URI.
+    ResourceNotGranted: BAD_REQUEST, "resource_not_granted", "this resource was not given", none, AuthServer, always;
     /// A scope beyond what the application or the user was given, or one that is no scope.
     ScopeNotGranted: BAD_REQUEST, "scope_not_granted", "this scope was not given", none, AuthServer, always;
     /// An unknown account, a wrong password or a disabled user; all look alike on purpose.
@@ -226,8 +230,8 @@ rejections! {
     TooManyAttempts: TOO_MANY_REQUESTS, "too_many_attempts", "too many attempts", none, AuthServer, always;
     /// Too much work is waiting already.
     ServerBusy: SERVICE_UNAVAILABLE, "server_busy", "the server is busy", none, Both, always;
-    /// No endpoint has this path.
-    NotFound: NOT_FOUND, "not_found", "nothing is served under this path", none, AuthServer, always;
+    /// No endpoint has this path; at a sidecar, no document of a protected resource.
+    NotFound: NOT_FOUND, "not_found", "nothing is served under this path", none, Both, enforced;
     /// The key store has not been reached yet, so there is no signing key.
     StoreUnavailable: SERVICE_UNAVAILABLE, "store_unavailable", "the key store is not available", none, AuthServer, always;
     /// The store did not say whether it made a change: it may have.

@@ -171,7 +171,6 @@ fn an_allowed_origin_may_log_in_and_others_may_not() {
     for (path, methods) in [
         (LOGIN, "POST"),
         ("/client/user/secret/key", "GET"),
-        ("/.well-known/jwks.json", "GET, HEAD"),
         ("/static/index.html", "GET, HEAD"),
         ("/nowhere", "GET, HEAD"),
     ] {
@@ -183,6 +182,52 @@ fn an_allowed_origin_may_log_in_and_others_may_not() {
         let found = (response.status(), allows(&response));
         assert_eq!(found, (204, vec![ORIGIN.to_owned()]), "{path}");
         assert_eq!(offered(&response), [methods, REQUESTED], "{path}");
+    }
+}
+
+#[test]
+fn every_page_may_read_the_public_documents_of_an_issuer() {
+    let issuer = ["--issuer", "https://login.example/auth"];
+    let listed = [&issuer[..], &["--cors-origin", ORIGIN]].concat();
+    for flags in [&issuer[..], &listed] {
+        let server = AuthServerPlan::new().flags(flags).ready();
+        let client = server.anonymous();
+        let is_listed = flags.contains(&ORIGIN);
+        for path in [
+            "/.well-known/oauth-authorization-server",
+            "/.well-known/openid-configuration",
+            "/.well-known/jwks.json",
+        ] {
+            for origin in [ORIGIN, "http://localhost:6274", "null"] {
+                let line = format!("Origin: {origin}");
+                let response = client.send(&client.request("GET", path).line(line));
+                assert_eq!(
+                    (response.status(), allows(&response)),
+                    (200, vec!["*".to_owned()])
+                );
+                let request = preflight(&client, path, origin);
+                let response = client.send(&request);
+                assert_eq!(
+                    (response.status(), allows(&response)),
+                    (204, vec!["*".to_owned()])
+                );
+                assert_eq!(offered(&response), ["GET, HEAD", REQUESTED], "{path}");
+                let credentials = response.header("Access-Control-Allow-Credentials");
+                assert!(credentials.is_empty(), "{path}");
+            }
+        }
+        // Credentials of an application are nothing for a page, unless the operator names it.
+        for (path, origin, is_allowed) in [
+            ("/oauth/token", ORIGIN, is_listed),
+            ("/oauth/token", "http://localhost:6274", false),
+            ("/.well-known/revocations", "http://localhost:6274", false),
+            (LOGIN, "http://localhost:6274", false),
+        ] {
+            let line = format!("Origin: {origin}");
+            let response = client.send(&client.request("POST", path).line(line));
+            let expected: &[&str] = if is_allowed { &[ORIGIN] } else { &[] };
+            assert_eq!(allows(&response), expected, "{path} {origin}");
+        }
     }
 }
 

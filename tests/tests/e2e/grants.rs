@@ -102,6 +102,82 @@ fn rfc_9068_an_application_obtains_what_it_was_given() {
 }
 
 #[test]
+fn rfc_8707_a_resource_narrows_the_audience_within_the_grant() {
+    let server = AuthServerPlan::new()
+        .flags(["--store-poll-interval", "1"])
+        .ready();
+    let (mcp, slash) = ("https://api.example/mcp", "https://api.example/orders/");
+    let others = [
+        "urn:example:stock",
+        "orders",
+        "https://api.example/mcp#tools",
+    ];
+    let add = [
+        "application",
+        "add",
+        "--app-id=agent",
+        "--audience",
+        mcp,
+        "--audience",
+        slash,
+    ];
+    let others = others.iter().flat_map(|other| ["--audience", other]);
+    let add: Vec<_> = add.into_iter().chain(others).collect();
+    let secret = server.done(&add);
+    wait::until("the server to know the application", || {
+        server.grant("agent", &secret, "").status() == 200
+    });
+    let encoded = |text: &str| {
+        text.replace(':', "%3A")
+            .replace('/', "%2F")
+            .replace('#', "%23")
+    };
+    let request = |resources: &[&str]| {
+        let parameter = |resource: &&str| format!("&resource={}", encoded(resource));
+        let parameters: String = resources.iter().map(parameter).collect();
+        server.grant("agent", &secret, &parameters)
+    };
+    let all = [
+        mcp,
+        slash,
+        "urn:example:stock",
+        "orders",
+        "https://api.example/mcp#tools",
+    ];
+    for (resources, expected) in [
+        (&[][..], &all[..]),
+        (&[""], &all),
+        (&[mcp], &[mcp]),
+        (&["urn:example:stock"], &["urn:example:stock"]),
+        (&[slash, mcp], &[slash, mcp]),
+        (&[mcp, mcp, ""], &[mcp]),
+    ] {
+        let token = request(resources).access_token();
+        assert_eq!(payload_of(&token)["aud"], json!(expected), "{resources:?}");
+    }
+    for resources in [
+        // The text counts, as for every `aud`.
+        &["https://api.example/mcp/"][..],
+        &["https://api.example/orders"],
+        &["https://API.example/mcp"],
+        &["https://api.example:443/mcp"],
+        &["https://api.example/mcp?x"],
+        &["https://api.example/"],
+        // Absolute, and without a fragment, even where an operator gave one.
+        &["orders"],
+        &["/mcp"],
+        &["https://api.example/mcp#tools"],
+        &[mcp, "https://api.example/other"],
+    ] {
+        let found = found(&request(resources));
+        assert_eq!(
+            found, "400 invalid_target resource_not_granted",
+            "{resources:?}"
+        );
+    }
+}
+
+#[test]
 fn every_row_of_the_token_requests_gets_its_response() {
     let installation = Installation::start(&[]);
     let server = &installation.server;

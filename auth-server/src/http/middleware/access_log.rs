@@ -11,9 +11,11 @@ use axum::response::Response;
 use http::StatusCode;
 use http::header::CONTENT_LENGTH;
 use runtime::logs::access_log::{AccessLine, LoggedPath};
+use wire::http::cors;
 use wire::http::trace::{REQUEST_ID, RequestId, TraceId};
 use wire::rejection::Rejection;
 
+use super::authenticate::is_public_document;
 use super::security_headers;
 use super::server_span::ServerSpan;
 use crate::app::App;
@@ -67,7 +69,10 @@ pub(crate) async fn log_request(
             .unwrap_or_else(|| RequestId::new(random::number())),
         trace_id: span.trace_id().or_else(|| TraceId::received(headers)),
     };
-    let cors = app.config.interceptor.cors_fields(headers);
+    let cors = match is_public_document(&app, request.uri().path()) {
+        true => cors::public_fields(headers),
+        false => app.config.interceptor.cors_fields(headers),
+    };
     let (method, uri) = (request.method().clone(), request.uri().clone());
     request.extensions_mut().insert(ids.clone());
     let mut response = next.run(request).await;

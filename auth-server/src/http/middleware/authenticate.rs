@@ -9,7 +9,7 @@ use axum::response::Response;
 use http::{HeaderValue, Version, header};
 use runtime::logs::access_log::LoggedPath;
 use tracing::debug;
-use wire::http::cors::Endpoint;
+use wire::http::cors::{self, Endpoint};
 use wire::http::host;
 use wire::interceptor::AuthRequirement;
 use wire::rejection::Rejection;
@@ -19,8 +19,8 @@ use wire::token::claims::Claims;
 use crate::app::App;
 use crate::http::response;
 use crate::http::routes::{
-    DEV_PAGE_PATH, DEV_TOKEN_PATH, JWKS_PATH, LOGIN_PATH, REVOCATIONS_PATH, REVOKE_PATH,
-    TOKEN_PATH, VERIFICATION_KEY_PATH, server_metadata,
+    AUTHORIZE_PATH, DEV_PAGE_PATH, DEV_TOKEN_PATH, JWKS_PATH, LOGIN_PATH, REVOCATIONS_PATH,
+    REVOKE_PATH, TOKEN_PATH, VERIFICATION_KEY_PATH, server_metadata,
 };
 
 /// Returns a path below the context path.
@@ -33,12 +33,18 @@ fn relative<'p>(app: &App, path: &'p str) -> Option<&'p str> {
 /// no similar path is exempt.
 fn is_exempt(app: &App, path: &str) -> bool {
     match relative(app, path) {
-        Some(VERIFICATION_KEY_PATH | JWKS_PATH | REVOCATIONS_PATH | REVOKE_PATH | TOKEN_PATH) => {
-            true
-        }
+        Some(
+            VERIFICATION_KEY_PATH | REVOCATIONS_PATH | REVOKE_PATH | TOKEN_PATH | AUTHORIZE_PATH,
+        ) => true,
         Some(DEV_TOKEN_PATH | DEV_PAGE_PATH) if app.config.any_claims => true,
-        _ => path.contains("/.well-known/") && server_metadata::paths(&app.config).contains(path),
+        _ => is_public_document(app, path),
     }
+}
+
+/// Returns true for a document that is the same for everyone, so that any page may read it.
+pub(super) fn is_public_document(app: &App, path: &str) -> bool {
+    let is_metadata = || server_metadata::paths(&app.config).contains(path);
+    relative(app, path) == Some(JWKS_PATH) || path.contains("/.well-known/") && is_metadata()
 }
 
 /// Returns the CORS rules of a path.
@@ -65,12 +71,16 @@ fn allowed_methods(app: &App, path: &str) -> &'static str {
 fn authorize(app: &App, request: &Request) -> Result<Access, Rejection> {
     check_host(request)?;
     let (path, interceptor) = (request.uri().path(), &app.config.interceptor);
+    let (method, headers) = (request.method(), request.headers());
+    if is_public_document(app, path) && cors::is_preflight(method, headers) {
+        return Ok(Access::Preflight(Endpoint::Reading));
+    }
     let origins = interceptor.allowed_origins();
-    let is_preflight = origins.is_preflight(request.method(), request.headers());
+    let is_preflight = origins.is_preflight(method, headers);
     if !is_preflight && is_exempt(app, path) {
         return Ok(Access::Public);
     }
-    match interceptor.classify(request.method(), path.as_bytes(), request.headers())? {
+    match interceptor.classify(method, path.as_bytes(), headers)? {
         AuthRequirement::Pass => Ok(Access::Public),
         AuthRequirement::Preflight { .. } => Ok(Access::Preflight(endpoint(app, path))),
         AuthRequirement::NeedsToken(token) | AuthRequirement::UserDetails(token) => {

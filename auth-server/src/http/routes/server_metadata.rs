@@ -13,7 +13,7 @@ use http::header::CACHE_CONTROL;
 use serde_json::{Value, json};
 
 use super::token::{CLIENT_CREDENTIALS, REFRESH_TOKEN};
-use super::{JWKS_PATH, REVOKE_PATH, TOKEN_PATH};
+use super::{AUTHORIZE_PATH, JWKS_PATH, REVOKE_PATH, TOKEN_PATH};
 use crate::app::App;
 use crate::config::Config;
 
@@ -39,13 +39,15 @@ fn document(config: &Config) -> Value {
     json!({
         "issuer": issuer,
         "jwks_uri": endpoint(JWKS_PATH),
+        // MCP clients require it of every server.
+        "authorization_endpoint": endpoint(AUTHORIZE_PATH),
         "token_endpoint": endpoint(TOKEN_PATH),
         "revocation_endpoint": endpoint(REVOKE_PATH),
         // A token is its own permission.
         "revocation_endpoint_auth_methods_supported": ["none"],
         "grant_types_supported": grants,
         "token_endpoint_auth_methods_supported": methods,
-        // Required; there is no authorization endpoint.
+        // Required, and never empty; the authorization endpoint accepts none.
         "response_types_supported": ["none"],
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": [format!("{:?}", config.signing_type.algorithm())],
@@ -80,6 +82,7 @@ mod tests {
             json!({
                 "issuer": "https://login.example/auth",
                 "jwks_uri": "https://login.example/auth/.well-known/jwks.json",
+                "authorization_endpoint": "https://login.example/auth/oauth/authorize",
                 "token_endpoint": "https://login.example/auth/oauth/token",
                 "revocation_endpoint": "https://login.example/auth/oauth/revoke",
                 "revocation_endpoint_auth_methods_supported": ["none"],

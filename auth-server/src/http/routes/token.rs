@@ -17,7 +17,7 @@ use wire::rejection::Rejection;
 use crate::app::App;
 use crate::audit::events::TokenIds;
 use crate::audit::{self, RequestEvent, RequestLine};
-use crate::grants::{Grant, Scope};
+use crate::grants::{Audience, Grant, Scope};
 use crate::http::body;
 use crate::http::issuance::token_id;
 use crate::http::oauth::{self, AccessToken, Presented};
@@ -151,6 +151,7 @@ fn issue_to_application(
         return Err(Rejection::GrantNotAllowed.into());
     }
     grant.scope = scope(form.value("scope"), &grant)?;
+    grant.audience = audience(form.resources(), &grant)?;
     let (token, ids) = app.sign(token_id()?, |issuer, pair, token_id| {
         issuer.issue_to_application(pair, (&id, &grant), now, token_id)
     })?;
@@ -163,6 +164,28 @@ fn issue_to_application(
         account: None,
         ids,
     })
+}
+
+/// Returns the part of the audience that the request names as resources, or all of it (RFC 8707 §2).
+fn audience(requested: &[String], grant: &Grant) -> Result<Vec<Audience>, Rejection> {
+    if requested.is_empty() {
+        return Ok(grant.audience.clone());
+    }
+    let named = |resource: &String| {
+        // Byte for byte, as verifiers compare `aud`.
+        let mut given = grant.audience.iter();
+        let given = given.find(|given| given.as_str() == resource);
+        let given = given.filter(|_| is_absolute_uri(resource));
+        given.cloned().ok_or(Rejection::ResourceNotGranted)
+    };
+    requested.iter().map(named).collect()
+}
+
+/// Returns true for a URI with a scheme and without a fragment (RFC 3986 §4.3).
+fn is_absolute_uri(text: &str) -> bool {
+    let of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
+    !scheme.is_empty() && scheme.bytes().all(of_scheme) && !text.contains('#')
 }
 
 /// Returns the requested part of what was given, or all of it (RFC 6749 §3.3).

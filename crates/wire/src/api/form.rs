@@ -8,12 +8,15 @@ use crate::http::request_path::split_escape;
 /// OAuth requests have a handful; a body of thousands only costs memory.
 const MAX_PARAMETERS: usize = 32;
 
-/// May repeat (RFC 8707 §2), and is not evaluated.
-const UNREAD: &str = "resource";
+/// The parameter that may repeat (RFC 8707 §2).
+const RESOURCE: &str = "resource";
 
-/// The parameters of a form, each at most once (RFC 6749 §3.2).
+/// The parameters of a form, each at most once (RFC 6749 §3.2) but for the resources.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Form(BTreeMap<String, String>);
+pub struct Form {
+    parameters: BTreeMap<String, String>,
+    resources: Vec<String>,
+}
 
 // The errors of an unusable form, for the client: they quote nothing of it, and have the characters of
 // `error_description` (RFC 6749 §5.2).
@@ -27,7 +30,7 @@ const TOO_MANY: &str = "the form has too many parameters";
 /// Prints the names; values may be secrets.
 impl fmt::Debug for Form {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.parameters.keys()).finish()
     }
 }
 
@@ -38,31 +41,40 @@ impl Form {
     /// The first one, for the client.
     pub fn parse(body: &[u8]) -> Result<Self, &'static str> {
         let body = std::str::from_utf8(body).map_err(|_| ENCODING)?;
-        let mut parameters = BTreeMap::new();
+        let (mut parameters, mut resources) = (BTreeMap::new(), Vec::new());
         for pair in body.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (decode(name)?, decode(value)?);
             if name.is_empty() {
                 return Err(NAMELESS);
             }
-            if name == UNREAD {
-                continue;
-            }
-            if parameters.insert(name, value).is_some() {
+            if name == RESOURCE {
+                let is_new = !value.is_empty() && !resources.contains(&value);
+                resources.extend(is_new.then_some(value));
+            } else if parameters.insert(name, value).is_some() {
                 return Err(REPEATED);
             }
-            if parameters.len() > MAX_PARAMETERS {
+            if parameters.len() + resources.len() > MAX_PARAMETERS {
                 return Err(TOO_MANY);
             }
         }
-        Ok(Self(parameters))
+        Ok(Self {
+            parameters,
+            resources,
+        })
     }
 
     /// Returns a parameter; one without a value counts as absent (RFC 6749 §3.2).
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&str> {
-        let value = self.0.get(name)?;
+        let value = self.parameters.get(name)?;
         Some(value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// Returns the resources that a token is requested for, each once.
+    #[must_use]
+    pub fn resources(&self) -> &[String] {
+        &self.resources
     }
 }
 
@@ -146,5 +158,23 @@ mod tests {
     fn debug_shows_no_value() {
         let form = Form::parse(b"client_secret=hush").unwrap_or_default();
         assert_eq!(format!("{form:?}"), r#"{"client_secret"}"#);
+    }
+
+    #[test]
+    fn rfc_8707_resources_may_repeat_and_are_bounded() {
+        let resources = |body: &str| Form::parse(body.as_bytes()).map(|form| form.resources);
+        let owned = |list: &[&str]| Ok(list.iter().map(ToString::to_string).collect());
+        for (body, expected) in [
+            ("a=1", &[][..]),
+            ("resource=x&a=1&resource=y&resource=x", &["x", "y"]),
+            ("resource=&resource=x&resource", &["x"]),
+            ("Resource=x", &[]),
+        ] {
+            assert_eq!(resources(body), owned(expected), "{body}");
+        }
+        let many: Vec<_> = (0..=MAX_PARAMETERS)
+            .map(|n| format!("resource={n}"))
+            .collect();
+        assert_eq!(resources(&many.join("&")), Err(TOO_MANY));
     }
 }

@@ -1,6 +1,7 @@
 //! Cross-origin requests of browsers (Fetch standard, §3.2 *CORS protocol*) and the origins that
-//! may read our responses. There is no wildcard. Scripts send their token in a header, which only
-//! those of an allowed origin can set; the browser's cookies count for listed origins alone.
+//! may read our responses. There is no wildcard but for public documents. Scripts send their token in a
+//! header, which only those of an allowed origin can set; the browser's cookies count for listed origins
+//! alone.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
@@ -101,11 +102,7 @@ impl AllowedOrigins {
     /// `Access-Control-Request-Method`, without another method in a field and without a body, which
     /// browsers never send along.
     pub fn is_preflight(&self, method: &Method, headers: &HeaderMap) -> bool {
-        *method == Method::OPTIONS
-            && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
-            && self.of(headers).is_some()
-            && certain_method(method, headers).is_some()
-            && !announces_body(headers)
+        is_preflight(method, headers) && self.of(headers).is_some()
     }
 
     /// Returns the response fields that let an allowed origin read our response to this request, also
@@ -127,13 +124,34 @@ impl AllowedOrigins {
             if with_cookies.of(headers).is_some() {
                 fields.push((ACCESS_CONTROL_ALLOW_CREDENTIALS, ALLOWED));
             }
-            // Whatever a page of an allowed origin sends: libraries for traces add fields of their own.
-            let requested = headers.get(ACCESS_CONTROL_REQUEST_HEADERS);
-            let requested = requested.filter(|it| it.len() <= MAX_REQUESTED);
-            fields.extend(requested.map(|it| (ACCESS_CONTROL_ALLOW_HEADERS, it.clone())));
+            fields.extend(requested_fields(headers));
         }
         fields
     }
+}
+
+/// Returns true for a preflight of any origin.
+pub fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
+    *method == Method::OPTIONS
+        && headers.contains_key(ORIGIN)
+        && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+        && certain_method(method, headers).is_some()
+        && !announces_body(headers)
+}
+
+/// Returns the response fields that let every page read a public document: it is the same for all,
+/// so a page sends no cookies along.
+pub fn public_fields(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+    let anyone = (ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    std::iter::once(anyone)
+        .chain(requested_fields(headers))
+        .collect()
+}
+
+/// Allows whatever fields a page sends: libraries for traces add fields of their own.
+fn requested_fields(headers: &HeaderMap) -> Option<(HeaderName, HeaderValue)> {
+    let requested = headers.get(ACCESS_CONTROL_REQUEST_HEADERS)?;
+    (requested.len() <= MAX_REQUESTED).then(|| (ACCESS_CONTROL_ALLOW_HEADERS, requested.clone()))
 }
 
 /// An endpoint of ours, by its preflight.

@@ -146,7 +146,7 @@ mod tests {
             Rejection::LoginFailed,
             Rejection::GrantInvalid,
             Rejection::CredentialsAmbiguous,
-            Rejection::NotFound,
+            Rejection::ResourceNotGranted,
         ] {
             let (_, class) = class_of(Some(rejection.status().as_u16()));
             let labels = labels(Outcome::Rejected(rejection), class);

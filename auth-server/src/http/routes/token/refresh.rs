@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, header};
 use wire::api::form::Form;
 use wire::rejection::Rejection;
 
-use super::{Issued, REFRESH_TOKEN, scope};
+use super::{Issued, REFRESH_TOKEN, audience, scope};
 use crate::app::App;
 use crate::http::oauth::AccessToken;
 use crate::http::response::{ErrorResponse, store_rejection};
@@ -46,10 +46,13 @@ pub(super) async fn refresh(
     let session = app.sessions.open(token, now).await.map_err(rejected)?;
     app.count_proven(client)?;
     app.check_standing(&session.present).await?;
-    let scope = scope(form.value("scope"), &session.present.user.grant)?;
+    let grant = &session.present.user.grant;
+    let scope = scope(form.value("scope"), grant)?;
+    let audience = audience(form.resources(), grant)?;
     let renewed = app.sessions.renew(session, now).await.map_err(rejected)?;
     let mut user = renewed.user;
     user.grant.scope = scope;
+    user.grant.audience = audience;
     let (token, ids) = app.sign(renewed.token_id, |issuer, pair, token_id| {
         let times = (renewed.issued_at, renewed.expires);
         issuer.issue(pair, &user, times, (token_id, Some(renewed.id)))

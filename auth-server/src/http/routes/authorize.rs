@@ -1,0 +1,13 @@
+//! `GET` and `POST {ctx}/oauth/authorize`: MCP clients read no metadata without an authorization endpoint
+//! (RFC 8414 §2), and here people log in on no page.
+
+use axum::response::Response;
+use wire::rejection::Rejection;
+
+use crate::http::oauth;
+
+/// Rejects every request. No client has a registered `redirect_uri`, so no browser is redirected (RFC
+/// 6749 §4.1.2.1), and no parameter is read.
+pub(crate) async fn authorize() -> Response {
+    oauth::error(Rejection::ResponseTypeUnsupported.into())
+}
