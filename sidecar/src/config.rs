@@ -81,6 +81,7 @@ impl Config {
         let mut of_settings: Vec<_> = policy::open_to_all(&auth_policy.interceptor).collect();
         of_settings.extend(access_rules::warnings(&args.rules, &auth_policy));
         of_settings.extend(policy::dotted_claims(args));
+        of_settings.extend(policy::resources_without_audience(&auth_policy));
         of_settings.extend(upstream_tls.as_ref().and_then(UpstreamTls::unverified));
         let now = unix_now();
         of_settings.extend(tls.as_deref().and_then(|tls| tls.expired(now)));
@@ -177,10 +178,14 @@ impl Config {
                 "--upstream-reuse-after-body: a service that does not read a body parses it as the next request",
             ),
             (
+                !policy.resources.is_empty() && self.rules.upstream_request.forward_authorization,
+                "--resource: the service gets the tokens of clients, which MCP forbids: --forward-authorization off",
+            ),
+            (
                 policy
-                    .resource
-                    .as_deref()
-                    .is_some_and(|resource| !resource.names_server()),
+                    .resources
+                    .iter()
+                    .any(|resource| !resource.names_server),
                 "--resource: without an issuer that is a URL its metadata names no server that issues tokens",
             ),
             (

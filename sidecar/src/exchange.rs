@@ -154,8 +154,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
     async fn respond(&mut self, response: LocalResponse, keep_alive: bool) -> bool {
         let keep_alive = keep_alive && !response.must_close() && !self.app().draining.is_on();
         let (request, progress) = (&self.request, &mut self.progress);
-        let interceptor = &request.rules.auth_policy.interceptor;
-        let cors = interceptor.cors_fields(&request.head.headers);
+        let cors = request.rules.auth_policy.cors_fields(&request.head);
         let response = response.with(cors).with(request.ids.echo());
         let response = response.to(&request.head);
         let (out, rest) = (&mut progress.download.out, progress.rest);

@@ -187,6 +187,29 @@ impl AccessRules {
         Ok(())
     }
 
+    /// Returns the scopes that a request with these verdicts lacks, one alternative of each rule that is
+    /// for it; a token without verdicts has none of them.
+    pub fn missing_scopes(
+        &self,
+        request: RuleRequest<'_>,
+        context: &ContextPath,
+        verdicts: &[RuleVerdict],
+    ) -> Vec<&str> {
+        let mut missing: Vec<&str> = Vec::new();
+        for position in self.matching(request, context) {
+            let lacks_scope =
+                matches!(verdicts.get(position), None | Some(RuleVerdict::LacksScope));
+            let rule = self.rules.get(position).filter(|_| lacks_scope);
+            let alternatives = rule.map_or(&[][..], |rule| &rule.requirement.scope);
+            // Another rule may need the same.
+            let is_named = |scope: &String| missing.contains(&scope.as_str());
+            if !alternatives.iter().any(is_named) {
+                missing.extend(alternatives.first().map(String::as_str));
+            }
+        }
+        missing
+    }
+
     /// Returns true if a rule is written for this very method and path, and one for the
     /// destination. What a rule restricts by another spelling does not pass: to the service it may
     /// be another path.

@@ -62,12 +62,13 @@ pub(crate) struct RulesArgs {
     #[serde(serialize_with = "each_displayed")]
     pub(crate) cors_origin: Vec<Origin>,
 
-    /// URL under which clients know the service, as in https://api.example/orders
+    /// URL under which clients know the service, as in https://api.example/orders; repeatable
     ///
-    /// The sidecar then serves its metadata as an OAuth protected resource (RFC 9728) and names
-    /// them in every challenge, so that clients find its issuers that are URLs
-    #[arg(long, env, value_name = "URL")]
-    pub(crate) resource: Option<String>,
+    /// The sidecar then serves its metadata as an OAuth protected resource (RFC 9728), for every
+    /// origin, and names them in every challenge, so that clients find its issuers that are URLs
+    #[arg(long, env, value_delimiter = ',', value_name = "URL")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) resource: Vec<String>,
 
     #[command(flatten)]
     #[serde(flatten)]

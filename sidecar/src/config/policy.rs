@@ -51,17 +51,34 @@ pub(super) fn auth_policy(
         AuthPolicy::new(interceptor, common, issuers, user_header).with_access_rules(access_rules);
     rules.reporting_until = reporting_until(&args.enforcement)?;
     rules.carries_websockets = !upstream.speaks_http_2();
-    rules.resource = resource(args, &of_clients)?.map(Arc::new);
+    rules.resources = resources(args, &of_clients, &rules)?;
     Ok(rules)
 }
 
-fn resource(args: &RulesArgs, issuers: &[String]) -> Result<Option<ProtectedResource>, ExitError> {
-    let Some(url) = &args.resource else {
-        return Ok(None);
+fn resources(
+    args: &RulesArgs,
+    issuers: &[String],
+    policy: &AuthPolicy,
+) -> Result<Arc<[ProtectedResource]>, ExitError> {
+    let rules = (&policy.access_rules, policy.interceptor.context());
+    let resource = |url: &String| {
+        ProtectedResource::new(url, issuers, rules)
+            .map_err(|error| flag_error("resource", redacted(url), error))
     };
-    ProtectedResource::new(url, issuers)
-        .map(Some)
-        .map_err(|error| flag_error("resource", redacted(url), error))
+    args.resource.iter().map(resource).collect()
+}
+
+/// Returns a warning for each resource that no audience is: MCP clients request a token for just
+/// this URL (RFC 8707).
+pub(super) fn resources_without_audience(policy: &AuthPolicy) -> impl Iterator<Item = String> {
+    let is_audience = |url: &String| {
+        let mut issuers = policy.issuers.iter();
+        issuers.any(|issuer| issuer.policy.audience.accepts(std::slice::from_ref(url)))
+    };
+    let urls = policy.resources.iter().map(|resource| &resource.url);
+    urls.filter(move |url| !is_audience(url)).map(|url| {
+        format!("--resource {url}: no audience is this URL, for which clients request tokens")
+    })
 }
 
 pub(super) fn user_header(args: &IdentityArgs) -> Result<UserHeader, ExitError> {

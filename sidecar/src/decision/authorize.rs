@@ -71,8 +71,8 @@ pub(crate) struct AuthPolicy {
     pub(crate) reporting_until: Option<i64>,
     /// False if the protocol of the upstream has no upgrade.
     pub(crate) carries_websockets: bool,
-    /// `None` serves no metadata, and challenges name none.
-    pub(crate) resource: Option<Arc<ProtectedResource>>,
+    /// Without any, no metadata are served, and challenges name none.
+    pub(crate) resources: Arc<[ProtectedResource]>,
     /// Counts the changes that make cached tokens obsolete.
     generation: u64,
 }
@@ -93,7 +93,7 @@ impl AuthPolicy {
             access_rules: AccessRules::default(),
             reporting_until: None,
             carries_websockets: true,
-            resource: None,
+            resources: Arc::default(),
             generation: 0,
         };
         policy.with_access_rules(AccessRules::default())
@@ -192,13 +192,8 @@ impl AuthPolicy {
     ) -> Result<Decision, Rejected> {
         let (method, headers) = (&request.method, &request.headers);
         let target = observer.check("framing", request.checked_target())?;
-        if let Some(resource) = self.resource_at(target.path()) {
-            let origins = self.interceptor.allowed_origins();
-            if !request.has_body() && origins.is_preflight(method, headers) {
-                return Ok(Decision::Preflight);
-            }
-            let document = observer.check("method", resource.respond(method))?;
-            return Ok(Decision::Respond(document));
+        if let Some(metadata) = self.metadata(request, target.path()) {
+            return Ok(observer.check("method", metadata)?);
         }
         let is_websocket = request.kind == RequestKind::WebSocket;
         let requirement = self.interceptor.classify_observed(
@@ -208,7 +203,14 @@ impl AuthPolicy {
             is_websocket,
             request.has_body(),
             observer,
-        )?;
+        );
+        // A challenge would send a client that looks for an authorization server in a circle.
+        let requirement = match requirement {
+            Err(Rejection::TokenMissing) if self.is_well_known(target.path()) => {
+                return Ok(observer.check("path", Err(Rejection::NotFound))?);
+            }
+            requirement => requirement?,
+        };
         let verified = match requirement {
             AuthRequirement::UserDetails(token) => {
                 let body = self.user_details(&keys, token, now, observer)?;
@@ -279,11 +281,6 @@ impl AuthPolicy {
             rule,
             verified: Some(Arc::clone(verified)),
         })
-    }
-
-    fn resource_at(&self, path: &[u8]) -> Option<&ProtectedResource> {
-        let resource = self.resource.as_deref()?;
-        resource.is_at(path).then_some(resource)
     }
 
     /// Returns the verified token, from the cache if it has it.

@@ -1,23 +1,45 @@
 //! The service as an OAuth protected resource: its metadata (RFC 9728), which clients without a token
-//! read, and the parameter of the challenge that leads to it.
+//! read, and the parameters of a challenge that lead to a better token.
 
-use http::Method;
+use http::uri::Scheme;
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 use runtime::net::server_url::{ServerUrl, ServerUrlError};
 use serde::Serialize;
+use wire::folding::folded;
+use wire::http::cors;
+use wire::http::destination::AbsoluteForm;
 use wire::http::host;
+use wire::http::path_patterns::{ContextPath, PathPattern};
 use wire::http::request_path::RequestPath;
 use wire::rejection::Rejection;
+use wire::rules::{AccessRules, RuleRequest};
 
-const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+use super::authorize::{AuthPolicy, Decision, Rejected};
+use crate::request::received::ReceivedHead;
 
-/// The metadata of `--resource`, made with the rules.
+const METADATA: &str = "/.well-known/oauth-protected-resource";
+const WELL_KNOWN: &[u8] = b"/.well-known/";
+/// Clients get refresh tokens for it from an authorization server; no resource needs it.
+const OFFLINE_ACCESS: &str = "offline_access";
+/// Gateways reject larger heads, and a request that has more scopes in its challenge has those of
+/// nearly all rules: its path could be any.
+const MAX_SCOPE_BYTES: usize = 1024;
+
+/// One `--resource` with its metadata, made with the rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProtectedResource {
-    /// With the resource's path at the end, and without it for clients that look there.
-    paths: [String; 2],
+    pub(crate) url: String,
+    scheme: Scheme,
+    /// In lower case, without the default port.
+    host: Vec<u8>,
+    /// Without a slash at the end.
+    path: String,
+    /// The paths of the metadata: their own, and one without the path of the resource.
+    metadata: [String; 2],
     document: Vec<u8>,
     challenge: String,
-    names_server: bool,
+    /// True if clients learn from the document where to get a token.
+    pub(crate) names_server: bool,
 }
 
 /// The error of a resource that clients could not use.
@@ -40,6 +62,8 @@ struct Document<'a> {
     resource: &'a str,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     authorization_servers: &'a [&'a str],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    scopes_supported: &'a [&'a str],
     bearer_methods_supported: [&'static str; 1],
 }
 
@@ -49,12 +73,16 @@ impl ProtectedResource {
     ///
     /// # Errors
     /// [`ResourceError`].
-    pub(crate) fn new(resource: &str, issuers: &[String]) -> Result<Self, ResourceError> {
+    pub(crate) fn new(
+        resource: &str,
+        issuers: &[String],
+        (rules, context): (&AccessRules, &ContextPath),
+    ) -> Result<Self, ResourceError> {
         let url = url(resource)?;
         if url.is_plain_over_a_network() {
             return Err(ResourceError::PlainHttp);
         }
-        check_url(&url)?;
+        let scopes = check_url(&url).map(|path| scopes_below(&path, rules, context))?;
         let servers: Vec<&str> = issuers
             .iter()
             .map(String::as_str)
@@ -63,44 +91,148 @@ impl ProtectedResource {
         let document = Document {
             resource,
             authorization_servers: &servers,
+            scopes_supported: &scopes,
             bearer_methods_supported: ["header"],
         };
-        let path = url.target().path().trim_end_matches('/');
-        let with_path = format!("{WELL_KNOWN}{path}");
+        // RFC 9728 §3.1: of the slashes at an end, only the one behind the host is left out.
+        let suffix = match url.target().path() {
+            "/" => "",
+            path => path,
+        };
         let (scheme, authority) = (url.scheme(), url.authority());
+        let host = AbsoluteForm::parse(resource.as_bytes()).map(|url| url.host());
         Ok(Self {
-            challenge: format!("resource_metadata=\"{scheme}://{authority}{with_path}\""),
-            paths: [with_path, WELL_KNOWN.to_owned()],
+            url: resource.to_owned(),
+            scheme: scheme.clone(),
+            host: host.unwrap_or_default(),
+            path: suffix.trim_end_matches('/').to_owned(),
+            metadata: [format!("{METADATA}{suffix}"), METADATA.to_owned()],
+            challenge: format!("resource_metadata=\"{scheme}://{authority}{METADATA}{suffix}\""),
             document: serde_json::to_vec(&document).unwrap_or_default(),
             names_server: !servers.is_empty(),
         })
     }
 
-    /// Returns true for a path of the metadata, which never reaches the service.
-    pub(crate) fn is_at(&self, path: &[u8]) -> bool {
-        self.paths.iter().any(|known| known.as_bytes() == path)
+    /// Returns true for the host of a request that the URL names.
+    fn is_on(&self, host: &[u8]) -> bool {
+        let url = [self.scheme.as_str().as_bytes(), b"://", host].concat();
+        AbsoluteForm::parse(&url).is_some_and(|url| url.host() == self.host)
+    }
+}
+
+impl AuthPolicy {
+    /// Returns the response to a request for the metadata of a resource, or to its preflight, which
+    /// needs no setting because they are public; `None` for other paths. Behind a gateway the host may
+    /// be another one.
+    pub(super) fn metadata(
+        &self,
+        request: &ReceivedHead,
+        path: &[u8],
+    ) -> Option<Result<Decision, Rejection>> {
+        let host = request.host().unwrap_or_default();
+        let is_at = |metadata: &String| metadata.as_bytes() == path;
+        let found = self.resources.iter().rev();
+        let found = found.filter(|resource| resource.metadata.iter().any(is_at));
+        let resource =
+            found.max_by_key(|resource| (is_at(&resource.metadata[0]), resource.is_on(host)))?;
+        Some(match request.method {
+            Method::GET | Method::HEAD => Ok(Decision::Respond(resource.document.clone())),
+            _ if !request.has_body() && cors::is_preflight(&request.method, &request.headers) => {
+                Ok(Decision::Preflight)
+            }
+            _ => Err(Rejection::MethodNotAllowed),
+        })
     }
 
-    /// Returns the document for a request to one of the paths.
-    ///
-    /// # Errors
-    /// [`Rejection::MethodNotAllowed`] for other methods than GET and HEAD.
-    pub(crate) fn respond(&self, method: &Method) -> Result<Vec<u8>, Rejection> {
-        match *method {
-            Method::GET | Method::HEAD => Ok(self.document.clone()),
-            _ => Err(Rejection::MethodNotAllowed),
+    /// Returns true for a path at which clients look for documents of an authorization server, below
+    /// the host or as if the resource were one.
+    pub(super) fn is_well_known(&self, path: &[u8]) -> bool {
+        let mut bases = self.resources.iter().flat_map(|it| ["", it.path.as_str()]);
+        bases.any(|base| rest_below(path, base).is_some_and(|rest| rest.starts_with(WELL_KNOWN)))
+    }
+
+    /// Returns the fields by which pages may read our response to this request.
+    pub(crate) fn cors_fields(&self, request: &ReceivedHead) -> Vec<(HeaderName, HeaderValue)> {
+        let (target, origins) = (request.checked_target(), self.interceptor.allowed_origins());
+        match target.is_ok_and(|target| self.is_well_known(target.path())) {
+            true => cors::public_fields(&request.headers),
+            false => origins.response_fields(&request.headers),
         }
     }
 
-    /// Returns true if clients learn from the document where to get a token.
-    pub(crate) const fn names_server(&self) -> bool {
-        self.names_server
+    /// Returns the parameters that the challenge to a rejected request has beside those of its row:
+    /// scopes, and the metadata of the resource (RFC 9728 §5.1).
+    pub(crate) fn challenge_parameters(
+        &self,
+        rejected: &Rejected,
+        request: &ReceivedHead,
+    ) -> Vec<String> {
+        let Ok(target) = request.checked_target() else {
+            return Vec::new();
+        };
+        let (path, host) = (target.path(), request.host().unwrap_or_default());
+        let resource = self.resources.iter().rev().max_by_key(|resource| {
+            let covered = rest_below(path, &resource.path).map(|_| resource.path.len());
+            (covered.is_some(), resource.is_on(host), covered)
+        });
+        let scope = self.missing_scope(rejected, request, path);
+        let metadata = resource.map(|resource| resource.challenge.clone());
+        scope.into_iter().chain(metadata).collect()
     }
 
-    /// Returns the parameter of a challenge (RFC 9728 §5.1).
-    pub(crate) fn challenge(&self) -> &str {
-        &self.challenge
+    /// Returns the scopes that a request needs and has not (RFC 6750 §3). A client without a verified
+    /// token learns only of those that the metadata publish.
+    fn missing_scope(
+        &self,
+        rejected: &Rejected,
+        request: &ReceivedHead,
+        path: &[u8],
+    ) -> Option<String> {
+        let is_of_rule = rejected.rejection == Rejection::InsufficientScope;
+        let is_of_token = rejected.rejection.status() == StatusCode::UNAUTHORIZED;
+        let is_published = is_of_token && !self.resources.is_empty();
+        if !is_of_rule && !is_published {
+            return None;
+        }
+        let requested = RuleRequest {
+            method: &request.method,
+            headers: &request.headers,
+            path,
+        };
+        let verified = rejected.verified.as_ref();
+        let verdicts = verified.map_or(&[][..], |verified| &verified.rule_verdicts);
+        let context = self.interceptor.context();
+        let scopes = self
+            .access_rules
+            .missing_scopes(requested, context, verdicts);
+        let scope = Some(scopes.join(" "));
+        let scope = scope.filter(|scope| (1..=MAX_SCOPE_BYTES).contains(&scope.len()))?;
+        Some(format!("scope=\"{scope}\""))
     }
+}
+
+/// Returns the rest of a path at or below another, which has no slash at its end.
+fn rest_below<'p>(path: &'p [u8], base: &str) -> Option<&'p [u8]> {
+    let rest = path.strip_prefix(base.as_bytes())?;
+    (rest.is_empty() || rest.starts_with(b"/")).then_some(rest)
+}
+
+/// Returns the scopes of the rules that may be for a path at or below this one, each once.
+fn scopes_below<'r>(path: &str, rules: &'r AccessRules, context: &ContextPath) -> Vec<&'r str> {
+    let path = folded(path.trim_end_matches('/'));
+    let reaches = |pattern: &PathPattern| {
+        let whole: Result<PathPattern, _> = format!("{context}{}", pattern.as_str()).parse();
+        whole.is_ok_and(|pattern| pattern.loosened().reaches(&path))
+    };
+    let rules = rules.rules().iter();
+    let rules = rules.filter(|rule| rule.paths.iter().any(reaches));
+    let mut scopes: Vec<&str> = Vec::new();
+    for scope in rules.flat_map(|rule| &rule.requirement.scope) {
+        if scope != OFFLINE_ACCESS && !scopes.contains(&scope.as_str()) {
+            scopes.push(scope);
+        }
+    }
+    scopes
 }
 
 /// Parses a URL that clients can reach.
@@ -112,16 +244,15 @@ fn url(text: &str) -> Result<ServerUrl, ResourceError> {
     }
 }
 
-/// Accepts what every client and proxy reads alike.
-fn check_url(url: &ServerUrl) -> Result<(), ResourceError> {
+/// Accepts what every client and proxy reads alike; returns its path, decoded.
+fn check_url(url: &ServerUrl) -> Result<String, ResourceError> {
     host::check(Some(url.authority().as_str().as_bytes())).map_err(|_| ResourceError::Host)?;
     let path = url.target().path();
     let checked = RequestPath::parse(path.as_bytes()).map_err(|_| ResourceError::Path)?;
     let differs = |path: &str| path.contains(['%', '[', ']', '|', '^']);
-    let is_plain = checked.written().is_some_and(|path| !differs(path));
-    (path.is_ascii() && is_plain)
-        .then_some(())
-        .ok_or(ResourceError::Path)
+    let plain = checked.written().filter(|path| !differs(path));
+    let plain = plain.filter(|_| path.is_ascii());
+    plain.map(str::to_owned).ok_or(ResourceError::Path)
 }
 
 #[cfg(test)]
@@ -131,8 +262,14 @@ mod tests {
 
     use super::*;
 
+    fn resource(url: &str, issuers: &[&str]) -> ProtectedResource {
+        let issuers: Vec<_> = issuers.iter().map(ToString::to_string).collect();
+        let rules = (&AccessRules::default(), &ContextPath::default());
+        ProtectedResource::new(url, &issuers, rules).unwrap()
+    }
+
     fn document(resource: &ProtectedResource) -> Value {
-        serde_json::from_slice(&resource.respond(&Method::GET).unwrap()).unwrap()
+        serde_json::from_slice(&resource.document).unwrap()
     }
 
     #[test]
@@ -153,15 +290,16 @@ mod tests {
                 "/.well-known/oauth-protected-resource",
                 "http://127.0.0.1:8080/.well-known/oauth-protected-resource",
             ),
+            (
+                "https://api.example/orders/",
+                "/.well-known/oauth-protected-resource/orders/",
+                "https://api.example/.well-known/oauth-protected-resource/orders/",
+            ),
         ] {
-            let issuers = ["https://login.example", "auth"].map(str::to_owned);
-            let resource = ProtectedResource::new(url, &issuers).unwrap();
-            assert!(resource.is_at(path.as_bytes()), "{url}");
-            assert!(resource.is_at(b"/.well-known/oauth-protected-resource"));
-            assert!(!resource.is_at(b"/.well-known/oauth-protected-resource/"));
-            assert!(!resource.is_at(b"/orders"));
+            let resource = resource(url, &["https://login.example", "auth"]);
+            assert_eq!(resource.metadata, [path, METADATA], "{url}");
             let challenge = format!("resource_metadata=\"{metadata}\"");
-            assert_eq!(resource.challenge(), challenge);
+            assert_eq!(resource.challenge, challenge);
             assert_eq!(
                 document(&resource),
                 json!({
@@ -175,8 +313,24 @@ mod tests {
 
     #[test]
     fn an_issuer_that_is_a_name_is_left_out() {
-        let resource = ProtectedResource::new("https://api.example", &["auth".to_owned()]).unwrap();
+        let resource = resource("https://api.example", &["auth"]);
         assert_eq!(document(&resource)["authorization_servers"], Value::Null);
-        assert!(!resource.names_server());
+        assert!(!resource.names_server);
+    }
+
+    #[test]
+    fn a_host_is_the_same_in_any_case_and_with_its_default_port() {
+        for (url, host, is_on) in [
+            ("https://api.example/x", "API.example:443", true),
+            ("https://API.example:443/x", "api.example", true),
+            ("https://api.example/x", "api.example:80", false),
+            ("http://localhost:8080/x", "localhost:8080", true),
+            ("http://localhost:8080/x", "localhost", false),
+            ("http://[::1]/", "[::1]:80", true),
+            ("https://api.example/x", "", false),
+        ] {
+            let resource = resource(url, &[]);
+            assert_eq!(resource.is_on(host.as_bytes()), is_on, "{url} {host}");
+        }
     }
 }

@@ -97,10 +97,6 @@ impl App {
             Ok(Decision::Preflight) => (Outcome::Responded, LocalResponse::preflight()),
             Err(rejected) => self.reject(&rejected, request, now),
         };
-        let response = match &request.rules.auth_policy.resource {
-            Some(resource) => response.challenging(resource.challenge()),
-            None => response,
-        };
         Action::Respond(outcome, response)
     }
 
@@ -112,13 +108,13 @@ impl App {
         now: Instant,
     ) -> (Outcome, LocalResponse) {
         let rejection = rejected.rejection;
-        let response = LocalResponse::rejection(rejection);
+        let policy = &request.rules.auth_policy;
+        let parameters = policy.challenge_parameters(rejected, &request.head);
+        let response = parameters.iter().fold(
+            LocalResponse::rejection(rejection),
+            |response, parameter| response.challenging(parameter),
+        );
         let response = match rejection {
-            Rejection::InsufficientScope => {
-                let rule = request.rules.auth_policy.rule_of(rejected);
-                let scopes = rule.map(|rule| rule.requirement.scope.join(" "));
-                response.challenging(&format!("scope=\"{}\"", scopes.unwrap_or_default()))
-            }
             Rejection::AuthKeysUnavailable
             | Rejection::AuthKeysStale
             | Rejection::RevocationsStale => {

@@ -88,8 +88,7 @@ impl LocalResponse {
         }
     }
 
-    /// Adds a parameter to the challenge, if there is one: the scopes of a rule (RFC 6750 §3.1), the
-    /// metadata of the resource.
+    /// Adds a parameter to the challenge, if there is one.
     pub(crate) fn challenging(mut self, parameter: &str) -> Self {
         if let Some(challenge) = self.fields.get_mut(header::WWW_AUTHENTICATE) {
             let more = [challenge.as_bytes(), b", ", parameter.as_bytes()].concat();

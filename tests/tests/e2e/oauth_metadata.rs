@@ -29,6 +29,8 @@ fn rfc_8414_metadata_is_there_only_where_the_issuer_is_a_url() {
         assert_eq!(document["grant_types_supported"], grants);
         assert_eq!(document["token_endpoint"], format!("{url}/oauth/token"));
         assert_eq!(document["jwks_uri"], format!("{url}/.well-known/jwks.json"));
+        let authorize = format!("{url}/oauth/authorize");
+        assert_eq!(document["authorization_endpoint"], authorize);
         let post = server.anonymous().send(&Request::new("POST", path));
         assert_eq!(post.verdict(), "405 method_not_allowed", "{path}");
         let beside = get(&server, &format!("{path}/x"));
@@ -43,6 +45,40 @@ fn rfc_8414_metadata_is_there_only_where_the_issuer_is_a_url() {
             assert_eq!(get(&server, path).verdict(), "401 token_missing", "{path}");
         }
     }
+}
+
+/// MCP clients require the endpoint in the metadata of every server, also of one for programs alone.
+#[test]
+fn the_authorization_endpoint_redirects_no_browser() {
+    let server = AuthServer::start();
+    let query = "response_type=code&client_id=x&state=evil-state\
+                 &redirect_uri=https%3A%2F%2Fevil.example%2Fcallback";
+    let long = format!("{query}&x={}", "a".repeat(4000));
+    for (method, target, body) in [
+        ("GET", "/auth/oauth/authorize".to_owned(), ""),
+        ("GET", format!("/auth/oauth/authorize?{query}"), ""),
+        ("GET", format!("/auth/oauth/authorize?{long}"), ""),
+        ("POST", "/auth/oauth/authorize".to_owned(), query),
+        (
+            "POST",
+            "/auth/oauth/authorize?response_type=none".to_owned(),
+            "",
+        ),
+    ] {
+        let request = Request::new(method, target.clone()).body(body);
+        let response = server.anonymous().send(&request);
+        assert_eq!(response.status(), 400, "{method} {target}");
+        assert!(response.header("location").is_empty(), "{method} {target}");
+        let found = response.json();
+        assert_eq!(found["error"], "unsupported_response_type");
+        assert_eq!(found["reason"], "response_type_unsupported");
+        assert!(!response.text().contains("evil"), "{}", response.text());
+        assert_eq!(response.header("cache-control"), ["no-store"]);
+    }
+    let other = server
+        .anonymous()
+        .send(&Request::new("PUT", "/auth/oauth/authorize"));
+    assert_eq!(other.verdict(), "405 method_not_allowed");
 }
 
 #[test]
@@ -95,7 +131,7 @@ fn rfc_9728_a_client_without_a_token_finds_the_issuer() {
         assert_eq!(send("OPTIONS", &preflight).status(), 204);
     }
     let beside = Request::new("GET", "/.well-known/oauth-protected-resource/other");
-    assert_eq!(client.send(&beside).verdict(), "401 token_missing");
+    assert_eq!(client.send(&beside).verdict(), "404 not_found");
     assert_eq!(service.requests().len(), 0, "nothing of it gets through");
     assert_eq!(sidecar.verdict_of(&server.login()), "200");
 }

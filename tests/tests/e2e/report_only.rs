@@ -287,3 +287,15 @@ fn requests_without_a_token_become_pass_list_lines() {
     let end = check(lines, &SIDECAR[1..]);
     assert_eq!(end.code, Some(0), "{}", end.stderr);
 }
+
+/// It is the rejection of a missing token by another name.
+#[test]
+fn a_document_of_no_authorization_server_is_reported_too() {
+    let flags = ["--resource", "http://localhost/orders"];
+    let stack = reporting_stack(60, &flags);
+    let request = Request::new("GET", "/.well-known/oauth-authorization-server");
+    let response = exchange(stack.sidecar.address(), "GET", &request.bytes("localhost"));
+    assert_eq!(response.status(), 200);
+    let seen = stack.service.last_request();
+    assert_eq!(seen.header(WOULD_REJECT), ["not_found"]);
+}

@@ -15,6 +15,7 @@ use self::glob::Glob;
 #[cfg(test)]
 pub(crate) use self::glob::is_of_one_letter;
 pub use self::pass_list::{PassList, PassListError};
+use self::steps::Steps;
 use super::loose_path::loose_name;
 use super::methods::{MethodError, Methods};
 use super::request_path::{RequestPath, as_written, unescaped};
@@ -105,6 +106,24 @@ impl PathPattern {
             }
         };
         self.segments.iter().map(segment).collect()
+    }
+
+    /// Returns true if a loosened pattern matches a path at or below this one, which is folded and has
+    /// no slash at its end.
+    pub fn reaches(&self, path: &str) -> bool {
+        let mut expected = self.segments.iter();
+        for name in segments(path) {
+            let fits = match expected.next() {
+                Some(Segment::Any) => return true,
+                Some(Segment::Literal(literal)) => literal == name,
+                Some(Segment::Glob(glob)) => glob.matches_loosely(name, false, &Steps::default()),
+                None => false,
+            };
+            if !fits {
+                return false;
+            }
+        }
+        true
     }
 
     /// Returns the pattern for a [`LoosePath`](super::loose_path::LoosePath).
