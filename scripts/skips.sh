@@ -42,6 +42,8 @@ command -v rnacos >/dev/null || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/rnacos" ] 
     skip "gRPC and WebSocket conformance (grpcio, websockets)" "make venv"
 "${POSTERN_TEST_PYTHON:-python3}" -c 'import authlib, requests_oauthlib' 2>/dev/null ||
     skip "OAuth conformance (authlib, requests-oauthlib)" "make venv"
+"${POSTERN_TEST_PYTHON:-python3}" -c 'import mcp, fastmcp' 2>/dev/null ||
+    skip "MCP clients and servers (mcp, fastmcp)" "make venv"
 for package in oidc-provider openid-client @modelcontextprotocol/sdk; do
     [ -d "tests/interop/node_modules/$package" ] || skip "tests with $package (npm)" "make venv"
 done

@@ -1,12 +1,14 @@
-// An issuer: the certified `oidc-provider`, with discovery, a key set and client credentials.
+// An issuer: the certified `oidc-provider`, with discovery, a key set and client credentials; with pages
+// and registration, if it is to have them.
 //
-// argv: the audience of its tokens. stdout: `listening on ADDRESS`, then `stage N` after each SIGHUP,
-// which takes the next step of a rotation: the new key is published, signs, and stands alone.
+// argv: the audience of its tokens; `pages` for a login of people, whose audience is the requested
+// resource. stdout: `listening on ADDRESS`, then `stage N` after each SIGHUP, which takes the next step
+// of a rotation: the new key is published, signs, and stands alone.
 import { generateKeyPairSync } from 'node:crypto';
 import { createServer } from 'node:http';
 import { Provider } from 'oidc-provider';
 
-const [audience] = process.argv.slice(2);
+const [audience, pages] = process.argv.slice(2);
 
 // Issuers that know nothing of each other give their keys the same names.
 const key = (kid) => ({
@@ -39,13 +41,17 @@ const client = (id, authentication) => ({
 const provider = (issuer, keys) => new Provider(issuer, {
   jwks: { keys },
   clients: [client('jobs', 'client_secret_post'), client('agent', 'client_secret_basic')],
+  scopes: ['openid', 'offline_access', 'orders:read'],
   features: {
     clientCredentials: { enabled: true },
-    devInteractions: { enabled: false },
+    devInteractions: { enabled: pages === 'pages' },
+    registration: { enabled: pages === 'pages' },
     resourceIndicators: {
       enabled: true,
       defaultResource: () => 'urn:orders',
-      getResourceServerInfo: () => resourceServer,
+      getResourceServerInfo: (_, resource) => (
+        pages === 'pages' ? { ...resourceServer, audience: resource } : resourceServer
+      ),
     },
   },
 }).callback();

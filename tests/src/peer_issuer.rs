@@ -31,6 +31,14 @@ impl PeerIssuer {
         ))
     }
 
+    /// Starts `oidc-provider` with pages on which people log in, and clients register.
+    pub fn with_pages(audience: &str) -> Option<Self> {
+        let node = Node::with("oidc-provider")?;
+        Some(Self::announced(
+            node.start("oidc_provider.mjs", &[audience, "pages"]),
+        ))
+    }
+
     /// Starts an issuer made of Authlib; returns `None`, with a SKIP line, where it is not
     /// installed.
     pub fn authlib(audience: &str) -> Option<Self> {

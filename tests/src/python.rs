@@ -30,6 +30,11 @@ impl Python {
         Self::importing("authlib, requests_oauthlib", "make venv")
     }
 
+    /// Returns an interpreter with the SDK of MCP and fastmcp; `None`, with a SKIP line, otherwise.
+    pub fn with_mcp() -> Option<Self> {
+        Self::importing("mcp, fastmcp", "make venv")
+    }
+
     /// Returns `POSTERN_TEST_PYTHON`, or `python3`, if it imports these modules.
     fn importing(modules: &str, how_to_get_them: &str) -> Option<Self> {
         let named = std::env::var_os("POSTERN_TEST_PYTHON");

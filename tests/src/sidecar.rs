@@ -89,7 +89,12 @@ impl SidecarPlan {
         service: &EchoService,
         flags: impl IntoIterator<Item = F>,
     ) -> Self {
-        let mut plan = Self::to(&service.url(), "");
+        Self::of_upstream(&service.url(), flags)
+    }
+
+    /// Returns a sidecar in front of any upstream, with the key source of the flags.
+    pub fn of_upstream<F: AsRef<str>>(upstream: &str, flags: impl IntoIterator<Item = F>) -> Self {
+        let mut plan = Self::to(upstream, "");
         plan.auth_server = None;
         plan.flags(flags)
     }

@@ -57,12 +57,14 @@ mod e2e {
     mod key_refresh;
     mod languages;
     mod login;
+    mod mcp;
     mod oauth_clients;
     mod oauth_metadata;
     mod operation;
     mod pass_list;
     mod paths;
     mod pipelining;
+    mod protected_resource;
     mod queries;
     mod quiet_log;
     mod raw_requests;

@@ -9,7 +9,6 @@ use tests::echo_service::EchoService;
 use tests::free_address::free_address;
 use tests::go::GoProgram;
 use tests::node::Node;
-use tests::peer_issuer::PeerIssuer;
 use tests::process::CommandLine;
 use tests::programs::interop;
 use tests::python::Python;
@@ -146,42 +145,6 @@ fn google_s_client_for_java_gets_tokens_and_refreshes() {
     assert_eq!(claims["username"], "admin");
     assert_eq!(result["reused"], "400 invalid_grant");
     assert_eq!(result["refusal"], "401");
-}
-
-/// From the challenge to the metadata of the resource and of its issuer, and with a token back.
-#[test]
-fn an_mcp_client_finds_the_issuer_of_a_protected_server() {
-    let Some(node) = Node::with("@modelcontextprotocol/sdk") else {
-        return;
-    };
-    let Some(peer) = PeerIssuer::oidc_provider("orders") else {
-        return;
-    };
-    let service = EchoService::start();
-    let address = free_address();
-    let server = format!("http://{address}/orders");
-    let of_table = format!(
-        "[[issuer]]\nname = 'peer'\nissuer = '{}'\ndiscovery = true\naudience = ['orders']\n",
-        peer.issuer()
-    );
-    let flags = ["--issuer-url", &peer.issuer(), "--audience", "orders"];
-    let plans = [
-        SidecarPlan::of_issuer(&service, [""; 0]).config(&of_table),
-        SidecarPlan::of_issuer(&service, flags),
-    ];
-    for plan in plans {
-        let _sidecar = plan.flags(["--resource", &server]).listen(address).ready();
-        let given = json!({
-            "server": server, "issuer": peer.issuer(), "id": "agent",
-            "secret": "a secret of the test, and of nothing else", "scope": "orders:read",
-        });
-        let metadata = format!("http://{address}/.well-known/oauth-protected-resource/orders");
-        let expected = json!({
-            "before": 401, "metadata": metadata, "resource": server, "issuer": peer.issuer(),
-            "after": 200,
-        });
-        assert_eq!(node.run("mcp_client.mjs", &given), expected);
-    }
 }
 
 #[test]
