@@ -84,6 +84,11 @@ conformance: cmake ## Others' clients through the sidecar: h2load, nghttp, curl,
 	cargo build $(LOCKED) --workspace --bins
 	cargo test $(LOCKED) --workspace --test e2e -- conformance:: --nocapture
 
+.PHONY: mcp-conformance
+mcp-conformance: cmake ## The conformance suite of MCP without and with the sidecar before SERVER, an MCP server's URL (Node 22, npm)
+	cargo build $(LOCKED) --workspace --bins
+	scripts/mcp-conformance.sh "$(SERVER)" $(REVISION)
+
 .PHONY: bodies
 bodies: cmake ## 1 GiB up and down through the sidecar in flat memory (BYTES: another size)
 	cargo build $(LOCKED) --workspace --bins
