@@ -219,7 +219,7 @@ def test_a_probe_with_a_header_about_the_user_is_left_alone(headers, tmp_path):
     probe = {"httpGet": {"path": "/up", "port": "http", "httpHeaders": [{"name": "x_uid", "value": "7"}]}}
     container["startupProbe"] = probe
     end = run("postern-k8s", "inject", "--set", f"POSTERN_CLAIM_HEADER={headers}", stdin=yaml.safe_dump(deployment))
-    assert end.returncode == 0 and "'x_uid' is about the user" in end.stderr, end.stderr
+    assert end.returncode == 0 and "'x_uid' names the user" in end.stderr, end.stderr
     injected = yaml.safe_load(end.stdout)
     assert injected["spec"]["template"]["spec"]["containers"][0]["startupProbe"] == probe
     (sidecar,) = sidecars(injected)

@@ -153,10 +153,10 @@ impl AuthPolicy {
 
     /// Returns the fields by which pages may read our response to this request.
     pub(crate) fn cors_fields(&self, request: &ReceivedHead) -> Vec<(HeaderName, HeaderValue)> {
-        let (target, origins) = (request.checked_target(), self.interceptor.allowed_origins());
+        let target = request.checked_target();
         match target.is_ok_and(|target| self.is_well_known(target.path())) {
             true => cors::public_fields(&request.headers),
-            false => origins.response_fields(&request.headers),
+            false => self.interceptor.cors_fields(&request.headers),
         }
     }
 

@@ -126,7 +126,8 @@ pub fn reject_user_headers(
         {
             let name = &probe.name;
             return Err(format!(
-                "'{name}': httpHeaders: '{header}' is about the user"
+                "'{name}': httpHeaders: '{header}' names the user to the service, and any peer may \
+                 request a probe: leave it out"
             ));
         }
     }
