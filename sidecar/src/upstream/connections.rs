@@ -43,7 +43,7 @@ pub(crate) struct Connected {
     pub(crate) behind: Option<LastRequest>,
 }
 
-/// What decides about the connections that a request may use.
+/// The properties of a request that decide which connections it may use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NextRequest {
     pub(crate) holder: Holder,

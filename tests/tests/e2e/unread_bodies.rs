@@ -348,7 +348,7 @@ fn a_service_in_doubt_spoils_one_post_and_no_other() {
 }
 
 #[test]
-fn a_connection_behind_a_body_is_its_holder_s_until_another_request() {
+fn behind_a_body_a_connection_is_its_holder_s_alone() {
     let service = SocketServer::start(|request| {
         if request.target().ends_with(b"/silent") {
             return Reply::Silence;

@@ -101,6 +101,8 @@ pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Identity> {
 pub(super) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     write_ahead(connection)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
+    // What was in clear before the store was encrypted would stay in the pages that it has left.
+    connection.pragma_update(None, "secure_delete", true)?;
     // A commit that begins the journal anew has to know it: see `mark`.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     keep_journal(connection, false)?;

@@ -34,6 +34,26 @@ fn chmod(path: &Path, mode: u32) {
 }
 
 #[tokio::test]
+async fn no_byte_of_a_former_value_stays_in_the_file() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(&home.path().join("data"));
+    // Within a page, and longer than a page.
+    for length in [40, 40_000] {
+        let secret = "hush".repeat(length / 4);
+        for value in [&*secret, "1"] {
+            let held = store.get(&application("a")).await.unwrap();
+            let change = put("a", held.as_ref().map(|held| &held.version), value);
+            assert_eq!(store.commit(vec![change]).await, Ok(Outcome::Committed));
+        }
+        let file = home.path().join("data").join(FILE);
+        empty_journal(&Connection::open(&file).unwrap()).unwrap();
+        let bytes = fs::read(&file).unwrap();
+        let found = bytes.windows(8).any(|part| part == b"hushhush");
+        assert!(!found, "{length} bytes");
+    }
+}
+
+#[tokio::test]
 async fn what_is_no_store_of_this_version_is_unusable_and_stays() {
     let home = tempfile::tempdir().unwrap();
     let good = fs::read(stored(&home.path().join("good")).await).unwrap();
