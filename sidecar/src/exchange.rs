@@ -233,7 +233,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
             };
             let download = &self.progress.download;
             let is_repeatable = upload.is_repeatable && download.head.is_none();
-            let may_repeat = is_repeatable && !download.has_begun;
+            let may_repeat = is_repeatable && !download.has_begun();
             let tries = &mut self.progress.tries;
             let (method, is_reused) = (method.as_ref(), connected.is_reused);
             let repeats =

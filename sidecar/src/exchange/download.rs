@@ -33,8 +33,6 @@ pub(super) struct Download {
     head_search: HeadSearch,
     /// The final head, once received.
     pub(super) head: Option<ResponseHead>,
-    /// True once a service of HTTP/1.x has sent a byte of it.
-    pub(super) has_begun: bool,
     /// True after a read that filled its buffer.
     is_large: bool,
     /// Length of the body so far.
@@ -54,6 +52,11 @@ impl Download {
     pub(super) fn leaves_connection_usable(&self) -> bool {
         let keep = self.head.is_some_and(|head| head.keep_upstream);
         keep && self.out.is_whole && self.received.is_empty() && !self.is_closed
+    }
+
+    /// Returns true if a part of a head has arrived. Interim responses are no part of the final one.
+    pub(super) fn has_begun(&self) -> bool {
+        self.head.is_some() || !self.received.is_empty()
     }
 
     /// Returns true if the service has sent more than its response on a connection that would stay.
@@ -137,7 +140,6 @@ impl Download {
         Poll::Ready(match read {
             Ok(0) => self.end(),
             Ok(count) => {
-                self.has_begun = true;
                 self.is_large |= count >= LATER_READ;
                 self.convert(request)
             }

@@ -80,7 +80,10 @@ fn a_request_whose_response_has_begun_is_never_sent_twice() {
         ("GET", "H"),
         ("GET", "HTTP/1.1 200 OK\r\nX-Done: yes\r\n"),
         ("PUT", "HTTP/1.1 200 OK\r\nX-Done: yes\r\n"),
-        ("DELETE", "HTTP/1.1 103 Early Hints\r\n\r\n"),
+        (
+            "DELETE",
+            "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n",
+        ),
     ] {
         let (sender, requests) = channel();
         let address = serve_each(move |_, mut connection| {

@@ -106,6 +106,7 @@ pub(super) fn is_lasting(error: &RedisError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::expect_used, reason = "a test fails by panicking")]
     use redis::{Value, parse_redis_value};
 
     use super::*;
