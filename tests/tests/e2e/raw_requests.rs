@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use serde_json::Value;
+use tests::metrics;
 use tests::sidecar::Sidecar;
 use tests::stack::ForgedStack;
 use tests::tables::{self, Verdicts};
@@ -31,20 +32,30 @@ struct Side {
     service: ScriptedService,
 }
 
-fn side(stack: &ForgedStack) -> Side {
-    let flags = [
-        "--public-path=/public/**",
-        "--forwarded=off",
-        "--log-format=json",
-        "--access-log=all",
-        "--upstream-reuse-after-body",
-        "--request-header-timeout=1s",
-        "--request-body-timeout=1s",
-        "--upstream-read-timeout=2s",
-    ];
-    let service = ScriptedService::start();
-    let sidecar = stack.in_front_of(&service.url(), &flags);
-    Side { sidecar, service }
+impl Side {
+    fn start(stack: &ForgedStack) -> Self {
+        let flags = [
+            "--public-path=/public/**",
+            "--forwarded=off",
+            "--log-format=json",
+            "--access-log=all",
+            "--upstream-reuse-after-body",
+            "--request-header-timeout=1s",
+            "--request-body-timeout=1s",
+            "--upstream-read-timeout=2s",
+        ];
+        let service = ScriptedService::start();
+        let sidecar = stack.in_front_of(&service.url(), &flags);
+        Self { sidecar, service }
+    }
+
+    /// Returns true if a case has shown its service to send surplus, which ends the reuse of connections.
+    fn is_marked(&self) -> bool {
+        metrics::value(
+            self.sidecar.admin(),
+            "postern_sidecar_upstream_sent_surplus",
+        ) == Some(1)
+    }
 }
 
 /// The outcome of each case, by the case's name.
@@ -58,12 +69,15 @@ fn outcomes(cases: Vec<Case>, stack: &ForgedStack, token: &str, expected: &Outco
     std::thread::scope(|scope| {
         for _ in 0..SIDECARS {
             scope.spawn(|| {
-                let side = side(stack);
+                let mut side = Side::start(stack);
                 let next = || cases.lock().unwrap().next();
                 while let Some(case) = next() {
                     let is_expected = |outcome: &Value| expected.get(&case.name) == Some(outcome);
                     let mut outcome = Value::Null;
                     for pause in PAUSES.map(Duration::from_millis) {
+                        if side.is_marked() {
+                            side = Side::start(stack);
+                        }
                         outcome = observe(&side, &case, pause).record(token);
                         if is_expected(&outcome) {
                             break;

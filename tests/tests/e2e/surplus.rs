@@ -117,7 +117,7 @@ fn surplus_of_a_response_reaches_no_client_and_is_remembered() {
                 // Beyond the rest of a connection before another client.
                 std::thread::sleep(Duration::from_millis(5));
             }
-            let logged = format!("one client or user only method={method} path=/orders/spoil");
+            let logged = format!("one request only method={method} path=/orders/spoil");
             sidecar.until_logged(&logged);
             assert_eq!(metrics::value(sidecar.admin(), SURPLUS), Some(1), "{head}");
         }

@@ -27,7 +27,7 @@ impl Conduct {
         }
     }
 
-    /// Returns true if each connection serves one holder only.
+    /// Returns true if each connection serves one request only.
     pub(super) fn has_sent_surplus(&self) -> bool {
         self.sent_surplus.load(Ordering::Relaxed)
     }
@@ -49,7 +49,7 @@ impl Conduct {
             tracing::warn!(
                 method = %last.method, path = %LoggedPath(&last.target),
                 "the service sent bytes after the end of a response; from now on each connection to it serves \
-                 one client or user only"
+                 one request only"
             );
         }
         if last.has_body {

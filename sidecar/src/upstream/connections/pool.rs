@@ -89,11 +89,11 @@ impl Pool {
     /// Takes a connection of HTTP/1.1 that is still open and silent: the last one of the request's holder,
     /// or else one that others have left in order.
     pub(super) fn take(&self, key: u64, next: NextRequest, now: Instant) -> Option<Idle> {
-        loop {
+        while !self.conduct.has_sent_surplus() {
             let entry = {
                 let entries = &mut self.open.lock().entries;
-                let at = position_of_own(entries, key, next, now, &self.conduct)
-                    .or_else(|| position_of_rested(entries, key, now, &self.conduct))?;
+                let at = position_of_own(entries, key, next, &self.conduct)
+                    .or_else(|| position_of_rested(entries, key, now))?;
                 entries.remove(at)?
             };
             let is_fresh = now.duration_since(entry.used) < self.idle_timeout;
@@ -105,6 +105,7 @@ impl Pool {
                 return Some(idle);
             }
         }
+        None
     }
 
     /// Takes a place on a connection of HTTP/2 that has room for one more request.
@@ -179,42 +180,26 @@ impl Pool {
 }
 
 /// Returns the place of the latest connection of the same holder, which may only spoil its own requests.
-/// It need not have rested, unless the service has sent surplus before.
 fn position_of_own(
-    entries: &mut VecDeque<Entry>,
+    entries: &VecDeque<Entry>,
     key: u64,
     next: NextRequest,
-    now: Instant,
     conduct: &Conduct,
 ) -> Option<usize> {
-    let has_to_rest = conduct.has_sent_surplus();
     let is_risk = conduct.may_leave_bodies() && !next.is_repeatable;
     let may_follow_body = !conduct.has_left_body() && !is_risk;
-    for (at, entry) in entries.iter_mut().enumerate().rev() {
-        let Kept::Http1(idle) = &mut entry.kept else {
-            continue;
-        };
-        let is_own = entry.key == key && idle.holder == next.holder;
-        if !is_own || idle.last.has_body && !may_follow_body {
-            continue;
+    entries.iter().rposition(|entry| match &entry.kept {
+        Kept::Http1(idle) => {
+            entry.key == key
+                && idle.holder == next.holder
+                && (may_follow_body || !idle.last.has_body)
         }
-        if !has_to_rest || idle.has_rested(entry.used, now) {
-            return Some(at);
-        }
-    }
-    None
+        Kept::Http2(_) => false,
+    })
 }
 
 /// Returns the place of the latest connection of any holder that may serve another one.
-fn position_of_rested(
-    entries: &mut VecDeque<Entry>,
-    key: u64,
-    now: Instant,
-    conduct: &Conduct,
-) -> Option<usize> {
-    if conduct.has_sent_surplus() {
-        return None;
-    }
+fn position_of_rested(entries: &mut VecDeque<Entry>, key: u64, now: Instant) -> Option<usize> {
     for (at, entry) in entries.iter_mut().enumerate().rev() {
         let Kept::Http1(idle) = &mut entry.kept else {
             continue;
@@ -392,15 +377,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn surplus_and_unread_bodies_end_the_sharing() {
+    async fn surplus_and_unread_bodies_end_the_reuse() {
         let (pool, now) = (pool(), Instant::now());
         let _services = [put(&pool, false, now), put(&pool, true, now)];
         pool.conduct
-            .surplus_after(&LastRequest::new(http::Method::GET, b"/", true));
-        assert!(pool.take(KEY, other(), now + REST).is_none());
-        assert!(pool.take(KEY, own(), now).is_none(), "before its rest");
-        let taken = pool.take(KEY, own(), now + REST).unwrap();
+            .body_was_left(&LastRequest::new(http::Method::GET, b"/", true));
+        let taken = pool.take(KEY, own(), now).unwrap();
         assert!(!taken.last.has_body);
+        assert!(pool.take(KEY, own(), now).is_none());
+        let _service = put(&pool, false, now);
+        pool.conduct
+            .surplus_after(&LastRequest::new(http::Method::GET, b"/", false));
         assert!(pool.take(KEY, own(), now + REST).is_none());
     }
 }
