@@ -153,8 +153,12 @@ impl AuthPolicy {
 
     /// Returns the fields by which pages may read our response to this request.
     pub(crate) fn cors_fields(&self, request: &ReceivedHead) -> Vec<(HeaderName, HeaderValue)> {
-        let target = request.checked_target();
-        match target.is_ok_and(|target| self.is_well_known(target.path())) {
+        // Without a resource the head is not checked once more.
+        let is_public = !self.resources.is_empty()
+            && request
+                .checked_target()
+                .is_ok_and(|target| self.is_well_known(target.path()));
+        match is_public {
             true => cors::public_fields(&request.headers),
             false => self.interceptor.cors_fields(&request.headers),
         }
@@ -167,6 +171,10 @@ impl AuthPolicy {
         rejected: &Rejected,
         request: &ReceivedHead,
     ) -> Vec<String> {
+        // Most rejections have none, and need no second check of the head.
+        if self.resources.is_empty() && rejected.rejection != Rejection::InsufficientScope {
+            return Vec::new();
+        }
         let Ok(target) = request.checked_target() else {
             return Vec::new();
         };
