@@ -198,7 +198,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
         let is_idempotent = method.as_ref().is_some_and(Method::is_idempotent);
         let mut reuse = Some(NextRequest {
             holder,
-            is_repeatable: is_idempotent,
+            is_idempotent,
         });
         let mut suspect = None;
         loop {
@@ -231,9 +231,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
                 self.release(connected, upload, holder, suspect);
                 return Ok(());
             };
-            let download = &self.progress.download;
-            let is_repeatable = upload.is_repeatable && download.head.is_none();
-            let may_repeat = is_repeatable && !download.has_begun();
+            let may_repeat = upload.is_repeatable && !self.progress.download.has_begun();
             let tries = &mut self.progress.tries;
             let (method, is_reused) = (method.as_ref(), connected.is_reused);
             let repeats =
@@ -242,7 +240,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
                 reuse = None;
                 suspect = self.suspect(behind, &error);
             }
-            if repeats || is_repeatable && suspect.is_some() {
+            if repeats || upload.is_repeatable && suspect.is_some() {
                 self.progress.download.restart();
                 upload.rewind();
                 continue;

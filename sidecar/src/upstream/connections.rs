@@ -47,8 +47,8 @@ pub(crate) struct Connected {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NextRequest {
     pub(crate) holder: Holder,
-    /// True if it may be sent again, where the service takes it for something else.
-    pub(crate) is_repeatable: bool,
+    /// True if it may be carried out twice, as where the service takes it for something else at first.
+    pub(crate) is_idempotent: bool,
 }
 
 /// The last request on a connection of HTTP/1.1, whose response or body may reach beyond it.
@@ -84,8 +84,8 @@ impl Connections {
         }
     }
 
-    /// Takes a connection that is open, or opens one, to the address that `tried` gets; without a
-    /// `next` one of HTTP/1.1 is new. Over TLS the service chooses the version, except of a request
+    /// Takes a connection that is open, or opens one, to the address that `tried` gets. Without `next`
+    /// no open connection of HTTP/1.1 is taken. Over TLS the service chooses the version, except of a request
     /// `only_in_http_1`. Over HTTP/2 the `head` is sent: its argument is true over TLS, and it returns
     /// true if it is the whole request. A long one may end its connection, and no other request with it.
     pub(crate) async fn connect(

@@ -1,5 +1,5 @@
 //! The conduct of the service at the ends of messages, as its responses show it. A violation is
-//! remembered until the sidecar restarts.
+//! remembered until the sidecar restarts; a doubt until a body was seen to be read.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -37,7 +37,7 @@ impl Conduct {
         self.left_body.load(Ordering::Relaxed)
     }
 
-    /// Returns true if only a request that may be sent again may follow a body on a connection.
+    /// Returns true if only an idempotent request may follow a body on a connection.
     pub(super) fn may_leave_bodies(&self) -> bool {
         self.may_leave_bodies.load(Ordering::Relaxed)
     }

@@ -186,8 +186,9 @@ fn position_of_own(
     next: NextRequest,
     conduct: &Conduct,
 ) -> Option<usize> {
-    let is_risk = conduct.may_leave_bodies() && !next.is_repeatable;
-    let may_follow_body = !conduct.has_left_body() && !is_risk;
+    // In doubt only a request that would be sent again.
+    let is_safe = next.is_idempotent || !conduct.may_leave_bodies();
+    let may_follow_body = is_safe && !conduct.has_left_body();
     entries.iter().rposition(|entry| match &entry.kept {
         Kept::Http1(idle) => {
             entry.key == key
@@ -265,7 +266,7 @@ mod tests {
     fn of(user: &str) -> NextRequest {
         NextRequest {
             holder: Holder::verified(None, user),
-            is_repeatable: true,
+            is_idempotent: true,
         }
     }
 
@@ -361,12 +362,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn in_doubt_only_what_may_be_sent_again_follows_a_body() {
+    async fn in_doubt_only_idempotent_requests_follow_a_body() {
         let (pool, now) = (pool(), Instant::now());
         let _service = put(&pool, true, now);
         pool.conduct.body_may_be_left();
         let once = NextRequest {
-            is_repeatable: false,
+            is_idempotent: false,
             ..own()
         };
         assert!(pool.take(KEY, once, now).is_none());
