@@ -125,8 +125,11 @@ impl Pool {
         found
     }
 
-    /// Keeps a connection for more requests of `key`.
+    /// Keeps a connection for more requests of `key`, unless none of them would take it.
     pub(super) fn put(&self, kept: Kept, key: u64, used: Instant) {
+        if matches!(kept, Kept::Http1(_)) && self.conduct.has_sent_surplus() {
+            return;
+        }
         let mut open = self.open.lock();
         let is_idle = |entry: &Entry| matches!(entry.kept, Kept::Http1(_));
         if open.entries.len() >= self.max_idle
@@ -390,5 +393,12 @@ mod tests {
         pool.conduct
             .surplus_after(&LastRequest::new(http::Method::GET, b"/", false));
         assert!(pool.take(KEY, own(), now + REST).is_none());
+        let before = pool.open.lock().entries.len();
+        drop(put(&pool, false, now));
+        assert_eq!(
+            pool.open.lock().entries.len(),
+            before,
+            "kept for no request"
+        );
     }
 }
