@@ -30,7 +30,7 @@ const LONGEST_LIFE: u64 = 24 * 60 * 60;
 const LOGIN_PAUSE: Duration = Duration::from_secs(5);
 
 /// The settings that errors name.
-const SETTINGS: PeerSettings = PeerSettings::of("`ca` in its URL", "a registry gets none");
+const SETTINGS: PeerSettings = PeerSettings::without_key("`ca` in its URL", "a registry gets none");
 
 /// A failed request to the registry. No text holds an address, a credential or a text of the server.
 #[derive(Debug, thiserror::Error)]

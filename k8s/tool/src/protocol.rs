@@ -49,7 +49,7 @@ pub(crate) fn of_service(
     }
     let mut all = said.into_iter();
     match (all.next(), all.next()) {
-        (None, _) => Ok(by_names(&names)),
+        (None, _) => Ok(agreed_by_names(&names)),
         (Some((protocol, _)), None) => Ok(protocol),
         (Some((one, source)), Some((other, second))) => Err(format!(
             "speaks {one} by {source}, and {other} by {second}: decide it by the annotation {UPSTREAM_PROTOCOL}"
@@ -82,7 +82,7 @@ fn said_by_pod(pod: Object<'_>, port: u16) -> BTreeMap<&'static str, String> {
 
 /// Returns the protocol by the names of a Service's ports, where nothing else says it: HTTP/2 if all
 /// do. `https` may end at a load balancer in front.
-fn by_names(names: &[&str]) -> &'static str {
+fn agreed_by_names(names: &[&str]) -> &'static str {
     let mut protocols = names.iter().map(|name| protocol_of(name));
     match !names.is_empty() && protocols.all(|protocol| protocol == Some(H2C)) {
         true => H2C,
@@ -98,7 +98,7 @@ pub(crate) fn warning(service: Object<'_>) -> Option<String> {
         let (word, name) = (text(port.value, "/appProtocol"), name_of(port.value));
         let (source, said) = match protocol_of(word) {
             Some(protocol) => (format!("appProtocol {word}"), protocol),
-            None => (format!("the port {name}"), by_names(&[name])),
+            None => (format!("the port {name}"), agreed_by_names(&[name])),
         };
         // So does the port of a container that has this name.
         let is_known = said == HTTP || port.target.as_str().and_then(protocol_of) == Some(said);

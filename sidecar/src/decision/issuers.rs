@@ -15,7 +15,7 @@ use wire::token::verifier::{VerificationPolicy, unverified_issuer};
 /// One value of `iss`, and the rules for its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Issuer {
-    /// Of several, it requires the `iss` that selects it, or that there is none.
+    /// Among several, it requires the `iss` that selects it, or no `iss`.
     pub(crate) policy: VerificationPolicy,
     /// The position of its keys in [`IssuerKeys`](crate::issuers::issuer_keys::IssuerKeys), which
     /// several tenants of one key set share.

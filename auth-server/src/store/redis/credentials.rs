@@ -12,7 +12,8 @@ use zeroize::Zeroizing;
 
 pub(crate) const CLIENT_CERTIFICATE: &str = "--store-client-cert";
 /// The settings of certificates.
-pub(super) const SETTINGS: PeerSettings = PeerSettings::of("--store-ca", CLIENT_CERTIFICATE);
+pub(super) const SETTINGS: PeerSettings =
+    PeerSettings::without_key("--store-ca", CLIENT_CERTIFICATE);
 
 #[derive(Default, PartialEq, Eq)]
 pub(crate) struct Credentials {

@@ -19,9 +19,9 @@ pub struct PeerSettings {
 }
 
 impl PeerSettings {
-    /// Returns the names that failed connections need.
+    /// Returns the names that failed connections need: no failure is about the key.
     #[must_use]
-    pub const fn of(ca: &'static str, certificate: &'static str) -> Self {
+    pub const fn without_key(ca: &'static str, certificate: &'static str) -> Self {
         let key = "";
         Self {
             ca,

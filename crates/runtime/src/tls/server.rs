@@ -30,7 +30,7 @@ use crate::process::exit::ExitError;
 
 const CERTIFICATE: &str = "--tls-cert";
 /// The settings that failed handshakes with clients name.
-const SETTINGS: PeerSettings = PeerSettings::of("--client-ca", CERTIFICATE);
+const SETTINGS: PeerSettings = PeerSettings::without_key("--client-ca", CERTIFICATE);
 
 /// HTTP/2 and HTTP/1.1, as ALPN names them.
 pub const HTTP_2_OR_1: &[&str] = &["h2", "http/1.1"];

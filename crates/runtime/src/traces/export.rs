@@ -26,7 +26,7 @@ use crate::tls::trusted;
 
 /// The settings that errors name.
 const SETTINGS: PeerSettings =
-    PeerSettings::of("OTEL_EXPORTER_OTLP_CERTIFICATE", "a collector gets none");
+    PeerSettings::without_key("OTEL_EXPORTER_OTLP_CERTIFICATE", "a collector gets none");
 
 crate::metrics! {
     /// Metrics of the export.

@@ -74,12 +74,12 @@ impl<'a> RequestPath<'a> {
 
     /// Returns the canonical form with the escapes of characters that could stand there themselves.
     pub fn written(&self) -> Option<&str> {
-        self.staying().filter(|_| self.is_canonical)
+        self.contained().filter(|_| self.is_canonical)
     }
 
     /// Returns the text as written of a path that no program reads as one outside of the folder with
     /// which it begins.
-    pub(super) fn staying(&self) -> Option<&str> {
+    pub(super) fn contained(&self) -> Option<&str> {
         self.written.as_deref()
     }
 

@@ -261,7 +261,7 @@ fn check_purpose(jwk: &Map) -> Result<(), String> {
         one @ Value::String(_) => std::slice::from_ref(one),
         other => return Err(format!("its `key_ops` is {}, and no list", other.kind())),
     };
-    // .NET writes an empty list, or an empty text in it, where there is none.
+    // .NET writes an empty list, or an empty text in it, for a key without operations.
     let mut named = operations.iter().filter(|it| !it.says_nothing()).peekable();
     if named.peek().is_some() && !named.any(|it| it.as_str() == Some("verify")) {
         return Err("it is for another use: its `key_ops` lacks 'verify'".to_owned());

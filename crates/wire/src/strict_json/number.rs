@@ -10,7 +10,7 @@ pub struct Number(Box<str>);
 
 impl Number {
     /// Takes the text of a number, which the caller has seen to be one.
-    pub(super) fn of(text: &str) -> Self {
+    pub(super) fn from_text(text: &str) -> Self {
         Self(text.into())
     }
 

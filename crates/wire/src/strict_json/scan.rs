@@ -40,7 +40,7 @@ pub(super) fn scan(json: &str) -> (Cow<'_, str>, Vec<Number>) {
             _ => {
                 let is_part = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
                 let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
-                numbers.push(Number::of(rest.get(..end).unwrap_or_default()));
+                numbers.push(Number::from_text(rest.get(..end).unwrap_or_default()));
                 end
             }
         };

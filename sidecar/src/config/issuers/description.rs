@@ -383,7 +383,7 @@ impl<'a> Description<'a> {
         let text = match self.table.keys_proxy.as_deref() {
             // The API server of a cluster is inside of it.
             None if is_https && !self.is_kubernetes() => {
-                return Ok(KeysProxy::of_environment(|name| std::env::var(name).ok()));
+                return Ok(KeysProxy::from_environment(|name| std::env::var(name).ok()));
             }
             None | Some("none") => return Ok(None),
             Some(text) => text,
@@ -391,7 +391,7 @@ impl<'a> Description<'a> {
         let why = match ServerUrl::of_http(text) {
             _ if !is_https => "has an effect only with https",
             Ok(proxy) if !proxy.is_https() && proxy.target() == "/" => {
-                return Ok(Some(KeysProxy::of_table(proxy.with_query())));
+                return Ok(Some(KeysProxy::from_table(proxy.with_query())));
             }
             _ => "expected none, or http://HOST:PORT without a path and without user information",
         };

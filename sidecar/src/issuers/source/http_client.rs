@@ -37,7 +37,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const KEPT: Duration = Duration::from_millis(100);
 
 /// The settings that errors name: those of flags and tables.
-const SETTINGS: PeerSettings = PeerSettings::of(
+const SETTINGS: PeerSettings = PeerSettings::without_key(
     "--auth-ca, or `ca` of the [[issuer]],",
     "--auth-client-cert",
 );

@@ -22,7 +22,7 @@ pub(crate) struct KeysProxy {
 
 impl KeysProxy {
     /// Returns the proxy of a table, which is for every host.
-    pub(crate) fn of_table(url: String) -> Self {
+    pub(crate) fn from_table(url: String) -> Self {
         Self {
             url: url.into(),
             variable: None,
@@ -31,7 +31,7 @@ impl KeysProxy {
     }
 
     /// Returns the proxy of the environment; `None` without one, and with `NO_PROXY=*`.
-    pub(crate) fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+    pub(crate) fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let read = |name: &str| variable(name).filter(|value| !value.is_empty());
         let mut variables = VARIABLES.into_iter();
         let (name, url) = variables.find_map(|name| Some((name, read(name)?)))?;
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     fn proxy(variables: &[(&str, &str)]) -> Option<KeysProxy> {
-        KeysProxy::of_environment(|name| {
+        KeysProxy::from_environment(|name| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         })
@@ -127,7 +127,7 @@ mod tests {
             let printed = format!("{found:?} {:?}", found.as_ref().map(KeysProxy::warning));
             assert!(!printed.contains("hush"), "{printed}");
         }
-        let of_table = KeysProxy::of_table("http://proxy:3128".to_owned());
+        let of_table = KeysProxy::from_table("http://proxy:3128".to_owned());
         assert_eq!(of_table.warning(), None);
     }
 }

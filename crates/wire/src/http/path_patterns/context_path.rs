@@ -24,7 +24,7 @@ impl ContextPath {
     /// Returns true for a path that lies below the prefix in every reading, whatever its names are.
     pub fn surrounds(&self, path: &RequestPath<'_>) -> bool {
         let is_below = |path| self.strip_from(path).is_some();
-        self.0.is_empty() || path.staying().is_some_and(is_below)
+        self.0.is_empty() || path.contained().is_some_and(is_below)
     }
 
     /// Returns the part of a pattern after the prefix; `None` outside of it.
