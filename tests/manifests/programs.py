@@ -5,7 +5,9 @@ import json
 import os
 import re
 import secrets
+import shutil
 import subprocess
+import tempfile
 import time
 import tomllib
 import urllib.error
@@ -33,6 +35,21 @@ def run(name, *arguments, values=None, stdin=None):
     return subprocess.run(
         command, env=environment(values or {}), capture_output=True, text=True, timeout=60, input=stdin
     )
+
+
+def check_with_secret(identity, extra_group, owner, group, mode):
+    """Runs `check` as a container does that has this identity, and a secret of this owner, group and mode."""
+    # A directory that another user may read.
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        copy = shutil.copy(path("sidecar"), directory)
+        secret = Path(directory) / "app-secret"
+        secret.write_text("x" * 32)
+        os.chown(secret, owner, group)
+        secret.chmod(mode)
+        command = [copy, "check", "--auth-server", "http://auth:9000/auth", "--app-id", "a", "--app-secret-file", secret]
+        user = {"user": identity["runAsUser"], "group": identity["runAsGroup"], "extra_groups": [extra_group]}
+        return subprocess.run(command, **user, env={}, capture_output=True, text=True)
 
 
 def accepted(name, values):

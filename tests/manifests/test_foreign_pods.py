@@ -2,10 +2,7 @@
 
 import os
 import re
-import shutil
 import subprocess
-import tempfile
-from pathlib import Path
 
 import kubernetes_validate
 import pytest
@@ -27,7 +24,7 @@ from kubernetes import (
     settings,
     write_overlay,
 )
-from programs import Mounts, accepted, path
+from programs import Mounts, accepted, check_with_secret
 
 VARIANTS = {"sidecar": "initContainers", "sidecar-plain": "containers"}
 
@@ -103,18 +100,8 @@ def test_the_secret_is_read_whatever_the_group_of_the_volumes_is(variant, group,
 def test_a_mounted_secret_is_read_and_a_public_one_is_not(owner, mode, readable):
     patch = yaml.safe_load((K8S / "components/sidecar/sidecar.yaml").read_text())
     identity = sidecar_of(patch["spec"]["template"]["spec"], "sidecar")["securityContext"]
-    # A directory that another user may read.
-    with tempfile.TemporaryDirectory() as directory:
-        os.chmod(directory, 0o755)
-        program = shutil.copy(path("sidecar"), directory)
-        secret = Path(directory) / "app-secret"
-        secret.write_text("x" * 32)
-        os.chown(secret, 0, owner)
-        secret.chmod(mode)
-        command = [program, "check", "--auth-server", "http://auth:9000/auth", "--app-id", "a", "--app-secret-file", secret]
-        groups = {"group": identity["runAsGroup"], "extra_groups": [999]}
-        end = subprocess.run(command, user=identity["runAsUser"], **groups, env={}, capture_output=True, text=True)
-        assert (end.returncode == 0) == readable, end.stderr
+    end = check_with_secret(identity, 999, owner=0, group=owner, mode=mode)
+    assert (end.returncode == 0) == readable, end.stderr
 
 
 def defaults(variant, scratch):

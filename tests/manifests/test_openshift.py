@@ -2,17 +2,14 @@
 
 import os
 import re
-import shutil
 import subprocess
-import tempfile
-from pathlib import Path
 
 import pytest
 import yaml
 from cluster import empty
 from kubernetes import K8S, REPOSITORY, assert_restricted, containers, named, pods, program, reads, render, write_overlay
 from openshift import RANGE, assigned, rejections
-from programs import path, run
+from programs import check_with_secret, run
 from test_chart import REDIS, SHAPES, template
 from test_four_ways import stored, webhook
 from test_inject import flat
@@ -113,17 +110,8 @@ def test_an_assigned_user_reads_its_secret(group, readable):
     """The group of a mounted secret is the pod's fsGroup, which its containers have beside their own."""
     (pod,) = [pod for where, pod in pods(injected("--run-as-user", "")) if where == "web-deployment"]
     (identity,) = [each["securityContext"] for each in containers(assigned(pod)) if program(each) == "sidecar"]
-    with tempfile.TemporaryDirectory() as directory:
-        os.chmod(directory, 0o755)
-        copy = shutil.copy(path("sidecar"), directory)
-        secret = Path(directory) / "app-secret"
-        secret.write_text("x" * 32)
-        os.chown(secret, 0, group)
-        secret.chmod(0o440)
-        command = [copy, "check", "--auth-server", "http://auth:9000/auth", "--app-id", "a", "--app-secret-file", secret]
-        groups = {"group": identity["runAsGroup"], "extra_groups": [RANGE[0]]}
-        end = subprocess.run(command, user=identity["runAsUser"], **groups, env={}, capture_output=True, text=True)
-        assert (end.returncode == 0) == readable, end.stderr
+    end = check_with_secret(identity, RANGE[0], owner=0, group=group, mode=0o440)
+    assert (end.returncode == 0) == readable, end.stderr
 
 
 def test_the_lines_of_the_page_are_ours():
