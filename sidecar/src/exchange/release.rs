@@ -28,7 +28,8 @@ impl<C: ClientSide> Serving<'_, C> {
         }
         // The service may as well have closed a connection that was idle for too long.
         if self.progress.download.head.is_none() && broke_before_response(error) {
-            self.exchanges.connections.conduct.body_may_be_left();
+            let conduct = &self.exchanges.connections.conduct;
+            conduct.body_may_be_left(Instant::now());
         }
         None
     }
@@ -53,7 +54,7 @@ impl<C: ClientSide> Serving<'_, C> {
             match head.status.as_u16() {
                 ..400 => conduct.body_was_left(&last),
                 // It may come from a limit, or from what has changed since.
-                _ if head.status != status => conduct.body_may_be_left(),
+                _ if head.status != status => conduct.body_may_be_left(ended),
                 _ => {}
             }
         }
@@ -72,11 +73,8 @@ impl<C: ClientSide> Serving<'_, C> {
                 .for_each(|behind| conduct.body_was_left(behind));
             return;
         }
-        if behind.is_some() {
-            match may_be_misread(head.status) {
-                true => conduct.body_may_be_left(),
-                false => conduct.body_was_read(),
-            }
+        if behind.is_some() && may_be_misread(head.status) {
+            conduct.body_may_be_left(ended);
         }
         let is_usable = download.leaves_connection_usable();
         if upload.is_sent() && !request.closes_service && is_usable {

@@ -1,13 +1,19 @@
 //! The conduct of the service at the ends of messages, as its responses show it. A violation is
-//! remembered until the sidecar restarts; a doubt until a body was seen to be read.
+//! remembered until the sidecar restarts, a doubt for some seconds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
+use parking_lot::Mutex;
 use runtime::logs::access_log::LoggedPath;
 
 use super::LastRequest;
 use crate::telemetry::metrics::Metrics;
+
+/// Time of a doubt. A success does not end it: it may be of a path whose bodies the service reads, while
+/// it leaves others.
+pub(super) const DOUBT: Duration = Duration::from_secs(10);
 
 /// The record of a service of HTTP/1.x.
 #[derive(Default)]
@@ -15,7 +21,8 @@ pub(crate) struct Conduct {
     metrics: Metrics,
     sent_surplus: AtomicBool,
     left_body: AtomicBool,
-    may_leave_bodies: AtomicBool,
+    /// The last failure behind a body that may have another cause.
+    doubted: Mutex<Option<Instant>>,
 }
 
 impl Conduct {
@@ -38,8 +45,9 @@ impl Conduct {
     }
 
     /// Returns true if only an idempotent request may follow a body on a connection.
-    pub(super) fn may_leave_bodies(&self) -> bool {
-        self.may_leave_bodies.load(Ordering::Relaxed)
+    pub(super) fn may_leave_bodies(&self, now: Instant) -> bool {
+        let doubted = *self.doubted.lock();
+        doubted.is_some_and(|doubted| now.saturating_duration_since(doubted) < DOUBT)
     }
 
     /// Notes bytes that followed the response to `last`.
@@ -70,13 +78,8 @@ impl Conduct {
     }
 
     /// Notes a failure behind a body that may have another cause.
-    pub(crate) fn body_may_be_left(&self) {
-        self.may_leave_bodies.store(true, Ordering::Relaxed);
-    }
-
-    /// Notes a sound response behind a body.
-    pub(crate) fn body_was_read(&self) {
-        self.may_leave_bodies.store(false, Ordering::Relaxed);
+    pub(crate) fn body_may_be_left(&self, now: Instant) {
+        *self.doubted.lock() = Some(now);
     }
 }
 

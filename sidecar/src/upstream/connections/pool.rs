@@ -92,7 +92,7 @@ impl Pool {
         while !self.conduct.has_sent_surplus() {
             let entry = {
                 let entries = &mut self.open.lock().entries;
-                let at = position_of_own(entries, key, next, &self.conduct)
+                let at = position_of_own(entries, key, next, &self.conduct, now)
                     .or_else(|| position_of_rested(entries, key, now))?;
                 entries.remove(at)?
             };
@@ -188,9 +188,10 @@ fn position_of_own(
     key: u64,
     next: NextRequest,
     conduct: &Conduct,
+    now: Instant,
 ) -> Option<usize> {
     // In doubt only a request that would be sent again.
-    let is_safe = next.is_idempotent || !conduct.may_leave_bodies();
+    let is_safe = next.is_idempotent || !conduct.may_leave_bodies(now);
     let may_follow_body = is_safe && !conduct.has_left_body();
     entries.iter().rposition(|entry| match &entry.kept {
         Kept::Http1(idle) => {
@@ -257,6 +258,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use tokio::runtime::Handle;
 
+    use super::super::conduct::DOUBT;
     use super::*;
 
     const KEY: u64 = 7;
@@ -368,16 +370,39 @@ mod tests {
     async fn in_doubt_only_idempotent_requests_follow_a_body() {
         let (pool, now) = (pool(), Instant::now());
         let _service = put(&pool, true, now);
-        pool.conduct.body_may_be_left();
+        pool.conduct.body_may_be_left(now);
         let once = NextRequest {
             is_idempotent: false,
             ..own()
         };
         assert!(pool.take(KEY, once, now).is_none());
         assert!(pool.take(KEY, own(), now).is_some());
-        let _service = put(&pool, true, now);
-        pool.conduct.body_was_read();
-        assert!(pool.take(KEY, once, now).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_doubt_ends_without_any_idempotent_request() {
+        let (pool, began) = (pool(), Instant::now());
+        let post = NextRequest {
+            is_idempotent: false,
+            ..own()
+        };
+        let again = began + DOUBT / 2;
+        for failed in [began, again] {
+            pool.conduct.body_may_be_left(failed);
+        }
+        for (at, is_taken) in [
+            (began + DOUBT, false),
+            (again + DOUBT - Duration::from_nanos(1), false),
+            (again + DOUBT, true),
+        ] {
+            let _service = put(&pool, true, at);
+            assert_eq!(
+                pool.take(KEY, post, at).is_some(),
+                is_taken,
+                "{:?}",
+                at - began
+            );
+        }
     }
 
     #[tokio::test]
