@@ -207,9 +207,10 @@ impl<'a, C: ClientSide> Serving<'a, C> {
             let service = &mut connected.service;
             let to_http_1 = matches!(service, Service::Http1(_));
             if to_http_1 {
-                let may_stay = !self.exchanges.connections.conduct.has_left_body();
+                let conduct = &self.exchanges.connections.conduct;
                 upload.begin(|is_harmless| {
-                    self.request.http_1_head(forward, is_harmless && may_stay)
+                    let reuse = conduct.reuse(is_harmless);
+                    self.request.http_1_head(forward, reuse)
                 });
             } else {
                 upload.begin_stream();

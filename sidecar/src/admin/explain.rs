@@ -28,6 +28,7 @@ use crate::issuers::issuer_keys::IssuerKeys;
 use crate::request::kind::RequestKind;
 use crate::request::received::{self, ReceivedHead};
 use crate::telemetry::request_id::RequestIds;
+use crate::upstream::connections::conduct::Reuse;
 use crate::upstream::service_request::ServiceRequest;
 use crate::upstream::{Protocol, Upstream, errors};
 
@@ -142,7 +143,7 @@ impl Explainer {
         };
         let text = if speaks_http_1 || forward.kind == RequestKind::WebSocket {
             // A body that it cannot see may be a request.
-            let (head, _) = request.http_1_head(false);
+            let (head, _) = request.http_1_head(Reuse::WithoutBody);
             String::from_utf8_lossy(&head).into_owned()
         } else {
             let over_tls = self.upstream.address().protocol == Protocol::Https;

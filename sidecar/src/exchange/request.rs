@@ -26,6 +26,7 @@ use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::request_span::RequestSpan;
 use crate::upstream::Tries;
+use crate::upstream::connections::conduct::Reuse;
 use crate::upstream::service_request::ServiceRequest;
 
 /// A request as received.
@@ -132,9 +133,9 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns the head for a service of HTTP/1.1; the body behind it may be harmless.
-    pub(super) fn http_1_head(&mut self, forward: &Forward, is_harmless: bool) -> BytesMut {
-        let (head, closes_service) = self.for_service(forward).http_1_head(is_harmless);
+    /// Returns the head for a service of HTTP/1.1.
+    pub(super) fn http_1_head(&mut self, forward: &Forward, reuse: Reuse) -> BytesMut {
+        let (head, closes_service) = self.for_service(forward).http_1_head(reuse);
         self.closes_service = closes_service;
         head
     }

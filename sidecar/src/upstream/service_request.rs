@@ -20,6 +20,7 @@ use crate::request::hop_by_hop::HopByHop;
 use crate::request::kind::RequestKind;
 use crate::request::received::ReceivedHead;
 use crate::telemetry::request_id::RequestIds;
+use crate::upstream::connections::conduct::Reuse;
 
 /// Host of HTTP/1.0 requests without one, because HTTP/1.1 requires it. A client can send it as
 /// well.
@@ -49,10 +50,10 @@ pub(crate) struct ServiceRequest<'r> {
 
 impl<'r> ServiceRequest<'r> {
     /// Returns the head for a service of HTTP/1.1, and true if no other request follows on its
-    /// connection: behind a WebSocket, or a body that is not known as harmless.
-    pub(crate) fn http_1_head(&self, is_harmless: bool) -> (BytesMut, bool) {
+    /// connection: behind a WebSocket, or where `reuse` rules it out.
+    pub(crate) fn http_1_head(&self, reuse: Reuse) -> (BytesMut, bool) {
         let mut fields = self.fields(false);
-        self.frame(&mut fields, is_harmless);
+        self.frame(&mut fields, reuse);
         let mut head = BytesMut::with_capacity(self.received.raw.len() + SET_ROOM);
         head.put_slice(self.received.method.as_str().as_bytes());
         head.put_u8(b' ');
@@ -154,7 +155,7 @@ impl<'r> ServiceRequest<'r> {
 
     /// Sets the fields of HTTP/1.1 that frame the body, request a WebSocket, or close the connection;
     /// those that were received were for this hop.
-    fn frame(&self, fields: &mut ServiceFields<'_>, is_harmless: bool) {
+    fn frame(&self, fields: &mut ServiceFields<'_>, reuse: Reuse) {
         let mut set = |name: &'static str, value| {
             fields.set(name, HeaderValue::from_static(value));
         };
@@ -168,8 +169,12 @@ impl<'r> ServiceRequest<'r> {
         }
         // Some services leave a body on the connection and parse it as the next request, with a user
         // header of the client's choice.
-        let may_stay = is_harmless || self.policy.reuse_after_body;
-        if self.received.has_body() && !may_stay {
+        let may_stay = match reuse {
+            Reuse::Never => self.forward.kind == RequestKind::WebSocket,
+            Reuse::WithoutBody => !self.received.has_body() || self.policy.reuse_after_body,
+            Reuse::Always => true,
+        };
+        if !may_stay {
             set("Connection", "close");
         }
     }

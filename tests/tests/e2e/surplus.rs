@@ -10,8 +10,8 @@ use std::time::Duration;
 use tests::echo_service::MARK;
 use tests::message::Message;
 use tests::metrics;
-use tests::raw_client::RawClient;
-use tests::socket_server::response;
+use tests::raw_client::{HANDSHAKE, RawClient, head_with_token};
+use tests::socket_server::{Reply, SocketServer, response};
 use tests::stack::ForgedStack;
 
 const SURPLUS: &str = "postern_sidecar_upstream_sent_surplus";
@@ -121,6 +121,33 @@ fn surplus_of_a_response_reaches_no_client_and_is_remembered() {
             sidecar.until_logged(&logged);
             assert_eq!(metrics::value(sidecar.admin(), SURPLUS), Some(1), "{head}");
         }
+    }
+}
+
+#[test]
+fn after_surplus_the_service_reads_that_each_connection_ends() {
+    let service = SocketServer::start(|_| {
+        let own = response("200 OK", &[&format!("{MARK}: 1")], b"ok");
+        Reply::Bytes([&own, FOREIGN].concat())
+    });
+    let url = format!("http://{}", service.address());
+    let stack = ForgedStack::before(&url, &["--upstream-reuse-after-body", "true"]);
+    for (method, lines, body, connection) in [
+        ("GET", "", "", None),
+        ("GET", "", "", Some("close")),
+        ("POST", "Content-Length: 2\r\n", "{}", Some("close")),
+        ("GET", HANDSHAKE, "", Some("Upgrade")),
+    ] {
+        let mut client = RawClient::connect(stack.sidecar.address());
+        client.send(&head_with_token(method, "/orders/x", &stack.token(), lines));
+        client.send(body.as_bytes());
+        client.response(method);
+        let seen = service.requests().last().unwrap().header("connection");
+        assert_eq!(
+            seen.first().map(String::as_str),
+            connection,
+            "{method} {lines}"
+        );
     }
 }
 

@@ -15,6 +15,14 @@ use crate::telemetry::metrics::Metrics;
 /// it leaves others.
 pub(super) const DOUBT: Duration = Duration::from_secs(10);
 
+/// The requests that another one may follow on their connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reuse {
+    Never,
+    WithoutBody,
+    Always,
+}
+
 /// The record of a service of HTTP/1.x.
 #[derive(Default)]
 pub(crate) struct Conduct {
@@ -40,8 +48,18 @@ impl Conduct {
     }
 
     /// Returns true if connections end behind bodies.
-    pub(crate) fn has_left_body(&self) -> bool {
+    pub(super) fn has_left_body(&self) -> bool {
         self.left_body.load(Ordering::Relaxed)
+    }
+
+    /// Returns the requests that another one may follow on a connection; the body of the present one may
+    /// be harmless.
+    pub(crate) fn reuse(&self, is_harmless: bool) -> Reuse {
+        match () {
+            () if self.has_sent_surplus() => Reuse::Never,
+            () if is_harmless && !self.has_left_body() => Reuse::Always,
+            () => Reuse::WithoutBody,
+        }
     }
 
     /// Returns true if only an idempotent request may follow a body on a connection.
