@@ -11,6 +11,7 @@ use super::deadlines::Deadlines;
 use super::request::Progress;
 use super::response_head::ResponseTo;
 use super::side::ClientSide;
+use super::transfer;
 use super::upload::Upload;
 use crate::app::App;
 use crate::decision::forward::Forward;
@@ -73,7 +74,12 @@ impl<C: ClientSide> Exchange<'_, C> {
                 }
                 self.deadlines.await_end();
             }
-            if !(uploaded || received || responded || sent) {
+            let has_more =
+                received && self.upload.has_more || responded && self.progress.download.has_more();
+            if has_more {
+                transfer::give_way(cx);
+            }
+            if has_more || !(uploaded || received || responded || sent) {
                 return self.deadlines.poll(self.client.timer(), cx).map(Err);
             }
         }

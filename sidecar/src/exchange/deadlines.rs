@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::response_head::ResponseHead;
 use super::side::{ClientSide, Outgoing, Timer};
+use super::transfer::give_way;
 use super::upload::Upload;
 use crate::app::App;
 use crate::decision::forward::Forward;
@@ -193,7 +194,11 @@ pub(super) async fn hold(
     poll_fn(|cx| {
         side.poll_send(interim, cx)?;
         while !upload.is_held() {
-            if !deadlines.poll_body(side, upload, cx)? {
+            let received = deadlines.poll_body(side, upload, cx)?;
+            if upload.has_more {
+                give_way(cx);
+            }
+            if upload.has_more || !received {
                 return deadlines.poll(side.timer(), cx).map(Err);
             }
         }

@@ -65,6 +65,11 @@ impl Download {
         keep && self.out.is_whole && !self.received.is_empty()
     }
 
+    /// Returns true if more of the body is here than one turn takes.
+    pub(super) fn has_more(&self) -> bool {
+        self.head.is_some() && !self.out.is_whole && !self.received.is_empty()
+    }
+
     /// Reads available bytes from the service, and turns them into the client's.
     ///
     /// # Errors
@@ -129,6 +134,9 @@ impl Download {
         request: ResponseTo<'_>,
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<()>> {
+        if self.has_more() {
+            return Poll::Ready(self.convert_body());
+        }
         let size = match self.head {
             // Each read parses the head from its beginning again, so the reads grow with it.
             None => FIRST_READ.max(self.received.len()),
@@ -221,7 +229,13 @@ impl Download {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::future::poll_fn;
+
+    use tokio::io::AsyncWriteExt;
+
     use super::*;
+    use crate::request::kind::RequestKind;
 
     #[test]
     fn another_try_does_not_cut_an_interim_response_off() {
@@ -237,5 +251,41 @@ mod tests {
         download.restart();
         assert!(download.received.is_empty() && !download.is_closed);
         assert_eq!(download.out.bytes, "ly Hints\r\n\r\n");
+    }
+
+    #[tokio::test]
+    async fn a_response_in_short_chunks_arrives_in_turns() {
+        let count = 5000;
+        let body = b"1\r\nx\r\n".repeat(count);
+        let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let (mut service, connection) = tokio::io::duplex(64 * 1024);
+        service
+            .write_all(&[head, &*body, LAST_CHUNK].concat())
+            .await
+            .unwrap();
+        let mut connection = Service::Http1(Box::new(connection));
+        let request = ResponseTo {
+            version: Version::HTTP_11,
+            kind: RequestKind::Plain,
+            is_head: false,
+            keep_alive: true,
+            handshake: None,
+            echo: None,
+        };
+        let mut download = Download::default();
+        let (mut before, mut has_waited) = (0, false);
+        while !download.out.is_whole {
+            poll_fn(|cx| download.poll_receive(&mut connection, request, cx))
+                .await
+                .unwrap();
+            let turn = usize::try_from(download.body_bytes).unwrap() - before;
+            assert!(turn < 1000, "{turn}");
+            before += turn;
+            has_waited |= download.has_more();
+        }
+        assert!(has_waited);
+        assert_eq!(before, count);
+        assert!(download.out.bytes.ends_with(&[&*body, LAST_CHUNK].concat()));
+        assert!(download.leaves_connection_usable());
     }
 }

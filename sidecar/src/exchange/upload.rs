@@ -39,6 +39,8 @@ pub(crate) struct Upload {
     /// True if the client sends a body.
     has_body: bool,
     bytes: BytesMut,
+    /// True if more of the body is here than one turn takes.
+    pub(super) has_more: bool,
     /// Length of the received part of the body.
     pub(super) received: u64,
     /// Number of written bytes of `bytes`.
@@ -66,6 +68,7 @@ impl Upload {
             is_http_2: None,
             has_body: !body.is_done(),
             bytes: BytesMut::new(),
+            has_more: false,
             received: 0,
             written: 0,
             needs_flush: false,
@@ -192,6 +195,7 @@ impl Upload {
         let mut body = self.body;
         let taken = transfer::take_body(&mut body, received, |data| self.take_data(&data));
         self.body = body;
+        self.has_more = !body.is_done() && !received.is_empty();
         self.end_chunks();
         taken
     }

@@ -13,6 +13,7 @@ use pingora::{Error, ErrorType};
 use runtime::net::connection_slots::Activity;
 use runtime::net::listener::CLIENT_IDLE;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::task::yield_now;
 use tokio::time::{Instant, Interval, interval_at};
 use tokio_util::io::poll_read_buf;
 use tokio_util::sync::CancellationToken;
@@ -199,7 +200,9 @@ impl Http1Side {
             if body.is_done() {
                 return Ok(());
             }
-            if poll_fn(|cx| self.poll_read(cx)).await? == 0 {
+            if !self.received.is_empty() {
+                yield_now().await;
+            } else if poll_fn(|cx| self.poll_read(cx)).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
