@@ -11,6 +11,8 @@ use serde::Serialize;
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct LimitArgs {
     /// Close WebSockets, event streams and gRPC calls when the token that opened them expires
+    ///
+    /// Off: uploads without a length, however slow, have no end either
     #[arg(long, env, default_value_t = true, action = ArgAction::Set)]
     pub(crate) close_streams_on_expiry: bool,
 
@@ -33,8 +35,9 @@ pub(crate) struct LimitArgs {
 
     /// Time a client may be silent within the body of its request; 0: forever
     ///
-    /// WebSockets, and gRPC calls that brought a token, are exempt until their response ends;
-    /// before it begins, --upstream-read-timeout bounds their silence
+    /// Chunk extensions and trailers are silence too. WebSockets, and gRPC calls that brought a
+    /// token, are exempt until their response ends; before it begins, --upstream-read-timeout bounds
+    /// their silence
     #[arg(long, env, default_value_t = Seconds::new(60), value_name = "DURATION")]
     pub(crate) request_body_timeout: Seconds,
 

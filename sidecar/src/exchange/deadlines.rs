@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pingora::{Error, ErrorType};
-use runtime::process::clock::unix_now;
+use runtime::process::clock;
 use tokio::task::unconstrained;
 use tokio::time::Instant;
 
@@ -53,9 +53,8 @@ impl Deadlines {
     pub(super) fn new(app: &App, head: &ReceivedHead, forward: &Forward, to_http_1: bool) -> Self {
         // The parts of a call have the timeout of its response.
         let is_call = forward.kind == RequestKind::Grpc;
-        let may_last = forward.may_last(head, to_http_1);
         let mut deadlines = Self {
-            pace: (!may_last).then(Pace::default),
+            pace: Pace::of(app, head, forward, to_http_1),
             body: app.request_body_timeout.filter(|_| !is_call),
             response: app.upstream.read_timeout(),
             ..Self::default()
@@ -70,10 +69,9 @@ impl Deadlines {
         if !app.close_streams_on_expiry {
             return;
         }
-        self.token = forward.ends_at.and_then(|ends_at| {
-            let left = u64::try_from(ends_at.saturating_sub(unix_now())).unwrap_or_default();
-            Instant::now().checked_add(Duration::from_secs(left))
-        });
+        self.token = forward
+            .ends_at
+            .and_then(|ends_at| Instant::now().checked_add(clock::until(ends_at)));
         if self.revocation.is_none()
             && let Some(verified) = &forward.verified
             // The list is about the tokens of its own issuer.
@@ -116,7 +114,8 @@ impl Deadlines {
         self.body_until = None;
     }
 
-    /// Receives a part of the body; returns false while the client sends none.
+    /// Receives a part of the body; returns false while the client sends none. Framing without data, like
+    /// extensions and trailers, is silence: it could go on for ever.
     pub(super) fn poll_body(
         &mut self,
         side: &mut impl ClientSide,
@@ -126,10 +125,13 @@ impl Deadlines {
         let before = upload.received;
         if let Poll::Ready(received) = side.poll_receive(upload, cx) {
             received?;
-            if let Some(pace) = &mut self.pace {
-                pace.received(upload.received - before);
+            let bytes = upload.received - before;
+            if bytes > 0 {
+                if let Some(pace) = &mut self.pace {
+                    pace.received(bytes);
+                }
+                self.body_until = None;
             }
-            self.body_until = None;
             return Ok(true);
         }
         let left = self.pace.as_mut().map(Pace::left);
@@ -187,7 +189,7 @@ pub(super) async fn hold(
     timeout: Option<Duration>,
 ) -> pingora::Result<()> {
     let mut deadlines = Deadlines {
-        pace: Some(Pace::default()),
+        pace: Some(Pace::new(FIRST, timeout)),
         body: timeout,
         ..Deadlines::default()
     };
@@ -216,20 +218,36 @@ const BYTES_PER_SECOND: u64 = 1024;
 #[derive(Debug, Clone, Copy)]
 struct Pace {
     left: Duration,
+    /// The time up to which bytes add: a fast begin gives no hours for the end.
+    most: Duration,
     /// Begin of the present wait.
     since: Option<Instant>,
 }
 
-impl Default for Pace {
-    fn default() -> Self {
+impl Pace {
+    /// Begins with the time `left`, for a client that may be silent for `silence`.
+    fn new(left: Duration, silence: Option<Duration>) -> Self {
         Self {
-            left: FIRST,
+            left,
+            most: silence.map_or(Duration::MAX, |silence| FIRST.saturating_add(silence)),
             since: None,
         }
     }
-}
 
-impl Pace {
+    /// Returns the pace of a request's body; `None` for one that lasts as long as its client wants.
+    fn of(app: &App, head: &ReceivedHead, forward: &Forward, to_http_1: bool) -> Option<Self> {
+        let silence = app.request_body_timeout;
+        let more = match &forward.verified {
+            _ if !forward.may_last(head, to_http_1) => Duration::ZERO,
+            // As for a stream: until the token ends.
+            Some(_) if !app.close_streams_on_expiry => return None,
+            Some(_) => clock::until(forward.ends_at?),
+            // A call without a token, which may wait for its response once.
+            None => silence?,
+        };
+        Some(Self::new(FIRST.saturating_add(more), silence))
+    }
+
     /// Begins a wait for the client, unless one is running; returns the time that was left for it.
     fn left(&mut self) -> Duration {
         self.since.get_or_insert_with(Instant::now);
@@ -241,7 +259,7 @@ impl Pace {
         let waited = self.since.take().map(|since| since.elapsed());
         let earned = Duration::from_millis(bytes.saturating_mul(1000) / BYTES_PER_SECOND);
         let left = self.left.saturating_sub(waited.unwrap_or_default());
-        self.left = left.saturating_add(earned);
+        self.left = left.max(left.saturating_add(earned).min(self.most));
     }
 }
 
@@ -251,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_wait_takes_time_and_bytes_give_some() {
-        let mut pace = Pace::default();
+        let mut pace = Pace::new(FIRST, None);
         assert_eq!(pace.left(), FIRST);
         pace.since = pace.since.and_then(|since| since.checked_sub(FIRST / 2));
         pace.received(BYTES_PER_SECOND);
@@ -264,5 +282,15 @@ mod tests {
         pace.since = pace.since.and_then(|since| since.checked_sub(FIRST * 2));
         pace.received(0);
         assert!(pace.left().is_zero());
+    }
+
+    #[test]
+    fn bytes_save_no_more_time_than_a_silence() {
+        let minute = Duration::from_secs(60);
+        for (begun, saved) in [(FIRST, FIRST + minute), (60 * minute, 60 * minute)] {
+            let mut pace = Pace::new(begun, Some(minute));
+            pace.received(1 << 30);
+            assert_eq!(pace.left(), saved);
+        }
     }
 }

@@ -2,11 +2,16 @@
 
 use std::io::{BufReader, Read, Write};
 use std::net::TcpListener;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
+use serde_json::json;
+use tests::clock;
 use tests::echo_service::MARK;
 use tests::h2_client::H2Client;
+use tests::h2_service::H2Service;
 use tests::message::Message;
-use tests::raw_client::RawClient;
+use tests::raw_client::{RawClient, head_with_token};
 use tests::setting;
 use tests::socket_server::response;
 use tests::stack::ForgedStack;
@@ -74,7 +79,7 @@ fn slow_readers_and_slow_writers_slow_the_other_side() {
             let now = count();
             let stopped = now > 0 && now == last;
             last = now;
-            std::thread::sleep(std::time::Duration::from_millis(300));
+            std::thread::sleep(Duration::from_millis(300));
             stopped.then_some(now)
         })
     };
@@ -146,7 +151,7 @@ fn a_long_body_that_drips_is_ended() {
     let mut handle = short.handle();
     let dripping = std::thread::spawn(move || {
         while handle.write_all(b"x").is_ok() {
-            std::thread::sleep(std::time::Duration::from_millis(200));
+            std::thread::sleep(Duration::from_millis(200));
         }
     });
     let mut long = RawClient::connect(stack.sidecar.address());
@@ -160,6 +165,97 @@ fn a_long_body_that_drips_is_ended() {
     dripping.join().unwrap();
     service.wait_for_broken_off(1);
     assert_eq!(service.heads().len(), 1);
+}
+
+/// Bytes of a body of HTTP/1.1 that would never end, one by one.
+const DRIPS: [(&str, &[u8], &[u8]); 4] = [
+    ("data", b"", b"1\r\nx\r\n"),
+    ("an extension", b"1;", b"x"),
+    ("the digits of a size", b"", b"0"),
+    ("trailers", b"1\r\nx\r\n0\r\nX-A: ", b"x"),
+];
+
+/// Sends `begin`, and then `item` again and again until the connection is closed.
+fn drip(client: &mut RawClient, begin: &[u8], item: &'static [u8]) -> std::thread::JoinHandle<()> {
+    client.send(begin);
+    let mut handle = client.handle();
+    std::thread::spawn(move || {
+        while handle.write_all(item).is_ok() {
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    })
+}
+
+/// The framing is no body: its silence has a time. The data of a user may last as long as a stream.
+#[test]
+fn a_body_without_a_length_drips_until_its_token_ends() {
+    let service = StreamingService::start();
+    let flags = ["--request-body-timeout", "2", "--leeway", "0"];
+    let stack = ForgedStack::before(&service.url(), &flags);
+    let now = clock::now();
+    let short = stack.forge.token(now, &json!({"exp": now + 4}));
+    let begin = |token: &str| {
+        let mut client = RawClient::connect(stack.sidecar.address());
+        let chunked = "Transfer-Encoding: chunked\r\n";
+        client.send(&head_with_token("POST", "/orders/upload", token, chunked));
+        client
+    };
+    let mut lasting = begin(&stack.token());
+    let (stop, stopped) = channel::<()>();
+    let mut handle = lasting.handle();
+    let going_on = std::thread::spawn(move || {
+        while stopped.try_recv().is_err() {
+            handle.write_all(b"1\r\nx\r\n").unwrap();
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        handle.write_all(b"0\r\n\r\n").unwrap();
+    });
+    let mut ended = Vec::new();
+    for (what, first, item) in DRIPS {
+        let token = match what {
+            "data" => &short,
+            _ => &stack.token(),
+        };
+        let mut client = begin(token);
+        let dripping = drip(&mut client, first, item);
+        ended.push((what, client, dripping));
+    }
+    let over_http_2 = H2Client::connect(stack.sidecar.address());
+    let bearer = format!("Bearer {short}");
+    let fields = [("authorization", bearer.as_str())];
+    let mut stream = over_http_2.open(over_http_2.request("POST", "/orders/upload", &fields));
+    wait::until("the stream to end", || stream.write(b"x").is_err());
+    assert_eq!(stream.head().unwrap().status(), 408);
+    for (what, mut client, dripping) in ended {
+        assert_eq!(
+            client.response("POST").verdict(),
+            "408 request_timeout",
+            "{what}"
+        );
+        drop(client);
+        dripping.join().unwrap();
+    }
+    stop.send(()).unwrap();
+    going_on.join().unwrap();
+    assert_eq!(lasting.response("POST").status(), 200);
+}
+
+#[test]
+fn a_call_without_a_token_that_drips_ends() {
+    let service = H2Service::start();
+    let flags = ["--public-path=/public/**", "--request-body-timeout", "1"];
+    let stack = ForgedStack::before(&service.url(), &flags);
+    let client = H2Client::connect(stack.sidecar.address());
+    let fields = [("content-type", "application/grpc")];
+    let mut call = client.open(client.request("POST", "/orders/public/silent", &fields));
+    // Many parts that a service has not read would end its connection.
+    wait::until("the call to end", || {
+        std::thread::sleep(Duration::from_millis(200));
+        call.write(b"x").is_err()
+    });
+    let head = call.head().unwrap();
+    let message = head.headers()["grpc-message"].to_str().unwrap();
+    assert!(message.starts_with("request_timeout"), "{message}");
 }
 
 /// Workers of a service that serves one request at a time with each.
