@@ -1,5 +1,7 @@
 //! Connections of HTTP/2 to the service, each shared by many requests.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -8,6 +10,7 @@ use bytes::Bytes;
 use h2::client::{Builder, SendRequest};
 use http::{HeaderMap, Request};
 use pingora::protocols::Stream;
+use tokio::task::coop::{has_budget_remaining, poll_proceed};
 
 use crate::upstream::MAX_HEAD_BYTES;
 
@@ -26,6 +29,10 @@ pub(crate) const MAX_SHARED_FIELDS: usize = 8 * 1024;
 /// Streams that are reset before no more begin on their connection. With those that are open then it
 /// stays below the 200 in half a minute after which Netty ends it.
 const MAX_RESETS: usize = 50;
+
+/// Part of a task's budget of 128 reads and writes that a connection does not use once it was busy: one
+/// read may hold hundreds of frames.
+const UNUSED_BUDGET: usize = 112;
 
 /// Returns true for a head that may be sent on a shared connection.
 pub(super) fn is_short(head: &Request<()>) -> bool {
@@ -72,7 +79,7 @@ impl Shared {
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(MAX_STREAMS * STREAM_WINDOW);
         let (requests, connection) = builder.handshake(stream).await?;
-        tokio::spawn(connection);
+        tokio::spawn(in_short_turns(connection));
         Ok(Self {
             requests,
             usage: Arc::default(),
@@ -109,8 +116,50 @@ impl Shared {
     }
 }
 
+/// Runs a connection. Once it was busy, other tasks have their turn after a few reads of it.
+async fn in_short_turns(connection: impl Future) {
+    let mut connection = pin!(connection);
+    let mut was_busy = false;
+    poll_fn(|cx| {
+        let unused = if was_busy { UNUSED_BUDGET } else { 0 };
+        for _ in 0..unused {
+            if let Poll::Ready(budget) = poll_proceed(cx) {
+                budget.made_progress();
+            }
+        }
+        let polled = connection.as_mut().poll(cx);
+        was_busy |= !has_budget_remaining();
+        polled.map(drop)
+    })
+    .await;
+}
+
 /// One request on a connection, which counts while it lives.
 pub(in crate::upstream) struct Slot {
     pub(in crate::upstream) requests: SendRequest<Bytes>,
     pub(in crate::upstream) usage: Arc<Usage>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_busy_connection_has_short_turns() {
+        let (mut reads, mut turns) = (0, Vec::new());
+        in_short_turns(poll_fn(|cx| {
+            let before = reads;
+            while let Poll::Ready(budget) = poll_proceed(cx) {
+                budget.made_progress();
+                reads += 1;
+            }
+            turns.push(reads - before);
+            match turns.len() {
+                3 => Poll::Ready(()),
+                _ => Poll::Pending,
+            }
+        }))
+        .await;
+        assert_eq!(turns, [128, 16, 16]);
+    }
 }
