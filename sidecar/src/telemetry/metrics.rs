@@ -63,7 +63,7 @@ metrics! {
 metrics! {
     /// Metrics that the program updates.
     pub(crate) struct Metrics {
-        /// Requests that are being served
+        /// Requests that are being served, or wait for a permit
         pub(crate) requests_in_flight: Gauge,
         /// Requests that a [[rule]] rejected, or would have with --enforce on, by its name
         rule_refusals: Family<Labels, Counter>,
