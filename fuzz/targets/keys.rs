@@ -37,7 +37,7 @@ fn parsed(data: &[u8]) -> Option<KeySet> {
         0 => one(SigningType::Rsa),
         1 => one(SigningType::Ecdsa),
         2 => one(SigningType::Hmac),
-        3 => KeySet::from_pem(text()?, &ALLOWED).ok(),
+        3 => KeySet::from_file(rest, &ALLOWED).ok(),
         _ => KeySet::from_jwks(rest, &ALLOWED).ok(),
     }
 }

@@ -9,15 +9,19 @@ use jsonwebtoken::{
     AlgorithmFamily, DecodingKey,
     jwk::{Jwk, PublicKeyUse, ThumbprintHash},
 };
+use pem::Pem;
 
 use self::algorithms::ASYMMETRIC;
 use self::signing_type::SigningType;
 
 pub mod algorithms;
+mod found;
 mod key_set;
+mod public_pem;
 pub mod signing_type;
 mod verifier;
 
+pub use found::found_in;
 pub use key_set::KeySet;
 use verifier::Verifier;
 
@@ -51,9 +55,17 @@ impl fmt::Display for KeyId {
 /// An unusable verification key. The text never holds the key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Neither PEM `PUBLIC KEY` nor base64 of its DER.
+    /// The content of no public key.
     #[error("not a public key: expected PEM \"PUBLIC KEY\" (SPKI) or the base64 of its DER")]
     NotAPublicKey,
+    /// Something else than PEM `PUBLIC KEY` or base64 of its DER.
+    #[error(
+        "expected PEM \"PUBLIC KEY\" (`openssl x509 -pubkey` writes a certificate's), and found {found}"
+    )]
+    NotPublicPem {
+        /// The kind of text in its place.
+        found: String,
+    },
     /// A private key instead of a public one.
     #[error("this is a private key; only the public half may be published")]
     PrivateKey,
@@ -89,7 +101,7 @@ pub enum KeyError {
     #[error("expected a JWK Set, {{\"keys\": […]}}, and found {found}")]
     NotAJwkSet {
         /// The kind of text in its place.
-        found: &'static str,
+        found: String,
     },
     /// A JWK Set without a usable key.
     #[error(
@@ -142,7 +154,12 @@ impl VerificationKey {
     /// # Errors
     /// See [`KeyError`].
     pub fn parse(signing_type: SigningType, text: &str) -> Result<Self, KeyError> {
-        match Self::of_any_type(text, &ASYMMETRIC) {
+        let blocks = public_pem::blocks(text.as_bytes());
+        let key = blocks.and_then(|blocks| match blocks.as_slice() {
+            [one] => Self::of_any_type(one, &ASYMMETRIC),
+            _ => Err(KeyError::NotAPublicKey),
+        });
+        match key {
             Ok(key) if key.algorithm == signing_type.algorithm() => Ok(key),
             Ok(key) => Err(KeyError::OtherType {
                 found: key.algorithm,
@@ -168,8 +185,8 @@ impl VerificationKey {
     }
 
     /// Parses a public key of any type, for the first of `allowed` that fits it.
-    fn of_any_type(text: &str, allowed: &[Algorithm]) -> Result<Self, KeyError> {
-        let (key, family) = public_key(text)?;
+    fn of_any_type(block: &Pem, allowed: &[Algorithm]) -> Result<Self, KeyError> {
+        let (key, family) = public_pem::key_of(block)?;
         let of_its_family = allowed.iter().filter(|other| other.family() == family);
         // A curve fits one algorithm only, which the parser checks.
         let tried =
@@ -240,58 +257,8 @@ impl VerificationKey {
 }
 
 fn is_public(text: &str) -> bool {
-    text.contains("-----BEGIN ") || public_key(text).is_ok()
-}
-
-/// Parses a public key of any type.
-fn public_key(text: &str) -> Result<(DecodingKey, AlgorithmFamily), KeyError> {
-    let pem = public_key_pem(text)?;
-    let pem = pem.as_bytes();
-    [
-        (DecodingKey::from_rsa_pem(pem), AlgorithmFamily::Rsa),
-        (DecodingKey::from_ec_pem(pem), AlgorithmFamily::Ec),
-        (DecodingKey::from_ed_pem(pem), AlgorithmFamily::Ed),
-    ]
-    .into_iter()
-    .find_map(|(key, family)| Some((key.ok()?, family)))
-    .ok_or(KeyError::NotAPublicKey)
-}
-
-/// Accepts one PEM block `PUBLIC KEY`, or the base64 of its DER without the armour.
-fn public_key_pem(text: &str) -> Result<String, KeyError> {
-    const BEGIN: &str = "-----BEGIN PUBLIC KEY-----";
-    const END: &str = "-----END PUBLIC KEY-----";
-
-    let text = text.trim();
-    if text.contains("PRIVATE KEY-----") {
-        return Err(KeyError::PrivateKey);
-    }
-    let armoured = text.starts_with(BEGIN) && text.ends_with(END);
-    match text.matches("-----BEGIN ").count() {
-        1 if armoured => Ok(text.to_owned()),
-        0 if is_private_der(text) => Err(KeyError::PrivateKey),
-        0 => Ok(format!("{BEGIN}\n{text}\n{END}\n")),
-        _ => Err(KeyError::NotAPublicKey),
-    }
-}
-
-/// Returns true for PKCS#8 (RFC 5958), which starts with a version; SPKI (RFC 5280 §4.1) starts
-/// with a SEQUENCE.
-fn is_private_der(base64: &str) -> bool {
-    use base64::{Engine, engine::general_purpose::STANDARD};
-
-    const SEQUENCE: u8 = 0x30;
-    const INTEGER: u8 = 0x02;
-    let compact: String = base64.split_ascii_whitespace().collect();
-    let Ok(der) = STANDARD.decode(compact) else {
-        return false;
-    };
-    let content = match der.as_slice() {
-        [SEQUENCE, length, rest @ ..] if *length < 0x80 => rest,
-        [SEQUENCE, length, rest @ ..] => rest.get(usize::from(length & 0x7f)..).unwrap_or(&[]),
-        _ => &[],
-    };
-    content.first() == Some(&INTEGER)
+    let holds_key = |blocks: Vec<Pem>| blocks.iter().any(|it| public_pem::key_of(it).is_ok());
+    text.contains(found::BEGIN) || public_pem::blocks(text.as_bytes()).is_ok_and(holds_key)
 }
 
 #[cfg(test)]
@@ -307,8 +274,8 @@ mod tests {
             expected: SigningType::Rsa,
         };
         let cases = [
-            ("", KeyError::NotAPublicKey),
-            ("<html>", KeyError::NotAPublicKey),
+            ("", not_public("nothing")),
+            ("<html>", not_public("HTML")),
             (P256, other(Algorithm::ES256)),
             (ED25519, other(Algorithm::EdDSA)),
             (private, KeyError::PrivateKey),
@@ -316,10 +283,7 @@ mod tests {
             ("MC4CAQA=", KeyError::PrivateKey),
             ("MIGHAgEA", KeyError::PrivateKey),
             ("MIIEvQIBAA==", KeyError::PrivateKey),
-            (
-                "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----",
-                KeyError::NotAPublicKey,
-            ),
+            ("AAAA", KeyError::NotAPublicKey),
         ];
         for (text, expected) in cases {
             let error = VerificationKey::parse(SigningType::Rsa, text).unwrap_err();
@@ -337,7 +301,7 @@ mod tests {
             assert_eq!(parse(&public).unwrap_err().to_string(), why);
         }
         let certificate = pem(P256).replace("PUBLIC KEY", "CERTIFICATE");
-        assert_eq!(parse(&certificate).err(), Some(KeyError::NotAPublicKey));
+        assert!(parse(&certificate).is_err());
         let key = parse(&"a".repeat(32)).unwrap();
         assert!(key.to_jwk().is_none());
         let printed = format!(
@@ -352,6 +316,11 @@ mod tests {
     const P384: &str = "MHYwEAYHKoZIzj0CAQYFK4EEACIDYgAEOh0l29FmhIMQDFH7UHBuOlpyRNMWdICUzFWQg4z9YArTd0VumWNfaH5QzpDyFiLg+GRUuho5iIWFvdF7w49PIFGTj3fMXjkYJmoU7Xdh/EpTWfqg7HpHo4iSSkeoMAXK";
     const ED25519: &str = "MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=";
 
+    fn not_public(found: &str) -> KeyError {
+        let found = found.to_owned();
+        KeyError::NotPublicPem { found }
+    }
+
     fn pem(base64: &str) -> String {
         format!("-----BEGIN PUBLIC KEY-----\n{base64}\n-----END PUBLIC KEY-----\n")
     }
@@ -362,31 +331,111 @@ mod tests {
         let allowed = [RS256, ES384, ES256, EdDSA];
         for (key, algorithm) in [(P256, ES256), (P384, ES384), (ED25519, EdDSA)] {
             for text in [key.to_owned(), pem(key)] {
-                let keys = KeySet::from_pem(&text, &allowed).unwrap();
+                let keys = KeySet::from_file(text.as_bytes(), &allowed).unwrap();
                 assert!(keys.keys().iter().all(|key| !key.is_named()));
                 assert_eq!(keys.keys()[0].algorithm(), algorithm);
-                let rejected = KeySet::from_pem(&text, &[RS256]).unwrap_err();
+                let rejected = KeySet::from_file(text.as_bytes(), &[RS256]).unwrap_err();
                 assert_eq!(rejected, KeyError::NotAllowed);
             }
         }
-        let both = KeySet::from_pem(&format!("\n{}\n{}", pem(P256), pem(ED25519)), &allowed);
-        assert_eq!(both.unwrap().keys().len(), 2);
-        let key = pem(P256);
-        let private = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----";
-        for (text, error) in [
-            (String::new(), KeyError::NotAPublicKey),
-            ("<html>".to_owned(), KeyError::NotAPublicKey),
-            (format!("{key}{private}"), KeyError::PrivateKey),
-            (format!("{private}\n{key}"), KeyError::PrivateKey),
-            (format!("{key}trailing"), KeyError::NotAPublicKey),
-            (format!("# a comment\n{key}"), KeyError::NotAPublicKey),
+    }
+
+    /// `openssl pkey -pubin -text`, `openssl pkcs12`, and a header of INI in Latin-1.
+    #[test]
+    fn text_around_the_blocks_counts_for_nothing() {
+        let (one, other) = (pem(P256), pem(ED25519));
+        let latin = [b"[ schl\xfcssel ]\n", one.as_bytes()].concat();
+        for (bytes, keys) in [
+            (format!("\n{one}\n{other}").into_bytes(), 2),
+            (format!("Public-Key: (256 bit)\n{one}").into_bytes(), 1),
             (
-                key.replace("PUBLIC KEY", "CERTIFICATE"),
-                KeyError::NotAPublicKey,
+                format!(
+                    "Bag Attributes\r\n    friendlyName: x\r\n{one}# between\n{other}the end\n"
+                )
+                .into_bytes(),
+                2,
+            ),
+            (format!("{{ in use }}\n{one}").into_bytes(), 1),
+            (latin, 1),
+        ] {
+            let set = KeySet::from_file(&bytes, &[Algorithm::ES256, Algorithm::EdDSA]).unwrap();
+            assert_eq!(set.keys().len(), keys);
+        }
+    }
+
+    /// PKCS #1 of a key of 2048 bits, as `ssh-keygen -e -m PEM` writes it.
+    #[test]
+    fn an_rsa_key_in_pkcs_1_is_a_public_key() {
+        use base64::{Engine, engine::general_purpose::STANDARD};
+        let modulus = [&[0x02, 0x82, 0x01, 0x01, 0x00][..], &[0xc5; 256]].concat();
+        let exponent = [0x02, 0x03, 0x01, 0x00, 0x01];
+        let der = [&[0x30, 0x82, 0x01, 0x0a][..], &modulus, &exponent].concat();
+        let text = pem(&STANDARD.encode(der)).replace("PUBLIC", "RSA PUBLIC");
+        let keys = KeySet::from_file(text.as_bytes(), &[Algorithm::RS256]).unwrap();
+        assert_eq!(keys.keys()[0].algorithm(), Algorithm::RS256);
+    }
+
+    #[test]
+    fn what_is_no_public_key_is_named_and_never_quoted() {
+        let (key, labelled) = (pem(P256), |label: &str| {
+            pem(P256).replace("PUBLIC KEY", label)
+        });
+        let cut_off = "PEM that is cut off, or has other characters than base64";
+        let open_ssh = "a key of OpenSSH: ssh-keygen -e -m PKCS8 -f FILE writes PEM";
+        let utf_16 = |text: &str| {
+            text.encode_utf16()
+                .flat_map(u16::to_le_bytes)
+                .collect::<Vec<_>>()
+        };
+        for (bytes, found) in [
+            (b"".to_vec(), "nothing"),
+            (b"<html>".to_vec(), "HTML"),
+            (labelled("CERTIFICATE").into_bytes(), "PEM of CERTIFICATE"),
+            (
+                labelled("CERTIFICATE REQUEST").into_bytes(),
+                "PEM of CERTIFICATE REQUEST",
+            ),
+            (
+                labelled("EC PARAMETERS").into_bytes(),
+                "PEM of EC PARAMETERS",
+            ),
+            (
+                format!("{key}{}", labelled("X509 CRL")).into_bytes(),
+                "PEM of PUBLIC KEY, X509 CRL",
+            ),
+            (format!("{key}{}", &key[..60]).into_bytes(), cut_off),
+            (key.replace('\n', "\\n").into_bytes(), cut_off),
+            (b"ssh-rsa AAAAB3NzaC1yc2E= me".to_vec(), open_ssh),
+            (b"ecdsa-sha2-nistp256 AAAAE2VjZHNh me".to_vec(), open_ssh),
+            (
+                vec![0x30, 0x82, 0x01, 0x22, 0x30, 0x0d],
+                "DER or PKCS #12, which openssl converts to PEM",
+            ),
+            (utf_16(&key), "UTF-16: it has to be UTF-8"),
+            (
+                utf_16(&format!("\u{feff}{key}")),
+                "UTF-16: it has to be UTF-8",
             ),
         ] {
-            let rejected = KeySet::from_pem(&text, &allowed).unwrap_err();
-            assert_eq!(rejected, error, "{text}");
+            let rejected = KeySet::from_file(&bytes, &[Algorithm::ES256]).unwrap_err();
+            assert_eq!(rejected, not_public(found));
+        }
+        let private = [
+            "PRIVATE KEY",
+            "RSA PRIVATE KEY",
+            "OPENSSH PRIVATE KEY",
+            "ENCRYPTED PRIVATE KEY",
+        ]
+        .map(labelled);
+        for private in &private {
+            for text in [
+                private.clone(),
+                format!("{key}{private}"),
+                private[..40].to_owned(),
+            ] {
+                let rejected = KeySet::from_file(text.as_bytes(), &[Algorithm::ES256]).unwrap_err();
+                assert_eq!(rejected, KeyError::PrivateKey, "{text}");
+            }
         }
     }
 }

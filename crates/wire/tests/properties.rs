@@ -34,7 +34,7 @@ fn verification_key(key: &SigningKey) -> VerificationKey {
         return VerificationKey::parse(hmac, &key.served()).unwrap();
     }
     let named = asymmetric(key.algorithm().name()).unwrap();
-    let keys = KeySet::from_pem(&key.served(), &[named]).unwrap();
+    let keys = KeySet::from_file(key.served().as_bytes(), &[named]).unwrap();
     keys.keys()[0].clone()
 }
 

@@ -286,7 +286,7 @@ fn an_encoded_response_is_named_with_its_encoding() {
         for (plan, in_utf_16) in [
             (
                 SidecarPlan::of_issuer(&service, [&*of_jwks, other[0], other[1]]),
-                "UTF-16: JSON is UTF-8",
+                "UTF-16: it has to be UTF-8",
             ),
             (
                 SidecarPlan::of_issuer(&service, [&*of_issuer, other[1]]),

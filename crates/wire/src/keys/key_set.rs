@@ -3,7 +3,8 @@
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
 
-use super::{KeyError, KeyId, VerificationKey, algorithms};
+use super::found::{READABLE_BYTES, found_in, is_json, readable};
+use super::{KeyError, KeyId, VerificationKey, algorithms, public_pem};
 use crate::strict_json::{self, Map, Value};
 
 /// The trusted keys of one moment. A `kid` selects the keys of its name, or else those without a
@@ -41,8 +42,9 @@ impl KeySet {
         Self::nameless_keys(keys)
     }
 
-    /// Parses a JWK Set (RFC 7517 §5). Keys for other purposes, of unknown kinds or of algorithms
-    /// outside `allowed` are left out; symmetric keys always are.
+    /// Parses a JWK Set (RFC 7517 §5), or a single JWK, as many tools write it. Keys for other
+    /// purposes, of unknown kinds or of algorithms outside `allowed` are left out; symmetric keys
+    /// always are.
     ///
     /// # Errors
     /// [`KeyError::NotAJwkSet`], [`KeyError::PrivateKey`] if a key has its private half,
@@ -52,11 +54,13 @@ impl KeySet {
             .strip_prefix(strict_json::BYTE_ORDER_MARK)
             .unwrap_or(json);
         let not_a_set = || KeyError::NotAJwkSet {
-            found: kind_of(json),
+            found: found_in(json),
         };
-        let set = strict_json::object(json).map_err(|_| not_a_set())?;
-        let Some(Value::Array(members)) = set.get("keys") else {
-            return Err(not_a_set());
+        let document = strict_json::value(json).map_err(|_| not_a_set())?;
+        let members = match (document.get("keys"), document.get("kty")) {
+            (Some(Value::Array(members)), _) => members.as_slice(),
+            (None, Some(_)) => std::slice::from_ref(&document),
+            _ => return Err(not_a_set()),
         };
         let is_private = |member: &Value| {
             let private = member.get("d");
@@ -90,14 +94,18 @@ impl KeySet {
         })
     }
 
-    /// Parses a file of one or more PEM blocks `PUBLIC KEY`, or the base64 of one key's DER. Each
-    /// key is used with the first of `allowed` that fits its kind.
+    /// Parses a file of JSON as [`Self::from_jwks`], or of one or more PEM blocks with a public key,
+    /// or the base64 of one key's DER. A key of PEM is used with the first of `allowed` that fits it.
     ///
     /// # Errors
-    /// [`KeyError::PrivateKey`], [`KeyError::NotAPublicKey`] for any other block,
+    /// Those of [`Self::from_jwks`], [`KeyError::NotPublicPem`] for any other block,
     /// [`KeyError::RsaTooSmall`], [`KeyError::NotAllowed`] if no algorithm fits.
-    pub fn from_pem(text: &str, allowed: &[Algorithm]) -> Result<Self, KeyError> {
-        let keys = pem_blocks(text)
+    pub fn from_file(bytes: &[u8], allowed: &[Algorithm]) -> Result<Self, KeyError> {
+        if is_json(bytes) {
+            return Self::from_jwks(bytes, allowed);
+        }
+        let keys = public_pem::blocks(bytes)?
+            .iter()
             .map(|block| VerificationKey::of_any_type(block, allowed))
             .collect::<Result<_, _>>()?;
         Ok(Self::nameless_keys(keys))
@@ -131,53 +139,6 @@ impl KeySet {
         self.allowed.contains(&algorithm)
     }
 }
-
-/// Describes a response that is no key set.
-fn kind_of(body: &[u8]) -> &'static str {
-    let text = body.trim_ascii_start();
-    let object = strict_json::object(body);
-    let has = |member: &str| object.as_ref().is_ok_and(|it| it.contains_key(member));
-    let certificate = b"-----BEGIN CERTIFICATE-----";
-    match text {
-        [] => "nothing",
-        // A byte order mark, or the first character.
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [b'{', 0, ..] | [0, b'{', ..] => {
-            "UTF-16: JSON is UTF-8 (RFC 8259 §8.1)"
-        }
-        [0x1f, 0x8b, ..] => "gzip: it has to be sent without an encoding",
-        [b'<', ..] => "HTML",
-        [b'-', ..] => "PEM",
-        _ if has("jwks_uri") => {
-            "a discovery document: --issuer-url takes its issuer, --jwks its jwks_uri"
-        }
-        _ if has("kty") => "a single JWK",
-        _ if has("keys") => "a member keys that is no list",
-        _ if body.windows(certificate.len()).any(|it| it == certificate) => {
-            "certificates by name: the issuer has another address for its JWK Set"
-        }
-        _ if object.is_ok() => "an object without keys",
-        [b'{', ..] => "JSON that is cut off, or has a member twice",
-        [b'[', ..] => "a list",
-        _ => "something else",
-    }
-}
-
-/// Splits at each END line. Text after the last one becomes a block of its own, which fails to
-/// parse.
-fn pem_blocks(text: &str) -> impl Iterator<Item = &str> {
-    const END: &str = "-----END PUBLIC KEY-----";
-    let mut rest = Some(text.trim_end());
-    std::iter::from_fn(move || {
-        let text = rest?;
-        let end = text.find(END).map_or(text.len(), |at| at + END.len());
-        let (block, after) = text.split_at(end);
-        rest = Some(after).filter(|after| !after.is_empty());
-        Some(block)
-    })
-}
-
-/// Length of a name in a text.
-const READABLE_BYTES: usize = 32;
 
 /// Names a key, and its algorithm or kind.
 fn described(number: usize, member: &Value) -> String {
@@ -267,11 +228,6 @@ fn check_purpose(jwk: &Map) -> Result<(), String> {
         return Err("it is for another use: its `key_ops` lacks 'verify'".to_owned());
     }
     Ok(())
-}
-
-/// Returns the beginning of a foreign text, on one line.
-fn readable(text: &str) -> String {
-    text.escape_debug().take(READABLE_BYTES).collect()
 }
 
 /// Returns a member that is text. An empty one counts as missing, as null does: serialisers write
@@ -467,28 +423,51 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_jwk_set_is_rejected() {
+    fn a_single_jwk_is_a_set_of_one() {
+        let jwk =
+            json!({"kty": "EC", "crv": "P-256", "x": RFC_7517_X, "y": RFC_7517_Y, "kid": "a"});
+        let parse =
+            |jwk: &Value| KeySet::from_file(jwk.to_string().as_bytes(), &[Algorithm::ES256]);
+        assert_eq!(parse(&jwk).unwrap().keys()[0].id().as_str(), "a");
+        let mut private = jwk;
+        private["d"] = json!("AAAA");
+        assert_eq!(parse(&private).unwrap_err(), KeyError::PrivateKey);
+    }
+
+    #[test]
+    fn what_is_no_jwk_set_is_named_with_line_and_column() {
         let map = r#"{"1": "-----BEGIN CERTIFICATE-----"}"#;
         let certificates = "certificates by name: the issuer has another address for its JWK Set";
-        let twice = "JSON that is cut off, or has a member twice";
+        let twice = "JSON that cannot be read: a member twice";
+        let cut_off = "PEM that is cut off, or has other characters than base64";
+        let list = "a list: {\"keys\": […]} has to be around it";
         for (text, found) in [
             ("", "nothing"),
-            ("[]", "a list"),
+            ("[]", list),
+            (r#"[{"kty":"RSA"}]"#, list),
             ("{}", "an object without keys"),
             (r#"{"keys":{}}"#, "a member keys that is no list"),
             (r#"{"keys":[],"keys":[]}"#, twice),
             (
+                "{\"keys\": [\n  {},\n]}",
+                "JSON that cannot be read: trailing comma at line 3 column 1",
+            ),
+            (
+                r#"{"keys":["#,
+                "JSON that cannot be read: EOF while parsing a list at line 1 column 9",
+            ),
+            (
                 r#"{"jwks_uri":""}"#,
                 "a discovery document: --issuer-url takes its issuer, --jwks its jwks_uri",
             ),
-            (r#"{"kty":"RSA"}"#, "a single JWK"),
             (map, certificates),
             ("<html>", "HTML"),
-            ("-----BEGIN", "PEM"),
+            ("-----BEGIN PUBLIC KEY-----", cut_off),
             ("\u{1f}", "something else"),
         ] {
             let error = KeySet::from_jwks(text.as_bytes(), &[Algorithm::RS256]).unwrap_err();
-            assert_eq!(error, KeyError::NotAJwkSet { found }, "{text}");
+            let words = format!("and found {found}");
+            assert!(error.to_string().contains(&words), "{text}: {error}");
         }
     }
 }

@@ -222,11 +222,7 @@ fn keys_in(file: &Path, allowed: &[Algorithm]) -> Result<KeySet, String> {
     let bytes = bounded_read::read(file, MAX_BODY_BYTES as u64)
         .map_err(|error| format!("{name}: {error}"))?
         .bytes;
-    let keys = match bytes.trim_ascii_start() {
-        [b'{', ..] => KeySet::from_jwks(&bytes, allowed),
-        _ => KeySet::from_pem(&String::from_utf8_lossy(&bytes), allowed),
-    };
-    keys.map_err(|error| format!("{name} cannot be used: {error}"))
+    KeySet::from_file(&bytes, allowed).map_err(|error| format!("{name} cannot be used: {error}"))
 }
 
 /// Reads a token from a file, such as the one that Kubernetes gives a pod.

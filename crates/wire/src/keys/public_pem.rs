@@ -1,0 +1,64 @@
+//! Public keys in PEM (RFC 7468), or as the base64 of their DER without it.
+
+use jsonwebtoken::{AlgorithmFamily, DecodingKey};
+use pem::Pem;
+
+use super::KeyError;
+use super::found::{BEGIN, found_in, pem_blocks};
+
+/// SPKI (RFC 5280 §4.1), and PKCS #1 (RFC 8017 §A.1.1).
+const LABELS: [&str; 2] = ["PUBLIC KEY", "RSA PUBLIC KEY"];
+
+/// Returns the blocks of a text, which all hold public keys.
+pub(super) fn blocks(bytes: &[u8]) -> Result<Vec<Pem>, KeyError> {
+    // Text around the blocks may be in any encoding.
+    let text = String::from_utf8_lossy(bytes);
+    // Also of a block that is cut off.
+    if text.contains("PRIVATE KEY-----") {
+        return Err(KeyError::PrivateKey);
+    }
+    let blocks = match text.contains(BEGIN) {
+        true => pem_blocks(&text),
+        false => pem_blocks(&format!(
+            "{BEGIN}PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n"
+        )),
+    };
+    let blocks = blocks.unwrap_or_default();
+    if blocks.iter().any(|block| is_private_der(block.contents())) {
+        return Err(KeyError::PrivateKey);
+    }
+    let is_public = |block: &Pem| LABELS.contains(&block.tag()) && !block.contents().is_empty();
+    match !blocks.is_empty() && blocks.iter().all(is_public) {
+        true => Ok(blocks),
+        false => Err(KeyError::NotPublicPem {
+            found: found_in(bytes),
+        }),
+    }
+}
+
+/// Returns the key of a block, and the family of its algorithms.
+pub(super) fn key_of(block: &Pem) -> Result<(DecodingKey, AlgorithmFamily), KeyError> {
+    let text = pem::encode(block);
+    let pem = text.as_bytes();
+    [
+        (DecodingKey::from_rsa_pem(pem), AlgorithmFamily::Rsa),
+        (DecodingKey::from_ec_pem(pem), AlgorithmFamily::Ec),
+        (DecodingKey::from_ed_pem(pem), AlgorithmFamily::Ed),
+    ]
+    .into_iter()
+    .find_map(|(key, family)| Some((key.ok()?, family)))
+    .ok_or(KeyError::NotAPublicKey)
+}
+
+/// Returns true for a private key (RFC 5958, RFC 8017 §A.1.2, RFC 5915), which starts with a version
+/// of one byte; a public one starts with a SEQUENCE, or with its long modulus.
+fn is_private_der(der: &[u8]) -> bool {
+    const SEQUENCE: u8 = 0x30;
+    const VERSION: [u8; 2] = [0x02, 0x01];
+    let content = match der {
+        [SEQUENCE, length, rest @ ..] if *length < 0x80 => rest,
+        [SEQUENCE, length, rest @ ..] => rest.get(usize::from(length & 0x7f)..).unwrap_or(&[]),
+        _ => &[],
+    };
+    content.starts_with(&VERSION)
+}
