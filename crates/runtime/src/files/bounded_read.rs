@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::fs::OFlags;
-use wire::strict_json::BYTE_ORDER_MARK;
+use wire::strict_json::{BYTE_ORDER_MARK, is_utf_16};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::files::replaced_file::{self, REMEDY};
@@ -25,6 +25,9 @@ pub enum ReadError {
     /// A file of more than this many bytes.
     #[error("is longer than {} KiB", .0 / 1024)]
     TooLong(u64),
+    /// A text as Windows may write it.
+    #[error("is UTF-16: it has to be UTF-8")]
+    Utf16,
     /// A directory, a pipe or a device: it may never end.
     #[error("is not a regular file")]
     NoFile,
@@ -93,6 +96,9 @@ pub(super) fn read_with(
     if bytes.len() as u64 > max_bytes {
         return Err(ReadError::TooLong(max_bytes));
     }
+    if is_utf_16(&bytes) {
+        return Err(ReadError::Utf16);
+    }
     // Editors on Windows write it, and the first line of a PEM or TOML file would be another.
     if bytes.starts_with(BYTE_ORDER_MARK) {
         bytes.drain(..BYTE_ORDER_MARK.len());
@@ -149,7 +155,14 @@ mod tests {
         }
         fs::write(&path, b"\xef\xbb\xbfmark").unwrap();
         assert_eq!(text(&path), "mark");
-        for (content, why) in [(&b"nine byte"[..], "is longer"), (b"\xff", "UTF-8")] {
+        for (content, why) in [
+            (&b"nine byte"[..], "is longer"),
+            (b"\xff", "is not UTF-8"),
+            (b"\xff\xfek\0", "is UTF-16"),
+            (b"\xfe\xff\0k", "is UTF-16"),
+            (b"k\0e\0", "is UTF-16"),
+            (b"\0k\0e", "is UTF-16"),
+        ] {
             fs::write(&path, content).unwrap();
             let rejected = read_text(&path, 8).unwrap_err().to_string();
             assert!(rejected.contains(why), "{rejected}");
