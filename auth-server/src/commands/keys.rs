@@ -9,8 +9,8 @@ use runtime::files::secret_file;
 use runtime::process::exit::ExitError;
 use serde_json::{Value, json};
 use wire::explain::report::moment;
-use wire::keys::KeyId;
 use wire::keys::signing_type::SigningType;
+use wire::keys::{KeyId, found_in};
 
 use self::reencrypt::reencrypt;
 use super::store::CommandStore;
@@ -143,9 +143,13 @@ async fn import(args: &KeyArgs, file: &Path) -> Result<(), ExitError> {
         store,
         signing_type,
     } = KeysInStore::open(args).await?;
-    let pair = SigningKeyPair::of_private(signing_type, secret_file::read(file)?);
-    let pair = pair.map(Arc::new).map_err(|error| {
-        ExitError::Config(format!("--private-key-file {}: {error}", file.display()))
+    let text = secret_file::read(file)?;
+    let pair = SigningKeyPair::of_private(signing_type, text.clone()).map(Arc::new);
+    let pair = pair.map_err(|error| {
+        let (file, found) = (file.display(), found_in(text.as_bytes()));
+        ExitError::Config(format!(
+            "--private-key-file {file}: {error}, and found {found}"
+        ))
     })?;
     let now = store.now().await?;
     let updated = update(&store.opened, (signing_type, now), |stored, _| {

@@ -183,18 +183,27 @@ fn a_file_of_keys_that_cannot_be_used_stops_the_start() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("keys");
     write_private(&path, &SigningKey::generate(SigningType::Rsa).private());
+    let list = directory.path().join("list");
+    write_private(&list, "[{\"kty\": \"RSA\"}]");
     let service = EchoService::start();
-    let path = path.to_str().unwrap();
-    for (flag, file, more) in [
-        ("--jwks", path, &[][..]),
-        ("--jwks", "/nowhere", &[]),
-        ("--auth-ca", "/nowhere", &["--jwks=https://idp/keys"]),
+    let [path, list] = [&path, &list].map(|path| path.to_str().unwrap());
+    for (flag, file, more, why) in [
+        ("--jwks", path, &[][..], "this is a private key"),
+        ("--jwks", list, &[], "found a list"),
+        ("--jwks", "/nowhere", &[], "No such file"),
+        (
+            "--auth-ca",
+            path,
+            &["--jwks=https://idp/keys"],
+            "no certificate in PEM (CERTIFICATE), but PEM of PRIVATE KEY",
+        ),
     ] {
         let flags = [&[flag, file, "--issuer", "i", "--audience", "a"], more].concat();
         let end = SidecarPlan::of_issuer(&service, flags).fails();
         assert_eq!(end.code, Some(78), "{}", end.stderr);
         let line = end.stderr.lines().last().unwrap_or_default();
         assert!(line.contains(flag) && line.contains(file), "{line}");
+        assert!(line.contains(why), "{line}");
         assert!(!end.stderr.contains("BEGIN"), "{}", end.stderr);
     }
 }

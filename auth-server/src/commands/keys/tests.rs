@@ -134,12 +134,17 @@ async fn a_pair_of_another_system_goes_into_a_store_without_one() {
         installation.run(&import).await.unwrap();
         assert_eq!(installation.ring().await.current().id(), theirs.id());
     }
-    for (name, text) in [
-        ("other", other.stored().private.as_str()),
-        ("public", theirs.public_key_string()),
+    for (name, text, found) in [
+        ("other", other.stored().private.as_str(), ""),
+        (
+            "public",
+            theirs.public_key_string(),
+            "found PEM of PUBLIC KEY",
+        ),
     ] {
         let failure = installation.run(&file(name, text)).await.unwrap_err();
         assert_eq!(failure.code(), 78, "{failure}");
+        assert!(failure.to_string().contains(found), "{failure}");
     }
     assert_eq!(installation.ring().await.current().id(), theirs.id());
 }

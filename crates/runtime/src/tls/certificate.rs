@@ -9,9 +9,12 @@ use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
+use wire::keys::found_in;
 use x509_parser::parse_x509_certificate;
 use zeroize::Zeroizing;
 
+use super::failure::in_words;
+use super::peer::PeerSettings;
 use crate::files::bounded_read;
 use crate::files::secret_file;
 
@@ -75,10 +78,21 @@ impl CertificateFiles {
         let pem = secret_file::read(key).map_err(CertificateError::of_key)?;
         let problem =
             |problem: String| CertificateError::of_key(format!("{}: {problem}", key.display()));
-        let der = PrivateKeyDer::from_pem_slice(pem.as_bytes())
-            .map_err(|_| problem("holds no private key in PEM without encryption".to_owned()))?;
-        let certified = CertifiedKey::from_der(parsed, der, &default_provider())
-            .map_err(|error| problem(mismatch(&error, cert)))?;
+        let der = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| {
+            let found = found_in(pem.as_bytes());
+            problem(format!(
+                "holds no private key in PEM without encryption, but {found}"
+            ))
+        })?;
+        let certified = CertifiedKey::from_der(parsed, der, &default_provider()).map_err(
+            |error| match &error {
+                rustls::Error::InvalidCertificate(_) => {
+                    let words = in_words(&error.to_string(), &PeerSettings::default());
+                    of_certificate(cert)(words.unwrap_or_default())
+                }
+                _ => problem(mismatch(&error, cert)),
+            },
+        )?;
         Ok(Self {
             chain,
             key: pem,
@@ -167,15 +181,21 @@ fn of_certificate(path: &Path) -> impl Fn(String) -> CertificateError {
 
 /// Returns the chain, and the end of its first certificate.
 fn parse_chain(pem: &[u8]) -> Result<(Vec<CertificateDer<'static>>, i64), String> {
+    let none = || {
+        format!(
+            "holds no certificate in PEM (CERTIFICATE), but {}",
+            found_in(pem)
+        )
+    };
     let chain = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|_| "is not PEM".to_owned())?;
+        .map_err(|_| none())?;
     let ends = chain
         .iter()
         .map(not_after)
         .collect::<Option<Vec<_>>>()
         .ok_or(NOT_PARSED)?;
-    let first = ends.first().ok_or("holds no certificate in PEM")?;
+    let first = ends.first().ok_or_else(none)?;
     Ok((chain, *first))
 }
 
@@ -199,7 +219,7 @@ pub(super) mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
-    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+    use rcgen::{CertificateParams, CustomExtension, KeyPair, date_time_ymd};
 
     use super::*;
 
@@ -211,6 +231,16 @@ pub(super) mod tests {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(["auth.test".to_owned()]).unwrap();
         params.not_after = date_time_ymd(end, 1, 1);
+        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    }
+
+    /// As [`pair`], with an extension that no program knows.
+    fn with_critical_extension() -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(["auth.test".to_owned()]).unwrap();
+        let mut extension = CustomExtension::from_oid_content(&[1, 2, 3, 4], vec![5, 0]);
+        extension.set_criticality(true);
+        params.custom_extensions.push(extension);
         (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
     }
 
@@ -250,19 +280,60 @@ pub(super) mod tests {
         assert!(files.read().is_ok());
     }
 
+    /// RFC 7468 §2, as `openssl x509 -text` and `openssl pkcs12` write it.
+    #[test]
+    fn text_around_certificate_and_key_counts_for_nothing() {
+        let (cert, key) = pair(2100);
+        let cert = format!(
+            "Certificate:\n    Data:\n{cert}# issuers\n{}the end\n",
+            pair(2100).0
+        );
+        let files = Files::with(&cert, &format!("Bag Attributes\r\n  Key: <None>\n{key}end"));
+        assert_eq!(files.read().unwrap().certified.cert.len(), 2);
+        assert_eq!(authorities(&files.cert()).unwrap().len(), 2);
+    }
+
     #[test]
     fn what_is_no_pair_is_rejected_with_the_invalid_file() {
         let ((cert, key), (_, other_key)) = (pair(2100), pair(2100));
         let broken = cert.replacen("\nMII", "\nMIJ", 1);
+        let request = cert.replace("CERTIFICATE", "CERTIFICATE REQUEST");
+        let cut_off = &cert[..cert.len() / 2];
+        let encrypted = key.replace("PRIVATE", "ENCRYPTED PRIVATE");
+        let header = "KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n";
+        let encrypted_by_header = key.replacen("KEY-----", header, 1);
+        let open_ssh = key.replace("PRIVATE", "OPENSSH PRIVATE");
+        let unknown = with_critical_extension();
         let unparsed = "holds a certificate that cannot be parsed";
         let foreign = "does not belong to the first certificate";
         for (cert, key, of_key, problem) in [
-            ("", &*key, false, "holds no certificate in PEM"),
-            ("hello", &key, false, "holds no certificate in PEM"),
-            (&*key, &*key, false, "holds no certificate in PEM"),
+            ("", &*key, false, "in PEM (CERTIFICATE), but nothing"),
+            ("hello", &key, false, "(CERTIFICATE), but something else"),
+            (&*key, &*key, false, "but PEM of PRIVATE KEY"),
+            (&request, &key, false, "but PEM of CERTIFICATE REQUEST"),
+            (cut_off, &key, false, "but PEM that is cut off"),
             (&broken, &key, false, unparsed),
+            (
+                &unknown.0,
+                &unknown.1,
+                false,
+                "a critical extension that is unknown here",
+            ),
             (&cert, &other_key, true, foreign),
-            (&cert, &cert, true, "holds no private key in PEM"),
+            (
+                &cert,
+                &cert,
+                true,
+                "without encryption, but PEM of CERTIFICATE",
+            ),
+            (&cert, &encrypted, true, "but PEM of ENCRYPTED PRIVATE KEY"),
+            (
+                &cert,
+                &encrypted_by_header,
+                true,
+                "without encryption, but PEM of PRIVATE KEY",
+            ),
+            (&cert, &open_ssh, true, "but PEM of OPENSSH PRIVATE KEY"),
             (&cert, "", true, "is empty"),
         ] {
             let files = Files::with(cert, key);
