@@ -40,6 +40,9 @@ pub fn in_words(text: &str, settings: &PeerSettings) -> Option<String> {
 }
 
 #[cfg(test)]
+mod handshake_tests;
+
+#[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::io;
@@ -92,6 +95,27 @@ mod tests {
             (
                 certificate(other("Unheard")),
                 "its certificate is not accepted",
+            ),
+            (
+                certificate(other("EmptyEkuExtension")),
+                "extended key usage without any use",
+            ),
+            (
+                certificate(other("ExtensionValueInvalid")),
+                "a value that is not allowed",
+            ),
+            (certificate(other("MalformedExtensions")), "are malformed"),
+            (
+                certificate(other("MalformedNameConstraint")),
+                "are malformed",
+            ),
+            (
+                certificate(other("MaximumPathDepthExceeded")),
+                "longer than 6",
+            ),
+            (
+                certificate(other("SignatureAlgorithmMismatch")),
+                "names two algorithms",
             ),
             (certificate(C::BadSignature), "RSA below 2048 bits"),
             (
