@@ -39,6 +39,8 @@ const FILE: &str = "store.db";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(4);
 /// A server empties the journal after a call, no more often: that takes as long as a few commits.
 const JOURNAL_INTERVAL: Duration = Duration::from_secs(1);
+/// At this length it does so earlier, as a second's commits could fill a small volume.
+const JOURNAL_BYTES: u64 = 1024 * 1024;
 
 const GET: &str = "SELECT value, version FROM record
  WHERE kind = ?1 AND id = ?2 AND (ends IS NULL OR ends > unixepoch())";
@@ -94,7 +96,11 @@ impl Opened {
 
     fn is_journal_to_empty(&self) -> bool {
         let is_early = |last: Instant| last.elapsed() < JOURNAL_INTERVAL;
-        self.files.journal_bytes > 0 && !self.journal_emptied.is_some_and(is_early)
+        match self.files.journal_bytes {
+            0 => false,
+            JOURNAL_BYTES.. => true,
+            _ => !self.journal_emptied.is_some_and(is_early),
+        }
     }
 }
 

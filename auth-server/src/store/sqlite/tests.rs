@@ -185,6 +185,24 @@ fn keep_in_journal(store: &Arc<SqliteStore>) {
     opened.journal_emptied = Some(Instant::now() + Duration::from_secs(3600));
 }
 
+#[tokio::test]
+async fn a_journal_is_emptied_before_it_is_long() {
+    let home = tempfile::tempdir().unwrap();
+    let store = serve(home.path());
+    commit_as(&store, "0").await.unwrap();
+    keep_in_journal(&store);
+    let journal = journal(&home.path().join(FILE));
+    let length = || fs::metadata(&journal).unwrap().len();
+    for id in 1.. {
+        let before = length();
+        commit_as(&store, &id.to_string()).await.unwrap();
+        assert!(length() < JOURNAL_BYTES, "{}", length());
+        if length() < before {
+            return;
+        }
+    }
+}
+
 /// A deed of others in `data`, which has a backup and an earlier copy of the database beside it.
 type Deed = (
     &'static str,
