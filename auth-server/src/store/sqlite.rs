@@ -10,13 +10,13 @@ mod files;
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use runtime::files::owner_only_file::UnfinishedFile;
 use runtime::process::clock::unix_now;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row};
 use tokio::time::timeout;
@@ -24,7 +24,7 @@ use tracing::warn;
 use zeroize::Zeroizing;
 
 use self::changes::change;
-use self::database::{create, failed, keep_journal, mark, open, prepare};
+use self::database::{failed, keep_journal, mark, open, prepare};
 use self::files::Files;
 use super::clock::ClockWatch;
 use super::directory::{self, Access, rejected, unusable};
@@ -33,6 +33,8 @@ use super::{
 };
 
 const FILE: &str = "store.db";
+/// Behind the name of a backup that is being written.
+const UNFINISHED: &str = ".unfinished";
 /// Another process holds the lock for milliseconds; beyond this it is stalled. As long again a call
 /// may wait for another one of this process, and both together end before the call's own bound:
 /// what was given up is not done later.
@@ -153,19 +155,24 @@ impl SqliteStore {
         }))
     }
 
-    /// Copies the whole store, also beside a server that uses it, into a file that it makes.
+    /// Copies the whole store, also beside a server that uses it, into a file that it makes: until the
+    /// copy is whole it has another name.
     pub(crate) fn backup(&self, file: &Path) -> Result<(), StoreError> {
         // Absolute: SQLite has a meaning of its own for some names.
         let file = std::path::absolute(file).map_err(|error| rejected(file, &error))?;
-        create(&file).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => unusable(&file, "exists, and a backup overwrites nothing"),
-            _ => rejected(&file, &error),
-        })?;
-        let copied = self.copy_into(&file);
-        if copied.is_err() {
-            let _ = fs::remove_file(&file);
-        }
-        copied
+        let is_free = || match fs::symlink_metadata(&file) {
+            Ok(_) => Err(unusable(&file, "exists, and a backup overwrites nothing")),
+            Err(_) => Ok(()),
+        };
+        is_free()?;
+        let mut unfinished = file.clone().into_os_string();
+        unfinished.push(UNFINISHED);
+        let copy = UnfinishedFile::create(unfinished.into());
+        let copy = copy.map_err(|error| rejected(&file, &error))?;
+        self.copy_into(&copy.path)?;
+        // Another program may have made it meanwhile.
+        is_free()?;
+        copy.rename(&file).map_err(|error| rejected(&file, &error))
     }
 
     fn copy_into(&self, file: &Path) -> Result<(), StoreError> {
@@ -183,8 +190,7 @@ impl SqliteStore {
             let text = format!("{}: there is no store yet", self.path().display());
             return Err(StoreError::Unavailable(text));
         }
-        let synchronized = File::open(file).and_then(|file| file.sync_all());
-        synchronized.map_err(|error| rejected(file, &error))
+        Ok(())
     }
 
     fn path(&self) -> PathBuf {

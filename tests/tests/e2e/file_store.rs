@@ -1,11 +1,14 @@
 //! The embedded store: the errors that stop a start, and the values that stay as they are.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use tests::auth_server::{AuthServerPlan, USER_DETAILS};
 use tests::file_store::{self, PRIVATE, PUBLIC};
+use tests::process::CommandLine;
 use tests::programs::Program;
 
 /// A store that a server has created.
@@ -137,6 +140,45 @@ fn a_backup_beside_a_running_server_is_a_store() {
     drop((server, store));
     let restored = AuthServerPlan::new().directory(copy.path()).ready();
     assert_eq!(restored.served_key(), served);
+}
+
+/// `ulimit -f` stands for any end in the middle: the kernel kills the command at that byte.
+#[test]
+fn a_backup_that_is_killed_leaves_no_file_of_that_name() {
+    let store = Store::new();
+    let server = store.serve().flags(["--refresh-tokens", "on"]).ready();
+    for _ in 0..200 {
+        server.login();
+    }
+    let copy = tempfile::tempdir().unwrap();
+    let file = copy.path().join("backup").display().to_string();
+    let own = tests::auth_server::file_store(store.directory.path());
+    let words = ["store", "backup", &file, "--store", &own];
+    let limited = r#"ulimit -c 0; ulimit -f 80; exec "$0" "$@""#;
+    let end = CommandLine::new("sh")
+        .arguments(["-c", limited])
+        .arguments([Program::AuthServer.path()])
+        .arguments(words)
+        .run();
+    assert_eq!(end.code, None, "it was not killed: {}", end.stderr);
+    let names = || -> BTreeSet<_> {
+        let entries = fs::read_dir(copy.path()).unwrap();
+        entries.map(|entry| entry.unwrap().file_name()).collect()
+    };
+    assert!(!names().contains(OsStr::new("backup")), "{:?}", names());
+    assert!(
+        names().contains(OsStr::new("backup.unfinished")),
+        "{:?}",
+        names()
+    );
+
+    assert_eq!(Program::AuthServer.run(&words).code, Some(0));
+    assert_eq!(names(), BTreeSet::from(["backup".into()]));
+    let database = rusqlite::Connection::open(&file).unwrap();
+    let checked: String = database
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(checked, "ok");
 }
 
 #[test]

@@ -54,8 +54,7 @@ pub fn replace(path: &Path, content: &str) -> io::Result<()> {
 /// Replaces a file as [`replace`] does, and calls `prepare` on the new one before: for another
 /// owner or mode.
 ///
-/// The content is first written to `<path>.new`. Its name never varies, so that the next call, or
-/// [`remove_unfinished`], finds what a crash left.
+/// The content is first written to `<path>.new`, where [`remove_unfinished`] finds what a crash left.
 ///
 /// # Errors
 /// Those of the operating system, and [`ErrorKind::ResourceBusy`] while another process replaces
@@ -65,19 +64,50 @@ pub fn replace_prepared(
     content: &str,
     prepare: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let new = unfinished(path);
-    let mut file = claim(&new)?;
-    let written = file
-        .write_all(content.as_bytes())
-        .and_then(|()| prepare(&file))
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&new, path).map_err(renamed_over));
-    if let Err(error) = written {
-        let _ = fs::remove_file(&new);
-        return Err(error);
+    let mut new = UnfinishedFile::create(unfinished(path))?;
+    new.file.write_all(content.as_bytes())?;
+    prepare(&new.file)?;
+    new.rename(path)
+}
+
+/// A file under a name beside its later one, which no other process writes meanwhile. Unless it is
+/// renamed it is removed; the next one of the same name finds what a crash left.
+#[derive(Debug)]
+pub struct UnfinishedFile {
+    file: File,
+    /// Its name until then.
+    pub path: PathBuf,
+}
+
+impl UnfinishedFile {
+    /// Creates it, empty.
+    ///
+    /// # Errors
+    /// Those of the operating system, and [`ErrorKind::ResourceBusy`] while another process writes it.
+    pub fn create(path: PathBuf) -> io::Result<Self> {
+        let file = claim(&path)?;
+        Ok(Self { file, path })
     }
-    // A rename is durable only with its directory.
-    File::open(directory_of(path))?.sync_all()
+
+    /// Gives it its name, in place of the file there: after a crash that is the old or the whole new one.
+    ///
+    /// # Errors
+    /// Those of the operating system; the old file stays.
+    pub fn rename(self, name: &Path) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(&self.path, name).map_err(renamed_over)?;
+        // A rename is durable only with its directory.
+        File::open(directory_of(name))?.sync_all()
+    }
+}
+
+impl Drop for UnfinishedFile {
+    fn drop(&mut self) {
+        // Its former name may be another process's by now.
+        if lock_file::try_lock_in_place(&self.file, &self.path).is_ok() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }
 
 /// Marks the file at `path`, whose content is out of date and could not be replaced, by taking the
