@@ -107,21 +107,24 @@ impl TokenIssuer {
         now.saturating_add(i64::from(self.lifetime))
     }
 
-    /// Returns the claims about issuer, audience and times; an audience of the grant takes the place
-    /// of the common one.
+    /// Returns the `aud` of a token; an audience of the grant takes the place of the common one.
+    pub(crate) fn audience(&self, grant: &Grant) -> Vec<String> {
+        match grant.audience.is_empty() {
+            true => self.audience.clone(),
+            false => grant.audience.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// Returns the claims about issuer, audience and times.
     fn common_claims(
         &self,
         grant: &Grant,
         (issued_at, expires): (i64, i64),
         token_id: String,
     ) -> Claims {
-        let audience = match grant.audience.is_empty() {
-            true => self.audience.clone(),
-            false => grant.audience.iter().map(ToString::to_string).collect(),
-        };
         Claims {
             issuer: Some(self.issuer.clone()),
-            audience,
+            audience: self.audience(grant),
             issued_at: Some(issued_at),
             not_before: Some(issued_at),
             expires_at: Some(expires),

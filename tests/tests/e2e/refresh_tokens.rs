@@ -49,6 +49,56 @@ fn ada_with_scope(scope: &str) -> UsersFile {
 }
 
 #[test]
+fn rfc_8707_a_resource_lies_within_the_audience_of_the_token() {
+    const MCP: &str = "https://api.example/mcp";
+    const OTHER: &str = "https://api.example/other";
+    const OWN: &str = "https://own.example";
+    let users = UsersFile::with("ada", "enchantress");
+    users.add("bob", "enchantress", &[]);
+    let text = std::fs::read_to_string(users.path()).unwrap();
+    std::fs::write(users.path(), format!("{text}audience = [{OWN:?}]\n")).unwrap();
+    let server = plan()
+        .flags(["--users", &users.location()])
+        .flags([
+            "--audience",
+            MCP,
+            "--audience",
+            OTHER,
+            "--audience",
+            "orders",
+        ])
+        .ready();
+    for (account, resources, expected) in [
+        ("ada", &[][..], Ok(&[MCP, OTHER, "orders"][..])),
+        ("ada", &[MCP], Ok(&[MCP])),
+        ("ada", &[OTHER, MCP], Ok(&[OTHER, MCP])),
+        ("ada", &[OWN], Err(())),
+        ("ada", &[MCP, OWN], Err(())),
+        ("ada", &["orders"], Err(())),
+        ("bob", &[], Ok(&[OWN])),
+        ("bob", &[OWN], Ok(&[OWN])),
+        // His own audience takes the place of the server's.
+        ("bob", &[MCP], Err(())),
+    ] {
+        let tokens = server.session_of(account);
+        let encoded = |text: &&str| text.replace(':', "%3A").replace('/', "%2F");
+        let resource = |text: &&str| format!("&resource={}", encoded(text));
+        let resources: String = resources.iter().map(resource).collect();
+        let response = server.refresh(&format!("{}{resources}", tokens.refresh));
+        match expected {
+            Ok(audience) => {
+                let aud = payload_of(&response.access_token())["aud"].clone();
+                assert_eq!(aud, json!(audience), "{account} {resources}");
+            }
+            Err(()) => {
+                let expected = "400 invalid_target resource_not_granted";
+                assert_eq!(found(&response), expected, "{account} {resources}");
+            }
+        }
+    }
+}
+
+#[test]
 fn contract_2_3_without_the_flag_there_is_no_refresh_token() {
     let server = AuthServer::start();
     let data = server.login_as("ada", "enchantress").json()["data"].clone();

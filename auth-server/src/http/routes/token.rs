@@ -151,7 +151,7 @@ fn issue_to_application(
         return Err(Rejection::GrantNotAllowed.into());
     }
     grant.scope = scope(form.value("scope"), &grant)?;
-    grant.audience = audience(form.resources(), &grant)?;
+    grant.audience = audience(app, form.resources(), &grant)?;
     let (token, ids) = app.sign(token_id()?, |issuer, pair, token_id| {
         issuer.issue_to_application(pair, (&id, &grant), now, token_id)
     })?;
@@ -166,17 +166,18 @@ fn issue_to_application(
     })
 }
 
-/// Returns the part of the audience that the request names as resources, or all of it (RFC 8707 §2).
-fn audience(requested: &[String], grant: &Grant) -> Result<Vec<Audience>, Rejection> {
+/// Returns the part of the token's audience that the request names as resources, or what the grant
+/// has (RFC 8707 §2).
+fn audience(app: &App, requested: &[String], grant: &Grant) -> Result<Vec<Audience>, Rejection> {
     if requested.is_empty() {
         return Ok(grant.audience.clone());
     }
+    let whole = app.config.issuer.audience(grant);
     let named = |resource: &String| {
         // Byte for byte, as verifiers compare `aud`.
-        let mut given = grant.audience.iter();
-        let given = given.find(|given| given.as_str() == resource);
-        let given = given.filter(|_| is_absolute_uri(resource));
-        given.cloned().ok_or(Rejection::ResourceNotGranted)
+        let is_granted = whole.contains(resource) && is_absolute_uri(resource);
+        let granted = is_granted.then(|| resource.parse().ok()).flatten();
+        granted.ok_or(Rejection::ResourceNotGranted)
     };
     requested.iter().map(named).collect()
 }

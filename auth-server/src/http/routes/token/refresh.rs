@@ -48,7 +48,7 @@ pub(super) async fn refresh(
     app.check_standing(&session.present).await?;
     let grant = &session.present.user.grant;
     let scope = scope(form.value("scope"), grant)?;
-    let audience = audience(form.resources(), grant)?;
+    let audience = audience(app, form.resources(), grant)?;
     let renewed = app.sessions.renew(session, now).await.map_err(rejected)?;
     let mut user = renewed.user;
     user.grant.scope = scope;
