@@ -107,14 +107,28 @@ fn is_granted(member: &Value) -> bool {
     }
 }
 
-/// Returns true if nothing in a value denies, and it says something.
+/// Returns true if nothing in a value denies, and it says something. A text in a list names what is
+/// held; any other may be a state, as "false" or "revoked", unless it is an organisation's domain.
 fn affirms(value: &Value) -> bool {
+    let is_held = |item: &Value| {
+        item.as_str()
+            .map_or_else(|| affirms(item), |it| !it.is_empty())
+    };
     match value {
         Value::Object(members) => !members.is_empty() && members.values().all(affirms),
-        Value::Array(items) => !items.is_empty() && items.iter().all(affirms),
-        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty() && items.iter().all(is_held),
+        Value::String(text) => is_domain(text),
         _ => *value == Value::Bool(true),
     }
+}
+
+/// Returns true for labels with a dot between them, the last one of letters: no number and no time.
+fn is_domain(text: &str) -> bool {
+    let is_plain = text
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
+    let last = text.rsplit_once('.').map_or("", |(_, last)| last);
+    is_plain && last.len() > 1 && last.bytes().all(|b| b.is_ascii_alphabetic())
 }
 
 /// Writes the conditions for people.

@@ -118,6 +118,10 @@ fn a_member_of_an_object_counts_if_it_grants_what_its_name_says() {
         json!({"3061": "shop.id.example"}),
         json!(["a"]),
         json!({"a": {"b": [true, "c"]}}),
+        json!({"3061": "shop-7.id.example", "7": "other.example"}),
+        // Keycloak's `resource_access`, and what lists hold.
+        json!({"roles": ["view"]}),
+        json!({"enabled": true, "of": {"a": "b.example"}}),
     ] {
         let payload = json!({"roles": {"reader": true, "admin": granted}});
         assert_eq!(verdict(roles(), &payload), RuleVerdict::Holds, "{payload}");
@@ -134,6 +138,25 @@ fn a_member_of_an_object_counts_if_it_grants_what_its_name_says() {
         json!({}),
         json!([false]),
         json!({"enabled": false}),
+        // States, whatever they say, and beside a domain too.
+        json!("true"),
+        json!("shop.example"),
+        json!({"enabled": "false"}),
+        json!({"enabled": "true"}),
+        json!({"status": "revoked"}),
+        json!({"status": "active"}),
+        json!([{"status": "revoked"}]),
+        json!({"3061": "shop.example", "status": "revoked"}),
+        json!({"3061": "shop.example", "7": 0}),
+        json!({"a": {"b": {"c": "no"}}}),
+        // No domains: times, numbers, addresses, ids, and what is cut off.
+        json!({"until": "2020-01-01T00:00:00.000Z"}),
+        json!({"level": "0.0"}),
+        json!({"level": "0.x"}),
+        json!({"address": "192.0.2.1"}),
+        json!({"id": "42c3e46f-2477-44d7-a85b-d3b43f6b31fa"}),
+        json!({"a": "not any more."}),
+        json!({"a": "no longer.since then"}),
         json!({"a": "b", "c": null}),
         json!({"a": {}}),
         json!({"a": [""]}),
