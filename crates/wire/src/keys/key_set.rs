@@ -47,8 +47,8 @@ impl KeySet {
     /// always are.
     ///
     /// # Errors
-    /// [`KeyError::NotAJwkSet`], [`KeyError::PrivateKey`] if a key has its private half,
-    /// [`KeyError::NoUsableKey`] if nothing is left.
+    /// [`KeyError::NotAJwkSet`], [`KeyError::NoUsableKey`] if a key has its private half or nothing is
+    /// left.
     pub fn from_jwks(json: &[u8], allowed: &[Algorithm]) -> Result<Self, KeyError> {
         let json = json
             .strip_prefix(strict_json::BYTE_ORDER_MARK)
@@ -66,25 +66,26 @@ impl KeySet {
             let private = member.get("d");
             private.is_some_and(|private| !private.says_nothing())
         };
-        if members.iter().any(is_private) {
-            return Err(KeyError::PrivateKey);
-        }
+        let wanted: Vec<_> = allowed.iter().copied().map(algorithms::name).collect();
+        let no_usable_key = |found: String| KeyError::NoUsableKey {
+            found,
+            wanted: wanted.join(", "),
+        };
         let (mut keys, mut skipped) = (Vec::new(), Vec::new());
         for (number, member) in members.iter().enumerate() {
+            let name = || described(number, member);
+            if is_private(member) {
+                let why = KeyError::PrivateKey;
+                return Err(no_usable_key(format!("{}: {why}", name())));
+            }
             match verification_key_from_jwk(member, allowed) {
                 Ok(key) => keys.push(key),
-                Err(why) => skipped.push(format!("{}: {why}", described(number, member))),
+                Err(why) => skipped.push(format!("{}: {why}", name())),
             }
         }
         if keys.is_empty() {
-            let wanted: Vec<_> = allowed.iter().copied().map(algorithms::name).collect();
-            return Err(KeyError::NoUsableKey {
-                found: match skipped.as_slice() {
-                    [] => "none".to_owned(),
-                    skipped => skipped.join("; "),
-                },
-                wanted: wanted.join(", "),
-            });
+            let none = skipped.is_empty().then(|| "none".to_owned());
+            return Err(no_usable_key(none.unwrap_or_else(|| skipped.join("; "))));
         }
         let allowed = allowed.to_vec();
         Ok(Self {
@@ -140,7 +141,7 @@ impl KeySet {
     }
 }
 
-/// Names a key, and its algorithm or kind.
+/// Returns the number of a key, its name, and its algorithm or kind.
 fn described(number: usize, member: &Value) -> String {
     let text = |name: &str| {
         let text = member.get(name)?.as_str()?;
@@ -149,12 +150,13 @@ fn described(number: usize, member: &Value) -> String {
         };
         Some(text).filter(is_readable)
     };
-    let name = match text("kid") {
-        Some(kid) => format!("'{kid}'"),
-        None => format!("key {}", number + 1),
-    };
+    let name = text("kid").map_or(String::new(), |kid| format!(" '{kid}'"));
     let kind = text("alg").or_else(|| text("crv")).or_else(|| text("kty"));
-    format!("{name} ({})", kind.unwrap_or("of no kind"))
+    format!(
+        "key {}{name} ({})",
+        number + 1,
+        kind.unwrap_or("of no kind")
+    )
 }
 
 /// Parses a key, or returns the reason why it is not used. Members that no verifier needs are not
@@ -308,7 +310,10 @@ mod tests {
         let (rsa, ed) = (&set.keys()[0], &set.keys()[1]);
         assert_eq!(rsa.id().as_str(), RFC_7638_THUMBPRINT);
         assert_eq!((rsa.is_named(), ed.is_named()), (false, true));
-        assert_eq!(set.skipped(), ["'e' (RSA): it is for another use, 'enc'"]);
+        assert_eq!(
+            set.skipped(),
+            ["key 3 'e' (RSA): it is for another use, 'enc'"]
+        );
         let chosen = |kid: Option<&str>| {
             let kid = kid.and_then(KeyId::new);
             set.named_by(kid.as_ref()).count()
@@ -383,11 +388,15 @@ mod tests {
         let both = json!([{"kty": "hush"}, with("use", json!("enc"))]);
         let both = jwks(&both).unwrap_err().to_string();
         assert!(
-            both.contains("kind, 'hush'; 'ec' (P-256): it is for"),
+            both.contains("kind, 'hush'; key 2 'ec' (P-256): it is for"),
             "{both}"
         );
         let private = jwks(&json!([with("d", json!("AAAA"))]));
-        assert_eq!(private.unwrap_err(), KeyError::PrivateKey);
+        let private = private.unwrap_err().to_string();
+        assert!(
+            private.contains("key 1 'ec' (P-256): this is a private key"),
+            "{private}"
+        );
     }
 
     /// Rows: kind, first allowed algorithm, another algorithm of the same kind.
@@ -431,7 +440,11 @@ mod tests {
         assert_eq!(parse(&jwk).unwrap().keys()[0].id().as_str(), "a");
         let mut private = jwk;
         private["d"] = json!("AAAA");
-        assert_eq!(parse(&private).unwrap_err(), KeyError::PrivateKey);
+        let private = parse(&private).unwrap_err().to_string();
+        assert!(
+            private.contains("key 1 'a' (P-256): this is a private key"),
+            "{private}"
+        );
     }
 
     #[test]
