@@ -17,7 +17,7 @@ use wire::http::cors::AllowedOrigins;
 use wire::http::path_patterns::{ContextPath, PassList};
 use wire::interceptor::Interceptor;
 use wire::keys::signing_type::SigningType;
-use wire::token::verifier::{Audience, VerificationPolicy};
+use wire::token::verifier::{Audience, RequiredIssuer, VerificationPolicy};
 
 pub(crate) use self::store::store_location;
 pub(crate) use self::warnings::warnings;
@@ -149,7 +149,7 @@ impl Config {
 /// Returns the policy for our own tokens.
 pub(crate) fn verification_policy(issuer: &str) -> VerificationPolicy {
     VerificationPolicy {
-        issuer: Some(issuer.to_owned()),
+        issuer: RequiredIssuer::Is(issuer.to_owned()),
         audience: Audience::Any,
         leeway_seconds: LEEWAY_SECONDS,
         ..VerificationPolicy::default()

@@ -18,7 +18,7 @@ use wire::keys::{KeySet, VerificationKey};
 use wire::rejection::Rejection;
 use wire::token::bearer;
 use wire::token::claims::Claims;
-use wire::token::verifier::{Audience, VerificationPolicy};
+use wire::token::verifier::{Audience, RequiredIssuer, VerificationPolicy};
 
 const NOW: i64 = 1_800_000_000;
 /// The alphabet of `token68` (RFC 9110 §11.2).
@@ -52,7 +52,10 @@ fn verify_with(policy: Policy, keys: &KeySet, headers: &HeaderMap) -> Result<Cla
         _ => Audience::OneOfOrNone(own(&["test", "orders"])),
     };
     let policy = VerificationPolicy {
-        issuer: (policy == Policy::Issuer).then(|| "auth".to_owned()),
+        issuer: match policy {
+            Policy::Issuer => RequiredIssuer::Is("auth".to_owned()),
+            _ => RequiredIssuer::Any,
+        },
         audience,
         leeway_seconds: 30,
         accept_no_expiry: policy == Policy::NoExpiry,

@@ -11,6 +11,7 @@ use wire::http::request_path::unescaped;
 use wire::interceptor::USER_DETAILS_PATH;
 use wire::rules::{AccessRules, MAX_RULES, RequiredClaim, Requirement, Rule, Unmatched};
 use wire::strict_json::{Value, is_whole};
+use wire::token::verifier::RequiredIssuer;
 
 use super::policy::dotted;
 use crate::cli::policy_args::RulesArgs;
@@ -147,9 +148,12 @@ fn issuer(
     for name in names {
         let of_name = issuers.iter().map(|issuer| &issuer.policy);
         let of_name = of_name.filter(|policy| policy.name.as_ref() == Some(name));
-        // Null is for tokens without an `iss`.
-        let accepted =
-            of_name.map(|policy| policy.issuer.as_deref().map_or(Value::Null, Value::from));
+        let accepted = of_name.filter_map(|policy| match &policy.issuer {
+            // Every table names one, or says that there is none.
+            RequiredIssuer::Any => None,
+            RequiredIssuer::Absent => Some(Value::Null),
+            RequiredIssuer::Is(issuer) => Some(Value::from(issuer.as_str())),
+        });
         let mut accepted = accepted.peekable();
         if accepted.peek().is_none() {
             return Err(position.reject("issuer", format!("'{name}': no [[issuer]] has this name")));

@@ -10,7 +10,7 @@ use wire::rejection::Rejection;
 use wire::token::bearer::{Bearer, TokenLocation};
 use wire::token::claim_name::ClaimName;
 use wire::token::detail;
-use wire::token::verifier::{VerificationPolicy, unverified_issuer};
+use wire::token::verifier::{RequiredIssuer, VerificationPolicy, unverified_issuer};
 
 /// One value of `iss`, and the rules for its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,7 +133,10 @@ impl Issuers {
         };
         let known: Vec<_> = self
             .iter()
-            .filter_map(|it| it.policy.issuer.as_deref())
+            .filter_map(|it| match &it.policy.issuer {
+                RequiredIssuer::Is(issuer) => Some(issuer.as_str()),
+                RequiredIssuer::Any | RequiredIssuer::Absent => None,
+            })
             .collect();
         format!(
             "its `iss` is {}; `issuer` of the tables {}, each in its place (`token-header`)",
@@ -155,7 +158,8 @@ impl Issuers {
         let claimed = unverified_issuer(token)?;
         let header = token.location().header();
         let is_of_it = |issuer: &&Issuer| {
-            issuer.policy.issuer == claimed && self.header_of_keys.get(issuer.keys) == Some(&header)
+            let is_named = issuer.policy.issuer.accepts(claimed.as_deref());
+            is_named && self.header_of_keys.get(issuer.keys) == Some(&header)
         };
         self.iter().find(is_of_it).ok_or(Rejection::TokenIssuer)
     }

@@ -3,7 +3,9 @@
 
 use super::claim_mapping::{ClaimMapping, first};
 use super::claim_name::ClaimName;
-use super::verifier::{Audience, CompactToken, VerificationPolicy, decode, rejected_member};
+use super::verifier::{
+    Audience, CompactToken, RequiredIssuer, VerificationPolicy, decode, rejected_member,
+};
 use crate::explain::report::names_of;
 use crate::explain::unverified::DecodedToken;
 use crate::keys::KeySet;
@@ -40,14 +42,13 @@ pub(super) fn of(
             names_of(keys)
         )),
         Rejection::TokenIssuer => {
-            let issuer = policy.issuer.as_deref().unwrap_or_default();
+            let required = match &policy.issuer {
+                RequiredIssuer::Any => return None,
+                RequiredIssuer::Absent => "with `no-issuer` it may have none".to_owned(),
+                RequiredIssuer::Is(issuer) => format!("\"{issuer}\" is required, byte for byte"),
+            };
             let found = readable(claims.get("iss"));
-            Some(match policy.without_issuer {
-                true => format!("its `iss` is {found}, and with `no-issuer` it may have none"),
-                false => {
-                    format!("its `iss` is {found}, and \"{issuer}\" is required, byte for byte")
-                }
-            })
+            Some(format!("its `iss` is {found}, and {required}"))
         }
         Rejection::TokenAudience => Some(of_audience(policy, claims)),
         Rejection::TokenClaimMissing => missing(policy, claims),

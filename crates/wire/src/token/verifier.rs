@@ -24,10 +24,8 @@ use crate::strict_json::{self, Map, Value};
 pub struct VerificationPolicy {
     /// The `[[issuer]]` table that describes the issuer, in logs and messages; `None` where flags do.
     pub name: Option<String>,
-    /// The required `iss`; `None` leaves it unchecked, unless [`Self::without_issuer`] is true.
-    pub issuer: Option<String>,
-    /// True if only tokens without an `iss` count.
-    pub without_issuer: bool,
+    /// The required `iss`.
+    pub issuer: RequiredIssuer,
     /// The audiences as which the verifier identifies itself.
     pub audience: Audience,
     /// Accepted clock difference for `exp` and `nbf`, in seconds.
@@ -40,6 +38,29 @@ pub struct VerificationPolicy {
     pub mapping: Option<ClaimMapping>,
     /// The claims of [`Claims::extra`], as they stand in the token.
     pub extra_claims: Vec<ClaimName>,
+}
+
+/// The `iss` that a token has to have.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RequiredIssuer {
+    /// It is not checked.
+    #[default]
+    Any,
+    /// A token may have none.
+    Absent,
+    /// This one.
+    Is(String),
+}
+
+impl RequiredIssuer {
+    /// Returns true if a token with this `iss` is of the issuer.
+    pub fn accepts(&self, claimed: Option<&str>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Absent => claimed.is_none(),
+            Self::Is(issuer) => claimed == Some(issuer),
+        }
+    }
 }
 
 /// The audiences as which a verifier identifies itself: RFC 7519 §4.1.3 makes it reject a token whose
@@ -171,10 +192,10 @@ impl VerificationPolicy {
         claims: &Claims,
         observer: &mut impl Observer,
     ) -> Result<(), Rejection> {
-        if self.issuer.is_none() && !self.without_issuer {
+        if self.issuer == RequiredIssuer::Any {
             observer.skipped("issuer", "--issuer is not set");
         } else {
-            let same = claims.issuer == self.issuer;
+            let same = self.issuer.accepts(claims.issuer.as_deref());
             observer.check("issuer", same.then_some(()).ok_or(Rejection::TokenIssuer))?;
         }
         let ours = self.audience.accepts(&claims.audience);
@@ -423,7 +444,7 @@ mod tests {
             TokenIssuer, TokenKeyUnknown, TokenMalformed, TokenNotYetValid,
         };
         let policy = VerificationPolicy {
-            issuer: Some("auth".to_owned()),
+            issuer: RequiredIssuer::Is("auth".to_owned()),
             ..policy()
         };
         let key = VerificationKey::parse(SigningType::Hmac, &"k".repeat(32)).unwrap();

@@ -11,7 +11,7 @@ use wire::keys::Algorithm;
 use wire::keys::algorithms::ASYMMETRIC;
 use wire::token::claim_mapping::ClaimMapping;
 use wire::token::claim_name::ClaimName;
-use wire::token::verifier::{Audience, VerificationPolicy};
+use wire::token::verifier::{Audience, RequiredIssuer, VerificationPolicy};
 
 use super::accepted::accepted;
 use super::user_prefix::UserPrefix;
@@ -121,14 +121,17 @@ impl<'a> Description<'a> {
             name: self.name().map(str::to_owned),
             audience: self.audience()?,
             mapping: self.mapping()?,
-            without_issuer: self.table.no_issuer,
+            issuer: match self.table.no_issuer {
+                true => RequiredIssuer::Absent,
+                false => RequiredIssuer::Any,
+            },
             ..policy::common(&self.args.rules.tokens)
         };
         if self.issuers.is_empty() {
             return Ok(vec![policy]);
         }
         let of_issuer = |issuer: &String| VerificationPolicy {
-            issuer: Some(issuer.clone()),
+            issuer: RequiredIssuer::Is(issuer.clone()),
             ..policy.clone()
         };
         Ok(self.issuers.iter().map(of_issuer).collect())

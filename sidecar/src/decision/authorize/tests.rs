@@ -10,6 +10,7 @@ use wire::http::path_patterns::PassList;
 use wire::keys::signing_type::SigningType;
 use wire::keys::{KeySet, VerificationKey};
 use wire::rules::{RequiredClaim, Requirement, Rule, Unmatched};
+use wire::token::verifier::RequiredIssuer;
 
 use super::*;
 use crate::decision::issuers::UserNames;
@@ -37,7 +38,7 @@ fn rules_with(claims: &[&str]) -> AuthPolicy {
 
 fn rules_for(issuer: Option<&str>) -> AuthPolicy {
     let policy = VerificationPolicy {
-        issuer: issuer.map(ToOwned::to_owned),
+        issuer: issuer.map_or(RequiredIssuer::Any, |it| RequiredIssuer::Is(it.to_owned())),
         leeway_seconds: 30,
         ..VerificationPolicy::default()
     };
