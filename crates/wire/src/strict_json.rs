@@ -162,12 +162,12 @@ pub fn is_whole(text: &str) -> bool {
 }
 
 impl Value {
-    /// Returns true for null, an empty text and an empty list.
-    pub(crate) const fn says_nothing(&self) -> bool {
+    /// Returns true for null, an empty text, and a list of nothing else.
+    pub(crate) fn says_nothing(&self) -> bool {
         match self {
             Self::Null => true,
             Self::String(text) => text.is_empty(),
-            Self::Array(items) => items.is_empty(),
+            Self::Array(items) => items.iter().all(Self::says_nothing),
             _ => false,
         }
     }

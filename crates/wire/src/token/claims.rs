@@ -93,7 +93,7 @@ impl Claims {
     /// Callers verify the signature before any claim counts.
     ///
     /// # Errors
-    /// [`Rejection::TokenAudience`] for an empty audience;
+    /// [`Rejection::TokenAudience`] for an audience that is empty, or neither text nor a list of texts;
     /// [`Rejection::TokenClaimMissing`] without `username` or `userId`, or without the claims that
     /// `mapping` needs for `account` and `id`; [`Rejection::TokenClaimInvalid`] for a claim of the
     /// wrong type.
@@ -142,7 +142,7 @@ impl Claims {
         Ok(Self {
             issuer: name(members, "iss")?,
             subject: name(members, "sub")?,
-            audience: audience(members)?,
+            audience: audience(members.remove("aud"))?,
             issued_at: numeric_date(members, "iat", f64::floor)?,
             not_before: numeric_date(members, "nbf", f64::ceil)?,
             expires_at: numeric_date(members, "exp", f64::floor)?,
@@ -150,6 +150,18 @@ impl Claims {
             session: lenient_text(members, "sid"),
             client_id: lenient_text(members, "client_id"),
             ..Self::default()
+        })
+    }
+
+    /// Returns a claim without which, and without those before it, no claim is of the wrong type.
+    pub(super) fn invalid<'m>(
+        members: &'m Map,
+        mapping: Option<&ClaimMapping>,
+    ) -> Option<(&'m String, &'m Value)> {
+        let mut left = members.clone();
+        members.iter().find(|(name, _)| {
+            left.remove(*name);
+            Self::from_members(left.clone(), mapping, &[]) != Err(Rejection::TokenClaimInvalid)
         })
     }
 
@@ -240,10 +252,10 @@ fn required_text(members: &mut Map, name: &str) -> Result<String, Rejection> {
 
 /// Reads `aud`: one string or an array of strings (RFC 7519 §4.1.3). An empty one would be taken for
 /// an absent one.
-fn audience(members: &mut Map) -> Result<Vec<String>, Rejection> {
-    let several = match members.remove("aud") {
+pub(super) fn audience(aud: Option<Value>) -> Result<Vec<String>, Rejection> {
+    let several = match aud {
         None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(Value::Array(several)) if several.is_empty() => return Err(Rejection::TokenAudience),
+        Some(empty) if empty.says_nothing() => return Err(Rejection::TokenAudience),
         Some(Value::Array(several)) => several,
         Some(one) => vec![one],
     };
@@ -251,7 +263,7 @@ fn audience(members: &mut Map) -> Result<Vec<String>, Rejection> {
         .into_iter()
         .map(|one| match one {
             Value::String(audience) if is_whole(&audience) => Ok(audience),
-            _ => Err(Rejection::TokenClaimInvalid),
+            _ => Err(Rejection::TokenAudience),
         })
         .collect()
 }

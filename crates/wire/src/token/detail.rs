@@ -3,6 +3,7 @@
 
 use super::claim_mapping::{ClaimMapping, first};
 use super::claim_name::ClaimName;
+use super::claims::{Claims, audience};
 use super::verifier::{
     Audience, CompactToken, RequiredIssuer, VerificationPolicy, decode, rejected_member,
 };
@@ -104,6 +105,14 @@ fn of_audience(policy: &VerificationPolicy, claims: &Map) -> String {
         format!("its `{claim}` is {found}")
     });
     let found = found.collect::<Vec<_>>().join(", ");
+    let other = in_table(policy, ", and `audience-claim` names another claim");
+    let deciding = match &policy.mapping {
+        Some(mapping) => mapping.audience(claims),
+        None => claims.get("aud"),
+    };
+    if audience(deciding.cloned()).is_err() {
+        return format!("{found}: a text or a list of texts is expected, not empty{other}");
+    }
     let wanted = match &policy.audience {
         Audience::OneOf(audiences) => audiences.join(", "),
         Audience::OneOfOrNone(own) if !own.is_empty() => {
@@ -112,7 +121,6 @@ fn of_audience(policy: &VerificationPolicy, claims: &Map) -> String {
         Audience::OneOfOrNone(_) | Audience::Any => "not set".to_owned(),
     };
     let setting = setting(policy, "audience");
-    let other = in_table(policy, ", and `audience-claim` names another claim");
     format!("{found}; {setting} is {wanted}{other}")
 }
 
@@ -175,30 +183,17 @@ fn invalid(policy: &VerificationPolicy, claims: &Map) -> Option<String> {
             }
         }
     }
-    let of_contract: &[&str] = match policy.mapping {
-        None => &["username", "userId", "nickName", "sub", "jti"],
-        Some(_) => &[],
+    let (name, value) = Claims::invalid(claims, policy.mapping.as_ref())?;
+    let expected = match name.as_str() {
+        "exp" | "nbf" | "iat" => "a number of seconds within 53 bits",
+        "extraInfo" => "an object of texts",
+        _ => "a text",
     };
-    let texts = of_contract
-        .iter()
-        .chain(&["iss"])
-        .map(|name| (*name, "text"));
-    let times = ["exp", "nbf", "iat"].map(|name| (name, "a number"));
-    let mut expected = texts.chain(times).filter(|(name, wanted)| {
-        let value = claims.get(*name).filter(|value| **value != Value::Null);
-        value.is_some_and(|value| match *wanted {
-            "text" => !is_text(value),
-            _ => !matches!(value, Value::Number(_)),
-        })
-    });
-    if let Some((name, wanted)) = expected.next() {
-        let found = kind(claims.get(name));
-        return Some(format!("its `{name}` is {found}: {wanted} is expected"));
-    }
-    let (aud, extra) = (kind(claims.get("aud")), kind(claims.get("extraInfo")));
-    Some(format!(
-        "its `aud` is {aud} and its `extraInfo` {extra}: texts are expected, and numbers of seconds within 53 bits"
-    ))
+    let found = match value {
+        Value::Number(_) | Value::Object(_) => readable(Some(value)),
+        other => other.kind().to_owned(),
+    };
+    Some(format!("its `{name}` is {found}: {expected} is expected"))
 }
 
 fn listed(claims: &[ClaimName]) -> String {
