@@ -48,9 +48,6 @@ pub enum Value {
     Object(Map),
 }
 
-/// Length of a name in an error.
-const MAX_NAME_CHARACTERS: usize = 64;
-
 /// The members of an object.
 pub type Map = BTreeMap<String, Value>;
 
@@ -144,12 +141,11 @@ impl<'de> Visitor<'de> for Strict<'_> {
         let mut members = Map::new();
         while let Some(name) = map.next_key::<String>()? {
             let value = map.next_value_seed(Strict(self.0))?;
-            // Names that differ by half of a character are one name.
-            if members.contains_key(&name) {
-                let name: String = name.escape_debug().take(MAX_NAME_CHARACTERS).collect();
-                return Err(A::Error::custom(format!("a member twice: {name},")));
+            // Names that differ by half of a character are one name. An error about an
+            // unsigned token is logged, so it has the position, and nothing of the text.
+            if members.insert(name, value).is_some() {
+                return Err(A::Error::custom("a member twice"));
             }
-            members.insert(name, value);
         }
         Ok(Value::Object(members))
     }
@@ -328,7 +324,7 @@ mod tests {
         }
         let twice = value(br#"{"a\ud83d":1,"a\udbff":2}"#).unwrap_err();
         assert!(
-            twice.to_string().contains("a member twice: a\u{fffd},"),
+            twice.to_string().contains("a member twice at line"),
             "{twice}"
         );
     }
@@ -336,19 +332,11 @@ mod tests {
     #[test]
     fn an_error_names_what_cannot_be_read_and_where() {
         let deep = "[".repeat(200) + &"]".repeat(200);
-        let long = format!(r#"{{"{0}":1,"{0}":2}}"#, "x".repeat(9999));
         for (json, why) in [
             (&b"{\"a\":\"b\tc\"}"[..], "control character"),
             (b"{\"a\":\"b\nc\"}", "line 2 column 0"),
             (b"{\"a\":NaN}", "expected value at line 1 column 6"),
-            (
-                b"{\"x\":1,\"x\":2}",
-                "a member twice: x, at line 1 column 13",
-            ),
-            (
-                br#"{"a":{"\u001b":1,"\u001b":2}}"#,
-                r"a member twice: \u{1b},",
-            ),
+            (b"{\"x\":1,\"x\":2}", "a member twice at line 1 column 13"),
             (b"{\"a\":1e400}", "number out of range at line 1"),
             (deep.as_bytes(), "recursion limit"),
             (b"{\"a\":\"Zo\xeb\"}", "not UTF-8 from byte 9 on"),
@@ -360,7 +348,6 @@ mod tests {
             let error = object(json).unwrap_err().to_string();
             assert!(error.contains(why), "{why}: {error}");
         }
-        assert!(object(long.as_bytes()).unwrap_err().to_string().len() < 150);
     }
 
     #[test]
