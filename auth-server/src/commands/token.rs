@@ -102,9 +102,10 @@ fn verify(
     let headers = HeaderValue::from_str(&format!("Bearer {token}"))
         .map(|field| HeaderMap::from_iter([(AUTHORIZATION, field)]))
         .unwrap_or_default();
-    let token = bearer::from_headers(&headers, MAX_AUTHORIZATION_BYTES)
+    let read = bearer::from_headers(&headers, MAX_AUTHORIZATION_BYTES)
         .and_then(|token| token.ok_or(Rejection::TokenMalformed));
-    let token = observer.check("authorization", token)?;
+    observer.explains(&read, |_| Some(bearer::unreadable(token.as_bytes(), true)));
+    let token = observer.check("authorization", read)?;
     policy.verify_observed(keys, token, now, observer).map(drop)
 }
 

@@ -157,7 +157,15 @@ impl Interceptor {
         observer: &mut impl Observer,
     ) -> Result<Option<Bearer<'a>>, Rejection> {
         let max = self.max_authorization_bytes;
-        self.sources.token(headers, max, opens_websocket, observer)
+        let token = self.sources.token(headers, max, opens_websocket, observer);
+        observer.explains(&token, |rejection| match rejection {
+            Rejection::AuthorizationScheme | Rejection::TokenMalformed => {
+                Some(self.sources.unreadable(headers))
+            }
+            // The reason says all.
+            _ => None,
+        });
+        token
     }
 
     /// Classifies one request. `path` is the request target's raw path without the query: query,

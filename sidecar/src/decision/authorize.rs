@@ -13,6 +13,7 @@ use wire::interceptor::{AuthRequirement, Interceptor};
 use wire::rejection::Rejection;
 use wire::rules::{AccessRules, Broken, Rule, RuleRequest};
 use wire::token::bearer::{Bearer, TokenLocation};
+use wire::token::detail;
 use wire::token::revocations::TokenDigests;
 use wire::token::verifier::VerificationPolicy;
 
@@ -125,6 +126,14 @@ impl AuthPolicy {
         let opens_websocket = request.kind == RequestKind::WebSocket;
         let token = self.interceptor.token(&request.headers, opens_websocket);
         token.ok().flatten()
+    }
+
+    /// Describes why the token of a request cannot be read, without any of its content.
+    pub(crate) fn unreadable_token(&self, request: &ReceivedHead) -> Option<String> {
+        match self.token(request) {
+            Some(token) => detail::unreadable(token.as_str()),
+            None => Some(self.interceptor.sources().unreadable(&request.headers)),
+        }
     }
 
     /// Returns the token of a request, and its issuer; `None` without a token, and for one of an

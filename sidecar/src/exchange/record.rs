@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use wire::rejection::Rejection;
-use wire::token::detail;
 
 use super::{Exchanges, Serving};
 use crate::decision::forward::Forward;
@@ -39,7 +38,10 @@ impl<C> Serving<'_, C> {
     /// Counts and logs the request, and records a rejection; returns the end of the request, which is
     /// now unless it has ended.
     pub(super) fn record(&mut self, forward: Option<&Forward>) -> Instant {
-        use Rejection::{TokenMalformed, UpstreamMalformed, UpstreamTimeout, UpstreamUnavailable};
+        use Rejection::{
+            AuthorizationScheme, TokenMalformed, UpstreamMalformed, UpstreamTimeout,
+            UpstreamUnavailable,
+        };
         self.is_recorded = true;
         let span = std::mem::take(&mut self.request.span);
         let (request, progress) = (&self.request, &self.progress);
@@ -65,8 +67,9 @@ impl<C> Serving<'_, C> {
             None => app.upstream.address().to_string(),
         };
         let unreadable = || match progress.outcome {
-            Outcome::Rejected(TokenMalformed) | Outcome::Reported(TokenMalformed) => {
-                detail::unreadable(rules.token(head)?.as_str()).map(Cow::from)
+            Outcome::Rejected(AuthorizationScheme | TokenMalformed)
+            | Outcome::Reported(AuthorizationScheme | TokenMalformed) => {
+                rules.unreadable_token(head).map(Cow::from)
             }
             _ => None,
         };

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 use tests::auth_server::AuthServer;
 use tests::process::Process;
@@ -128,6 +130,60 @@ fn a_line_has_times_bytes_and_the_user_only_if_configured() {
         assert!(rejected["bytes"].as_u64() > Some(50), "{rejected}");
         assert!(ms(&rejected, "duration_ms").is_some(), "{rejected}");
         assert_eq!(rejected["upstream_ms"], Value::Null, "{rejected}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_of_a_token_is_logged_without_its_content() {
+    let stack =
+        ForgedStack::with(|plan| plan.flags(["--access-log", "all", "--log-format", "json"]));
+    let encoded = |json: &str| URL_SAFE_NO_PAD.encode(json);
+    let of = |header: &str, payload: &str| {
+        format!("Bearer {}.{}.aHVzaA", encoded(header), encoded(payload))
+    };
+    let fields = [
+        (
+            of(r#"{"alg":"RS256"}"#, r#"{"hush":1,"hush":2}"#),
+            "a member twice at line 1 column 19",
+        ),
+        (
+            of(r#"{"hush":1,"hush":2}"#, "{}"),
+            "its header is no JSON that is accepted: a member twice",
+        ),
+        (
+            of(r#"{"alg":"RS256"}"#, r#"{"a":{"hush":hush}}"#),
+            "expected value at line 1 column 14",
+        ),
+        (
+            "Bearer \"hush\"".to_owned(),
+            "character 1 of the token is '\"', which no token has",
+        ),
+        (
+            "Bearer hush".to_owned(),
+            "the number of its parts between dots is 1, and not 3",
+        ),
+        ("Bearer".to_owned(), "the token is empty"),
+        (
+            "Bearer: hush".to_owned(),
+            "it begins with `Bearer:`, and not with `Bearer` and a blank",
+        ),
+        ("Token hush".to_owned(), "it begins with `Token`"),
+        ("hush.hush.hush".to_owned(), "it begins with something else"),
+    ];
+    for (number, (field, cause)) in fields.iter().enumerate() {
+        let (path, field) = (
+            format!("/orders/{number}"),
+            format!("Authorization: {field}"),
+        );
+        let client = stack.sidecar.anonymous();
+        let request = client.request("GET", &format!("/{number}")).line(&*field);
+        assert_eq!(client.send(&request).status(), 401, "{field}");
+        let line = stack.sidecar.process().json_line("path", &path);
+        let found = line["cause"].as_str().unwrap_or_default();
+        assert!(found.contains(cause), "{field}: {line}");
+        assert!(!line.to_string().contains("hush"), "{line}");
+        let end = stack.sidecar.explain(&[&path], &[&field]);
+        assert!(end.stdout.contains(cause), "{field}: {}", end.stdout);
     }
 }
 

@@ -192,13 +192,45 @@ pub(super) fn bounded(token: &[u8], max_bytes: usize) -> Result<Bearer<'_>, Reje
 }
 
 fn parse(field: &[u8]) -> Result<Bearer<'_>, Rejection> {
+    token68(behind_scheme(field).ok_or(Rejection::AuthorizationScheme)?)
+}
+
+/// Returns what stands behind `Bearer` and its blanks; `None` for another scheme.
+fn behind_scheme(field: &[u8]) -> Option<&[u8]> {
     let end_of_scheme = field.iter().position(|&b| b == b' ').unwrap_or(field.len());
     let (scheme, rest) = field.split_at(end_of_scheme);
-    if !scheme.eq_ignore_ascii_case(b"Bearer") {
-        return Err(Rejection::AuthorizationScheme);
-    }
     let spaces = rest.iter().take_while(|&&b| b == b' ').count();
-    token68(&rest[spaces..])
+    let is_bearer = scheme.eq_ignore_ascii_case(b"Bearer");
+    is_bearer.then(|| rest.split_at(spaces).1)
+}
+
+/// Words that clients write in place of `Bearer` and a blank. Any other one could be a secret.
+const OTHER_SCHEMES: [&str; 8] = [
+    "Bearer:", "Bearer=", "Bearer,", "Basic", "Digest", "DPoP", "JWT", "Token",
+];
+
+/// Describes what stands in a field in place of `Bearer TOKEN`, or of a bare token where it
+/// `may_be_bare`. Nothing is repeated of a token but a character that none has.
+pub fn unreadable(field: &[u8], may_be_bare: bool) -> String {
+    let Some(token) = behind_scheme(field).or(may_be_bare.then_some(field)) else {
+        let begins = |word: &&&str| {
+            let start = field.get(..word.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()))
+        };
+        let found = OTHER_SCHEMES.iter().find(begins);
+        let found = found.map_or("something else".to_owned(), |word| format!("`{word}`"));
+        return format!("it begins with {found}, and not with `Bearer` and a blank");
+    };
+    match token.iter().position(|&byte| !is_token68(byte)) {
+        Some(at) => {
+            let found = char::from(token[at]);
+            format!(
+                "character {} of the token is {found:?}, which no token has",
+                at + 1
+            )
+        }
+        None => "the token is empty".to_owned(),
+    }
 }
 
 fn token68(token: &[u8]) -> Result<Bearer<'_>, Rejection> {
@@ -233,6 +265,49 @@ mod tests {
     fn a_token_is_never_printed() {
         let token = Bearer::new("a.b.c").unwrap();
         assert_eq!(format!("{token:?}"), "Bearer([redacted])");
+    }
+
+    #[test]
+    fn what_stands_in_place_of_a_token_is_described_without_it() {
+        for (field, found) in [
+            (
+                "Bearer \"hush.a.b\"",
+                "character 1 of the token is '\"', which no token has",
+            ),
+            ("Bearer <hush.a.b>", "character 1 of the token is '<'"),
+            ("Bearer ${HUSH}", "character 1 of the token is '$'"),
+            ("Bearer [object Object]", "character 1 of the token is '['"),
+            ("bearer  hush.a.b,", "character 9 of the token is ','"),
+            ("Bearer hush.a.b x", "character 9 of the token is ' '"),
+            ("Bearer Bearer hush.a.b", "character 7 of the token is ' '"),
+            ("Bearer hush\thush", "character 5 of the token is '\\t'"),
+            ("Bearer ", "the token is empty"),
+            ("Bearer", "the token is empty"),
+            ("", "it begins with something else"),
+            (
+                "Bearer: hush.a.b",
+                "it begins with `Bearer:`, and not with `Bearer` and a blank",
+            ),
+            ("BEARER=hush.a.b", "it begins with `Bearer=`"),
+            ("Bearer,hush.a.b", "it begins with `Bearer,`"),
+            ("Bearer\thush.a.b", "it begins with something else"),
+            ("\"Bearer hush.a.b\"", "it begins with something else"),
+            ("Token hush.a.b", "it begins with `Token`"),
+            ("jwt hush.a.b", "it begins with `JWT`"),
+            ("Basic hush", "it begins with `Basic`"),
+            ("hush.a.b", "it begins with something else"),
+            ("hush hush", "it begins with something else"),
+        ] {
+            assert!(parse(field.as_bytes()).is_err(), "{field}");
+            let described = unreadable(field.as_bytes(), false);
+            assert!(described.starts_with(found), "{field}: {described}");
+            assert!(
+                !described.to_ascii_lowercase().contains("hush"),
+                "{described}"
+            );
+        }
+        // Blanks and case are no error.
+        assert_eq!(parse(b"bearer  a.b.c").unwrap().as_str(), "a.b.c");
     }
 
     #[test]

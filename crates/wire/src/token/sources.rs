@@ -1,5 +1,6 @@
 //! The places of a token: `Authorization` and those that are configured.
 
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
 
 use super::bearer::{self, Bearer};
@@ -63,6 +64,16 @@ impl TokenSources {
         }
         Ok(token)
     }
+
+    /// Describes the value for which [`Self::token`] is an error, without any of its content.
+    pub fn unreadable(&self, headers: &HeaderMap) -> String {
+        let mut fields = self.headers.iter().filter_map(|name| headers.get(name));
+        let field = fields.next();
+        match field.or_else(|| headers.get(AUTHORIZATION)) {
+            Some(value) => bearer::unreadable(value.as_bytes(), field.is_some()),
+            None => "it holds no token, or characters that no token has".to_owned(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -103,6 +114,55 @@ mod tests {
             let found = sources.token(&headers, 100, opens_websocket, &mut Unobserved);
             let found = found.map(|found| found.map(|it| (it.as_str(), it.location())));
             assert_eq!(found, Ok(token), "{headers:?} {opens_websocket}");
+        }
+    }
+
+    #[test]
+    fn a_token_that_cannot_be_read_is_described_and_hides_no_other() {
+        let sources = TokenSources {
+            headers: vec![HeaderName::from_static("x-assertion")],
+            cookie: Some("t".to_owned()),
+            websocket_protocol: true,
+            ..TokenSources::default()
+        };
+        let cookie = ("cookie", "t=c.o.k");
+        let protocols = |value| ("sec-websocket-protocol", value);
+        let behind = "it holds no token, or";
+        for (fields, found) in [
+            (&[("x-assertion", ""), cookie][..], "the token is empty"),
+            (&[("x-assertion", "Bearer"), cookie], "the token is empty"),
+            (
+                &[("x-assertion", "'a'"), cookie],
+                "character 1 of the token is '\\''",
+            ),
+            (&[("authorization", "Bearer"), cookie], "the token is empty"),
+            (
+                &[("authorization", ""), cookie],
+                "it begins with something else",
+            ),
+            (
+                &[("authorization", "Basic c2VjcmV0"), cookie],
+                "it begins with `Basic`",
+            ),
+            (&[protocols("bearer"), cookie], behind),
+            (&[protocols("chat, bearer"), cookie], behind),
+            (&[protocols("chat"), protocols("bearer"), cookie], behind),
+            (&[protocols("bearer, a b, chat"), cookie], behind),
+            (&[("cookie", "t=")], behind),
+            (&[("cookie", "t=\"c.o.k\"")], behind),
+        ] {
+            let headers = headers(fields);
+            let token = sources.token(&headers, 100, true, &mut Unobserved);
+            assert!(token.is_err(), "{fields:?}");
+            let described = sources.unreadable(&headers);
+            assert!(described.starts_with(found), "{fields:?}: {described}");
+        }
+        // Without a `bearer`, or where no WebSocket is opened, the cookie counts.
+        for (protocol, opens_websocket) in [("chat, Bearer", true), ("chat, bearer", false)] {
+            let headers = headers(&[protocols(protocol), cookie]);
+            let token = sources.token(&headers, 100, opens_websocket, &mut Unobserved);
+            let token = token.map(|token| token.map(Bearer::as_str));
+            assert_eq!(token, Ok(Some("c.o.k")), "{protocol}");
         }
     }
 
