@@ -9,6 +9,8 @@
 
 use std::borrow::Cow;
 
+use unicode_normalization::UnicodeNormalization;
+
 use super::header_alias::cgi_equal;
 use crate::folding::is_invisible;
 use crate::rejection::Rejection;
@@ -16,6 +18,7 @@ use crate::rejection::Rejection;
 /// The checked path of a request target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestPath<'a> {
+    raw: &'a [u8],
     /// The text, decoded but for the escapes of characters that could stand there themselves; `None`
     /// if some programs may read one as a dot or a separator.
     written: Option<Cow<'a, str>>,
@@ -39,6 +42,7 @@ impl<'a> RequestPath<'a> {
         }
         match std::str::from_utf8(raw) {
             Ok(text) if is_evidently_canonical(raw) => Ok(Self {
+                raw,
                 written: Some(Cow::Borrowed(text)),
                 is_canonical: true,
                 hides_separators: false,
@@ -60,8 +64,9 @@ impl<'a> RequestPath<'a> {
         let is_clear = String::from_utf8(decoded).is_ok_and(|text| !is_confusing(&text));
         let written = as_written(raw).filter(|_| is_clear && !hides_separators);
         Ok(Self {
+            raw,
             written: written.map(Cow::Owned),
-            is_canonical: is_canonical(raw),
+            is_canonical: first_unclear(raw).is_none(),
             hides_separators,
         })
     }
@@ -87,6 +92,29 @@ impl<'a> RequestPath<'a> {
     /// control byte, or a double-encoded dot or separator.
     pub const fn hides_separators(&self) -> bool {
         self.hides_separators
+    }
+
+    /// Names what makes the path neither canonical nor clear, for an explanation.
+    pub(super) fn unclear_part(&self) -> String {
+        let text = |raw: &[u8]| {
+            let decoded = decode(raw, |_| true).unwrap_or_default();
+            String::from_utf8(decoded).ok()
+        };
+        let is_unclear = |name: &&[u8]| {
+            first_unclear(name).is_some() || text(name).is_none_or(|text| is_confusing(&text))
+        };
+        let mut names = self.raw.split(|byte| *byte == b'/');
+        let Some(name) = names.find(is_unclear) else {
+            return "an empty name".to_owned();
+        };
+        let part = first_unclear(name).map(|part| String::from_utf8_lossy(part).into_owned());
+        let alike = || text(name)?.chars().find(|c| is_separator_alike(*c));
+        let part = part.or_else(|| alike().map(|c| format!("{c} (U+{:04X})", u32::from(c))));
+        let name = String::from_utf8_lossy(name);
+        match part {
+            Some(part) => format!("{part} in '{name}'"),
+            None => format!("'{name}'"),
+        }
     }
 }
 
@@ -220,34 +248,55 @@ fn decode_leniently(layer: &[u8]) -> Option<(Vec<u8>, bool)> {
 fn is_confusing(text: &str) -> bool {
     let is_session = |name: &str| name.starts_with('(') && name.ends_with("))");
     let is_unclear = |name| is_almost_dots(name) || is_session(name);
-    text.chars().any(is_confusable) || text.split('/').any(is_unclear)
+    text.chars().any(is_separator_alike) || has_wide_escape(text) || text.split('/').any(is_unclear)
 }
 
 /// Returns true for `...` and `.. `: programs that trim names, as Win32 does, or leave out what is
 /// not visible may read them as `..`.
 fn is_almost_dots(segment: &str) -> bool {
-    let is_dropped = |c: char| c == '.' || c.is_whitespace() || is_invisible(c);
-    segment.contains('.') && segment.chars().all(is_dropped)
+    let is_dropped = |c: char| is_dot(c) || c.is_whitespace() || is_invisible(c);
+    segment.contains(is_dot) && segment.chars().all(is_dropped)
 }
 
-/// Returns true without empty names, and with no other bytes than those of RFC 3986 `pchar` without
-/// `;` and of clients that follow the URL standard, and escapes of these, of the space and of
-/// everything beyond ASCII. An escaped letter or digit is no client's spelling.
-fn is_canonical(raw: &[u8]) -> bool {
+/// Returns true for a dot, and for characters that become one or two.
+const fn is_dot(c: char) -> bool {
+    matches!(
+        c,
+        '.' | '\u{2024}' | '\u{2025}' | '\u{fe30}' | '\u{fe52}' | '\u{ff0e}'
+    )
+}
+
+/// Returns true for `％2e`: who converts before decoding reads a dot. `100％` is a name.
+fn has_wide_escape(text: &str) -> bool {
+    let mut after = text.split(['\u{fe6a}', '\u{ff05}']).skip(1);
+    after.any(|rest| {
+        let digits = rest.nfkc().take(2).filter(char::is_ascii_hexdigit);
+        digits.count() == 2
+    })
+}
+
+/// Returns the first bytes that make a path not canonical: an empty name, what is neither a `pchar`
+/// of RFC 3986 without `;` nor written by clients that follow the URL standard, and escapes of others
+/// than these, the space and everything beyond ASCII. No client escapes a letter or digit.
+fn first_unclear(raw: &[u8]) -> Option<&[u8]> {
     let mut rest = raw;
     while let Some((&first, tail)) = rest.split_first() {
-        rest = match first {
-            b'%' => match split_escape(tail) {
-                Some((b' ' | 0x80.., tail)) => tail,
-                Some((byte, tail)) if is_name_mark(byte) => tail,
-                _ => return false,
-            },
-            b'/' if tail.starts_with(b"/") => return false,
-            byte if is_plain(byte) => tail,
-            _ => return false,
+        let (is_clear, length) = match first {
+            b'%' => {
+                let byte = split_escape(tail).map(|(byte, _)| byte);
+                let is_clear = |byte| matches!(byte, b' ' | 0x80..) || is_name_mark(byte);
+                (byte.is_some_and(is_clear), "%40".len())
+            }
+            b'/' => (!tail.starts_with(b"/"), 1),
+            // The length of a character of UTF-8.
+            byte => (is_plain(byte), byte.leading_ones().max(1) as usize),
         };
+        if !is_clear {
+            return rest.get(..length).or(Some(rest));
+        }
+        rest = rest.get(length..).unwrap_or_default();
     }
-    true
+    None
 }
 
 /// Returns true for what clients leave in a path as it is: besides `pchar`, browsers leave brackets
@@ -265,45 +314,25 @@ const fn is_name_mark(byte: u8) -> bool {
     byte.is_ascii_punctuation() && !has_meaning
 }
 
-/// Returns true for characters that normalisation (NFKC and similar) or the best-fit tables of
-/// Windows turn into a dot, a slash, a backslash, a percent sign or the beginning of parameters,
-/// query or fragment; and for the C1 controls.
-const fn is_confusable(c: char) -> bool {
+/// Returns true for characters that compatible forms (NFKC) or the best-fit tables of Windows, by which
+/// CGI and PHP there get paths, turn into a slash or a backslash; and for the C1 controls.
+///
+/// No server normalises what it routes: the form matters behind it, where a name becomes a file.
+/// What becomes `?`, `;` or `#` is a name, because parameters are cut off before that.
+const fn is_separator_alike(c: char) -> bool {
     matches!(
         c,
         '\u{80}'..='\u{9f}'
             | '\u{a5}'
-            | '\u{37e}'
-            | '\u{2024}'..='\u{2026}'
             | '\u{2044}'
-            | '\u{2047}'..='\u{2049}'
             | '\u{20a9}'
             | '\u{2100}'..='\u{2101}'
             | '\u{2105}'..='\u{2106}'
-            | '\u{2215}'
-            | '\u{2488}'..='\u{249b}'
+            | '\u{2215}'..='\u{2216}'
             | '\u{29f8}'
-            | '\u{33c2}'
-            | '\u{33c7}'
-            | '\u{33d8}'
-            | '\u{fe14}'
-            | '\u{fe16}'
-            | '\u{fe19}'
-            | '\u{fe30}'
-            | '\u{fe52}'
-            | '\u{fe54}'
-            | '\u{fe56}'
-            | '\u{fe5f}'
             | '\u{fe68}'
-            | '\u{fe6a}'
-            | '\u{ff03}'
-            | '\u{ff05}'
-            | '\u{ff0e}'
             | '\u{ff0f}'
-            | '\u{ff1b}'
-            | '\u{ff1f}'
             | '\u{ff3c}'
-            | '\u{1f100}'
     )
 }
 
@@ -396,17 +425,18 @@ mod tests {
 
     #[test]
     fn no_normalisation_of_unicode_makes_another_path() {
-        use unicode_normalization::UnicodeNormalization;
-        let has_meaning = |c| matches!(c, '.' | '/' | '\\' | '%' | ';' | '?' | '#');
-        for c in ('\u{a0}'..=char::MAX).filter(|c| !is_confusable(*c)) {
+        let is_separator = |c| matches!(c, '/' | '\\');
+        for c in '\u{a0}'..=char::MAX {
             let text = [c].into_iter();
-            let becomes = text
-                .clone()
-                .nfkd()
-                .chain(text.clone().nfkc())
-                .chain(text.nfc());
-            let mut of_meaning = becomes.filter(|c| has_meaning(*c));
-            assert_eq!(of_meaning.next(), None, "U+{:04X}", u32::from(c));
+            let mut becomes = text.clone().nfkd().chain(text.clone().nfkc());
+            let stays = !becomes.any(is_separator) || is_separator_alike(c);
+            assert!(stays, "U+{:04X}", u32::from(c));
+            let form: String = text.nfkc().collect();
+            let stays = !matches!(form.as_str(), "." | "..") || is_dot(c);
+            assert!(stays, "U+{:04X}", u32::from(c));
+            let path = format!("/{c}2e");
+            let stays = !form.ends_with('%') || class(path.as_bytes()) == "opaque";
+            assert!(stays, "U+{:04X}", u32::from(c));
         }
     }
 
