@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use crate::explain::observer::{Observer, Unobserved};
 use crate::http::cors::AllowedOrigins;
 use crate::http::destination::Destination;
+use crate::http::loose_path::LoosePath;
 use crate::http::methods::certain_method;
 use crate::http::path_patterns::{ContextPath, PassList, PathPattern};
 use crate::http::request_path::RequestPath;
@@ -225,7 +226,7 @@ impl Interceptor {
         }
         match relative {
             Some(path) => observer.learned("path", format_args!("{path} matches no public path")),
-            None => observer.learned("path", NEVER_OPEN),
+            None => observer.learned("path", never_open(&path, &self.context)),
         }
         let token = token.and_then(|token| token.ok_or(Rejection::TokenMissing));
         let token = observer.check("authorization", token)?;
@@ -283,8 +284,13 @@ pub fn check_method(method: &Method) -> Result<(), Rejection> {
     }
 }
 
-const NEVER_OPEN: &str = "never public, and every rule is for it: outside the context path, or spelt \
-                          as programs read differently";
+/// Describes a path that no pattern opens, for an explanation.
+fn never_open(path: &RequestPath<'_>, context: &ContextPath) -> impl fmt::Display {
+    fmt::from_fn(move |f| match LoosePath::of(path, context) {
+        Err(why) => write!(f, "never public: {why}"),
+        Ok(_) => write!(f, "never public: the context path is {context}, spelt so"),
+    })
+}
 
 /// Describes a path that a pattern opens, for an explanation.
 fn opened(relative: Option<&str>, pattern: &PathPattern) -> impl fmt::Display {

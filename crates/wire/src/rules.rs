@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::http::destination::Destination;
-use crate::http::loose_path::LoosePath;
+use crate::http::loose_path::{AnyPath, LoosePath};
 use crate::http::methods::{Methods, certain_method};
-use crate::http::path_patterns::{ContextPath, PassList, PathPattern};
+use crate::http::path_patterns::{ContextPath, PassList, PathPattern, TooManySteps};
 use crate::http::request_path::RequestPath;
 use crate::rejection::Rejection;
 use crate::strict_json::{Map, Value};
@@ -243,11 +243,14 @@ impl AccessRules {
         found && compared.is_ok()
     }
 
-    /// Returns the places of the rules for the path and the destination of a request, in order.
+    /// Returns the places of the rules for the path and the destination of a request, in order. For a
+    /// path that could be any all are.
     pub fn matching(&self, request: RuleRequest<'_>, context: &ContextPath) -> Positions {
         let mut positions = Positions::new();
         for path in request.paths() {
-            self.add_matching(path.unwrap_or_default(), context, &mut positions);
+            if self.add_matching(path, context, &mut positions).is_err() {
+                positions.extend(0..self.rules.len());
+            }
         }
         let method = match self.depends_on_method {
             true => certain_method(request.method, request.headers),
@@ -260,19 +263,27 @@ impl AccessRules {
         positions
     }
 
-    /// Adds the places of the rules for a path, as it is written and in every spelling. One outside
-    /// the context path, one that programs may read differently, or one of too many steps, could be
-    /// any: all rules are for it.
-    fn add_matching(&self, raw: &[u8], context: &ContextPath, positions: &mut Positions) {
-        let path = RequestPath::parse(raw).ok();
-        let loose = path.as_ref().and_then(|path| LoosePath::of(path, context));
-        let Some(loose) = loose else {
-            positions.extend(0..self.rules.len());
-            return;
-        };
+    /// Returns the reason why every rule is for the path or the destination of a request.
+    pub fn any_path(&self, request: RuleRequest<'_>, context: &ContextPath) -> Option<AnyPath> {
+        let mut paths = request.paths();
+        paths.find_map(|path| {
+            self.add_matching(path, context, &mut Positions::new())
+                .err()
+        })
+    }
+
+    /// Adds the places of the rules for a path, as it is written and in every spelling.
+    fn add_matching(
+        &self,
+        raw: Option<&[u8]>,
+        context: &ContextPath,
+        positions: &mut Positions,
+    ) -> Result<(), AnyPath> {
+        let path = RequestPath::parse(raw.unwrap_or_default()).map_err(|_| AnyPath::Malformed)?;
+        let loose = LoosePath::of(&path, context)?;
         let mut found = |pattern| positions.extend(self.owners.get(pattern).copied());
         let mut compared = Ok(());
-        if let Some(path) = path.as_ref().and_then(|path| context.strip(path)) {
+        if let Some(path) = context.strip(&path) {
             compared = self.exact.each_match(path, &mut found);
         }
         loose.each_spelling(|path| {
@@ -280,9 +291,7 @@ impl AccessRules {
             compared =
                 compared.and_then(|()| self.loose.each_loose_match(path, is_expanded, &mut found));
         });
-        if compared.is_err() {
-            positions.extend(0..self.rules.len());
-        }
+        compared.map_err(|TooManySteps| AnyPath::TooManySteps)
     }
 
     /// Describes a rule and the claims that a payload has for it, for an explanation.

@@ -278,6 +278,9 @@ impl AuthPolicy {
             let token = DecodedToken::of(token.as_str());
             let payload = token.and_then(|token| token.claims.as_object().cloned());
             let payload = payload.unwrap_or_default();
+            if let Some(why) = rules.any_path(request, context) {
+                observer.learned("rules", format_args!("every rule is for it: {why}"));
+            }
             for rule in rules.matching(request, context) {
                 if let Some(facts) = rules.describe(rule, &payload) {
                     observer.learned("rules", facts);

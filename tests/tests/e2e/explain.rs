@@ -237,3 +237,43 @@ fn token_inspect_prints_claims_and_the_reason_of_a_rejection() {
     assert_eq!(json["outcome"], "verified");
     assert_eq!(json["token"]["claims"]["userId"], "1");
 }
+
+#[test]
+fn explain_names_what_makes_a_path_any_path() {
+    let rules = "[[rule]]\npaths = ['/list']\n[[rule]]\npaths = ['/admin/**']\n";
+    let stack = ForgedStack::configured(rules);
+    let token = format!("Authorization: Bearer {}", stack.token());
+    for (target, why) in [
+        ("/orders/list", None),
+        ("/orders/list/+", None),
+        (
+            "/orders/a;b/c",
+            Some("programs read ; in 'a;b' differently"),
+        ),
+        (
+            "/orders//list",
+            Some("programs read an empty name differently"),
+        ),
+        (
+            "/orders/a%EF%BC%8Fb",
+            Some("programs read ／ (U+FF0F) in 'a%EF%BC%8Fb' differently"),
+        ),
+        (
+            "/orders/+/:x",
+            Some("two of its names, '+' and ':x', are empty to some programs"),
+        ),
+        ("/elsewhere", Some("it is outside the context path")),
+    ] {
+        let explained = stack.sidecar.explain(&[target], &[&token]).stdout;
+        let expected = why.map(|why| format!("every rule is for it: {why}"));
+        let found = explained
+            .lines()
+            .find(|line| line.contains("every rule is for it"));
+        let matches = match (&expected, found) {
+            (Some(expected), Some(found)) => found.ends_with(expected.as_str()),
+            (None, None) => true,
+            _ => false,
+        };
+        assert!(matches, "{target}: {explained}");
+    }
+}

@@ -163,9 +163,10 @@ fn rules_for_a_path_that_could_be_any_are_explained() {
         "default-rule = 'deny'\n[[rule]]\npaths = ['/api/**']\n[[rule]]\npaths = ['/admin/**']\n",
     );
     let line = format!("Authorization: Bearer {}", stack.token());
-    let of_every_rule = "spelt as programs read differently";
+    let differently = "never public: programs read %2F in 'a%2Fb' differently";
     for (path, rules, why) in [
-        ("/orders/api/a%2Fb", 2, of_every_rule),
+        // The reason, and both rules.
+        ("/orders/api/a%2Fb", 3, differently),
         ("/orders/list", 0, "/list matches no public path"),
         ("/orders/api%40", 0, "/api%40 matches no public path"),
     ] {

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::path_patterns::ContextPath;
-use super::request_path::RequestPath;
+use super::request_path::{RequestPath, is_dot};
 use crate::folding::{folded, is_expanded};
 
 /// Most paths fit, so that a request allocates nothing.
@@ -23,44 +23,86 @@ pub struct LoosePath {
     text: Text,
     /// The length of the context path.
     context: usize,
-    /// The path below the context path without its streams, if there are any.
-    without_streams: Option<String>,
+    /// The path below the context path without its streams, if there are any, and without a name
+    /// that may be empty.
+    others: Vec<String>,
     /// True if some letters may have been a single one.
     is_expanded: bool,
 }
 
+/// The reason why a path could be any.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AnyPath {
+    /// Programs may read it with other names.
+    #[error("programs read {0} differently")]
+    Unclear(String),
+    /// It does not begin with the context path.
+    #[error("it is outside the context path")]
+    Outside,
+    /// Each of these may be left out or not.
+    #[error("two of its names, '{0}' and '{1}', are empty to some programs")]
+    EmptyNames(String, String),
+    /// Nothing is known of the rest.
+    #[error("comparing it takes too many steps")]
+    TooManySteps,
+    /// It is of a field, `Destination`.
+    #[error("it moves or copies to what is no path")]
+    Malformed,
+}
+
 impl LoosePath {
-    /// Reads the path of a request; `None` for one that lies outside the context path or is not
-    /// canonical, which could be any path.
-    pub fn of(path: &RequestPath<'_>, context: &ContextPath) -> Option<Self> {
+    /// Reads the path of a request.
+    ///
+    /// # Errors
+    /// [`AnyPath`] for one that lies outside the context path or is not canonical.
+    pub fn of(path: &RequestPath<'_>, context: &ContextPath) -> Result<Self, AnyPath> {
+        let canonical = path.canonical();
+        let path = &*canonical.ok_or_else(|| AnyPath::Unclear(path.unclear_part()))?;
         let mut text = Text::new();
-        let path = &*path.canonical()?;
         // One search shows that there is nothing to fold or cut in most paths.
         let is_plain = path.is_ascii() && memchr::memchr2(b'+', b':', path.as_bytes()).is_none();
+        let mut empty = None;
         for segment in path.split('/').skip(1) {
             text.push(b'/');
             let start = text.len();
             push_loose(segment, is_plain, &mut text);
-            if may_be_empty(text.get(start..)?, segment) {
-                return None;
+            if !may_be_empty(text.get(start..).unwrap_or_default(), segment) {
+                continue;
+            }
+            // `+..` is the way up to some.
+            if segment.contains(is_dot) {
+                return Err(AnyPath::Unclear(format!("'{segment}'")));
+            }
+            let range = start - 1..text.len();
+            if let Some((former, _)) = empty.replace((segment, range)) {
+                return Err(AnyPath::EmptyNames(former.to_owned(), segment.to_owned()));
             }
         }
         if text.last() != Some(&b'/') {
             text.push(b'/');
         }
-        let (prefix, below) = text.split_at_checked(context.as_str().len())?;
-        let is_below = prefix.eq_ignore_ascii_case(context.as_str().as_bytes())
-            && below.first() == Some(&b'/');
-        if !is_below {
-            return None;
+        let context = context.as_str();
+        let (prefix, below) = split_at(&text, context.len()).ok_or(AnyPath::Outside)?;
+        if !prefix.eq_ignore_ascii_case(context) || !below.starts_with('/') {
+            return Err(AnyPath::Outside);
         }
-        let without_streams = match !is_plain && below.contains(&b':') {
-            true => Some(without_streams(std::str::from_utf8(below).ok()?)?),
-            false => None,
-        };
-        Some(Self {
-            context: prefix.len(),
-            without_streams,
+        let mut others = Vec::new();
+        if let Some((_, range)) = empty {
+            let before = text.get(context.len()..range.start).unwrap_or_default();
+            let behind = text.get(range.end..).unwrap_or_default();
+            // Left out, or a blank.
+            for name in ["", "/ "] {
+                let other = [before, name.as_bytes(), behind].concat();
+                others.extend(String::from_utf8(other));
+            }
+        }
+        if !is_plain && below.contains(':') {
+            let with_streams = [below.to_owned()].into_iter().chain(others.clone());
+            others.extend(with_streams.map(|path| without_streams(&path)));
+        }
+        Ok(Self {
+            context: context.len(),
+            others,
             is_expanded: !is_plain && is_expanded(path),
             text,
         })
@@ -72,26 +114,31 @@ impl LoosePath {
     }
 
     /// Calls `visit` with each spelling: with a slash at the end, without it, without a suffix, and
-    /// all these without streams.
+    /// all these without streams and without an empty name.
     pub fn each_spelling(&self, mut visit: impl FnMut(&str)) {
         let text = self.text.get(self.context..).unwrap_or_default();
-        if let Ok(path) = std::str::from_utf8(text) {
-            each_ending(path, &mut visit);
-        }
-        if let Some(path) = &self.without_streams {
+        let text = std::str::from_utf8(text).ok();
+        let others = self.others.iter().map(String::as_str);
+        for path in text.into_iter().chain(others) {
             each_ending(path, &mut visit);
         }
     }
 }
 
-/// Returns true for a name that is empty to some programs: blanks alone, perhaps before a suffix or
-/// between dots.
+fn split_at(text: &[u8], at: usize) -> Option<(&str, &str)> {
+    std::str::from_utf8(text).ok()?.split_at_checked(at)
+}
+
+/// Returns true for a name that is empty to some programs: blanks or a stream alone, perhaps before
+/// a suffix or between dots.
 fn may_be_empty(name: &[u8], segment: &str) -> bool {
-    if !name.starts_with(b".") {
-        return name.is_empty() && !segment.is_empty();
+    let name = std::str::from_utf8(name).unwrap_or_default();
+    let is_file_empty = trimmed(file_of(name)).is_empty() && !segment.is_empty();
+    if is_file_empty || !name.starts_with('.') {
+        return is_file_empty;
     }
-    let mut beginning = name.iter().take_while(|byte| b". ".contains(byte));
-    !segment.starts_with('.') || beginning.any(|byte| *byte == b' ')
+    let mut beginning = name.chars().take_while(|c| ". ".contains(*c));
+    !segment.starts_with('.') || beginning.any(|c| c == ' ')
 }
 
 fn each_ending(path: &str, mut visit: impl FnMut(&str)) {
@@ -111,27 +158,32 @@ fn each_ending(path: &str, mut visit: impl FnMut(&str)) {
     }
 }
 
-/// Removes the names of NTFS streams behind the names of files; `None` if one has nothing before
-/// it, which could be any path.
-fn without_streams(path: &str) -> Option<String> {
+/// Removes the names of NTFS streams behind the names of files.
+fn without_streams(path: &str) -> String {
     let mut files = String::with_capacity(path.len());
     for segment in path.split('/').skip(1) {
-        let file = trimmed(segment.split(':').next().unwrap_or_default());
-        if file.is_empty() && !segment.is_empty() {
-            return None;
-        }
         files.push('/');
-        files.push_str(file);
+        files.push_str(visible(segment, file_of(segment)));
     }
-    Some(files)
+    files
+}
+
+/// Returns the part of a name before an NTFS stream.
+fn file_of(name: &str) -> &str {
+    name.split(':').next().unwrap_or_default()
 }
 
 /// Returns a name of a pattern in the form of [`LoosePath`].
 pub(super) fn loose_name(name: &str) -> String {
     let folded = folded(name);
-    match trimmed(&folded) {
-        "" => folded,
-        trimmed => trimmed.to_owned(),
+    visible(name, &folded).to_owned()
+}
+
+/// Returns a folded name as it is compared: trimmed, and a blank where nothing else is left.
+fn visible<'n>(name: &str, folded: &'n str) -> &'n str {
+    match trimmed(folded) {
+        "" if !name.is_empty() => " ",
+        trimmed => trimmed,
     }
 }
 
@@ -147,12 +199,12 @@ pub(super) fn is_trimmed(c: char) -> bool {
 
 /// Writes a name of a path in one form. A plain name differs from it in letter case alone.
 fn push_loose(name: &str, is_plain: bool, to: &mut Text) {
-    let name = match is_plain || (name.is_ascii() && !name.contains('+')) {
+    let folded = match is_plain || (name.is_ascii() && !name.contains('+')) {
         true => Cow::Borrowed(name),
         false => Cow::Owned(folded(name)),
     };
     let start = to.len();
-    to.extend_from_slice(trimmed(&name).as_bytes());
+    to.extend_from_slice(visible(name, &folded).as_bytes());
     if let Some(added) = to.get_mut(start..) {
         added.make_ascii_lowercase();
     }
@@ -161,13 +213,16 @@ fn push_loose(name: &str, is_plain: bool, to: &mut Text) {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn spellings(path: &str) -> Option<Vec<String>> {
         let context = "/Orders".parse().unwrap();
         let path = RequestPath::parse(path.as_bytes()).unwrap();
         let mut spellings = Vec::new();
-        LoosePath::of(&path, &context)?.each_spelling(|path| spellings.push(path.to_owned()));
+        let path = LoosePath::of(&path, &context).ok()?;
+        path.each_spelling(|path| spellings.push(path.to_owned()));
         Some(spellings)
     }
 
@@ -213,12 +268,66 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_could_be_any_has_no_spelling() {
-        let paths = "/orders//a /orders/a;b /orders/%61 /orders/a%2fb /orders/%20/a /orders/%20.json \
-             /orders/.+.json /orders/%E2%80%8B/a /orders/%EF%BB%BF.json /orders/:x/a /orders/.:x \
-             /other/a /order /ordersx /";
-        for path in paths.split(' ') {
-            assert_eq!(spellings(path), None, "{path}");
+    fn a_name_that_may_be_empty_is_left_out_or_not() {
+        for (path, expected) in [
+            ("/orders/q/+", "/q/ /|/q/ |/q/|/q"),
+            ("/orders/%20/a", "/ /a/|/ /a|/a/|/a"),
+            ("/orders/%E2%80%8B/a", "/ /a/|/ /a|/a/|/a"),
+            ("/orders/%E2%80%A6", "/ /|/ |/"),
+            ("/orders/:x/a", "/:x/a/|/:x/a|/ /a/|/ /a|/a/|/a"),
+            ("/orders/h/::1", "/h/::1/|/h/::1|/h/ /|/h/ |/h/|/h"),
+            (
+                "/orders/b:c/:x",
+                "/b:c/:x/|/b:c/:x|/b:c/ /|/b:c/ |/b:c/|/b:c|/b/ /|/b/ |/b/|/b",
+            ),
+        ] {
+            let found: BTreeSet<_> = spellings(path).unwrap().into_iter().collect();
+            let expected: BTreeSet<_> = expected.split('|').map(str::to_owned).collect();
+            assert_eq!(found, expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_could_be_any_has_its_reason() {
+        for (path, why) in [
+            ("/orders//a", "programs read an empty name differently"),
+            ("/orders/a;b/c", "programs read ; in 'a;b' differently"),
+            ("/orders/%61", "programs read %61 in '%61' differently"),
+            ("/orders/a%2fb", "programs read %2f in 'a%2fb' differently"),
+            ("/orders/é", "programs read é in 'é' differently"),
+            ("/orders/x/%E9", "programs read '%E9' differently"),
+            ("/orders/a/...", "programs read '...' differently"),
+            ("/orders/(S(x))/a", "programs read '(S(x))' differently"),
+            (
+                "/orders/A%EF%BC%8FB",
+                "programs read ／ (U+FF0F) in 'A%EF%BC%8FB' differently",
+            ),
+            (
+                "/orders/%EF%BC%852e",
+                "programs read '%EF%BC%852e' differently",
+            ),
+            (
+                "/orders/+/:x",
+                "two of its names, '+' and ':x', are empty to some programs",
+            ),
+            ("/orders/%20.json", "programs read ' .json' differently"),
+            ("/orders/..+.x", "programs read '..+.x' differently"),
+            ("/orders/a/+../b", "programs read '+..' differently"),
+            ("/orders/a/..:x/b", "programs read '..:x' differently"),
+            (
+                "/orders/+%EF%BC%8E%EF%BC%8E",
+                "programs read '+．．' differently",
+            ),
+            ("/other/a", "it is outside the context path"),
+            ("/order", "it is outside the context path"),
+            ("/ordersx", "it is outside the context path"),
+            ("/+/orders/a", "it is outside the context path"),
+            ("/", "it is outside the context path"),
+        ] {
+            let context = "/Orders".parse().unwrap();
+            let path = RequestPath::parse(path.as_bytes()).unwrap();
+            let found = LoosePath::of(&path, &context).unwrap_err();
+            assert_eq!(found.to_string(), why);
         }
     }
 }

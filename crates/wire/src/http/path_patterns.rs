@@ -14,6 +14,7 @@ pub use self::context_path::ContextPath;
 use self::glob::Glob;
 #[cfg(test)]
 pub(crate) use self::glob::is_of_one_letter;
+pub(crate) use self::pass_list::TooManySteps;
 pub use self::pass_list::{PassList, PassListError};
 use self::steps::Steps;
 use super::loose_path::loose_name;

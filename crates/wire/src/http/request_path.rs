@@ -259,7 +259,7 @@ fn is_almost_dots(segment: &str) -> bool {
 }
 
 /// Returns true for a dot, and for characters that become one or two.
-const fn is_dot(c: char) -> bool {
+pub(super) const fn is_dot(c: char) -> bool {
     matches!(
         c,
         '.' | '\u{2024}' | '\u{2025}' | '\u{fe30}' | '\u{fe52}' | '\u{ff0e}'

@@ -76,6 +76,10 @@ impl Glob {
             return true;
         }
         let (begins, ends) = self.trimmed_ends();
+        // A blank is the form of names of nothing but blanks and dots.
+        if name == " " && ends == 0 {
+            return true;
+        }
         let start = skip_marks(name, 0);
         let mut offsets: Offsets = smallvec![start];
         // After a star every offset from the first on is reached.
