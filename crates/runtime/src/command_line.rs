@@ -9,6 +9,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::io::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -132,17 +133,29 @@ pub fn name(text: &str) -> Result<String, &'static str> {
 /// Parses a member of a list, which may have blanks around it, as in `a, b`.
 ///
 /// # Errors
-/// Those of the type.
-pub fn member<T: FromStr>(text: &str) -> Result<T, T::Err> {
-    text.trim().parse()
+/// Those of the type, and an empty member.
+pub fn member<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
+    let text = text.trim();
+    match text.parse() {
+        _ if text.is_empty() => Err(EMPTY_MEMBER.to_owned()),
+        Err(error) if text.contains(char::is_whitespace) => {
+            Err(format!("{error}; commas separate the members of a list"))
+        }
+        parsed => parsed.map_err(|error: T::Err| error.to_string()),
+    }
 }
+
+const EMPTY_MEMBER: &str = "is empty; a list has no comma at an end, nor two in a row";
 
 /// Parses a [`name`] that is a [`member`] of a list.
 ///
 /// # Errors
 /// Those of [`name`].
 pub fn member_name(text: &str) -> Result<String, &'static str> {
-    name(text.trim())
+    match text.trim() {
+        "" => Err(EMPTY_MEMBER),
+        text => name(text),
+    }
 }
 
 /// Returns the arguments before a `--`, after which everything is an operand.

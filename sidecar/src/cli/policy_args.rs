@@ -66,7 +66,7 @@ pub(crate) struct RulesArgs {
     ///
     /// The sidecar then serves its metadata as an OAuth protected resource (RFC 9728), for every
     /// origin, and names them in every challenge, so that clients find its issuers that are URLs
-    #[arg(long, env, value_delimiter = ',', value_name = "URL")]
+    #[arg(long, env, value_delimiter = ',', value_parser = member::<String>, value_name = "URL")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) resource: Vec<String>,
 

@@ -20,7 +20,7 @@ fn check(flags: &[&str]) -> Finished {
 fn check_lists_what_each_pattern_opens_and_what_catches_nothing() {
     const CONFIG: &str = "
 app-name = 'shop'
-public-path = ['/static/**', 'GET,HEAD /a b/?', '/current/user/details', 'GET /half']
+public-path = ['/static/**', 'GET,HEAD /a%20b/?', '/current/user/details', 'GET /half']
 optional-auth-path = ['/feed/*', 'GET /static/x', '/half']
 [[rule]]
 name = 'admin'
@@ -30,7 +30,7 @@ scope = ['admin']
 ";
     const LISTED: &str = "\
 # public: every method of /shop/static/**, as in /shop/static/x/x
-# public: GET,HEAD of /shop/a b/?, as in /shop/a b/x
+# public: GET,HEAD of /shop/a%20b/?, as in /shop/a%20b/x
 # public: every method of /shop/current/user/details; catches nothing: these paths are the sidecar's own
 # public: GET of /shop/half
 # optional: every method of /shop/feed/*, as in /shop/feed/x

@@ -79,6 +79,7 @@ fn blanks_around_the_members_of_a_list_count_for_nothing() {
             "COOKIE_ORIGIN",
             "https://a,https://b",
         ),
+        (Program::Sidecar, &[], "RESOURCE", "https://a/x,https://b/x"),
         (Program::Sidecar, &[], "AUDIENCE", "a,b"),
         (Program::Sidecar, &[], "CLAIM", "email=mail,account=upn"),
         (Program::Sidecar, &[], "CLAIM_HEADER", "X-A=a,X-B=b"),

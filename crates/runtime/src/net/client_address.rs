@@ -83,7 +83,10 @@ pub fn parse_network(text: &str) -> Result<IpNet, String> {
     let text = text.trim();
     text.parse::<IpNet>()
         .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
-        .map_err(|_| "expected a network such as 10.0.0.0/8, or an address".to_owned())
+        .map_err(|_| {
+            "expected a network such as 10.0.0.0/8, or an address; commas separate several"
+                .to_owned()
+        })
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! header, which only those of an allowed origin can set; the browser's cookies count for listed origins
 //! alone.
 
+use std::borrow::Cow;
+
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
@@ -44,14 +46,14 @@ impl std::fmt::Display for Origin {
 }
 
 impl std::str::FromStr for Origin {
-    type Err = &'static str;
+    type Err = Cow<'static, str>;
 
-    fn from_str(text: &str) -> Result<Self, &'static str> {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         const MALFORMED: &str = "must be http://HOST or https://HOST, or of an app as capacitor://localhost, with a port \
                                  unless it is the usual one, in lower case, without a path";
         // Any attacker's page can match them.
         if matches!(text, "*" | "null") {
-            return Err("is not one origin: '*' and 'null' are not supported");
+            return Err("is not one origin: '*' and 'null' are not supported".into());
         }
         // A host of a URL may hold more, which no browser sends.
         let is_plain =
@@ -68,9 +70,15 @@ impl std::str::FromStr for Origin {
             }
         };
         if !is_origin || !text.bytes().all(is_plain) {
-            return Err(MALFORMED);
+            let meant = url.origin().ascii_serialization();
+            return Err(match meant == "null" || meant == text {
+                true => MALFORMED.into(),
+                false => format!("{MALFORMED}: browsers send {meant}").into(),
+            });
         }
-        HeaderValue::from_str(text).map(Self).map_err(|_| MALFORMED)
+        HeaderValue::from_str(text)
+            .map(Self)
+            .map_err(|_| MALFORMED.into())
     }
 }
 

@@ -27,6 +27,9 @@ pub enum PathError {
     /// A path that does not begin at the root or the context path.
     #[error("must start with '/'")]
     NotAbsolute,
+    /// Probably two patterns.
+    #[error("holds a blank: commas separate patterns, and a blank of a path is written %20")]
+    Blank,
     /// A pattern that can never match a canonical path.
     #[error(
         "must be in canonical form: no '//', dot segments, '\\', ';', '#', '<' and others that no path holds, control characters, or escapes of letters, digits and '%./\\;?#'"
@@ -153,6 +156,9 @@ impl FromStr for PathPattern {
         if !text.starts_with('/') {
             return Err(PathError::NotAbsolute);
         }
+        if text.contains(char::is_whitespace) {
+            return Err(PathError::Blank);
+        }
         if text.contains(['{', '}', '[', ']', '|']) {
             return Err(PathError::Variable);
         }
@@ -176,10 +182,9 @@ impl FromStr for PathPattern {
 }
 
 /// Checks a pattern by the rules of paths, except for wildcards, and returns it as paths are written.
-/// Spaces and text beyond ASCII need no escapes.
+/// Text beyond ASCII needs no escapes.
 fn canonical_text_of_pattern(pattern: &str) -> Result<String, PathError> {
-    const SPACE: &AsciiSet = &AsciiSet::EMPTY.add(b' ');
-    let escaped = utf8_percent_encode(&pattern.replace('?', "_"), SPACE).to_string();
+    let escaped = utf8_percent_encode(&pattern.replace('?', "_"), &AsciiSet::EMPTY).to_string();
     let path = RequestPath::parse(escaped.as_bytes()).map_err(|_| PathError::NotCanonical)?;
     path.written().ok_or(PathError::NotCanonical)?;
     as_written(pattern.as_bytes()).ok_or(PathError::NotCanonical)

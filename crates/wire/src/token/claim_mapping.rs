@@ -107,7 +107,7 @@ fn parse_entry(entry: &str) -> Result<(&'static str, ClaimName), String> {
     let expected = "expected FIELD=CLAIM, such as account=preferred_username";
     let (field, claim) = entry.split_once('=').ok_or(expected)?;
     let fields = CurrentUserDetails::FIELDS;
-    let known = fields.iter().find(|name| **name == field);
+    let known = fields.iter().find(|name| **name == field.trim());
     let field = known.ok_or_else(|| {
         let fields = fields.join(", ");
         format!(
@@ -115,7 +115,7 @@ fn parse_entry(entry: &str) -> Result<(&'static str, ClaimName), String> {
              passes any claim"
         )
     })?;
-    Ok((field, claim.parse()?))
+    Ok((field, claim.trim().parse()?))
 }
 
 /// Returns a claim that identifies a user. The service could take an empty id for another user, and
@@ -160,6 +160,7 @@ mod tests {
             (&[][..], "s", "s"),
             (&["account=preferred_username"], "s", "ada"),
             (&["id=uid"], "7", "s"),
+            (&[" id = uid "], "7", "s"),
             (
                 &["account=upn", "id=uid", "account=preferred_username"],
                 "7",

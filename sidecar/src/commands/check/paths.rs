@@ -66,7 +66,8 @@ fn describe(
             (names.join(","), each)
         }
     };
-    let (path, example) = (path_of(pattern.as_str()), pattern.example("x", "x"));
+    let path = path_of(pattern.as_str());
+    let example = pattern.example("x", "x").replace(' ', "%20");
     let mut line = format!("{names} of {context}{path}");
     if example != path {
         line += &format!(", as in {context}{example}");
