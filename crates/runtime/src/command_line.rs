@@ -77,6 +77,13 @@ pub fn unknown_variables<C: WithFile>() -> Vec<String> {
     unknown(&command::<C>(), names).collect()
 }
 
+/// Returns the warning about a variable of others that cannot be used, and the effect. It never holds
+/// the value, which may have a password.
+#[must_use]
+pub fn unusable_variable(effect: &str, name: &str, why: &str) -> String {
+    format!("{effect}: {name}: {why}")
+}
+
 /// Prints the warnings of a command that does not serve.
 pub fn warn(warnings: &[String]) {
     for warning in warnings {

@@ -7,6 +7,8 @@ use std::time::Duration;
 use http::Uri;
 use http::uri::Scheme;
 
+use crate::command_line::unusable_variable;
+
 /// The collector that the variables name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Collector {
@@ -89,9 +91,8 @@ fn uri(name: &str, endpoint: &str) -> Result<Uri, String> {
     })
 }
 
-/// Names the variable and not its value, which may hold a password.
 fn rejected(name: &str, why: &str) -> String {
-    format!("no spans are exported: {name}: {why}")
+    unusable_variable("no spans are exported", name, why)
 }
 
 #[cfg(test)]

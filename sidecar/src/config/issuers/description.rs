@@ -383,7 +383,7 @@ impl<'a> Description<'a> {
     }
 
     fn keys_proxy(&self, is_https: bool) -> Result<Option<KeysProxy>, ExitError> {
-        let text = match self.table.keys_proxy.as_deref() {
+        let text = match self.table.keys_proxy.as_deref().map(str::trim) {
             // The API server of a cluster is inside of it.
             None if is_https && !self.is_kubernetes() => {
                 return Ok(KeysProxy::from_environment(|name| std::env::var(name).ok()));

@@ -2,6 +2,7 @@
 //! whose variables are read as curl reads them.
 
 use reqwest::{ClientBuilder, NoProxy, Proxy};
+use runtime::command_line::unusable_variable;
 use secrecy::{ExposeSecret, SecretString};
 
 /// In the order of their precedence.
@@ -12,8 +13,8 @@ const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
 /// A proxy to key servers with https.
 #[derive(Debug, Clone)]
 pub(crate) struct KeysProxy {
-    /// May hold a password.
-    url: SecretString,
+    /// May hold a password; `None` if the variable cannot be used.
+    url: Option<SecretString>,
     /// The variable that names it; `None` for a proxy of a table.
     variable: Option<&'static str>,
     /// The hosts that are reached without it, separated by commas.
@@ -24,7 +25,7 @@ impl KeysProxy {
     /// Returns the proxy of a table, which is for every host.
     pub(crate) fn from_table(url: String) -> Self {
         Self {
-            url: url.into(),
+            url: Some(url.into()),
             variable: None,
             bypassed: String::new(),
         }
@@ -32,25 +33,38 @@ impl KeysProxy {
 
     /// Returns the proxy of the environment; `None` without one, and with `NO_PROXY=*`.
     pub(crate) fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
-        let read = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let read = |name: &str| {
+            let value = variable(name)?.trim().to_owned();
+            (!value.is_empty()).then_some(value)
+        };
         let mut variables = VARIABLES.into_iter();
         let (name, url) = variables.find_map(|name| Some((name, read(name)?)))?;
         let bypassed = read("no_proxy").or_else(|| read("NO_PROXY"));
-        let bypassed = bypassed.unwrap_or_default().replace([' ', '\t'], ",");
+        let bypassed = bypassed
+            .unwrap_or_default()
+            .replace(char::is_whitespace, ",");
         // The final dot of a name and the brackets of an address make no difference.
         let plain = |host: &str| host.trim_end_matches('.').replace(['[', ']'], "");
         let bypassed: Vec<_> = bypassed.split(',').map(plain).collect();
         let is_off = bypassed.iter().any(|host| host == "*");
-        Some(Self {
-            url: http(url).filter(|_| !is_off)?.into(),
+        (!is_off).then(|| Self {
+            url: http(&url).map(SecretString::from),
             variable: Some(name),
             bypassed: format!("{},{LOOPBACK}", bypassed.join(",")),
         })
     }
 
-    /// Returns the warning of a proxy of the environment: it may not be meant for keys.
+    /// Returns the warning of a variable: its proxy may not be meant for keys, or cannot be used.
     pub(crate) fn warning(&self) -> Option<String> {
         let name = self.variable?;
+        if self.url.is_none() {
+            let why = "expected http://[USER:PASSWORD@]HOST:PORT, or https://";
+            return Some(unusable_variable(
+                "keys are fetched without a proxy",
+                name,
+                why,
+            ));
+        }
         Some(format!(
             "{name}: the keys of issuers are fetched through this proxy, but from this machine and hosts of NO_PROXY; `keys-proxy = \"none\"` of an [[issuer]] turns that off"
         ))
@@ -58,19 +72,25 @@ impl KeysProxy {
 
     /// Lets requests with https take this proxy.
     pub(super) fn apply_to(&self, client: ClientBuilder) -> reqwest::Result<ClientBuilder> {
+        let Some(url) = &self.url else {
+            return Ok(client);
+        };
         let bypassed = NoProxy::from_string(&self.bypassed);
-        let proxy = Proxy::https(self.url.expose_secret())?;
+        let proxy = Proxy::https(url.expose_secret())?;
         Ok(client.proxy(proxy.no_proxy(bypassed)))
     }
 }
 
 /// Returns the URL of a proxy that speaks HTTP, as one without a scheme does.
-fn http(url: String) -> Option<String> {
-    match url.split_once("://") {
-        None => Some(format!("http://{url}")),
-        Some(("http" | "https", _)) => Some(url),
-        Some(_) => None,
-    }
+fn http(text: &str) -> Option<String> {
+    let url = match text.split_once("://") {
+        None => format!("http://{text}"),
+        Some((scheme, rest)) => format!("{}://{rest}", scheme.to_ascii_lowercase()),
+    };
+    // The library drops line ends, and takes quotes for a part of the host.
+    let is_plain = !url.contains(|c: char| c == '"' || c.is_whitespace());
+    let is_http = ["http://", "https://"].iter().any(|it| url.starts_with(it));
+    (is_plain && is_http && Proxy::https(&url).is_ok()).then_some(url)
 }
 
 #[cfg(test)]
@@ -113,19 +133,40 @@ mod tests {
     }
 
     #[test]
-    fn another_kind_of_proxy_is_not_used_nor_a_password_printed() {
+    fn a_value_that_is_no_proxy_is_named_and_no_password_printed() {
         for (value, is_used) in [
             ("http://me:hush@proxy:3128", true),
             ("me:hush@proxy:3128", true),
             ("proxy", true),
             ("https://me:hush@proxy", true),
+            ("HTTP://me:hush@proxy", true),
             ("http://[::1]:3128/path", true),
+            (" http://me:hush@proxy:3128\n", true),
+            ("\tproxy\r\n", true),
+            ("\"http://me:hush@proxy:3128\"", false),
+            ("'http://me:hush@proxy:3128'", false),
+            ("\"proxy:3128\"", false),
+            ("http://proxy:31\n28", false),
+            ("proxy other", false),
+            ("http://", false),
+            ("http://me:hush@", false),
+            ("http://me:hush@proxy:80:80", false),
             ("socks5://me:hush@proxy:1080", false),
+            ("socks5h://proxy:1080", false),
+            ("ftp://me:hush@proxy", false),
         ] {
             let found = proxy(&[("https_proxy", value)]);
-            assert_eq!(found.is_some(), is_used, "{value}");
-            let printed = format!("{found:?} {:?}", found.as_ref().map(KeysProxy::warning));
-            assert!(!printed.contains("hush"), "{printed}");
+            let warning = found
+                .as_ref()
+                .and_then(KeysProxy::warning)
+                .unwrap_or_default();
+            let expected = match is_used {
+                true => "https_proxy: the keys of issuers are fetched through this proxy",
+                false => "keys are fetched without a proxy: https_proxy: expected http://",
+            };
+            assert!(warning.starts_with(expected), "{value:?}: {warning}");
+            let is_printed = format!("{found:?} {warning}").contains("hush");
+            assert!(!is_printed, "{value}: {warning}");
         }
         let of_table = KeysProxy::from_table("http://proxy:3128".to_owned());
         assert_eq!(of_table.warning(), None);

@@ -149,7 +149,7 @@ fn keys_come_through_the_named_proxy_and_no_other() {
     let (named, of_environment) = (ConnectProxy::start(), ConnectProxy::start());
     let issuer = "https://kubernetes.default.svc.cluster.local";
     let table = format!(
-        "[[issuer]]\nname = 'idp'\nissuer = '{issuer}'\naudience = ['orders']\njwks = '{url}'\nca = '{}'\nkeys-proxy = '{}'\n",
+        "[[issuer]]\nname = 'idp'\nissuer = '{issuer}'\naudience = ['orders']\njwks = '{url}'\nca = '{}'\nkeys-proxy = ' {} '\n",
         ca.display(),
         named.url()
     );
@@ -186,12 +186,13 @@ fn keys_come_through_the_proxy_of_the_environment() {
         ("idp.invalid", "", false),
         ("a, .Invalid.", "", false),
         ("a invalid", "", false),
+        ("a\n invalid\n", "", false),
         ("*", "", false),
         ("", "keys-proxy = 'none'", false),
     ] {
         let proxy = ConnectProxy::to(server.address());
         let plan = issuers.plan_with(&table(more)).flags(NEVER);
-        let url = format!("me%40shop:hu%3Ash@127.0.0.1:{}", proxy.port());
+        let url = format!(" http://me%40shop:hu%3Ash@127.0.0.1:{}\n", proxy.port());
         let plan = plan.environment("HTTPS_PROXY", &url);
         let sidecar = plan.environment("NO_PROXY", no_proxy).start();
         let fetched = match is_proxied {
@@ -213,5 +214,29 @@ fn keys_come_through_the_proxy_of_the_environment() {
         let is_named = log.contains("HTTPS_PROXY: the keys of issuers are fetched through");
         assert_eq!(is_named, no_proxy != "*" && more.is_empty(), "{log}");
         assert!(!log.contains("hu%3Ash") && !log.contains("hu:sh"), "{log}");
+    }
+}
+
+#[test]
+fn a_proxy_that_cannot_be_used_is_named_once_at_the_start() {
+    let issuers = Issuers::publish(&["cluster"]);
+    let table = |name: &str| {
+        format!(
+            "[[issuer]]\nname = '{name}'\nissuer = 'https://{name}.example'\naudience = ['orders']\n\
+             jwks = 'https://127.0.0.1:1/{name}'\nuser-prefix = '{name}:'\n"
+        )
+    };
+    for value in [
+        "socks5://me:hush@proxy:1080",
+        "'http://me:hush@proxy:1'",
+        "http://",
+    ] {
+        let plan = issuers.plan_with(&(table("a") + &table("b"))).flags(NEVER);
+        let sidecar = plan.environment("HTTPS_PROXY", value).start();
+        sidecar.until_logged("verification key not fetched");
+        let log = sidecar.process().output();
+        let line = "keys are fetched without a proxy: HTTPS_PROXY: expected http://";
+        assert_eq!(log.matches(line).count(), 1, "{log}");
+        assert!(!log.contains("hush"), "{log}");
     }
 }
