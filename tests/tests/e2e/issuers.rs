@@ -281,7 +281,10 @@ fn an_encoded_response_is_named_with_its_encoding() {
         ("deflate", b"\x78\x9c\xab", "Content-Encoding: deflate"),
         ("zstd", b"\x28\xb5\x2f\xfd", "Content-Encoding: zstd"),
         ("made-up", b"\xff", "Content-Encoding: made-up"),
+        ("gzip, br", b"no text", "Content-Encoding: gzip, br"),
+        ("identity, x-gzip", b"\x1f\x8b", "identity, x-gzip"),
         ("utf-8", b"{\x00}\x00", ""),
+        ("Identity", b"{\x00}\x00", ""),
     ] {
         let server = SocketServer::start(move |_| {
             let field = format!("Content-Encoding: {encoding}");
@@ -311,13 +314,12 @@ fn an_encoded_response_is_named_with_its_encoding() {
             has(line, if found.is_empty() { in_utf_16 } else { found });
         }
     }
-    // A name of the encoding that is not kept is no reason.
-    let one = published("Keycloak");
-    let set = one.jwks().into_bytes();
-    one.replies(Reply::Bytes(response(
-        "200 OK",
-        &["Content-Encoding: utf-8"],
-        &set,
-    )));
-    assert_eq!(fetching(&service, &one).ready().readiness(), 200);
+    // An encoding that is named and not used is no reason.
+    for encoding in ["utf-8", "identity", "", "gzip"] {
+        let one = published("Keycloak");
+        let set = one.jwks().into_bytes();
+        let field = format!("Content-Encoding: {encoding}");
+        one.replies(Reply::Bytes(response("200 OK", &[&field], &set)));
+        assert_eq!(fetching(&service, &one).ready().readiness(), 200);
+    }
 }

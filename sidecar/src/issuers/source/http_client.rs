@@ -285,11 +285,10 @@ impl Transport {
         self.clock_ahead = date(response.headers()).map(|date| date - unix_now());
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
         let body = bounded_body(response, question.max_bytes).await?;
-        let encoding = headers.get(header::CONTENT_ENCODING);
-        // Some servers name one that they do not use.
-        if let (StatusCode::OK, Some(encoding), Err(_)) = (status, encoding, str::from_utf8(&body))
+        // Some servers name an encoding that they do not use.
+        if let (StatusCode::OK, Some(encoding)) = (status, encoding(&headers))
+            && !begins_as_text(&body)
         {
-            let encoding = String::from_utf8_lossy(encoding.as_bytes());
             return Err(TransportError::Encoded(LogText(&encoding).to_string()));
         }
         Ok(KeyResponse {
@@ -351,6 +350,23 @@ impl Transport {
         self.client = Some((self.client_with(&material)?, material));
         Ok(true)
     }
+}
+
+/// Returns the content codings of a response (RFC 9110 §8.4.1); `None` for `identity` alone.
+fn encoding(headers: &HeaderMap) -> Option<String> {
+    let fields = headers.get_all(header::CONTENT_ENCODING).iter();
+    let fields = fields.map(|field| String::from_utf8_lossy(field.as_bytes()));
+    let all = fields.collect::<Vec<_>>().join(", ");
+    let mut names = all.split(',').map(str::trim);
+    let is_encoded = names.any(|it| !it.is_empty() && !it.eq_ignore_ascii_case("identity"));
+    is_encoded.then_some(all)
+}
+
+/// Returns true for the beginning of JSON, PEM, base64 of DER or a signed list.
+fn begins_as_text(body: &[u8]) -> bool {
+    let text = std::str::from_utf8(body).unwrap_or_default();
+    let text = text.trim_start_matches(|c: char| c == '\u{feff}' || c.is_whitespace());
+    text.starts_with(['{', '[', '-', 'M', 'e'])
 }
 
 /// Begins a trace for a request; `None` without tracing.
