@@ -32,7 +32,7 @@ pub(crate) struct ProtectedResource {
     scheme: Scheme,
     /// In lower case, without the default port.
     host: Vec<u8>,
-    /// Without a slash at the end.
+    /// Empty for the whole host.
     path: String,
     /// The paths of the metadata: their own, and one without the path of the resource.
     metadata: [String; 2],
@@ -105,12 +105,17 @@ impl ProtectedResource {
             url: resource.to_owned(),
             scheme: scheme.clone(),
             host: host.unwrap_or_default(),
-            path: suffix.trim_end_matches('/').to_owned(),
+            path: suffix.to_owned(),
             metadata: [format!("{METADATA}{suffix}"), METADATA.to_owned()],
             challenge: format!("resource_metadata=\"{scheme}://{authority}{METADATA}{suffix}\""),
             document: serde_json::to_vec(&document).unwrap_or_default(),
             names_server: !servers.is_empty(),
         })
+    }
+
+    /// Returns the path without a slash at its end.
+    fn base(&self) -> &str {
+        self.path.trim_end_matches('/')
     }
 
     /// Returns true for the host of a request that the URL names.
@@ -147,7 +152,7 @@ impl AuthPolicy {
     /// Returns true for a path at which clients look for documents of an authorization server, below
     /// the host or as if the resource were one.
     pub(super) fn is_well_known(&self, path: &[u8]) -> bool {
-        let mut bases = self.resources.iter().flat_map(|it| ["", it.path.as_str()]);
+        let mut bases = self.resources.iter().flat_map(|it| ["", it.base()]);
         bases.any(|base| rest_below(path, base).is_some_and(|rest| rest.starts_with(WELL_KNOWN)))
     }
 
@@ -180,8 +185,11 @@ impl AuthPolicy {
         };
         let (path, host) = (target.path(), request.host().unwrap_or_default());
         let resource = self.resources.iter().rev().max_by_key(|resource| {
-            let covered = rest_below(path, &resource.path).map(|_| resource.path.len());
-            (covered.is_some(), resource.is_on(host), covered)
+            let covered = rest_below(path, resource.base()).map(|_| resource.base().len());
+            // Of two that differ in a slash at the end the one with the slash of the request.
+            let exact = path.starts_with(resource.path.as_bytes());
+            let exact = exact.then_some(resource.path.len());
+            (covered.is_some(), resource.is_on(host), covered, exact)
         });
         let scope = self.missing_scope(rejected, request, path);
         let metadata = resource.map(|resource| resource.challenge.clone());

@@ -283,6 +283,21 @@ fn each_resource_has_its_document_and_its_challenge() {
         let metadata = format!("{origin}{WELL_KNOWN}{path}\"");
         assert!(challenge.ends_with(&metadata), "{resource}: {challenge}");
     }
+    // Two that differ in a slash are two (RFC 9728 §3.3).
+    for list in ["'{}/mcp', '{}/mcp/'", "'{}/mcp/', '{}/mcp'"] {
+        let list = list.replace("{}", "https://api.example/orders");
+        let both = stack(&format!("resource = [{list}]\n"));
+        for (path, its_own) in [
+            ("/orders/mcp", "/orders/mcp"),
+            ("/orders/mcp/", "/orders/mcp/"),
+            ("/orders/mcp/x", "/orders/mcp/"),
+            ("/orders/mcp?session=1", "/orders/mcp"),
+        ] {
+            let challenge = get(&both, "api.example", path).header("www-authenticate");
+            let metadata = format!("{WELL_KNOWN}{its_own}\"");
+            assert!(challenge.concat().ends_with(&metadata), "{list} {path}");
+        }
+    }
     // The resource that is the whole host has the document without a path.
     let with_host = stack(&format!("resource = ['{outside}', '{host}']\n"));
     let found = get(&with_host, "api.example", WELL_KNOWN);
