@@ -9,10 +9,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use runtime::net::connection_slots::{ConnectionSlots, Slot};
-use runtime::net::fd_limit;
-use runtime::net::shares::Shares;
-use runtime::net::unfinished;
+use postern_transport::net::connection_slots::{ConnectionSlots, Slot};
+use postern_transport::net::fd_limit;
+use postern_transport::net::shares::Shares;
+use postern_transport::net::unfinished;
 use tracing::warn;
 
 use crate::applications::registry::ApplicationRegistry;

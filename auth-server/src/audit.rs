@@ -8,9 +8,9 @@ pub(crate) mod events;
 
 use std::net::{IpAddr, SocketAddr};
 
-use runtime::logs::rejection_lines::RejectionLine;
-use runtime::logs::sanitize::LogText;
-use runtime::named_enum;
+use postern_process::logs::rejection_lines::RejectionLine;
+use postern_process::logs::sanitize::LogText;
+use postern_process::named_enum;
 use tracing::info;
 
 use self::events::{ApplicationEvent, KeyEvent, RequestIds, RevocationEvent, TokenIds};

@@ -13,11 +13,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-use runtime::command_line::WithFile;
-use runtime::command_line::completions::CompletionsArgs;
-use runtime::command_line::seconds::{Seconds, within};
-use runtime::command_line::serialize::displayed;
-use runtime::net::listener::ip_address_and_port;
+use postern_process::command_line::WithFile;
+use postern_process::command_line::completions::CompletionsArgs;
+use postern_process::command_line::seconds::{Seconds, within};
+use postern_process::command_line::serialize::displayed;
+use postern_transport::net::listener::ip_address_and_port;
 use serde::Serialize;
 use wire::keys::KeyId;
 use wire::keys::signing_type::SigningType;
@@ -203,12 +203,12 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        runtime::command_line::command::<Cli>().debug_assert();
+        postern_process::command_line::command::<Cli>().debug_assert();
     }
 
     #[test]
     fn the_documents_say_what_the_command_line_takes() {
-        let command = runtime::command_line::command::<Cli>();
+        let command = postern_process::command_line::command::<Cli>();
         reference::hold_tables(&command);
         reference::hold_schema("auth-server", &reference::schema(&command, Value::Null));
         let users = schemars::schema_for!(UsersDocument).to_value();
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn the_short_help_of_serve_is_one_screen() {
-        let mut command = runtime::command_line::command::<Cli>();
+        let mut command = postern_process::command_line::command::<Cli>();
         let help = command.find_subcommand_mut("serve").unwrap().render_help();
         let lines = help.to_string().lines().count();
         assert!(lines <= 45, "{lines} lines:\n{help}");
@@ -231,7 +231,7 @@ mod tests {
                 vec!["--store", "file:x", kid],
             ] {
                 let words = ["auth-server", "keys", "revoke"].into_iter().chain(words);
-                let cli = runtime::command_line::parse_words::<Cli>(words).unwrap();
+                let cli = postern_process::command_line::parse_words::<Cli>(words).unwrap();
                 let Command::Keys(KeysCommand::Revoke(args)) = cli.command else {
                     unreachable!("the command is revoke")
                 };

@@ -12,9 +12,9 @@ pub(crate) mod user;
 use std::io::Write;
 
 use aws_lc_rs::error::Unspecified;
-use runtime::logs::sanitize::LogText;
-use runtime::process::exit::ExitError;
-use runtime::process::output;
+use postern_process::exit::ExitError;
+use postern_process::logs::sanitize::LogText;
+use postern_process::output;
 use rustix::process::getuid;
 use rustix::system::uname;
 use serde_json::Value;

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use runtime::logs::access_log::AccessLog;
-use runtime::net::client_address::TrustedProxies;
-use runtime::net::server_url::ServerUrl;
-use runtime::process::exit::ExitError;
-use runtime::tls::{HTTP_1, ServerTls};
+use postern_process::exit::ExitError;
+use postern_process::logs::access_log::AccessLog;
+use postern_transport::net::client_address::TrustedProxies;
+use postern_transport::tls::{HTTP_1, ServerTls};
 use wire::http::cors::AllowedOrigins;
 use wire::http::path_patterns::{ContextPath, PassList};
+use wire::http::server_url::ServerUrl;
 use wire::interceptor::Interceptor;
 use wire::keys::signing_type::SigningType;
 use wire::token::verifier::{Audience, RequiredIssuer, VerificationPolicy};
@@ -94,7 +94,10 @@ impl Config {
     /// # Errors
     /// [`ExitError::Config`], one line that names the flag.
     pub(crate) fn from_args(args: &ServeArgs) -> Result<Self, ExitError> {
-        runtime::net::listener::require_two(args.listening.listen, args.listening.admin_listen)?;
+        postern_transport::net::listener::require_two(
+            args.listening.listen,
+            args.listening.admin_listen,
+        )?;
         let context_path = args.listening.context_path.clone();
         let signing_type = args.keys.signing.signing_type;
         let (max_sessions, max_logins) = match args.accounts.users {
@@ -218,7 +221,7 @@ pub(crate) mod tests {
 
     pub(crate) fn args(flags: &[&str]) -> Box<ServeArgs> {
         let words = ["auth-server", "serve"].iter().chain(flags);
-        match runtime::command_line::parse_words::<Cli>(words)
+        match postern_process::command_line::parse_words::<Cli>(words)
             .unwrap()
             .command
         {

@@ -24,12 +24,13 @@ mod users;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use runtime::admin::healthcheck;
-use runtime::command_line::completions::print_completions;
-use runtime::logs::telemetry::{self, LogFormat};
-use runtime::process::exit::{ExitError, finish};
-use runtime::process::signals;
-use runtime::{command_line, tls};
+use postern_process::command_line;
+use postern_process::command_line::completions::print_completions;
+use postern_process::exit::{ExitError, finish};
+use postern_process::logs::telemetry::{self, LogFormat};
+use postern_process::signals;
+use postern_transport::admin::healthcheck;
+use postern_transport::tls;
 
 use crate::cli::{Cli, Command, ServeArgs};
 
@@ -68,7 +69,7 @@ fn run() -> Result<(), ExitError> {
             block_on(commands::dev::run(&args))
         }
         Command::Check(args) => {
-            let warnings = [warnings, runtime::traces::warnings()].concat();
+            let warnings = [warnings, postern_transport::traces::warnings()].concat();
             telemetry::check(&args.settings.logs.log_level)?;
             let overridden = command_line::overridden_keys::<Cli>();
             block_on(commands::check::run(&args, warnings, &overridden))
@@ -89,7 +90,7 @@ fn serve(args: &ServeArgs, warnings: &[String]) -> Result<(), ExitError> {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    runtime::traces::install("postern-auth-server", env!("CARGO_PKG_VERSION"))?;
+    postern_transport::traces::install("postern-auth-server", env!("CARGO_PKG_VERSION"))?;
     block_on(server::serve(args))
 }
 

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use postern_process::metrics::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
+use postern_process::metrics::{Label, counters, counters_by};
+use postern_process::{metrics, named_enum};
+use postern_transport::admin;
+use postern_transport::tls::CertificateMetrics;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use runtime::metrics::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
-use runtime::metrics::{Label, counters, counters_by};
-use runtime::tls::CertificateMetrics;
-use runtime::{admin, metrics, named_enum};
 use wire::rejection::{Maker, Rejection};
 
 const PREFIX: &str = "postern_auth_server";

@@ -9,9 +9,9 @@ pub(crate) mod registration;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
+use postern_process::exit::ExitError;
 use registry::{Instance, RegistrySettings};
-use runtime::net::host_port::host_and_port;
-use runtime::process::exit::ExitError;
+use wire::http::host_port::host_and_port;
 use wire::http::path_patterns::ContextPath;
 
 use crate::cli::ServeArgs;

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use postern_process::exit::ExitError;
+use postern_process::logs::telemetry::LogFormat;
+use postern_process::signals::{Termination, Terminations};
+use postern_process::supervisor::{FirstFailure, Supervisor, supervisor};
+use postern_transport::admin;
+use postern_transport::admin::health::{Condition, Health};
+use postern_transport::http_port::HttpPort;
+use postern_transport::net::listener::{self, Port};
+use postern_transport::traces;
 use prometheus_client::registry::Registry;
-use runtime::admin;
-use runtime::admin::health::{Condition, Health};
-use runtime::http_port::HttpPort;
-use runtime::logs::telemetry::LogFormat;
-use runtime::net::listener::{self, Port};
-use runtime::process::exit::ExitError;
-use runtime::process::signals::{Termination, Terminations};
-use runtime::process::supervisor::{FirstFailure, Supervisor, supervisor};
-use runtime::traces;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 

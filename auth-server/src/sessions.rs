@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use runtime::named_enum;
+use postern_process::named_enum;
 use tracing::{info, warn};
 use wire::token::claims::Claims;
 use zeroize::Zeroizing;

@@ -18,8 +18,8 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use runtime::named_enum;
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
+use postern_process::named_enum;
 use zeroize::Zeroizing;
 
 /// Longer than the stores' own timeouts: an upper bound for any call.

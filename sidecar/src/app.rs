@@ -6,12 +6,12 @@ pub(crate) mod limits;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use postern_process::exit::ExitError;
+use postern_transport::admin::health::Health;
+use postern_transport::net::client_address::TrustedProxies;
+use postern_transport::net::fd_limit;
+use postern_transport::traces;
 use prometheus_client::registry::Registry;
-use runtime::admin::health::Health;
-use runtime::net::client_address::TrustedProxies;
-use runtime::net::fd_limit;
-use runtime::process::exit::ExitError;
-use runtime::traces;
 
 use self::in_flight::InFlight;
 use crate::background::Draining;

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::{BackgroundService, GenBackgroundService, background_service};
-use runtime::process::supervisor::Supervisor;
+use postern_process::supervisor::Supervisor;
 use tokio::sync::SetOnce;
 
 /// Wraps a task as a Pingora service, which would drop a panic silently. The task runs to the end of

@@ -14,11 +14,11 @@ pub(crate) mod service_args;
 use std::net::SocketAddr;
 
 use clap::{Args, Parser, Subcommand};
-use runtime::command_line::completions::CompletionsArgs;
-use runtime::command_line::seconds::{Seconds, at_least_one};
-use runtime::command_line::{ConfigFile, WithFile};
-use runtime::net::listener::ip_address_and_port;
-use runtime::process::exit::ExitError;
+use postern_process::command_line::completions::CompletionsArgs;
+use postern_process::command_line::seconds::{Seconds, at_least_one};
+use postern_process::command_line::{ConfigFile, WithFile};
+use postern_process::exit::ExitError;
+use postern_transport::net::listener::ip_address_and_port;
 
 use explain_args::ExplainArgs;
 use issuer_table::{IssuerTable, tables_or_name};
@@ -179,18 +179,18 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use ::tests::programs::repository;
     use ::tests::reference;
-    use runtime::command_line::settings;
+    use postern_process::command_line::settings;
 
     use super::*;
 
     #[test]
     fn the_declaration_is_consistent() {
-        runtime::command_line::command::<Cli>().debug_assert();
+        postern_process::command_line::command::<Cli>().debug_assert();
     }
 
     #[test]
     fn the_documents_say_what_the_command_line_takes() {
-        let command = runtime::command_line::command::<Cli>();
+        let command = postern_process::command_line::command::<Cli>();
         reference::hold_tables(&command);
         let only = schemars::schema_for!(FileOnly).to_value();
         reference::hold_schema("sidecar", &reference::schema(&command, only));
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn the_documents_of_kubernetes_list_the_variables() {
-        let command = runtime::command_line::command::<Cli>();
+        let command = postern_process::command_line::command::<Cli>();
         let serve = command.find_subcommand("serve").unwrap();
         let public = settings(serve).filter(|setting| !setting.is_hide_env_values_set());
         let mut variables: Vec<_> = public
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_reader_of_the_short_help_alone_gets_a_protected_service() {
-        let mut command = runtime::command_line::command::<Cli>();
+        let mut command = postern_process::command_line::command::<Cli>();
         let serve = command.find_subcommand_mut("serve").unwrap();
         let help = serve.render_help().to_string();
         assert!(help.lines().count() <= 45, "no screen:\n{help}");
@@ -219,7 +219,7 @@ mod tests {
         let mut lines = joined.lines();
         let shortest = lines.find(|line| line.contains("serve --issuer-url"));
         let words = shortest.unwrap().split_whitespace();
-        let cli = runtime::command_line::parse_words::<Cli>(words).unwrap();
+        let cli = postern_process::command_line::parse_words::<Cli>(words).unwrap();
         let Command::Serve(settings) = cli.command else {
             unreachable!("the example serves")
         };

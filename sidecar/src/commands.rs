@@ -5,8 +5,8 @@ pub(crate) mod drain;
 pub(crate) mod explain;
 pub(crate) mod wait;
 
-use runtime::admin::client::AdminResponse;
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
+use postern_transport::admin::client::AdminResponse;
 
 /// Returns the error for a response that a sidecar's admin port does not give.
 fn not_a_sidecar(response: &AdminResponse) -> ExitError {

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use runtime::command_line::exposed_secrets;
-use runtime::process::clock::unix_now;
-use runtime::process::exit::ExitError;
-use runtime::tls::{HTTP_2_OR_1, ServerTls};
+use postern_process::clock::unix_now;
+use postern_process::command_line::exposed_secrets;
+use postern_process::exit::ExitError;
+use postern_transport::tls::{HTTP_2_OR_1, ServerTls};
 use wire::explain::report::moment;
 use wire::keys::signing_type::SigningType;
 
@@ -71,7 +71,7 @@ impl Config {
         reject_own_address(args, "upstream", &upstream)?;
         require_pod_ip(args)?;
         let listening = &args.listening;
-        runtime::net::listener::require_two(listening.listen, listening.admin_listen)?;
+        postern_transport::net::listener::require_two(listening.listen, listening.admin_listen)?;
         let tls = listening
             .tls
             .server(listening.client_ca.as_deref(), HTTP_2_OR_1)?;

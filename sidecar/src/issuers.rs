@@ -16,7 +16,7 @@ pub(crate) mod token_cache;
 
 use std::time::Duration;
 
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
 
 use self::cache_file::KeyCacheSettings;
 use self::source::{KeySource, SourceSettings};

@@ -21,11 +21,12 @@ mod upstream;
 
 use std::process::ExitCode;
 
-use runtime::admin::healthcheck;
-use runtime::command_line::completions::print_completions;
-use runtime::process::exit::{self, ExitError};
-use runtime::process::signals;
-use runtime::{command_line, tls};
+use postern_process::command_line;
+use postern_process::command_line::completions::print_completions;
+use postern_process::exit::{self, ExitError};
+use postern_process::signals;
+use postern_transport::admin::healthcheck;
+use postern_transport::tls;
 
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
@@ -55,8 +56,8 @@ fn run() -> Result<(), ExitError> {
         }
         Command::Check(args) => {
             tls::install_provider()?;
-            let warnings = [warnings, runtime::traces::warnings()].concat();
-            runtime::logs::telemetry::check(&log_filter(&args.settings.logs.log_level))?;
+            let warnings = [warnings, postern_transport::traces::warnings()].concat();
+            postern_process::logs::telemetry::check(&log_filter(&args.settings.logs.log_level))?;
             let overridden = command_line::overridden_keys::<Cli>();
             commands::check::run(&args, warnings, &overridden)
         }
@@ -77,9 +78,11 @@ fn run() -> Result<(), ExitError> {
 fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), ExitError> {
     // Before Pingora installs ring's.
     tls::install_provider()?;
-    let _logs =
-        runtime::logs::telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
-    runtime::traces::install("postern-sidecar", env!("CARGO_PKG_VERSION"))?;
+    let _logs = postern_process::logs::telemetry::init(
+        args.logs.log_format,
+        &log_filter(&args.logs.log_level),
+    )?;
+    postern_transport::traces::install("postern-sidecar", env!("CARGO_PKG_VERSION"))?;
     let files = server::reload::files_of(args);
     let config = Config::new(args)?;
     let of_config = config.warnings_at_the_start();

@@ -7,8 +7,8 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use clap::{Arg, ArgAction, Command};
-use runtime::command_line::seconds::Seconds;
-use runtime::command_line::settings;
+use postern_process::command_line::seconds::Seconds;
+use postern_process::command_line::settings;
 use serde_json::{Map, Value, json};
 
 use crate::programs::repository;

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use runtime::files::file_watch::PolledFiles;
-use runtime::files::{replaced_file, secret_file};
+use postern_process::files::file_watch::PolledFiles;
+use postern_process::files::{replaced_file, secret_file};
 use tracing::{error, info};
 
 use super::registry::ApplicationRegistry;

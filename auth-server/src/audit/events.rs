@@ -1,6 +1,6 @@
 //! The names in audit events: ids of requests and tokens, changes of keys and applications.
 
-use runtime::named_enum;
+use postern_process::named_enum;
 use wire::http::trace::{RequestId, TraceId};
 use wire::keys::KeyId;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use runtime::command_line::member;
+use postern_process::command_line::member;
 use serde_json::Value;
 
 use super::store::StoreArgs;

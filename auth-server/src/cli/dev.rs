@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 
 use clap::Args;
-use runtime::command_line;
-use runtime::command_line::seconds::{Seconds, within};
-use runtime::net::listener::ip_address_and_port;
-use runtime::process::exit::ExitError;
+use postern_process::command_line;
+use postern_process::command_line::seconds::{Seconds, within};
+use postern_process::exit::ExitError;
+use postern_transport::net::listener::ip_address_and_port;
 use wire::http::path_patterns::ContextPath;
 
 use super::{Cli, Command, ServeArgs};

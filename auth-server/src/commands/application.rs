@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use runtime::files::secret_file;
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
+use postern_process::files::secret_file;
 use serde_json::json;
 
 use super::revoke::end_application;
@@ -212,7 +212,7 @@ mod tests {
         fn command(&self, words: &[&str]) -> ApplicationCommand {
             let store = format!("--store=file:{}", self.0.path().join("data").display());
             let words = words.iter().copied().chain([store.as_str()]);
-            let cli = runtime::command_line::parse_words::<Cli>(
+            let cli = postern_process::command_line::parse_words::<Cli>(
                 ["auth-server", "application"].into_iter().chain(words),
             );
             match cli.unwrap().command {

@@ -1,8 +1,8 @@
 //! `check`: prints the effective configuration as a file, without secrets. The store is read, not
 //! changed: a directory that cannot be made is found by `serve` alone.
 
-use runtime::command_line::serialize::redact_urls;
-use runtime::process::exit::{self, ExitError};
+use postern_process::command_line::serialize::redact_urls;
+use postern_process::exit::{self, ExitError};
 use toml::Table;
 
 use super::print;
@@ -80,9 +80,10 @@ mod tests {
     use crate::cli::{Cli, Command};
 
     fn effective_of(flags: &[&str]) -> Table {
-        let cli =
-            runtime::command_line::parse_words::<Cli>(["auth-server", "check"].iter().chain(flags))
-                .unwrap();
+        let cli = postern_process::command_line::parse_words::<Cli>(
+            ["auth-server", "check"].iter().chain(flags),
+        )
+        .unwrap();
         let Command::Check(args) = cli.command else {
             unreachable!("the command is check")
         };
@@ -144,7 +145,7 @@ mod tests {
         let authority = Authority::new();
         let flags = everything(&authority);
         let effective = effective_of(&flags.iter().map(String::as_str).collect::<Vec<_>>());
-        let command = runtime::command_line::command::<Cli>();
+        let command = postern_process::command_line::command::<Cli>();
         let serve = command.find_subcommand("serve").unwrap();
         let settings = serve.get_arguments().filter_map(|flag| flag.get_long());
         for flag in settings {

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use runtime::net::listener::{self, Port};
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
+use postern_transport::net::listener::{self, Port};
 
 use crate::cli::dev::DevArgs;
 use crate::config::Config;

@@ -5,8 +5,8 @@ mod reencrypt;
 use std::path::Path;
 use std::sync::Arc;
 
-use runtime::files::secret_file;
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
+use postern_process::files::secret_file;
 use serde_json::{Value, json};
 use wire::explain::report::moment;
 use wire::keys::signing_type::SigningType;

@@ -1,7 +1,7 @@
 //! `revoke`: adds revocations of tokens to the store while servers run, which publish them after
 //! their next poll.
 
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
 use secrecy::ExposeSecret;
 use wire::explain::unverified::DecodedToken;
 

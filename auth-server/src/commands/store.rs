@@ -1,6 +1,6 @@
 //! `store …`: works on the store as a whole; and the store as other commands use it.
 
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
 
 use super::{actor, print, print_note};
 use crate::cli::store::{StoreArgs, StoreCommand};

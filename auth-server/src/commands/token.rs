@@ -5,9 +5,9 @@ use std::io::Read;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
-use runtime::files::bounded_read;
-use runtime::process::clock::unix_now;
-use runtime::process::exit::ExitError;
+use postern_process::clock::unix_now;
+use postern_process::exit::ExitError;
+use postern_process::files::bounded_read;
 use wire::explain::observer::Observer;
 use wire::explain::report::Explanation;
 use wire::keys::{KeySet, VerificationKey};

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use data_encoding::BASE32_NOPAD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use runtime::files::lock_file;
-use runtime::files::owner_only_file;
-use runtime::process::exit::ExitError;
-use runtime::process::signals;
+use postern_process::exit::ExitError;
+use postern_process::files::lock_file;
+use postern_process::files::owner_only_file;
+use postern_process::signals;
 use serde_json::json;
 use zeroize::Zeroizing;
 

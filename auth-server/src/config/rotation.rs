@@ -1,6 +1,6 @@
 //! Rotation settings, checked against the time that keys take to reach every verifier.
 
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
 use wire::keys::signing_type::SigningType;
 
 use super::MAX_AGE_SECONDS;

@@ -1,7 +1,7 @@
 //! Settings of a key store; every named file is read at once.
 
-use runtime::files::secret_file;
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
+use postern_process::files::secret_file;
 use secrecy::ExposeSecret;
 
 use crate::cli::store::StoreArgs;

@@ -1,7 +1,7 @@
 //! Warnings about valid but risky settings: `serve` logs them, `check` prints them.
 
-use runtime::command_line::exposed_secrets;
-use runtime::process::clock::unix_now;
+use postern_process::clock::unix_now;
+use postern_process::command_line::exposed_secrets;
 
 use super::{Config, rotation};
 use crate::applications::directory::MountedApplications;

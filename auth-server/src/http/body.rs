@@ -10,8 +10,8 @@ use http::request::Parts;
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
-use runtime::net::shares::{Holder, Share};
-use runtime::net::unfinished::counted;
+use postern_transport::net::shares::{Holder, Share};
+use postern_transport::net::unfinished::counted;
 use tokio::time::timeout;
 use wire::rejection::Rejection;
 
@@ -99,7 +99,7 @@ mod tests {
 
     use futures_util::stream;
     use http::HeaderValue;
-    use runtime::net::shares::Shares;
+    use postern_transport::net::shares::Shares;
 
     use super::*;
 

@@ -5,7 +5,7 @@
 //! until `keys reencrypt`, so that the first server with a key takes nothing away from the others; in an
 //! encrypted store no value in clear counts. Other records follow what stands here.
 
-use runtime::named_enum;
+use postern_process::named_enum;
 use tracing::{info, warn};
 use wire::keys::VerificationKey;
 use wire::keys::signing_type::SigningType;

@@ -9,7 +9,7 @@ pub(crate) mod rotation;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use runtime::named_enum;
+use postern_process::named_enum;
 use wire::keys::signing_type::SigningType;
 use wire::keys::{KeyError, KeyId, KeySet, VerificationKey};
 use zeroize::Zeroizing;

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use postern_process::supervisor::Supervisor;
 use registry::{Instance, RegistryClient, RegistryError, RegistrySettings};
-use runtime::process::supervisor::Supervisor;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tracing::warn;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 use parking_lot::Mutex;
-use runtime::net::client_prefix::ClientPrefix;
+use postern_transport::net::client_prefix::ClientPrefix;
 
 use super::backoff::Failures;
 use super::{Rate, RetryAfter, Table, TokenBucket, table};

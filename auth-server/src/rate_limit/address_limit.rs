@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use runtime::net::client_prefix::ClientPrefix;
+use postern_transport::net::client_prefix::ClientPrefix;
 
 use super::{Rate, RetryAfter, Table, TokenBucket, table};
 

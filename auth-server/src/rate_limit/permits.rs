@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use runtime::net::client_prefix::ClientPrefix;
+use postern_transport::net::client_prefix::ClientPrefix;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 

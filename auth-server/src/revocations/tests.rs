@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use runtime::process::clock::unix_now;
+use postern_process::clock::unix_now;
 use wire::keys::signing_type::SigningType;
 use wire::token::claims::Claims;
 use wire::token::revocations::{RevocationList, TokenDigests};

@@ -9,8 +9,8 @@ pub(crate) mod preview;
 use std::sync::Arc;
 use std::time::Duration;
 
-use runtime::admin::health::{Condition, Health};
-use runtime::process::clock::{unix_now, until};
+use postern_process::clock::{unix_now, until};
+use postern_transport::admin::health::{Condition, Health};
 use tracing::{debug, error, info, warn};
 
 use self::backoff::next_poll;

@@ -1,7 +1,7 @@
 //! Sessions on each kind of store, also where it fails in the middle.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-use runtime::process::clock::unix_now;
+use postern_process::clock::unix_now;
 use tokio::task::JoinSet;
 
 use super::*;

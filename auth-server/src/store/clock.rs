@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
 
-use runtime::process::clock::unix_now;
+use postern_process::clock::unix_now;
 
 use crate::store::{Store, StoreError};
 

@@ -7,8 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-use runtime::files::lock_file;
-use runtime::files::owner_only_file::{self, describe};
+use postern_process::files::lock_file;
+use postern_process::files::owner_only_file::{self, describe};
 use rustix::process::geteuid;
 use tracing::warn;
 

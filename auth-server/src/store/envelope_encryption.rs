@@ -12,7 +12,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER_PERMISSIVE};
 use parking_lot::Mutex;
-use runtime::logs::sanitize::LogText;
+use postern_process::logs::sanitize::LogText;
 use zeroize::Zeroizing;
 
 use super::Key;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use runtime::process::exit::ExitError;
-use runtime::tls;
+use postern_process::exit::ExitError;
+use postern_transport::tls;
 
 use crate::store::directory::Access;
 use crate::store::envelope_encryption::KeyEncryption;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Instant;
 
-use runtime::process::clock::unix_now;
+use postern_process::clock::unix_now;
 use tokio::task::spawn_blocking;
 use wire::api::login::LoginRequest;
 

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use runtime::files::owner_only_file;
-use runtime::files::replaced_file;
+use postern_process::files::owner_only_file;
+use postern_process::files::replaced_file;
 use wire::api::login::LoginRequest;
 
 use super::totp::UsedCodes;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use runtime::files::file_watch::{self, PolledFiles};
+use postern_process::files::file_watch::{self, PolledFiles};
 use tracing::{error, warn};
 
 use super::UserStore;

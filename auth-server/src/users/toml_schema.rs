@@ -1,8 +1,8 @@
 //! Schema of the users file: TOML, one `[[user]]` table each.
 
 use clap::Args;
-use runtime::command_line::member;
-use runtime::files::toml_error::TomlError;
+use postern_process::command_line::member;
+use postern_process::files::toml_error::TomlError;
 use serde::{Deserialize, Serialize};
 
 use crate::grants::{Audience, FurtherClaims, Scope};

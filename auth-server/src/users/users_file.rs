@@ -6,7 +6,7 @@ use std::path::Path;
 use argon2::Params;
 use aws_lc_rs::digest::{Context, SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use runtime::files::secret_file::{self, SecretFileError};
+use postern_process::files::secret_file::{self, SecretFileError};
 use wire::folding::composed;
 use wire::token::claims::ExtraInfo;
 use zeroize::Zeroizing;

@@ -2,10 +2,10 @@
 //! that. Paths, parameters and responses; no connection.
 
 use reqwest::Method;
-use runtime::net::host_port::host_and_port;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use wire::http::host_port::host_and_port;
 
 use crate::client::RegistryError;
 use crate::instance::Instance;

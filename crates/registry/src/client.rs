@@ -6,11 +6,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use postern_process::files::file_watch::run_blocking;
+use postern_transport::tls::failure::with_causes;
+use postern_transport::tls::peer::PeerSettings;
+use postern_transport::tls::trusted;
 use reqwest::{Certificate, Client, Method, StatusCode, redirect, tls};
-use runtime::files::file_watch::run_blocking;
-use runtime::tls::failure::with_causes;
-use runtime::tls::peer::PeerSettings;
-use runtime::tls::trusted;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};

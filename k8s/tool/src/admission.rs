@@ -5,7 +5,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use runtime::named_enum;
+use postern_process::named_enum;
 use serde_json::{Value, json};
 
 use crate::annotations::SIDECAR;

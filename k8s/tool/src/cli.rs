@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use runtime::command_line::WithFile;
-use runtime::logs::telemetry::LogArgs;
-use runtime::net::listener::ip_address_and_port;
-use runtime::tls::TlsArgs;
+use postern_process::command_line::WithFile;
+use postern_process::logs::telemetry::LogArgs;
+use postern_transport::net::listener::ip_address_and_port;
+use postern_transport::tls::TlsArgs;
 
 /// Puts the sidecar into Kubernetes manifests and pods, and finds what only looks protected
 #[derive(Debug, Parser)]
@@ -142,7 +142,7 @@ pub(crate) struct WebhookArgs {
 mod tests {
     #[test]
     fn the_documents_say_what_the_command_line_takes() {
-        let command = runtime::command_line::command::<super::Cli>();
+        let command = postern_process::command_line::command::<super::Cli>();
         ::tests::reference::hold_tables(&command);
     }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
 use serde_json::Value;
 
 use crate::object::list;

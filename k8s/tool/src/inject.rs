@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
 use serde_json::Value;
 
 use crate::metadata::follow;

@@ -28,10 +28,11 @@ mod tests;
 
 use std::process::ExitCode;
 
-use runtime::logs::telemetry;
-use runtime::process::exit::{self, ExitError};
-use runtime::process::signals;
-use runtime::{command_line, tls};
+use postern_process::command_line;
+use postern_process::exit::{self, ExitError};
+use postern_process::logs::telemetry;
+use postern_process::signals;
+use postern_transport::tls;
 
 use crate::cli::{Cli, Command};
 

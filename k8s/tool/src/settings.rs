@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
 use serde_json::Value;
 use wire::settings::pass_list;
 

@@ -4,7 +4,7 @@ mod read;
 mod scalar;
 mod write;
 
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
 use serde_json::Value;
 
 pub(crate) use read::documents;

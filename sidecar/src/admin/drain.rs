@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::routing::post;
 use axum::{Json, Router};
-use runtime::admin::health::Condition;
+use postern_transport::admin::health::Condition;
 use serde::{Deserialize, Serialize};
 
 use crate::background::Draining;
@@ -56,7 +56,7 @@ async fn begin(State(drain): State<Drain>) -> Json<Progress> {
 
 #[cfg(test)]
 mod tests {
-    use runtime::admin::health::Health;
+    use postern_transport::admin::health::Health;
 
     use super::*;
     use crate::telemetry::metrics::TokenCacheCounters;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use runtime::admin::health::Health;
-use runtime::process::clock::unix_now;
+use postern_process::clock::unix_now;
+use postern_transport::admin::health::Health;
 use wire::explain::report::moment;
 
 use super::suggest::pass_list;

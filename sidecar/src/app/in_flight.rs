@@ -5,8 +5,8 @@ use std::pin::pin;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use runtime::logs::once_a_minute::OnceAMinute;
-use runtime::net::shares::{Holder, Share, Shares};
+use postern_process::logs::once_a_minute::OnceAMinute;
+use postern_transport::net::shares::{Holder, Share, Shares};
 
 /// The permits, which users and addresses share.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use runtime::command_line::serialize::redact_urls;
-use runtime::process::exit::ExitError;
+use postern_process::command_line::serialize::redact_urls;
+use postern_process::exit::ExitError;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};

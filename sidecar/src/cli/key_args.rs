@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::builder::ArgPredicate;
 use clap::{ArgGroup, Args, ValueEnum};
-use runtime::command_line::name;
-use runtime::command_line::seconds::{Seconds, at_least_one};
-use runtime::command_line::serialize::{displayed, displayed_if_any};
+use postern_process::command_line::name;
+use postern_process::command_line::seconds::{Seconds, at_least_one};
+use postern_process::command_line::serialize::{displayed, displayed_if_any};
 use secrecy::SecretString;
 use serde::Serialize;
 use wire::keys::signing_type::SigningType;

@@ -2,7 +2,7 @@
 
 use clap::builder::RangedU64ValueParser;
 use clap::{ArgAction, Args};
-use runtime::command_line::seconds::{Seconds, at_least_one, within};
+use postern_process::command_line::seconds::{Seconds, at_least_one, within};
 use serde::Serialize;
 
 /// Bounds on times, numbers and memory.

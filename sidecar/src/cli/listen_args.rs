@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use runtime::net::listener::ip_address_and_port;
-use runtime::tls::TlsArgs;
+use postern_transport::net::listener::ip_address_and_port;
+use postern_transport::tls::TlsArgs;
 use serde::Serialize;
 
 /// The port for clients with its certificates, and the admin port.

@@ -1,8 +1,8 @@
 //! The access log, and the ids by which the lines of a request are found.
 
 use clap::Args;
-use runtime::command_line::serialize::{each_displayed, word};
-use runtime::net::client_address::{IpNet, parse_network};
+use postern_process::command_line::serialize::{each_displayed, word};
+use postern_transport::net::client_address::{IpNet, parse_network};
 use serde::Serialize;
 
 use crate::telemetry::access_log::{AccessLog, LoggedUser};

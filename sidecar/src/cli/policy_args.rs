@@ -1,9 +1,9 @@
 //! The rules for requests: settings of `serve` and `check`.
 
 use clap::{ArgAction, Args, ValueEnum};
-use runtime::command_line::seconds::{Seconds, within};
-use runtime::command_line::serialize::each_displayed;
-use runtime::command_line::{member, member_name, name};
+use postern_process::command_line::seconds::{Seconds, within};
+use postern_process::command_line::serialize::each_displayed;
+use postern_process::command_line::{member, member_name, name};
 use serde::Serialize;
 use wire::http::cors::Origin;
 use wire::http::framing::is_tchar;

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
-use runtime::command_line::name;
-use runtime::command_line::serialize::word;
+use postern_process::command_line::name;
+use postern_process::command_line::serialize::word;
 use serde::Serialize;
 
 use crate::identity::forwarded::ForwardedPolicy;

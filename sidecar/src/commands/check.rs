@@ -1,8 +1,8 @@
 //! `sidecar check`: the effective configuration, with warnings about it.
 
-use runtime::process::clock::unix_now;
-use runtime::process::exit::{self, ExitError};
-use runtime::process::output;
+use postern_process::clock::unix_now;
+use postern_process::exit::{self, ExitError};
+use postern_process::output;
 
 use self::online::Findings;
 use crate::cli::{CheckArgs, ServeArgs};

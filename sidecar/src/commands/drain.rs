@@ -6,8 +6,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use runtime::admin::client::{self, AdminResponse};
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
+use postern_transport::admin::client::{self, AdminResponse};
 
 use crate::admin::drain::{PATH, Progress};
 use crate::commands::{not_a_sidecar, wait};

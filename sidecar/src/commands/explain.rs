@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use runtime::admin::client;
-use runtime::files::bounded_read;
-use runtime::process::exit::ExitError;
-use runtime::process::output;
+use postern_process::exit::ExitError;
+use postern_process::files::bounded_read;
+use postern_process::output;
+use postern_transport::admin::client;
 use wire::explain::report::Explanation;
 
 use super::not_a_sidecar;

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use runtime::admin::healthcheck;
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
+use postern_transport::admin::healthcheck;
 
 const PAUSE: Duration = Duration::from_millis(200);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
 use wire::folding::folded;
 use wire::http::methods::Methods;
 use wire::http::path_patterns::{PassList, PathPattern};

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
 
 /// Returns the error that names the flag and its value.
 pub(super) fn flag_error(flag: &str, value: impl Display, why: impl Display) -> ExitError {

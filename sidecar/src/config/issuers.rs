@@ -7,7 +7,7 @@ mod user_prefix;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
 
 use self::description::Description;
 use super::flag_value::flag_error;

@@ -1,11 +1,11 @@
 //! The auth server as a source of verification keys, and the way to any source.
 
 use http::uri::Scheme;
-use runtime::files::secret_file;
-use runtime::net::host_port::redacted;
-use runtime::process::exit::ExitError;
-use runtime::tls::peer::{PeerFiles, PeerSettings};
+use postern_process::exit::ExitError;
+use postern_process::files::secret_file;
+use postern_transport::tls::peer::{PeerFiles, PeerSettings};
 use secrecy::{ExposeSecret, SecretString};
+use wire::http::host_port::redacted;
 use wire::keys::signing_type::SigningType;
 use wire::settings;
 use wire::token::verifier::Audience;

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use postern_process::clock::unix_now;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
-use runtime::process::clock::unix_now;
 
 use crate::decision::authorize::AuthPolicy;
 use crate::upstream::service_request::UpstreamRequestPolicy;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use runtime::net::host_port::redacted;
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
 use wire::http::cors::AllowedOrigins;
+use wire::http::host_port::redacted;
 use wire::http::path_patterns::{ContextPath, PassList};
 use wire::interceptor::Interceptor;
 use wire::settings;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, header};
-use runtime::files::toml_error::in_plain_words;
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
+use postern_process::files::toml_error::in_plain_words;
 use wire::settings::probes::{self, Action, Probe, Scheme};
 
 use super::upstream::reject_own_address;

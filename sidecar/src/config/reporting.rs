@@ -1,6 +1,6 @@
 //! Report-only mode: its end, and what excludes it.
 
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
 use wire::explain::report::{moment, parse_moment};
 
 use super::flag_value::flag_error;

@@ -9,7 +9,7 @@ const APPLICATION: [&str; 4] = ["--app-id", "orders", "--app-secret", "hush"];
 
 fn config(arguments: &[&str]) -> Result<Config, ExitError> {
     let line = [&["sidecar", "serve"], arguments].concat();
-    match runtime::command_line::parse_words::<Cli>(line)?.command {
+    match postern_process::command_line::parse_words::<Cli>(line)?.command {
         Command::Serve(args) => Config::new(&args),
         other => unreachable!("{other:?}"),
     }
@@ -65,7 +65,7 @@ fn the_cluster_is_an_issuer_by_its_address() {
         "--issuer-url=kubernetes:///",
         "--audience=orders",
     ];
-    let parsed = runtime::command_line::parse_words::<Cli>(words).unwrap();
+    let parsed = postern_process::command_line::parse_words::<Cli>(words).unwrap();
     let Command::Serve(args) = parsed.command else {
         unreachable!("{parsed:?}");
     };

@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use runtime::net::host_port::redacted;
-use runtime::net::loopback::is_loopback_host;
-use runtime::process::exit::ExitError;
-use runtime::tls::peer::PeerFiles;
+use postern_process::exit::ExitError;
+use postern_transport::tls::peer::PeerFiles;
+use wire::http::host_port::redacted;
+use wire::http::loopback::is_loopback_host;
 
 use super::flag_value::flag_error;
 use crate::cli::ServeArgs;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use runtime::net::shares::Holder;
+use postern_transport::net::shares::Holder;
 use wire::api::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
 use wire::api::user_details::CurrentUserDetails;
 use wire::explain::observer::{Observer, Unobserved};

@@ -3,7 +3,6 @@
 
 use http::uri::Scheme;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
-use runtime::net::server_url::{ServerUrl, ServerUrlError};
 use serde::Serialize;
 use wire::folding::folded;
 use wire::http::cors;
@@ -11,6 +10,7 @@ use wire::http::destination::AbsoluteForm;
 use wire::http::host;
 use wire::http::path_patterns::{ContextPath, PathPattern};
 use wire::http::request_path::RequestPath;
+use wire::http::server_url::{ServerUrl, ServerUrlError};
 use wire::rejection::Rejection;
 use wire::rules::{AccessRules, RuleRequest};
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pingora::{Error, ErrorType};
-use runtime::process::clock;
+use postern_process::clock;
 use tokio::task::unconstrained;
 use tokio::time::Instant;
 

@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
-use runtime::net::shares::Share;
-use runtime::process::clock::unix_now;
+use postern_process::clock::unix_now;
+use postern_transport::net::shares::Share;
 use wire::rejection::Rejection;
 
 use super::request::Request;

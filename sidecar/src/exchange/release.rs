@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use http::StatusCode;
 use pingora::Error;
-use runtime::net::shares::Holder;
+use postern_transport::net::shares::Holder;
 
 use super::Serving;
 use super::side::ClientSide;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use h2::server::Builder;
 use pingora::server::ShutdownWatch;
-use runtime::net::listener::CLIENT_IDLE;
+use postern_transport::net::listener::CLIENT_IDLE;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 use wire::rejection::Rejection;

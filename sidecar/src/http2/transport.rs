@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use bytes::BytesMut;
-use runtime::net::connection_slots::Activity;
+use postern_transport::net::connection_slots::Activity;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frames::{Flood, Frames};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::HeaderValue;
-use runtime::net::client_address::TrustedProxies;
+use postern_transport::net::client_address::TrustedProxies;
 use wire::http::header_alias::cgi_equal;
 use wire::http::request_path::{moves_the_root, names_another_path};
 

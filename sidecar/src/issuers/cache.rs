@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
-use runtime::files::owner_only_file;
-use runtime::process::clock::unix_seconds;
+use postern_process::clock::unix_seconds;
+use postern_process::files::owner_only_file;
 
 use super::cache_file::{CacheError, Content, Found, KeyCacheSettings, KeysOrigin};
 use super::installed_keys::InstalledKeys;

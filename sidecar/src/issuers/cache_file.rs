@@ -10,9 +10,9 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use runtime::files::bounded_read::ReadError;
-use runtime::files::owner_only_file;
-use runtime::process::clock::unix_seconds;
+use postern_process::clock::unix_seconds;
+use postern_process::files::bounded_read::ReadError;
+use postern_process::files::owner_only_file;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wire::keys::{Algorithm, KeyError, KeySet, VerificationKey};

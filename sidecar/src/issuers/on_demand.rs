@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use lru::LruCache;
 use parking_lot::Mutex;
-use runtime::net::shares::Holder;
+use postern_transport::net::shares::Holder;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, watch};
 use wire::token::bearer::Bearer;

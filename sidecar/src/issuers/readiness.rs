@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use runtime::admin::health::ConditionState;
+use postern_transport::admin::health::ConditionState;
 use wire::rejection::Rejection;
 
 use super::current::CurrentKeys;

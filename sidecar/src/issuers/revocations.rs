@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use runtime::process::clock::unix_now;
+use postern_process::clock::unix_now;
 use wire::keys::{KeyId, KeySet};
 use wire::token::revocations::{RevocationList, RevocationListError, SIGNED_EVERY};
 

@@ -14,7 +14,7 @@ pub(crate) mod kubernetes;
 use std::path::PathBuf;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use runtime::net::server_url::ServerUrl;
+use wire::http::server_url::ServerUrl;
 use wire::keys::signing_type::SigningType;
 
 use self::auth_server::{Application, EndpointSettings, KeyEndpointSource};

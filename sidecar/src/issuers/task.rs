@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 use tokio_cron_scheduler::JobSchedulerError;

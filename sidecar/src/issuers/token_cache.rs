@@ -8,10 +8,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use postern_transport::net::shares::Holder;
 use prometheus_client::metrics::counter::Counter;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
-use runtime::net::shares::Holder;
 use wire::rules::RuleVerdict;
 use wire::token::bearer::Bearer;
 use wire::token::claims::Validity;

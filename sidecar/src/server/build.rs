@@ -7,12 +7,12 @@ use std::time::Instant;
 use axum::Router;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
-use runtime::logs::telemetry::LogFormat;
-use runtime::net::connection_slots::ConnectionSlots;
-use runtime::net::fd_limit;
-use runtime::net::listener::{Port, address, bind};
-use runtime::process::exit::ExitError;
-use runtime::process::supervisor::{FirstFailure, supervisor};
+use postern_process::exit::ExitError;
+use postern_process::logs::telemetry::LogFormat;
+use postern_process::supervisor::{FirstFailure, supervisor};
+use postern_transport::net::connection_slots::ConnectionSlots;
+use postern_transport::net::fd_limit;
+use postern_transport::net::listener::{Port, address, bind};
 use tokio::sync::watch;
 
 use crate::admin::drain::Drain;

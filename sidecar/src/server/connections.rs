@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pingora::server::ShutdownWatch;
-use runtime::net::connection_slots::{Activity, ConnectionSlots, Slot};
-use runtime::net::listener;
-use runtime::tls::ServerTls;
+use postern_transport::net::connection_slots::{Activity, ConnectionSlots, Slot};
+use postern_transport::net::listener;
+use postern_transport::tls::ServerTls;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio_util::either::Either;

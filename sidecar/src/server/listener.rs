@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pingora::server::ShutdownWatch;
-use runtime::net::listener::LAST_REQUEST;
-use runtime::process::supervisor::STOPPED_UNEXPECTEDLY;
+use postern_process::supervisor::STOPPED_UNEXPECTEDLY;
+use postern_transport::net::listener::LAST_REQUEST;
 
 use crate::server::connections::ClientConnections;
 
@@ -68,7 +68,7 @@ mod tests {
     use async_trait::async_trait;
     use pingora::server::configuration::ServerConf;
     use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
-    use runtime::process::supervisor::{FirstFailure, Supervisor, supervisor};
+    use postern_process::supervisor::{FirstFailure, Supervisor, supervisor};
     use tokio::sync::watch;
 
     use super::*;

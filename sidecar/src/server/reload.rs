@@ -11,11 +11,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use runtime::command_line;
-use runtime::files::bounded_read::{self, FileContent};
-use runtime::files::file_watch::PolledFiles;
-use runtime::process::clock::unix_now;
-use runtime::process::exit::ExitError;
+use postern_process::clock::unix_now;
+use postern_process::command_line;
+use postern_process::exit::ExitError;
+use postern_process::files::bounded_read::{self, FileContent};
+use postern_process::files::file_watch::PolledFiles;
 use tokio::task::{JoinError, spawn_blocking};
 
 use crate::app::App;

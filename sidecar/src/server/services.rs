@@ -7,11 +7,11 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use axum::Router;
+use postern_process::supervisor::STOPPED_UNEXPECTEDLY;
+use postern_transport::admin;
+use postern_transport::admin::health::Health;
+use postern_transport::tls::{CertificateMetrics, ServerTls};
 use prometheus_client::registry::Registry;
-use runtime::admin;
-use runtime::admin::health::Health;
-use runtime::process::supervisor::STOPPED_UNEXPECTEDLY;
-use runtime::tls::{CertificateMetrics, ServerTls};
 use tokio::task::JoinSet;
 
 use crate::issuers::task::IssuerTask;

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
-use runtime::admin::health::Condition;
-use runtime::logs::telemetry::LogFormat;
-use runtime::net::listener::{Port, announce};
-use runtime::process::exit::ExitError;
-use runtime::process::signals::{Termination, Terminations};
-use runtime::process::supervisor::FirstFailure;
-use runtime::traces;
+use postern_process::exit::ExitError;
+use postern_process::logs::telemetry::LogFormat;
+use postern_process::signals::{Termination, Terminations};
+use postern_process::supervisor::FirstFailure;
+use postern_transport::admin::health::Condition;
+use postern_transport::net::listener::{Port, announce};
+use postern_transport::traces;
 use tokio::sync::watch;
 
 use crate::background::Draining;
@@ -119,8 +119,8 @@ mod tests {
 
     use pingora::server::configuration::ServerConf;
     use pingora::server::{RunArgs, Server};
-    use runtime::admin::health::Health;
-    use runtime::process::supervisor::supervisor;
+    use postern_process::supervisor::supervisor;
+    use postern_transport::admin::health::Health;
 
     use super::*;
     use crate::background::supervised;

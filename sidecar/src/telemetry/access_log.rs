@@ -1,6 +1,6 @@
 //! Access lines, and the users that they name.
 
-pub(crate) use runtime::logs::access_log::{AccessLine, AccessLog, LoggedPath};
+pub(crate) use postern_process::logs::access_log::{AccessLine, AccessLog, LoggedPath};
 use wire::api::user_details::CurrentUserDetails;
 
 /// The part of a user that access lines name.

@@ -2,13 +2,14 @@
 
 mod requests;
 
+use postern_process::metrics::{Label, counters_by};
+use postern_process::{metrics, named_enum};
+use postern_transport::admin;
+use postern_transport::tls::CertificateMetrics;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use runtime::metrics::{Label, counters_by};
-use runtime::tls::CertificateMetrics;
-use runtime::{admin, metrics, named_enum};
 
 use self::requests::RequestMetrics;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use runtime::net::client_address::TrustedProxies;
+use postern_transport::net::client_address::TrustedProxies;
 
 use crate::telemetry::access_log::{AccessLine, AccessLog, LoggedUser};
 use crate::telemetry::metrics::Metrics;

@@ -1,8 +1,8 @@
 //! The span of a request: what its access line holds, for a tracing system.
 
 use http::{HeaderMap, Version};
-use runtime::logs::access_log::{AccessLine, LoggedPath, short};
-use runtime::traces::{self, Span};
+use postern_process::logs::access_log::{AccessLine, LoggedPath, short};
+use postern_transport::traces::{self, Span};
 
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;

@@ -5,8 +5,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use runtime::net::host_port::NoPort;
-use runtime::net::server_url::{ServerUrl, ServerUrlError};
+use wire::http::host_port::NoPort;
+use wire::http::server_url::{ServerUrl, ServerUrlError};
 
 use crate::upstream::loop_check::{is_of_this_host, leads_to};
 

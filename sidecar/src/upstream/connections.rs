@@ -14,7 +14,7 @@ use pingora::protocols::ALPN;
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
 use pingora::upstreams::peer::Peer;
 use pingora::{Error, ErrorType, OrErr};
-use runtime::net::shares::Holder;
+use postern_transport::net::shares::Holder;
 
 use self::conduct::Conduct;
 use self::http2::Shared;

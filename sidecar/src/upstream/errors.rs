@@ -4,7 +4,7 @@ use std::io;
 
 use h2::Reason;
 use pingora::{Error, ErrorSource, ErrorType, ImmutStr};
-use runtime::tls::failure;
+use postern_transport::tls::failure;
 use wire::rejection::Rejection;
 
 use super::tls::UpstreamTls;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pingora::upstreams::peer::Peer;
-use runtime::admin::health::Condition;
+use postern_transport::admin::health::Condition;
 use tokio::net::TcpStream;
 
 use crate::telemetry::metrics::Metrics;
@@ -100,7 +100,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::net::TcpListener;
 
-    use runtime::admin::health::Health;
+    use postern_transport::admin::health::Health;
 
     use super::*;
     use crate::telemetry::metrics::TokenCacheCounters;

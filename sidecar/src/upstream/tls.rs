@@ -7,8 +7,8 @@ use std::sync::Arc;
 use pingora::protocols::tls::CaType;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
-use runtime::process::exit::ExitError;
-use runtime::tls::peer::{PeerCertificates, PeerFiles, PeerSettings};
+use postern_process::exit::ExitError;
+use postern_transport::tls::peer::{PeerCertificates, PeerFiles, PeerSettings};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 

@@ -18,7 +18,7 @@ use bench::cpu::{self, microseconds_each};
 use bench::keep_alive::{Head, get};
 use bench::settings::Settings;
 use bench::statistics::Summary;
-use runtime::net::fd_limit;
+use postern_transport::net::fd_limit;
 use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};

@@ -112,7 +112,7 @@ fn check_and_start_name_expired_certificates_alike() {
     are_named(&["tls", "store-client"], &check, server.process());
 }
 
-/// The faults of a pair are a table of `runtime::tls::certificate`; each flag goes through it.
+/// The faults of a pair are a table of `postern_transport::tls::certificate`; each flag goes through it.
 #[test]
 fn files_of_tls_that_cannot_be_used_stop_start_and_check() {
     let authority = Authority::new();

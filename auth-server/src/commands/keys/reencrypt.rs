@@ -3,7 +3,7 @@
 //! They write as the store is one poll later. So the first run leaves nothing of the former state but what
 //! they write meanwhile, and the second one nothing.
 
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
 
 use super::{KeysInStore, print, print_note};
 use crate::cli::KeyArgs;

@@ -5,7 +5,7 @@
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use runtime::process::clock::unix_now;
+use postern_process::clock::unix_now;
 
 use super::*;
 use crate::cli::{Cli, Command};
@@ -32,7 +32,7 @@ impl Installation {
         let store = format!("file:{}", self.0.path().join("data").display());
         let words = ["auth-server", "keys"].into_iter().chain(words.split(' '));
         let flags = ["--signing-type", "ecdsa", "--store", &store];
-        match runtime::command_line::parse_words::<Cli>(words.chain(flags))
+        match postern_process::command_line::parse_words::<Cli>(words.chain(flags))
             .unwrap()
             .command
         {

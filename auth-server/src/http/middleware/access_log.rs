@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http::StatusCode;
 use http::header::CONTENT_LENGTH;
-use runtime::logs::access_log::{AccessLine, LoggedPath};
+use postern_process::logs::access_log::{AccessLine, LoggedPath};
 use wire::http::cors;
 use wire::http::trace::{REQUEST_ID, RequestId, TraceId};
 use wire::rejection::Rejection;

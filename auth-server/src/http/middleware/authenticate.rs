@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderValue, Version, header};
-use runtime::logs::access_log::LoggedPath;
+use postern_process::logs::access_log::LoggedPath;
 use tracing::debug;
 use wire::http::cors::{self, Endpoint};
 use wire::http::host;

@@ -7,8 +7,8 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use runtime::http_port::InFlightBody;
-use runtime::net::shares::Holder;
+use postern_transport::http_port::InFlightBody;
+use postern_transport::net::shares::Holder;
 use wire::rejection::Rejection;
 
 use crate::app::App;

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use axum::extract::{MatchedPath, Request};
 use axum::response::Response;
 use http::{HeaderMap, Method};
-use runtime::logs::access_log::LoggedPath;
-use runtime::traces::{self, Span};
+use postern_process::logs::access_log::LoggedPath;
+use postern_transport::traces::{self, Span};
 use wire::http::trace::{TRACEPARENT, TraceId};
 use wire::rejection::Rejection;
 

@@ -11,8 +11,8 @@ use redis::{
     Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult,
     TlsCertificates,
 };
-use runtime::net::host_port::host_and_port;
-use runtime::net::loopback::is_loopback_host;
+use wire::http::host_port::host_and_port;
+use wire::http::loopback::is_loopback_host;
 
 use super::TIMEOUT;
 use super::credentials::Credentials;

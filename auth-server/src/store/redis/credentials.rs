@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use runtime::files::secret_file;
-use runtime::tls::peer::PeerSettings;
-use runtime::tls::{CertificateFiles, trusted};
+use postern_process::files::secret_file;
+use postern_transport::tls::peer::PeerSettings;
+use postern_transport::tls::{CertificateFiles, trusted};
 use serde::Serialize;
 use zeroize::Zeroizing;
 

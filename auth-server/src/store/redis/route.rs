@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use runtime::files::file_watch::{self, run_blocking};
-use runtime::logs::once_a_minute::OnceAMinute;
-use runtime::process::clock::unix_now;
+use postern_process::clock::unix_now;
+use postern_process::files::file_watch::{self, run_blocking};
+use postern_process::logs::once_a_minute::OnceAMinute;
 use zeroize::Zeroizing;
 
 use super::address::{Address, Endpoint};
@@ -65,7 +65,7 @@ mod tests {
     use std::path::Path;
 
     use ::tests::certificates::{Authority, write_private};
-    use runtime::tls::CertificateFiles;
+    use postern_transport::tls::CertificateFiles;
 
     use super::*;
 

@@ -19,7 +19,7 @@ fn store_of_user(redis: &Redis, changed: &[&str]) -> RedisStore {
 fn append(value: &str) -> Change {
     Change::Append(NewEntry {
         value: value.to_owned(),
-        ends: runtime::process::clock::unix_now() + 1000,
+        ends: postern_process::clock::unix_now() + 1000,
         above: 0,
     })
 }

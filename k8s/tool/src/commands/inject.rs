@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use runtime::command_line;
-use runtime::files::bounded_read;
-use runtime::process::exit::{ExitError, one_line};
-use runtime::process::output;
+use postern_process::command_line;
+use postern_process::exit::{ExitError, one_line};
+use postern_process::files::bounded_read;
+use postern_process::output;
 
 use crate::cli::{InjectArgs, LintArgs, Only, SidecarsArgs};
 use crate::inject::{inject, lint, remove};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 use serde_json::{Map, Value};
 use wire::strict_json;

@@ -3,10 +3,10 @@
 use std::fmt::Display;
 
 use http::HeaderName;
-use runtime::net::host_port::{is_url, redacted};
-use runtime::net::server_url::ServerUrl;
-use runtime::process::exit::ExitError;
-use runtime::tls::peer::{PeerFiles, PeerSettings};
+use postern_process::exit::ExitError;
+use postern_transport::tls::peer::{PeerFiles, PeerSettings};
+use wire::http::host_port::{is_url, redacted};
+use wire::http::server_url::ServerUrl;
 use wire::keys::Algorithm;
 use wire::keys::algorithms::ASYMMETRIC;
 use wire::token::claim_mapping::ClaimMapping;

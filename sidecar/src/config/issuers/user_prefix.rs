@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use runtime::process::exit::ExitError;
+use postern_process::exit::ExitError;
 use wire::folding::begins_alike;
 
 use super::rejected;

@@ -4,7 +4,7 @@
 
 use http::uri::Scheme;
 use http::{StatusCode, header};
-use runtime::tls::peer::PeerFiles;
+use postern_transport::tls::peer::PeerFiles;
 use secrecy::{ExposeSecret, SecretString};
 use wire::keys::signing_type::SigningType;
 use wire::keys::{KeySet, VerificationKey};

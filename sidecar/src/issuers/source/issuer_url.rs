@@ -2,9 +2,9 @@
 //! its key set. It cannot name another issuer, nor lead to another host.
 
 use http::StatusCode;
-use runtime::logs::sanitize::LogText;
-use runtime::net::server_url::{ServerUrl, ServerUrlError};
+use postern_process::logs::sanitize::LogText;
 use serde::Deserialize;
+use wire::http::server_url::{ServerUrl, ServerUrlError};
 use wire::strict_json::BYTE_ORDER_MARK;
 
 use super::http_client::Unexpected;

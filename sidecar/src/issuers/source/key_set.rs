@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, StatusCode, header};
-use runtime::files::bounded_read;
-use runtime::files::file_watch::run_blocking;
-use runtime::net::server_url::ServerUrl;
-use runtime::tls::peer::PeerFiles;
+use postern_process::files::bounded_read;
+use postern_process::files::file_watch::run_blocking;
+use postern_transport::tls::peer::PeerFiles;
+use wire::http::server_url::ServerUrl;
 use wire::keys::{Algorithm, KeySet};
 use zeroize::Zeroizing;
 

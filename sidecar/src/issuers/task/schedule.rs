@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use runtime::process::clock::until;
+use postern_process::clock::until;
 use tokio::sync::Notify;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;

@@ -9,7 +9,7 @@ use wire::token::verifier::Audience;
 use super::super::source::auth_server::{Application, EndpointSettings};
 use super::*;
 use crate::telemetry::metrics::TokenCacheCounters;
-use runtime::tls::peer::PeerFiles;
+use postern_transport::tls::peer::PeerFiles;
 
 /// Starts an auth server that responds once, and returns the task that fetches from it.
 fn task() -> (IssuerTask, Arc<CurrentKeys>) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use parking_lot::Mutex;
-use runtime::logs::access_log::LoggedPath;
+use postern_process::logs::access_log::LoggedPath;
 
 use super::LastRequest;
 use crate::telemetry::metrics::Metrics;

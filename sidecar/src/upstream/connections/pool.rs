@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use pingora::protocols::Stream;
-use runtime::net::shares::Holder;
+use postern_transport::net::shares::Holder;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::task::coop::unconstrained;
 

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use bench::settings::Settings;
 use bench::{document, machine};
-use runtime::net::fd_limit;
+use postern_transport::net::fd_limit;
 use tests::programs::repository;
 
 use crate::field::Field;

@@ -1,0 +1,120 @@
+//! clap's errors as one line that names the flag.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgMatches, Command};
+
+use super::sources::SEE_HELP;
+use super::{all_settings, setting_named};
+use crate::exit::ExitError;
+use crate::files::toml_error::in_plain_words;
+use wire::http::host_port::{is_url, redacted};
+
+/// Returns an unusable, missing or excluded setting as a configuration failure, regardless of its
+/// source, and any other error as a command line failure.
+pub(super) fn exit_error(command: &Command, given: &ArgMatches, error: &clap::Error) -> ExitError {
+    match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            ExitError::Usage("a command is missing; see --help".to_owned())
+        }
+        _ => {
+            let line = without_secret(command, error, what_is_wrong(&error.to_string()));
+            let line = line + &missing_command(command, given, error);
+            match is_configuration(command, error) {
+                true => ExitError::Config(format!("{line}{SEE_HELP}")),
+                false => ExitError::Usage(format!("{line}{SEE_HELP}")),
+            }
+        }
+    }
+}
+
+/// Returns the remedy for a setting of `serve` without a command in front.
+fn missing_command(command: &Command, given: &ArgMatches, error: &clap::Error) -> String {
+    let typed = named_flags(error, ContextKind::InvalidArg);
+    let serve = command.find_subcommand("serve");
+    let setting = serve.and_then(|serve| setting_named(serve, typed.first()?));
+    match given.subcommand_name() {
+        None if error.kind() == ErrorKind::UnknownArgument && setting.is_some() => {
+            format!("; it is a setting of `{} serve`", command.get_name())
+        }
+        _ => String::new(),
+    }
+}
+
+/// Returns true for an error about settings of the program alone.
+fn is_configuration(command: &Command, error: &clap::Error) -> bool {
+    let named = named_flags(error, ContextKind::InvalidArg);
+    let is_setting = |flag: &String| setting_named(command, flag).is_some();
+    error.kind() != ErrorKind::UnknownArgument && !named.is_empty() && named.iter().all(is_setting)
+}
+
+/// Returns the long names that a context holds; an operand has the empty name.
+fn named_flags(error: &clap::Error, kind: ContextKind) -> Vec<String> {
+    let texts = match error.get(kind) {
+        Some(ContextValue::String(text)) => std::slice::from_ref(text),
+        Some(ContextValue::Strings(texts)) => texts,
+        _ => return Vec::new(),
+    };
+    let ends = |c: char| !c.is_ascii_alphanumeric() && c != '-';
+    let names = |text: &String| -> Vec<String> {
+        let flags = text.split("--").skip(1);
+        let names = flags.map(|rest| rest.split(ends).next().unwrap_or_default().to_owned());
+        names.collect()
+    };
+    let each = texts.iter().map(names);
+    each.flat_map(|names| {
+        if names.is_empty() {
+            vec![String::new()]
+        } else {
+            names
+        }
+    })
+    .collect()
+}
+
+/// Returns clap's message without its usage and help paragraphs, on one line.
+fn what_is_wrong(message: &str) -> String {
+    let message = message.strip_prefix("error: ").unwrap_or(message);
+    let said = message
+        .lines()
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more "));
+    let mut lines = said.map(str::trim).filter(|line| !line.is_empty());
+    let mut sentence = lines.next().unwrap_or_default().to_owned();
+    for line in lines {
+        // A value with a hyphen is nearly always a mistake.
+        if line.starts_with("tip: to pass ") {
+            continue;
+        }
+        sentence += match (line.strip_prefix("tip: "), sentence.ends_with(':')) {
+            (Some(_), _) => "; ",
+            (None, true) => " ",
+            (None, false) if line.starts_with('[') => " ",
+            (None, false) => ", ",
+        };
+        sentence += line.strip_prefix("tip: ").unwrap_or(line);
+    }
+    in_plain_words(&sentence)
+}
+
+/// Removes the rejected value, which clap quotes, if it is a secret, or what may be one in a URL.
+fn without_secret(command: &Command, error: &clap::Error, line: String) -> String {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) if !text.is_empty() => Some(text),
+        _ => None,
+    };
+    let (Some(flag), Some(value)) = (
+        context(ContextKind::InvalidArg),
+        context(ContextKind::InvalidValue),
+    ) else {
+        return line;
+    };
+    let secret = all_settings(command)
+        .into_iter()
+        .any(|setting| setting.is_hide_env_values_set() && setting.to_string() == *flag);
+    if secret {
+        line.replace(value, "…")
+    } else if is_url(value) {
+        line.replace(value, &redacted(value))
+    } else {
+        line
+    }
+}

@@ -1,0 +1,122 @@
+//! The TOML file of settings: one key per flag, and what no flag can say. It parses values and does
+//! not know the keys.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction};
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+use zeroize::Zeroizing;
+
+use super::switch::{self, is_off_by_default};
+use crate::exit::ExitError;
+use crate::files::bounded_read;
+use crate::files::toml_error::TomlError;
+
+/// Ten times the size of a thousand paths and origins.
+const MAX_BYTES: u64 = 1024 * 1024;
+
+/// A file that was read and is TOML.
+#[derive(Debug)]
+pub struct ConfigFile {
+    path: PathBuf,
+    text: Zeroizing<String>,
+    /// Keys of flags.
+    values: Table,
+}
+
+impl ConfigFile {
+    pub(super) fn read(path: &Path) -> Result<Self, ExitError> {
+        let reject = |why: &str| ExitError::Config(format!("{}: {why}", path.display()));
+        let text = bounded_read::read_text(path, MAX_BYTES)
+            .map_err(|why| ExitError::Config(format!("--config {}: {why}", path.display())))?;
+        let values = text
+            .parse()
+            .map_err(|error| reject(&TomlError::new(&error, &text).to_string()))?;
+        Ok(Self {
+            path: path.to_owned(),
+            text,
+            values,
+        })
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.values.keys().map(String::as_str)
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.values.contains_key(key)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads what the file alone can say; other keys are ignored.
+    ///
+    /// # Errors
+    /// [`ExitError::Config`] with the file, the line and the member that is wrong.
+    pub fn read_only<T: DeserializeOwned>(&self) -> Result<T, ExitError> {
+        toml::from_str(&self.text).map_err(|error| {
+            let error = TomlError::new(&error, &self.text);
+            ExitError::Config(format!("{}: {error}", self.path.display()))
+        })
+    }
+
+    /// Removes the keys that the file alone can have. A setting of the same name stays unless it is an
+    /// array of tables.
+    pub(super) fn remove(&mut self, names: &[&str], is_setting: impl Fn(&str) -> bool) {
+        let stays = |name: &str, value: &Value| is_setting(name) && !has_tables(value);
+        self.values
+            .retain(|name, value| !names.contains(&name) || stays(name, value));
+    }
+
+    pub(super) fn reject(&self, key: &str, why: &str) -> ExitError {
+        ExitError::Config(format!("{}: `{key}` {why}", self.path.display()))
+    }
+
+    /// Returns the flags of `key`: empty if it is absent or a switch that is off.
+    pub(super) fn arguments_for(&self, key: &str, flag: &Arg) -> Result<Vec<OsString>, ExitError> {
+        match (self.values.get(key), flag.get_action()) {
+            (None, _) => Ok(Vec::new()),
+            // Even with the value false, a flag would exclude others.
+            (Some(value), _) if is_off_by_default(flag) && is_off(value) => Ok(Vec::new()),
+            (Some(Value::Array(items)), ArgAction::Append) => {
+                items.iter().map(|item| self.argument(key, item)).collect()
+            }
+            (Some(value), _) => Ok(vec![self.argument(key, value)?]),
+        }
+    }
+
+    /// Returns the flag with a value as text, which its own parser checks.
+    fn argument(&self, key: &str, value: &Value) -> Result<OsString, ExitError> {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => value.to_string(),
+            _ => {
+                let found = match value {
+                    Value::Table(_) => "a table: of several, each has [[…]] above it",
+                    other => other.type_str(),
+                };
+                let why = format!("must be a text, a number, true or false, not {found}");
+                return Err(self.reject(key, &why));
+            }
+        };
+        Ok(OsString::from(format!("--{key}={text}")))
+    }
+}
+
+fn has_tables(value: &Value) -> bool {
+    let members = value.as_array().into_iter().flatten();
+    members.into_iter().any(Value::is_table)
+}
+
+fn is_off(value: &Value) -> bool {
+    match value {
+        Value::Boolean(on) => !on,
+        Value::String(word) => switch::parse(word) == Ok(false),
+        Value::Integer(bit) => *bit == 0,
+        _ => false,
+    }
+}

@@ -1,0 +1,156 @@
+//! The source of each setting of the chosen command, as clap reports it: a failure names it, because
+//! a setting of a file or a variable is not on the command line.
+
+use std::ffi::{OsStr, OsString};
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command};
+
+use super::config_file::ConfigFile;
+use super::{WithFile, command, default_variable, file_of, is_set, lenient_matches, settings};
+use crate::exit::ExitError;
+
+/// The end of a command line error, which stays its end.
+pub(super) const SEE_HELP: &str = "; see --help";
+
+/// Adds the variable or the file to the settings that the failure names. A defect of the program
+/// itself stays as it is.
+#[must_use]
+pub fn with_sources<C: WithFile>(failure: ExitError) -> ExitError {
+    if matches!(failure, ExitError::Software(_)) {
+        return failure;
+    }
+    failure.reworded(sourced::<C>)
+}
+
+/// Adds the variable or the file to the settings that the text names.
+#[must_use]
+pub fn sourced<C: WithFile>(text: &str) -> String {
+    let sources = Sources::of_process::<C>();
+    sources.map_or_else(|| text.to_owned(), |sources| sources.describe(text))
+}
+
+/// Returns a line for each key of the file that a variable overrides.
+#[must_use]
+pub fn overridden_keys<C: WithFile>() -> Vec<String> {
+    Sources::of_process::<C>().map_or(Vec::new(), |sources| sources.overridden())
+}
+
+/// The settings that command line and environment give to the chosen command, and the file.
+pub(super) struct Sources {
+    command: Command,
+    given: ArgMatches,
+    file: Option<ConfigFile>,
+}
+
+impl Sources {
+    pub(super) fn of_process<C: WithFile>() -> Option<Self> {
+        Self::of::<C>(&std::env::args_os().collect::<Vec<_>>())
+    }
+
+    /// Returns `None` where help was requested.
+    pub(super) fn of<C: WithFile>(arguments: &[OsString]) -> Option<Self> {
+        let given = lenient_matches::<C>(arguments).ok()?;
+        let file = file_of(&given).and_then(|path| ConfigFile::read(path).ok());
+        let command = command::<C>();
+        let (command, given) = chosen_subcommand(&command, &given);
+        Some(Self {
+            command: command.clone(),
+            given: given.clone(),
+            file,
+        })
+    }
+
+    /// Returns the settings on the command line itself with their values.
+    pub(super) fn typed(&self) -> impl Iterator<Item = (&Arg, Vec<&OsStr>)> {
+        let is_typed =
+            |setting: &&Arg| source(setting, &self.given) == Some(ValueSource::CommandLine);
+        let values = |setting: &Arg| self.given.get_raw(setting.get_id().as_str());
+        settings(&self.command)
+            .filter(is_typed)
+            .map(move |setting| (setting, values(setting).into_iter().flatten().collect()))
+    }
+
+    fn overridden(&self) -> Vec<String> {
+        let line = |setting: &Arg| {
+            let variable = self.variable(setting)?;
+            let (key, file) = self.key(setting)?;
+            Some(format!("{variable} overrides {key} in {file}"))
+        };
+        settings(&self.command).filter_map(line).collect()
+    }
+
+    pub(super) fn describe(&self, text: &str) -> String {
+        let (described, end) = match text.strip_suffix(SEE_HELP) {
+            Some(described) => (described, SEE_HELP),
+            None => (text, ""),
+        };
+        let mut described = described.to_owned();
+        for setting in settings(&self.command) {
+            let flag = setting.get_long().filter(|flag| is_named(flag, text));
+            if let Some((flag, source)) = flag.zip(self.describe_source(setting, text)) {
+                described += &format!("; --{flag} comes from {source}");
+            }
+        }
+        described + end
+    }
+
+    /// Returns `None` for a typed flag, a default, and a text that begins with the file.
+    fn describe_source(&self, setting: &Arg, text: &str) -> Option<String> {
+        if source(setting, &self.given) == Some(ValueSource::CommandLine) {
+            return None;
+        }
+        if let Some(variable) = self.variable(setting) {
+            return Some(variable);
+        }
+        match self.key(setting) {
+            Some((_, file)) if text.starts_with(&file) => None,
+            Some((key, file)) => Some(format!("{key} in {file}")),
+            None => {
+                let variable = default_variable(setting.get_long()?);
+                is_set(&variable).then_some(variable)
+            }
+        }
+    }
+
+    /// Returns the variable that gives the setting.
+    fn variable(&self, setting: &Arg) -> Option<String> {
+        let is_given = source(setting, &self.given) == Some(ValueSource::EnvVariable);
+        let variable = setting.get_env().filter(|_| is_given)?;
+        Some(variable.to_string_lossy().into_owned())
+    }
+
+    /// Returns the setting's quoted key and the path of the file that has it.
+    fn key(&self, setting: &Arg) -> Option<(String, String)> {
+        let (key, file) = (setting.get_long()?, self.file.as_ref()?);
+        let path = || file.path().display().to_string();
+        file.has(key).then(|| (format!("`{key}`"), path()))
+    }
+}
+
+/// Descends to the subcommand that the command line names.
+pub(super) fn chosen_subcommand<'a>(
+    command: &'a Command,
+    given: &'a ArgMatches,
+) -> (&'a Command, &'a ArgMatches) {
+    let next = given
+        .subcommand()
+        .and_then(|(name, given)| Some((command.find_subcommand(name)?, given)));
+    next.map_or((command, given), |(command, given)| {
+        chosen_subcommand(command, given)
+    })
+}
+
+pub(super) fn source(setting: &Arg, given: &ArgMatches) -> Option<ValueSource> {
+    given.value_source(setting.get_id().as_str())
+}
+
+/// Returns true if the text has the flag as a word of its own.
+fn is_named(flag: &str, text: &str) -> bool {
+    let flag = format!("--{flag}");
+    let goes_on = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    text.match_indices(&flag).any(|(start, _)| {
+        let rest = text.get(start + flag.len()..).unwrap_or_default();
+        !rest.starts_with(goes_on)
+    })
+}

@@ -1,0 +1,66 @@
+//! Files that were replaced under a mount of the file alone, as `docker run -v FILE:FILE` and
+//! `subPath` make one: the mount leads to the old file for ever, and no read of it is news.
+
+use std::collections::BTreeSet;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use parking_lot::Mutex;
+use prometheus_client::metrics::gauge::Gauge;
+
+/// The remedy for a file that a mount replaced.
+pub const REMEDY: &str = "mount its directory instead";
+
+/// The files of this process in that state at their last read.
+static REPLACED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+crate::metrics! {
+    /// Their number.
+    pub struct ReplacedFiles {
+        /// Files that were replaced under a mount of the file alone: their new content never arrives
+        files_replaced_under_mount: Gauge,
+    }
+}
+
+/// The count of this process.
+pub static REPLACED_FILES: LazyLock<ReplacedFiles> = LazyLock::new(ReplacedFiles::default);
+
+/// Returns true if the file, opened with this metadata, is in that state, and remembers it.
+pub(super) fn note(path: &Path, opened: &Metadata) -> bool {
+    let has_no_link = |metadata: &Metadata| metadata.is_file() && metadata.nlink() == 0;
+    // A plain rename in between leads to another file now, and `/dev/fd/3` may lead to a deleted
+    // file, but has no real path.
+    let path_has_no_link = || {
+        let now = fs::canonicalize(path).and_then(fs::metadata);
+        now.is_ok_and(|now| has_no_link(&now))
+    };
+    let is_replaced = has_no_link(opened) && path_has_no_link();
+    let mut replaced = REPLACED.lock();
+    if is_replaced {
+        replaced.insert(path.to_owned());
+    } else {
+        replaced.remove(path);
+    }
+    let files = i64::try_from(replaced.len()).unwrap_or(i64::MAX);
+    REPLACED_FILES.files_replaced_under_mount.set(files);
+    is_replaced
+}
+
+/// Returns true if this file was replaced under its mount at its last read.
+#[must_use]
+pub fn is_replaced(path: &Path) -> bool {
+    REPLACED.lock().contains(path)
+}
+
+/// Returns the note of `/readyz`, if there are such files.
+pub fn readiness_note() -> Option<String> {
+    let replaced = REPLACED.lock();
+    let names: Vec<_> = replaced
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
+    let names = names.join(", ");
+    (!names.is_empty()).then(|| format!("{names}: replaced or removed under a mount; {REMEDY}"))
+}

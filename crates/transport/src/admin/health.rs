@@ -1,0 +1,144 @@
+//! State of the probes: named conditions that all have to hold for the program to be ready, and the
+//! end of its start.
+//!
+//! A condition begins as not ready, so that forgetting to report it fails closed.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use postern_process::files::replaced_file;
+
+/// The health of one program. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Health {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    started: AtomicBool,
+    conditions: Mutex<Vec<Reported>>,
+}
+
+/// The source of a condition at the moment of a report.
+struct Reported(Box<dyn Fn() -> ConditionState + Send + Sync>);
+
+impl fmt::Debug for Reported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (self.0)().fmt(f)
+    }
+}
+
+/// One line of the readiness report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ConditionState {
+    /// The condition in one stable word: `signing_key`, `store`.
+    pub name: &'static str,
+    /// True if it holds.
+    pub ok: bool,
+    /// The reason if it does not hold.
+    pub reason: Option<String>,
+    /// Further information, in both cases.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// The handle by which a part of the program reports its condition.
+#[derive(Debug, Clone)]
+pub struct Condition(Arc<Mutex<ConditionState>>);
+
+impl Health {
+    /// Starts without conditions, as not started.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a condition that is not ready, for `reason`, until its handle reports otherwise.
+    #[must_use]
+    pub fn condition(&self, name: &'static str, reason: &str) -> Condition {
+        let condition = Condition(Arc::new(Mutex::new(ConditionState {
+            name,
+            ok: false,
+            reason: Some(reason.to_owned()),
+            note: None,
+        })));
+        let reported = condition.clone();
+        self.computed(move || reported.0.lock().clone());
+        condition
+    }
+
+    /// Adds a condition that `state` computes for each report, and must not wait. The operator reads
+    /// its texts, which must hold no secret.
+    pub fn computed(&self, state: impl Fn() -> ConditionState + Send + Sync + 'static) {
+        let mut conditions = self.shared.conditions.lock();
+        conditions.push(Reported(Box::new(state)));
+    }
+
+    /// Reports that start-up is over: sockets are open, background work runs.
+    pub fn set_started(&self) {
+        self.shared.started.store(true, Ordering::Release);
+    }
+
+    /// Returns true once [`Health::set_started`] was called.
+    #[must_use]
+    pub fn is_started(&self) -> bool {
+        self.shared.started.load(Ordering::Acquire)
+    }
+
+    /// Returns true if every condition of the report holds.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.conditions().iter().all(|condition| condition.ok)
+    }
+
+    /// Returns the readiness report: `started` first, then the conditions as they were added.
+    #[must_use]
+    pub fn conditions(&self) -> Vec<ConditionState> {
+        let ok = self.is_started();
+        let reason = (!ok).then(|| "starting".to_owned());
+        let mut report = vec![ConditionState {
+            name: "started",
+            ok,
+            reason,
+            note: None,
+        }];
+        let conditions = self.shared.conditions.lock();
+        report.extend(conditions.iter().map(|Reported(state)| state()));
+        report.extend(replaced_file::readiness_note().map(|note| ConditionState {
+            name: "files",
+            ok: true,
+            reason: None,
+            note: Some(note),
+        }));
+        report
+    }
+}
+
+impl Condition {
+    /// Reports that the condition holds.
+    pub fn set_ready(&self) {
+        self.set(true, None);
+    }
+
+    /// Reports that the condition does not hold; the operator reads `reason`, which must hold no
+    /// secret.
+    pub fn set_not_ready(&self, reason: impl Into<String>) {
+        self.set(false, Some(reason.into()));
+    }
+
+    /// Replaces the note.
+    pub fn set_note(&self, note: Option<String>) {
+        self.0.lock().note = note;
+    }
+
+    fn set(&self, ok: bool, reason: Option<String>) {
+        let mut state = self.0.lock();
+        state.ok = ok;
+        state.reason = reason;
+    }
+}

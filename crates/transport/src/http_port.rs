@@ -1,0 +1,359 @@
+//! A port that speaks HTTP/1.1: its connections, their slots, handshakes and timeouts, its end.
+//!
+//! Served by hyper on the runtime of the caller: the auth server's own, or the one of a Pingora
+//! background service. What hyper leaves open is in the stream below it ([`http1_guard`]).
+
+mod http1_guard;
+mod in_flight;
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use http::HeaderValue;
+use http::header::CONNECTION;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_rustls::server::TlsStream;
+use tower::ServiceExt;
+use tracing::{debug, info, warn};
+use wire::rejection::Rejection;
+
+use self::http1_guard::Http1Guard;
+pub use self::in_flight::InFlightBody;
+use crate::net::connection_slots::{Activity, OpenStream, Slot};
+use crate::net::listener::{self, CLIENT_IDLE, LAST_REQUEST};
+use crate::net::shares::{Holder, Shares};
+use crate::net::unfinished;
+use crate::net::write_deadline::WriteDeadline;
+use crate::tls::ServerTls;
+use postern_process::supervisor::Supervisor;
+
+/// Limits of a head as in most servers: 100 fields, 16 KiB.
+const MAX_HEADER_FIELDS: usize = 100;
+const MAX_HEADER_BYTES: usize = 16 * 1024;
+
+/// Bounds the reading of a rejected upload after its response, so that the response arrives.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: u64 = 8 * 1024 * 1024;
+
+type Socket = WriteDeadline<TcpStream>;
+
+/// Writes the response to a client's bytes that are no request.
+pub type Reject = Arc<dyn Fn(Rejection, IpAddr) -> Vec<u8> + Send + Sync>;
+
+/// A port, its routes and timeouts.
+#[derive(Clone)]
+pub struct HttpPort {
+    /// Its name in the log.
+    pub name: &'static str,
+    /// Their requests have the extensions `ConnectInfo<SocketAddr>` and [`Activity`].
+    pub routes: Router,
+    /// `None` for a port without TLS.
+    pub tls: Option<Arc<ServerTls>>,
+    /// Of a handshake, of a head, and of a blocked write.
+    pub timeout: Duration,
+    /// True for many requests a connection, false for one.
+    pub keep_alive: bool,
+    /// True where a connection is busy until its response has left; otherwise its route decides.
+    pub is_busy_with_requests: bool,
+    /// Of requests in flight at the end.
+    pub drain_timeout: Duration,
+    /// Once true, each response closes its connection: a client could send its next request into the
+    /// final close, and not know that it was never read.
+    pub closing: Arc<AtomicBool>,
+    /// Budget for incomplete heads.
+    pub unfinished: Shares,
+    /// See [`Reject`].
+    pub reject: Reject,
+}
+
+impl HttpPort {
+    /// Makes a port without TLS, of one request a connection; other bytes get a mere status.
+    #[must_use]
+    pub fn new(name: &'static str, routes: Router, timeout: Duration) -> Self {
+        Self {
+            name,
+            routes,
+            tls: None,
+            timeout,
+            keep_alive: false,
+            is_busy_with_requests: false,
+            drain_timeout: timeout,
+            closing: Arc::default(),
+            unfinished: unfinished::budget(),
+            reject: Arc::new(|rejection, _| {
+                let status = rejection.status();
+                let head = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close");
+                (head + "\r\n\r\n").into_bytes()
+            }),
+        }
+    }
+
+    /// Serves in a task of its own, until `stop` is sent to. The end of the program waits for that.
+    pub fn spawn<F: Future<Output = Option<Slot>> + Send>(
+        self,
+        listener: StdListener,
+        slot: impl Fn(IpAddr) -> F + Send + Sync + 'static,
+        stop: &watch::Sender<()>,
+        background: &Supervisor,
+    ) -> JoinHandle<()> {
+        let mut stop = stop.subscribe();
+        background.spawn_critical_until_shutdown(self.name, async move {
+            let stopped = async { _ = stop.changed().await };
+            let served = self.serve(listener, slot, stopped).await;
+            served.map_err(|error| error.to_string())
+        })
+    }
+
+    /// Serves until `shutdown` resolves, then finishes the requests in flight; returns its output. Each
+    /// peer has the slot that `slot` takes; without one its connection is closed.
+    ///
+    /// # Errors
+    /// When the listener cannot be given to the runtime.
+    pub async fn serve<T, F: Future<Output = Option<Slot>>>(
+        self,
+        listener: StdListener,
+        slot: impl Fn(IpAddr) -> F,
+        shutdown: impl Future<Output = T>,
+    ) -> io::Result<T> {
+        let listener = TcpListener::from_std(listener)?;
+        let (stop, stopped) = watch::channel(());
+        let port = Arc::new(self);
+        tokio::pin!(shutdown);
+        let reason = loop {
+            tokio::select! {
+                reason = &mut shutdown => break reason,
+                (slot, stream, peer) = listener::accept(&listener, port.name, &slot) => {
+                    let connection = Connection {
+                        port: Arc::clone(&port),
+                        peer,
+                        activity: slot.activity().clone(),
+                        stop: stopped.clone(),
+                    };
+                    let served = connection.serve(stream);
+                    tokio::spawn(async move { slot.serve(pin!(served), || ()).await });
+                }
+            }
+        };
+        drop((listener, stopped));
+        // Each connection holds a receiver until it ends.
+        info!(
+            connections = stop.receiver_count(),
+            port = port.name,
+            "draining"
+        );
+        stop.send_replace(());
+        match tokio::time::timeout(port.drain_timeout, stop.closed()).await {
+            Ok(()) => info!(port = port.name, "drained: every connection is closed"),
+            Err(_) => warn!(
+                connections = stop.receiver_count(),
+                port = port.name,
+                "closing connections that did not finish in time"
+            ),
+        }
+        Ok(reason)
+    }
+}
+
+/// One connection.
+struct Connection {
+    port: Arc<HttpPort>,
+    peer: SocketAddr,
+    activity: Activity,
+    stop: watch::Receiver<()>,
+}
+
+/// The begin of a connection to a TLS port.
+enum FirstBytes {
+    Tls(Box<TlsStream<Socket>>),
+    /// Letters, as in a method of plain HTTP.
+    Plain(Socket),
+}
+
+impl Connection {
+    /// Serves the connection until it ends; after `stop` changed, until its last response is
+    /// written.
+    async fn serve(self, stream: TcpStream) {
+        // A response may be two writes; the second must not wait for the acknowledgement of the
+        // first.
+        let _ = stream.set_nodelay(true);
+        let stream = WriteDeadline::new(stream, self.port.timeout);
+        match self.port.tls.clone() {
+            None => self.serve_requests(stream).await,
+            // Boxed, or each plain connection would reserve room for it too.
+            Some(tls) => Box::pin(self.serve_tls(&tls, stream)).await,
+        }
+    }
+
+    async fn serve_tls(self, tls: &ServerTls, stream: Socket) {
+        match self.handshake(tls, stream).await {
+            Ok(FirstBytes::Tls(stream)) => self.serve_requests(*stream).await,
+            // The response names the remedy.
+            Ok(FirstBytes::Plain(mut stream)) => {
+                let _ = stream
+                    .write_all(&self.reject(Rejection::RequestMalformed))
+                    .await;
+                linger(stream).await;
+            }
+            Err(error) => {
+                debug!(%error, peer = %self.peer, "{}: TLS handshake failed", self.port.name);
+            }
+        }
+    }
+
+    /// Shakes hands within the timeout, and aborts soon after a stop: nothing was requested yet.
+    async fn handshake(&self, tls: &ServerTls, stream: Socket) -> io::Result<FirstBytes> {
+        let (limit, mut stop) = (self.port.timeout, self.stop.clone());
+        tokio::select! {
+            begun = tokio::time::timeout(limit, detect_tls(tls, stream, limit)) => {
+                begun.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+            }
+            () = self.port.last_request(&mut stop) => Err(io::ErrorKind::ConnectionAborted.into()),
+        }
+    }
+
+    fn reject(&self, rejection: Rejection) -> Vec<u8> {
+        (self.port.reject)(rejection, self.peer.ip())
+    }
+
+    async fn serve_requests<S>(mut self, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let port = Arc::clone(&self.port);
+        let of_bytes = match port.is_busy_with_requests {
+            true => self.activity.clone(),
+            false => Activity::default(),
+        };
+        let (of_port, peer) = (Arc::clone(&port), self.peer);
+        let guarded = Http1Guard::new(
+            stream,
+            (port.timeout, CLIENT_IDLE),
+            port.unfinished.nothing_for(Holder::at(Some(peer.ip()))),
+            of_bytes,
+            move |rejection| (of_port.reject)(rejection, peer.ip()),
+        );
+        let mut connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            // The stream below has a timer that knows if a head has begun.
+            .header_read_timeout(None)
+            .keep_alive(port.keep_alive)
+            .max_headers(MAX_HEADER_FIELDS)
+            .max_header_size(MAX_HEADER_BYTES)
+            .max_buf_size(MAX_HEADER_BYTES)
+            .serve_connection(TokioIo::new(guarded), service_fn(self.service()));
+
+        // Not as a future: that would close the socket while a client is still sending.
+        let ended = tokio::select! {
+            ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => Some(ended),
+            () = port.last_request(&mut self.stop) => None,
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => {
+                Pin::new(&mut connection).graceful_shutdown();
+                poll_fn(|cx| connection.poll_without_shutdown(cx)).await
+            }
+        };
+        let stream = connection.into_parts().io.into_inner();
+        let partial_head = stream.has_partial_head();
+        let mut stream = stream.into_inner();
+        if let Err(error) = ended {
+            debug!(%error, %peer, "{}: connection ended", port.name);
+            if let Some(rejection) = missing_response(&error, partial_head) {
+                let _ = stream.write_all(&self.reject(rejection)).await;
+            }
+        }
+        self.activity.waits_for_rest();
+        Box::pin(linger(stream)).await;
+    }
+
+    /// Returns what responds to the requests of the connection.
+    fn service(
+        &self,
+    ) -> impl Fn(http::Request<hyper::body::Incoming>) -> PinnedResponse + Send + 'static {
+        let (port, peer) = (Arc::clone(&self.port), self.peer);
+        let activity = self.activity.clone();
+        move |request| {
+            let in_flight = port.is_busy_with_requests.then(|| activity.stream());
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ConnectInfo(peer));
+            request.extensions_mut().insert(activity.clone());
+            let (port, activity) = (Arc::clone(&port), activity.clone());
+            Box::pin(async move {
+                let mut response = port.routes.clone().oneshot(request).await?;
+                if port.closing.load(Ordering::Relaxed) {
+                    // RFC 9112 §9.6.
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(CONNECTION, close);
+                }
+                if in_flight.is_none() {
+                    activity.waits_for_request();
+                }
+                // In flight until the last of it is written.
+                Ok(response.map(|body| InFlightBody::new(body, in_flight)))
+            })
+        }
+    }
+}
+
+type InFlightResponse = http::Response<InFlightBody<Option<OpenStream>>>;
+type PinnedResponse = Pin<Box<dyn Future<Output = Result<InFlightResponse, Infallible>> + Send>>;
+
+impl HttpPort {
+    /// Waits for a stop, and for the last request of a client that does not know of it.
+    async fn last_request(&self, stop: &mut watch::Receiver<()>) {
+        let _ = stop.changed().await;
+        if self.keep_alive {
+            tokio::time::sleep(LAST_REQUEST).await;
+        }
+    }
+}
+
+async fn detect_tls(tls: &ServerTls, stream: Socket, limit: Duration) -> io::Result<FirstBytes> {
+    let mut first = [0];
+    stream.get_ref().peek(&mut first).await?;
+    if first.iter().all(u8::is_ascii_alphabetic) {
+        return Ok(FirstBytes::Plain(stream));
+    }
+    let stream = tls.accept(stream, limit).await?;
+    Ok(FirstBytes::Tls(Box::new(stream)))
+}
+
+/// Returns the rejection for errors that hyper leaves without a response.
+fn missing_response(error: &hyper::Error, partial_head: bool) -> Option<Rejection> {
+    if partial_head {
+        Some(Rejection::RequestTimeout)
+    } else {
+        error
+            .is_parse_version_h2()
+            .then_some(Rejection::RequestMalformed)
+    }
+}
+
+/// Closes for writing and reads on for a moment: closing with unread bytes resets the connection,
+/// and an unread response is lost. A TLS client also still sends its own close.
+async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let parting = async {
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream.take(LINGER_BYTES), &mut tokio::io::sink()).await
+    };
+    let _ = tokio::time::timeout(LINGER, parting).await;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,469 @@
+//! Slots of connections. A full port closes a connection without a request in flight for a new one,
+//! of the client that holds most: connections that are only held keep no other client out.
+
+mod activity;
+mod descriptors;
+mod queues;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
+use tokio::sync::{Notify, oneshot, watch};
+
+pub use self::activity::{Activity, OpenStream};
+pub(crate) use self::descriptors::make_room;
+use self::queues::{Client, Queues, Wait};
+use super::client_prefix::ClientPrefix;
+use super::shares::exceeds_its_share;
+use postern_process::logs::once_a_minute::OnceAMinute;
+
+/// Connections beside the limit: those that are being closed for new ones, and the new one that
+/// waits for their end.
+pub const MAX_BESIDE: usize = MAX_LEAVING + 1;
+/// Connections that are being closed at a time.
+const MAX_LEAVING: usize = 16;
+/// Connections of one client that are not too many, on a large port: a browser opens six.
+const MAX_FAIR_SHARE: usize = 8;
+/// Clients that fill a port with as many; fewer give way first.
+const MANY_CLIENTS: usize = 64;
+/// Time in which the runtime certainly notices a request that has arrived: a timer ends only after
+/// it has read the events of all sockets.
+const NOTICE: Duration = Duration::from_millis(1);
+/// Wait for a client that was sent a GOAWAY: it closes by itself, and loses no request.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// The connections of one port, or of one kind of peers. Clones share them.
+#[derive(Debug, Clone)]
+pub struct ConnectionSlots(Arc<Port>);
+
+#[derive(Debug)]
+struct Port {
+    /// Its name in the log.
+    name: &'static str,
+    max: usize,
+    began: Instant,
+    evictions: Counter,
+    slots: Mutex<Slots>,
+    /// Signals the end of a connection that is being closed.
+    left: Notify,
+    /// True while a newcomer waits for such an end.
+    pressed: watch::Sender<bool>,
+}
+
+#[derive(Debug)]
+struct Slots {
+    next_id: u64,
+    /// Without those that are being closed.
+    taken: usize,
+    leaving: usize,
+    connections: HashMap<u64, Connection>,
+    queues: Queues,
+    /// Connections of peers that stand for many clients.
+    proxies: Queues,
+    /// A client with too many connections opens them again and again.
+    eviction_logged: OnceAMinute,
+    rejection_logged: OnceAMinute,
+}
+
+#[derive(Debug)]
+struct Connection {
+    peer: IpAddr,
+    client: Client,
+    is_proxy: bool,
+    activity: Activity,
+    /// Its place in the queues; it may have waited anew since.
+    queued: Option<Wait>,
+    /// Signals it to close; `None` once that is done.
+    evict: Option<oneshot::Sender<()>>,
+}
+
+/// The slot of a connection, free again on drop.
+#[derive(Debug)]
+pub struct Slot {
+    port: Arc<Port>,
+    id: u64,
+    activity: Activity,
+    evicted: oneshot::Receiver<()>,
+}
+
+impl ConnectionSlots {
+    /// Returns `max` free slots.
+    #[must_use]
+    pub fn new(port: &'static str, max: usize) -> Self {
+        Self::counting(port, max, Counter::default())
+    }
+
+    /// Returns slots that count the connections which are closed for new ones.
+    #[must_use]
+    pub fn counting(port: &'static str, max: usize, evictions: Counter) -> Self {
+        let fair_share = (max / MANY_CLIENTS).clamp(1, MAX_FAIR_SHARE);
+        let port = Arc::new(Port {
+            name: port,
+            max,
+            began: Instant::now(),
+            evictions,
+            slots: Mutex::new(Slots {
+                next_id: 0,
+                taken: 0,
+                leaving: 0,
+                connections: HashMap::new(),
+                queues: Queues::new(fair_share),
+                proxies: Queues::new(fair_share),
+                eviction_logged: OnceAMinute::default(),
+                rejection_logged: OnceAMinute::default(),
+            }),
+            left: Notify::new(),
+            pressed: watch::Sender::default(),
+        });
+        descriptors::share(&port);
+        Self(port)
+    }
+
+    /// Takes a slot for a connection of `peer`; `is_proxy` if it stands for many clients. `None` if
+    /// requests are in flight on all others, or the peer holds its share of what there is. One
+    /// newcomer waits at a time: [`super::listener::accept`] takes the next one behind it.
+    pub async fn take(&self, peer: IpAddr, is_proxy: bool) -> Option<Slot> {
+        let port = &self.0;
+        loop {
+            if let Ok(slot) = Port::take(port, peer, is_proxy) {
+                port.pressed.send_if_modified(std::mem::take);
+                return slot;
+            }
+            port.pressed.send_replace(true);
+            port.left.notified().await;
+        }
+    }
+}
+
+/// Too many connections are being closed at the moment.
+struct WouldWait;
+
+impl Port {
+    /// Returns the milliseconds since the start.
+    fn now(&self) -> u64 {
+        self.began
+            .elapsed()
+            .as_millis()
+            .try_into()
+            .unwrap_or(u64::MAX)
+    }
+
+    fn take(port: &Arc<Self>, peer: IpAddr, is_proxy: bool) -> Result<Option<Slot>, WouldWait> {
+        let now = port.now();
+        let client = ClientPrefix::client(peer).to_bytes();
+        let mut slots = port.slots.lock();
+        let holds = if is_proxy {
+            0
+        } else {
+            slots.queues.held(client)
+        };
+        let free = port.max.saturating_sub(slots.taken);
+        if free == 0 || exceeds_its_share(holds, holds + 1, free - 1) {
+            // Those that are to leave may become busy, and stay. More of one client's than half of what
+            // is free may not: its newcomer waits for an end.
+            let may_exceed = exceeds_its_share(holds, holds, free) || slots.leaving >= free / 2;
+            let waits = free > 0 && may_exceed;
+            let has_room = slots.taken + slots.leaving < port.max + MAX_LEAVING;
+            if (waits || !has_room) && slots.leaving > 0 {
+                return Err(WouldWait);
+            }
+            if !has_room || !slots.evict(port, holds, now) {
+                slots.log_rejection(port, peer);
+                return Ok(None);
+            }
+            if waits {
+                return Err(WouldWait);
+            }
+        }
+        let id = slots.next_id;
+        slots.next_id += 1;
+        let activity = Activity::new(port, id, now);
+        let (evict, evicted) = oneshot::channel();
+        let connection = Connection {
+            peer,
+            client,
+            is_proxy,
+            activity: activity.clone(),
+            queued: None,
+            evict: Some(evict),
+        };
+        slots.taken += 1;
+        slots.queues_of(is_proxy).add(client);
+        slots.connections.insert(id, connection);
+        slots.enqueue(id);
+        drop(slots);
+        Ok(Some(Slot {
+            port: Arc::clone(port),
+            id,
+            activity,
+            evicted,
+        }))
+    }
+
+    /// Signals connections to close, as many as may at a time; returns false if none can.
+    fn makes_room(&self) -> bool {
+        let now = self.now();
+        let mut slots = self.slots.lock();
+        while slots.leaving < MAX_LEAVING && slots.evict(self, 0, now) {}
+        self.pressed.send_replace(true);
+        slots.leaving > 0
+    }
+
+    /// Puts a connection into its queue that was busy when the port met it.
+    fn waits_again(&self, id: u64) {
+        self.slots.lock().enqueue(id);
+    }
+}
+
+impl Slots {
+    const fn queues_of(&mut self, is_proxy: bool) -> &mut Queues {
+        if is_proxy {
+            &mut self.proxies
+        } else {
+            &mut self.queues
+        }
+    }
+
+    /// Queues a connection, unless it is busy or being closed.
+    fn enqueue(&mut self, id: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        if connection.queued.is_some() || connection.evict.is_none() {
+            return;
+        }
+        connection.queued = connection.activity.wait();
+        let (client, is_proxy) = (connection.client, connection.is_proxy);
+        if let Some(wait) = connection.queued {
+            self.queues_of(is_proxy).enqueue(client, wait);
+        }
+    }
+
+    fn dequeue(&mut self, id: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        let (client, is_proxy) = (connection.client, connection.is_proxy);
+        if let Some(wait) = connection.queued.take() {
+            self.queues_of(is_proxy).dequeue(client, wait);
+        }
+    }
+
+    /// Signals the next connection to close; false if there is none.
+    fn evict(&mut self, port: &Port, newcomer_holds: usize, now: u64) -> bool {
+        for is_proxy in [false, true] {
+            while let Some(wait) = self.queues_of(is_proxy).first(newcomer_holds, now) {
+                self.dequeue(wait.id);
+                // It may have become busy, or wait anew.
+                self.enqueue(wait.id);
+                let connection = self.connections.get_mut(&wait.id);
+                let Some(connection) = connection.filter(|it| it.queued == Some(wait)) else {
+                    continue;
+                };
+                if let Some(evict) = connection.evict.take() {
+                    let _ = evict.send(());
+                }
+                let (client, peer) = (connection.client, connection.peer);
+                self.dequeue(wait.id);
+                self.queues_of(is_proxy).remove(client);
+                self.taken -= 1;
+                self.leaving += 1;
+                port.evictions.inc();
+                if self.eviction_logged.is_due(Instant::now()) {
+                    let name = port.name;
+                    tracing::warn!(%peer, "{name}: too many connections; an old one of this peer is closed");
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    fn log_rejection(&mut self, port: &Port, peer: IpAddr) {
+        if self.rejection_logged.is_due(Instant::now()) {
+            let (name, max) = (port.name, port.max);
+            tracing::warn!(%peer, "{name}: max of {max} connections reached, with requests in flight");
+        }
+    }
+
+    /// Lets a connection close; a busy one stays, with a new channel.
+    fn leaves(&mut self, id: u64) -> Result<(), oneshot::Receiver<()>> {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return Ok(());
+        };
+        if !connection.activity.is_busy() {
+            return Ok(());
+        }
+        let (evict, evicted) = oneshot::channel();
+        connection.evict = Some(evict);
+        let (client, is_proxy) = (connection.client, connection.is_proxy);
+        self.queues_of(is_proxy).add(client);
+        self.taken += 1;
+        self.leaving -= 1;
+        self.enqueue(id);
+        Err(evicted)
+    }
+
+    fn free(&mut self, id: u64) {
+        self.dequeue(id);
+        let Some(connection) = self.connections.remove(&id) else {
+            return;
+        };
+        if connection.evict.is_some() {
+            self.queues_of(connection.is_proxy)
+                .remove(connection.client);
+            self.taken -= 1;
+        } else {
+            self.leaving -= 1;
+        }
+    }
+}
+
+impl Slot {
+    /// Returns what the tasks of the connection publish.
+    #[must_use]
+    pub const fn activity(&self) -> &Activity {
+        &self.activity
+    }
+
+    /// Serves a connection to its end, or until it gives way without a request in flight. HTTP/2 is
+    /// sent a GOAWAY by `goodbye` first.
+    pub async fn serve(
+        mut self,
+        mut connection: Pin<&mut impl Future<Output = ()>>,
+        goodbye: impl Fn(),
+    ) {
+        loop {
+            tokio::select! {
+                biased;
+                () = connection.as_mut() => return,
+                _ = &mut self.evicted => {}
+            }
+            // Boxed: few connections need room for it.
+            let ends = Box::pin(self.ends_by_itself(connection.as_mut(), &goodbye));
+            if ends.await || self.leaves() {
+                return;
+            }
+        }
+    }
+
+    /// Serves a connection that gives way for another moment; false if that does not end it.
+    async fn ends_by_itself(
+        &self,
+        mut connection: Pin<&mut impl Future<Output = ()>>,
+        goodbye: &impl Fn(),
+    ) -> bool {
+        tokio::select! {
+            biased;
+            () = connection.as_mut() => return true,
+            () = tokio::time::sleep(NOTICE) => {}
+        }
+        if !self.activity.is_http_2() || self.activity.is_busy() {
+            return false;
+        }
+        goodbye();
+        let mut pressed = self.port.pressed.subscribe();
+        tokio::select! {
+            // First the connection, which sends the GOAWAY.
+            biased;
+            () = connection => true,
+            _ = pressed.wait_for(|is_pressed| *is_pressed) => false,
+            () = tokio::time::sleep(GOODBYE) => false,
+        }
+    }
+
+    /// Returns false for a connection with a request in flight, which stays.
+    fn leaves(&mut self) -> bool {
+        let left = self.port.slots.lock().leaves(self.id);
+        if let Err(evicted) = left {
+            self.evicted = evicted;
+            // A newcomer may wait for its end.
+            self.port.left.notify_one();
+            return false;
+        }
+        true
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.port.slots.lock().free(self.id);
+        self.port.left.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::future::pending;
+    use std::pin::pin;
+
+    use super::*;
+
+    /// Serves a connection of HTTP/2 whose client stays.
+    fn serve_http_2(slot: Slot) {
+        slot.activity().speaks_http_2();
+        slot.activity().waits_for_request();
+        tokio::spawn(async move { slot.serve(pin!(pending()), || ()).await });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_that_become_busy_as_they_leave_do_not_take_all() {
+        let port = ConnectionSlots::new("a port", 10);
+        let mut accepted = 0;
+        for _ in 0..30 {
+            let Some(slot) = port.take([10, 0, 0, 1].into(), false).await else {
+                continue;
+            };
+            accepted += 1;
+            let activity = slot.activity().clone();
+            let becomes_busy = async move {
+                tokio::time::sleep(NOTICE / 2).await;
+                activity.serves();
+                pending().await
+            };
+            tokio::spawn(async move { slot.serve(pin!(becomes_busy), || ()).await });
+        }
+        assert!(
+            port.take([10, 0, 0, 2].into(), false).await.is_some(),
+            "{accepted}"
+        );
+        assert!(accepted >= 8, "{accepted}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_newcomer_waits_for_no_goodbye() {
+        let port = ConnectionSlots::new("a port", 1);
+        let started = tokio::time::Instant::now();
+        // The last one finds so many that have not even said goodbye.
+        for client in 0..MAX_LEAVING as u8 + 2 {
+            let slot = port.take([10, 0, client, 1].into(), false).await;
+            serve_http_2(slot.unwrap());
+        }
+        assert!(started.elapsed() < GOODBYE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_newcomer_waits_for_no_connection_that_stays() {
+        let port = ConnectionSlots::new("a port", 1);
+        let mut taken = Vec::new();
+        for client in 0..=MAX_LEAVING as u8 {
+            let slot = port.take([10, 0, client, 1].into(), false).await;
+            taken.push(slot.unwrap());
+        }
+        let mut newcomer = Box::pin(port.take([10, 1, 0, 1].into(), false));
+        let second = Duration::from_secs(1);
+        assert!(tokio::time::timeout(second, &mut newcomer).await.is_err());
+        for slot in &mut taken[..MAX_LEAVING] {
+            slot.activity().serves();
+            assert!(!slot.leaves());
+        }
+        let rejected = tokio::time::timeout(second, newcomer).await;
+        assert!(rejected.unwrap().is_none());
+    }
+}

@@ -1,0 +1,215 @@
+//! Listening ports: binding, announcing the address, accepting.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use tokio::net::TcpStream;
+
+use super::connection_slots::{Slot, make_room};
+use postern_process::exit::ExitError;
+use postern_process::logs::once_a_minute::OnceAMinute;
+use postern_process::logs::telemetry::LogFormat;
+
+/// Connections that wait to be accepted; the system may allow fewer. With the standard library's
+/// 128, most of a fleet that connects at once would retry a second later.
+const BACKLOG: i32 = 16_384;
+/// Accepting fails without free file descriptors; trying again at once would spin. Connections that
+/// make room are closed by then.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
+/// The pause is short, and descriptors may be missing for long.
+static FAILURE_LOGGED: LazyLock<Mutex<OnceAMinute>> = LazyLock::new(Mutex::default);
+/// Silence before the first keepalive probe; a vanished peer is dropped a minute later. The kernel
+/// sends none while data is unacknowledged; `TCP_USER_TIMEOUT` would also end paused clients.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 4;
+/// Longest silence of a client between two requests. Longer than the idle time of the usual load
+/// balancers (60 s), so that they close first and never send into a closing connection.
+pub const CLIENT_IDLE: Duration = Duration::from_secs(75);
+/// Silence after which a stop closes an idle connection: a last request may be on its way.
+pub const LAST_REQUEST: Duration = Duration::from_secs(1);
+
+/// One of the two ports of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// Where requests are served.
+    Public,
+    /// Probes and metrics.
+    Admin,
+}
+
+impl Port {
+    const fn flag(self) -> &'static str {
+        match self {
+            Self::Public => "--listen",
+            Self::Admin => "--admin-listen",
+        }
+    }
+
+    const fn announcement(self) -> &'static str {
+        match self {
+            Self::Public => "listening",
+            Self::Admin => "admin listening",
+        }
+    }
+}
+
+/// Parses the address of a listener. A name is an error, because it may have several addresses.
+///
+/// # Errors
+/// The expected form.
+pub fn ip_address_and_port(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse()
+        .map_err(|_| "expected an IP address and a port, as in 127.0.0.1:8080")
+}
+
+/// Rejects one address for both ports; each port 0 is another one.
+///
+/// # Errors
+/// [`ExitError::Config`] with the address.
+pub fn require_two(public: SocketAddr, admin: SocketAddr) -> Result<(), ExitError> {
+    if public != admin || public.port() == 0 {
+        return Ok(());
+    }
+    let line = format!("--admin-listen {admin}: is the address of --listen too");
+    Err(ExitError::Config(line))
+}
+
+/// Binds a listening socket, non-blocking as tokio and Pingora need it.
+///
+/// # Errors
+/// [`ExitError::Unavailable`] with flag and address if the operating system rejects it.
+pub fn bind(port: Port, address: SocketAddr) -> Result<TcpListener, ExitError> {
+    let unavailable = |error: io::Error| {
+        let flag = port.flag();
+        ExitError::Unavailable(format!("{flag}: cannot listen on {address}: {error}"))
+    };
+    let listener = TcpListener::bind(address)
+        .or_else(|error| without_ipv6(address, error))
+        .map_err(unavailable)?;
+    rustix::net::listen(&listener, BACKLOG).map_err(|error| unavailable(error.into()))?;
+    keep_alive(&listener).map_err(|error| unavailable(error.into()))?;
+    listener.set_nonblocking(true).map_err(unavailable)?;
+    Ok(listener)
+}
+
+/// Binds every address of a system without IPv6, where `[::]` would be every address too.
+fn without_ipv6(address: SocketAddr, error: io::Error) -> io::Result<TcpListener> {
+    let missing = Errno::AFNOSUPPORT.raw_os_error();
+    if address.ip() != Ipv6Addr::UNSPECIFIED || error.raw_os_error() != Some(missing) {
+        return Err(error);
+    }
+    TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port()))
+}
+
+/// Sets keepalive, which every accepted connection inherits without a call of its own.
+fn keep_alive(listener: &TcpListener) -> rustix::io::Result<()> {
+    sockopt::set_tcp_keepidle(listener, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(listener, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(listener, KEEPALIVE_PROBES)?;
+    sockopt::set_socket_keepalive(listener, true)
+}
+
+/// Returns the address of a listener, with the port that was picked.
+///
+/// # Errors
+/// [`ExitError::Software`] if the socket has no address.
+pub fn address(listener: &TcpListener) -> Result<SocketAddr, ExitError> {
+    listener
+        .local_addr()
+        .map_err(|error| ExitError::Software(format!("the listener has no address: {error}")))
+}
+
+/// Announces the address of a listener, because port 0 picks a free one. Text is a line on standard
+/// output, which may be closed, JSON a log line: collectors merge both streams and expect JSON from
+/// the first byte.
+pub fn announce(port: Port, address: SocketAddr, format: LogFormat) {
+    let announcement = port.announcement();
+    match format {
+        LogFormat::Json => tracing::info!(%address, "{announcement}"),
+        LogFormat::Text => {
+            let mut stdout = io::stdout().lock();
+            let _ = writeln!(stdout, "{announcement} on {address}").and_then(|()| stdout.flush());
+        }
+    }
+}
+
+/// Accepts the next connection that gets a slot; one without is closed. `port` is its name in the
+/// log. Only one waits for its slot: the others wait in the system's queue, without a descriptor.
+pub async fn accept<F: Future<Output = Option<Slot>>>(
+    listener: &tokio::net::TcpListener,
+    port: &str,
+    slot: impl Fn(IpAddr) -> F,
+) -> (Slot, TcpStream, SocketAddr) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                if let Some(slot) = slot(peer.ip().to_canonical()).await {
+                    return (slot, stream, peer);
+                }
+            }
+            Err(error) => recover(&error, port).await,
+        }
+    }
+}
+
+/// Waits a moment after a failure, in which idle connections make room if too many are open.
+async fn recover(error: &io::Error, port: &str) {
+    if FAILURE_LOGGED.lock().is_due(Instant::now()) {
+        tracing::warn!(%error, "{port}: accept failed");
+    }
+    match Errno::from_io_error(error) {
+        // The next connection may be a good one.
+        Some(Errno::CONNABORTED) => return,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => make_room(),
+        _ => {}
+    }
+    tokio::time::sleep(ACCEPT_PAUSE).await;
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_vanishes_is_probed() {
+        let listener = bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        assert!(sockopt::socket_keepalive(&accepted).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&accepted).unwrap(), KEEPALIVE_IDLE);
+    }
+
+    /// Linux drops the first packet of a client when the queue is full.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn more_may_connect_at_once_than_are_accepted_at_once() {
+        use std::net::TcpStream;
+        use std::time::Duration;
+
+        let listener = bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = |_| TcpStream::connect_timeout(&address, Duration::from_secs(30)).unwrap();
+        let waiting: Vec<_> = (0..500).map(connect).collect();
+        assert_eq!(waiting.len(), 500);
+    }
+
+    #[test]
+    fn a_taken_port_is_a_failure_that_names_flag_and_address() {
+        let taken = bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = taken.local_addr().unwrap();
+        for (port, flag) in [(Port::Public, "--listen"), (Port::Admin, "--admin-listen")] {
+            let failure = bind(port, address).unwrap_err();
+            assert_eq!(failure.code(), 69);
+            let start = format!("{flag}: cannot listen on {address}: ");
+            assert!(failure.to_string().starts_with(&start), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! A certificate chain and its private key, from two files: always a pair that belongs together.
+
+use std::mem::take;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use wire::keys::found_in;
+use x509_parser::parse_x509_certificate;
+use zeroize::Zeroizing;
+
+use super::failure::in_words;
+use super::peer::PeerSettings;
+use postern_process::files::bounded_read;
+use postern_process::files::secret_file;
+
+/// A company's bundle has a handful of certificates, the Internet's about 150 (200 KiB). A wrong
+/// path must not fill the memory.
+const MAX_CERTIFICATE_BYTES: u64 = 1024 * 1024;
+
+const NOT_PARSED: &str = "holds a certificate that cannot be parsed";
+
+/// Error of files that are no certificate, or no pair. The text names the file and quotes no key.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct CertificateError {
+    text: String,
+    is_of_key: bool,
+}
+
+impl CertificateError {
+    fn of_key(text: impl ToString) -> Self {
+        Self {
+            text: text.to_string(),
+            is_of_key: true,
+        }
+    }
+
+    /// Returns the setting of the faulty file: of `certificate` and `key` one.
+    #[must_use]
+    pub const fn setting<'s>(&self, certificate: &'s str, key: &'s str) -> &'s str {
+        if self.is_of_key { key } else { certificate }
+    }
+}
+
+/// A chain and its key as they stand in their files, checked to belong together; never printed.
+pub struct CertificateFiles {
+    /// PEM, the certificate itself first.
+    pub chain: Vec<u8>,
+    /// PEM.
+    pub key: Zeroizing<String>,
+    /// Both, parsed.
+    pub certified: Arc<CertifiedKey>,
+    /// The end of the certificate, in seconds since 1970.
+    pub not_after: i64,
+}
+
+impl PartialEq for CertificateFiles {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.chain, &self.key) == (&other.chain, &other.key)
+    }
+}
+
+impl Eq for CertificateFiles {}
+
+impl CertificateFiles {
+    /// Reads both files.
+    ///
+    /// # Errors
+    /// [`CertificateError`] for files that are not a chain and its key.
+    pub fn read(cert: &Path, key: &Path) -> Result<Self, CertificateError> {
+        let chain = read_bounded(cert).map_err(of_certificate(cert))?;
+        let (parsed, not_after) = parse_chain(&chain).map_err(of_certificate(cert))?;
+        let pem = secret_file::read(key).map_err(CertificateError::of_key)?;
+        let problem =
+            |problem: String| CertificateError::of_key(format!("{}: {problem}", key.display()));
+        let der = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| {
+            let found = found_in(pem.as_bytes());
+            problem(format!(
+                "holds no private key in PEM without encryption, but {found}"
+            ))
+        })?;
+        let certified = CertifiedKey::from_der(parsed, der, &default_provider()).map_err(
+            |error| match &error {
+                rustls::Error::InvalidCertificate(_) => {
+                    let words = in_words(&error.to_string(), &PeerSettings::default());
+                    of_certificate(cert)(words.unwrap_or_default())
+                }
+                _ => problem(mismatch(&error, cert)),
+            },
+        )?;
+        Ok(Self {
+            chain,
+            key: pem,
+            certified: Arc::new(certified),
+            not_after,
+        })
+    }
+
+    /// Returns false for a certificate that has expired at `now`, in seconds since 1970, and is
+    /// another one than `former`: it replaces none, and keeps nothing else out.
+    #[must_use]
+    pub fn may_replace(&self, former: Option<&Self>, now: i64) -> bool {
+        now <= self.not_after || former == Some(self)
+    }
+
+    /// Returns the chain and its key in one text.
+    #[must_use]
+    pub fn pem(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new([&self.chain, b"\n".as_slice(), self.key.as_bytes()].concat())
+    }
+}
+
+fn mismatch(error: &rustls::Error, cert: &Path) -> String {
+    match error {
+        rustls::Error::InconsistentKeys(_) => format!(
+            "the private key does not belong to the first certificate of {}",
+            cert.display()
+        ),
+        _ => "the private key has to be RSA from 2048 bits, ECDSA (P-256, P-384, P-521) or Ed25519"
+            .to_owned(),
+    }
+}
+
+/// Returns the warning about a certificate that has expired by `now`; both times are in seconds
+/// since 1970. It is not a failure, which would keep down a program that is about to get a fresh
+/// one.
+#[must_use]
+pub fn expired(flag: &str, cert: &Path, not_after: i64, now: i64) -> Option<String> {
+    (not_after < now).then(|| {
+        let file = cert.display();
+        format!("{flag} {file}: the certificate has expired: its peers reject it")
+    })
+}
+
+/// Reads a file of certificates to trust: PEM of at least one certificate.
+///
+/// # Errors
+/// [`CertificateError`] for anything else.
+pub fn trusted(path: &Path) -> Result<Vec<u8>, CertificateError> {
+    read_bounded(path)
+        .and_then(|pem| parse_chain(&pem).map(|_| pem))
+        .map_err(of_certificate(path))
+}
+
+/// Reads a file of authorities to trust: at least one, and all usable.
+///
+/// # Errors
+/// [`CertificateError`] for anything else.
+pub(super) fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    let usable = |pem: Vec<u8>| {
+        let (authorities, _) = parse_chain(&pem)?;
+        roots(&authorities).map_err(|_| NOT_PARSED.to_owned())?;
+        Ok(authorities)
+    };
+    read_bounded(path)
+        .and_then(usable)
+        .map_err(of_certificate(path))
+}
+
+pub(super) fn roots(
+    authorities: &[CertificateDer<'static>],
+) -> Result<RootCertStore, rustls::Error> {
+    let mut roots = RootCertStore::empty();
+    for authority in authorities {
+        roots.add(authority.clone())?;
+    }
+    Ok(roots)
+}
+
+fn of_certificate(path: &Path) -> impl Fn(String) -> CertificateError {
+    move |problem| CertificateError {
+        text: format!("{}: {problem}", path.display()),
+        is_of_key: false,
+    }
+}
+
+/// Returns the chain, and the end of its first certificate.
+fn parse_chain(pem: &[u8]) -> Result<(Vec<CertificateDer<'static>>, i64), String> {
+    let none = || {
+        format!(
+            "holds no certificate in PEM (CERTIFICATE), but {}",
+            found_in(pem)
+        )
+    };
+    let chain = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|_| none())?;
+    let ends = chain
+        .iter()
+        .map(not_after)
+        .collect::<Option<Vec<_>>>()
+        .ok_or(NOT_PARSED)?;
+    let first = ends.first().ok_or_else(none)?;
+    Ok((chain, *first))
+}
+
+fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
+    let (rest, parsed) = parse_x509_certificate(certificate).ok()?;
+    rest.is_empty()
+        .then(|| parsed.validity().not_after.timestamp())
+}
+
+/// Reads a file of certificates without parsing it.
+fn read_bounded(path: &Path) -> Result<Vec<u8>, String> {
+    let mut read =
+        bounded_read::read(path, MAX_CERTIFICATE_BYTES).map_err(|why| why.to_string())?;
+    Ok(take(&mut *read.bytes))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+pub(super) mod tests {
+    use std::fs::{Permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    use rcgen::{CertificateParams, CustomExtension, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    /// Two files in a directory of their own.
+    pub(crate) struct Files(tempfile::TempDir);
+
+    /// A self-signed certificate and its key, as PEM.
+    pub(crate) fn pair(end: i32) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(["auth.test".to_owned()]).unwrap();
+        params.not_after = date_time_ymd(end, 1, 1);
+        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    }
+
+    /// As [`pair`], with an extension that no program knows.
+    fn with_critical_extension() -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(["auth.test".to_owned()]).unwrap();
+        let mut extension = CustomExtension::from_oid_content(&[1, 2, 3, 4], vec![5, 0]);
+        extension.set_criticality(true);
+        params.custom_extensions.push(extension);
+        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    }
+
+    impl Files {
+        pub(crate) fn with(cert: &str, key: &str) -> Self {
+            let files = Self(tempfile::tempdir().unwrap());
+            files.write(cert, key);
+            files
+        }
+
+        pub(crate) fn write(&self, cert: &str, key: &str) {
+            write(self.cert(), cert).unwrap();
+            write(self.key(), key).unwrap();
+            std::fs::set_permissions(self.key(), Permissions::from_mode(0o600)).unwrap();
+        }
+
+        pub(crate) fn cert(&self) -> PathBuf {
+            self.0.path().join("tls.crt")
+        }
+
+        pub(crate) fn key(&self) -> PathBuf {
+            self.0.path().join("tls.key")
+        }
+
+        fn read(&self) -> Result<CertificateFiles, CertificateError> {
+            CertificateFiles::read(&self.cert(), &self.key())
+        }
+    }
+
+    #[test]
+    fn a_pair_is_read_with_its_end_and_both_files_may_be_one() {
+        let (cert, key) = pair(2100);
+        let files = Files::with(&cert, &key);
+        assert_eq!(files.read().unwrap().not_after, 4_102_444_800);
+        let both = format!("{cert}{key}");
+        let files = Files::with(&both, &both);
+        assert!(files.read().is_ok());
+    }
+
+    /// RFC 7468 §2, as `openssl x509 -text` and `openssl pkcs12` write it.
+    #[test]
+    fn text_around_certificate_and_key_counts_for_nothing() {
+        let (cert, key) = pair(2100);
+        let cert = format!(
+            "Certificate:\n    Data:\n{cert}# issuers\n{}the end\n",
+            pair(2100).0
+        );
+        let files = Files::with(&cert, &format!("Bag Attributes\r\n  Key: <None>\n{key}end"));
+        assert_eq!(files.read().unwrap().certified.cert.len(), 2);
+        assert_eq!(authorities(&files.cert()).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_is_no_pair_is_rejected_with_the_invalid_file() {
+        let ((cert, key), (_, other_key)) = (pair(2100), pair(2100));
+        let broken = cert.replacen("\nMII", "\nMIJ", 1);
+        let request = cert.replace("CERTIFICATE", "CERTIFICATE REQUEST");
+        let cut_off = &cert[..cert.len() / 2];
+        let encrypted = key.replace("PRIVATE", "ENCRYPTED PRIVATE");
+        let header = "KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n";
+        let encrypted_by_header = key.replacen("KEY-----", header, 1);
+        let open_ssh = key.replace("PRIVATE", "OPENSSH PRIVATE");
+        let unknown = with_critical_extension();
+        let unparsed = "holds a certificate that cannot be parsed";
+        let foreign = "does not belong to the first certificate";
+        for (cert, key, of_key, problem) in [
+            ("", &*key, false, "in PEM (CERTIFICATE), but nothing"),
+            ("hello", &key, false, "(CERTIFICATE), but something else"),
+            (&*key, &*key, false, "but PEM of PRIVATE KEY"),
+            (&request, &key, false, "but PEM of CERTIFICATE REQUEST"),
+            (cut_off, &key, false, "but PEM that is cut off"),
+            (&broken, &key, false, unparsed),
+            (
+                &unknown.0,
+                &unknown.1,
+                false,
+                "a critical extension that is unknown here",
+            ),
+            (&cert, &other_key, true, foreign),
+            (
+                &cert,
+                &cert,
+                true,
+                "without encryption, but PEM of CERTIFICATE",
+            ),
+            (&cert, &encrypted, true, "but PEM of ENCRYPTED PRIVATE KEY"),
+            (
+                &cert,
+                &encrypted_by_header,
+                true,
+                "without encryption, but PEM of PRIVATE KEY",
+            ),
+            (&cert, &open_ssh, true, "but PEM of OPENSSH PRIVATE KEY"),
+            (&cert, "", true, "is empty"),
+        ] {
+            let files = Files::with(cert, key);
+            let error = files.read().err().unwrap();
+            let named = if of_key { files.key() } else { files.cert() };
+            let setting = error.setting("cert", "key");
+            assert_eq!(setting, if of_key { "key" } else { "cert" }, "{error}");
+            let line = error.to_string();
+            let named = named.to_str().unwrap();
+            assert!(line.contains(named) && line.contains(problem), "{line}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Spans of OpenTelemetry, exported over OTLP as its standard variables configure; off without
+//! them.
+//!
+//! There is one tracer for the program, as there is one log. The SDK collects ended spans in a
+//! bounded queue and exports them in a thread of its own: one that finds the queue full is lost, so
+//! a collector that is away costs a request nothing.
+
+mod environment;
+mod export;
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue};
+pub use opentelemetry::Value;
+use opentelemetry::propagation::TextMapPropagator;
+use opentelemetry::trace::{
+    Span as _, SpanContext, SpanKind, Status, TraceContextExt, Tracer as _, TracerProvider as _,
+};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_http::HeaderExtractor;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::resource::{EnvResourceDetector, TelemetryResourceDetector};
+use opentelemetry_sdk::trace::{BatchSpanProcessor, SdkTracer, SdkTracerProvider};
+use prometheus_client::registry::Registry;
+
+use self::environment::Collector;
+use self::export::{CountedExporter, ExportMetrics};
+use postern_process::exit::ExitError;
+
+const TRACEPARENT: &str = "traceparent";
+/// Enough for the last spans of a process that ends.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+
+static INSTALLED: OnceLock<Tracer> = OnceLock::new();
+
+#[derive(Debug)]
+struct Tracer {
+    tracer: SdkTracer,
+    provider: SdkTracerProvider,
+    metrics: ExportMetrics,
+}
+
+/// One span; it ends when it is dropped.
+#[derive(Debug)]
+pub struct Span {
+    span: opentelemetry_sdk::trace::Span,
+    /// The header for the next hop, unless the received one stays.
+    traceparent: Option<HeaderValue>,
+}
+
+/// Starts tracing for `program` if the environment names a collector. Outside of any runtime.
+///
+/// # Errors
+/// [`ExitError::Software`] after the first call.
+pub fn install(program: &'static str, version: &'static str) -> Result<(), ExitError> {
+    let metrics = ExportMetrics::default();
+    let (collector, exporter) = match exporter(&metrics) {
+        Ok(Some(exporter)) => exporter,
+        Ok(None) => return Ok(()),
+        // The variables are set for every container of a cluster, whatever it makes of them.
+        Err(why) => {
+            tracing::warn!("{why}");
+            return Ok(());
+        }
+    };
+    let provider = SdkTracerProvider::builder()
+        .with_resource(resource(&collector, program, version))
+        .with_span_processor(BatchSpanProcessor::builder(exporter).build())
+        .build();
+    let tracer = Tracer {
+        tracer: provider.tracer("postern"),
+        provider,
+        metrics,
+    };
+    tracing::info!("exporting spans over OTLP");
+    match INSTALLED.set(tracer) {
+        Ok(()) => Ok(()),
+        Err(_) => Err(ExitError::Software("a tracer is already there".to_owned())),
+    }
+}
+
+fn exporter(metrics: &ExportMetrics) -> Result<Option<(Collector, CountedExporter)>, String> {
+    let Some(collector) = Collector::from_environment(&variable)? else {
+        return Ok(None);
+    };
+    let exporter = CountedExporter::new(&collector, metrics.clone())?;
+    Ok(Some((collector, exporter)))
+}
+
+/// Describes this program: the variables count more.
+fn resource(collector: &Collector, program: &'static str, version: &'static str) -> Resource {
+    let named = collector.service_name.clone();
+    Resource::builder_empty()
+        .with_service_name(program)
+        .with_attribute(KeyValue::new("service.version", version))
+        .with_detector(Box::new(TelemetryResourceDetector))
+        .with_detector(Box::new(EnvResourceDetector::new()))
+        .with_attributes(named.map(|name| KeyValue::new("service.name", name)))
+        .build()
+}
+
+/// Returns the warning of [`install`] about a variable that cannot be used.
+#[must_use]
+pub fn warnings() -> Vec<String> {
+    let unusable = Collector::from_environment(&variable).err();
+    unusable.into_iter().collect()
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Registers the metrics of the export, if there is one.
+pub fn register(registry: &mut Registry) {
+    if let Some(tracer) = INSTALLED.get() {
+        tracer.metrics.register(registry);
+    }
+}
+
+/// Exports the spans that have ended, for 2 s at most. None is exported after it.
+pub async fn flush() {
+    if let Some(tracer) = INSTALLED.get() {
+        // It blocks its thread.
+        let ended = || tracer.provider.shutdown_with_timeout(FLUSH_TIMEOUT);
+        let _ = tokio::task::spawn_blocking(ended).await;
+    }
+}
+
+/// Begins the span of a received request, below the parent that its headers name; `None` without
+/// tracing.
+#[must_use]
+pub fn server_span(name: impl Into<Cow<'static, str>>, headers: &HeaderMap) -> Option<Span> {
+    let tracer = INSTALLED.get()?;
+    let parent = received_parent(headers);
+    let has_parent = parent.span().span_context().is_valid();
+    Some(tracer.span(name.into(), SpanKind::Server, &parent, has_parent))
+}
+
+/// Begins the span of a request that this program makes by itself; `None` without tracing.
+#[must_use]
+pub fn client_span(name: &'static str) -> Option<Span> {
+    let tracer = INSTALLED.get()?;
+    Some(tracer.span(name.into(), SpanKind::Client, &Context::new(), false))
+}
+
+/// Reads the parent. Several fields name none (W3C Trace Context §3.2).
+fn received_parent(headers: &HeaderMap) -> Context {
+    let mut fields = headers.get_all(TRACEPARENT).iter();
+    if fields.next().is_none() || fields.next().is_some() {
+        return Context::new();
+    }
+    TraceContextPropagator::new().extract_with_context(&Context::new(), &HeaderExtractor(headers))
+}
+
+impl Tracer {
+    fn span(
+        &self,
+        name: Cow<'static, str>,
+        kind: SpanKind,
+        parent: &Context,
+        has_parent: bool,
+    ) -> Span {
+        let builder = self.tracer.span_builder(name).with_kind(kind);
+        let span = self.tracer.build_with_context(builder, parent);
+        if span.is_recording() {
+            self.metrics.spans_recorded.inc();
+        }
+        // A decision against a trace is passed on only where it begins here.
+        let is_news = span.is_recording() || !has_parent;
+        let traceparent = is_news.then(|| header_of(span.span_context())).flatten();
+        Span { span, traceparent }
+    }
+}
+
+fn header_of(context: &SpanContext) -> Option<HeaderValue> {
+    let text = format!(
+        "00-{}-{}-{:02x}",
+        context.trace_id(),
+        context.span_id(),
+        u8::from(context.is_sampled())
+    );
+    HeaderValue::try_from(text).ok()
+}
+
+impl Span {
+    /// Returns false for a span that the sampler left out: attributes of it are not kept.
+    #[must_use]
+    pub fn is_recording(&self) -> bool {
+        self.span.is_recording()
+    }
+
+    /// Returns the `traceparent` for the next hop; `None` where the received one stays.
+    #[must_use]
+    pub const fn traceparent(&self) -> Option<&HeaderValue> {
+        self.traceparent.as_ref()
+    }
+
+    /// Sets an attribute.
+    pub fn set(&mut self, key: &'static str, value: impl Into<Value>) {
+        self.span.set_attribute(KeyValue::new(key, value));
+    }
+
+    /// Marks the work as failed, by the fault of this side or behind it.
+    pub fn fail(&mut self, error_type: &'static str) {
+        self.set("error.type", error_type);
+        self.span.set_status(Status::error(error_type));
+    }
+}
