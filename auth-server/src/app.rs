@@ -10,9 +10,8 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use postern_transport::net::connection_slots::{ConnectionSlots, Slot};
-use postern_transport::net::fd_limit;
 use postern_transport::net::shares::Shares;
-use postern_transport::net::unfinished;
+use postern_transport::net::{fd_limit, unfinished};
 use tracing::warn;
 
 use crate::applications::registry::ApplicationRegistry;

@@ -17,10 +17,10 @@ use postern_process::command_line::WithFile;
 use postern_process::command_line::completions::CompletionsArgs;
 use postern_process::command_line::seconds::{Seconds, within};
 use postern_process::command_line::serialize::displayed;
+use postern_token::keys::KeyId;
+use postern_token::keys::signing_type::SigningType;
 use postern_transport::net::listener::ip_address_and_port;
 use serde::Serialize;
-use wire::keys::KeyId;
-use wire::keys::signing_type::SigningType;
 
 use self::application::ApplicationCommand;
 use self::dev::DevArgs;

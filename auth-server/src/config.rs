@@ -8,16 +8,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use postern_contract::interceptor::Interceptor;
+use postern_http::cors::AllowedOrigins;
+use postern_http::host::server_url::ServerUrl;
+use postern_http::path_patterns::{ContextPath, PassList};
 use postern_process::exit::ExitError;
 use postern_process::logs::access_log::AccessLog;
+use postern_token::keys::signing_type::SigningType;
+use postern_token::verifier::{Audience, RequiredIssuer, VerificationPolicy};
 use postern_transport::net::client_address::TrustedProxies;
 use postern_transport::tls::{HTTP_1, ServerTls};
-use wire::http::cors::AllowedOrigins;
-use wire::http::path_patterns::{ContextPath, PassList};
-use wire::http::server_url::ServerUrl;
-use wire::interceptor::Interceptor;
-use wire::keys::signing_type::SigningType;
-use wire::token::verifier::{Audience, RequiredIssuer, VerificationPolicy};
 
 pub(crate) use self::store::store_location;
 pub(crate) use self::warnings::warnings;

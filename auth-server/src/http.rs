@@ -13,8 +13,8 @@ use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
-use wire::interceptor::USER_DETAILS_PATH;
-use wire::rejection::Rejection;
+use postern_contract::interceptor::USER_DETAILS_PATH;
+use postern_contract::rejection::Rejection;
 
 use self::middleware::access_log::log_request;
 use self::middleware::authenticate::authenticate_request;

@@ -24,11 +24,10 @@ mod users;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use postern_process::command_line;
 use postern_process::command_line::completions::print_completions;
 use postern_process::exit::{ExitError, finish};
 use postern_process::logs::telemetry::{self, LogFormat};
-use postern_process::signals;
+use postern_process::{command_line, signals};
 use postern_transport::admin::healthcheck;
 use postern_transport::tls;
 

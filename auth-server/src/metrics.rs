@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use postern_contract::rejection::{Maker, Rejection};
 use postern_process::metrics::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
 use postern_process::metrics::{Label, counters, counters_by};
 use postern_process::{metrics, named_enum};
@@ -12,7 +13,6 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use wire::rejection::{Maker, Rejection};
 
 const PREFIX: &str = "postern_auth_server";
 
@@ -215,7 +215,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::sync::Arc;
 
-    use wire::keys::signing_type::SigningType;
+    use postern_token::keys::signing_type::SigningType;
 
     use super::*;
     use crate::keys::pair::tests::pair;

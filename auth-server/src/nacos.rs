@@ -9,10 +9,10 @@ pub(crate) mod registration;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
+use postern_http::host::host_port::host_and_port;
+use postern_http::path_patterns::ContextPath;
 use postern_process::exit::ExitError;
 use registry::{Instance, RegistrySettings};
-use wire::http::host_port::host_and_port;
-use wire::http::path_patterns::ContextPath;
 
 use crate::cli::ServeArgs;
 

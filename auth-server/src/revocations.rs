@@ -6,7 +6,7 @@ pub(crate) mod list;
 pub(crate) mod log;
 mod state;
 
-use wire::token::revocations::{RevocationDigest, Revoked};
+use postern_token::revocations::{RevocationDigest, Revoked};
 
 use self::entry::Fact;
 use crate::audit;

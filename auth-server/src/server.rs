@@ -11,26 +11,24 @@ use postern_process::exit::ExitError;
 use postern_process::logs::telemetry::LogFormat;
 use postern_process::signals::{Termination, Terminations};
 use postern_process::supervisor::{FirstFailure, Supervisor, supervisor};
-use postern_transport::admin;
 use postern_transport::admin::health::{Condition, Health};
 use postern_transport::http_port::HttpPort;
 use postern_transport::net::listener::{self, Port};
-use postern_transport::traces;
+use postern_transport::{admin, traces};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use self::synchronization::Synchronization;
 use crate::app::App;
-use crate::audit;
 use crate::cli::ServeArgs;
 use crate::config::{Config, warnings};
-use crate::http;
 use crate::http::middleware::access_log::reject_unparsed;
 use crate::nacos::registration::Registration;
 use crate::store::directory::Access;
 use crate::store::open_store::OpenStore;
 use crate::users::reload;
+use crate::{audit, http};
 
 /// Longest wait for requests in flight. They are short, and orchestrators grant 10 to 30 seconds in
 /// all.
@@ -240,7 +238,7 @@ async fn serve_public(
         drain_timeout: DRAIN_TIMEOUT,
         closing,
         unfinished: app.unfinished.clone(),
-        reject: Arc::new(move |rejection, client| reject_unparsed(&of_app, rejection, client)),
+        reject: Arc::new(move |invalid, client| reject_unparsed(&of_app, invalid.into(), client)),
         ..HttpPort::new(
             "public port",
             http::router(Arc::clone(&app)),

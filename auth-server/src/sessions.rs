@@ -14,20 +14,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use postern_process::named_enum;
+use postern_token::claims::Claims;
 use tracing::{info, warn};
-use wire::token::claims::Claims;
 use zeroize::Zeroizing;
 
 use self::record::{NoUser, SessionRecord, Use};
 use self::refresh_token::{RefreshToken, SessionId};
-use crate::audit;
 use crate::metrics::{Metrics, SessionEvent};
-use crate::random;
 use crate::revocations::log::RevocationLog;
 use crate::revocations::{Revocation, end_of_tokens};
 use crate::store::open_store::OpenStore;
 use crate::store::{Outcome, StoreError, Version, to_the_end};
 use crate::users::{PresentUser, User, UserStore};
+use crate::{audit, random};
 
 /// Each retry means that another call changed the session meanwhile.
 const ATTEMPTS: usize = 8;

@@ -17,8 +17,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use wire::api::login::{LoginRequest, UserInfo};
-use wire::token::claims::ExtraInfo;
+use postern_contract::login::{LoginRequest, UserInfo};
+use postern_token::claims::ExtraInfo;
 
 use crate::grants::Grant;
 

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use libfuzzer_sys::fuzz_target;
-use wire::api::form::{Form, decode};
+use postern_http::form::{Form, decode};
 
 fn encoded(text: &str) -> String {
     text.bytes().fold(String::new(), |mut encoded, byte| {

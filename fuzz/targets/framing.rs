@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::http::framing::requests::RequestBoundaries;
+use postern_http::framing::requests::RequestBoundaries;
 
 /// Checks with a more lenient parser that the bytes are whole requests, bodies included; returns
 /// `None` where that parser accepts none, and within a head.

@@ -5,8 +5,8 @@
 
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
-use wire::http::framing::body::BodyReader;
-use wire::http::framing::unread::may_be_request;
+use postern_http::framing::body::BodyReader;
+use postern_http::framing::unread::may_be_request;
 
 #[expect(dead_code, reason = "the target calls two functions of the room")]
 #[path = "../../sidecar/src/request"]
@@ -38,7 +38,7 @@ fn is_read_as_it_arrives(data: &[u8]) {
     }
     assert_eq!(head.fields().count(), head.headers.len());
     let checked = head.checked_target();
-    if let (Ok(_), Ok(body)) = (&checked, wire::http::framing::check(&head.raw)) {
+    if let (Ok(_), Ok(body)) = (&checked, postern_http::framing::check(&head.raw)) {
         assert_eq!(head.body, BodyReader::new(body));
     }
 }

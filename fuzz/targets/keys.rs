@@ -7,10 +7,10 @@
 
 use http::{HeaderMap, HeaderValue, header};
 use libfuzzer_sys::fuzz_target;
-use wire::keys::signing_type::SigningType;
-use wire::keys::{Algorithm, KeySet, VerificationKey};
-use wire::token::bearer;
-use wire::token::verifier::VerificationPolicy;
+use postern_token::keys::signing_type::SigningType;
+use postern_token::keys::{Algorithm, KeySet, VerificationKey};
+use postern_token::bearer;
+use postern_token::verifier::VerificationPolicy;
 
 const ALLOWED: [Algorithm; 4] = [
     Algorithm::RS256,

@@ -22,10 +22,10 @@ use postern_transport::net::listener::ip_address_and_port;
 
 use explain_args::ExplainArgs;
 use issuer_table::{IssuerTable, tables_or_name};
+use postern_contract::rules::Unmatched;
 use rule_args::RuleTable;
 use serde::Deserialize;
 pub(crate) use serve_args::ServeArgs;
-use wire::rules::Unmatched;
 
 const EXAMPLES: &str = "\
 Examples:

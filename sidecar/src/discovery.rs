@@ -13,12 +13,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use http::uri::{Authority, Scheme};
+use postern_http::host::host_port::NoPort;
+use postern_http::host::loopback::is_loopback_host;
+use postern_http::host::server_url::{ServerUrl, ServerUrlError};
+use postern_http::path_patterns::ContextPath;
 use postern_process::exit::ExitError;
 use registry::{InvalidRegistryUrl, RegistrySettings};
-use wire::http::host_port::NoPort;
-use wire::http::loopback::is_loopback_host;
-use wire::http::path_patterns::ContextPath;
-use wire::http::server_url::{ServerUrl, ServerUrlError};
 
 pub(crate) use attempts::RecentAttempts;
 pub(crate) use dns::DnsName;

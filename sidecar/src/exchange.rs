@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 use h2::Reason;
 use http::{Method, Version};
 use pingora::ErrorSource;
+use postern_contract::rejection::Rejection;
+use postern_http::methods::certain_method;
 use tokio_util::sync::CancellationToken;
-use wire::http::methods::certain_method;
-use wire::rejection::Rejection;
 
 use self::copy::Exchange;
 use self::deadlines::{Deadlines, ends_with_token, hold};

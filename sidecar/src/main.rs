@@ -21,10 +21,9 @@ mod upstream;
 
 use std::process::ExitCode;
 
-use postern_process::command_line;
 use postern_process::command_line::completions::print_completions;
 use postern_process::exit::{self, ExitError};
-use postern_process::signals;
+use postern_process::{command_line, signals};
 use postern_transport::admin::healthcheck;
 use postern_transport::tls;
 

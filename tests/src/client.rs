@@ -5,12 +5,11 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 
-use crate::echo_service;
 use crate::message::Message;
-use crate::openapi;
 use crate::programs::Program;
 use crate::raw_client::exchange;
 use crate::tls::Trust;
+use crate::{echo_service, openapi};
 
 /// Header line of a form.
 pub const FORM: &str = "Content-Type: application/x-www-form-urlencoded";

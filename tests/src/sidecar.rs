@@ -9,11 +9,10 @@ use tempfile::TempDir;
 use crate::auth_server::{ECDSA, TOKEN_REVOKED, admin_get, announced_address};
 use crate::client::Client;
 use crate::echo_service::EchoService;
-use crate::metrics;
 use crate::process::{CommandLine, Finished, Process};
 use crate::programs::Program;
 use crate::small_disk::started_by;
-use crate::wait;
+use crate::{metrics, wait};
 
 /// A refresh every second: the contract's minute, scaled down.
 pub const EVERY_SECOND: [&str; 2] = ["--refresh-cron", "* * * * * *"];

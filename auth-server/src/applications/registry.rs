@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
-use wire::rejection::Rejection;
+use postern_contract::rejection::Rejection;
 
 use super::secret_hash::SecretHashes;
 use super::{AppId, Applications};

@@ -1,8 +1,8 @@
 //! The names in audit events: ids of requests and tokens, changes of keys and applications.
 
+use postern_http::trace::{RequestId, TraceId};
 use postern_process::named_enum;
-use wire::http::trace::{RequestId, TraceId};
-use wire::keys::KeyId;
+use postern_token::keys::KeyId;
 
 /// Ids that correlate log lines of a request, across programs.
 #[derive(Debug, Clone)]

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use clap::Args;
+use postern_http::path_patterns::ContextPath;
 use postern_process::command_line;
 use postern_process::command_line::seconds::{Seconds, within};
 use postern_process::exit::ExitError;
 use postern_transport::net::listener::ip_address_and_port;
-use wire::http::path_patterns::ContextPath;
 
 use super::{Cli, Command, ServeArgs};
 

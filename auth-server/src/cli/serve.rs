@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
+use postern_http::cors::Origin;
+use postern_http::path_patterns::ContextPath;
 use postern_process::command_line::seconds::{Seconds, within};
 use postern_process::command_line::serialize::{displayed, each_displayed, word};
 use postern_process::command_line::{member, member_name, name};
@@ -13,8 +15,6 @@ use postern_transport::net::client_address::{IpNet, parse_network};
 use postern_transport::net::listener::ip_address_and_port;
 use postern_transport::tls::TlsArgs;
 use serde::Serialize;
-use wire::http::cors::Origin;
-use wire::http::path_patterns::ContextPath;
 
 use super::store::StoreArgs;
 use super::{LeadArgs, SigningArgs};

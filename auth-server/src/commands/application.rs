@@ -12,12 +12,11 @@ use super::{actor, hand_over, no_randomness, print_note, print_row};
 use crate::applications::AppId;
 use crate::applications::command::Change;
 use crate::applications::secret_hash::MIN_SECRET_LENGTH;
-use crate::audit;
 use crate::cli::application::{ApplicationArgs, ApplicationCommand, GrantArgs};
 use crate::cli::store::StoreArgs;
 use crate::grants::{FurtherClaims, Grant};
-use crate::random;
 use crate::store::StoreError;
+use crate::{audit, random};
 
 /// Each retry means a change by another command: a rollout may register many applications at once.
 const ATTEMPTS: usize = 64;

@@ -5,12 +5,12 @@ mod reencrypt;
 use std::path::Path;
 use std::sync::Arc;
 
+use postern_contract::explanation::moment;
 use postern_process::exit::ExitError;
 use postern_process::files::secret_file;
+use postern_token::keys::signing_type::SigningType;
+use postern_token::keys::{KeyId, found_in};
 use serde_json::{Value, json};
-use wire::explain::report::moment;
-use wire::keys::signing_type::SigningType;
-use wire::keys::{KeyId, found_in};
 
 use self::reencrypt::reencrypt;
 use super::store::CommandStore;

@@ -2,8 +2,8 @@
 //! their next poll.
 
 use postern_process::exit::ExitError;
+use postern_token::unverified::DecodedToken;
 use secrecy::ExposeSecret;
-use wire::explain::unverified::DecodedToken;
 
 use super::store::CommandStore;
 use super::{print, print_note};

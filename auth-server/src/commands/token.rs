@@ -5,15 +5,15 @@ use std::io::Read;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
+use postern_contract::explanation::Explanation;
 use postern_process::clock::unix_now;
 use postern_process::exit::ExitError;
 use postern_process::files::bounded_read;
-use wire::explain::observer::Observer;
-use wire::explain::report::Explanation;
-use wire::keys::{KeySet, VerificationKey};
-use wire::rejection::Rejection;
-use wire::token::bearer;
-use wire::token::verifier::VerificationPolicy;
+use postern_token::bearer;
+use postern_token::invalid::InvalidToken;
+use postern_token::keys::{KeySet, VerificationKey};
+use postern_token::observer::Observer;
+use postern_token::verifier::VerificationPolicy;
 use zeroize::Zeroizing;
 
 use super::keys::KeysInStore;
@@ -85,7 +85,7 @@ fn explain(args: &TokenInspectArgs, token: &str, keys: &KeySet, now: i64) -> Exp
     let verified = verify(&policy, token, keys, now, &mut explanation);
     match verified {
         Ok(()) => explanation.conclude("verified", None),
-        Err(rejection) => explanation.conclude("refused", Some(rejection)),
+        Err(invalid) => explanation.conclude("refused", Some(invalid.into())),
     }
     explanation.show_token(token);
     explanation.show_keys(Some(keys), None);
@@ -98,12 +98,12 @@ fn verify(
     keys: &KeySet,
     now: i64,
     observer: &mut Explanation,
-) -> Result<(), Rejection> {
+) -> Result<(), InvalidToken> {
     let headers = HeaderValue::from_str(&format!("Bearer {token}"))
         .map(|field| HeaderMap::from_iter([(AUTHORIZATION, field)]))
         .unwrap_or_default();
     let read = bearer::from_headers(&headers, MAX_AUTHORIZATION_BYTES)
-        .and_then(|token| token.ok_or(Rejection::TokenMalformed));
+        .and_then(|token| token.ok_or(InvalidToken::Malformed));
     observer.explains(&read, |_| Some(bearer::unreadable(token.as_bytes(), true)));
     let token = observer.check("authorization", read)?;
     policy.verify_observed(keys, token, now, observer).map(drop)
@@ -115,7 +115,7 @@ mod tests {
     use std::sync::Arc;
 
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-    use wire::keys::signing_type::SigningType;
+    use postern_token::keys::signing_type::SigningType;
 
     use super::*;
     use crate::keys::pair::SigningKeyPair;

@@ -1,7 +1,7 @@
 //! Rotation settings, checked against the time that keys take to reach every verifier.
 
 use postern_process::exit::ExitError;
-use wire::keys::signing_type::SigningType;
+use postern_token::keys::signing_type::SigningType;
 
 use super::MAX_AGE_SECONDS;
 use crate::cli::ServeArgs;

@@ -10,10 +10,10 @@ use http::request::Parts;
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
+use postern_contract::rejection::Rejection;
 use postern_transport::net::shares::{Holder, Share};
 use postern_transport::net::unfinished::counted;
 use tokio::time::timeout;
-use wire::rejection::Rejection;
 
 use crate::app::App;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use postern_contract::rejection::Rejection;
 use tracing::error;
-use wire::rejection::Rejection;
 
 use crate::app::App;
 use crate::audit::events::TokenIds;

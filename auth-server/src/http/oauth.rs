@@ -6,10 +6,10 @@ use axum::body::Body;
 use axum::response::Response;
 use http::header::{PRAGMA, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use postern_contract::rejection::Rejection;
+use postern_http::form::Form;
 use serde::Serialize;
 use serde_json::json;
-use wire::api::form::Form;
-use wire::rejection::Rejection;
 
 pub(in crate::http) use self::client_authentication::Presented;
 use super::body;

@@ -8,11 +8,11 @@ use http::header::{
     RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use http::{HeaderValue, StatusCode};
+use postern_contract::envelope::Envelope;
+use postern_contract::rejection::Rejection;
+use postern_http::cors::Endpoint;
 use serde::Serialize;
 use tracing::{error, warn};
-use wire::api::envelope::Envelope;
-use wire::http::cors::Endpoint;
-use wire::rejection::Rejection;
 
 use super::middleware::security_headers;
 use crate::rate_limit::RetryAfter;

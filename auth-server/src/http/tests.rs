@@ -8,10 +8,10 @@ use axum::body::Body;
 use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST};
 use http::{Method, Request};
 use http_body_util::BodyExt;
+use postern_contract::login::LoginRequest;
+use postern_token::keys::signing_type::SigningType;
 use serde_json::Value;
 use tower::ServiceExt;
-use wire::api::login::LoginRequest;
-use wire::keys::signing_type::SigningType;
 
 use super::*;
 use crate::applications::Applications;

@@ -7,8 +7,8 @@ mod signing_key;
 use std::fmt;
 
 use aws_lc_rs::error::Unspecified;
-use wire::keys::signing_type::SigningType;
-use wire::keys::{KeyError, KeyId, VerificationKey};
+use postern_token::keys::signing_type::SigningType;
+use postern_token::keys::{KeyError, KeyId, VerificationKey};
 use zeroize::Zeroizing;
 
 use self::signing_key::SigningKey;

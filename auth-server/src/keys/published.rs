@@ -7,10 +7,10 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use http::HeaderValue;
 use jsonwebtoken::jwk;
+use postern_contract::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
+use postern_token::keys::signing_type::SigningType;
+use postern_token::keys::{KeySet, VerificationKey};
 use serde::ser::Error;
-use wire::api::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
-use wire::keys::signing_type::SigningType;
-use wire::keys::{KeySet, VerificationKey};
 
 use super::ring::KeyRing;
 

@@ -6,9 +6,9 @@
 //! encrypted store no value in clear counts. Other records follow what stands here.
 
 use postern_process::named_enum;
+use postern_token::keys::VerificationKey;
+use postern_token::keys::signing_type::SigningType;
 use tracing::{info, warn};
-use wire::keys::VerificationKey;
-use wire::keys::signing_type::SigningType;
 use zeroize::Zeroizing;
 
 use super::ring::{KeyRingError, is_being_encrypted};

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use postern_process::named_enum;
-use wire::keys::signing_type::SigningType;
-use wire::keys::{KeyError, KeyId, KeySet, VerificationKey};
+use postern_token::keys::signing_type::SigningType;
+use postern_token::keys::{KeyError, KeyId, KeySet, VerificationKey};
 use zeroize::Zeroizing;
 
 use self::record::{NextRecord, RetiredRecord, RingRecord, Unknown};

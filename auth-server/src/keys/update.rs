@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use wire::keys::KeyId;
-use wire::keys::signing_type::SigningType;
+use postern_token::keys::KeyId;
+use postern_token::keys::signing_type::SigningType;
 
 use super::StoredKeys;
 use super::pair::SigningKeyPair;

@@ -1,7 +1,7 @@
 //! An entry of the log: digests, so that it needs no encryption and every server can read it.
 
+use postern_token::revocations::{RevocationDigest, Revoked};
 use serde::{Deserialize, Serialize};
-use wire::token::revocations::{RevocationDigest, Revoked};
 
 use super::end_of_tokens;
 use crate::store::{Change, LogEntry, NewEntry, StoreError};

@@ -1,7 +1,7 @@
 //! The published lines, in the order of the log, with the chain up to each.
 
 use bytes::Bytes;
-use wire::token::revocations::{Chain, ListHead, Revoked};
+use postern_token::revocations::{Chain, ListHead, Revoked};
 
 /// Length in bytes of a part of the text. All readers share the full parts: a list that many clients read
 /// slowly, each at another time, is in memory once.

@@ -6,9 +6,9 @@
 //! one another: of two at once each takes over what the other one has not.
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use postern_token::claims::Claims;
+use postern_token::revocations::{Revoked, TokenDigests};
 use tracing::warn;
-use wire::token::claims::Claims;
-use wire::token::revocations::{Revoked, TokenDigests};
 
 use super::state::{State, Surplus};
 use super::{MAX_SESSION_LIFETIME, Revocation, end_of_tokens, log_revocations};

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use wire::token::revocations::{RevocationDigest, Revoked, RevokedTokens};
+use postern_token::revocations::{RevocationDigest, Revoked, RevokedTokens};
 
 use super::entry::{Entry, Fact};
 use super::list::List;

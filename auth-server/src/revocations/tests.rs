@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use postern_process::clock::unix_now;
-use wire::keys::signing_type::SigningType;
-use wire::token::claims::Claims;
-use wire::token::revocations::{RevocationList, TokenDigests};
+use postern_token::claims::Claims;
+use postern_token::keys::signing_type::SigningType;
+use postern_token::revocations::{RevocationList, TokenDigests};
 
 use super::entry::{Entry, Fact};
 use super::log::RevocationLog;

@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 
 use ::redis::{Cmd, ErrorKind, FromRedisValue, RedisError};
 use async_trait::async_trait;
+use postern_http::host::host_port::redacted;
 use postern_transport::tls::failure::in_words;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
-use wire::http::host_port::redacted;
 
 use self::address::Address;
 use self::connection::Connection;

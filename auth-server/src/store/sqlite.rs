@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use postern_process::files::owner_only_file::UnfinishedFile;
 use postern_process::clock::unix_now;
+use postern_process::files::owner_only_file::UnfinishedFile;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row};
 use tokio::time::timeout;
 use tracing::warn;

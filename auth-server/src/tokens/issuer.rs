@@ -3,9 +3,9 @@
 use aws_lc_rs::error::Unspecified;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::Header;
+use postern_token::claims::{Claims, ExtraInfo};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use wire::token::claims::{Claims, ExtraInfo};
 
 use crate::applications::AppId;
 use crate::grants::Grant;
@@ -158,7 +158,7 @@ fn part(value: &impl Serialize) -> Result<String, serde_json::Error> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use wire::keys::signing_type::SigningType;
+    use postern_token::keys::signing_type::SigningType;
 
     use super::*;
     use crate::keys::pair::tests::pair;

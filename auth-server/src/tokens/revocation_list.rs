@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use wire::token::revocations::{LIST_TYPE, ListHead, SIGNED_EVERY};
+use postern_token::revocations::{LIST_TYPE, ListHead, SIGNED_EVERY};
 
 use super::issuer::{SigningError, sign};
 use crate::keys::pair::SigningKeyPair;

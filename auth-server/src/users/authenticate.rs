@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Instant;
 
+use postern_contract::login::LoginRequest;
 use postern_process::clock::unix_now;
 use tokio::task::spawn_blocking;
-use wire::api::login::LoginRequest;
 
 use super::{PresentUser, UserStore};
 use crate::rate_limit::{AccountLockout, Permits, RetryAfter};

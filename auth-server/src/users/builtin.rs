@@ -1,7 +1,7 @@
 //! The built-in user: any name with any password is this user (contract §4.1 rule 2).
 
-use wire::api::login::LoginRequest;
-use wire::token::claims::ExtraInfo;
+use postern_contract::login::LoginRequest;
+use postern_token::claims::ExtraInfo;
 
 use super::{MEMBER, PresentUser, User, UserStore};
 use crate::grants::Grant;
@@ -50,7 +50,7 @@ impl UserStore for BuiltinUser {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
-    use wire::api::login::UserInfo;
+    use postern_contract::login::UserInfo;
 
     use super::*;
 

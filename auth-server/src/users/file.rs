@@ -7,9 +7,8 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use postern_process::files::owner_only_file;
-use postern_process::files::replaced_file;
-use wire::api::login::LoginRequest;
+use postern_contract::login::LoginRequest;
+use postern_process::files::{owner_only_file, replaced_file};
 
 use super::totp::UsedCodes;
 use super::users_file::{self, Users, digest_of};

@@ -5,7 +5,7 @@ use std::fmt;
 use argon2::password_hash::{self, SaltString};
 use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Params, PasswordHasher, Version};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use wire::folding::compatible;
+use postern_http::folding::compatible;
 use zeroize::Zeroizing;
 
 use crate::random;

@@ -216,7 +216,7 @@ async fn read<T: DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use wire::token::claims::Claims;
+    use postern_token::claims::Claims;
 
     use super::super::UserStore;
     use super::super::file::tests::{file_with, write};

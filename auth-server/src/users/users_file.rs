@@ -6,9 +6,9 @@ use std::path::Path;
 use argon2::Params;
 use aws_lc_rs::digest::{Context, SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use postern_http::folding::composed;
 use postern_process::files::secret_file::{self, SecretFileError};
-use wire::folding::composed;
-use wire::token::claims::ExtraInfo;
+use postern_token::claims::ExtraInfo;
 use zeroize::Zeroizing;
 
 use super::password::HashedPassword;
@@ -290,7 +290,7 @@ fn most_common<'p>(passwords: impl Iterator<Item = &'p HashedPassword>) -> Hashe
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
-    use wire::keys::signing_type::SigningType;
+    use postern_token::keys::signing_type::SigningType;
 
     use super::super::password::tests::cheap;
     use super::*;

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use http::uri::Authority;
 use percent_encoding::percent_decode_str;
+use postern_http::host::loopback::is_loopback_host;
 use postern_process::exit::ExitError;
 use postern_process::files::secret_file;
 use postern_transport::tls::trusted;
 use reqwest::Url;
 use secrecy::SecretString;
-use wire::http::loopback::is_loopback_host;
 
 /// The default of Nacos, with and without TLS.
 const DEFAULT_PORT: u16 = 8848;

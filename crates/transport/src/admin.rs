@@ -26,11 +26,11 @@ use crate::admin::health::Health;
 use crate::http_port::HttpPort;
 use crate::net::connection_slots::{ConnectionSlots, Slot};
 use crate::net::fd_limit::ADMIN_CONNECTIONS;
+use postern_http::host::loopback::names_this_machine;
 use postern_process::files::replaced_file::REPLACED_FILES;
 use postern_process::logs::log_lines::DROPPED;
 use postern_process::metrics::exposition::{MEDIA_TYPE, exposition};
 use postern_process::supervisor::Supervisor;
-use wire::http::loopback::names_this_machine;
 
 /// Its name in the log.
 const PORT: &str = "admin port";

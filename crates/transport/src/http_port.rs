@@ -23,6 +23,7 @@ use http::header::CONNECTION;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use postern_http::invalid::InvalidRequest;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -30,7 +31,6 @@ use tokio::task::JoinHandle;
 use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 use tracing::{debug, info, warn};
-use wire::rejection::Rejection;
 
 use self::http1_guard::Http1Guard;
 pub use self::in_flight::InFlightBody;
@@ -53,7 +53,7 @@ const LINGER_BYTES: u64 = 8 * 1024 * 1024;
 type Socket = WriteDeadline<TcpStream>;
 
 /// Writes the response to a client's bytes that are no request.
-pub type Reject = Arc<dyn Fn(Rejection, IpAddr) -> Vec<u8> + Send + Sync>;
+pub type Reject = Arc<dyn Fn(InvalidRequest, IpAddr) -> Vec<u8> + Send + Sync>;
 
 /// A port, its routes and timeouts.
 #[derive(Clone)]
@@ -205,7 +205,7 @@ impl Connection {
             // The response names the remedy.
             Ok(FirstBytes::Plain(mut stream)) => {
                 let _ = stream
-                    .write_all(&self.reject(Rejection::RequestMalformed))
+                    .write_all(&self.reject(InvalidRequest::Malformed))
                     .await;
                 linger(stream).await;
             }
@@ -226,7 +226,7 @@ impl Connection {
         }
     }
 
-    fn reject(&self, rejection: Rejection) -> Vec<u8> {
+    fn reject(&self, rejection: InvalidRequest) -> Vec<u8> {
         (self.port.reject)(rejection, self.peer.ip())
     }
 
@@ -335,13 +335,13 @@ async fn detect_tls(tls: &ServerTls, stream: Socket, limit: Duration) -> io::Res
 }
 
 /// Returns the rejection for errors that hyper leaves without a response.
-fn missing_response(error: &hyper::Error, partial_head: bool) -> Option<Rejection> {
+fn missing_response(error: &hyper::Error, partial_head: bool) -> Option<InvalidRequest> {
     if partial_head {
-        Some(Rejection::RequestTimeout)
+        Some(InvalidRequest::Timeout)
     } else {
         error
             .is_parse_version_h2()
-            .then_some(Rejection::RequestMalformed)
+            .then_some(InvalidRequest::Malformed)
     }
 }
 

@@ -12,12 +12,10 @@ use crate::annotations::SIDECAR;
 use crate::inject::change_workload;
 use crate::metadata::inherit;
 use crate::object::{Object, text};
-use crate::original;
-use crate::ports;
-use crate::protocol;
 use crate::services::move_alone;
 use crate::settings::Settings;
 use crate::yaml::MAX_LINE;
+use crate::{original, ports, protocol};
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 /// Far more than the largest workload has: a value takes up to 1 KiB of memory while it is read.

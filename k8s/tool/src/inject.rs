@@ -10,10 +10,9 @@ use crate::metadata::follow;
 use crate::object::{Object, objects, share_namespace, text};
 use crate::original::take_away;
 use crate::pod::add_sidecar;
-use crate::ports;
-use crate::services;
 use crate::settings::Settings;
 use crate::yaml::{Document, error};
+use crate::{ports, services};
 
 /// Of a Service whose pods have their sidecars later.
 const EARLY: &str = "is moved at once, before the pods that it leads to have their sidecars: apply --only workloads, wait for the rollout, then apply --only services";

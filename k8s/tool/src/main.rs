@@ -28,10 +28,9 @@ mod tests;
 
 use std::process::ExitCode;
 
-use postern_process::command_line;
 use postern_process::exit::{self, ExitError};
 use postern_process::logs::telemetry;
-use postern_process::signals;
+use postern_process::{command_line, signals};
 use postern_transport::tls;
 
 use crate::cli::{Cli, Command};

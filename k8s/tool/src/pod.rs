@@ -3,22 +3,19 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
+use postern_contract::settings;
 use serde_json::{Map, Value, json};
-use wire::settings;
 
-use crate::annotations as names;
 use crate::component::set_user;
 use crate::metadata::inherit;
 use crate::object::{Object, list, name_of};
-use crate::original;
-use crate::ports;
 use crate::protocol_words::HTTP;
 use crate::resources::{self, Bounds};
 use crate::settings::{
     APP_ID, APP_NAME, AUTH_SERVER, BOUNDS, PROBES, PUBLIC_PATH, Settings, UPSTREAM,
 };
 use crate::yaml::Document;
-use crate::{probes, protocol};
+use crate::{annotations as names, original, ports, probes, protocol};
 
 /// Labels that name an application, the usual one first.
 const NAME_LABELS: [&str; 4] = ["app.kubernetes.io/name", "app", "k8s-app", "run"];

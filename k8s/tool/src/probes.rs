@@ -1,8 +1,8 @@
 //! Probes of the service: the kubelet sends them to the sidecar's admin port, which forwards them.
 
+use postern_contract::settings::probes;
+use postern_http::header_alias::cgi_equal;
 use serde_json::{Map, Value, json};
-use wire::http::header_alias::cgi_equal;
-use wire::settings::probes;
 
 use crate::object::{Object, PROBES, action, name_of, text};
 use crate::ports::{self, ADMIN_PORT};

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use postern_contract::settings::pass_list;
 use postern_process::exit::ExitError;
 use serde_json::Value;
-use wire::settings::pass_list;
 
 use crate::annotations::PREFIX;
 use crate::cli::SidecarsArgs;

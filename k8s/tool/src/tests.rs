@@ -17,7 +17,7 @@ use crate::original::below;
 use crate::pod::add_sidecar;
 use crate::settings::Settings;
 use crate::yaml::{documents, stream};
-use wire::settings::probes;
+use postern_contract::settings::probes;
 
 fn settings() -> &'static Settings {
     static SETTINGS: LazyLock<Settings> =
@@ -227,9 +227,9 @@ proptest! {
     #[test]
     fn an_annotation_is_accepted_if_the_sidecar_accepts_its_setting(value in setting()) {
         let accepts: [(&str, &str, bool); 3] = [
-            ("postern/public-path", "POSTERN_PUBLIC_PATH", wire::settings::pass_list(&value).is_ok()),
-            ("postern/app-name", "POSTERN_APP_NAME", wire::settings::context_path(&value).is_ok()),
-            ("postern/app-id", "POSTERN_APP_ID", wire::settings::app_id(&value).is_ok()),
+            ("postern/public-path", "POSTERN_PUBLIC_PATH", postern_contract::settings::pass_list(&value).is_ok()),
+            ("postern/app-name", "POSTERN_APP_NAME", postern_contract::settings::context_path(&value).is_ok()),
+            ("postern/app-id", "POSTERN_APP_ID", postern_contract::settings::app_id(&value).is_ok()),
         ];
         for (annotation, variable, is_accepted) in accepts {
             let mut pod = serde_json::json!({

@@ -10,11 +10,11 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::routing::post;
 use axum::{Json, Router};
 use bytes::BytesMut;
+use postern_contract::explanation::Explanation;
+use postern_contract::rejection::Rejection;
 use postern_process::clock::unix_seconds;
 use postern_process::command_line;
-use wire::explain::observer::Observer;
-use wire::explain::report::Explanation;
-use wire::rejection::Rejection;
+use postern_token::observer::Observer;
 
 use self::request::ExplainRequest;
 use self::upstream_preview::{text_of, without_secrets, without_tokens};

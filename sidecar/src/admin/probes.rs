@@ -14,12 +14,12 @@ use axum::routing::get;
 use axum::{BoxError, Router};
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
+use postern_contract::settings::probes::Action;
 use postern_process::exit::ExitError;
 use reqwest::{Client, Request, redirect};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio_util::either::Either;
-use wire::settings::probes::Action;
 
 use crate::config::probes::ServiceProbe;
 use crate::upstream::{Endpoint, UpstreamAddress};

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
+use postern_contract::explanation::moment;
 use postern_process::clock::unix_now;
 use postern_transport::admin::health::Health;
-use wire::explain::report::moment;
 
 use super::suggest::pass_list;
 use crate::config::live::CurrentRules;

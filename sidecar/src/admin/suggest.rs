@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use wire::http::path_patterns::ContextPath;
+use postern_http::path_patterns::ContextPath;
 
 use crate::telemetry::reported_paths::Reported;
 
@@ -49,7 +49,7 @@ fn opens_much(path: &str, methods: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use wire::rejection::Rejection;
+    use postern_contract::rejection::Rejection;
 
     use super::*;
     use crate::telemetry::reported_paths::ReportedPaths;

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use postern_process::command_line::serialize::redact_urls;
 use postern_process::exit::ExitError;
+use postern_token::keys::Algorithm;
+use postern_token::keys::algorithms::asymmetric;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::{Table, Value};
-use wire::keys::Algorithm;
-use wire::keys::algorithms::asymmetric;
 
 use super::ServeArgs;
 use crate::issuers::source::kubernetes;

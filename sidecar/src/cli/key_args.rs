@@ -7,9 +7,9 @@ use clap::{ArgGroup, Args, ValueEnum};
 use postern_process::command_line::name;
 use postern_process::command_line::seconds::{Seconds, at_least_one};
 use postern_process::command_line::serialize::{displayed, displayed_if_any};
+use postern_token::keys::signing_type::SigningType;
 use secrecy::SecretString;
 use serde::Serialize;
-use wire::keys::signing_type::SigningType;
 
 use super::policy_args::ISSUERS;
 use crate::issuers::task::schedule::Schedule;

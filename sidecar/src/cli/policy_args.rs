@@ -1,13 +1,13 @@
 //! The rules for requests: settings of `serve` and `check`.
 
 use clap::{ArgAction, Args, ValueEnum};
+use postern_contract::rules::Unmatched;
+use postern_http::cors::Origin;
+use postern_http::framing::is_tchar;
 use postern_process::command_line::seconds::{Seconds, within};
 use postern_process::command_line::serialize::each_displayed;
 use postern_process::command_line::{member, member_name, name};
 use serde::Serialize;
-use wire::http::cors::Origin;
-use wire::http::framing::is_tchar;
-use wire::rules::Unmatched;
 
 use super::rule_args::{RuleTable, serialize_whole};
 use super::service_args::UpstreamRequestArgs;

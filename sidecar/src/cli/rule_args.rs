@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use postern_contract::settings::whole_patterns;
 use serde::{Deserialize, Serialize, Serializer};
-use wire::settings::whole_patterns;
 
 /// One `[[rule]]`, before its values are checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

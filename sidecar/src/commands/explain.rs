@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
+use postern_contract::explanation::Explanation;
 use postern_process::exit::ExitError;
 use postern_process::files::bounded_read;
 use postern_process::output;
 use postern_transport::admin::client;
-use wire::explain::report::Explanation;
 
 use super::not_a_sidecar;
 use crate::admin::explain::request::ExplainRequest;

@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
+use postern_contract::interceptor::USER_DETAILS_PATH;
+use postern_contract::rules::{
+    AccessRules, MAX_RULES, RequiredClaim, Requirement, Rule, Unmatched,
+};
+use postern_http::folding::folded;
+use postern_http::methods::Methods;
+use postern_http::path_patterns::{PassList, PathPattern};
+use postern_http::request_path::unescaped;
 use postern_process::exit::ExitError;
-use wire::folding::folded;
-use wire::http::methods::Methods;
-use wire::http::path_patterns::{PassList, PathPattern};
-use wire::http::request_path::unescaped;
-use wire::interceptor::USER_DETAILS_PATH;
-use wire::rules::{AccessRules, MAX_RULES, RequiredClaim, Requirement, Rule, Unmatched};
-use wire::strict_json::{Value, is_whole};
-use wire::token::verifier::RequiredIssuer;
+use postern_token::strict_json::{Value, is_whole};
+use postern_token::verifier::RequiredIssuer;
 
 use super::policy::dotted;
 use crate::cli::policy_args::RulesArgs;

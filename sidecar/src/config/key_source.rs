@@ -1,14 +1,14 @@
 //! The auth server as a source of verification keys, and the way to any source.
 
 use http::uri::Scheme;
+use postern_contract::settings;
+use postern_http::host::host_port::redacted;
 use postern_process::exit::ExitError;
 use postern_process::files::secret_file;
+use postern_token::keys::signing_type::SigningType;
+use postern_token::verifier::Audience;
 use postern_transport::tls::peer::{PeerFiles, PeerSettings};
 use secrecy::{ExposeSecret, SecretString};
-use wire::http::host_port::redacted;
-use wire::keys::signing_type::SigningType;
-use wire::settings;
-use wire::token::verifier::Audience;
 
 use super::flag_value::flag_error;
 use crate::cli::ServeArgs;

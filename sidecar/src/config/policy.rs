@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use postern_contract::interceptor::Interceptor;
+use postern_contract::settings;
+use postern_http::cors::AllowedOrigins;
+use postern_http::host::host_port::redacted;
+use postern_http::path_patterns::{ContextPath, PassList};
 use postern_process::exit::ExitError;
-use wire::http::cors::AllowedOrigins;
-use wire::http::host_port::redacted;
-use wire::http::path_patterns::{ContextPath, PassList};
-use wire::interceptor::Interceptor;
-use wire::settings;
-use wire::token::sources::TokenSources;
-use wire::token::verifier::VerificationPolicy;
+use postern_token::sources::TokenSources;
+use postern_token::verifier::VerificationPolicy;
 
 use super::access_rules::access_rules;
 use super::flag_value::flag_error;

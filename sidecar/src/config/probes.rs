@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, header};
+use postern_contract::settings::probes::{self, Action, Probe, Scheme};
 use postern_process::exit::ExitError;
 use postern_process::files::toml_error::in_plain_words;
-use wire::settings::probes::{self, Action, Probe, Scheme};
 
 use super::upstream::reject_own_address;
 use crate::cli::ServeArgs;

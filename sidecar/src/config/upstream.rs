@@ -2,16 +2,15 @@
 
 use std::net::SocketAddr;
 
+use postern_http::host::host_port::redacted;
+use postern_http::host::loopback::is_loopback_host;
 use postern_process::exit::ExitError;
 use postern_transport::tls::peer::PeerFiles;
-use wire::http::host_port::redacted;
-use wire::http::loopback::is_loopback_host;
 
 use super::flag_value::flag_error;
 use crate::cli::ServeArgs;
 use crate::cli::service_args::ServiceArgs;
-use crate::upstream::exposure_check;
-use crate::upstream::{Endpoint, Protocol, UpstreamAddress, UpstreamTls};
+use crate::upstream::{Endpoint, Protocol, UpstreamAddress, UpstreamTls, exposure_check};
 
 /// Parses the address of the service.
 ///

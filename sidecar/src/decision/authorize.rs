@@ -4,18 +4,19 @@
 
 use std::sync::Arc;
 
+use postern_contract::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
+use postern_contract::interceptor::{AuthRequirement, Interceptor};
+use postern_contract::rejection::Rejection;
+use postern_contract::rules::{AccessRules, Broken, Rule, RuleRequest};
+use postern_http::invalid::InvalidRequest;
+use postern_token::bearer::{Bearer, TokenLocation};
+use postern_token::detail;
+use postern_token::observer::{Observer, Unobserved};
+use postern_token::revocations::TokenDigests;
+use postern_token::unverified::DecodedToken;
+use postern_token::user_details::CurrentUserDetails;
+use postern_token::verifier::VerificationPolicy;
 use postern_transport::net::shares::Holder;
-use wire::api::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
-use wire::api::user_details::CurrentUserDetails;
-use wire::explain::observer::{Observer, Unobserved};
-use wire::explain::unverified::DecodedToken;
-use wire::interceptor::{AuthRequirement, Interceptor};
-use wire::rejection::Rejection;
-use wire::rules::{AccessRules, Broken, Rule, RuleRequest};
-use wire::token::bearer::{Bearer, TokenLocation};
-use wire::token::detail;
-use wire::token::revocations::TokenDigests;
-use wire::token::verifier::VerificationPolicy;
 
 use crate::decision::csrf::is_cross_site_request;
 use crate::decision::forward::Forward;
@@ -47,6 +48,12 @@ pub(crate) struct Rejected {
     pub(crate) rule: Option<usize>,
     /// The verified token of a request that only a rule rejects.
     pub(crate) verified: Option<Arc<VerifiedToken>>,
+}
+
+impl From<InvalidRequest> for Rejected {
+    fn from(invalid: InvalidRequest) -> Self {
+        Rejection::from(invalid).into()
+    }
 }
 
 impl From<Rejection> for Rejected {
@@ -286,7 +293,7 @@ impl AuthPolicy {
                     observer.learned("rules", facts);
                 }
             }
-            observer.checked("rules", outcome.map_err(|broken| broken.rejection));
+            observer.checked("rules", outcome.is_ok());
         }
         outcome.map_err(|Broken { rejection, rule }| Rejected {
             rejection,

@@ -3,9 +3,9 @@
 
 use http::Method;
 use http::header::{self, HeaderName, HeaderValue};
-use wire::http::cors::AllowedOrigins;
-use wire::http::destination::AbsoluteForm;
-use wire::http::methods::certain_method;
+use postern_http::cors::AllowedOrigins;
+use postern_http::destination::AbsoluteForm;
+use postern_http::methods::certain_method;
 
 use crate::request::kind::RequestKind;
 use crate::request::received::ReceivedHead;

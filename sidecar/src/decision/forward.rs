@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wire::rejection::Rejection;
+use postern_contract::rejection::Rejection;
 
 use crate::decision::authorize::AuthPolicy;
 use crate::issuers::token_cache::VerifiedToken;

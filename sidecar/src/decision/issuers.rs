@@ -4,13 +4,13 @@
 //! the rules of that issuer decide, and they check `iss` again behind the signature.
 
 use http::HeaderName;
-use wire::api::user_details::CurrentUserDetails;
-use wire::folding::begins_alike;
-use wire::rejection::Rejection;
-use wire::token::bearer::{Bearer, TokenLocation};
-use wire::token::claim_name::ClaimName;
-use wire::token::detail;
-use wire::token::verifier::{RequiredIssuer, VerificationPolicy, unverified_issuer};
+use postern_contract::rejection::Rejection;
+use postern_http::folding::begins_alike;
+use postern_token::bearer::{Bearer, TokenLocation};
+use postern_token::claim_name::ClaimName;
+use postern_token::detail;
+use postern_token::user_details::CurrentUserDetails;
+use postern_token::verifier::{RequiredIssuer, VerificationPolicy, unverified_issuer};
 
 /// One value of `iss`, and the rules for its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,16 +3,15 @@
 
 use http::uri::Scheme;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
+use postern_contract::rejection::Rejection;
+use postern_contract::rules::{AccessRules, RuleRequest};
+use postern_http::destination::AbsoluteForm;
+use postern_http::folding::folded;
+use postern_http::host::server_url::{ServerUrl, ServerUrlError};
+use postern_http::path_patterns::{ContextPath, PathPattern};
+use postern_http::request_path::RequestPath;
+use postern_http::{cors, host};
 use serde::Serialize;
-use wire::folding::folded;
-use wire::http::cors;
-use wire::http::destination::AbsoluteForm;
-use wire::http::host;
-use wire::http::path_patterns::{ContextPath, PathPattern};
-use wire::http::request_path::RequestPath;
-use wire::http::server_url::{ServerUrl, ServerUrlError};
-use wire::rejection::Rejection;
-use wire::rules::{AccessRules, RuleRequest};
 
 use super::authorize::{AuthPolicy, Decision, Rejected};
 use crate::request::received::ReceivedHead;

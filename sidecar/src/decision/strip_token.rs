@@ -3,10 +3,10 @@
 
 use http::HeaderMap;
 use http::header::{self, HeaderName, HeaderValue};
-use wire::http::header_alias::cgi_equal;
-use wire::token::bearer::websocket_protocols_without_token;
-use wire::token::cookie::cookies_without;
-use wire::token::sources::TokenSources;
+use postern_http::header_alias::cgi_equal;
+use postern_token::bearer::websocket_protocols_without_token;
+use postern_token::cookie::cookies_without;
+use postern_token::sources::TokenSources;
 
 use crate::identity::service_fields::ServiceFields;
 

@@ -4,7 +4,7 @@
 use bytes::{BufMut, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version};
 use pingora::protocols::http::date::get_cached_date;
-use wire::http::trace::REQUEST_ID;
+use postern_http::trace::REQUEST_ID;
 
 use super::response_head::{Parsed, ResponseHead, ResponseTo, is_named};
 use super::side::Outgoing;

@@ -3,9 +3,9 @@
 
 use std::time::Instant;
 
+use postern_contract::rejection::Rejection;
 use postern_process::clock::unix_now;
 use postern_transport::net::shares::Share;
-use wire::rejection::Rejection;
 
 use super::request::Request;
 use crate::app::App;

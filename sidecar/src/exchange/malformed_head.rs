@@ -1,6 +1,6 @@
 //! The field of a service's head that cannot be read, and the rule that it breaks, for the log.
 
-use wire::http::framing::is_tchar;
+use postern_http::framing::is_tchar;
 
 /// Longer names are cut off.
 const MAX_NAME: usize = 64;

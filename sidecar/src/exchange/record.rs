@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Instant;
 
-use wire::rejection::Rejection;
+use postern_contract::rejection::Rejection;
 
 use super::{Exchanges, Serving};
 use crate::decision::forward::Forward;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use http::{HeaderValue, Method, StatusCode, Version, header};
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
+use postern_http::framing::body::BodyReader;
 use postern_transport::net::shares::Holder;
-use wire::http::framing::body::BodyReader;
 
 use super::client_head::ClientHead;
 use super::download::Download;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
-use wire::api::envelope::Envelope;
-use wire::http::cors::Endpoint;
-use wire::rejection::Rejection;
+use postern_contract::envelope::Envelope;
+use postern_contract::rejection::Rejection;
+use postern_http::cors::Endpoint;
 
 use super::client_head::ClientHead;
 use super::side::Outgoing;

@@ -4,9 +4,9 @@ use std::mem::MaybeUninit;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
 use pingora::{Error, ErrorType, ImmutStr};
-use wire::http::framing::body::BodyReader;
-use wire::http::framing::responses::ResponseFraming;
-use wire::http::trace::RequestId;
+use postern_http::framing::body::BodyReader;
+use postern_http::framing::responses::ResponseFraming;
+use postern_http::trace::RequestId;
 
 use super::handshake::Handshake;
 use super::malformed_head;

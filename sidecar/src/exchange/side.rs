@@ -8,9 +8,9 @@ use bytes::BytesMut;
 use h2::Reason;
 use http::{HeaderMap, Response};
 use pingora::Error;
+use postern_http::framing::body::BodyReader;
 use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
-use wire::http::framing::body::BodyReader;
 
 use super::upload::Upload;
 

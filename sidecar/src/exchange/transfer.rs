@@ -6,9 +6,9 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BufMut, BytesMut};
+use postern_http::framing::body::{BodyReader, MalformedChunk};
 use tokio::io::AsyncWrite;
 use tokio::task::yield_now;
-use wire::http::framing::body::{BodyReader, MalformedChunk};
 
 /// The end of a body in chunks; trailers are dropped.
 pub(super) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
@@ -81,7 +81,7 @@ mod tests {
     use std::sync::Arc;
 
     use parking_lot::Mutex;
-    use wire::http::framing::Body;
+    use postern_http::framing::Body;
 
     use super::*;
 

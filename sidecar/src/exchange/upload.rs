@@ -8,8 +8,8 @@ use bytes::{Buf, BytesMut};
 use http::HeaderMap;
 use pingora::protocols::Stream;
 use pingora::{Error, ErrorType};
-use wire::http::framing::body::{BodyReader, MalformedChunk};
-use wire::http::framing::unread::may_be_request;
+use postern_http::framing::body::{BodyReader, MalformedChunk};
+use postern_http::framing::unread::may_be_request;
 
 use super::transfer::{self, LAST_CHUNK, put_data};
 use crate::config::live::Rules;

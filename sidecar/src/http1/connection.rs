@@ -1,6 +1,6 @@
 //! The requests of one connection.
 
-use wire::rejection::Rejection;
+use postern_contract::rejection::Rejection;
 
 use super::side::{HEAD_READ, Http1Side};
 use crate::exchange::Exchanges;

@@ -10,6 +10,8 @@ use std::time::Duration;
 use bytes::BytesMut;
 use h2::Reason;
 use pingora::{Error, ErrorType};
+use postern_contract::rejection::Rejection;
+use postern_http::framing::body::BodyReader;
 use postern_transport::net::connection_slots::Activity;
 use postern_transport::net::listener::CLIENT_IDLE;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
@@ -17,8 +19,6 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, Interval, interval_at};
 use tokio_util::io::poll_read_buf;
 use tokio_util::sync::CancellationToken;
-use wire::http::framing::body::BodyReader;
-use wire::rejection::Rejection;
 
 use super::HTTP_2_PREFACE;
 use super::transport::{self, ClientTransport, has_left};

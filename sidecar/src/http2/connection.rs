@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use h2::server::Builder;
 use pingora::server::ShutdownWatch;
+use postern_contract::rejection::Rejection;
 use postern_transport::net::listener::CLIENT_IDLE;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
-use wire::rejection::Rejection;
 
 use super::side::Http2Side;
 use super::transport::FollowedTransport;

@@ -11,8 +11,8 @@ use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderValue, Response, header};
 use pingora::protocols::http::date::get_cached_date;
 use pingora::{Error, ErrorType};
+use postern_http::framing::body::BodyReader;
 use tokio::time::Instant;
-use wire::http::framing::body::BodyReader;
 
 use super::unsent::Unsent;
 use crate::exchange::side::{ClientSide, Outgoing, Timer};

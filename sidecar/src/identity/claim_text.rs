@@ -1,7 +1,7 @@
 //! A claim as the text of a header field: visible ASCII from which no value can break out.
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use wire::strict_json::Value;
+use postern_token::strict_json::Value;
 
 use super::ascii_json::ascii_json;
 

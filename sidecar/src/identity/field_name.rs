@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use http::header::HeaderName;
-use wire::http::methods::METHOD_OVERRIDES;
-use wire::http::request_path::names_another_path;
+use postern_http::methods::METHOD_OVERRIDES;
+use postern_http::request_path::names_another_path;
 
 use crate::identity::forwarded;
 

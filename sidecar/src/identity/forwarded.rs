@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::HeaderValue;
+use postern_http::header_alias::cgi_equal;
+use postern_http::request_path::{moves_the_root, names_another_path};
 use postern_transport::net::client_address::TrustedProxies;
-use wire::http::header_alias::cgi_equal;
-use wire::http::request_path::{moves_the_root, names_another_path};
 
 use crate::identity::service_fields::ServiceFields;
 

@@ -8,12 +8,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::HeaderValue;
 use http::header::HeaderName;
+use postern_contract::rejection::Rejection;
+use postern_http::header_alias::cgi_equal;
+use postern_token::claim_name::ClaimName;
+use postern_token::strict_json::Value;
+use postern_token::user_details::CurrentUserDetails;
 use serde::Serialize;
-use wire::api::user_details::CurrentUserDetails;
-use wire::http::header_alias::cgi_equal;
-use wire::rejection::Rejection;
-use wire::strict_json::Value;
-use wire::token::claim_name::ClaimName;
 
 use crate::identity::ascii_json::ascii_json;
 use crate::identity::claim_text::text_of;

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant, SystemTime};
 use postern_process::clock::unix_seconds;
 use postern_process::files::bounded_read::ReadError;
 use postern_process::files::owner_only_file;
+use postern_token::keys::{Algorithm, KeyError, KeySet, VerificationKey};
+use postern_token::revocations::MAX_LIST_BYTES;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use wire::keys::{Algorithm, KeyError, KeySet, VerificationKey};
-use wire::token::revocations::MAX_LIST_BYTES;
 
 use super::installed_keys::{FetchTime, InstalledKeys};
 use super::revocations::Revocations;
@@ -187,9 +187,9 @@ impl Content {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
+    use postern_token::keys::signing_type::SigningType;
     use serde_json::json;
     use tempfile::TempDir;
-    use wire::keys::signing_type::SigningType;
 
     use super::*;
     use crate::issuers::current::CurrentKeys;

@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwapOption, Guard};
+use postern_contract::rejection::Rejection;
+use postern_token::keys::KeySet;
+use postern_token::revocations::TokenDigests;
 use tokio::sync::watch;
-use wire::keys::KeySet;
-use wire::rejection::Rejection;
-use wire::token::revocations::TokenDigests;
 
 use super::fingerprint::KeySetFingerprint;
 use super::installed_keys::{FetchTime, InstalledKeys};
@@ -232,9 +232,9 @@ impl CurrentKeys {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use wire::keys::signing_type::SigningType;
-    use wire::keys::{Algorithm, VerificationKey};
-    use wire::token::claims::Claims;
+    use postern_token::claims::Claims;
+    use postern_token::keys::signing_type::SigningType;
+    use postern_token::keys::{Algorithm, VerificationKey};
 
     use super::*;
     use crate::issuers::revocations::tests::list_of;

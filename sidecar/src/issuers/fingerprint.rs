@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use wire::keys::{Algorithm, KeyId, KeySet, VerificationKey};
+use postern_token::keys::{Algorithm, KeyId, KeySet, VerificationKey};
 
 /// The identity of a key set: its keys with their names and algorithms.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wire::keys::KeySet;
-use wire::rejection::Rejection;
-use wire::token::revocations::TokenDigests;
+use postern_contract::rejection::Rejection;
+use postern_token::keys::KeySet;
+use postern_token::revocations::TokenDigests;
 
 use super::fingerprint::KeySetFingerprint;
 use super::revocations::Revocations;

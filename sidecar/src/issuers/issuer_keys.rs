@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use wire::rejection::Rejection;
+use postern_contract::rejection::Rejection;
 
 use super::current::CurrentKeys;
 use super::installed_keys::InstalledKeys;

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use lru::LruCache;
 use parking_lot::Mutex;
+use postern_token::bearer::Bearer;
 use postern_transport::net::shares::Holder;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, watch};
-use wire::token::bearer::Bearer;
 
 /// Time that gives back one fetch, and for which a client is known by the keys that it named.
 const PAUSE: Duration = Duration::from_secs(10);

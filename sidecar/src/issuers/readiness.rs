@@ -4,8 +4,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use postern_contract::rejection::Rejection;
 use postern_transport::admin::health::ConditionState;
-use wire::rejection::Rejection;
 
 use super::current::CurrentKeys;
 use super::issuer_keys::IssuerKeys;
@@ -82,8 +82,8 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use wire::keys::signing_type::SigningType;
-    use wire::keys::{KeySet, VerificationKey};
+    use postern_token::keys::signing_type::SigningType;
+    use postern_token::keys::{KeySet, VerificationKey};
 
     use super::*;
     use crate::issuers::current::FailedFetch;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use postern_process::clock::unix_now;
-use wire::keys::{KeyId, KeySet};
-use wire::token::revocations::{RevocationList, RevocationListError, SIGNED_EVERY};
+use postern_token::keys::{KeyId, KeySet};
+use postern_token::revocations::{RevocationList, RevocationListError, SIGNED_EVERY};
 
 use super::cache_file::CachedList;
 use super::current::CurrentKeys;
@@ -285,10 +285,10 @@ pub(crate) fn verified(
 pub(crate) mod tests {
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
     use jsonwebtoken::{Algorithm, EncodingKey, crypto};
+    use postern_token::keys::VerificationKey;
+    use postern_token::keys::signing_type::SigningType;
+    use postern_token::revocations::{Chain, LIST_TYPE, ListHead, RevocationDigest, Revoked};
     use serde_json::json;
-    use wire::keys::VerificationKey;
-    use wire::keys::signing_type::SigningType;
-    use wire::token::revocations::{Chain, LIST_TYPE, ListHead, RevocationDigest, Revoked};
 
     use super::*;
     use crate::issuers::token_cache::TokenCacheConfig;

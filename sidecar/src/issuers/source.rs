@@ -14,8 +14,8 @@ pub(crate) mod kubernetes;
 use std::path::PathBuf;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use wire::http::server_url::ServerUrl;
-use wire::keys::signing_type::SigningType;
+use postern_http::host::server_url::ServerUrl;
+use postern_token::keys::signing_type::SigningType;
 
 use self::auth_server::{Application, EndpointSettings, KeyEndpointSource};
 use self::fetch::{FetchError, Fetched, Purpose};

@@ -17,10 +17,10 @@ use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
 use postern_process::exit::ExitError;
+use postern_token::keys::KeySet;
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 use tokio_cron_scheduler::JobSchedulerError;
-use wire::keys::KeySet;
 
 use self::backoff::Backoff;
 use self::schedule::{Schedule, Tick, Ticks};

@@ -8,14 +8,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use postern_contract::rules::RuleVerdict;
+use postern_token::bearer::Bearer;
+use postern_token::claims::Validity;
+use postern_token::revocations::TokenDigests;
 use postern_transport::net::shares::Holder;
 use prometheus_client::metrics::counter::Counter;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
-use wire::rules::RuleVerdict;
-use wire::token::bearer::Bearer;
-use wire::token::claims::Validity;
-use wire::token::revocations::TokenDigests;
 
 use crate::identity::user_header::Identity;
 use crate::telemetry::metrics::TokenCacheCounters;
@@ -185,10 +185,10 @@ impl Lifecycle<TokenDigest, Arc<VerifiedToken>> for Evictions {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use http::{HeaderMap, HeaderValue, header};
-    use wire::api::user_details::CurrentUserDetails;
-    use wire::strict_json::Value;
-    use wire::token::bearer;
-    use wire::token::claims::Claims;
+    use postern_token::bearer;
+    use postern_token::claims::Claims;
+    use postern_token::strict_json::Value;
+    use postern_token::user_details::CurrentUserDetails;
 
     use super::*;
     use crate::identity::user_header::UserHeader;

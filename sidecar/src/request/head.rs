@@ -1,10 +1,9 @@
 //! The checks of a received head.
 
 use http::{HeaderValue, Version, header};
-use wire::http::destination::Destination;
-use wire::http::host;
-use wire::interceptor::check_method;
-use wire::rejection::Rejection;
+use postern_http::destination::Destination;
+use postern_http::invalid::InvalidRequest;
+use postern_http::{host, methods};
 
 use crate::request::received::ReceivedHead;
 use crate::request::target::{self, Target};
@@ -15,7 +14,7 @@ impl ReceivedHead {
     ///
     /// # Errors
     /// A rejection of a head that two parsers could read differently.
-    pub(crate) fn checked_target(&self) -> Result<Target<'_>, Rejection> {
+    pub(crate) fn checked_target(&self) -> Result<Target<'_>, InvalidRequest> {
         let is_http_2 = self.version == Version::HTTP_2;
         if is_http_2 {
             http2::check(self.target(), &self.headers)?;
@@ -25,7 +24,7 @@ impl ReceivedHead {
         self.framing?;
         self.check_host()?;
         // Before the target: CONNECT has no path. After the framing: the connection stays open.
-        check_method(&self.method)?;
+        methods::check(&self.method)?;
         if let Some(destination) = Destination::of(&self.method, &self.headers)? {
             destination.check_host(self.host())?;
         }
@@ -34,7 +33,7 @@ impl ReceivedHead {
 
     /// Checks that the request names one host: HTTP/2 in its authority, in a field or alike in both,
     /// HTTP/1.1 in a field, beside the one of an absolute target.
-    fn check_host(&self) -> Result<(), Rejection> {
+    fn check_host(&self) -> Result<(), InvalidRequest> {
         let mut hosts = self.headers.get_all(header::HOST).iter();
         let (field, another) = (hosts.next().map(HeaderValue::as_bytes), hosts.next());
         let authority = self.authority();
@@ -42,7 +41,7 @@ impl ReceivedHead {
             .zip(field)
             .is_some_and(|(name, field)| name != field);
         if differs || another.is_some() {
-            return Err(Rejection::RequestMalformed);
+            return Err(InvalidRequest::Malformed);
         }
         let of_target = target::authority(self.target());
         let named = authority.or(field);
@@ -81,13 +80,13 @@ mod tests {
     use super::*;
     use crate::request::{MAX_HEAD_BYTES, MAX_HEAD_LINES, received};
 
-    fn checked(raw: &str) -> Result<(), Rejection> {
+    fn checked(raw: &str) -> Result<(), InvalidRequest> {
         let head = received::take(&mut BytesMut::from(raw.as_bytes()))?;
         head.unwrap().checked_target().map(drop)
     }
 
     /// Checks a head of HTTP/2.
-    fn checked_stream(uri: &str, fields: &[(&str, &str)]) -> Result<(), Rejection> {
+    fn checked_stream(uri: &str, fields: &[(&str, &str)]) -> Result<(), InvalidRequest> {
         let mut request = Request::builder().uri(uri);
         for (name, value) in fields {
             request = request.header(*name, *value);
@@ -118,13 +117,13 @@ mod tests {
             &[("content-length", "3"), ("content-length", "3")],
         ] {
             let rejected = checked_stream("http://a/", fields);
-            assert_eq!(rejected, Err(Rejection::RequestFraming), "{fields:?}");
+            assert_eq!(rejected, Err(InvalidRequest::Framing), "{fields:?}");
         }
     }
 
     #[test]
     fn the_limits_of_both_versions_are_the_same() {
-        let too_large = Err(Rejection::RequestHeaderTooLarge);
+        let too_large = Err(InvalidRequest::HeaderTooLarge);
         for (length, expected) in [(MAX_HEAD_BYTES / 2, Ok(())), (MAX_HEAD_BYTES, too_large)] {
             let value = "a".repeat(length);
             let raw = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {value}\r\n\r\n");

@@ -1,15 +1,15 @@
 //! Rejects an HTTP/1 head that no proxy may forward.
 
 use http::{HeaderMap, header};
-use wire::http::framing::is_tchar;
-use wire::rejection::Rejection;
+use postern_http::framing::is_tchar;
+use postern_http::invalid::InvalidRequest;
 
 use crate::request::header_list::members;
 
 /// Rejects a `Connection` that would remove a field that frames or routes the request, or that its
 /// decision reads, so that the service reads another request than was authorized, and one that names
 /// something that is no field name.
-pub(super) fn check(headers: &HeaderMap) -> Result<(), Rejection> {
+pub(super) fn check(headers: &HeaderMap) -> Result<(), InvalidRequest> {
     let named = members(headers, &header::CONNECTION).filter(|name| !name.is_empty());
     let is_never = |name: &[u8]| {
         END_TO_END
@@ -21,7 +21,7 @@ pub(super) fn check(headers: &HeaderMap) -> Result<(), Rejection> {
         index >= MAX_CONNECTION_OPTIONS || is_never(name) || !name.iter().copied().all(is_tchar)
     });
     match is_bad {
-        true => Err(Rejection::RequestFraming),
+        true => Err(InvalidRequest::Framing),
         false => Ok(()),
     }
 }

@@ -4,7 +4,7 @@
 //! The `h2` crate resets most such streams; these checks do not rely on it.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use wire::rejection::Rejection;
+use postern_http::invalid::InvalidRequest;
 
 use crate::request::hop_by_hop::is_of_a_connection;
 use crate::request::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
@@ -14,25 +14,25 @@ use crate::request::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
 pub(crate) const LIBRARY_MAX_HEAD_BYTES: u32 = 2 * MAX_HEAD_BYTES as u32;
 
 /// Checks a request head; `target` is its `:path`.
-pub(super) fn check(target: &[u8], headers: &HeaderMap) -> Result<(), Rejection> {
+pub(super) fn check(target: &[u8], headers: &HeaderMap) -> Result<(), InvalidRequest> {
     if bytes(headers) + target.len() > MAX_HEAD_BYTES || headers.len() > MAX_HEAD_LINES {
-        return Err(Rejection::RequestHeaderTooLarge);
+        return Err(InvalidRequest::HeaderTooLarge);
     }
-    // `wire::http::framing` accepts `Transfer-Encoding: chunked`.
+    // `postern_http::framing` accepts `Transfer-Encoding: chunked`.
     let mut names = headers.keys().map(HeaderName::as_str);
     if names.any(is_of_a_connection) {
-        return Err(Rejection::RequestFraming);
+        return Err(InvalidRequest::Framing);
     }
     check_values(headers)
 }
 
 /// Rejects a value with a blank at an end, which HTTP/1.1 drops and for which a service may end the
 /// connection (RFC 9113 §8.2.1).
-pub(crate) fn check_values(fields: &HeaderMap) -> Result<(), Rejection> {
+pub(crate) fn check_values(fields: &HeaderMap) -> Result<(), InvalidRequest> {
     let is_blank = |byte: Option<&u8>| byte.is_some_and(|byte| b" \t".contains(byte));
     let mut values = fields.values().map(HeaderValue::as_bytes);
     match values.any(|value| is_blank(value.first()) || is_blank(value.last())) {
-        true => Err(Rejection::RequestMalformed),
+        true => Err(InvalidRequest::Malformed),
         false => Ok(()),
     }
 }
@@ -57,9 +57,9 @@ mod tests {
         for (value, expected) in [
             ("a b", Ok(())),
             ("", Ok(())),
-            (" a", Err(Rejection::RequestMalformed)),
-            ("a\t", Err(Rejection::RequestMalformed)),
-            (" ", Err(Rejection::RequestMalformed)),
+            (" a", Err(InvalidRequest::Malformed)),
+            ("a\t", Err(InvalidRequest::Malformed)),
+            (" ", Err(InvalidRequest::Malformed)),
         ] {
             let field = (header::VIA, HeaderValue::from_static(value));
             let checked = check_values(&HeaderMap::from_iter([field]));

@@ -6,9 +6,9 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
-use wire::http::framing::body::BodyReader;
-use wire::http::framing::{self, Body};
-use wire::rejection::Rejection;
+use postern_http::framing::body::BodyReader;
+use postern_http::framing::{self, Body};
+use postern_http::invalid::InvalidRequest;
 
 use crate::request::header_list::members;
 use crate::request::kind::RequestKind;
@@ -21,7 +21,7 @@ pub(crate) struct ReceivedHead {
     pub(crate) headers: HeaderMap,
     pub(crate) kind: RequestKind,
     /// The rejection of an ambiguous framing, behind which the connection ends.
-    pub(super) framing: Result<(), Rejection>,
+    pub(super) framing: Result<(), InvalidRequest>,
     /// The rest of the connection if the framing is ambiguous.
     pub(crate) body: BodyReader,
     /// True if the client's connection stays open after the response.
@@ -43,21 +43,21 @@ struct Field {
 /// Takes a head from the front of `received`; returns `None` while it is incomplete.
 ///
 /// # Errors
-/// [`Rejection::RequestMalformed`] for what is no head, [`Rejection::RequestHeaderTooLarge`] for too
+/// [`InvalidRequest::Malformed`] for what is no head, [`InvalidRequest::HeaderTooLarge`] for too
 /// many fields. What follows on the connection cannot be read.
-pub(crate) fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, Rejection> {
+pub(crate) fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, InvalidRequest> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_HEAD_LINES];
     let mut parsed = httparse::Request::new(&mut []);
     let status = parsed.parse_with_uninit_headers(received, &mut fields);
     let status = status.map_err(|error| match error {
-        httparse::Error::TooManyHeaders => Rejection::RequestHeaderTooLarge,
-        _ => Rejection::RequestMalformed,
+        httparse::Error::TooManyHeaders => InvalidRequest::HeaderTooLarge,
+        _ => InvalidRequest::Malformed,
     });
     let httparse::Status::Complete(length) = status? else {
         return Ok(None);
     };
     if length > MAX_HEAD_BYTES {
-        return Err(Rejection::RequestHeaderTooLarge);
+        return Err(InvalidRequest::HeaderTooLarge);
     }
     let range = |part: &[u8]| {
         let start = part.as_ptr().addr() - received.as_ptr().addr();
@@ -68,7 +68,7 @@ pub(crate) fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, Reje
         value: range(field.value),
     };
     let method = parsed.method.unwrap_or_default().parse();
-    let method: Method = method.map_err(|_| Rejection::RequestMalformed)?;
+    let method: Method = method.map_err(|_| InvalidRequest::Malformed)?;
     let version = match parsed.version {
         Some(1) => Version::HTTP_11,
         _ => Version::HTTP_10,
@@ -76,7 +76,7 @@ pub(crate) fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, Reje
     let target = range(parsed.path.unwrap_or_default().as_bytes());
     let fields: Vec<Field> = parsed.headers.iter().map(field).collect();
     let raw = received.split_to(length).freeze();
-    let headers = headers_of(&raw, &fields).ok_or(Rejection::RequestMalformed)?;
+    let headers = headers_of(&raw, &fields).ok_or(InvalidRequest::Malformed)?;
     let framing = framing::check(&raw);
     let body = framing.map_or(BodyReader::UNTIL_CLOSE, BodyReader::new);
     Ok(Some(ReceivedHead {
@@ -178,7 +178,7 @@ impl ReceivedHead {
 mod tests {
     use super::*;
 
-    fn taken(head: &str) -> Result<Option<bool>, Rejection> {
+    fn taken(head: &str) -> Result<Option<bool>, InvalidRequest> {
         let head = take(&mut BytesMut::from(head.as_bytes()))?;
         Ok(head.map(|head| head.keep_alive))
     }
@@ -211,16 +211,16 @@ mod tests {
     fn what_is_no_head_is_rejected() {
         let many = with(&"X: 1\r\n".repeat(MAX_HEAD_LINES));
         for (head, rejection) in [
-            (with("A B: 1\r\n"), Rejection::RequestMalformed),
+            (with("A B: 1\r\n"), InvalidRequest::Malformed),
             (
                 with("a line without a colon\r\n"),
-                Rejection::RequestMalformed,
+                InvalidRequest::Malformed,
             ),
             (
                 "GET / HTTP/1.2\r\n\r\n".to_owned(),
-                Rejection::RequestMalformed,
+                InvalidRequest::Malformed,
             ),
-            (many, Rejection::RequestHeaderTooLarge),
+            (many, InvalidRequest::HeaderTooLarge),
         ] {
             assert_eq!(taken(&head), Err(rejection), "{head}");
         }

@@ -2,8 +2,8 @@
 //! authorized, byte for byte.
 
 use http::HeaderValue;
-use wire::http::destination::AbsoluteForm;
-use wire::rejection::Rejection;
+use postern_http::destination::AbsoluteForm;
+use postern_http::invalid::InvalidRequest;
 
 /// A target in origin form: a path and an optional query.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,16 +25,16 @@ impl<'a> Target<'a> {
     /// Reads a target; over HTTP/2 it is in origin form.
     ///
     /// # Errors
-    /// [`Rejection::PathNotCanonical`] for `*`, a fragment, or another scheme than http.
-    pub(crate) fn parse(target: &'a [u8], is_http_2: bool) -> Result<Self, Rejection> {
+    /// [`InvalidRequest::PathNotCanonical`] for `*`, a fragment, or another scheme than http.
+    pub(crate) fn parse(target: &'a [u8], is_http_2: bool) -> Result<Self, InvalidRequest> {
         // A request has no fragment: some parsers would drop it, others would not.
         if target.contains(&b'#') {
-            return Err(Rejection::PathNotCanonical);
+            return Err(InvalidRequest::PathNotCanonical);
         }
         let mut replacement = None;
         if !target.starts_with(b"/") {
             let absolute = AbsoluteForm::parse(target).filter(|_| !is_http_2);
-            let absolute = absolute.ok_or(Rejection::PathNotCanonical)?;
+            let absolute = absolute.ok_or(InvalidRequest::PathNotCanonical)?;
             let host = HeaderValue::from_bytes(&absolute.host());
             // What follows the host may be a query alone.
             let slash: &[u8] = match absolute.target.starts_with(b"/") {
@@ -43,7 +43,7 @@ impl<'a> Target<'a> {
             };
             replacement = Some(OriginForm {
                 target: [slash, absolute.target].concat(),
-                host: host.map_err(|_| Rejection::RequestMalformed)?,
+                host: host.map_err(|_| InvalidRequest::Malformed)?,
             });
         }
         Ok(Self {

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pingora::server::ShutdownWatch;
+use postern_contract::rejection::Rejection::RequestMalformed;
 use postern_transport::net::connection_slots::{Activity, ConnectionSlots, Slot};
 use postern_transport::net::listener;
 use postern_transport::tls::ServerTls;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio_util::either::Either;
-use wire::rejection::Rejection::RequestMalformed;
 
 use crate::exchange::Exchanges;
 use crate::exchange::response::raw_http1_response;

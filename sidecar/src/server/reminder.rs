@@ -1,6 +1,6 @@
 //! Reminders that requests are only reported: a log line every hour.
 
-use wire::explain::report::moment;
+use postern_contract::explanation::moment;
 
 const SECONDS_BETWEEN: i64 = 60 * 60;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wire::rejection::Rejection;
+use postern_contract::rejection::Rejection;
 
 /// Outcome of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
-use wire::http::request_path::RequestPath;
-use wire::rejection::Rejection;
+use postern_contract::rejection::Rejection;
+use postern_http::request_path::RequestPath;
 
 use super::request_span::known_method;
 

@@ -3,7 +3,7 @@
 
 use aws_lc_rs::rand;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use wire::http::trace::{REQUEST_ID, RequestId, TRACEPARENT, TraceId};
+use postern_http::trace::{REQUEST_ID, RequestId, TRACEPARENT, TraceId};
 
 /// Ids of one request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use wire::http::host_port::NoPort;
-use wire::http::server_url::{ServerUrl, ServerUrlError};
+use postern_http::host::host_port::NoPort;
+use postern_http::host::server_url::{ServerUrl, ServerUrlError};
 
 use crate::upstream::loop_check::{is_of_this_host, leads_to};
 

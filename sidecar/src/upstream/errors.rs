@@ -4,8 +4,8 @@ use std::io;
 
 use h2::Reason;
 use pingora::{Error, ErrorSource, ErrorType, ImmutStr};
+use postern_contract::rejection::Rejection;
 use postern_transport::tls::failure;
-use wire::rejection::Rejection;
 
 use super::tls::UpstreamTls;
 

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Request, Uri, Version, header};
 use pingora::{ErrorType, OrErr};
-use wire::http::header_alias::cgi_equal;
-use wire::http::methods::METHOD_OVERRIDES;
-use wire::http::trace::TRACESTATE;
+use postern_http::header_alias::cgi_equal;
+use postern_http::methods::METHOD_OVERRIDES;
+use postern_http::trace::TRACESTATE;
 
 use crate::decision::authorize::AuthPolicy;
 use crate::decision::forward::Forward;

@@ -22,13 +22,13 @@ use bench::document;
 use bench::keep_alive::{KeepAlive, get, get_with_token, post, post_json};
 use bench::settings::Settings;
 use bench::statistics::Summary;
+use postern_token::revocations::Chain;
 use tests::applications::register_in;
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, SECRET_KEY, credentials};
 use tests::programs::{Program, repository};
 use tests::redis_server::Redis;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
-use wire::token::revocations::Chain;
 
 /// The minute of the product, scaled down.
 const POLL: Duration = Duration::from_secs(1);

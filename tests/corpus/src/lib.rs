@@ -3,6 +3,7 @@
 //!
 //! Nothing here uses the attacked code, and every key is fresh: the tokens are worthless elsewhere.
 
+pub mod fields;
 pub mod keys;
 pub mod template;
 pub mod token_forge;

@@ -4,10 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use postern_contract::rejection::Rejection;
 use tests::openapi;
 use tests::programs::repository;
 use tests::reference;
-use wire::rejection::Rejection;
 
 mod flags;
 mod settings;

@@ -1,11 +1,11 @@
 //! The one envelope (contract §2.1, §7) on every response of either program, failures included.
 
+use postern_contract::rejection::Rejection;
 use serde_json::{Value, json};
 use tests::auth_server::{LOGIN, SECRET_KEY, USER_DETAILS, credentials};
 use tests::message::Message;
 use tests::openapi;
 use tests::stack::Stack;
-use wire::rejection::Rejection;
 
 #[test]
 fn contract_2_1_every_success_has_four_members_in_order() {

@@ -1,6 +1,8 @@
 //! Fields from which services take another path or method than the request line's, from clients of
 //! both versions of HTTP, and paths that are too long.
 
+use postern_http::methods::METHOD_OVERRIDES;
+use postern_http::request_path::{MAX_PATH_BYTES, PATH_OVERRIDES, ROOT_OVERRIDES};
 use serde_json::json;
 use tests::auth_server::AuthServer;
 use tests::client::Request;
@@ -9,8 +11,6 @@ use tests::h2_client::H2Client;
 use tests::programs::repository;
 use tests::raw_client::exchange;
 use tests::stack::ForgedStack;
-use wire::http::methods::METHOD_OVERRIDES;
-use wire::http::request_path::{MAX_PATH_BYTES, PATH_OVERRIDES, ROOT_OVERRIDES};
 
 const RULES: &str = r#"
 public-path = ["GET /open/**", "MOVE /open/**", "/health"]

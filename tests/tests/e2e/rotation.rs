@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use postern_token::keys::{VerificationKey, signing_type};
 use serde_json::json;
 use tests::abuse::STREAMS;
 use tests::auth_server::{AuthServer, AuthServerPlan, ECDSA, USER_DETAILS};
@@ -21,8 +22,6 @@ use tests::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
 use tests::token_forge::{Forge, Signature, claims, kid_of, signing_input};
 use tests::wait;
-use wire::keys::VerificationKey;
-use wire::keys::signing_type;
 
 /// Starts a server that applies the changes of `keys …` within a second.
 fn auth_server(flags: &[&str]) -> AuthServer {

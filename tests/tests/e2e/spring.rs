@@ -6,8 +6,8 @@
 //! `spring_matches` follows `AntPathMatcher.doMatch` of Spring Framework 6 step by step, for paths
 //! that start with a slash and have no empty segment (others are never pass-listed).
 
+use postern_http::path_patterns::PassList;
 use tests::tables::Verdicts;
-use wire::http::path_patterns::PassList;
 
 const PATTERN_SEGMENTS: [&str; 7] = ["a", "b", "*", "**", "?", "a*", "*b"];
 const PATH_SEGMENTS: [&str; 4] = ["a", "b", "ab", "c"];

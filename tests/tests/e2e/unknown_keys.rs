@@ -5,6 +5,7 @@ use std::sync::mpsc::{self, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use postern_token::keys::{VerificationKey, signing_type};
 use serde_json::{Value, json};
 use tests::client::Request;
 use tests::clock;
@@ -16,8 +17,6 @@ use tests::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
 use tests::socket_server::SocketServer;
 use tests::token_forge::{claims, encode, lay_over, signing_input};
 use tests::wait;
-use wire::keys::VerificationKey;
-use wire::keys::signing_type;
 
 const UNKNOWN: &str = "401 token_key_unknown";
 const COME_AGAIN: &str = "503 auth_keys_unavailable";

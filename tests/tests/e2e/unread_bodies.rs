@@ -7,6 +7,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use fastrand::Rng;
+use postern_http::framing::unread::may_be_request;
 use serde::Deserialize;
 use tests::careless_service::{CarelessService, Misread};
 use tests::echo_service::MARK;
@@ -17,7 +18,6 @@ use tests::stack::ForgedStack;
 use tests::tables::{self, Verdicts};
 use tests::wait::TIMEOUT;
 use tests::{metrics, skip, template, wait};
-use wire::http::framing::unread::may_be_request;
 
 use super::languages::{announced, go_service, is_installed, start};
 

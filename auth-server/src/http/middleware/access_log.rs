@@ -10,10 +10,10 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http::StatusCode;
 use http::header::CONTENT_LENGTH;
+use postern_contract::rejection::Rejection;
+use postern_http::cors;
+use postern_http::trace::{REQUEST_ID, RequestId, TraceId};
 use postern_process::logs::access_log::{AccessLine, LoggedPath};
-use wire::http::cors;
-use wire::http::trace::{REQUEST_ID, RequestId, TraceId};
-use wire::rejection::Rejection;
 
 use super::authenticate::is_public_document;
 use super::security_headers;

@@ -7,14 +7,15 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderValue, Version, header};
+use postern_contract::interceptor::AuthRequirement;
+use postern_contract::rejection::Rejection;
+use postern_http::cors::{self, Endpoint};
+use postern_http::host;
+use postern_http::invalid::InvalidRequest;
 use postern_process::logs::access_log::LoggedPath;
+use postern_token::bearer::Bearer;
+use postern_token::claims::Claims;
 use tracing::debug;
-use wire::http::cors::{self, Endpoint};
-use wire::http::host;
-use wire::interceptor::AuthRequirement;
-use wire::rejection::Rejection;
-use wire::token::bearer::Bearer;
-use wire::token::claims::Claims;
 
 use crate::app::App;
 use crate::http::response;
@@ -118,11 +119,11 @@ enum Access {
     Preflight(Endpoint),
 }
 
-/// Checks the Host field. The framing was checked before parsing (`wire::http::framing`).
-fn check_host(request: &Request) -> Result<(), Rejection> {
+/// Checks the Host field. The framing was checked before parsing (`postern_http::framing`).
+fn check_host(request: &Request) -> Result<(), InvalidRequest> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
-        (_, Some(_)) => Err(Rejection::RequestMalformed),
+        (_, Some(_)) => Err(InvalidRequest::Malformed),
         // RFC 9112 §3.2 requires the field in HTTP/1.1 only.
         (None, None) if request.version() != Version::HTTP_11 => Ok(()),
         (host, None) => host::check(host.map(HeaderValue::as_bytes)),

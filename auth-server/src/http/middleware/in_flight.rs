@@ -7,9 +7,9 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use postern_contract::rejection::Rejection;
 use postern_transport::http_port::InFlightBody;
 use postern_transport::net::shares::Holder;
-use wire::rejection::Rejection;
 
 use crate::app::App;
 use crate::http::response;

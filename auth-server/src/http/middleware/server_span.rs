@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use axum::extract::{MatchedPath, Request};
 use axum::response::Response;
 use http::{HeaderMap, Method};
+use postern_contract::rejection::Rejection;
+use postern_http::trace::{TRACEPARENT, TraceId};
 use postern_process::logs::access_log::LoggedPath;
 use postern_transport::traces::{self, Span};
-use wire::http::trace::{TRACEPARENT, TraceId};
-use wire::rejection::Rejection;
 
 /// The span of one request; empty without tracing.
 pub(super) struct ServerSpan(Option<Span>);

@@ -2,8 +2,8 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, header};
-use wire::api::form::{Form, decode};
-use wire::rejection::Rejection;
+use postern_contract::rejection::Rejection;
+use postern_http::form::{Form, decode};
 use zeroize::Zeroizing;
 
 const SCHEME: &str = "Basic ";

@@ -2,7 +2,7 @@
 //! (RFC 8414 §2), and here people log in on no page.
 
 use axum::response::Response;
-use wire::rejection::Rejection;
+use postern_contract::rejection::Rejection;
 
 use crate::http::oauth;
 

@@ -2,9 +2,9 @@
 
 use axum::extract::Request;
 use axum::response::Response;
-use wire::api::envelope::MSG_OPERATION_SUCCEEDED;
-use wire::rejection::Rejection;
-use wire::token::claims::Claims;
+use postern_contract::envelope::MSG_OPERATION_SUCCEEDED;
+use postern_contract::rejection::Rejection;
+use postern_token::claims::Claims;
 
 use crate::http::response::{self, ErrorResponse};
 

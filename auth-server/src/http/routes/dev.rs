@@ -6,9 +6,9 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};
+use postern_contract::rejection::Rejection;
+use postern_http::host::loopback::names_this_machine;
 use serde_json::{Map, Value};
-use wire::http::loopback::names_this_machine;
-use wire::rejection::Rejection;
 
 use crate::app::App;
 use crate::http::issuance::token_id;

@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use wire::rejection::Rejection;
+use postern_contract::rejection::Rejection;
 
 use crate::app::App;
 use crate::http::response::ErrorResponse;

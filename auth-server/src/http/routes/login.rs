@@ -6,9 +6,9 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::HeaderMap;
-use wire::api::envelope::MSG_LOGIN_SUCCEEDED;
-use wire::api::login::{AccessTokenInfo, LoginRequest};
-use wire::rejection::Rejection;
+use postern_contract::envelope::MSG_LOGIN_SUCCEEDED;
+use postern_contract::login::{AccessTokenInfo, LoginRequest};
+use postern_contract::rejection::Rejection;
 
 use crate::app::App;
 use crate::audit::events::TokenIds;

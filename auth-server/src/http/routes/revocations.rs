@@ -10,8 +10,8 @@ use axum::response::Response;
 use futures_util::stream;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
+use postern_contract::rejection::Rejection;
 use tracing::error;
-use wire::rejection::Rejection;
 
 use crate::app::App;
 use crate::http::response::ErrorResponse;

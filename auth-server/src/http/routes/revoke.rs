@@ -10,12 +10,12 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::HeaderMap;
+use postern_contract::envelope::MSG_OPERATION_SUCCEEDED;
+use postern_contract::rejection::Rejection;
+use postern_token::bearer::{self, Bearer};
+use postern_token::claims::Claims;
+use postern_token::verifier::VerificationPolicy;
 use serde_json::json;
-use wire::api::envelope::MSG_OPERATION_SUCCEEDED;
-use wire::rejection::Rejection;
-use wire::token::bearer::{self, Bearer};
-use wire::token::claims::Claims;
-use wire::token::verifier::VerificationPolicy;
 
 use crate::app::App;
 use crate::config::Config;

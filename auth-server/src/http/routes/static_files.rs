@@ -8,11 +8,11 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use http::StatusCode;
+use postern_contract::rejection::Rejection;
+use postern_http::request_path::RequestPath;
 use tower::ServiceExt;
 use tower_http::services::ServeFile;
 use tracing::debug;
-use wire::http::request_path::RequestPath;
-use wire::rejection::Rejection;
 
 use crate::app::App;
 use crate::config::TREES;

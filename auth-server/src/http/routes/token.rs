@@ -10,9 +10,9 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::HeaderMap;
+use postern_contract::rejection::Rejection;
+use postern_http::form::Form;
 use tracing::warn;
-use wire::api::form::Form;
-use wire::rejection::Rejection;
 
 use crate::app::App;
 use crate::audit::events::TokenIds;

@@ -10,7 +10,7 @@ use axum::extract::{Query, Request, State};
 use axum::response::Response;
 use http::header::LINK;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use wire::rejection::Rejection;
+use postern_contract::rejection::Rejection;
 
 use super::{JWKS_PATH, REVOCATIONS_PATH};
 use crate::app::App;

@@ -2,7 +2,7 @@
 
 use http::header::{ETAG, IF_NONE_MATCH, LINK};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use wire::keys::KeySet;
+use postern_token::keys::KeySet;
 
 use super::*;
 use crate::keys::pair::SigningKeyPair;

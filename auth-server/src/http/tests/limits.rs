@@ -58,7 +58,7 @@ async fn a_wrong_password_and_an_unknown_account_respond_alike() {
             r#"Bearer realm="postern""#
         );
         let mut headers = response.headers().clone();
-        headers.remove(wire::http::trace::REQUEST_ID);
+        headers.remove(postern_http::trace::REQUEST_ID);
         responses.push((
             headers,
             response.into_body().collect().await.unwrap().to_bytes(),

@@ -4,7 +4,7 @@ use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, RsaKeyPair};
-use wire::keys::signing_type::SigningType;
+use postern_token::keys::signing_type::SigningType;
 
 use super::{SigningKeyPair, pem};
 

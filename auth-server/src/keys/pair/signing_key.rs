@@ -8,7 +8,7 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
 };
-use wire::keys::signing_type::SigningType;
+use postern_token::keys::signing_type::SigningType;
 use zeroize::Zeroizing;
 
 use super::pem;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use wire::keys::{KeyId, VerificationKey};
+use postern_token::keys::{KeyId, VerificationKey};
 
 use super::{KeyRing, RetiredKey, Role};
 
@@ -38,9 +38,9 @@ impl KeyRing {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use postern_token::keys::KeySet;
+    use postern_token::keys::signing_type::SigningType;
     use serde_json::json;
-    use wire::keys::KeySet;
-    use wire::keys::signing_type::SigningType;
 
     use super::*;
     use crate::keys::pair::tests::fresh;

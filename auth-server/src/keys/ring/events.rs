@@ -1,6 +1,6 @@
 //! Differences between two states of the ring, for the audit lines of every server that sees them.
 
-use wire::keys::KeyId;
+use postern_token::keys::KeyId;
 
 use super::{KeyRing, ListedKey, Role};
 use crate::audit::events::{KeyEvent, KeyEventKind};

@@ -7,9 +7,9 @@
 
 use std::fmt;
 
+use postern_token::keys::KeyId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use wire::keys::KeyId;
 use zeroize::Zeroizing;
 
 use super::KeyRingError;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use wire::keys::KeyId;
+use postern_token::keys::KeyId;
 
 use super::record::CurrentRecord;
 use super::{KeyRing, NextKey, RetiredKey, Role};

@@ -4,7 +4,7 @@
 
 mod directory;
 
-use wire::keys::signing_type::SigningType;
+use postern_token::keys::signing_type::SigningType;
 
 use self::directory::{Directory, orders};
 use super::*;

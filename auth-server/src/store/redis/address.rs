@@ -6,13 +6,13 @@
 
 use std::error::Error;
 
+use postern_http::host::host_port::host_and_port;
+use postern_http::host::loopback::is_loopback_host;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::{
     Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult,
     TlsCertificates,
 };
-use wire::http::host_port::host_and_port;
-use wire::http::loopback::is_loopback_host;
 
 use super::TIMEOUT;
 use super::credentials::Credentials;

@@ -7,7 +7,7 @@ use super::sources::SEE_HELP;
 use super::{all_settings, setting_named};
 use crate::exit::ExitError;
 use crate::files::toml_error::in_plain_words;
-use wire::http::host_port::{is_url, redacted};
+use postern_http::host::host_port::{is_url, redacted};
 
 /// Returns an unusable, missing or excluded setting as a configuration failure, regardless of its
 /// source, and any other error as a command line failure.

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde::Serializer;
 use toml::Value;
 
-use wire::http::host_port::{is_url, redacted};
+use postern_http::host::host_port::{is_url, redacted};
 
 /// Hides what may be secret in the URLs among settings that are printed.
 pub fn redact_urls(setting: &mut Value) {

@@ -7,8 +7,8 @@ use std::mem::take;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use postern_http::text_encoding::{BYTE_ORDER_MARK, is_utf_16};
 use rustix::fs::OFlags;
-use wire::strict_json::{BYTE_ORDER_MARK, is_utf_16};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::files::replaced_file::{self, REMEDY};

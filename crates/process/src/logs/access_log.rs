@@ -8,8 +8,8 @@ use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use wire::http::destination::AbsoluteForm;
-use wire::http::trace::{RequestId, TraceId};
+use postern_http::destination::AbsoluteForm;
+use postern_http::trace::{RequestId, TraceId};
 
 use crate::logs::rejection_lines::RejectionLine;
 use crate::logs::sanitize::LogText;

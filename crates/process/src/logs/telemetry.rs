@@ -55,14 +55,16 @@ const CAPPED_AT_INFO: [&str; 7] = [
 ];
 
 /// The beginnings of the targets of our own lines.
-const OUR_TARGETS: [&str; 7] = [
+const OUR_TARGETS: [&str; 9] = [
     "auth_server",
     "postern_k8s",
     "registry",
+    "postern_contract",
+    "postern_http",
     "postern_process",
+    "postern_token",
     "postern_transport",
     "sidecar",
-    "wire",
 ];
 
 /// Targets that warn about a client's bytes, as often as a client sends them: off unless a filter

@@ -7,7 +7,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use wire::http::loopback::names_this_machine;
+use postern_http::host::loopback::names_this_machine;
 
 /// Rejects a request that names two hosts.
 pub(super) async fn with_one_host(request: Request, next: Next) -> Response {

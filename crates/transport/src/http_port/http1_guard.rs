@@ -10,10 +10,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use postern_http::framing::requests::{FramingError, RequestBoundaries};
+use postern_http::invalid::InvalidRequest;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
-use wire::http::framing::requests::{FramingError, RequestBoundaries};
-use wire::rejection::Rejection;
 
 use crate::net::connection_slots::{Activity, OpenStream};
 use crate::net::shares::Share;
@@ -47,7 +47,7 @@ pub(super) struct Http1Guard<S, R> {
 
 /// A rejected head or chunk that hyper does not see.
 struct Withheld {
-    rejection: Rejection,
+    rejection: InvalidRequest,
     /// Unread rest of [`NO_REQUEST`].
     substitute: &'static [u8],
 }
@@ -149,7 +149,7 @@ impl<S, R> Http1Guard<S, R> {
             true => Ok(()),
             false => Err(FramingError {
                 passed: received.len(),
-                rejection: Rejection::ServerBusy,
+                rejection: InvalidRequest::MemoryExhausted,
             }),
         }
     }
@@ -157,13 +157,13 @@ impl<S, R> Http1Guard<S, R> {
 
 /// Returns the rejection for a response of hyper's own; responses of the routes never are a 4xx
 /// with an empty body.
-fn replacement(written: &[u8]) -> Option<Rejection> {
+fn replacement(written: &[u8]) -> Option<InvalidRequest> {
     let head = written.strip_suffix(b"\r\n\r\n")?;
     let mut lines = head.split(|&b| b == b'\n').map(<[u8]>::trim_ascii);
     let rejection = match lines.next()? {
-        b"HTTP/1.1 400 Bad Request" => Rejection::RequestMalformed,
+        b"HTTP/1.1 400 Bad Request" => InvalidRequest::Malformed,
         b"HTTP/1.1 414 URI Too Long" | b"HTTP/1.1 431 Request Header Fields Too Large" => {
-            Rejection::RequestHeaderTooLarge
+            InvalidRequest::HeaderTooLarge
         }
         _ => return None,
     };
@@ -172,7 +172,9 @@ fn replacement(written: &[u8]) -> Option<Rejection> {
         .then_some(rejection)
 }
 
-impl<S: AsyncWrite + Unpin, R: Fn(Rejection) -> Vec<u8> + Unpin> AsyncWrite for Http1Guard<S, R> {
+impl<S: AsyncWrite + Unpin, R: Fn(InvalidRequest) -> Vec<u8> + Unpin> AsyncWrite
+    for Http1Guard<S, R>
+{
     // Not vectored, so that hyper writes a head in one piece.
     fn poll_write(
         mut self: Pin<&mut Self>,
@@ -266,13 +268,12 @@ mod tests {
 
     use super::*;
     use crate::net::listener::CLIENT_IDLE;
-    use crate::net::shares::Holder;
-    use crate::net::shares::Shares;
+    use crate::net::shares::{Holder, Shares};
 
     #[test]
     fn hyper_s_own_responses_are_distinguished_from_ours() {
-        let malformed = Some(Rejection::RequestMalformed);
-        let too_large = Some(Rejection::RequestHeaderTooLarge);
+        let malformed = Some(InvalidRequest::Malformed);
+        let too_large = Some(InvalidRequest::HeaderTooLarge);
         let [bad, empty] = ["400 Bad Request", "content-length: 0"];
         let closing = "connection: close\r\ncontent-length: 0";
         for (status, fields, body, expected) in [
@@ -296,7 +297,7 @@ mod tests {
 
     /// Returns the time until the next read fails, and true if it failed within a head.
     async fn waits(
-        stream: &mut Http1Guard<DuplexStream, fn(Rejection) -> Vec<u8>>,
+        stream: &mut Http1Guard<DuplexStream, fn(InvalidRequest) -> Vec<u8>>,
     ) -> (Duration, bool) {
         let began = tokio::time::Instant::now();
         let read = stream.read(&mut [0; 1024]).await;
@@ -305,7 +306,7 @@ mod tests {
     }
 
     async fn receive(
-        stream: &mut Http1Guard<DuplexStream, fn(Rejection) -> Vec<u8>>,
+        stream: &mut Http1Guard<DuplexStream, fn(InvalidRequest) -> Vec<u8>>,
         client: &mut DuplexStream,
         sent: &str,
     ) {
@@ -320,7 +321,7 @@ mod tests {
         const POST: &str = "POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n";
         let connection = || {
             let (stream, client) = tokio::io::duplex(1024);
-            let reject: fn(Rejection) -> Vec<u8> = |_| Vec::new();
+            let reject: fn(InvalidRequest) -> Vec<u8> = |_| Vec::new();
             let unfinished = Shares::of(1024).nothing_for(Holder::at(None));
             (
                 Http1Guard::new(

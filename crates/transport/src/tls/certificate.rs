@@ -4,19 +4,18 @@ use std::mem::take;
 use std::path::Path;
 use std::sync::Arc;
 
+use postern_token::keys::found_in;
 use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
-use wire::keys::found_in;
 use x509_parser::parse_x509_certificate;
 use zeroize::Zeroizing;
 
 use super::failure::in_words;
 use super::peer::PeerSettings;
-use postern_process::files::bounded_read;
-use postern_process::files::secret_file;
+use postern_process::files::{bounded_read, secret_file};
 
 /// A company's bundle has a handful of certificates, the Internet's about 150 (200 KiB). A wrong
 /// path must not fill the memory.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Uri;
 use http::uri::Scheme;
 
-use crate::command_line::unusable_variable;
+use postern_process::command_line::unusable_variable;
 
 /// The collector that the variables name.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use postern_process::command_line;
 use postern_process::exit::{ExitError, one_line};
 use postern_process::files::bounded_read;
-use postern_process::output;
+use postern_process::{command_line, output};
 
 use crate::cli::{InjectArgs, LintArgs, Only, SidecarsArgs};
 use crate::inject::{inject, lint, remove};

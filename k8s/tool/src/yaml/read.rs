@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use postern_process::exit::ExitError;
+use postern_token::strict_json;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 use serde_json::{Map, Value};
-use wire::strict_json;
 
 use super::scalar::plain;
 use super::{Document, error};

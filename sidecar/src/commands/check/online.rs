@@ -10,9 +10,9 @@ use pingora::connectors::TransportConnector;
 use pingora::protocols::Stream;
 use postern_process::clock::unix_now;
 use postern_process::exit::ExitError;
+use postern_token::keys::KeySet;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
-use wire::keys::KeySet;
 
 use super::Source;
 use crate::config::Config;
@@ -22,8 +22,7 @@ use crate::issuers::revocations::{FetchedList, verified};
 use crate::issuers::source::KeySource;
 use crate::issuers::source::fetch::Purpose;
 use crate::upstream::errors::log_cause;
-use crate::upstream::exposure_check;
-use crate::upstream::{Protocol, Upstream, UpstreamSettings};
+use crate::upstream::{Protocol, Upstream, UpstreamSettings, exposure_check};
 
 /// For the first bytes of the service's response.
 const RESPONSE_WITHIN: Duration = Duration::from_secs(2);

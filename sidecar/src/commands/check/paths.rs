@@ -2,9 +2,9 @@
 
 use http::{HeaderMap, HeaderValue, Method, header};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use wire::http::methods::Methods;
-use wire::http::path_patterns::PathPattern;
-use wire::interceptor::{AuthRequirement, Interceptor};
+use postern_contract::interceptor::{AuthRequirement, Interceptor};
+use postern_http::methods::Methods;
+use postern_http::path_patterns::PathPattern;
 
 use crate::config::{examples, path_of};
 use crate::decision::authorize::AuthPolicy;

@@ -3,15 +3,15 @@
 use std::fmt::Display;
 
 use http::HeaderName;
+use postern_http::host::host_port::{is_url, redacted};
+use postern_http::host::server_url::ServerUrl;
 use postern_process::exit::ExitError;
+use postern_token::claim_mapping::ClaimMapping;
+use postern_token::claim_name::ClaimName;
+use postern_token::keys::Algorithm;
+use postern_token::keys::algorithms::ASYMMETRIC;
+use postern_token::verifier::{Audience, RequiredIssuer, VerificationPolicy};
 use postern_transport::tls::peer::{PeerFiles, PeerSettings};
-use wire::http::host_port::{is_url, redacted};
-use wire::http::server_url::ServerUrl;
-use wire::keys::Algorithm;
-use wire::keys::algorithms::ASYMMETRIC;
-use wire::token::claim_mapping::ClaimMapping;
-use wire::token::claim_name::ClaimName;
-use wire::token::verifier::{Audience, RequiredIssuer, VerificationPolicy};
 
 use super::accepted::accepted;
 use super::user_prefix::UserPrefix;
@@ -25,11 +25,10 @@ use crate::identity::field_name::plain_name;
 use crate::identity::user_header::UserHeader;
 use crate::issuers::IssuerSettings;
 use crate::issuers::cache_file::KeyCacheSettings;
-use crate::issuers::source::SourceSettings;
 use crate::issuers::source::issuer_url::IssuerUrl;
 use crate::issuers::source::key_set::{KeySetSettings, Location};
 use crate::issuers::source::keys_proxy::KeysProxy;
-use crate::issuers::source::kubernetes;
+use crate::issuers::source::{SourceSettings, kubernetes};
 
 /// The name stands in labels of metrics and in names of files.
 const MAX_NAME_BYTES: usize = 32;

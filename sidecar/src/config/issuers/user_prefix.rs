@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
+use postern_http::folding::begins_alike;
 use postern_process::exit::ExitError;
-use wire::folding::begins_alike;
 
 use super::rejected;
 use crate::decision::issuers::UserNames;
@@ -144,9 +144,9 @@ fn proposed(issuer: &str, all: &[UserPrefix<'_>]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use postern_http::folding::folded;
+    use postern_token::user_details::CurrentUserDetails;
     use proptest::prelude::*;
-    use wire::api::user_details::CurrentUserDetails;
-    use wire::folding::folded;
 
     use super::*;
 

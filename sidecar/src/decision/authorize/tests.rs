@@ -4,13 +4,13 @@
 use std::time::Instant;
 
 use jsonwebtoken::{EncodingKey, Header};
+use postern_contract::rules::{RequiredClaim, Requirement, Rule, Unmatched};
+use postern_http::methods::Methods;
+use postern_http::path_patterns::PassList;
+use postern_token::keys::signing_type::SigningType;
+use postern_token::keys::{KeySet, VerificationKey};
+use postern_token::verifier::RequiredIssuer;
 use serde_json::{Value, json};
-use wire::http::methods::Methods;
-use wire::http::path_patterns::PassList;
-use wire::keys::signing_type::SigningType;
-use wire::keys::{KeySet, VerificationKey};
-use wire::rules::{RequiredClaim, Requirement, Rule, Unmatched};
-use wire::token::verifier::RequiredIssuer;
 
 use super::*;
 use crate::decision::issuers::UserNames;

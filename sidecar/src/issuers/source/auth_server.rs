@@ -4,12 +4,12 @@
 
 use http::uri::Scheme;
 use http::{StatusCode, header};
+use postern_token::keys::signing_type::SigningType;
+use postern_token::keys::{KeySet, VerificationKey};
+use postern_token::revocations::MAX_LIST_BYTES;
+use postern_token::verifier::Audience;
 use postern_transport::tls::peer::PeerFiles;
 use secrecy::{ExposeSecret, SecretString};
-use wire::keys::signing_type::SigningType;
-use wire::keys::{KeySet, VerificationKey};
-use wire::token::revocations::MAX_LIST_BYTES;
-use wire::token::verifier::Audience;
 
 use super::fetch::{FetchError, Fetched};
 use super::http_client::{KeyRequest, KeyResponse, Transport, TransportError};

@@ -1,6 +1,6 @@
 //! One fetch of keys: its purpose, and its result.
 
-use wire::keys::{KeyError, KeySet};
+use postern_token::keys::{KeyError, KeySet};
 
 use super::http_client::{TransportError, Unexpected};
 use super::issuer_url::DocumentError;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use postern_http::trace::TRACEPARENT;
 use postern_process::clock::unix_now;
 use postern_process::files::file_watch::{self, run_blocking};
 use postern_process::logs::once_a_minute::OnceAMinute;
@@ -23,7 +24,6 @@ use reqwest::{Certificate, Client, ClientBuilder, Identity, Response, redirect, 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 use tokio::net::lookup_host;
-use wire::http::trace::TRACEPARENT;
 use zeroize::Zeroizing;
 
 use super::keys_proxy::KeysProxy;

@@ -2,10 +2,10 @@
 //! its key set. It cannot name another issuer, nor lead to another host.
 
 use http::StatusCode;
+use postern_http::host::server_url::{ServerUrl, ServerUrlError};
+use postern_http::text_encoding::BYTE_ORDER_MARK;
 use postern_process::logs::sanitize::LogText;
 use serde::Deserialize;
-use wire::http::server_url::{ServerUrl, ServerUrlError};
-use wire::strict_json::BYTE_ORDER_MARK;
 
 use super::http_client::Unexpected;
 

@@ -1,7 +1,7 @@
 //! The response to a request for a JWK Set.
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use wire::keys::{Algorithm, KeyError, KeySet};
+use postern_token::keys::{Algorithm, KeyError, KeySet};
 
 use super::fetch::FetchError;
 use super::http_client::{KeyRequest, KeyResponse, Transport, Unexpected};
@@ -75,9 +75,9 @@ fn parse(
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
+    use postern_token::keys::VerificationKey;
+    use postern_token::keys::signing_type::SigningType;
     use serde_json::json;
-    use wire::keys::VerificationKey;
-    use wire::keys::signing_type::SigningType;
 
     /// Two P-256 keys (SPKI).
     pub(crate) const ONE: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEfMVwmU++jJT+E3CZyufERNg0tK2IdtY+UJfTh6cyCKRyZZLdYzkCF07DFHSIuAm2YyWTUWL999y7uJ1vg19ZvA==";

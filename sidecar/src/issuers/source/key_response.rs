@@ -1,9 +1,9 @@
 //! The response of the key endpoint (contract §2.1, §4.3): a key string, or an error.
 
 use http::StatusCode;
+use postern_contract::rejection::Rejection;
 use serde::Deserialize;
 use serde_json::Value;
-use wire::rejection::Rejection;
 use zeroize::Zeroizing;
 
 use super::http_client::Unexpected;
@@ -92,7 +92,7 @@ fn reason(data: &Value) -> String {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use wire::api::envelope::Envelope;
+    use postern_contract::envelope::Envelope;
 
     use super::*;
 

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, StatusCode, header};
+use postern_http::host::server_url::ServerUrl;
 use postern_process::files::bounded_read;
 use postern_process::files::file_watch::run_blocking;
+use postern_token::keys::{Algorithm, KeySet};
 use postern_transport::tls::peer::PeerFiles;
-use wire::http::server_url::ServerUrl;
-use wire::keys::{Algorithm, KeySet};
 use zeroize::Zeroizing;
 
 use super::fetch::{FetchError, Purpose};

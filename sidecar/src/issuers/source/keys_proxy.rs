@@ -1,8 +1,8 @@
 //! The proxy through which the keys of an issuer are fetched: its table names one, or the environment,
 //! whose variables are read as curl reads them.
 
+use postern_process::command_line::unusable_variable;
 use reqwest::{ClientBuilder, NoProxy, Proxy};
-use runtime::command_line::unusable_variable;
 use secrecy::{ExposeSecret, SecretString};
 
 /// In the order of their precedence.

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use wire::explain::unverified::DecodedToken;
+use postern_token::unverified::DecodedToken;
 
 use super::key_set::bearer_token;
 

@@ -3,8 +3,8 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
 
-use wire::keys::signing_type::SigningType;
-use wire::token::verifier::Audience;
+use postern_token::keys::signing_type::SigningType;
+use postern_token::verifier::Audience;
 
 use super::super::source::auth_server::{Application, EndpointSettings};
 use super::*;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use postern_contract::rejection::{Maker, Rejection};
 use postern_process::metrics;
 use postern_process::metrics::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
 use postern_process::metrics::{Label, counters, counters_by};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use wire::rejection::{Maker, Rejection};
 
 use crate::telemetry::outcome::{Completion, Outcome};
 

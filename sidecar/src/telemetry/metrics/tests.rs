@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 use std::time::Duration;
 
-use wire::rejection::Rejection;
+use postern_contract::rejection::Rejection;
 
 use super::*;
 use crate::telemetry::outcome::{Completion, Outcome};

@@ -10,13 +10,12 @@ use bench::load::{OpenLoop, each_once};
 use bench::settings::Settings;
 use bench::wrk::{self, Load, Tokens};
 
-use crate::capabilities;
 use crate::contestants::Running;
 use crate::field::Field;
 use crate::results::{Results, Rounds, Who, Work};
-use crate::shapes;
 use crate::tokens::Bad;
 use crate::upstream::BODY;
+use crate::{capabilities, shapes};
 
 /// Connections of the closed loops.
 pub(crate) const CONNECTIONS: usize = 32;

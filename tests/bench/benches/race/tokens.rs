@@ -7,15 +7,14 @@ use std::thread;
 use aws_lc_rs::signature::{ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use postern_token::keys::{VerificationKey, signing_type};
+use postern_token::revocations::{Chain, LIST_TYPE, ListHead, RevocationDigest, Revoked};
 use serde_json::json;
 use tempfile::NamedTempFile;
 use tests::clock;
 use tests::keys::{SigningKey, SigningType};
 use tests::socket_server::{Reply, SocketServer, response};
 use tests::token_forge::signing_input;
-use wire::keys::VerificationKey;
-use wire::keys::signing_type;
-use wire::token::revocations::{Chain, LIST_TYPE, ListHead, RevocationDigest, Revoked};
 
 /// `iss` of every token.
 pub(crate) const ISSUER: &str = "auth";

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderValue, header};
-use wire::api::form::Form;
-use wire::rejection::Rejection;
+use postern_contract::rejection::Rejection;
+use postern_http::form::Form;
 
 use super::{Issued, REFRESH_TOKEN, audience, scope};
 use crate::app::App;

@@ -1,0 +1,307 @@
+//! The explanation of a decision about a request or a token: the records of an observer.
+//!
+//! Both programs print it, as JSON or as text. It never holds a signature.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Write as _};
+
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::rejection::Rejection;
+use postern_token::keys::KeySet;
+use postern_token::observer::Observer;
+use postern_token::unverified::DecodedToken;
+
+/// The labels of the text, in order; checks and token stand where theirs do.
+const LABELS: [&str; 14] = [
+    "request", "verdict", "found", "cause", "to do", "path", CHECKS, "rules", "from", "issuer",
+    TOKEN, "keys", "not used", "service",
+];
+const CHECKS: &str = "checks";
+const TOKEN: &str = "token";
+
+/// The whole explanation.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Explanation {
+    /// The time of the decision, in seconds since the epoch.
+    pub at: i64,
+    /// `verified`, `passed`, `answered`, `reported` or `refused`, as in metrics and logs.
+    pub outcome: String,
+    /// The reason code of a rejection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The status of our response to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Every check, in order.
+    pub checks: Vec<Step>,
+    /// The token's readable parts, which may be forged unless the signature was checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<DecodedToken>,
+    /// All else, by its label.
+    #[serde(flatten)]
+    pub facts: BTreeMap<String, Vec<String>>,
+}
+
+/// One check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// `signature`, `times`, …
+    pub check: String,
+    /// The result of the check.
+    pub outcome: StepOutcome,
+    /// The reason code of a failed check, or the reason of a skipped one.
+    pub reason: Option<String>,
+}
+
+/// The result of one check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StepOutcome {
+    /// The check passed.
+    Passed,
+    /// The check failed and decided the request.
+    Failed,
+    /// The check does not apply.
+    Skipped,
+}
+
+impl Explanation {
+    /// Ends with an outcome, and the rejection that is its reason.
+    pub fn conclude(&mut self, outcome: &str, rejection: Option<Rejection>) {
+        outcome.clone_into(&mut self.outcome);
+        if let Some(rejection) = rejection {
+            self.reason = Some(rejection.reason().to_owned());
+            for failed in self
+                .checks
+                .iter_mut()
+                .filter(|step| step.outcome == StepOutcome::Failed)
+            {
+                failed.reason = Some(rejection.reason().to_owned());
+            }
+            self.status = Some(rejection.status().as_u16());
+            self.learned("cause", rejection.help().cause);
+            self.learned("to do", rejection.help().action);
+        }
+    }
+
+    /// Adds the readable parts of the token, if it has any.
+    pub fn show_token(&mut self, token: &str) {
+        self.token = DecodedToken::of(token);
+    }
+
+    /// Adds the candidate keys of the signature, fetched this many seconds ago.
+    pub fn show_keys(&mut self, keys: Option<&KeySet>, age_seconds: Option<u64>) {
+        let names = keys.map(KeySet::names).filter(|names| !names.is_empty());
+        let names = names.unwrap_or_else(|| "none".to_owned());
+        let age = age_seconds.map(|age| format!(", fetched {age} s ago"));
+        self.learned("keys", names + &age.unwrap_or_default());
+        for key in keys.into_iter().flat_map(KeySet::skipped) {
+            self.learned("not used", key);
+        }
+    }
+
+    fn record(&mut self, check: &str, outcome: StepOutcome, reason: Option<&str>) {
+        self.checks.push(Step {
+            check: check.to_owned(),
+            outcome,
+            reason: reason.map(str::to_owned),
+        });
+    }
+}
+
+/// Records the steps of a decision.
+impl Observer for Explanation {
+    const WATCHES: bool = true;
+
+    fn checked(&mut self, check: &'static str, passed: bool) {
+        let outcome = match passed {
+            true => StepOutcome::Passed,
+            false => StepOutcome::Failed,
+        };
+        self.record(check, outcome, None);
+    }
+
+    fn skipped(&mut self, check: &'static str, why: &'static str) {
+        self.record(check, StepOutcome::Skipped, Some(why));
+    }
+
+    fn learned(&mut self, label: &'static str, fact: impl Display) {
+        let facts = self.facts.entry(label.to_owned()).or_default();
+        facts.push(fact.to_string());
+    }
+}
+
+/// Formats it for a terminal. All text of the request is escaped.
+impl Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for label in LABELS {
+            let lines = match label {
+                "verdict" => vec![self.verdict()],
+                CHECKS => self.checks.iter().map(ToString::to_string).collect(),
+                TOKEN => self.token_lines(),
+                label => self.facts.get(label).cloned().unwrap_or_default(),
+            };
+            for (index, line) in lines.iter().enumerate() {
+                let label = if index == 0 { label } else { "" };
+                writeln!(f, "{}", format!("{label:<9} {}", Plain(line)).trim_end())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Explanation {
+    fn verdict(&self) -> String {
+        let (outcome, at) = (&self.outcome, moment(self.at));
+        match (&self.reason, self.status) {
+            (Some(reason), Some(status)) => format!("{outcome}: {status} {reason}, at {at}"),
+            _ => format!("{outcome}, at {at}"),
+        }
+    }
+
+    fn token_lines(&self) -> Vec<String> {
+        let Some(token) = &self.token else {
+            return Vec::new();
+        };
+        let signer = self.facts.get("signed by").into_iter().flatten().next();
+        let mut lines = vec![match signer {
+            Some(key) => format!("signed by {key}"),
+            None => "NOT VERIFIED: any client can have written this".to_owned(),
+        }];
+        lines.push(token.header.to_string());
+        for (name, value) in token.claims.as_object().into_iter().flatten() {
+            let is_time = matches!(name.as_str(), "exp" | "nbf" | "iat");
+            lines.push(match value.to_string().parse() {
+                Ok(time) if is_time => {
+                    let (at, distance) = (moment(time), distance(time, self.at));
+                    format!("{name} = {value}  {at}, {distance}")
+                }
+                _ => format!("{name} = {value}"),
+            });
+        }
+        lines
+    }
+}
+
+impl Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sign, why) = match self.outcome {
+            StepOutcome::Passed => ("✓", ""),
+            StepOutcome::Failed => ("✗", ""),
+            StepOutcome::Skipped => ("–", "not checked: "),
+        };
+        let reason = self.reason.as_deref().unwrap_or_default();
+        write!(f, "{sign} {:<14} {why}{reason}", self.check)
+    }
+}
+
+/// Parses a time of the command line: seconds since the epoch, or RFC 3339.
+///
+/// # Errors
+/// The expected form.
+pub fn parse_moment(text: &str) -> Result<i64, &'static str> {
+    text.parse().or_else(|_| {
+        OffsetDateTime::parse(text, &Rfc3339)
+            .map(OffsetDateTime::unix_timestamp)
+            .map_err(|_| "expected seconds since the epoch, or a time as 2026-01-31T12:00:00Z")
+    })
+}
+
+/// Formats a time as RFC 3339 in UTC, or as the number itself outside of the calendar.
+pub fn moment(seconds: i64) -> String {
+    OffsetDateTime::from_unix_timestamp(seconds)
+        .ok()
+        .and_then(|time| time.format(&Rfc3339).ok())
+        .unwrap_or_else(|| seconds.to_string())
+}
+
+fn distance(time: i64, now: i64) -> String {
+    let seconds = time.saturating_sub(now);
+    let duration = duration(seconds.unsigned_abs());
+    if seconds >= 0 {
+        format!("in {duration}")
+    } else {
+        format!("{duration} ago")
+    }
+}
+
+/// Formats a duration in its two largest units: `3 min 20 s`.
+fn duration(seconds: u64) -> String {
+    match (
+        seconds / 86_400,
+        seconds / 3600 % 24,
+        seconds / 60 % 60,
+        seconds % 60,
+    ) {
+        (0, 0, 0, seconds) => format!("{seconds} s"),
+        (0, 0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (0, hours, minutes, _) => format!("{hours} h {minutes} min"),
+        (days, hours, ..) => format!("{days} d {hours} h"),
+    }
+}
+
+/// Untrusted text, printed without the control characters that a terminal would obey.
+struct Plain<'a>(&'a str);
+
+impl Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|character| match character {
+            '"' | '\'' | '\\' => f.write_char(character),
+            character => write!(f, "{}", character.escape_debug()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn the_text_says_what_decided_and_what_to_do() {
+        let mut explanation = Explanation {
+            at: 100,
+            ..Explanation::default()
+        };
+        explanation.learned("request", "GET /orders/1");
+        explanation.conclude("refused", Some(Rejection::TokenExpired));
+        explanation.checked("signature", Ok(()));
+        explanation.checked("times", Err(Rejection::TokenExpired));
+        explanation.show_token("eyJhbGciOiJFUzI1NiJ9.eyJleHAiOjQwfQ.c2lnbmF0dXJl");
+        let text = explanation.to_string();
+        for line in [
+            "verdict   refused: 401 token_expired, at 1970-01-01T00:01:40Z",
+            "checks    ✓ signature",
+            "          ✗ times          token_expired",
+            "          exp = 40  1970-01-01T00:00:40Z, 1 min 0 s ago",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        assert!(!text.contains("c2lnbmF0dXJl"));
+        let json = serde_json::to_string(&explanation).unwrap();
+        assert!(!json.contains("c2lnbmF0dXJl"));
+        assert_eq!(
+            serde_json::from_str::<Explanation>(&json).unwrap(),
+            explanation
+        );
+    }
+
+    #[test]
+    fn a_time_is_a_number_or_a_date() {
+        assert_eq!(parse_moment("100"), Ok(100));
+        assert_eq!(parse_moment("1970-01-01T01:01:40+01:00"), Ok(100));
+        assert!(parse_moment("yesterday").is_err());
+    }
+
+    #[test]
+    fn text_of_an_attacker_cannot_control_a_terminal() {
+        let mut explanation = Explanation::default();
+        explanation.learned("request", "GET /\u{1b}[2J\u{202e}");
+        let text = explanation.to_string();
+        assert!(text.contains("/\\u{1b}[2J\\u{202e}"), "{text}");
+    }
+}

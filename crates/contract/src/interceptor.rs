@@ -1,0 +1,459 @@
+//! The request interceptor of contract §1 and §4.4: one piece of code for both programs.
+//!
+//! It decides from method, path and header fields alone. The second step,
+//! [`VerificationPolicy::verify_at`](postern_token::verifier::VerificationPolicy::verify_at),
+//! verifies the token and is the only one that a cache may replace.
+
+use std::fmt;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+
+use crate::rejection::Rejection;
+use postern_http::cors::AllowedOrigins;
+use postern_http::destination::Destination;
+use postern_http::loose_path::LoosePath;
+use postern_http::methods::{self, certain_method};
+use postern_http::path_patterns::{ContextPath, PassList, PathPattern};
+use postern_http::request_path::RequestPath;
+use postern_token::bearer::Bearer;
+use postern_token::invalid::InvalidToken;
+use postern_token::observer::{Observer, Unobserved};
+use postern_token::sources::TokenSources;
+
+/// The current-user endpoint of contract §4.2, relative to the context path.
+pub const USER_DETAILS_PATH: &str = "/current/user/details";
+
+/// The next step for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuthRequirement<'a> {
+    /// On the pass list: forwarded without a user, whatever credentials it carries.
+    Pass,
+    /// A CORS preflight of an allowed origin, which carries no token. The programs respond to it
+    /// for their own endpoints, and forward it without a user otherwise.
+    Preflight {
+        /// True for the user-details endpoint.
+        of_user_details: bool,
+    },
+    /// Forwarded once this token is verified.
+    NeedsToken(Bearer<'a>),
+    /// Gets the current user as its response once this token is verified.
+    UserDetails(Bearer<'a>),
+}
+
+/// The configured interceptor.
+#[derive(Debug, Clone)]
+pub struct Interceptor {
+    context: ContextPath,
+    pass_list: PassList,
+    optional: PassList,
+    sources: TokenSources,
+    max_authorization_bytes: usize,
+    allowed_origins: AllowedOrigins,
+    /// True if rules compare the paths, too.
+    has_rules: bool,
+}
+
+impl Interceptor {
+    /// Creates an interceptor. `pass_list` is relative to `context`; `max_authorization_bytes`
+    /// bounds the `Authorization` field's value.
+    pub fn new(context: ContextPath, pass_list: PassList, max_authorization_bytes: usize) -> Self {
+        Self {
+            context,
+            pass_list,
+            optional: PassList::default(),
+            sources: TokenSources::default(),
+            max_authorization_bytes,
+            allowed_origins: AllowedOrigins::new(Vec::new()),
+            has_rules: true,
+        }
+    }
+
+    /// Compares paths for rules, or for the pass list and the optional paths alone.
+    #[must_use]
+    pub fn with_rules(self, has_rules: bool) -> Self {
+        Self { has_rules, ..self }
+    }
+
+    /// Lets the preflights of these origins pass.
+    #[must_use]
+    pub fn with_allowed_origins(mut self, origins: AllowedOrigins) -> Self {
+        self.allowed_origins = origins;
+        self
+    }
+
+    /// Returns the context path.
+    pub const fn context(&self) -> &ContextPath {
+        &self.context
+    }
+
+    /// Returns the paths that need no token.
+    pub const fn pass_list(&self) -> &PassList {
+        &self.pass_list
+    }
+
+    /// Returns the paths on which a token may be missing.
+    pub const fn optional(&self) -> &PassList {
+        &self.optional
+    }
+
+    /// Returns the allowed origins.
+    pub const fn allowed_origins(&self) -> &AllowedOrigins {
+        &self.allowed_origins
+    }
+
+    /// Returns the fields of our response to a request that let the page of an allowed origin read
+    /// it.
+    pub fn cors_fields(&self, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+        let with_cookies = &self.sources.cookie_origins;
+        self.allowed_origins.response_fields(headers, with_cookies)
+    }
+
+    /// Accepts tokens from these places too.
+    #[must_use]
+    pub fn with_sources(self, sources: TokenSources) -> Self {
+        Self { sources, ..self }
+    }
+
+    /// Accepts tokens from these headers too, before `Authorization`.
+    #[must_use]
+    pub fn with_token_headers(mut self, headers: Vec<HeaderName>) -> Self {
+        self.sources.headers = headers;
+        self
+    }
+
+    /// Lets requests without a token pass on these paths, relative to the context path. A token
+    /// that is present is verified there as elsewhere.
+    #[must_use]
+    pub fn with_optional(self, optional: PassList) -> Self {
+        Self { optional, ..self }
+    }
+
+    /// Returns true for the raw path of the user-details endpoint.
+    pub fn is_user_details(&self, path: &[u8]) -> bool {
+        let path = RequestPath::parse(path);
+        path.is_ok_and(|path| self.context.strip(&path) == Some(USER_DETAILS_PATH))
+    }
+
+    /// Returns the places of a token.
+    pub const fn sources(&self) -> &TokenSources {
+        &self.sources
+    }
+
+    /// Returns the token from the first place that has one; the protocols of a WebSocket count if
+    /// the request `opens_websocket`. A malformed token is an error, never skipped.
+    ///
+    /// # Errors
+    /// The rejection for the malformed field.
+    pub fn token<'a>(
+        &self,
+        headers: &'a HeaderMap,
+        opens_websocket: bool,
+    ) -> Result<Option<Bearer<'a>>, InvalidToken> {
+        self.token_observed(headers, opens_websocket, &mut Unobserved)
+    }
+
+    fn token_observed<'a>(
+        &self,
+        headers: &'a HeaderMap,
+        opens_websocket: bool,
+        observer: &mut impl Observer,
+    ) -> Result<Option<Bearer<'a>>, InvalidToken> {
+        let max = self.max_authorization_bytes;
+        let token = self.sources.token(headers, max, opens_websocket, observer);
+        observer.explains(&token, |invalid| match invalid {
+            InvalidToken::AuthorizationScheme | InvalidToken::Malformed => {
+                Some(self.sources.unreadable(headers))
+            }
+            // The reason says all.
+            _ => None,
+        });
+        token
+    }
+
+    /// Classifies one request. `path` is the request target's raw path without the query: query,
+    /// host, peer address and forwarded-for headers have no influence.
+    ///
+    /// # Errors
+    /// The rejection of a request that no token could change, or that lacks one.
+    pub fn classify<'a>(
+        &self,
+        method: &Method,
+        path: &[u8],
+        headers: &'a HeaderMap,
+    ) -> Result<AuthRequirement<'a>, Rejection> {
+        self.classify_observed(method, path, headers, false, false, &mut Unobserved)
+    }
+
+    /// Classifies a request that may open a WebSocket or have a body, and reports the steps to
+    /// `observer`.
+    ///
+    /// # Errors
+    /// Those of [`Self::classify`].
+    pub fn classify_observed<'a>(
+        &self,
+        method: &Method,
+        path: &[u8],
+        headers: &'a HeaderMap,
+        opens_websocket: bool,
+        has_body: bool,
+        observer: &mut impl Observer,
+    ) -> Result<AuthRequirement<'a>, Rejection> {
+        observer.check("method", methods::check(method))?;
+        let path = observer.check("path", self.checked_path(path))?;
+        let relative = self.context.strip(&path);
+        let is_user_details = relative == Some(USER_DETAILS_PATH);
+        // Over HTTP/2 no field announces a body.
+        if !has_body && self.allowed_origins.is_preflight(method, headers) {
+            observer.skipped("authorization", "a preflight of an allowed origin");
+            return Ok(AuthRequirement::Preflight {
+                of_user_details: is_user_details,
+            });
+        }
+        if is_user_details && !matches!(*method, Method::GET | Method::HEAD) {
+            return observer.check("method", Err(Rejection::MethodNotAllowed));
+        }
+        let open = relative.filter(|_| !is_user_details);
+        if let Some(pattern) = self.pattern_of(&self.pass_list, method, headers, open) {
+            observer.learned("path", opened(relative, pattern));
+            return Ok(AuthRequirement::Pass);
+        }
+        let token = self.token_observed(headers, opens_websocket, observer);
+        if token == Ok(None)
+            && let Some(pattern) = self.pattern_of(&self.optional, method, headers, open)
+        {
+            observer.learned("path", opened(relative, pattern));
+            observer.skipped("authorization", "a token may be missing here, and it is");
+            return Ok(AuthRequirement::Pass);
+        }
+        match relative {
+            Some(path) => observer.learned("path", format_args!("{path} matches no public path")),
+            None => observer.learned("path", never_open(&path, &self.context)),
+        }
+        let token = match token {
+            Ok(token) => token.ok_or(Rejection::TokenMissing),
+            Err(invalid) => Err(invalid.into()),
+        };
+        let token = observer.check("authorization", token)?;
+        Ok(if is_user_details {
+            AuthRequirement::UserDetails(token)
+        } else {
+            AuthRequirement::NeedsToken(token)
+        })
+    }
+
+    /// Checks a raw path. A separator may be hidden where nothing compares paths.
+    fn checked_path<'p>(&self, raw: &'p [u8]) -> Result<RequestPath<'p>, Rejection> {
+        let path = RequestPath::parse(raw)?;
+        let mut lists = [&self.pass_list, &self.optional].into_iter();
+        let compares = self.has_rules || lists.any(|list| !list.patterns().is_empty());
+        match compares && path.hides_separators() {
+            true => Err(Rejection::PathNotCanonical),
+            false => Ok(path),
+        }
+    }
+
+    /// Returns the pattern that opens a path to a request; `None` unless one opens its destination,
+    /// too.
+    fn pattern_of<'l>(
+        &self,
+        list: &'l PassList,
+        method: &Method,
+        headers: &HeaderMap,
+        path: Option<&str>,
+    ) -> Option<&'l PathPattern> {
+        let path = path?;
+        let certain = match list.depends_on_method() {
+            true => certain_method(method, headers),
+            false => Some(method),
+        };
+        let pattern = list.find_for(certain, path)?;
+        if let Some(destination) = Destination::of(method, headers).ok()? {
+            let path = RequestPath::parse(destination.path).ok()?;
+            list.find_for(certain, self.context.strip(&path)?)?;
+        }
+        Some(pattern)
+    }
+}
+
+/// Rejects TRACE, which would echo the token, and CONNECT, whose target is not a path, in any
+/// letter case.
+///
+/// # Errors
+/// [`Rejection::MethodNotAllowed`].
+pub fn check_method(method: &Method) -> Result<(), Rejection> {
+    let is = |name: &str| method.as_str().eq_ignore_ascii_case(name);
+    match is("TRACE") || is("CONNECT") {
+        true => Err(Rejection::MethodNotAllowed),
+        false => Ok(()),
+    }
+}
+
+/// Describes a path that no pattern opens, for an explanation.
+fn never_open(path: &RequestPath<'_>, context: &ContextPath) -> impl fmt::Display {
+    fmt::from_fn(move |f| match LoosePath::of(path, context) {
+        Err(why) => write!(f, "never public: {why}"),
+        Ok(_) => write!(f, "never public: the context path is {context}, spelt so"),
+    })
+}
+
+/// Describes a path that a pattern opens, for an explanation.
+fn opened(relative: Option<&str>, pattern: &PathPattern) -> impl fmt::Display {
+    let (path, pattern) = (relative.unwrap_or_default(), pattern.as_str());
+    fmt::from_fn(move |f| write!(f, "{path} is open: {pattern}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use token_corpus::fields::headers;
+
+    fn interceptor() -> Interceptor {
+        Interceptor::new(
+            "/orders".parse().unwrap(),
+            PassList::parse(["/static/**", "/current/**"]).unwrap(),
+            100,
+        )
+    }
+
+    fn kind_of(
+        interceptor: &Interceptor,
+        method: &Method,
+        path: &str,
+        fields: &[(&str, &str)],
+    ) -> String {
+        match interceptor.classify(method, path.as_bytes(), &headers(fields)) {
+            Ok(AuthRequirement::Pass) => "pass".into(),
+            Ok(AuthRequirement::Preflight { of_user_details }) => {
+                format!("preflight {of_user_details}")
+            }
+            Ok(AuthRequirement::NeedsToken(_)) => "token".into(),
+            Ok(AuthRequirement::UserDetails(_)) => "user".into(),
+            Err(rejection) => rejection.reason().into(),
+        }
+    }
+
+    #[test]
+    fn the_user_details_endpoint_has_one_path() {
+        for (path, is_of_endpoint) in [
+            ("/orders/current/user/details", true),
+            ("/orders/current/user/details/", false),
+            ("/orders/current/user", false),
+            ("/current/user/details", false),
+            ("/orders//current/user/details", false),
+        ] {
+            let found = interceptor().is_user_details(path.as_bytes());
+            assert_eq!(found, is_of_endpoint, "{path}");
+        }
+    }
+
+    #[test]
+    fn method_and_path_decide_and_no_other_field_opens_a_door() {
+        let (open, list) = ("/orders/static/x", "/orders/list");
+        let details = "/orders/current/user/details";
+        let bearer = &[("authorization", "Bearer a.b.c")][..];
+        let two = &[("authorization", "Bearer ,"), ("authorization", "Basic x")];
+        for (method, path, fields, expected) in [
+            (Method::HEAD, details, bearer, "user"),
+            (Method::POST, details, bearer, "method_not_allowed"),
+            (Method::TRACE, open, bearer, "method_not_allowed"),
+            (Method::CONNECT, list, bearer, "method_not_allowed"),
+            (Method::DELETE, list, bearer, "token"),
+            // There the token is not read.
+            (Method::POST, open, two, "pass"),
+        ] {
+            let found = kind_of(&interceptor(), &method, path, fields);
+            assert_eq!(found, expected, "{method} {path}");
+        }
+        let names = "x-original-url x-rewrite-url x-forwarded-uri x-http-method-override";
+        for name in names.split(' ') {
+            let field = [(name, open)];
+            let found = kind_of(&interceptor(), &Method::GET, list, &field);
+            assert_eq!(found, "token_missing", "{name}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_with_methods_opens_its_path_to_no_other() {
+        let pass_list = PassList::with_methods(["GET /a", "/b"]).unwrap();
+        let feed = PassList::with_methods(["GET /feed"]).unwrap();
+        let interceptor =
+            Interceptor::new("/orders".parse().unwrap(), pass_list, 100).with_optional(feed);
+        let overridden = [("x-http-method-override", "DELETE")];
+        for (method, path, fields, passes) in [
+            (Method::GET, "/orders/a", &[][..], true),
+            (Method::HEAD, "/orders/a", &[], false),
+            (Method::POST, "/orders/a", &[], false),
+            (Method::GET, "/orders/a", &overridden, false),
+            (Method::POST, "/orders/b", &overridden, true),
+            (Method::GET, "/orders/feed", &[], true),
+            (Method::POST, "/orders/feed", &[], false),
+        ] {
+            let headers = headers(fields);
+            let class = interceptor.classify(&method, path.as_bytes(), &headers);
+            assert_eq!(
+                class == Ok(AuthRequirement::Pass),
+                passes,
+                "{method} {path}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_pattern_opens_a_destination_as_a_path() {
+        let moves = Method::from_bytes(b"MOVE").unwrap();
+        for (method, destination, expected) in [
+            (&moves, "/orders/static/b", "pass"),
+            (&moves, "/orders/list", "token_missing"),
+            (&moves, "/orders/static/%2e%2e/list", "token_missing"),
+            (&moves, "/orders/STATIC/b", "token_missing"),
+            (&Method::PUT, "/orders/list", "pass"),
+        ] {
+            let fields = [("destination", destination)];
+            let found = kind_of(&interceptor(), method, "/orders/static/a", &fields);
+            assert_eq!(found, expected, "{method} {destination}");
+        }
+    }
+
+    #[test]
+    fn lesson_c23_a_preflight_passes_by_origin_never_by_path() {
+        let method = ("access-control-request-method", "DELETE");
+        let requesting = |of| [("origin", of), method];
+        let allowed = AllowedOrigins::new(vec!["https://app.example".parse().unwrap()]);
+        let with = interceptor().with_allowed_origins(allowed);
+        let kind = |interceptor: &Interceptor, path: &str, of| {
+            kind_of(interceptor, &Method::OPTIONS, path, &requesting(of))
+        };
+        let (app, evil) = ("https://app.example", "https://evil.example");
+        let details = "/orders/current/user/details";
+        for (path, of, expected) in [
+            ("/orders/list", app, "preflight false"),
+            ("/orders//list", app, "preflight false"),
+            (details, app, "preflight true"),
+            ("/orders/../x", app, "path_not_canonical"),
+            ("/orders/list", evil, "token_missing"),
+            (details, evil, "method_not_allowed"),
+        ] {
+            assert_eq!(kind(&with, path, of), expected, "{path} {of}");
+        }
+        assert_eq!(kind(&interceptor(), "/orders/list", app), "token_missing");
+    }
+
+    #[test]
+    fn on_an_optional_path_a_token_may_be_missing_but_not_bad() {
+        let interceptor = interceptor().with_optional(PassList::parse(["/feed/**"]).unwrap());
+        for (path, authorization, expected) in [
+            ("/orders/feed/1", None, "pass"),
+            ("/orders/feed/1", Some("Bearer a.b.c"), "token"),
+            ("/orders/feed/1", Some("Bearer ,"), "token_malformed"),
+            ("/orders/feed/1", Some(""), "authorization_scheme"),
+            ("/orders/feed//1", None, "token_missing"),
+            ("/orders/list", None, "token_missing"),
+            ("/feed/1", None, "token_missing"),
+        ] {
+            let fields = authorization.map(|value| ("authorization", value));
+            let found = kind_of(&interceptor, &Method::GET, path, fields.as_slice());
+            assert_eq!(found, expected, "{path} {authorization:?}");
+        }
+    }
+}

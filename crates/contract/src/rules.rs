@@ -1,0 +1,312 @@
+//! Rules: requests with these methods and paths need a token with these scopes and claims.
+//!
+//! The claims are compared once, when a token is verified: [`AccessRules::verdicts`] can be
+//! remembered with it. A request is compared by method and path alone. Every rule that matches has
+//! to hold, so that none hides another.
+
+mod requirement;
+
+use std::collections::BTreeSet;
+
+use http::{HeaderMap, Method};
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+use crate::rejection::Rejection;
+use postern_http::destination::Destination;
+use postern_http::loose_path::{AnyPath, LoosePath};
+use postern_http::methods::{Methods, certain_method};
+use postern_http::path_patterns::{ContextPath, PassList, PathPattern, TooManySteps};
+use postern_http::request_path::RequestPath;
+use postern_token::claim_name::ClaimName;
+use postern_token::strict_json::{Map, Value};
+
+pub use self::requirement::{RequiredClaim, Requirement};
+
+/// More than this would be a table of its own, which a policy engine keeps better. It also bounds
+/// the verdicts of a remembered token.
+pub const MAX_RULES: usize = 256;
+
+/// One rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// The name in metrics and explanations.
+    pub name: String,
+    /// The methods that it is for.
+    pub methods: Methods,
+    /// The paths that it is for, relative to the context path.
+    pub paths: Vec<PathPattern>,
+    /// The conditions of a token.
+    pub requirement: Requirement,
+}
+
+/// The fate of a request with a valid token that no rule is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unmatched {
+    /// The token is enough.
+    #[default]
+    Token,
+    /// The request is rejected.
+    Deny,
+}
+
+/// The result of one rule for one token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleVerdict {
+    /// The token satisfies the rule.
+    Holds,
+    /// The token has none of the scopes.
+    LacksScope,
+    /// A claim of the token has none of the values.
+    LacksClaim,
+}
+
+/// A rejection by a rule, or by the lack of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Broken {
+    /// The reason.
+    pub rejection: Rejection,
+    /// The place of the rule among [`AccessRules::rules`].
+    pub rule: Option<usize>,
+}
+
+/// The request of a comparison.
+#[derive(Debug, Clone, Copy)]
+pub struct RuleRequest<'r> {
+    /// The method of the request line.
+    pub method: &'r Method,
+    /// All fields.
+    pub headers: &'r HeaderMap,
+    /// The raw path without the query.
+    pub path: &'r [u8],
+}
+
+impl<'r> RuleRequest<'r> {
+    /// Returns the path, and the destination if there is one; `None` for a malformed destination.
+    fn paths(&self) -> impl Iterator<Item = Option<&'r [u8]>> {
+        let destination = Destination::of(self.method, self.headers).transpose();
+        let destination = destination.map(|found| found.ok().map(|found| found.path));
+        std::iter::once(Some(self.path)).chain(destination)
+    }
+}
+
+/// The configured rules.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AccessRules {
+    rules: Vec<Rule>,
+    unmatched: Unmatched,
+    /// The paths as written: only these let a request pass where the default is to deny.
+    exact: PassList,
+    /// The paths with every spelling of them: these, too, restrict a request.
+    loose: PassList,
+    /// The rule of each pattern of both.
+    owners: Vec<usize>,
+    /// The claims of all rules, each once, sorted.
+    claims: Vec<ClaimName>,
+    /// True if a rule is for some methods only.
+    depends_on_method: bool,
+}
+
+type Positions = SmallVec<[usize; 16]>;
+
+impl AccessRules {
+    /// Prepares the rules, in order.
+    pub fn new(rules: Vec<Rule>, unmatched: Unmatched) -> Self {
+        let of_rule =
+            |(position, rule): (usize, &Rule)| std::iter::repeat_n(position, rule.paths.len());
+        let owners = rules.iter().enumerate().flat_map(of_rule).collect();
+        let paths = rules.iter().flat_map(|rule| &rule.paths).cloned();
+        let names = rules.iter().flat_map(|rule| rule.requirement.claims());
+        let claims: BTreeSet<_> = names.collect();
+        Self {
+            exact: paths.clone().collect(),
+            loose: paths.map(PathPattern::loosened).collect(),
+            owners,
+            claims: claims.into_iter().collect(),
+            depends_on_method: rules.iter().any(|rule| !rule.methods.are_all()),
+            unmatched,
+            rules,
+        }
+    }
+
+    /// Returns the rules, in order.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Returns the fate of requests without a rule.
+    pub const fn unmatched(&self) -> Unmatched {
+        self.unmatched
+    }
+
+    /// Returns the claims that [`Self::verdicts`] compares, in its order.
+    pub fn claims(&self) -> &[ClaimName] {
+        &self.claims
+    }
+
+    /// Compares the claims of a verified token, in the order of [`Self::claims`], with each rule.
+    pub fn verdicts(&self, claims: &[Option<Value>]) -> Box<[RuleVerdict]> {
+        let find = |name: &ClaimName| {
+            let position = self.claims.binary_search(name).ok()?;
+            claims.get(position)?.as_ref()
+        };
+        let verdict = |rule: &Rule| rule.requirement.verdict(find);
+        self.rules.iter().map(verdict).collect()
+    }
+
+    /// Compares a request that has a token with these verdicts.
+    ///
+    /// # Errors
+    /// The first rule that is for the request and does not hold.
+    pub fn check(
+        &self,
+        request: RuleRequest<'_>,
+        context: &ContextPath,
+        verdicts: &[RuleVerdict],
+    ) -> Result<(), Broken> {
+        if self.rules.is_empty() {
+            return Ok(());
+        }
+        if self.unmatched == Unmatched::Deny && !self.has_exact_rule(request, context) {
+            return Err(Broken {
+                rejection: Rejection::NoRule,
+                rule: None,
+            });
+        }
+        for rule in self.matching(request, context) {
+            // Without a verdict nothing is known of the claims.
+            let rejection = match verdicts.get(rule) {
+                Some(RuleVerdict::Holds) => continue,
+                Some(RuleVerdict::LacksScope) => Rejection::InsufficientScope,
+                Some(RuleVerdict::LacksClaim) | None => Rejection::ClaimNotAllowed,
+            };
+            let rule = Some(rule);
+            return Err(Broken { rejection, rule });
+        }
+        Ok(())
+    }
+
+    /// Returns the scopes that a request with these verdicts lacks, one alternative of each rule that is
+    /// for it; a token without verdicts has none of them.
+    pub fn missing_scopes(
+        &self,
+        request: RuleRequest<'_>,
+        context: &ContextPath,
+        verdicts: &[RuleVerdict],
+    ) -> Vec<&str> {
+        let mut missing: Vec<&str> = Vec::new();
+        for position in self.matching(request, context) {
+            let lacks_scope =
+                matches!(verdicts.get(position), None | Some(RuleVerdict::LacksScope));
+            let rule = self.rules.get(position).filter(|_| lacks_scope);
+            let alternatives = rule.map_or(&[][..], |rule| &rule.requirement.scope);
+            // Another rule may need the same.
+            let is_named = |scope: &String| missing.contains(&scope.as_str());
+            if !alternatives.iter().any(is_named) {
+                missing.extend(alternatives.first().map(String::as_str));
+            }
+        }
+        missing
+    }
+
+    /// Returns true if a rule is written for this very method and path, and one for the
+    /// destination. What a rule restricts by another spelling does not pass: to the service it may
+    /// be another path.
+    fn has_exact_rule(&self, request: RuleRequest<'_>, context: &ContextPath) -> bool {
+        let mut paths = request.paths();
+        paths.all(|path| path.is_some_and(|path| self.names(request, path, context)))
+    }
+
+    fn names(&self, request: RuleRequest<'_>, raw: &[u8], context: &ContextPath) -> bool {
+        let Ok(path) = RequestPath::parse(raw) else {
+            return false;
+        };
+        let method = certain_method(request.method, request.headers);
+        let is_for = |rule: &Rule| {
+            rule.methods.are_all() || method.is_some_and(|method| rule.methods.may_be(Some(method)))
+        };
+        let Some(relative) = context.strip(&path) else {
+            // Whatever programs read, a rule for everything is written for it.
+            let names_all = |rule: &Rule| rule.paths.iter().any(PathPattern::is_everything);
+            let mut rules = self.rules.iter();
+            return context.surrounds(&path) && rules.any(|rule| is_for(rule) && names_all(rule));
+        };
+        let mut found = false;
+        let compared = self.exact.each_match(relative, |pattern| {
+            let rule = self
+                .owners
+                .get(pattern)
+                .and_then(|rule| self.rules.get(*rule));
+            found |= rule.is_some_and(is_for);
+        });
+        found && compared.is_ok()
+    }
+
+    /// Returns the places of the rules for the path and the destination of a request, in order. For a
+    /// path that could be any all are.
+    pub fn matching(&self, request: RuleRequest<'_>, context: &ContextPath) -> Positions {
+        let mut positions = Positions::new();
+        for path in request.paths() {
+            if self.add_matching(path, context, &mut positions).is_err() {
+                positions.extend(0..self.rules.len());
+            }
+        }
+        let method = match self.depends_on_method {
+            true => certain_method(request.method, request.headers),
+            false => Some(request.method),
+        };
+        let may_be = |rule: &Rule| rule.methods.may_be(method);
+        positions.retain(|position| self.rules.get(*position).is_some_and(may_be));
+        positions.sort_unstable();
+        positions.dedup();
+        positions
+    }
+
+    /// Returns the reason why every rule is for the path or the destination of a request.
+    pub fn any_path(&self, request: RuleRequest<'_>, context: &ContextPath) -> Option<AnyPath> {
+        let mut paths = request.paths();
+        paths.find_map(|path| {
+            self.add_matching(path, context, &mut Positions::new())
+                .err()
+        })
+    }
+
+    /// Adds the places of the rules for a path, as it is written and in every spelling.
+    fn add_matching(
+        &self,
+        raw: Option<&[u8]>,
+        context: &ContextPath,
+        positions: &mut Positions,
+    ) -> Result<(), AnyPath> {
+        let path = RequestPath::parse(raw.unwrap_or_default()).map_err(|_| AnyPath::Malformed)?;
+        let loose = LoosePath::of(&path, context)?;
+        let mut found = |pattern| positions.extend(self.owners.get(pattern).copied());
+        let mut compared = Ok(());
+        if let Some(path) = context.strip(&path) {
+            compared = self.exact.each_match(path, &mut found);
+        }
+        loose.each_spelling(|path| {
+            let is_expanded = loose.is_expanded();
+            compared =
+                compared.and_then(|()| self.loose.each_loose_match(path, is_expanded, &mut found));
+        });
+        compared.map_err(|TooManySteps| AnyPath::TooManySteps)
+    }
+
+    /// Describes a rule and the claims that a payload has for it, for an explanation.
+    pub fn describe(&self, rule: usize, payload: &Map) -> Option<String> {
+        let rule = self.rules.get(rule)?;
+        let find = |name: &ClaimName| name.find(payload);
+        let sign = match rule.requirement.verdict(find) {
+            RuleVerdict::Holds => '✓',
+            _ => '✗',
+        };
+        let (name, needs) = (&rule.name, &rule.requirement);
+        let found = needs.found(find);
+        Some(format!("{sign} {name}: needs {needs}; found {found}"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! The conditions of a rule for a token: one of some scopes, and one value of each of some claims.
+
+use std::fmt;
+
+use super::RuleVerdict;
+use postern_token::claim_name::ClaimName;
+use postern_token::strict_json::Value;
+
+/// The claims that hold scopes: RFC 8693 §4.2, and what Entra and Okta send.
+const SCOPES: [&str; 2] = ["scope", "scp"];
+
+/// The conditions; none are satisfied by every token.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Requirement {
+    /// The scopes of which the token needs one; none are not checked.
+    pub scope: Vec<String>,
+    /// The claims of which each needs one of its values.
+    pub claims: Vec<RequiredClaim>,
+}
+
+/// A claim and the values of which it needs one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequiredClaim {
+    /// The name as configured.
+    pub text: String,
+    /// The claim.
+    pub name: ClaimName,
+    /// Texts, integers or booleans; null for a claim that is not there.
+    pub values: Vec<Value>,
+    /// True if each word of a text is compared too.
+    pub by_words: bool,
+}
+
+impl Requirement {
+    /// Returns the claims to compare.
+    pub(super) fn claims(&self) -> impl Iterator<Item = ClaimName> {
+        let scopes = SCOPES.iter().filter(|_| !self.scope.is_empty());
+        let scopes = scopes.map(|name| ClaimName::top_level(name));
+        scopes.chain(self.claims.iter().map(|claim| claim.name.clone()))
+    }
+
+    /// Compares the claims of a token, which `find` returns.
+    pub(super) fn verdict<'v>(
+        &self,
+        find: impl Fn(&ClaimName) -> Option<&'v Value>,
+    ) -> RuleVerdict {
+        let has_scope = |name: &&str| {
+            let found = find(&ClaimName::top_level(name));
+            found.is_some_and(|found| self.scope.iter().any(|scope| holds(found, scope)))
+        };
+        if !self.scope.is_empty() && !SCOPES.iter().any(has_scope) {
+            return RuleVerdict::LacksScope;
+        }
+        let is_satisfied = |required: &RequiredClaim| {
+            required.is_satisfied_by(find(&required.name).unwrap_or_default())
+        };
+        match self.claims.iter().all(is_satisfied) {
+            true => RuleVerdict::Holds,
+            false => RuleVerdict::LacksClaim,
+        }
+    }
+
+    /// Describes what the claims of a token hold, which `find` returns.
+    pub(super) fn found<'v>(&self, find: impl Fn(&ClaimName) -> Option<&'v Value>) -> String {
+        let found = |name: ClaimName| Some(format!("{name} = {}", find(&name)?));
+        match self
+            .claims()
+            .filter_map(found)
+            .collect::<Vec<_>>()
+            .join(", ")
+        {
+            nothing if nothing.is_empty() => "none of these claims".to_owned(),
+            found => found,
+        }
+    }
+}
+
+/// Returns true if a claim with scopes, a text with blanks between them or a list, has this one.
+fn holds(claim: &Value, scope: &str) -> bool {
+    match claim {
+        Value::String(scopes) => scopes.split(' ').any(|found| found == scope),
+        Value::Array(scopes) => scopes.iter().any(|found| found.as_str() == Some(scope)),
+        _ => false,
+    }
+}
+
+impl RequiredClaim {
+    /// Compares a claim, each member of a list, or the name of each member of an object. Types have
+    /// to agree: `"1"` is not `1`.
+    fn is_satisfied_by(&self, claim: &Value) -> bool {
+        let has = |text: &str| self.values.iter().any(|value| value.as_str() == Some(text));
+        match claim {
+            Value::Array(members) => members.iter().any(|member| self.values.contains(member)),
+            Value::Object(members) => members.iter().any(|(name, it)| has(name) && is_granted(it)),
+            Value::String(text) if self.by_words && text.split(' ').any(has) => true,
+            single => self.values.contains(single),
+        }
+    }
+}
+
+/// Returns true if a member of an object grants what its name says: `{"admin": false}` does not. A
+/// text or a number says nothing by being there.
+fn is_granted(member: &Value) -> bool {
+    match member {
+        Value::Array(_) | Value::Object(_) => affirms(member),
+        _ => *member == Value::Bool(true),
+    }
+}
+
+/// Returns true if nothing in a value denies, and it says something. A text in a list names what is
+/// held; any other may be a state, as "false" or "revoked", unless it is an organisation's domain.
+fn affirms(value: &Value) -> bool {
+    let is_held = |item: &Value| {
+        item.as_str()
+            .map_or_else(|| affirms(item), |it| !it.is_empty())
+    };
+    match value {
+        Value::Object(members) => !members.is_empty() && members.values().all(affirms),
+        Value::Array(items) => !items.is_empty() && items.iter().all(is_held),
+        Value::String(text) => is_domain(text),
+        _ => *value == Value::Bool(true),
+    }
+}
+
+/// Returns true for labels with a dot between them, the last one of letters: no number and no time.
+fn is_domain(text: &str) -> bool {
+    let is_plain = text
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
+    let last = text.rsplit_once('.').map_or("", |(_, last)| last);
+    is_plain && last.len() > 1 && last.bytes().all(|b| b.is_ascii_alphabetic())
+}
+
+/// Writes the conditions for people.
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut conditions = Vec::new();
+        if !self.scope.is_empty() {
+            conditions.push(format!("scope {}", self.scope.join(" or ")));
+        }
+        for RequiredClaim {
+            text,
+            values,
+            by_words,
+            ..
+        } in &self.claims
+        {
+            let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+            let how = if *by_words { " as a word" } else { "" };
+            conditions.push(format!("{text} = {}{how}", values.join(" or ")));
+        }
+        match conditions.join(", and ") {
+            nothing if nothing.is_empty() => f.write_str("a valid token"),
+            conditions => f.write_str(&conditions),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Settings of a sidecar that other programs write for it, parsed alike by both.
+
+pub mod probes;
+
+use postern_http::path_patterns::{ContextPath, PassList, PassListError, PathError};
+
+/// Parses a pass list as its variable holds it: a comma follows each pattern but the last, and each
+/// method in front of one.
+///
+/// # Errors
+/// The first unusable pattern.
+pub fn pass_list(text: &str) -> Result<PassList, PassListError> {
+    let patterns = whole_patterns(text.split(','));
+    PassList::with_methods(patterns.iter().map(String::as_str))
+}
+
+/// Joins methods to the pattern that follows them: a value is split at every comma, and
+/// `GET,HEAD /a` is one pattern. Blanks around a piece go.
+pub fn whole_patterns(pieces: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
+    let mut patterns = Vec::new();
+    let mut methods = String::new();
+    for piece in pieces {
+        let piece = piece.as_ref().trim();
+        methods.push_str(piece);
+        let are_methods = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
+        if !piece.is_empty() && piece.bytes().all(are_methods) {
+            methods.push(',');
+        } else {
+            patterns.push(std::mem::take(&mut methods));
+        }
+    }
+    // The comma behind the last one is ours.
+    if methods.pop().is_some() {
+        patterns.push(methods);
+    }
+    patterns
+}
+
+/// An unusable application name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AppNameError {
+    /// A name that is a path.
+    #[error("write it without the leading '/'")]
+    LeadingSlash,
+    /// A name that makes no context path.
+    #[error(transparent)]
+    Path(#[from] PathError),
+}
+
+/// Returns the context path of a service by its application name; the empty name has none.
+///
+/// # Errors
+/// For a name that makes no context path.
+pub fn context_path(app_name: &str) -> Result<ContextPath, AppNameError> {
+    match app_name {
+        "" => Ok(ContextPath::default()),
+        name if name.starts_with('/') => Err(AppNameError::LeadingSlash),
+        name => Ok(format!("/{name}").parse()?),
+    }
+}
+
+/// Checks the id of an application.
+///
+/// # Errors
+/// For an empty one: an empty variable of a pod is a label that the pod lacks.
+pub fn app_id(id: &str) -> Result<(), &'static str> {
+    match id {
+        "" => Err("is empty; in Kubernetes it is the pod's label app.kubernetes.io/name"),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_belong_to_the_pattern_behind_them() {
+        for (given, expected) in [
+            ("/a/**,/b", &["/a/**", "/b"][..]),
+            ("GET,HEAD /a,/b", &["GET,HEAD /a", "/b"]),
+            ("/b,M-SEARCH /a", &["/b", "M-SEARCH /a"]),
+            ("GET,/a", &["GET,/a"]),
+            ("/a,GET", &["/a", "GET"]),
+            ("/a/**, /b", &["/a/**", "/b"]),
+            (" GET, HEAD  /a ,\n\t/b\n", &["GET,HEAD  /a", "/b"]),
+            ("GET,HEAD", &["GET,HEAD"]),
+            ("GET,", &["GET,"]),
+            ("", &[""]),
+        ] {
+            assert_eq!(whole_patterns(given.split(',')), expected, "{given}");
+        }
+    }
+}

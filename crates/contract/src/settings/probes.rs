@@ -1,0 +1,188 @@
+//! `--probes`: the probes of the service, as Kubernetes writes them.
+
+use std::num::{NonZeroU16, NonZeroU32};
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde::Deserialize;
+
+use postern_token::strict_json::{self, Value};
+
+/// The length of the name in a health request is one byte.
+const MAX_SERVICE_BYTES: usize = 127;
+
+/// One probe of the service.
+#[derive(Debug, Clone)]
+pub struct Probe {
+    /// Its name in the path of the admin port.
+    pub name: String,
+    /// The request or connection that it makes.
+    pub action: Action,
+    /// `None` where `--upstream` decides.
+    pub port: Option<NonZeroU16>,
+    /// One second by default.
+    pub timeout: Duration,
+}
+
+/// The action of a probe.
+#[derive(Debug, Clone)]
+pub enum Action {
+    /// An HTTP request.
+    Http {
+        /// `None` where `--upstream` decides.
+        scheme: Option<Scheme>,
+        /// With its query.
+        path: String,
+        /// As given.
+        headers: HeaderMap,
+    },
+    /// A connection.
+    Tcp,
+    /// A call of gRPC's health service, about the service of this name.
+    Grpc(String),
+}
+
+/// The scheme of an HTTP probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Scheme {
+    /// Without TLS.
+    Http,
+    /// With TLS.
+    Https,
+}
+
+/// The members of Kubernetes' `Probe` that say how to probe; how often is the kubelet's.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[serde(expecting = "an object with httpGet, tcpSocket or grpc")]
+struct Members {
+    http_get: Option<HttpGet>,
+    tcp_socket: Option<TcpSocket>,
+    grpc: Option<Grpc>,
+    timeout_seconds: Option<NonZeroU32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct HttpGet {
+    #[serde(default = "first_page")]
+    path: String,
+    port: Option<NonZeroU16>,
+    scheme: Option<Scheme>,
+    #[serde(default)]
+    http_headers: Vec<Header>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TcpSocket {
+    port: Option<NonZeroU16>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Grpc {
+    port: Option<NonZeroU16>,
+    service: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    name: String,
+    value: String,
+}
+
+fn first_page() -> String {
+    "/".to_owned()
+}
+
+/// Parses the probes of a service.
+///
+/// # Errors
+/// The reason, with the name of the probe.
+pub fn parse(text: &str) -> Result<Vec<Probe>, String> {
+    let probes = strict_json::object(text.as_bytes()).map_err(|error| error.to_string())?;
+    let of_each = probes.into_iter().map(|(name, members)| {
+        let probe = probe(&name, members);
+        probe.map_err(|why| format!("'{name}': {why}"))
+    });
+    of_each.collect()
+}
+
+/// Rejects headers that name the user to the service: any peer may request a probe.
+///
+/// # Errors
+/// The reason, with the name of the probe.
+pub fn reject_user_headers(
+    probes: &[Probe],
+    is_about_user: impl Fn(&str) -> bool,
+) -> Result<(), String> {
+    for probe in probes {
+        if let Action::Http { headers, .. } = &probe.action
+            && let Some(header) = headers.keys().find(|name| is_about_user(name.as_str()))
+        {
+            let name = &probe.name;
+            return Err(format!(
+                "'{name}': httpHeaders: '{header}' names the user to the service, and any peer may \
+                 request a probe: leave it out"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn probe(name: &str, members: Value) -> Result<Probe, String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_plain) {
+        return Err("a name is of letters, digits, '-' and '_'".to_owned());
+    }
+    let members = serde_json::to_value(members).and_then(serde_json::from_value);
+    let members: Members = members.map_err(|error| error.to_string())?;
+    let timeout = members.timeout_seconds.map_or(1, NonZeroU32::get);
+    let (action, port) = match (members.http_get, members.tcp_socket, members.grpc) {
+        (Some(http), None, None) => (http_action(&http)?, http.port),
+        (None, Some(tcp), None) => (Action::Tcp, tcp.port),
+        (None, None, Some(grpc)) => (grpc_action(grpc.service)?, grpc.port),
+        _ => return Err("needs one of httpGet, tcpSocket and grpc".to_owned()),
+    };
+    Ok(Probe {
+        name: name.to_owned(),
+        action,
+        port,
+        timeout: Duration::from_secs(timeout.into()),
+    })
+}
+
+fn http_action(http: &HttpGet) -> Result<Action, String> {
+    let path = &http.path;
+    if !path.starts_with('/') || path.parse::<PathAndQuery>().is_err() {
+        return Err(format!("'{path}' is no path"));
+    }
+    Ok(Action::Http {
+        scheme: http.scheme,
+        path: path.clone(),
+        headers: headers(&http.http_headers)?,
+    })
+}
+
+fn grpc_action(service: Option<String>) -> Result<Action, String> {
+    let service = service.unwrap_or_default();
+    if service.len() > MAX_SERVICE_BYTES {
+        return Err(format!("service: has more than {MAX_SERVICE_BYTES} bytes"));
+    }
+    Ok(Action::Grpc(service))
+}
+
+fn headers(given: &[Header]) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    for Header { name, value } in given {
+        let unusable = || format!("httpHeaders: '{name}' is unusable");
+        let name: HeaderName = name.parse().map_err(|_| unusable())?;
+        let value: HeaderValue = value.parse().map_err(|_| unusable())?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}

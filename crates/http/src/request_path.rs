@@ -1,0 +1,469 @@
+//! The path of a request: rejected, canonical, or neither.
+//!
+//! A path that two programs could read differently is not canonical: it never matches the pass
+//! list, needs a token, and is forwarded byte for byte. A path that no honest client sends is
+//! rejected.
+//!
+//! Some services look for a route before they decode. So what restricts a request compares the
+//! decoded text, and what opens a path the text as written, where `%40` is no `@`.
+
+use std::borrow::Cow;
+
+use unicode_normalization::UnicodeNormalization;
+
+use super::header_alias::cgi_equal;
+use crate::folding::is_invisible;
+use crate::invalid::InvalidRequest;
+
+/// The checked path of a request target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestPath<'a> {
+    raw: &'a [u8],
+    /// The text, decoded but for the escapes of characters that could stand there themselves; `None`
+    /// if some programs may read one as a dot or a separator.
+    written: Option<Cow<'a, str>>,
+    /// True if all programs read the same names.
+    is_canonical: bool,
+    hides_separators: bool,
+}
+
+/// As nginx reads.
+pub const MAX_PATH_BYTES: usize = 8192;
+
+impl<'a> RequestPath<'a> {
+    /// Checks a raw path without its query.
+    ///
+    /// # Errors
+    /// [`InvalidRequest::PathNotCanonical`] for dot segments in any encoding, raw control bytes and broken
+    /// escapes; [`InvalidRequest::PathTooLong`].
+    pub fn parse(raw: &'a [u8]) -> Result<Self, InvalidRequest> {
+        if raw.len() > MAX_PATH_BYTES {
+            return Err(InvalidRequest::PathTooLong);
+        }
+        match std::str::from_utf8(raw) {
+            Ok(text) if is_evidently_canonical(raw) => Ok(Self {
+                raw,
+                written: Some(Cow::Borrowed(text)),
+                is_canonical: true,
+                hides_separators: false,
+            }),
+            _ => Self::parse_any(raw),
+        }
+    }
+
+    /// Checks every path by every rule.
+    fn parse_any(raw: &'a [u8]) -> Result<Self, InvalidRequest> {
+        if raw.first() != Some(&b'/') || raw.iter().any(u8::is_ascii_control) {
+            return Err(InvalidRequest::PathNotCanonical);
+        }
+        let decoded = decode(raw, |_| true)?;
+        if has_overlong_utf8(&decoded) {
+            return Err(InvalidRequest::PathNotCanonical);
+        }
+        let hides_separators = hides_a_separator(&decoded)?;
+        let is_clear = String::from_utf8(decoded).is_ok_and(|text| !is_confusing(&text));
+        let written = as_written(raw).filter(|_| is_clear && !hides_separators);
+        Ok(Self {
+            raw,
+            written: written.map(Cow::Owned),
+            is_canonical: first_unclear(raw).is_none(),
+            hides_separators,
+        })
+    }
+
+    /// Returns the canonical form, decoded; `None` for a path that needs a token regardless of the
+    /// pass list.
+    pub fn canonical(&self) -> Option<Cow<'_, str>> {
+        self.written().map(unescaped)
+    }
+
+    /// Returns the canonical form with the escapes of characters that could stand there themselves.
+    pub fn written(&self) -> Option<&str> {
+        self.contained().filter(|_| self.is_canonical)
+    }
+
+    /// Returns the text as written of a path that no program reads as one outside of the folder with
+    /// which it begins.
+    pub(super) fn contained(&self) -> Option<&str> {
+        self.written.as_deref()
+    }
+
+    /// Returns true for a path that no honest client sends to a service behind rules: a backslash, a
+    /// control byte, or a double-encoded dot or separator.
+    pub const fn hides_separators(&self) -> bool {
+        self.hides_separators
+    }
+
+    /// Names what makes the path neither canonical nor clear, for an explanation.
+    pub(super) fn unclear_part(&self) -> String {
+        let text = |raw: &[u8]| {
+            let decoded = decode(raw, |_| true).unwrap_or_default();
+            String::from_utf8(decoded).ok()
+        };
+        let is_unclear = |name: &&[u8]| {
+            first_unclear(name).is_some() || text(name).is_none_or(|text| is_confusing(&text))
+        };
+        let mut names = self.raw.split(|byte| *byte == b'/');
+        let Some(name) = names.find(is_unclear) else {
+            return "an empty name".to_owned();
+        };
+        let part = first_unclear(name).map(|part| String::from_utf8_lossy(part).into_owned());
+        let alike = || text(name)?.chars().find(|c| is_separator_alike(*c));
+        let part = part.or_else(|| alike().map(|c| format!("{c} (U+{:04X})", u32::from(c))));
+        let name = String::from_utf8_lossy(name);
+        match part {
+            Some(part) => format!("{part} in '{name}'"),
+            None => format!("'{name}'"),
+        }
+    }
+}
+
+/// Returns true for most paths of honest clients: plain bytes, in segments that neither are empty nor
+/// begin with a dot or a bracket. No rule has anything to find in them, and each would read them once
+/// more.
+fn is_evidently_canonical(raw: &[u8]) -> bool {
+    let mut previous = 0;
+    let is_harmless = |&byte: &u8| {
+        let begins_segment = std::mem::replace(&mut previous, byte) == b'/';
+        is_plain(byte) && !(begins_segment && matches!(byte, b'/' | b'.' | b'('))
+    };
+    raw.first() == Some(&b'/') && raw.iter().all(is_harmless)
+}
+
+/// Returns true for control bytes, which end lines and strings, and the backslash, a slash to some
+/// programs.
+const fn is_never_allowed(byte: u8) -> bool {
+    byte.is_ascii_control() || byte == b'\\'
+}
+
+/// Decodes one layer of escapes, of the bytes that are meant; the others get capital digits.
+fn decode(raw: &[u8], is_meant: impl Fn(u8) -> bool) -> Result<Vec<u8>, InvalidRequest> {
+    let mut decoded = Vec::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some((&first, tail)) = rest.split_first() {
+        let (byte, tail) = match first {
+            b'%' => split_escape(tail).ok_or(InvalidRequest::PathNotCanonical)?,
+            byte => (byte, tail),
+        };
+        match first == b'%' && !is_meant(byte) {
+            true => decoded.extend(format!("%{byte:02X}").into_bytes()),
+            false => decoded.push(byte),
+        }
+        rest = tail;
+    }
+    Ok(decoded)
+}
+
+/// Decodes the escapes that have no other spelling: of the space and of everything beyond ASCII.
+pub(super) fn as_written(raw: &[u8]) -> Option<String> {
+    let decoded = decode(raw, |byte| matches!(byte, b' ' | 0x80..));
+    String::from_utf8(decoded.ok()?).ok()
+}
+
+/// Decodes a text as written, in which valid escapes of ASCII alone are left.
+pub fn unescaped(written: &str) -> Cow<'_, str> {
+    if !written.contains('%') {
+        return Cow::Borrowed(written);
+    }
+    let decoded = decode(written.as_bytes(), |_| true).unwrap_or_default();
+    Cow::Owned(String::from_utf8(decoded).unwrap_or_default())
+}
+
+/// Returns the byte of two leading hex digits, and the rest.
+pub(crate) fn split_escape(after_percent: &[u8]) -> Option<(u8, &[u8])> {
+    let hex = |digit: u8| char::from(digit).to_digit(16);
+    let ([high, low], rest) = after_percent.split_first_chunk::<2>()?;
+    let byte = u8::try_from(hex(*high)? << 4 | hex(*low)?).ok()?;
+    Some((byte, rest))
+}
+
+/// Returns true for `.` and `..`, also between backslashes and before path parameters: Tomcat reads
+/// `/..;x/` as `/../`. Some programs drop control bytes, or what follows one.
+fn has_dot_segment(decoded: &[u8]) -> bool {
+    decoded.split(|b| b"/\\".contains(b)).any(|segment| {
+        let name = segment.split(|&b| b == b';').next().unwrap_or_default();
+        let mut parts = name.split(u8::is_ascii_control);
+        matches!(parts.find(|part| !part.is_empty()), Some(b"." | b".."))
+    })
+}
+
+/// Returns true for encodings that RFC 3629 §3 forbids and lenient decoders read as ASCII: `c0 ae`
+/// as a dot.
+fn has_overlong_utf8(decoded: &[u8]) -> bool {
+    decoded.contains(&0xc0)
+        || decoded.contains(&0xc1)
+        || decoded
+            .windows(2)
+            .any(|pair| matches!(pair, [0xe0, 0x80..=0x9f] | [0xf0, 0x80..=0x8f]))
+}
+
+/// Deeper than any honest chain of proxies encodes; bounds the work per path.
+const MAX_ESCAPE_DEPTH: usize = 4;
+
+/// Returns true for a forbidden byte, and if further layers of escapes hide one, a dot or a slash.
+///
+/// # Errors
+/// [`InvalidRequest::PathNotCanonical`] for a dot segment in any layer, and for too many layers.
+fn hides_a_separator(decoded: &[u8]) -> Result<bool, InvalidRequest> {
+    let mut hides = decoded.iter().copied().any(is_never_allowed);
+    let mut layer = Cow::Borrowed(decoded);
+    for _ in 0..MAX_ESCAPE_DEPTH {
+        if has_dot_segment(&layer) {
+            break;
+        }
+        let Some((next, hidden)) = decode_leniently(&layer) else {
+            return Ok(hides);
+        };
+        hides |= hidden;
+        layer = Cow::Owned(next);
+    }
+    Err(InvalidRequest::PathNotCanonical)
+}
+
+/// Decodes the valid escapes of a layer, and returns true with it if one of them hid a separator;
+/// `None` without a valid escape.
+fn decode_leniently(layer: &[u8]) -> Option<(Vec<u8>, bool)> {
+    if !layer.contains(&b'%') {
+        return None;
+    }
+    let (mut decoded, mut found, mut hidden) = (Vec::with_capacity(layer.len()), false, false);
+    let mut rest = layer;
+    while let Some((&first, tail)) = rest.split_first() {
+        rest = tail;
+        let escape = (first == b'%').then(|| split_escape(tail)).flatten();
+        let Some((byte, tail)) = escape else {
+            decoded.push(first);
+            continue;
+        };
+        found = true;
+        hidden |= matches!(byte, b'.' | b'/') || is_never_allowed(byte);
+        decoded.push(byte);
+        rest = tail;
+    }
+    found.then_some((decoded, hidden))
+}
+
+/// Returns true for a decoded text that some programs may read with other dots or separators, or
+/// without a name: classic ASP.NET drops `(S(x))`, which holds a session.
+fn is_confusing(text: &str) -> bool {
+    let is_session = |name: &str| name.starts_with('(') && name.ends_with("))");
+    let is_unclear = |name| is_almost_dots(name) || is_session(name);
+    text.chars().any(is_separator_alike) || has_wide_escape(text) || text.split('/').any(is_unclear)
+}
+
+/// Returns true for `...` and `.. `: programs that trim names, as Win32 does, or leave out what is
+/// not visible may read them as `..`.
+fn is_almost_dots(segment: &str) -> bool {
+    let is_dropped = |c: char| is_dot(c) || c.is_whitespace() || is_invisible(c);
+    segment.contains(is_dot) && segment.chars().all(is_dropped)
+}
+
+/// Returns true for a dot, and for characters that become one or two.
+pub(super) const fn is_dot(c: char) -> bool {
+    matches!(
+        c,
+        '.' | '\u{2024}' | '\u{2025}' | '\u{fe30}' | '\u{fe52}' | '\u{ff0e}'
+    )
+}
+
+/// Returns true for `％2e`: who converts before decoding reads a dot. `100％` is a name.
+fn has_wide_escape(text: &str) -> bool {
+    let mut after = text.split(['\u{fe6a}', '\u{ff05}']).skip(1);
+    after.any(|rest| {
+        let digits = rest.nfkc().take(2).filter(char::is_ascii_hexdigit);
+        digits.count() == 2
+    })
+}
+
+/// Returns the first bytes that make a path not canonical: an empty name, what is neither a `pchar`
+/// of RFC 3986 without `;` nor written by clients that follow the URL standard, and escapes of others
+/// than these, the space and everything beyond ASCII. No client escapes a letter or digit.
+fn first_unclear(raw: &[u8]) -> Option<&[u8]> {
+    let mut rest = raw;
+    while let Some((&first, tail)) = rest.split_first() {
+        let (is_clear, length) = match first {
+            b'%' => {
+                let byte = split_escape(tail).map(|(byte, _)| byte);
+                let is_clear = |byte| matches!(byte, b' ' | 0x80..) || is_name_mark(byte);
+                (byte.is_some_and(is_clear), "%40".len())
+            }
+            b'/' => (!tail.starts_with(b"/"), 1),
+            // The length of a character of UTF-8.
+            byte => (is_plain(byte), byte.leading_ones().max(1) as usize),
+        };
+        if !is_clear {
+            return rest.get(..length).or(Some(rest));
+        }
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    None
+}
+
+/// Returns true for what clients leave in a path as it is: besides `pchar`, browsers leave brackets
+/// and bars, and many libraries circumflexes (URL Standard, path percent-encode set).
+const fn is_plain(byte: u8) -> bool {
+    let is_escaped = matches!(byte, b'"' | b'<' | b'>' | b'`' | b'{' | b'}');
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'/' | b'.')
+        || (is_name_mark(byte) && !is_escaped)
+}
+
+/// Returns true for punctuation without a meaning to the readers of paths.
+const fn is_name_mark(byte: u8) -> bool {
+    let has_meaning = matches!(byte, b'/' | b'\\' | b'.' | b'%' | b';' | b'?' | b'#');
+    byte.is_ascii_punctuation() && !has_meaning
+}
+
+/// Returns true for characters that compatible forms (NFKC) or the best-fit tables of Windows, by which
+/// CGI and PHP there get paths, turn into a slash or a backslash; and for the C1 controls.
+///
+/// No server normalises what it routes: the form matters behind it, where a name becomes a file.
+/// What becomes `?`, `;` or `#` is a name, because parameters are cut off before that.
+const fn is_separator_alike(c: char) -> bool {
+    matches!(
+        c,
+        '\u{80}'..='\u{9f}'
+            | '\u{a5}'
+            | '\u{2044}'
+            | '\u{20a9}'
+            | '\u{2100}'..='\u{2101}'
+            | '\u{2105}'..='\u{2106}'
+            | '\u{2215}'..='\u{2216}'
+            | '\u{29f8}'
+            | '\u{fe68}'
+            | '\u{ff0f}'
+            | '\u{ff3c}'
+    )
+}
+
+/// Fields from which some services take a path in place of the one in the request line, and which
+/// gateways send by themselves.
+pub const PATH_OVERRIDES: [&str; 9] = [
+    "x-original-url",
+    "x-original-uri",
+    "x-rewrite-url",
+    "x-forwarded-uri",
+    "x-envoy-original-path",
+    "x-ms-original-url",
+    "x-script-name",
+    // ASP.NET, Spring and Werkzeug put it before the path, or cut it off.
+    "x-forwarded-prefix",
+    "x-forwarded-path",
+];
+
+/// Fields from which application servers take the root of the service, and cut it off the path:
+/// Gunicorn (variables of RFC 3875 §4.1) and Daphne. No gateway has to send them.
+pub const ROOT_OVERRIDES: [&str; 3] = ["script_name", "path_info", "daphne-root-path"];
+
+/// Returns true for the name of a field that names another path than the request line, or a name
+/// that becomes the same variable.
+pub fn names_another_path(field: &str) -> bool {
+    PATH_OVERRIDES.iter().any(|name| cgi_equal(name, field))
+}
+
+/// Returns true for the name of a field that moves the root of the service, or a name that becomes
+/// the same variable.
+pub fn moves_the_root(field: &str) -> bool {
+    ROOT_OVERRIDES.iter().any(|name| cgi_equal(name, field))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns `canonical`, `opaque` (never on the pass list), `hiding` (rejected beside rules) or
+    /// `rejected`.
+    fn class(path: &[u8]) -> &'static str {
+        match RequestPath::parse(path) {
+            Err(_) => "rejected",
+            Ok(path) if path.canonical().is_some() => "canonical",
+            Ok(path) if path.hides_separators() => "hiding",
+            Ok(_) => "opaque",
+        }
+    }
+
+    #[test]
+    fn the_quick_check_agrees_with_every_rule() {
+        let alphabet = b"/.a%2e;\\ ()\xc0";
+        let (mut quick, mut path) = (0, Vec::new());
+        for number in 0..alphabet.len().pow(5) {
+            path.clear();
+            path.push(b'/');
+            let digits = (0..5).map(|exponent| number / alphabet.len().pow(exponent));
+            path.extend(digits.filter_map(|digit| alphabet.get(digit % alphabet.len())));
+            quick += usize::from(is_evidently_canonical(&path));
+            let text = path.escape_ascii();
+            let every_rule = RequestPath::parse_any(&path);
+            assert_eq!(RequestPath::parse(&path), every_rule, "{text}");
+        }
+        assert!(quick > 1000, "{quick}");
+    }
+
+    /// The characters that clients escape or leave as they like, and those that they have to escape.
+    #[test]
+    fn each_character_of_ascii_has_one_class() {
+        let (either, escaped) = ("!$&'()*+,-:=@[]^_|~", "\"<>`{}");
+        for byte in b'!'..=b'~' {
+            let letter = char::from(byte);
+            let expected = match letter {
+                '/' | '.' => ["canonical", "opaque"],
+                '\\' => ["hiding", "hiding"],
+                '%' => ["rejected", "opaque"],
+                letter if letter.is_ascii_alphanumeric() => ["canonical", "opaque"],
+                letter if either.contains(letter) => ["canonical", "canonical"],
+                letter if escaped.contains(letter) => ["opaque", "canonical"],
+                _ => ["opaque", "opaque"],
+            };
+            let paths = [format!("/a{letter}"), format!("/a%{byte:02x}")];
+            assert_eq!(
+                paths.map(|path| class(path.as_bytes())),
+                expected,
+                "{letter}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_normalisation_of_unicode_makes_another_path() {
+        let is_separator = |c| matches!(c, '/' | '\\');
+        for c in '\u{a0}'..=char::MAX {
+            let text = [c].into_iter();
+            let mut becomes = text.clone().nfkd().chain(text.clone().nfkc());
+            let stays = !becomes.any(is_separator) || is_separator_alike(c);
+            assert!(stays, "U+{:04X}", u32::from(c));
+            let form: String = text.nfkc().collect();
+            let stays = !matches!(form.as_str(), "." | "..") || is_dot(c);
+            assert!(stays, "U+{:04X}", u32::from(c));
+            let path = format!("/{c}2e");
+            let stays = !form.ends_with('%') || class(path.as_bytes()) == "opaque";
+            assert!(stays, "U+{:04X}", u32::from(c));
+        }
+    }
+
+    #[test]
+    fn a_path_begins_with_a_slash() {
+        for path in ["", "*", "a"] {
+            assert_eq!(class(path.as_bytes()), "rejected", "{path}");
+        }
+    }
+
+    #[test]
+    fn deep_escape_chains_end_soon() {
+        let chain = format!("/{}41", "%25".repeat(2_000));
+        assert_eq!(class(chain.as_bytes()), "opaque");
+        let chain = format!("/%{}41", "25".repeat(4_000));
+        assert_eq!(class(chain.as_bytes()), "rejected");
+    }
+
+    #[test]
+    fn a_path_has_a_length_whatever_is_in_it() {
+        for bytes in ["a", ";", "\\"] {
+            let path = |length: usize| format!("/{}", bytes.repeat(length - 1));
+            let too_long = |path: &str| {
+                RequestPath::parse(path.as_bytes()) == Err(InvalidRequest::PathTooLong)
+            };
+            assert!(!too_long(&path(MAX_PATH_BYTES)), "{bytes}");
+            assert!(too_long(&path(MAX_PATH_BYTES + 1)), "{bytes}");
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! The only parser of `Authorization`, and of the other configured places of a token but the
+//! [cookie](super::cookie).
+
+use std::collections::HashSet;
+use std::fmt;
+
+use http::header::{AUTHORIZATION, GetAll, SEC_WEBSOCKET_PROTOCOL};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::invalid::InvalidToken;
+
+/// The unverified token of a request: not empty, only `token68` bytes (RFC 9110 §11.2).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Bearer<'a> {
+    token: &'a str,
+    location: TokenLocation,
+}
+
+/// The place of a token in a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenLocation {
+    /// `Authorization`, or the protocols of a WebSocket: another site cannot make a browser send
+    /// them.
+    Explicit,
+    /// The cookie, which a browser sends by itself.
+    Cookie,
+    /// The token header at this position of the configured ones. A proxy adds it for the browser's
+    /// session, which a cookie carries.
+    Header(usize),
+}
+
+impl TokenLocation {
+    /// Returns the position of the token header.
+    pub const fn header(self) -> Option<usize> {
+        match self {
+            Self::Header(position) => Some(position),
+            Self::Explicit | Self::Cookie => None,
+        }
+    }
+}
+
+impl<'a> Bearer<'a> {
+    /// Accepts a token that did not come in a header field.
+    ///
+    /// # Errors
+    /// [`InvalidToken::Malformed`] for an empty one, and for any other byte than `token68` has.
+    pub fn new(token: &'a str) -> Result<Self, InvalidToken> {
+        token68(token.as_bytes())
+    }
+
+    /// Returns the token as it was sent.
+    pub const fn as_str(self) -> &'a str {
+        self.token
+    }
+
+    /// Returns the place that it came from.
+    pub const fn location(self) -> TokenLocation {
+        self.location
+    }
+
+    pub(super) const fn at(self, location: TokenLocation) -> Self {
+        Self { location, ..self }
+    }
+}
+
+/// Never prints the token.
+impl fmt::Debug for Bearer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bearer([redacted])")
+    }
+}
+
+/// Reads the token from the header fields; `None` without an `Authorization` field.
+///
+/// A malformed field is an error, never treated as absent.
+///
+/// # Errors
+/// [`InvalidToken::AuthorizationRepeated`], [`InvalidToken::AuthorizationTooLarge`] (before anything is
+/// split), [`InvalidToken::AuthorizationScheme`], [`InvalidToken::Malformed`].
+pub fn from_headers(
+    headers: &HeaderMap,
+    max_bytes: usize,
+) -> Result<Option<Bearer<'_>>, InvalidToken> {
+    let Some(field) = only_field(headers.get_all(AUTHORIZATION))? else {
+        return Ok(None);
+    };
+    if field.len() > max_bytes {
+        return Err(InvalidToken::AuthorizationTooLarge);
+    }
+    parse(field.as_bytes()).map(Some)
+}
+
+fn only_field(fields: GetAll<'_, HeaderValue>) -> Result<Option<&HeaderValue>, InvalidToken> {
+    let mut fields = fields.iter();
+    match (fields.next(), fields.next()) {
+        (_, Some(_)) => Err(InvalidToken::AuthorizationRepeated),
+        (field, None) => Ok(field),
+    }
+}
+
+/// Reads the token from the one of these headers that is there, bare or behind `Bearer`; `None`
+/// without any.
+///
+/// # Errors
+/// [`InvalidToken::AuthorizationRepeated`] for more than one field of all names together, because each
+/// is another proxy's word; [`InvalidToken::AuthorizationTooLarge`], [`InvalidToken::Malformed`].
+pub fn from_token_headers<'a>(
+    headers: &'a HeaderMap,
+    names: &[HeaderName],
+    max_bytes: usize,
+) -> Result<Option<Bearer<'a>>, InvalidToken> {
+    let mut found = None;
+    for (position, name) in names.iter().enumerate() {
+        let Some(field) = only_field(headers.get_all(name))? else {
+            continue;
+        };
+        if found.replace((position, field)).is_some() {
+            return Err(InvalidToken::AuthorizationRepeated);
+        }
+    }
+    let Some((position, field)) = found else {
+        return Ok(None);
+    };
+    if field.len() > max_bytes {
+        return Err(InvalidToken::AuthorizationTooLarge);
+    }
+    let token = match parse(field.as_bytes()) {
+        Err(InvalidToken::AuthorizationScheme) => token68(field.as_bytes()),
+        parsed => parsed,
+    };
+    Ok(Some(token?.at(TokenLocation::Header(position))))
+}
+
+/// The protocol before the token in a browser's `new WebSocket(url, ["bearer", token])`.
+const WEBSOCKET_PROTOCOL: &[u8] = b"bearer";
+
+/// Reads the token behind `bearer` in `Sec-WebSocket-Protocol: chat, bearer, TOKEN`, the only field
+/// that a browser lets a WebSocket set; `None` without a `bearer`.
+///
+/// # Errors
+/// [`InvalidToken::AuthorizationTooLarge`], [`InvalidToken::Malformed`];
+/// [`InvalidToken::AuthorizationRepeated`] for a second `bearer`.
+pub fn from_websocket_protocol(
+    headers: &HeaderMap,
+    max_bytes: usize,
+) -> Result<Option<Bearer<'_>>, InvalidToken> {
+    let mut protocols = websocket_protocols(headers);
+    if protocols.all(|it| it != WEBSOCKET_PROTOCOL) {
+        return Ok(None);
+    }
+    let token = protocols.next().ok_or(InvalidToken::Malformed)?;
+    if token == WEBSOCKET_PROTOCOL || protocols.any(|it| it == WEBSOCKET_PROTOCOL) {
+        return Err(InvalidToken::AuthorizationRepeated);
+    }
+    bounded(token, max_bytes).map(Some)
+}
+
+/// Returns the protocols without each `bearer` and the tokens after them, wherever they stand;
+/// `None` without a `bearer`.
+pub fn websocket_protocols_without_token(headers: &HeaderMap) -> Option<Vec<&[u8]>> {
+    // A set: a client sends as many as it likes.
+    let (mut left, mut tokens) = (Vec::new(), HashSet::new());
+    let (mut is_found, mut is_token) = (false, false);
+    for protocol in websocket_protocols(headers) {
+        if protocol == WEBSOCKET_PROTOCOL {
+            (is_found, is_token) = (true, true);
+        } else if std::mem::take(&mut is_token) {
+            tokens.insert(protocol);
+        } else {
+            left.push(protocol);
+        }
+    }
+    left.retain(|protocol| !tokens.contains(protocol));
+    is_found.then_some(left)
+}
+
+/// Returns the protocols; empty elements of a list count for nothing (RFC 9110 §5.6.1.2).
+fn websocket_protocols(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    headers
+        .get_all(SEC_WEBSOCKET_PROTOCOL)
+        .iter()
+        .flat_map(|field| field.as_bytes().split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|protocol| !protocol.is_empty())
+}
+
+pub(super) fn bounded(token: &[u8], max_bytes: usize) -> Result<Bearer<'_>, InvalidToken> {
+    if token.len() > max_bytes {
+        return Err(InvalidToken::AuthorizationTooLarge);
+    }
+    token68(token)
+}
+
+fn parse(field: &[u8]) -> Result<Bearer<'_>, InvalidToken> {
+    token68(behind_scheme(field).ok_or(InvalidToken::AuthorizationScheme)?)
+}
+
+/// Returns what stands behind `Bearer` and its blanks; `None` for another scheme.
+fn behind_scheme(field: &[u8]) -> Option<&[u8]> {
+    let end_of_scheme = field.iter().position(|&b| b == b' ').unwrap_or(field.len());
+    let (scheme, rest) = field.split_at(end_of_scheme);
+    let spaces = rest.iter().take_while(|&&b| b == b' ').count();
+    let is_bearer = scheme.eq_ignore_ascii_case(b"Bearer");
+    is_bearer.then(|| rest.split_at(spaces).1)
+}
+
+/// Words that clients write in place of `Bearer` and a blank. Any other one could be a secret.
+const OTHER_SCHEMES: [&str; 8] = [
+    "Bearer:", "Bearer=", "Bearer,", "Basic", "Digest", "DPoP", "JWT", "Token",
+];
+
+/// Describes what stands in a field in place of `Bearer TOKEN`, or of a bare token where it
+/// `may_be_bare`. Nothing is repeated of a token but a character that none has.
+pub fn unreadable(field: &[u8], may_be_bare: bool) -> String {
+    let Some(token) = behind_scheme(field).or(may_be_bare.then_some(field)) else {
+        let begins = |word: &&&str| {
+            let start = field.get(..word.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()))
+        };
+        let found = OTHER_SCHEMES.iter().find(begins);
+        let found = found.map_or("something else".to_owned(), |word| format!("`{word}`"));
+        return format!("it begins with {found}, and not with `Bearer` and a blank");
+    };
+    match token.iter().position(|&byte| !is_token68(byte)) {
+        Some(at) => {
+            let found = char::from(token[at]);
+            format!(
+                "character {} of the token is {found:?}, which no token has",
+                at + 1
+            )
+        }
+        None => "the token is empty".to_owned(),
+    }
+}
+
+fn token68(token: &[u8]) -> Result<Bearer<'_>, InvalidToken> {
+    if token.is_empty() || !is_all_token68(token) {
+        return Err(InvalidToken::Malformed);
+    }
+    let token = std::str::from_utf8(token).map_err(|_| InvalidToken::Malformed)?;
+    Ok(Bearer {
+        token,
+        location: TokenLocation::Explicit,
+    })
+}
+
+/// Returns true for `token68` bytes. The loops have no early exit, so that the compiler vectorises
+/// them: tokens are long and nearly always valid.
+fn is_all_token68(bytes: &[u8]) -> bool {
+    let all = |step: &[u8]| step.iter().fold(true, |all, &byte| all & is_token68(byte));
+    bytes.chunks(64).all(all)
+}
+
+const fn is_token68(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=')
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use token_corpus::fields::headers;
+
+    #[test]
+    fn a_token_is_never_printed() {
+        let token = Bearer::new("a.b.c").unwrap();
+        assert_eq!(format!("{token:?}"), "Bearer([redacted])");
+    }
+
+    #[test]
+    fn what_stands_in_place_of_a_token_is_described_without_it() {
+        for (field, found) in [
+            (
+                "Bearer \"hush.a.b\"",
+                "character 1 of the token is '\"', which no token has",
+            ),
+            ("Bearer <hush.a.b>", "character 1 of the token is '<'"),
+            ("Bearer ${HUSH}", "character 1 of the token is '$'"),
+            ("Bearer [object Object]", "character 1 of the token is '['"),
+            ("bearer  hush.a.b,", "character 9 of the token is ','"),
+            ("Bearer hush.a.b x", "character 9 of the token is ' '"),
+            ("Bearer Bearer hush.a.b", "character 7 of the token is ' '"),
+            ("Bearer hush\thush", "character 5 of the token is '\\t'"),
+            ("Bearer ", "the token is empty"),
+            ("Bearer", "the token is empty"),
+            ("", "it begins with something else"),
+            (
+                "Bearer: hush.a.b",
+                "it begins with `Bearer:`, and not with `Bearer` and a blank",
+            ),
+            ("BEARER=hush.a.b", "it begins with `Bearer=`"),
+            ("Bearer,hush.a.b", "it begins with `Bearer,`"),
+            ("Bearer\thush.a.b", "it begins with something else"),
+            ("\"Bearer hush.a.b\"", "it begins with something else"),
+            ("Token hush.a.b", "it begins with `Token`"),
+            ("jwt hush.a.b", "it begins with `JWT`"),
+            ("Basic hush", "it begins with `Basic`"),
+            ("hush.a.b", "it begins with something else"),
+            ("hush hush", "it begins with something else"),
+        ] {
+            assert!(parse(field.as_bytes()).is_err(), "{field}");
+            let described = unreadable(field.as_bytes(), false);
+            assert!(described.starts_with(found), "{field}: {described}");
+            assert!(
+                !described.to_ascii_lowercase().contains("hush"),
+                "{described}"
+            );
+        }
+        // Blanks and case are no error.
+        assert_eq!(parse(b"bearer  a.b.c").unwrap().as_str(), "a.b.c");
+    }
+
+    #[test]
+    fn one_field_of_all_token_headers_holds_the_token() {
+        let names = ["x-first", "x-second"].map(HeaderName::from_static);
+        use InvalidToken as R;
+        let (repeated, malformed) = (Err(R::AuthorizationRepeated), Err(R::Malformed));
+        let (first, second) = (("x-first", "a.b.c"), ("x-second", "a.b.c"));
+        for (fields, expected) in [
+            (&[][..], Ok(None)),
+            (&[first], Ok(Some(("a.b.c", 0)))),
+            (&[second], Ok(Some(("a.b.c", 1)))),
+            (&[("x_first", "a.b.c")], Ok(None)),
+            (&[("x-first", "")], malformed),
+            (&[("x-first", "Bearer a")], Ok(Some(("a", 0)))),
+            (&[("x-first", "bearer  a")], Ok(Some(("a", 0)))),
+            (&[("x-first", "Bearer")], malformed),
+            (&[("x-first", "Bearer a b")], malformed),
+            (&[("x-first", "Basic a")], malformed),
+            (&[("x-first", "\"a.b.c\"")], malformed),
+            (&[("x-first", "aaaaaaaaaaa")], Err(R::AuthorizationTooLarge)),
+            (&[("x-first", "Bearer aaaa")], Err(R::AuthorizationTooLarge)),
+            (&[first, first], repeated),
+            (&[("x-first", ""), second], repeated),
+        ] {
+            let headers = headers(fields);
+            let token = from_token_headers(&headers, &names, 10);
+            let found = token.map(|token| {
+                token.map(|token| (token.as_str(), token.location().header().unwrap()))
+            });
+            assert_eq!(found, expected, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn a_websocket_announces_its_token_behind_bearer() {
+        use InvalidToken as R;
+        let (repeated, malformed) = (Err(R::AuthorizationRepeated), Err(R::Malformed));
+        let large = Err(R::AuthorizationTooLarge);
+        let (nothing, chat) = (|| Some(vec![]), || Some(vec!["chat"]));
+        let token = Ok(Some("a.b.c"));
+        for (protocols, expected, left) in [
+            (&["bearer, a.b.c"][..], token, nothing()),
+            (
+                &["bearer,a.b.c,chat", "log"],
+                token,
+                Some(vec!["chat", "log"]),
+            ),
+            (&["bearer", "a.b.c"], token, nothing()),
+            (&[",bearer,,a.b.c"], token, nothing()),
+            (&["bearer, a, chat, a"], Ok(Some("a")), chat()),
+            (&["chat, bearer, a.b.c"], token, chat()),
+            (&["chat", "bearer", "a.b.c"], token, chat()),
+            (&["chat, bearer"], malformed, chat()),
+            (&["chat, a.b.c"], Ok(None), None),
+            (&["a.b.c, bearer"], malformed, Some(vec!["a.b.c"])),
+            (&["bearer, a, bearer, a, chat"], repeated, chat()),
+            (&["bearer, a", "chat, bearer, b"], repeated, chat()),
+            (&["bearer, bearer, a"], repeated, nothing()),
+            (&["Bearer, a.b.c"], Ok(None), None),
+            (&[], Ok(None), None),
+            (&["bearer"], malformed, nothing()),
+            (&["bearer,"], malformed, nothing()),
+            (&["bearer, a b"], malformed, nothing()),
+            (&["bearer, aaaaaaaaaaa"], large, nothing()),
+        ] {
+            let protocol = |value: &&'static str| ("sec-websocket-protocol", *value);
+            let headers = headers(&protocols.iter().map(protocol).collect::<Vec<_>>());
+            let token = from_websocket_protocol(&headers, 10);
+            assert_eq!(
+                token.map(|token| token.map(Bearer::as_str)),
+                expected,
+                "{protocols:?}"
+            );
+            let left = left.map(|left| left.into_iter().map(str::as_bytes).collect::<Vec<_>>());
+            let found = websocket_protocols_without_token(&headers);
+            assert_eq!(found, left, "{protocols:?}");
+        }
+    }
+}

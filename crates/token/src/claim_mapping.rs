@@ -1,0 +1,247 @@
+//! The mapping of another issuer's claims to the fields of the user (contract §2.5).
+
+use super::claim_name::ClaimName;
+use crate::invalid::InvalidToken;
+use crate::strict_json::{Map, Value, is_whole};
+use crate::user_details::CurrentUserDetails;
+
+/// The fields that identify a user. Unless mapped, both come from `sub`, the one claim that every
+/// issuer sends (RFC 9068 §2.2).
+const REQUIRED: [&str; 2] = ["id", "account"];
+const SUBJECT: &str = "sub";
+
+/// The fields of the user and the claims they come from, of which the first that is there counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimMapping {
+    fields: Vec<(&'static str, Vec<ClaimName>)>,
+    /// The claims with the audience, of which the first that is there and not empty counts.
+    audience: Vec<ClaimName>,
+}
+
+impl ClaimMapping {
+    /// Parses `FIELD=CLAIM` entries; a field may have several, of which the first that is there
+    /// counts. `id` and `account` come from `sub` unless an entry maps them.
+    ///
+    /// # Errors
+    /// The first unusable entry, and why it is.
+    pub fn parse<'a>(
+        entries: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, (&'a str, String)> {
+        let mut fields: Vec<(&'static str, Vec<ClaimName>)> = Vec::new();
+        for entry in entries {
+            let (field, claim) = parse_entry(entry).map_err(|why| (entry, why))?;
+            match fields.iter_mut().find(|(other, _)| *other == field) {
+                Some((_, claims)) => claims.push(claim),
+                None => fields.push((field, vec![claim])),
+            }
+        }
+        for field in REQUIRED {
+            if fields.iter().all(|(other, _)| *other != field) {
+                fields.push((field, vec![ClaimName::top_level(SUBJECT)]));
+            }
+        }
+        Ok(Self {
+            fields,
+            audience: vec![ClaimName::top_level("aud")],
+        })
+    }
+
+    /// Takes the audience from these claims in place of `aud`, if there are any.
+    #[must_use]
+    pub fn with_audience(self, audience: Vec<ClaimName>) -> Self {
+        match audience.is_empty() {
+            true => self,
+            false => Self { audience, ..self },
+        }
+    }
+
+    /// Returns the claims that may have the audience.
+    pub(super) fn audience_claims(&self) -> &[ClaimName] {
+        &self.audience
+    }
+
+    /// Returns the audience: an empty claim says as little as one that is not there.
+    pub(super) fn audience<'m>(&self, members: &'m Map) -> Option<&'m Value> {
+        let mut values = self.audience.iter().filter_map(|claim| claim.find(members));
+        values.find(|value| !value.says_nothing())
+    }
+
+    /// Returns the fields that identify a user, with their claims.
+    pub(super) fn required(&self) -> impl Iterator<Item = (&'static str, &[ClaimName])> {
+        let fields = self.fields.iter();
+        fields
+            .filter(|(field, _)| REQUIRED.contains(field))
+            .map(|(field, claims)| (*field, claims.as_slice()))
+    }
+
+    /// Reads the user from a payload. Text stays as it is; numbers, booleans, arrays and objects
+    /// become their JSON text, because any other form could be read in two ways.
+    ///
+    /// # Errors
+    /// [`InvalidToken::ClaimMissing`] without `id` or `account`; [`InvalidToken::ClaimInvalid`]
+    /// if one of them is empty, or neither text nor an integer.
+    pub(crate) fn user(&self, members: &Map) -> Result<CurrentUserDetails, InvalidToken> {
+        let mut user = CurrentUserDetails::default();
+        for (field, claims) in &self.fields {
+            let value = first(claims, members);
+            let value = if REQUIRED.contains(field) {
+                Some(required_text(value)?)
+            } else {
+                value.and_then(optional_text)
+            };
+            if let Some(slot) = user.field_mut(field) {
+                *slot = value;
+            }
+        }
+        Ok(user)
+    }
+}
+
+/// Returns the first claim that is there.
+pub(super) fn first<'m>(claims: &[ClaimName], members: &'m Map) -> Option<&'m Value> {
+    let mut values = claims.iter().filter_map(|claim| claim.find(members));
+    values.find(|value| **value != Value::Null)
+}
+
+fn parse_entry(entry: &str) -> Result<(&'static str, ClaimName), String> {
+    let expected = "expected FIELD=CLAIM, such as account=preferred_username";
+    let (field, claim) = entry.split_once('=').ok_or(expected)?;
+    let fields = CurrentUserDetails::FIELDS;
+    let known = fields.iter().find(|name| **name == field.trim());
+    let field = known.ok_or_else(|| {
+        let fields = fields.join(", ");
+        format!(
+            "the user has no field of this name; there are {fields}; in a header of its own --claim-header X-Roles=roles \
+             passes any claim"
+        )
+    })?;
+    Ok((field, claim.trim().parse()?))
+}
+
+/// Returns a claim that identifies a user. The service could take an empty id for another user, and
+/// a number with a fraction has more than one spelling.
+fn required_text(value: Option<&Value>) -> Result<String, InvalidToken> {
+    match value {
+        None | Some(Value::Null) => Err(InvalidToken::ClaimMissing),
+        Some(Value::String(text)) if !text.is_empty() && is_whole(text) => Ok(text.clone()),
+        Some(Value::Number(number)) if number.is_integer() => Ok(number.as_str().to_owned()),
+        Some(_) => Err(InvalidToken::ClaimInvalid),
+    }
+}
+
+fn optional_text(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn user(
+        entries: &[&str],
+        payload: &Value,
+    ) -> Result<Vec<(&'static str, String)>, InvalidToken> {
+        let mapping = ClaimMapping::parse(entries.iter().copied()).unwrap();
+        let user = mapping.user(&serde_json::from_value(payload.clone()).unwrap())?;
+        Ok(user
+            .present()
+            .map(|(name, value)| (name, value.to_owned()))
+            .collect())
+    }
+
+    #[test]
+    fn the_subject_is_id_and_account_unless_mapped() {
+        let payload = json!({"sub": "s", "preferred_username": "ada", "uid": 7});
+        for (entries, id, account) in [
+            (&[][..], "s", "s"),
+            (&["account=preferred_username"], "s", "ada"),
+            (&["id=uid"], "7", "s"),
+            (&[" id = uid "], "7", "s"),
+            (
+                &["account=upn", "id=uid", "account=preferred_username"],
+                "7",
+                "ada",
+            ),
+        ] {
+            let expected = [("id", id.to_owned()), ("account", account.to_owned())];
+            assert_eq!(user(entries, &payload).unwrap(), expected, "{entries:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_taken_whole_and_a_leading_slash_leads_inside() {
+        let payload = json!({
+            "sub": "s",
+            "https://example.com/tenant": "t",
+            "a.b": "dotted",
+            "a": {"b": "nested"},
+            "realm_access": {"roles": ["x", "y,z"]},
+            "/odd~": "odd",
+        });
+        for (claim, value) in [
+            ("https://example.com/tenant", Some("t")),
+            ("a.b", Some("dotted")),
+            ("/a/b", Some("nested")),
+            ("/realm_access/roles", Some(r#"["x","y,z"]"#)),
+            ("/realm_access/roles/1", Some("y,z")),
+            ("/a.b", Some("dotted")),
+            ("/~1odd~0", Some("odd")),
+            ("/https:~1~1example.com~1tenant", Some("t")),
+            ("/a/b/c", None),
+            ("/sub/0", None),
+            ("none", None),
+        ] {
+            let entry = format!("other={claim}");
+            let user = user(&[&entry], &payload).unwrap();
+            let other = user.iter().find(|(name, _)| *name == "other");
+            assert_eq!(other.map(|(_, text)| text.as_str()), value, "{claim}");
+        }
+    }
+
+    #[test]
+    fn other_types_become_their_json_text() {
+        for (value, text) in [
+            (json!(true), Some("true")),
+            (json!(-3), Some("-3")),
+            (json!(1.5), Some("1.5")),
+            (json!([]), Some("[]")),
+            (json!({"a": null}), Some(r#"{"a":null}"#)),
+            (json!(""), Some("")),
+            (json!(null), None),
+        ] {
+            let user = user(&["email=e"], &json!({"sub": "s", "e": value})).unwrap();
+            let email = user.iter().find(|(name, _)| *name == "email");
+            assert_eq!(email.map(|(_, text)| text.as_str()), text);
+        }
+    }
+
+    #[test]
+    fn a_user_without_id_or_account_is_rejected() {
+        use InvalidToken::{ClaimInvalid, ClaimMissing};
+        for (value, rejection) in [
+            (json!(null), ClaimMissing),
+            (json!(""), ClaimInvalid),
+            (json!(1.0), ClaimInvalid),
+            (json!(1e30), ClaimInvalid),
+            (json!(false), ClaimInvalid),
+            (json!(["s"]), ClaimInvalid),
+            (json!({}), ClaimInvalid),
+        ] {
+            for (entries, payload) in [
+                (&[][..], json!({"sub": value})),
+                (&["id=x"], json!({"sub": "s", "x": value})),
+                (&["account=x"], json!({"sub": "s", "x": value})),
+            ] {
+                assert_eq!(user(entries, &payload), Err(rejection), "{payload}");
+            }
+        }
+        assert_eq!(user(&[], &json!({})), Err(ClaimMissing));
+    }
+}

@@ -1,0 +1,214 @@
+//! The member or claim for which a token is rejected, what it holds, and the setting that changes
+//! that. For people: the decision is made elsewhere.
+
+use super::claim_mapping::{ClaimMapping, first};
+use super::claim_name::ClaimName;
+use super::claims::{Claims, audience};
+use super::verifier::{
+    Audience, CompactToken, RequiredIssuer, VerificationPolicy, decode, rejected_member,
+};
+use crate::invalid::InvalidToken;
+use crate::keys::KeySet;
+use crate::strict_json::{self, Map, Value, is_whole};
+use crate::unverified::DecodedToken;
+
+/// Longest value that is repeated.
+const READABLE_BYTES: usize = 200;
+
+/// Describes the cause of `rejection`; `None` where the reason says all.
+pub(super) fn of(
+    rejection: InvalidToken,
+    policy: &VerificationPolicy,
+    keys: &KeySet,
+    token: &str,
+) -> Option<String> {
+    if rejection == InvalidToken::Malformed {
+        return unreadable(token);
+    }
+    let token = DecodedToken::of(token)?;
+    let (header, claims) = (token.header.as_object()?, token.claims.as_object()?);
+    match rejection {
+        InvalidToken::Header => Some(of_header(header)),
+        InvalidToken::Algorithm => {
+            let (found, keys) = (readable(header.get("alg")), keys.names());
+            let fewer = in_table(policy, ", and `algorithms` may allow fewer");
+            Some(format!(
+                "its `alg` is {found}; the issuer's keys are {keys}{fewer}"
+            ))
+        }
+        InvalidToken::KeyUnknown => Some(format!(
+            "its `kid` is {}; the issuer's keys are {}",
+            readable(header.get("kid")),
+            keys.names()
+        )),
+        InvalidToken::Issuer => {
+            let required = match &policy.issuer {
+                RequiredIssuer::Any => return None,
+                RequiredIssuer::Absent => "with `no-issuer` it may have none".to_owned(),
+                RequiredIssuer::Is(issuer) => format!("\"{issuer}\" is required, byte for byte"),
+            };
+            let found = readable(claims.get("iss"));
+            Some(format!("its `iss` is {found}, and {required}"))
+        }
+        InvalidToken::Audience => Some(of_audience(policy, claims)),
+        InvalidToken::ClaimMissing => missing(policy, claims),
+        InvalidToken::ClaimInvalid => invalid(policy, claims),
+        _ => None,
+    }
+}
+
+/// Returns what cannot be read in a token, and where; `None` for a token that can be read.
+pub fn unreadable(token: &str) -> Option<String> {
+    let Ok(parts) = CompactToken::split(token) else {
+        let parts = token.split('.').count();
+        let encrypted = match parts {
+            5 => ": it is encrypted (JWE), which no setting accepts",
+            _ => "",
+        };
+        return Some(format!(
+            "the number of its parts between dots is {parts}, and not 3{encrypted}"
+        ));
+    };
+    for (name, part) in [("header", parts.header), ("payload", parts.payload)] {
+        let Ok(json) = decode(part) else {
+            return Some(format!("its {name} is no base64url without padding"));
+        };
+        if let Err(error) = strict_json::object(&json) {
+            return Some(format!("its {name} is no JSON that is accepted: {error}"));
+        }
+    }
+    let is_readable = decode(parts.signature).is_ok();
+    (!is_readable).then(|| "its signature is no base64url without padding".to_owned())
+}
+
+fn of_header(header: &Map) -> String {
+    if let Some(name) = rejected_member(header) {
+        return format!("its header has `{name}`, which no setting allows");
+    }
+    let kid = header.get("kid").filter(|kid| kid.as_str().is_none());
+    match kid {
+        Some(kid) => format!("its `kid` is {}, and not text", kind(Some(kid))),
+        None => format!(
+            "its `typ` is {}, its `kid` {}: JWT or at+jwt is expected, and a name of visible ASCII",
+            readable(header.get("typ")),
+            readable(header.get("kid"))
+        ),
+    }
+}
+
+fn of_audience(policy: &VerificationPolicy, claims: &Map) -> String {
+    let mapped = policy.mapping.as_ref().map(ClaimMapping::audience_claims);
+    let aud = [ClaimName::top_level("aud")];
+    let found = mapped.unwrap_or(&aud).iter().map(|claim| {
+        let found = readable(claim.find(claims));
+        format!("its `{claim}` is {found}")
+    });
+    let found = found.collect::<Vec<_>>().join(", ");
+    let other = in_table(policy, ", and `audience-claim` names another claim");
+    let deciding = match &policy.mapping {
+        Some(mapping) => mapping.audience(claims),
+        None => claims.get("aud"),
+    };
+    if audience(deciding.cloned()).is_err() {
+        return format!("{found}: a text or a list of texts is expected, not empty{other}");
+    }
+    let wanted = match &policy.audience {
+        Audience::OneOf(audiences) => audiences.join(", "),
+        Audience::OneOfOrNone(own) if !own.is_empty() => {
+            format!("not set, --app-id and --app-name are {}", own.join(", "))
+        }
+        Audience::OneOfOrNone(_) | Audience::Any => "not set".to_owned(),
+    };
+    let setting = setting(policy, "audience");
+    format!("{found}; {setting} is {wanted}{other}")
+}
+
+/// Returns the name of a setting as it was written.
+fn setting(policy: &VerificationPolicy, member: &str) -> String {
+    match &policy.name {
+        Some(table) => format!("`{member}` of [[issuer]] {table}"),
+        None => format!("--{member}"),
+    }
+}
+
+/// Returns the part of a sentence about what a table alone can say.
+fn in_table<'s>(policy: &VerificationPolicy, sentence: &'s str) -> &'s str {
+    policy.name.as_ref().map_or("", |_| sentence)
+}
+
+/// Names the first required claim that is not there.
+fn missing(policy: &VerificationPolicy, claims: &Map) -> Option<String> {
+    let is_there = |name: &str| claims.get(name).is_some_and(|value| *value != Value::Null);
+    match &policy.mapping {
+        Some(mapping) => {
+            let mut required = mapping.required();
+            let absent = required.find(|(_, of)| first(of, claims).is_none());
+            if let Some((field, of)) = absent {
+                let (claims, setting) = (listed(of), setting(policy, "claim"));
+                return Some(format!(
+                    "it has no {claims}, which `{field}` comes from: {setting} may take another, as in {field}=email"
+                ));
+            }
+        }
+        None => {
+            let mut required = ["username", "userId"].into_iter();
+            if let Some(name) = required.find(|name| !is_there(name)) {
+                return Some(format!(
+                    "it has no `{name}`, which the auth server's tokens have"
+                ));
+            }
+        }
+    }
+    (!is_there("exp")).then(|| "it has no `exp`: --allow-no-exp accepts it for ever".to_owned())
+}
+
+/// Names the first claim of another kind than expected.
+fn invalid(policy: &VerificationPolicy, claims: &Map) -> Option<String> {
+    let is_text = |value: &Value| {
+        let text = value.as_str().unwrap_or_default();
+        !text.is_empty() && is_whole(text)
+    };
+    if let Some(mapping) = &policy.mapping {
+        for (field, of) in mapping.required() {
+            if let Some(value) = first(of, claims)
+                && !is_text(value)
+                && !matches!(value, Value::Number(number) if number.is_integer())
+            {
+                return Some(format!(
+                    "{}, which `{field}` comes from, is {}: text or an integer is expected",
+                    listed(of),
+                    kind(Some(value))
+                ));
+            }
+        }
+    }
+    let (name, value) = Claims::invalid(claims, policy.mapping.as_ref())?;
+    let expected = match name.as_str() {
+        "exp" | "nbf" | "iat" => "a number of seconds within 53 bits",
+        "extraInfo" => "an object of texts",
+        _ => "a text",
+    };
+    let found = match value {
+        Value::Number(_) | Value::Object(_) => readable(Some(value)),
+        other => other.kind().to_owned(),
+    };
+    Some(format!("its `{name}` is {found}: {expected} is expected"))
+}
+
+fn listed(claims: &[ClaimName]) -> String {
+    let names: Vec<_> = claims.iter().map(|claim| format!("`{claim}`")).collect();
+    names.join(" or ")
+}
+
+/// Describes a value by itself if it is short, else by its kind.
+fn readable(value: Option<&Value>) -> String {
+    let text = value.map(Value::to_string);
+    match text.filter(|text| text.len() <= READABLE_BYTES) {
+        Some(text) => text,
+        None => kind(value).to_owned(),
+    }
+}
+
+fn kind(value: Option<&Value>) -> &'static str {
+    value.map_or("absent", Value::kind)
+}

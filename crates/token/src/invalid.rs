@@ -1,0 +1,51 @@
+//! The reasons for which a request has no valid token.
+
+/// A token that is not accepted, or credentials that hold no token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum InvalidToken {
+    /// Credentials twice in one place: two fields, two values of a cookie.
+    #[error("credentials twice")]
+    AuthorizationRepeated,
+    /// The `Authorization` field is longer than the configured limit.
+    #[error("credentials that are too long")]
+    AuthorizationTooLarge,
+    /// Another scheme than `Bearer`.
+    #[error("another scheme than Bearer")]
+    AuthorizationScheme,
+    /// Not a compact JWS of three base64url parts that hold JSON objects without duplicate members.
+    #[error("malformed")]
+    Malformed,
+    /// Another algorithm than the key's.
+    #[error("an algorithm that is not allowed")]
+    Algorithm,
+    /// A forbidden header member, or another `typ`.
+    #[error("a header member that is not allowed")]
+    Header,
+    /// A `kid` that is not in the key set.
+    #[error("an unknown key")]
+    KeyUnknown,
+    /// A signature that does not verify with the key.
+    #[error("an invalid signature")]
+    Signature,
+    /// A token past `exp` plus leeway.
+    #[error("expired")]
+    Expired,
+    /// A token before `nbf` minus leeway.
+    #[error("not valid yet")]
+    NotYetValid,
+    /// A required claim is absent.
+    #[error("a missing claim")]
+    ClaimMissing,
+    /// A claim of the wrong type or with an impossible value.
+    #[error("an invalid claim")]
+    ClaimInvalid,
+    /// `iss` is absent or not the configured issuer.
+    #[error("another issuer")]
+    Issuer,
+    /// `aud` names none of the audiences of this program, or is absent where one is required.
+    #[error("another audience")]
+    Audience,
+    /// A token with `cnf` (RFC 7800): only the holder of a key may use it, and no proof was checked.
+    #[error("bound to a key of its holder")]
+    Bound,
+}

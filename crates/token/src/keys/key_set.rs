@@ -1,0 +1,491 @@
+//! The trusted keys of one moment: keys without names, a JWK Set (RFC 7517), or a set with both.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
+
+use super::found::{READABLE_BYTES, found_in, is_json, readable};
+use super::{KeyError, KeyId, VerificationKey, algorithms, public_pem};
+use crate::strict_json::{self, Map, Value};
+use postern_http::text_encoding::BYTE_ORDER_MARK;
+
+/// The trusted keys of one moment. A `kid` selects the keys of its name, or else those without a
+/// name (the contract's key, a PEM file, a JWK without `kid`); a token without `kid` is tried
+/// against each.
+#[derive(Debug, Clone)]
+pub struct KeySet {
+    keys: Vec<VerificationKey>,
+    /// The algorithms that its keys may have, including those without a key at present.
+    allowed: Vec<Algorithm>,
+    /// Keys of the source that are not used.
+    skipped: Vec<String>,
+}
+
+impl KeySet {
+    /// Creates a set of the single key of the contract endpoint (contract §4.3).
+    pub fn nameless(key: VerificationKey) -> Self {
+        Self::nameless_keys(vec![key])
+    }
+
+    /// Creates a set of keys without names, tried in this order.
+    pub fn nameless_keys(keys: Vec<VerificationKey>) -> Self {
+        let allowed = keys.iter().map(VerificationKey::algorithm).collect();
+        Self {
+            keys,
+            allowed,
+            skipped: Vec::new(),
+        }
+    }
+
+    /// Creates a set of keys with names; tokens of other algorithms than theirs are rejected.
+    pub fn named(mut keys: Vec<VerificationKey>) -> Self {
+        keys.iter_mut()
+            .for_each(|key| key.name = Some(key.id().clone()));
+        Self::nameless_keys(keys)
+    }
+
+    /// Parses a JWK Set (RFC 7517 §5), or a single JWK, as many tools write it. Keys for other
+    /// purposes, of unknown kinds or of algorithms outside `allowed` are left out; symmetric keys
+    /// always are.
+    ///
+    /// # Errors
+    /// [`KeyError::NotAJwkSet`], [`KeyError::NoUsableKey`] if a key has its private half or nothing is
+    /// left.
+    pub fn from_jwks(json: &[u8], allowed: &[Algorithm]) -> Result<Self, KeyError> {
+        let json = json.strip_prefix(BYTE_ORDER_MARK).unwrap_or(json);
+        let not_a_set = || KeyError::NotAJwkSet {
+            found: found_in(json),
+        };
+        let document = strict_json::value(json).map_err(|_| not_a_set())?;
+        let members = match (document.get("keys"), document.get("kty")) {
+            (Some(Value::Array(members)), _) => members.as_slice(),
+            (None, Some(_)) => std::slice::from_ref(&document),
+            _ => return Err(not_a_set()),
+        };
+        let is_private = |member: &Value| {
+            let private = member.get("d");
+            private.is_some_and(|private| !private.says_nothing())
+        };
+        let wanted: Vec<_> = allowed.iter().copied().map(algorithms::name).collect();
+        let no_usable_key = |found: String| KeyError::NoUsableKey {
+            found,
+            wanted: wanted.join(", "),
+        };
+        let (mut keys, mut skipped) = (Vec::new(), Vec::new());
+        for (number, member) in members.iter().enumerate() {
+            let name = || described(number, member);
+            if is_private(member) {
+                let why = KeyError::PrivateKey;
+                return Err(no_usable_key(format!("{}: {why}", name())));
+            }
+            match verification_key_from_jwk(member, allowed) {
+                Ok(key) => keys.push(key),
+                Err(why) => skipped.push(format!("{}: {why}", name())),
+            }
+        }
+        if keys.is_empty() {
+            let none = skipped.is_empty().then(|| "none".to_owned());
+            return Err(no_usable_key(none.unwrap_or_else(|| skipped.join("; "))));
+        }
+        let allowed = allowed.to_vec();
+        Ok(Self {
+            keys,
+            allowed,
+            skipped,
+        })
+    }
+
+    /// Parses a file of JSON as [`Self::from_jwks`], or of one or more PEM blocks with a public key,
+    /// or the base64 of one key's DER. A key of PEM is used with the first of `allowed` that fits it.
+    ///
+    /// # Errors
+    /// Those of [`Self::from_jwks`], [`KeyError::NotPublicPem`] for any other block,
+    /// [`KeyError::RsaTooSmall`], [`KeyError::NotAllowed`] if no algorithm fits.
+    pub fn from_file(bytes: &[u8], allowed: &[Algorithm]) -> Result<Self, KeyError> {
+        if is_json(bytes) {
+            return Self::from_jwks(bytes, allowed);
+        }
+        let keys = public_pem::blocks(bytes)?
+            .iter()
+            .map(|block| VerificationKey::of_any_type(block, allowed))
+            .collect::<Result<_, _>>()?;
+        Ok(Self::nameless_keys(keys))
+    }
+
+    /// Returns name and algorithm of each key, for people.
+    pub fn names(&self) -> String {
+        let names: Vec<_> = self.keys.iter().map(|key| key.name().to_string()).collect();
+        names.join(", ")
+    }
+
+    /// Returns all keys, for status and logs.
+    pub fn keys(&self) -> &[VerificationKey] {
+        &self.keys
+    }
+
+    /// Returns the keys of the source that are not used, each with the reason.
+    pub fn skipped(&self) -> &[String] {
+        &self.skipped
+    }
+
+    /// Returns the keys for a token that names `kid`, or none.
+    pub(crate) fn named_by(&self, kid: Option<&KeyId>) -> impl Iterator<Item = &VerificationKey> {
+        let bears = move |key: &&VerificationKey| key.name.as_ref() == kid;
+        let is_known = self.keys.iter().any(|key| bears(&key));
+        let fits = move |key: &&VerificationKey| match kid {
+            None => true,
+            Some(_) if is_known => bears(key),
+            Some(_) => !key.is_named(),
+        };
+        self.keys.iter().filter(fits)
+    }
+
+    /// Returns true if a token may be signed with this algorithm, by a present key or by a later
+    /// one of the same source.
+    pub fn allows(&self, algorithm: Algorithm) -> bool {
+        self.allowed.contains(&algorithm)
+    }
+}
+
+/// Returns the number of a key, its name, and its algorithm or kind.
+fn described(number: usize, member: &Value) -> String {
+    let text = |name: &str| {
+        let text = member.get(name)?.as_str()?;
+        let is_readable = |text: &&str| {
+            (1..=READABLE_BYTES).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
+        };
+        Some(text).filter(is_readable)
+    };
+    let name = text("kid").map_or(String::new(), |kid| format!(" '{kid}'"));
+    let kind = text("alg").or_else(|| text("crv")).or_else(|| text("kty"));
+    format!(
+        "key {}{name} ({})",
+        number + 1,
+        kind.unwrap_or("of no kind")
+    )
+}
+
+/// Parses a key, or returns the reason why it is not used. Members that no verifier needs are not
+/// read, whatever they hold (RFC 7517 §4): certificates (`x5c`) too.
+fn verification_key_from_jwk(
+    member: &Value,
+    allowed: &[Algorithm],
+) -> Result<VerificationKey, String> {
+    let Some(jwk) = member.as_object() else {
+        return Err(format!("it is {}, and no object", member.kind()));
+    };
+    check_purpose(jwk)?;
+    let kty = required(jwk, "kty")?;
+    let curve = match kty {
+        "EC" | "OKP" => required(jwk, "crv")?,
+        _ => "",
+    };
+    let (key, fits): (_, fn(Algorithm) -> bool) = match (kty, curve) {
+        ("RSA", _) => {
+            let (modulus, exponent) = (number(jwk, "n")?, number(jwk, "e")?);
+            let key = DecodingKey::from_rsa_raw_components(&modulus, &exponent);
+            (key, |it| it.family() == AlgorithmFamily::Rsa)
+        }
+        ("EC", "P-256") => (point(jwk)?, |it| it == Algorithm::ES256),
+        ("EC", "P-384") => (point(jwk)?, |it| it == Algorithm::ES384),
+        ("OKP", "Ed25519") => {
+            let key = DecodingKey::from_ed_der(&bytes(jwk, "x")?);
+            (key, |it| it == Algorithm::EdDSA)
+        }
+        ("oct", _) => return Err("a secret is never used".to_owned()),
+        _ => {
+            let kind = readable(&format!("{kty} {curve}"));
+            return Err(format!("a key of an unknown kind, '{}'", kind.trim_end()));
+        }
+    };
+    // Without an `alg` of its own it is used with the first allowed one.
+    let stated = text(jwk, "alg")?;
+    let is_stated = |it| stated.is_none_or(|name| algorithms::parse(name) == Some(it));
+    let mut usable = allowed.iter().filter(|it| fits(**it) && is_stated(**it));
+    let algorithm = *usable
+        .next()
+        .ok_or("its algorithm is not among the allowed")?;
+    let mut key =
+        VerificationKey::named_by_thumbprint(algorithm, key).map_err(|error| match error {
+            KeyError::NotAPublicKey => "its members are no public key of its kind".to_owned(),
+            error => error.to_string(),
+        })?;
+    if let Some(kid) = text(jwk, "kid")? {
+        let name = KeyId::new(kid).ok_or("its kid is not of 1 to 128 visible ASCII characters")?;
+        key.name = Some(name);
+    }
+    Ok(key)
+}
+
+/// Checks that the key's own `use` and `key_ops` allow verification (RFC 7517 §4.2, §4.3);
+/// `jwt-svid` is SPIFFE's word for keys of tokens.
+fn check_purpose(jwk: &Map) -> Result<(), String> {
+    let purpose = text(jwk, "use")?;
+    if let Some(other) = purpose.filter(|purpose| !["sig", "jwt-svid"].contains(purpose)) {
+        return Err(format!("it is for another use, '{}'", readable(other)));
+    }
+    let operations = match jwk.get("key_ops").unwrap_or_default() {
+        Value::Array(operations) => operations.as_slice(),
+        Value::Null => &[],
+        one @ Value::String(_) => std::slice::from_ref(one),
+        other => return Err(format!("its `key_ops` is {}, and no list", other.kind())),
+    };
+    // .NET writes an empty list, or an empty text in it, for a key without operations.
+    let mut named = operations.iter().filter(|it| !it.says_nothing()).peekable();
+    if named.peek().is_some() && !named.any(|it| it.as_str() == Some("verify")) {
+        return Err("it is for another use: its `key_ops` lacks 'verify'".to_owned());
+    }
+    Ok(())
+}
+
+/// Returns a member that is text. An empty one counts as missing, as null does: serialisers write
+/// them for members that a key does not have.
+fn text<'m>(jwk: &'m Map, name: &str) -> Result<Option<&'m str>, String> {
+    match jwk.get(name).unwrap_or_default() {
+        Value::String(text) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
+        Value::Null => Ok(None),
+        other => Err(format!("its `{name}` is {}, and not text", other.kind())),
+    }
+}
+
+fn required<'m>(jwk: &'m Map, name: &str) -> Result<&'m str, String> {
+    text(jwk, name)?.ok_or_else(|| format!("its `{name}` is missing"))
+}
+
+fn bytes(jwk: &Map, name: &str) -> Result<Vec<u8>, String> {
+    let decoded = URL_SAFE_NO_PAD.decode(required(jwk, name)?);
+    decoded.map_err(|_| format!("its `{name}` is no base64url without padding"))
+}
+
+/// Returns a number without zeros in front, which some issuers write (RFC 7518 §2 forbids it).
+fn number(jwk: &Map, name: &str) -> Result<Vec<u8>, String> {
+    let bytes = bytes(jwk, name)?;
+    Ok(bytes.into_iter().skip_while(|byte| *byte == 0).collect())
+}
+
+/// Returns the key of an uncompressed point (SEC 1 §2.3.3).
+fn point(jwk: &Map) -> Result<DecodingKey, String> {
+    let point = [vec![4], bytes(jwk, "x")?, bytes(jwk, "y")?].concat();
+    Ok(DecodingKey::from_ec_der(&point))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// RFC 7638 §3.1: the example key and its thumbprint.
+    const RFC_7638_N: &str = "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw";
+    const RFC_7638_THUMBPRINT: &str = "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs";
+
+    /// RFC 7517 appendix A.1: the EC example key.
+    const RFC_7517_X: &str = "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4";
+    const RFC_7517_Y: &str = "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM";
+
+    fn jwks(keys: &Value) -> Result<KeySet, KeyError> {
+        let allowed = [Algorithm::RS256, Algorithm::ES256];
+        KeySet::from_jwks(json!({ "keys": keys }).to_string().as_bytes(), &allowed)
+    }
+
+    #[test]
+    fn a_key_without_kid_is_named_by_its_rfc_7638_thumbprint() {
+        let set = jwks(&json!([{"kty": "RSA", "n": RFC_7638_N, "e": "AQAB"}])).unwrap();
+        assert_eq!(set.keys()[0].id().as_str(), RFC_7638_THUMBPRINT);
+        assert_eq!(set.keys()[0].algorithm(), Algorithm::RS256);
+        let named = json!([{"kty": "RSA", "n": RFC_7638_N, "e": "AQAB", "kid": "mine"}]);
+        let named = jwks(&named).unwrap();
+        assert_eq!(named.keys()[0].id().as_str(), "mine");
+        assert_eq!(named.keys()[0].thumbprint(), set.keys()[0].thumbprint());
+    }
+
+    #[test]
+    fn spellings_of_issuers_are_read_and_skipped_keys_are_named() {
+        let n = URL_SAFE_NO_PAD.decode(RFC_7638_N).unwrap();
+        let padded = URL_SAFE_NO_PAD.encode([&[0], &*n].concat());
+        let keys = json!([
+            {"kty": "RSA", "n": padded, "e": "AQAB", "kid": ""},
+            {"kty": "OKP", "crv": "Ed25519", "alg": "Ed25519", "kid": "d",
+             "x": "Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE"},
+            {"kty": "RSA", "n": RFC_7638_N, "e": "AQAB", "use": "enc", "kid": "e"},
+        ]);
+        let set = format!("\u{feff}{}", json!({ "keys": keys }));
+        let allowed = [Algorithm::RS256, Algorithm::EdDSA];
+        let set = KeySet::from_jwks(set.as_bytes(), &allowed).unwrap();
+        let (rsa, ed) = (&set.keys()[0], &set.keys()[1]);
+        assert_eq!(rsa.id().as_str(), RFC_7638_THUMBPRINT);
+        assert_eq!((rsa.is_named(), ed.is_named()), (false, true));
+        assert_eq!(
+            set.skipped(),
+            ["key 3 'e' (RSA): it is for another use, 'enc'"]
+        );
+        let chosen = |kid: Option<&str>| {
+            let kid = kid.and_then(KeyId::new);
+            set.named_by(kid.as_ref()).count()
+        };
+        assert_eq!([None, Some("d"), Some("new")].map(chosen), [2, 1, 1]);
+    }
+
+    /// Returns a modulus of so many bits with this last byte.
+    fn modulus(bits: usize, last: u8) -> String {
+        let mut bytes = vec![0; bits / 8];
+        bytes[0] = 0x80;
+        bytes[bits / 8 - 1] |= last;
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    #[test]
+    fn a_jwk_set_gives_only_what_may_verify_signatures() {
+        let ec =
+            json!({"kty": "EC", "crv": "P-256", "x": RFC_7517_X, "y": RFC_7517_Y, "kid": "ec"});
+        let with = |name: &str, value: Value| {
+            let mut key = ec.clone();
+            key[name] = value;
+            key
+        };
+        let rsa = |n: &str, e: &str| json!({"kty": "RSA", "n": n, "e": e});
+        let (other_use, impossible) = ("it is for another use", "the RSA key has");
+        for (left_out, why) in [
+            (with("use", json!("enc")), "'ec' (P-256): it is for another"),
+            (with("key_ops", json!(["sign"])), other_use),
+            (with("alg", json!("RSA-OAEP")), "its algorithm"),
+            (with("alg", json!("ES256K")), "'ec' (ES256K): its algorithm"),
+            (with("alg", json!("ES384")), "not among the allowed"),
+            (with("crv", json!("secp256k1")), "of an unknown kind"),
+            (with("x", json!(RFC_7517_Y)), "its members are no public"),
+            (with("kid", json!("with space")), "not of 1 to 128 visible"),
+            (with("kid", json!(7)), "its `kid` is a number, and not text"),
+            (
+                json!({"kty": "oct", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA"}),
+                "a secret is never used",
+            ),
+            (json!({"kty": "XYZ"}), "key 1 (XYZ): a key of an unknown"),
+            (json!(5), "key 1 (of no kind): it is a number"),
+            (rsa("AQAB", "AQAB"), "key 1 (RSA): the RSA modulus has 17"),
+            (rsa("AQAB=", "AQAB"), "its `n` is no base64url"),
+            // An exponent of 1, 2, 65536, 0, 34 bits, and as long as the modulus.
+            (rsa(RFC_7638_N, "AQ"), impossible),
+            (rsa(RFC_7638_N, "Ag"), impossible),
+            (rsa(RFC_7638_N, "AQAA"), impossible),
+            (rsa(RFC_7638_N, "AA"), impossible),
+            (rsa(RFC_7638_N, "AwAAAAE"), impossible),
+            (rsa(RFC_7638_N, RFC_7638_N), impossible),
+            (rsa(&modulus(2048, 0), "AQAB"), impossible),
+            (rsa(&modulus(2040, 1), "AQAB"), "the RSA modulus has 2040"),
+            (rsa(&modulus(8200, 1), "AQAB"), impossible),
+            (rsa(&modulus(16384, 1), "AQAB"), impossible),
+        ] {
+            let error = jwks(&json!([left_out])).unwrap_err();
+            assert!(matches!(error, KeyError::NoUsableKey { .. }), "{error}");
+            assert!(error.to_string().contains(why), "{why}: {error}");
+            assert_eq!(jwks(&json!([left_out, ec])).unwrap().keys().len(), 1);
+        }
+        // An exponent of 3 and one of 33 bits, and the longest modulus.
+        for (n, e) in [
+            (RFC_7638_N, "Aw"),
+            (RFC_7638_N, "AQAAAAE"),
+            (&modulus(8192, 1), "AQAB"),
+        ] {
+            assert!(jwks(&json!([rsa(n, e)])).is_ok(), "{n:.9} {e}");
+        }
+        let none = jwks(&json!([])).unwrap_err().to_string();
+        assert!(none.contains("it has none, and RS256, ES256 may"), "{none}");
+        let both = json!([{"kty": "hush"}, with("use", json!("enc"))]);
+        let both = jwks(&both).unwrap_err().to_string();
+        assert!(
+            both.contains("kind, 'hush'; key 2 'ec' (P-256): it is for"),
+            "{both}"
+        );
+        let private = jwks(&json!([with("d", json!("AAAA"))]));
+        let private = private.unwrap_err().to_string();
+        assert!(
+            private.contains("key 1 'ec' (P-256): this is a private key"),
+            "{private}"
+        );
+    }
+
+    /// Rows: kind, first allowed algorithm, another algorithm of the same kind.
+    #[test]
+    fn the_key_fixes_the_algorithm_before_the_list() {
+        use Algorithm::{ES256, ES384, EdDSA, PS256, RS256, RS512};
+        let rsa = |alg: Value| json!([{"kty": "RSA", "n": RFC_7638_N, "e": "AQAB", "alg": alg}]);
+        let ec = json!([{"kty": "EC", "crv": "P-256", "x": RFC_7517_X, "y": RFC_7517_Y}]);
+        let p384 = json!([{"kty": "EC", "crv": "P-384",
+            "x": "Oh0l29FmhIMQDFH7UHBuOlpyRNMWdICUzFWQg4z9YArTd0VumWNfaH5QzpDyFiLg",
+            "y": "-GRUuho5iIWFvdF7w49PIFGTj3fMXjkYJmoU7Xdh_EpTWfqg7HpHo4iSSkeoMAXK"}]);
+        let ed25519 = json!([{"kty": "OKP", "crv": "Ed25519",
+            "x": "Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE"}]);
+        for (keys, allowed, algorithm) in [
+            (rsa(Value::Null), &[RS256, PS256][..], Some(RS256)),
+            (rsa(Value::Null), &[ES256, PS256, RS256], Some(PS256)),
+            (rsa(json!("RS512")), &[RS256, RS512], Some(RS512)),
+            (rsa(json!("RS512")), &[RS256, PS256], None),
+            (rsa(json!("ES256")), &[RS256, ES256], None),
+            (rsa(json!("HS256")), &[RS256, ES256], None),
+            (ec.clone(), &[RS256, ES384, ES256], Some(ES256)),
+            (ec, &[RS256, ES384], None),
+            (p384.clone(), &[RS256, ES256, ES384], Some(ES384)),
+            (p384, &[RS256, ES256], None),
+            (ed25519.clone(), &[RS256, ES256, EdDSA], Some(EdDSA)),
+            (ed25519, &[RS256, ES256], None),
+        ] {
+            let set = json!({ "keys": keys }).to_string();
+            let set = KeySet::from_jwks(set.as_bytes(), allowed).ok();
+            let chosen = set.map(|set| set.keys()[0].algorithm());
+            assert_eq!(chosen, algorithm, "{keys} {allowed:?}");
+        }
+    }
+
+    #[test]
+    fn a_single_jwk_is_a_set_of_one() {
+        let jwk =
+            json!({"kty": "EC", "crv": "P-256", "x": RFC_7517_X, "y": RFC_7517_Y, "kid": "a"});
+        let parse =
+            |jwk: &Value| KeySet::from_file(jwk.to_string().as_bytes(), &[Algorithm::ES256]);
+        assert_eq!(parse(&jwk).unwrap().keys()[0].id().as_str(), "a");
+        let mut private = jwk;
+        private["d"] = json!("AAAA");
+        let private = parse(&private).unwrap_err().to_string();
+        assert!(
+            private.contains("key 1 'a' (P-256): this is a private key"),
+            "{private}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_jwk_set_is_named_with_line_and_column() {
+        let map = r#"{"1": "-----BEGIN CERTIFICATE-----"}"#;
+        let certificates = "certificates by name: the issuer has another address for its JWK Set";
+        let twice = "JSON that cannot be read: a member twice";
+        let cut_off = "PEM that is cut off, or has other characters than base64";
+        let list = "a list: {\"keys\": […]} has to be around it";
+        for (text, found) in [
+            ("", "nothing"),
+            ("[]", list),
+            (r#"[{"kty":"RSA"}]"#, list),
+            ("{}", "an object without keys"),
+            (r#"{"keys":{}}"#, "a member keys that is no list"),
+            (r#"{"keys":[],"keys":[]}"#, twice),
+            (
+                "{\"keys\": [\n  {},\n]}",
+                "JSON that cannot be read: trailing comma at line 3 column 1",
+            ),
+            (
+                r#"{"keys":["#,
+                "JSON that cannot be read: EOF while parsing a list at line 1 column 9",
+            ),
+            (
+                r#"{"jwks_uri":""}"#,
+                "a discovery document: --issuer-url takes its issuer, --jwks its jwks_uri",
+            ),
+            (map, certificates),
+            ("<html>", "HTML"),
+            ("-----BEGIN PUBLIC KEY-----", cut_off),
+            ("\u{1f}", "something else"),
+        ] {
+            let error = KeySet::from_jwks(text.as_bytes(), &[Algorithm::RS256]).unwrap_err();
+            let words = format!("and found {found}");
+            assert!(error.to_string().contains(&words), "{text}: {error}");
+        }
+    }
+}

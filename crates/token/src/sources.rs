@@ -1,0 +1,214 @@
+//! The places of a token: `Authorization` and those that are configured.
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName};
+
+use super::bearer::{self, Bearer};
+use super::cookie;
+use crate::invalid::InvalidToken;
+use crate::observer::Observer;
+use postern_http::cors::AllowedOrigins;
+
+/// Places of a token besides `Authorization`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TokenSources {
+    /// Headers in which proxies in front send a bare token. They alone come before `Authorization`.
+    pub headers: Vec<HeaderName>,
+    /// The name of the cookie.
+    pub cookie: Option<String>,
+    /// Origins whose pages may send that cookie, or have a proxy add one of the headers, with
+    /// requests that change something.
+    pub cookie_origins: AllowedOrigins,
+    /// True for `Sec-WebSocket-Protocol`, after `bearer`, of a request that opens a WebSocket.
+    pub websocket_protocol: bool,
+}
+
+impl TokenSources {
+    /// Returns the token of at most `max_bytes` from the first place that has one, and reports that
+    /// place to `observer`; the protocols of a WebSocket count if the request `opens_websocket`. A
+    /// malformed token is an error, never skipped.
+    ///
+    /// # Errors
+    /// The rejection for the malformed field.
+    pub fn token<'a, O: Observer>(
+        &self,
+        headers: &'a HeaderMap,
+        max_bytes: usize,
+        opens_websocket: bool,
+        observer: &mut O,
+    ) -> Result<Option<Bearer<'a>>, InvalidToken> {
+        let mut token = bearer::from_token_headers(headers, &self.headers, max_bytes)?;
+        let header = token.and_then(|token| self.headers.get(token.location().header()?));
+        if let Some(name) = header {
+            observer.learned("from", name.as_str());
+        }
+        if token.is_none() {
+            token = bearer::from_headers(headers, max_bytes)?;
+        }
+        if token.is_none() && opens_websocket && self.websocket_protocol {
+            token = bearer::from_websocket_protocol(headers, max_bytes)?;
+        }
+        if let (None, Some(name)) = (token, &self.cookie) {
+            let found = cookie::token_of(headers, name, max_bytes);
+            if found != Ok(None) {
+                observer.learned("from", format_args!("the cookie {name}"));
+            }
+            token = found?;
+            if O::WATCHES
+                && token.is_none()
+                && let Some(part) = cookie::part_of(headers, name)
+            {
+                let why = "cookies that hold parts of a token are not joined: shorten it, or store it whole";
+                observer.learned("found", format_args!("no cookie {name}, but {part}; {why}"));
+            }
+        }
+        Ok(token)
+    }
+
+    /// Describes the value for which [`Self::token`] is an error, without any of its content.
+    pub fn unreadable(&self, headers: &HeaderMap) -> String {
+        let mut fields = self.headers.iter().filter_map(|name| headers.get(name));
+        let field = fields.next();
+        match field.or_else(|| headers.get(AUTHORIZATION)) {
+            Some(value) => bearer::unreadable(value.as_bytes(), field.is_some()),
+            None => "it holds no token, or characters that no token has".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bearer::TokenLocation;
+    use crate::observer::Unobserved;
+    use postern_contract::explanation::Explanation;
+    use token_corpus::fields::headers;
+
+    #[test]
+    fn a_token_is_taken_only_from_configured_locations() {
+        use TokenLocation::{Cookie, Explicit, Header};
+        let assertion = ("x-assertion", "p.r.x");
+        let cookie = ("cookie", "t=c.o.k");
+        let protocol = ("sec-websocket-protocol", "bearer, w.s.p");
+        let bearer = ("authorization", "Bearer a.b.c");
+        let all = TokenSources {
+            headers: vec![HeaderName::from_static(assertion.0)],
+            cookie: Some("t".to_owned()),
+            websocket_protocol: true,
+            ..TokenSources::default()
+        };
+        let none = TokenSources::default();
+        let [of_cookie, of_protocol] = [Some(("c.o.k", Cookie)), Some(("w.s.p", Explicit))];
+        let (of_bearer, of_header) = (Some(("a.b.c", Explicit)), Some(("p.r.x", Header(0))));
+        let every = [cookie, protocol, bearer, assertion];
+        for (sources, opens_websocket, fields, token) in [
+            (&none, true, &[cookie, protocol, assertion][..], None),
+            (&all, true, &every[..1], of_cookie),
+            (&all, true, &every[..2], of_protocol),
+            (&all, false, &every[..2], of_cookie),
+            (&all, false, &every[1..2], None),
+            (&all, true, &every[..3], of_bearer),
+            (&all, true, &every, of_header),
+        ] {
+            let headers = headers(fields);
+            let found = sources.token(&headers, 100, opens_websocket, &mut Unobserved);
+            let found = found.map(|found| found.map(|it| (it.as_str(), it.location())));
+            assert_eq!(found, Ok(token), "{headers:?} {opens_websocket}");
+        }
+    }
+
+    #[test]
+    fn a_token_that_cannot_be_read_is_described_and_hides_no_other() {
+        let sources = TokenSources {
+            headers: vec![HeaderName::from_static("x-assertion")],
+            cookie: Some("t".to_owned()),
+            websocket_protocol: true,
+            ..TokenSources::default()
+        };
+        let cookie = ("cookie", "t=c.o.k");
+        let protocols = |value| ("sec-websocket-protocol", value);
+        let behind = "it holds no token, or";
+        for (fields, found) in [
+            (&[("x-assertion", ""), cookie][..], "the token is empty"),
+            (&[("x-assertion", "Bearer"), cookie], "the token is empty"),
+            (
+                &[("x-assertion", "'a'"), cookie],
+                "character 1 of the token is '\\''",
+            ),
+            (&[("authorization", "Bearer"), cookie], "the token is empty"),
+            (
+                &[("authorization", ""), cookie],
+                "it begins with something else",
+            ),
+            (
+                &[("authorization", "Basic c2VjcmV0"), cookie],
+                "it begins with `Basic`",
+            ),
+            (&[protocols("bearer"), cookie], behind),
+            (&[protocols("chat, bearer"), cookie], behind),
+            (&[protocols("chat"), protocols("bearer"), cookie], behind),
+            (&[protocols("bearer, a b, chat"), cookie], behind),
+            (&[("cookie", "t=")], behind),
+            (&[("cookie", "t=\"c.o.k\"")], behind),
+        ] {
+            let headers = headers(fields);
+            let token = sources.token(&headers, 100, true, &mut Unobserved);
+            assert!(token.is_err(), "{fields:?}");
+            let described = sources.unreadable(&headers);
+            assert!(described.starts_with(found), "{fields:?}: {described}");
+        }
+        // Without a `bearer`, or where no WebSocket is opened, the cookie counts.
+        for (protocol, opens_websocket) in [("chat, Bearer", true), ("chat, bearer", false)] {
+            let headers = headers(&[protocols(protocol), cookie]);
+            let token = sources.token(&headers, 100, opens_websocket, &mut Unobserved);
+            let token = token.map(|token| token.map(Bearer::as_str));
+            assert_eq!(token, Ok(Some("c.o.k")), "{protocol}");
+        }
+    }
+
+    #[test]
+    fn parts_of_a_cookie_are_reported_where_it_is_absent() {
+        let sources = TokenSources {
+            cookie: Some("session".to_owned()),
+            ..TokenSources::default()
+        };
+        for (cookies, reported) in [
+            ("session.0=a.b; session.1=c", true),
+            ("session=a.b.c; session.0=x", false),
+            ("other.0=a", false),
+        ] {
+            let (mut steps, headers) = (Explanation::default(), headers(&[("cookie", cookies)]));
+            let _ = sources.token(&headers, 100, false, &mut steps);
+            let found = steps.facts.get("found").map(|found| found.concat());
+            let found =
+                found.is_some_and(|found| found.contains("no cookie session, but session.0"));
+            assert_eq!(found, reported, "{cookies}");
+        }
+    }
+
+    #[test]
+    fn the_origin_of_a_token_is_reported_also_if_it_is_rejected() {
+        let sources = TokenSources {
+            headers: ["x-first", "x-second"]
+                .map(HeaderName::from_static)
+                .to_vec(),
+            cookie: Some("session".to_owned()),
+            ..TokenSources::default()
+        };
+        let of_cookie = Some("the cookie session");
+        for (name, value, reported) in [
+            ("x-first", "a.b.c", Some("x-first")),
+            ("x-second", "a.b.c", Some("x-second")),
+            ("authorization", "Bearer a.b.c", None),
+            ("cookie", "session=a.b.c", of_cookie),
+            ("cookie", "session=a.b.c; session=d.e.f", of_cookie),
+            ("cookie", "session=", of_cookie),
+            ("cookie", "other=a.b.c", None),
+        ] {
+            let (mut steps, headers) = (Explanation::default(), headers(&[(name, value)]));
+            let _ = sources.token(&headers, 100, false, &mut steps);
+            let found = steps.facts.get("from").map(|found| found.concat());
+            assert_eq!(found.as_deref(), reported, "{name}: {value}");
+        }
+    }
+}

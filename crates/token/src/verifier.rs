@@ -1,0 +1,569 @@
+//! Verification of one token: a pure function of keys, policy, token and time.
+//!
+//! Header and payload are parsed here, because the rules are stricter than those of `jsonwebtoken`
+//! (duplicate members, `crit`, required types), with no option to relax them. The key checks the
+//! signature.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use jsonwebtoken::Algorithm;
+
+use super::bearer::Bearer;
+use super::claim_mapping::ClaimMapping;
+use super::claim_name::ClaimName;
+use super::claims::{Claims, Validity};
+use super::detail;
+use crate::invalid::InvalidToken;
+use crate::keys::{KeyId, KeySet, VerificationKey, algorithms};
+use crate::observer::{Observer, Unobserved};
+use crate::strict_json::{self, Map, Value};
+
+/// The requirements for a token besides a valid signature. The default tolerates nothing, and
+/// leaves the claims with a setting unchecked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VerificationPolicy {
+    /// The `[[issuer]]` table that describes the issuer, in logs and messages; `None` where flags do.
+    pub name: Option<String>,
+    /// The required `iss`.
+    pub issuer: RequiredIssuer,
+    /// The audiences as which the verifier identifies itself.
+    pub audience: Audience,
+    /// Accepted clock difference for `exp` and `nbf`, in seconds.
+    pub leeway_seconds: u32,
+    /// True if a token without `exp` counts for ever.
+    pub accept_no_expiry: bool,
+    /// True if a token that is bound to a key of its holder counts without a proof of that key.
+    pub accept_bound_tokens: bool,
+    /// The mapping of another issuer's claims; `None` for the contract's claims.
+    pub mapping: Option<ClaimMapping>,
+    /// The claims of [`Claims::extra`], as they stand in the token.
+    pub extra_claims: Vec<ClaimName>,
+}
+
+/// The `iss` that a token has to have.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RequiredIssuer {
+    /// It is not checked.
+    #[default]
+    Any,
+    /// A token may have none.
+    Absent,
+    /// This one.
+    Is(String),
+}
+
+impl RequiredIssuer {
+    /// Returns true if a token with this `iss` is of the issuer.
+    pub fn accepts(&self, claimed: Option<&str>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Absent => claimed.is_none(),
+            Self::Is(issuer) => claimed == Some(issuer),
+        }
+    }
+}
+
+/// The audiences as which a verifier identifies itself: RFC 7519 §4.1.3 makes it reject a token whose
+/// `aud` names none of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Audience {
+    /// A token has to name one of these.
+    OneOf(Vec<String>),
+    /// A token may name one of these, or have no audience, as the contract's tokens.
+    OneOfOrNone(Vec<String>),
+    /// A token may name any audience: it comes back to the server that issued it.
+    Any,
+}
+
+impl Default for Audience {
+    fn default() -> Self {
+        Self::OneOfOrNone(Vec::new())
+    }
+}
+
+impl Audience {
+    /// Returns true if a token for these audiences is for this verifier.
+    pub fn accepts(&self, named: &[String]) -> bool {
+        match self {
+            Self::Any => true,
+            Self::OneOfOrNone(_) if named.is_empty() => true,
+            Self::OneOf(own) | Self::OneOfOrNone(own) => named.iter().any(|one| own.contains(one)),
+        }
+    }
+}
+
+/// Members that change the meaning of the token (RFC 7515 §4.1.11, RFC 7516 §4.1). Those that hold a key
+/// or lead to one (`jku`, `jwk`, `x5u`, `x5c`, `x5t`) are never read: only configured keys count.
+const REJECTED_HEADER_MEMBERS: [&str; 3] = ["crit", "zip", "enc"];
+/// False for a payload that is not encoded (RFC 7797).
+const ENCODED: &str = "b64";
+
+/// The confirmation of RFC 7800 §3.1, whatever it holds.
+const CONFIRMATION: &str = "cnf";
+
+/// Media types of a token, also of RFC 9068, and their full forms (§4); compared without regard to case
+/// (RFC 7515 §4.1.9).
+const TOKEN_TYPES: [&str; 4] = ["JWT", "application/jwt", "at+jwt", "application/at+jwt"];
+
+impl VerificationPolicy {
+    /// Verifies `token` with `keys` at `now`, in seconds since the epoch.
+    ///
+    /// # Errors
+    /// The first rule that the token breaks, in this order: form, header members, `cnf`, claims,
+    /// `exp`, `nbf`, `iss`, `aud`, algorithm, key, signature. Only [`InvalidToken::KeyUnknown`] may pass
+    /// with a fresh key set.
+    pub fn verify_at(
+        &self,
+        keys: &KeySet,
+        token: Bearer<'_>,
+        now: i64,
+    ) -> Result<Claims, InvalidToken> {
+        self.verify_observed(keys, token, now, &mut Unobserved)
+    }
+
+    /// Verifies as [`Self::verify_at`] does, and reports the steps to `observer`.
+    ///
+    /// # Errors
+    /// The errors of [`Self::verify_at`].
+    pub fn verify_observed(
+        &self,
+        keys: &KeySet,
+        token: Bearer<'_>,
+        now: i64,
+        observer: &mut impl Observer,
+    ) -> Result<Claims, InvalidToken> {
+        let verified = self.verify_each(keys, token, now, observer);
+        observer.explains(&verified, |rejection| {
+            detail::of(rejection, self, keys, token.as_str())
+        });
+        verified
+    }
+
+    fn verify_each(
+        &self,
+        keys: &KeySet,
+        token: Bearer<'_>,
+        now: i64,
+        observer: &mut impl Observer,
+    ) -> Result<Claims, InvalidToken> {
+        let token = observer.check("token_form", CompactToken::split(token.as_str()))?;
+        let header = observer.check("token_header", Header::parse(token.header, check_type))?;
+        // No key changes what the payload says, so none is searched for a token that it rejects. Before
+        // the signature is checked it can do nothing else.
+        let claims = decode(token.payload).and_then(|payload| self.claims(&payload));
+        let claims = observer.check("claims", claims)?;
+        observer.check("times", self.check_times(claims.validity(), now))?;
+        self.check_parties(&claims, observer)?;
+        let signature = check_signature(keys, &header, &token);
+        let key = observer.check("signature", signature)?;
+        observer.learned("signed by", key.name());
+        Ok(claims)
+    }
+
+    fn claims(&self, payload: &[u8]) -> Result<Claims, InvalidToken> {
+        let members = strict_json::object(payload).map_err(|_| InvalidToken::Malformed)?;
+        if members.contains_key(CONFIRMATION) && !self.accept_bound_tokens {
+            return Err(InvalidToken::Bound);
+        }
+        Claims::from_members(members, self.mapping.as_ref(), &self.extra_claims)
+    }
+
+    /// Checks the times of a token at `now`, in seconds since the epoch.
+    ///
+    /// # Errors
+    /// [`InvalidToken::ClaimMissing`] without a required `exp`, [`InvalidToken::Expired`],
+    /// [`InvalidToken::NotYetValid`].
+    pub fn check_times(&self, validity: Validity, now: i64) -> Result<(), InvalidToken> {
+        let leeway = i64::from(self.leeway_seconds);
+        match validity.expires_at {
+            None if !self.accept_no_expiry => return Err(InvalidToken::ClaimMissing),
+            // RFC 7519 §4.1.4: "on or after".
+            Some(exp) if now >= exp.saturating_add(leeway) => return Err(InvalidToken::Expired),
+            _ => {}
+        }
+        match validity.not_before {
+            Some(nbf) if now < nbf.saturating_sub(leeway) => Err(InvalidToken::NotYetValid),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_parties(
+        &self,
+        claims: &Claims,
+        observer: &mut impl Observer,
+    ) -> Result<(), InvalidToken> {
+        if self.issuer == RequiredIssuer::Any {
+            observer.skipped("issuer", "--issuer is not set");
+        } else {
+            let same = self.issuer.accepts(claims.issuer.as_deref());
+            observer.check("issuer", same.then_some(()).ok_or(InvalidToken::Issuer))?;
+        }
+        let ours = self.audience.accepts(&claims.audience);
+        observer.check("audience", ours.then_some(()).ok_or(InvalidToken::Audience))
+    }
+}
+
+/// Returns the payload of a compact JWS of one of `keys`. `check_type` gets the members of its header.
+pub(super) fn verified_payload(
+    keys: &KeySet,
+    jws: &str,
+    check_type: CheckType,
+) -> Result<Vec<u8>, InvalidToken> {
+    let token = CompactToken::split(jws)?;
+    let header = Header::parse(token.header, check_type)?;
+    check_signature(keys, &header, &token)?;
+    decode(token.payload)
+}
+
+/// A check of `typ` in the members of a header.
+type CheckType = fn(&Map) -> Result<(), InvalidToken>;
+
+/// Returns the `iss` that a token claims, before anything is verified. It may select the issuer
+/// whose keys and rules decide, and nothing else; `None` where it is absent or not text.
+///
+/// # Errors
+/// [`InvalidToken::Malformed`] for a payload that cannot be read.
+pub fn unverified_issuer(token: Bearer<'_>) -> Result<Option<String>, InvalidToken> {
+    let payload = decode(CompactToken::split(token.as_str())?.payload)?;
+    let mut members = strict_json::object(&payload).map_err(|_| InvalidToken::Malformed)?;
+    Ok(match members.remove("iss") {
+        Some(Value::String(issuer)) => Some(issuer),
+        _ => None,
+    })
+}
+
+/// The three parts of a compact JWS (RFC 7515 §7.1), still encoded.
+pub(crate) struct CompactToken<'a> {
+    pub(crate) header: &'a str,
+    pub(crate) payload: &'a str,
+    pub(crate) signature: &'a str,
+    /// The signed bytes: header, dot, payload.
+    signed: &'a [u8],
+}
+
+impl<'a> CompactToken<'a> {
+    pub(crate) fn split(token: &'a str) -> Result<Self, InvalidToken> {
+        let (signed, signature) = token.rsplit_once('.').ok_or(InvalidToken::Malformed)?;
+        let (header, payload) = signed.split_once('.').ok_or(InvalidToken::Malformed)?;
+        if payload.contains('.') {
+            return Err(InvalidToken::Malformed);
+        }
+        Ok(Self {
+            header,
+            payload,
+            signature,
+            signed: signed.as_bytes(),
+        })
+    }
+}
+
+/// Decodes base64url without padding and without stray bits (RFC 7515 §2).
+pub(crate) fn decode(part: &str) -> Result<Vec<u8>, InvalidToken> {
+    URL_SAFE_NO_PAD
+        .decode(part)
+        .map_err(|_| InvalidToken::Malformed)
+}
+
+struct Header {
+    /// Compared with the key's, never used to choose.
+    algorithm: Algorithm,
+    key_id: Option<KeyId>,
+}
+
+impl Header {
+    fn parse(encoded: &str, check_type: CheckType) -> Result<Self, InvalidToken> {
+        let members =
+            strict_json::object(&decode(encoded)?).map_err(|_| InvalidToken::Malformed)?;
+        if rejected_member(&members).is_some() {
+            return Err(InvalidToken::Header);
+        }
+        check_type(&members)?;
+        Ok(Self {
+            key_id: key_id(&members)?,
+            algorithm: algorithm(&members)?,
+        })
+    }
+}
+
+/// Returns the member for which a header is rejected.
+pub(super) fn rejected_member(members: &Map) -> Option<&'static str> {
+    let is_encoded = members
+        .get(ENCODED)
+        .is_none_or(|it| *it == Value::Bool(true));
+    let mut rejected = REJECTED_HEADER_MEMBERS.into_iter();
+    rejected
+        .find(|name| members.contains_key(*name))
+        .or((!is_encoded).then_some(ENCODED))
+}
+
+fn check_type(members: &Map) -> Result<(), InvalidToken> {
+    let accepted = match members.get("typ") {
+        None => true,
+        Some(Value::String(media_type)) => {
+            let is_it = |name: &&str| media_type.eq_ignore_ascii_case(name);
+            TOKEN_TYPES.iter().any(is_it)
+        }
+        Some(_) => false,
+    };
+    accepted.then_some(()).ok_or(InvalidToken::Header)
+}
+
+fn algorithm(members: &Map) -> Result<Algorithm, InvalidToken> {
+    members
+        .get("alg")
+        .and_then(Value::as_str)
+        .and_then(algorithms::parse)
+        .ok_or(InvalidToken::Algorithm)
+}
+
+fn key_id(members: &Map) -> Result<Option<KeyId>, InvalidToken> {
+    match members.get("kid") {
+        None => Ok(None),
+        // An empty name counts as missing.
+        Some(Value::String(name)) if name.is_empty() => Ok(None),
+        Some(Value::String(name)) => KeyId::new(name).map(Some).ok_or(InvalidToken::Header),
+        Some(_) => Err(InvalidToken::Header),
+    }
+}
+
+/// Tries the keys of the token's `kid` and algorithm, and returns the key that signed the token.
+fn check_signature<'k>(
+    keys: &'k KeySet,
+    header: &Header,
+    token: &CompactToken<'_>,
+) -> Result<&'k VerificationKey, InvalidToken> {
+    if !keys.allows(header.algorithm) {
+        return Err(InvalidToken::Algorithm);
+    }
+    let mut candidates = keys.named_by(header.key_id.as_ref()).peekable();
+    if candidates.peek().is_none() {
+        return Err(InvalidToken::KeyUnknown);
+    }
+    let of_its_algorithm = |key: &&VerificationKey| key.algorithm() == header.algorithm;
+    let mut candidates = candidates.filter(of_its_algorithm).peekable();
+    if candidates.peek().is_none() {
+        return Err(InvalidToken::Algorithm);
+    }
+    let signature = decode(token.signature)?;
+    let mut verifying = candidates.filter(|key| key.verifies(token.signed, &signature));
+    verifying.next().ok_or(InvalidToken::Signature)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use serde_json::{Value, json};
+    use token_corpus::token_forge::{Forge, Signature, claims, encode, lay_over, signing_input};
+
+    use super::*;
+    use crate::keys::signing_type::SigningType;
+    use postern_contract::explanation::Explanation;
+
+    const NOW: i64 = 1_000_000;
+
+    fn policy() -> VerificationPolicy {
+        VerificationPolicy {
+            leeway_seconds: 30,
+            ..VerificationPolicy::default()
+        }
+    }
+
+    /// Returns header and payload with good claims, `changes` laid over them.
+    fn input(header: &Value, changes: &Value) -> String {
+        let payload = claims(NOW, changes).to_string();
+        signing_input(header.to_string().as_bytes(), payload.as_bytes())
+    }
+
+    #[test]
+    fn the_claimed_issuer_is_one_text_or_none() {
+        let claimed = |token: &str| unverified_issuer(Bearer::new(token)?);
+        for (iss, expected) in [
+            (json!("auth"), Some("auth")),
+            (json!(""), Some("")),
+            (json!(["auth"]), None),
+            (json!({"auth": 1}), None),
+            (Value::Null, None),
+        ] {
+            let token = input(&json!({"alg": "HS256"}), &json!({"iss": iss})) + ".x";
+            assert_eq!(claimed(&token), Ok(expected.map(str::to_owned)));
+        }
+        let twice = URL_SAFE_NO_PAD.encode(r#"{"iss":"a","iss":"b"}"#);
+        for malformed in ["a.b", "a.!.c", &format!("e30.{twice}.c"), "e30.W10.c"] {
+            let rejected = Err(InvalidToken::Malformed);
+            assert_eq!(claimed(malformed), rejected, "{malformed}");
+        }
+    }
+
+    #[test]
+    fn rfc_7519_4_1_3_a_token_for_another_audience_is_rejected() {
+        let forge = Forge::new(token_corpus::keys::SigningType::Hmac);
+        let key = VerificationKey::parse(SigningType::Hmac, &forge.trusted().served()).unwrap();
+        let keys = KeySet::nameless(key);
+        let ours = || vec!["orders".to_owned(), "shop".to_owned()];
+        let named = Audience::OneOfOrNone(ours());
+        let required = Audience::OneOf(ours());
+        let nameless = Audience::default();
+        let other = Some(InvalidToken::Audience);
+        // For each: a verifier that has names, one that requires them, one without, the issuer.
+        for (aud, expected) in [
+            (Value::Null, [None, other, None, None]),
+            (json!("orders"), [None, None, other, None]),
+            (json!(["billing", "shop"]), [None, None, other, None]),
+            (json!("billing"), [other, other, other, None]),
+            (json!(["billing", "orders "]), [other, other, other, None]),
+            (json!(""), [other; 4]),
+            (json!([]), [other; 4]),
+            (json!([""]), [other; 4]),
+            (json!([null]), [other; 4]),
+            (json!(["", "orders"]), [None, None, other, None]),
+            (json!(7), [other; 4]),
+            (json!(false), [other; 4]),
+            (json!({"orders": 1}), [other; 4]),
+            (json!(["orders", null]), [other; 4]),
+            (json!(["orders", 7]), [other; 4]),
+            (json!([["orders"]]), [other; 4]),
+            (json!(["orders", "\u{fffd}"]), [other; 4]),
+        ] {
+            for typ in ["JWT", "at+jwt"] {
+                let input = input(&json!({"alg": "HS256", "typ": typ}), &json!({"aud": aud}));
+                let token = format!("{input}.{}", encode(&forge.sign(Signature::Good, &input)));
+                let token = Bearer::new(&token).unwrap();
+                let verifiers = [&named, &required, &nameless, &Audience::Any];
+                let found = verifiers.map(|audience| {
+                    let policy = VerificationPolicy {
+                        audience: audience.clone(),
+                        ..policy()
+                    };
+                    policy.verify_at(&keys, token, NOW).err()
+                });
+                assert_eq!(found, expected, "{typ} {aud}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_claim_of_the_wrong_type_is_named_with_what_it_holds() {
+        let keys = KeySet::nameless_keys(Vec::new());
+        let (text, number) = (
+            "a text is expected",
+            "a number of seconds within 53 bits is",
+        );
+        let of_contract: [(&str, Value, &str, &str); 17] = [
+            ("username", json!(7), "is 7", text),
+            ("username", json!(""), "is an empty text", text),
+            ("userId", json!(["1"]), "is a list", text),
+            (
+                "userId",
+                json!("\u{fffd}"),
+                "is a text with half of a character",
+                text,
+            ),
+            ("nickName", json!({"a": 1}), "is {\"a\":1}", text),
+            ("iss", json!(["auth"]), "is a list", text),
+            ("sub", json!(1), "is 1", text),
+            ("jti", json!(false), "is true or false", text),
+            ("exp", json!("tomorrow"), "is text", number),
+            ("exp", json!([1]), "is a list", number),
+            ("exp", json!(1e300), "is 1e+300", number),
+            ("nbf", json!("1"), "is text", number),
+            ("iat", json!(true), "is true or false", number),
+            ("iat", json!(1e300), "is 1e+300", number),
+            ("extraInfo", json!("x"), "is text", "an object of texts"),
+            ("extraInfo", json!([]), "is a list", "an object of texts"),
+            (
+                "extraInfo",
+                json!({"grade": 3}),
+                "is {\"grade\":3}",
+                "an object of texts",
+            ),
+        ];
+        let of_others = [
+            ("iss", json!(7), "is 7", text),
+            ("exp", json!("tomorrow"), "is text", number),
+            ("nbf", json!({}), "is {}", number),
+        ];
+        let mapping = ClaimMapping::parse(["account=username"]).ok();
+        let of_contract = of_contract.map(|row| (None, row));
+        let of_others = of_others.map(|row| (mapping.clone(), row));
+        for (mapping, (claim, value, holds, expected)) in of_contract.into_iter().chain(of_others) {
+            let policy = VerificationPolicy {
+                mapping,
+                ..policy()
+            };
+            let mut changes = json!({"extraInfo": {}, "nickName": "", "aud": ["a"]});
+            // No error in another issuer's token.
+            if policy.mapping.is_some() {
+                changes = json!({"sub": "1", "iat": "soon", "jti": 7, "extraInfo": 7});
+            }
+            changes[claim] = value;
+            let token = input(&json!({"alg": "HS256"}), &changes) + ".c2ln";
+            let (mut steps, token) = (Explanation::default(), Bearer::new(&token).unwrap());
+            let found = policy.verify_observed(&keys, token, NOW, &mut steps);
+            assert_eq!(found, Err(InvalidToken::ClaimInvalid), "{claim}");
+            let found = steps.facts["found"].concat();
+            assert!(
+                found.starts_with(&format!("its `{claim}` {holds}")),
+                "{found}"
+            );
+            assert!(found.contains(expected), "{found}");
+        }
+    }
+
+    #[test]
+    fn what_no_key_changes_is_decided_before_a_key_is_searched() {
+        use InvalidToken::{
+            Audience, Bound, ClaimInvalid, ClaimMissing, Expired, Issuer, KeyUnknown, Malformed,
+            NotYetValid,
+        };
+        let policy = VerificationPolicy {
+            issuer: RequiredIssuer::Is("auth".to_owned()),
+            ..policy()
+        };
+        let key = VerificationKey::parse(SigningType::Hmac, &"k".repeat(32)).unwrap();
+        let keys = KeySet::named(vec![key]);
+        let header = json!({"alg": "HS256", "kid": "new"});
+        for (claims, expected) in [
+            (json!({}), KeyUnknown),
+            (json!({"username": null}), ClaimMissing),
+            (json!({"cnf": {}}), Bound),
+            (json!({"iss": "other"}), Issuer),
+            (json!({"iss": null}), Issuer),
+            (json!({"iss": 7}), ClaimInvalid),
+            (json!({"aud": "billing"}), Audience),
+            (json!({"aud": 7}), Audience),
+            (json!({"exp": 5}), Expired),
+            (json!({"exp": "5"}), ClaimInvalid),
+            (json!({"exp": null}), ClaimMissing),
+            (json!({"nbf": NOW + 60}), NotYetValid),
+        ] {
+            let token = input(&header, &claims) + ".c2ln";
+            let verified = policy.verify_at(&keys, Bearer::new(&token).unwrap(), NOW);
+            assert_eq!(verified.err(), Some(expected), "{claims}");
+        }
+        let unreadable = signing_input(header.to_string().as_bytes(), b"{") + ".c2ln";
+        let verified = policy.verify_at(&keys, Bearer::new(&unreadable).unwrap(), NOW);
+        assert_eq!(verified.err(), Some(Malformed));
+    }
+
+    #[test]
+    fn an_allowed_algorithm_without_a_key_needs_a_fresh_set() {
+        let jwk = json!({"kty": "EC", "crv": "P-256", "alg": "ES256", "kid": "known",
+            "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
+            "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"});
+        let set = json!({"keys": [jwk]}).to_string();
+        let both = &[Algorithm::ES256, Algorithm::RS256][..];
+        for (allowed, kid, expected) in [
+            (both, json!({"kid": "new"}), InvalidToken::KeyUnknown),
+            // The key is known, but for another algorithm.
+            (both, json!({"kid": "known"}), InvalidToken::Algorithm),
+            (both, json!({}), InvalidToken::Algorithm),
+            (&both[..1], json!({"kid": "new"}), InvalidToken::Algorithm),
+        ] {
+            let keys = KeySet::from_jwks(set.as_bytes(), allowed).unwrap();
+            let mut header = json!({"alg": "RS256", "typ": "JWT"});
+            lay_over(&mut header, &kid);
+            let token = input(&header, &json!({})) + ".c2ln";
+            let verified = policy().verify_at(&keys, Bearer::new(&token).unwrap(), NOW);
+            assert_eq!(verified.err(), Some(expected), "{kid} {allowed:?}");
+        }
+    }
+}
