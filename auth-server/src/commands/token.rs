@@ -157,7 +157,7 @@ mod tests {
         let policy = verification_policy("auth");
         for (token, expected) in [
             (named_otherwise, Ok(())),
-            (revoked, Err(Rejection::TokenSignature)),
+            (revoked, Err(InvalidToken::Signature)),
         ] {
             let verified = verify(&policy, &token, &keys, 0, &mut Explanation::default());
             assert_eq!(verified, expected);

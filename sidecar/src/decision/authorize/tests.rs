@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use jsonwebtoken::{EncodingKey, Header};
 use postern_contract::rules::{RequiredClaim, Requirement, Rule, Unmatched};
+use postern_http::invalid::InvalidRequest;
 use postern_http::methods::Methods;
 use postern_http::path_patterns::PassList;
 use postern_token::keys::signing_type::SigningType;
@@ -136,8 +137,8 @@ fn authorize_under(
 fn trace_and_connect_are_rejected_after_bad_framing() {
     for method in ["TRACE", "CONNECT"] {
         for (field, rejected) in [
-            ("", Rejection::MethodNotAllowed),
-            ("Content_Length: 3\r\n", Rejection::RequestFraming),
+            ("", InvalidRequest::MethodNotAllowed),
+            ("Content_Length: 3\r\n", InvalidRequest::Framing),
         ] {
             let head = format!("{method} / HTTP/1.1\r\nHost: a\r\n{field}\r\n");
             let head = head_of(&head);
@@ -146,7 +147,7 @@ fn trace_and_connect_are_rejected_after_bad_framing() {
         let request = http::Request::builder().method(method).uri("a:443");
         let (parts, ()) = request.body(()).unwrap().into_parts();
         let stream = ReceivedHead::of_stream(parts, false);
-        let rejected = Err(Rejection::MethodNotAllowed);
+        let rejected = Err(InvalidRequest::MethodNotAllowed);
         assert_eq!(stream.checked_target(), rejected, "{method}");
     }
 }
