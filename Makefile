@@ -42,13 +42,13 @@ tools-full:
 	@scripts/skips.sh full
 
 .PHONY: lint
-lint: cmake ## Words, formatting, clippy with warnings as errors, no I/O in the crate `wire`
+lint: cmake ## Words, formatting, clippy with warnings as errors, no I/O in the pure crates
 	scripts/words.sh
 	cargo fmt --all --check
 	cargo clippy $(LOCKED) --workspace --all-targets -- -D warnings
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --locked --manifest-path fuzz/Cargo.toml --target-dir "$(or $(CARGO_TARGET_DIR),target)" -- -D warnings
-	scripts/wire-is-pure.sh
+	scripts/pure-crates.sh
 
 .PHONY: fmt
 fmt: ## Format the code

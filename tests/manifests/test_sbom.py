@@ -20,7 +20,7 @@ def test_it_names_every_part_with_licence_and_checksum(sbom):
     assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.5")
     assert document["metadata"]["component"]["name"] == name
     components = {each["name"]: each for each in document["components"]}
-    for own in ["wire", "runtime"]:
+    for own in ["postern-process", "postern-transport"]:
         assert components[own]["licenses"] == [{"expression": "Apache-2.0"}]
     for each in document["components"]:
         assert each["licenses"][0]["expression"], each["name"]

@@ -91,7 +91,7 @@ pub struct PathRow {
     /// that RFC 3986 does not allow in a target.
     pub forwarded_as: Option<String>,
     /// `true` where an HTTP library may reject the request before any filter, such as a raw control
-    /// byte; the reason is then `request_malformed`. `expect` is the result of the crate `wire`.
+    /// byte; the reason is then `request_malformed`. `expect` is the result of `crates/http`.
     #[serde(default)]
     pub rejected_by_parser: bool,
     /// `true` where only the library of the auth server does so.

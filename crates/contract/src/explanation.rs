@@ -268,9 +268,9 @@ mod tests {
             ..Explanation::default()
         };
         explanation.learned("request", "GET /orders/1");
+        explanation.checked("signature", true);
+        explanation.checked("times", false);
         explanation.conclude("refused", Some(Rejection::TokenExpired));
-        explanation.checked("signature", Ok(()));
-        explanation.checked("times", Err(Rejection::TokenExpired));
         explanation.show_token("eyJhbGciOiJFUzI1NiJ9.eyJleHAiOjQwfQ.c2lnbmF0dXJl");
         let text = explanation.to_string();
         for line in [

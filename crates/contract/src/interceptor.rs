@@ -275,19 +275,6 @@ impl Interceptor {
     }
 }
 
-/// Rejects TRACE, which would echo the token, and CONNECT, whose target is not a path, in any
-/// letter case.
-///
-/// # Errors
-/// [`Rejection::MethodNotAllowed`].
-pub fn check_method(method: &Method) -> Result<(), Rejection> {
-    let is = |name: &str| method.as_str().eq_ignore_ascii_case(name);
-    match is("TRACE") || is("CONNECT") {
-        true => Err(Rejection::MethodNotAllowed),
-        false => Ok(()),
-    }
-}
-
 /// Describes a path that no pattern opens, for an explanation.
 fn never_open(path: &RequestPath<'_>, context: &ContextPath) -> impl fmt::Display {
     fmt::from_fn(move |f| match LoosePath::of(path, context) {

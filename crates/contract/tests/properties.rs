@@ -62,7 +62,7 @@ fn verify_with(policy: Policy, keys: &KeySet, headers: &HeaderMap) -> Result<Cla
         accept_bound_tokens: policy == Policy::Bound,
         ..VerificationPolicy::default()
     };
-    policy.verify_at(keys, token, NOW)
+    policy.verify_at(keys, token, NOW).map_err(Rejection::from)
 }
 
 /// Returns the lines as a server's parser does: without blanks around values.

@@ -92,11 +92,11 @@ fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h HeaderValue
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests;
+    use token_corpus::fields;
 
     fn headers(name: &HeaderName, values: &[&str]) -> HeaderMap {
         let fields: Vec<_> = values.iter().map(|value| (name.as_str(), *value)).collect();
-        tests::headers(&fields)
+        fields::headers(&fields)
     }
 
     #[test]

@@ -78,11 +78,29 @@ impl TokenSources {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::fmt::Display;
+
     use super::*;
     use crate::bearer::TokenLocation;
     use crate::observer::Unobserved;
-    use postern_contract::explanation::Explanation;
     use token_corpus::fields::headers;
+
+    /// The facts under their labels.
+    #[derive(Default)]
+    struct Facts(BTreeMap<&'static str, String>);
+
+    impl Observer for Facts {
+        const WATCHES: bool = true;
+
+        fn checked(&mut self, _check: &'static str, _passed: bool) {}
+
+        fn skipped(&mut self, _check: &'static str, _why: &'static str) {}
+
+        fn learned(&mut self, label: &'static str, fact: impl Display) {
+            self.0.insert(label, fact.to_string());
+        }
+    }
 
     #[test]
     fn a_token_is_taken_only_from_configured_locations() {
@@ -177,9 +195,9 @@ mod tests {
             ("session=a.b.c; session.0=x", false),
             ("other.0=a", false),
         ] {
-            let (mut steps, headers) = (Explanation::default(), headers(&[("cookie", cookies)]));
+            let (mut steps, headers) = (Facts::default(), headers(&[("cookie", cookies)]));
             let _ = sources.token(&headers, 100, false, &mut steps);
-            let found = steps.facts.get("found").map(|found| found.concat());
+            let found = steps.0.remove("found");
             let found =
                 found.is_some_and(|found| found.contains("no cookie session, but session.0"));
             assert_eq!(found, reported, "{cookies}");
@@ -205,9 +223,9 @@ mod tests {
             ("cookie", "session=", of_cookie),
             ("cookie", "other=a.b.c", None),
         ] {
-            let (mut steps, headers) = (Explanation::default(), headers(&[(name, value)]));
+            let (mut steps, headers) = (Facts::default(), headers(&[(name, value)]));
             let _ = sources.token(&headers, 100, false, &mut steps);
-            let found = steps.facts.get("from").map(|found| found.concat());
+            let found = steps.0.remove("from");
             assert_eq!(found.as_deref(), reported, "{name}: {value}");
         }
     }

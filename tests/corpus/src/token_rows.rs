@@ -145,7 +145,7 @@ pub struct TokenRow {
     /// The verifier's settings.
     #[serde(default)]
     pub policy: Policy,
-    /// Form of the verifier's key. `named` rows run against the crate `wire` and the auth server,
+    /// Form of the verifier's key. `named` rows run against `crates/token` and the auth server,
     /// which knows its keys by name; the sidecar of the table uses a server without a key set.
     #[serde(default)]
     pub keys: KeySetShape,

@@ -39,7 +39,7 @@ fn lesson_c24_what_parsers_read_differently_is_rejected() {
 }
 
 /// Behind a gateway that ends such a line elsewhere, `/orders/public/hidden` is a second request. The other
-/// bytes are those of the crate `wire`.
+/// bytes are those of `crates/http`.
 #[test]
 fn lesson_c24_chunks_that_gateways_count_differently() {
     let stack = stack();

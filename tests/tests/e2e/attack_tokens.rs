@@ -1,4 +1,4 @@
-//! `tests/corpus/data/attack_tokens.toml` through a sidecar; the crate `wire` tries every row alone.
+//! `tests/corpus/data/attack_tokens.toml` through a sidecar; `crates/token` tries every row alone.
 
 use tests::auth_server::{AuthServer, USER_DETAILS};
 use tests::client::Request;

@@ -172,9 +172,9 @@ fn locked(file: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Returns the sources of the end-to-end tests and of the crate `wire`'s properties.
+/// Returns the sources of the end-to-end tests and of the properties of `contract`.
 fn test_sources() -> String {
-    sources_below(&["tests/tests", "crates/wire/tests"])
+    sources_below(&["tests/tests", "crates/contract/tests"])
 }
 
 fn unit_sources() -> String {

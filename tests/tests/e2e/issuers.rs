@@ -229,7 +229,7 @@ fn the_key_set_is_fetched_by_version_and_survives_errors() {
     let location = format!("Location: {}", untrusted.url());
     let padded = format!("{}{}", one.jwks(), " ".repeat(70_000));
     let redirect = response("302 Found", &[&location], b"");
-    // Others are in `bad_key_responses.toml`, and sets without a usable key in the crate `wire`.
+    // Others are in `bad_key_responses.toml`, and sets without a usable key in `crates/token`.
     for (name, invalid) in [
         ("a redirect", Reply::Bytes(redirect)),
         ("an error", json_response("500 Error", &untrusted.jwks())),

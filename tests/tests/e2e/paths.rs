@@ -1,5 +1,5 @@
 //! `data/pass_list.toml` and `data/canonical_paths.toml`: every row through a real sidecar over raw
-//! sockets; the crate `wire` tries them alone.
+//! sockets; `crates/http` tries them alone.
 
 use serde::Deserialize;
 use tests::auth_server::{AuthServer, AuthServerPlan};

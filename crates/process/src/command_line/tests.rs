@@ -6,7 +6,7 @@ use std::iter;
 use super::sources::Sources;
 use super::*;
 
-/// cargo sets `CARGO_PKG_NAME` to `runtime` for every test: the one variable a test can rely on
+/// cargo sets `CARGO_PKG_NAME` to `postern-process` for every test: the one variable a test can rely on
 /// without changing the environment of its neighbours.
 #[derive(Debug, Parser, PartialEq)]
 #[command(name = "prog")]
