@@ -43,8 +43,8 @@ async fn running_with(request_timeout: Duration, unfinished: Shares) -> Running 
         is_busy_with_requests: true,
         drain_timeout: LONG,
         unfinished,
-        reject: Arc::new(|rejection, _| {
-            let (status, reason) = (rejection.status(), rejection.reason());
+        reject: Arc::new(|invalid, _| {
+            let (status, reason) = (invalid.status(), format!("{invalid:?}"));
             let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}", reason.len());
             format!("{head}\r\nconnection: close\r\n\r\n{reason}").into_bytes()
         }),
@@ -95,7 +95,7 @@ async fn what_is_no_request_gets_the_response_of_the_program() {
     );
     let crowded = format!("GET /ok HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(101));
     let long = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(70_000));
-    let (malformed, framing) = ("request_malformed", "request_framing");
+    let (malformed, framing) = ("Malformed", "Framing");
     let too_large = "request_header_too_large";
     for (sent, status, reason) in [
         ("\0\r\n\r\n", 400, malformed),
@@ -198,7 +198,7 @@ async fn between_requests_a_client_may_be_silent_not_within_a_head() {
     let mut rest = String::new();
     stream.read_to_string(&mut rest).await.unwrap();
     assert!(rest.starts_with("HTTP/1.1 408 "), "{rest}");
-    assert!(rest.contains("request_timeout"), "{rest}");
+    assert!(rest.contains("Timeout"), "{rest}");
     assert_eq!(exchange(&server, b"").await, "");
 }
 
