@@ -56,3 +56,27 @@ impl Observer for Unobserved {
 
     fn learned(&mut self, _label: &'static str, _fact: impl Display) {}
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::BTreeMap;
+    use std::fmt::Display;
+
+    use super::Observer;
+
+    /// The facts under their labels.
+    #[derive(Default)]
+    pub(crate) struct Facts(pub(crate) BTreeMap<&'static str, String>);
+
+    impl Observer for Facts {
+        const WATCHES: bool = true;
+
+        fn checked(&mut self, _check: &'static str, _passed: bool) {}
+
+        fn skipped(&mut self, _check: &'static str, _why: &'static str) {}
+
+        fn learned(&mut self, label: &'static str, fact: impl Display) {
+            self.0.insert(label, fact.to_string());
+        }
+    }
+}

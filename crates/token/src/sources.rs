@@ -78,29 +78,11 @@ impl TokenSources {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::fmt::Display;
-
     use super::*;
     use crate::bearer::TokenLocation;
     use crate::observer::Unobserved;
+    use crate::observer::tests::Facts;
     use token_corpus::fields::headers;
-
-    /// The facts under their labels.
-    #[derive(Default)]
-    struct Facts(BTreeMap<&'static str, String>);
-
-    impl Observer for Facts {
-        const WATCHES: bool = true;
-
-        fn checked(&mut self, _check: &'static str, _passed: bool) {}
-
-        fn skipped(&mut self, _check: &'static str, _why: &'static str) {}
-
-        fn learned(&mut self, label: &'static str, fact: impl Display) {
-            self.0.insert(label, fact.to_string());
-        }
-    }
 
     #[test]
     fn a_token_is_taken_only_from_configured_locations() {

@@ -356,7 +356,7 @@ mod tests {
 
     use super::*;
     use crate::keys::signing_type::SigningType;
-    use postern_contract::explanation::Explanation;
+    use crate::observer::tests::Facts;
 
     const NOW: i64 = 1_000_000;
 
@@ -496,10 +496,10 @@ mod tests {
             }
             changes[claim] = value;
             let token = input(&json!({"alg": "HS256"}), &changes) + ".c2ln";
-            let (mut steps, token) = (Explanation::default(), Bearer::new(&token).unwrap());
+            let (mut steps, token) = (Facts::default(), Bearer::new(&token).unwrap());
             let found = policy.verify_observed(&keys, token, NOW, &mut steps);
             assert_eq!(found, Err(InvalidToken::ClaimInvalid), "{claim}");
-            let found = steps.facts["found"].concat();
+            let found = steps.0.remove("found").unwrap();
             assert!(
                 found.starts_with(&format!("its `{claim}` {holds}")),
                 "{found}"
