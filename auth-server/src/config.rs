@@ -15,7 +15,7 @@ use postern_http::path_patterns::{ContextPath, PassList};
 use postern_process::exit::ExitError;
 use postern_process::logs::access_log::AccessLog;
 use postern_token::keys::signing_type::SigningType;
-use postern_token::verifier::{Audience, RequiredIssuer, VerificationPolicy};
+use postern_token::policy::{Audience, RequiredIssuer, VerificationPolicy};
 use postern_transport::net::client_address::TrustedProxies;
 use postern_transport::tls::{HTTP_1, ServerTls};
 

@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{Algorithm, KeySet, VerificationKey};
 use postern_token::bearer;
-use postern_token::verifier::VerificationPolicy;
+use postern_token::policy::VerificationPolicy;
 
 const ALLOWED: [Algorithm; 4] = [
     Algorithm::RS256,

@@ -11,10 +11,10 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderValue, header};
 use libfuzzer_sys::fuzz_target;
-use postern_token::user_details::CurrentUserDetails;
+use postern_token::claims::user_details::CurrentUserDetails;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{KeySet, VerificationKey};
-use postern_token::verifier::VerificationPolicy;
+use postern_token::policy::VerificationPolicy;
 use postern_token::{bearer, cookie};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";

@@ -13,7 +13,7 @@ use postern_token::bearer;
 use postern_token::invalid::InvalidToken;
 use postern_token::keys::{KeySet, VerificationKey};
 use postern_token::observer::Observer;
-use postern_token::verifier::VerificationPolicy;
+use postern_token::policy::VerificationPolicy;
 use zeroize::Zeroizing;
 
 use super::keys::KeysInStore;

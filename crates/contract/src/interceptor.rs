@@ -1,7 +1,7 @@
 //! The request interceptor of contract §1 and §4.4: one piece of code for both programs.
 //!
 //! It decides from method, path and header fields alone. The second step,
-//! [`VerificationPolicy::verify_at`](postern_token::verifier::VerificationPolicy::verify_at),
+//! [`VerificationPolicy::verify_at`](postern_token::policy::VerificationPolicy::verify_at),
 //! verifies the token and is the only one that a cache may replace.
 
 use std::fmt;

@@ -18,7 +18,7 @@ use postern_http::loose_path::{AnyPath, LoosePath};
 use postern_http::methods::{Methods, certain_method};
 use postern_http::path_patterns::{ContextPath, PassList, PathPattern, TooManySteps};
 use postern_http::request_path::RequestPath;
-use postern_token::claim_name::ClaimName;
+use postern_token::claims::name::ClaimName;
 use postern_token::strict_json::{Map, Value};
 
 pub use self::requirement::{RequiredClaim, Requirement};

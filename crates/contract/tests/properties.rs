@@ -11,7 +11,7 @@ use postern_token::bearer;
 use postern_token::claims::Claims;
 use postern_token::keys::algorithms::asymmetric;
 use postern_token::keys::{KeySet, VerificationKey};
-use postern_token::verifier::{Audience, RequiredIssuer, VerificationPolicy};
+use postern_token::policy::{Audience, RequiredIssuer, VerificationPolicy};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::json;

@@ -13,8 +13,8 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method};
 use url::Url;
 
-use super::framing::announces_body;
-use super::methods::certain_method;
+use crate::framing::announces_body;
+use crate::methods::certain_method;
 
 /// Response fields that a script may read besides the default ones.
 const EXPOSED: HeaderValue =

@@ -2,9 +2,9 @@
 
 use http::{HeaderMap, HeaderName, Method};
 
-use super::methods::certain_method;
-use super::request_path::RequestPath;
 use crate::invalid::InvalidRequest;
+use crate::methods::certain_method;
+use crate::request_path::RequestPath;
 
 const DESTINATION: HeaderName = HeaderName::from_static("destination");
 

@@ -117,6 +117,30 @@ fn without_marks(folded: &str) -> String {
     letters.skip_while(|c| c.is_whitespace()).collect()
 }
 
+/// Returns a name of a pattern as it is compared with folded paths.
+pub(crate) fn loose_name(name: &str) -> String {
+    let folded = folded(name);
+    visible(name, &folded).to_owned()
+}
+
+/// Returns a folded name as it is compared: trimmed, and a blank where nothing else is left.
+pub(crate) fn visible<'n>(name: &str, folded: &'n str) -> &'n str {
+    match trimmed(folded) {
+        "" if !name.is_empty() => " ",
+        trimmed => trimmed,
+    }
+}
+
+/// Removes what Windows ignores at the end of a name, and blanks at its beginning.
+pub(crate) fn trimmed(name: &str) -> &str {
+    name.trim_start().trim_end_matches(is_trimmed)
+}
+
+/// Returns true for what Windows ignores at the end of a name.
+pub(crate) fn is_trimmed(c: char) -> bool {
+    c == '.' || c.is_whitespace()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

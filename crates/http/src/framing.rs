@@ -15,7 +15,7 @@ use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use memchr::{memchr, memchr_iter};
 
-use super::header_alias::cgi_equal;
+use crate::header_alias::cgi_equal;
 use crate::invalid::InvalidRequest;
 
 /// The unambiguous framing of a body.

@@ -8,9 +8,9 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::path_patterns::ContextPath;
-use super::request_path::{RequestPath, is_dot};
-use crate::folding::{folded, is_expanded};
+use crate::folding::{folded, is_expanded, is_trimmed, trimmed, visible};
+use crate::path_patterns::ContextPath;
+use crate::request_path::{RequestPath, is_dot};
 
 /// Most paths fit, so that a request allocates nothing.
 type Text = SmallVec<[u8; 256]>;
@@ -171,30 +171,6 @@ fn without_streams(path: &str) -> String {
 /// Returns the part of a name before an NTFS stream.
 fn file_of(name: &str) -> &str {
     name.split(':').next().unwrap_or_default()
-}
-
-/// Returns a name of a pattern in the form of [`LoosePath`].
-pub(super) fn loose_name(name: &str) -> String {
-    let folded = folded(name);
-    visible(name, &folded).to_owned()
-}
-
-/// Returns a folded name as it is compared: trimmed, and a blank where nothing else is left.
-fn visible<'n>(name: &str, folded: &'n str) -> &'n str {
-    match trimmed(folded) {
-        "" if !name.is_empty() => " ",
-        trimmed => trimmed,
-    }
-}
-
-/// Removes what Windows ignores at the end of a name, and blanks at its beginning.
-fn trimmed(name: &str) -> &str {
-    name.trim_start().trim_end_matches(is_trimmed)
-}
-
-/// Returns true for what Windows ignores at the end of a name.
-pub(super) fn is_trimmed(c: char) -> bool {
-    c == '.' || c.is_whitespace()
 }
 
 /// Writes a name of a path in one form. A plain name differs from it in letter case alone.

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, Method};
 
-use super::header_alias::has_any;
+use crate::header_alias::has_any;
 use crate::invalid::InvalidRequest;
 
 /// The methods of a setting; without any it is for all.

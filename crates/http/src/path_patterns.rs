@@ -17,9 +17,9 @@ pub(crate) use self::glob::is_of_one_letter;
 pub use self::pass_list::TooManySteps;
 pub use self::pass_list::{PassList, PassListError};
 use self::steps::Steps;
-use super::loose_path::loose_name;
-use super::methods::{MethodError, Methods};
-use super::request_path::{RequestPath, as_written, unescaped};
+use crate::folding::loose_name;
+use crate::methods::{MethodError, Methods};
+use crate::request_path::{RequestPath, as_written, unescaped};
 
 /// An unusable path or pattern of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

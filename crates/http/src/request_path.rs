@@ -11,8 +11,8 @@ use std::borrow::Cow;
 
 use unicode_normalization::UnicodeNormalization;
 
-use super::header_alias::cgi_equal;
 use crate::folding::is_invisible;
+use crate::header_alias::cgi_equal;
 use crate::invalid::InvalidRequest;
 
 /// The checked path of a request target.

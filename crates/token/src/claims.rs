@@ -1,12 +1,16 @@
 //! The claims of a token (contract §2.4) and its user.
 
+pub mod mapping;
+pub mod name;
+pub mod user_details;
+
 use serde::Serialize;
 
-use super::claim_mapping::ClaimMapping;
-use super::claim_name::ClaimName;
+use crate::claims::mapping::ClaimMapping;
+use crate::claims::name::ClaimName;
+use crate::claims::user_details::CurrentUserDetails;
 use crate::invalid::InvalidToken;
 use crate::strict_json::{Map, Value, is_whole};
-use crate::user_details::CurrentUserDetails;
 
 /// The claims of a token. Serialised, they are the auth server's tokens, without absent values.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]

@@ -3,7 +3,7 @@
 use http::HeaderMap;
 use http::header::COOKIE;
 
-use super::bearer::{Bearer, TokenLocation, bounded};
+use crate::bearer::{Bearer, TokenLocation, bounded};
 use crate::invalid::InvalidToken;
 use postern_http::framing::is_tchar;
 use postern_http::header_alias::cgi_equal;

@@ -1,14 +1,13 @@
 //! The member or claim for which a token is rejected, what it holds, and the setting that changes
 //! that. For people: the decision is made elsewhere.
 
-use super::claim_mapping::{ClaimMapping, first};
-use super::claim_name::ClaimName;
-use super::claims::{Claims, audience};
-use super::verifier::{
-    Audience, CompactToken, RequiredIssuer, VerificationPolicy, decode, rejected_member,
-};
+use crate::claims::mapping::{ClaimMapping, first};
+use crate::claims::name::ClaimName;
+use crate::claims::{Claims, audience};
+use crate::compact::{CompactToken, decode, rejected_member};
 use crate::invalid::InvalidToken;
 use crate::keys::KeySet;
+use crate::policy::{Audience, RequiredIssuer, VerificationPolicy};
 use crate::strict_json::{self, Map, Value, is_whole};
 use crate::unverified::DecodedToken;
 

@@ -5,17 +5,16 @@
 //! rules.
 
 pub mod bearer;
-pub mod claim_mapping;
-pub mod claim_name;
 pub mod claims;
+mod compact;
 pub mod cookie;
 pub mod detail;
 pub mod invalid;
 pub mod keys;
 pub mod observer;
+pub mod policy;
 pub mod revocations;
 pub mod sources;
 pub mod strict_json;
 pub mod unverified;
-pub mod user_details;
 pub mod verifier;

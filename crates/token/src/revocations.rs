@@ -15,11 +15,11 @@ use aws_lc_rs::digest::{Context, SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
-use super::claims::Claims;
-use super::verifier::verified_payload;
+use crate::claims::Claims;
 use crate::invalid::InvalidToken;
 use crate::keys::KeySet;
 use crate::strict_json::{Map, Value};
+use crate::verifier::verified_payload;
 
 /// `typ` of the list: no list passes for a token, and no token for a list.
 pub const LIST_TYPE: &str = "postern-revocations+jwt";

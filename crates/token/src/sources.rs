@@ -3,8 +3,8 @@
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
 
-use super::bearer::{self, Bearer};
-use super::cookie;
+use crate::bearer::{self, Bearer};
+use crate::cookie;
 use crate::invalid::InvalidToken;
 use crate::observer::Observer;
 use postern_http::cors::AllowedOrigins;

@@ -1,108 +1,17 @@
 //! Verification of one token: a pure function of keys, policy, token and time.
-//!
-//! Header and payload are parsed here, because the rules are stricter than those of `jsonwebtoken`
-//! (duplicate members, `crit`, required types), with no option to relax them. The key checks the
-//! signature.
 
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use jsonwebtoken::Algorithm;
-
-use super::bearer::Bearer;
-use super::claim_mapping::ClaimMapping;
-use super::claim_name::ClaimName;
-use super::claims::{Claims, Validity};
-use super::detail;
+use crate::bearer::Bearer;
+use crate::claims::{Claims, Validity};
+use crate::compact::{CheckType, CompactToken, Header, check_type, decode};
+use crate::detail;
 use crate::invalid::InvalidToken;
-use crate::keys::{KeyId, KeySet, VerificationKey, algorithms};
+use crate::keys::{KeySet, VerificationKey};
 use crate::observer::{Observer, Unobserved};
-use crate::strict_json::{self, Map, Value};
-
-/// The requirements for a token besides a valid signature. The default tolerates nothing, and
-/// leaves the claims with a setting unchecked.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct VerificationPolicy {
-    /// The `[[issuer]]` table that describes the issuer, in logs and messages; `None` where flags do.
-    pub name: Option<String>,
-    /// The required `iss`.
-    pub issuer: RequiredIssuer,
-    /// The audiences as which the verifier identifies itself.
-    pub audience: Audience,
-    /// Accepted clock difference for `exp` and `nbf`, in seconds.
-    pub leeway_seconds: u32,
-    /// True if a token without `exp` counts for ever.
-    pub accept_no_expiry: bool,
-    /// True if a token that is bound to a key of its holder counts without a proof of that key.
-    pub accept_bound_tokens: bool,
-    /// The mapping of another issuer's claims; `None` for the contract's claims.
-    pub mapping: Option<ClaimMapping>,
-    /// The claims of [`Claims::extra`], as they stand in the token.
-    pub extra_claims: Vec<ClaimName>,
-}
-
-/// The `iss` that a token has to have.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RequiredIssuer {
-    /// It is not checked.
-    #[default]
-    Any,
-    /// A token may have none.
-    Absent,
-    /// This one.
-    Is(String),
-}
-
-impl RequiredIssuer {
-    /// Returns true if a token with this `iss` is of the issuer.
-    pub fn accepts(&self, claimed: Option<&str>) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Absent => claimed.is_none(),
-            Self::Is(issuer) => claimed == Some(issuer),
-        }
-    }
-}
-
-/// The audiences as which a verifier identifies itself: RFC 7519 §4.1.3 makes it reject a token whose
-/// `aud` names none of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Audience {
-    /// A token has to name one of these.
-    OneOf(Vec<String>),
-    /// A token may name one of these, or have no audience, as the contract's tokens.
-    OneOfOrNone(Vec<String>),
-    /// A token may name any audience: it comes back to the server that issued it.
-    Any,
-}
-
-impl Default for Audience {
-    fn default() -> Self {
-        Self::OneOfOrNone(Vec::new())
-    }
-}
-
-impl Audience {
-    /// Returns true if a token for these audiences is for this verifier.
-    pub fn accepts(&self, named: &[String]) -> bool {
-        match self {
-            Self::Any => true,
-            Self::OneOfOrNone(_) if named.is_empty() => true,
-            Self::OneOf(own) | Self::OneOfOrNone(own) => named.iter().any(|one| own.contains(one)),
-        }
-    }
-}
-
-/// Members that change the meaning of the token (RFC 7515 §4.1.11, RFC 7516 §4.1). Those that hold a key
-/// or lead to one (`jku`, `jwk`, `x5u`, `x5c`, `x5t`) are never read: only configured keys count.
-const REJECTED_HEADER_MEMBERS: [&str; 3] = ["crit", "zip", "enc"];
-/// False for a payload that is not encoded (RFC 7797).
-const ENCODED: &str = "b64";
+use crate::policy::{RequiredIssuer, VerificationPolicy};
+use crate::strict_json::{self, Value};
 
 /// The confirmation of RFC 7800 §3.1, whatever it holds.
 const CONFIRMATION: &str = "cnf";
-
-/// Media types of a token, also of RFC 9068, and their full forms (§4); compared without regard to case
-/// (RFC 7515 §4.1.9).
-const TOKEN_TYPES: [&str; 4] = ["JWT", "application/jwt", "at+jwt", "application/at+jwt"];
 
 impl VerificationPolicy {
     /// Verifies `token` with `keys` at `now`, in seconds since the epoch.
@@ -215,8 +124,6 @@ pub(super) fn verified_payload(
 }
 
 /// A check of `typ` in the members of a header.
-type CheckType = fn(&Map) -> Result<(), InvalidToken>;
-
 /// Returns the `iss` that a token claims, before anything is verified. It may select the issuer
 /// whose keys and rules decide, and nothing else; `None` where it is absent or not text.
 ///
@@ -229,100 +136,6 @@ pub fn unverified_issuer(token: Bearer<'_>) -> Result<Option<String>, InvalidTok
         Some(Value::String(issuer)) => Some(issuer),
         _ => None,
     })
-}
-
-/// The three parts of a compact JWS (RFC 7515 §7.1), still encoded.
-pub(crate) struct CompactToken<'a> {
-    pub(crate) header: &'a str,
-    pub(crate) payload: &'a str,
-    pub(crate) signature: &'a str,
-    /// The signed bytes: header, dot, payload.
-    signed: &'a [u8],
-}
-
-impl<'a> CompactToken<'a> {
-    pub(crate) fn split(token: &'a str) -> Result<Self, InvalidToken> {
-        let (signed, signature) = token.rsplit_once('.').ok_or(InvalidToken::Malformed)?;
-        let (header, payload) = signed.split_once('.').ok_or(InvalidToken::Malformed)?;
-        if payload.contains('.') {
-            return Err(InvalidToken::Malformed);
-        }
-        Ok(Self {
-            header,
-            payload,
-            signature,
-            signed: signed.as_bytes(),
-        })
-    }
-}
-
-/// Decodes base64url without padding and without stray bits (RFC 7515 §2).
-pub(crate) fn decode(part: &str) -> Result<Vec<u8>, InvalidToken> {
-    URL_SAFE_NO_PAD
-        .decode(part)
-        .map_err(|_| InvalidToken::Malformed)
-}
-
-struct Header {
-    /// Compared with the key's, never used to choose.
-    algorithm: Algorithm,
-    key_id: Option<KeyId>,
-}
-
-impl Header {
-    fn parse(encoded: &str, check_type: CheckType) -> Result<Self, InvalidToken> {
-        let members =
-            strict_json::object(&decode(encoded)?).map_err(|_| InvalidToken::Malformed)?;
-        if rejected_member(&members).is_some() {
-            return Err(InvalidToken::Header);
-        }
-        check_type(&members)?;
-        Ok(Self {
-            key_id: key_id(&members)?,
-            algorithm: algorithm(&members)?,
-        })
-    }
-}
-
-/// Returns the member for which a header is rejected.
-pub(super) fn rejected_member(members: &Map) -> Option<&'static str> {
-    let is_encoded = members
-        .get(ENCODED)
-        .is_none_or(|it| *it == Value::Bool(true));
-    let mut rejected = REJECTED_HEADER_MEMBERS.into_iter();
-    rejected
-        .find(|name| members.contains_key(*name))
-        .or((!is_encoded).then_some(ENCODED))
-}
-
-fn check_type(members: &Map) -> Result<(), InvalidToken> {
-    let accepted = match members.get("typ") {
-        None => true,
-        Some(Value::String(media_type)) => {
-            let is_it = |name: &&str| media_type.eq_ignore_ascii_case(name);
-            TOKEN_TYPES.iter().any(is_it)
-        }
-        Some(_) => false,
-    };
-    accepted.then_some(()).ok_or(InvalidToken::Header)
-}
-
-fn algorithm(members: &Map) -> Result<Algorithm, InvalidToken> {
-    members
-        .get("alg")
-        .and_then(Value::as_str)
-        .and_then(algorithms::parse)
-        .ok_or(InvalidToken::Algorithm)
-}
-
-fn key_id(members: &Map) -> Result<Option<KeyId>, InvalidToken> {
-    match members.get("kid") {
-        None => Ok(None),
-        // An empty name counts as missing.
-        Some(Value::String(name)) if name.is_empty() => Ok(None),
-        Some(Value::String(name)) => KeyId::new(name).map(Some).ok_or(InvalidToken::Header),
-        Some(_) => Err(InvalidToken::Header),
-    }
 }
 
 /// Tries the keys of the token's `kid` and algorithm, and returns the key that signed the token.
@@ -354,9 +167,15 @@ mod tests {
     use serde_json::{Value, json};
     use token_corpus::token_forge::{Forge, Signature, claims, encode, lay_over, signing_input};
 
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use jsonwebtoken::Algorithm;
+
     use super::*;
+    use crate::claims::mapping::ClaimMapping;
     use crate::keys::signing_type::SigningType;
     use crate::observer::tests::Facts;
+    use crate::policy::Audience;
 
     const NOW: i64 = 1_000_000;
 

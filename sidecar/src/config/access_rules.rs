@@ -12,8 +12,8 @@ use postern_http::methods::Methods;
 use postern_http::path_patterns::{PassList, PathPattern};
 use postern_http::request_path::unescaped;
 use postern_process::exit::ExitError;
+use postern_token::policy::RequiredIssuer;
 use postern_token::strict_json::{Value, is_whole};
-use postern_token::verifier::RequiredIssuer;
 
 use super::policy::dotted;
 use crate::cli::policy_args::RulesArgs;

@@ -6,7 +6,7 @@ use postern_http::host::host_port::redacted;
 use postern_process::exit::ExitError;
 use postern_process::files::secret_file;
 use postern_token::keys::signing_type::SigningType;
-use postern_token::verifier::Audience;
+use postern_token::policy::Audience;
 use postern_transport::tls::peer::{PeerFiles, PeerSettings};
 use secrecy::{ExposeSecret, SecretString};
 

@@ -8,8 +8,8 @@ use postern_http::cors::AllowedOrigins;
 use postern_http::host::host_port::redacted;
 use postern_http::path_patterns::{ContextPath, PassList};
 use postern_process::exit::ExitError;
+use postern_token::policy::VerificationPolicy;
 use postern_token::sources::TokenSources;
-use postern_token::verifier::VerificationPolicy;
 
 use super::access_rules::access_rules;
 use super::flag_value::flag_error;

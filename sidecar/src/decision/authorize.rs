@@ -10,12 +10,12 @@ use postern_contract::rejection::Rejection;
 use postern_contract::rules::{AccessRules, Broken, Rule, RuleRequest};
 use postern_http::invalid::InvalidRequest;
 use postern_token::bearer::{Bearer, TokenLocation};
+use postern_token::claims::user_details::CurrentUserDetails;
 use postern_token::detail;
 use postern_token::observer::{Observer, Unobserved};
+use postern_token::policy::VerificationPolicy;
 use postern_token::revocations::TokenDigests;
 use postern_token::unverified::DecodedToken;
-use postern_token::user_details::CurrentUserDetails;
-use postern_token::verifier::VerificationPolicy;
 use postern_transport::net::shares::Holder;
 
 use crate::decision::csrf::is_cross_site_request;

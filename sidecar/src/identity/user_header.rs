@@ -10,9 +10,9 @@ use http::HeaderValue;
 use http::header::HeaderName;
 use postern_contract::rejection::Rejection;
 use postern_http::header_alias::cgi_equal;
-use postern_token::claim_name::ClaimName;
+use postern_token::claims::name::ClaimName;
+use postern_token::claims::user_details::CurrentUserDetails;
 use postern_token::strict_json::Value;
-use postern_token::user_details::CurrentUserDetails;
 use serde::Serialize;
 
 use crate::identity::ascii_json::ascii_json;

@@ -187,8 +187,8 @@ mod tests {
     use http::{HeaderMap, HeaderValue, header};
     use postern_token::bearer;
     use postern_token::claims::Claims;
+    use postern_token::claims::user_details::CurrentUserDetails;
     use postern_token::strict_json::Value;
-    use postern_token::user_details::CurrentUserDetails;
 
     use super::*;
     use crate::identity::user_header::UserHeader;

@@ -1,7 +1,7 @@
 //! Access lines, and the users that they name.
 
 pub(crate) use postern_process::logs::access_log::{AccessLine, AccessLog, LoggedPath};
-use postern_token::user_details::CurrentUserDetails;
+use postern_token::claims::user_details::CurrentUserDetails;
 
 /// The part of a user that access lines name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]

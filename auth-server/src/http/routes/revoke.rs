@@ -14,7 +14,7 @@ use postern_contract::envelope::MSG_OPERATION_SUCCEEDED;
 use postern_contract::rejection::Rejection;
 use postern_token::bearer::{self, Bearer};
 use postern_token::claims::Claims;
-use postern_token::verifier::VerificationPolicy;
+use postern_token::policy::VerificationPolicy;
 use serde_json::json;
 
 use crate::app::App;

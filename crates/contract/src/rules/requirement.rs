@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::RuleVerdict;
-use postern_token::claim_name::ClaimName;
+use postern_token::claims::name::ClaimName;
 use postern_token::strict_json::Value;
 
 /// The claims that hold scopes: RFC 8693 §4.2, and what Entra and Okta send.

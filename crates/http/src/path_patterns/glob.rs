@@ -3,8 +3,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::steps::Steps;
-use crate::folding::is_mark;
-use crate::loose_path::is_trimmed;
+use crate::folding::{is_mark, is_trimmed};
 
 /// Offsets in a name, in order.
 type Offsets = SmallVec<[usize; 32]>;

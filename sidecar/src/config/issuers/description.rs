@@ -6,11 +6,11 @@ use http::HeaderName;
 use postern_http::host::host_port::{is_url, redacted};
 use postern_http::host::server_url::ServerUrl;
 use postern_process::exit::ExitError;
-use postern_token::claim_mapping::ClaimMapping;
-use postern_token::claim_name::ClaimName;
+use postern_token::claims::mapping::ClaimMapping;
+use postern_token::claims::name::ClaimName;
 use postern_token::keys::Algorithm;
 use postern_token::keys::algorithms::ASYMMETRIC;
-use postern_token::verifier::{Audience, RequiredIssuer, VerificationPolicy};
+use postern_token::policy::{Audience, RequiredIssuer, VerificationPolicy};
 use postern_transport::tls::peer::{PeerFiles, PeerSettings};
 
 use super::accepted::accepted;

@@ -145,7 +145,7 @@ fn proposed(issuer: &str, all: &[UserPrefix<'_>]) -> String {
 #[cfg(test)]
 mod tests {
     use postern_http::folding::folded;
-    use postern_token::user_details::CurrentUserDetails;
+    use postern_token::claims::user_details::CurrentUserDetails;
     use proptest::prelude::*;
 
     use super::*;

@@ -10,7 +10,7 @@ use postern_http::methods::Methods;
 use postern_http::path_patterns::PassList;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{KeySet, VerificationKey};
-use postern_token::verifier::RequiredIssuer;
+use postern_token::policy::RequiredIssuer;
 use serde_json::{Value, json};
 
 use super::*;

@@ -6,8 +6,8 @@ use http::uri::Scheme;
 use http::{StatusCode, header};
 use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{KeySet, VerificationKey};
+use postern_token::policy::Audience;
 use postern_token::revocations::MAX_LIST_BYTES;
-use postern_token::verifier::Audience;
 use postern_transport::tls::peer::PeerFiles;
 use secrecy::{ExposeSecret, SecretString};
 

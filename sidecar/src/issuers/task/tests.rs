@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::thread;
 
 use postern_token::keys::signing_type::SigningType;
-use postern_token::verifier::Audience;
+use postern_token::policy::Audience;
 
 use super::super::source::auth_server::{Application, EndpointSettings};
 use super::*;

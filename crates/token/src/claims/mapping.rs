@@ -1,9 +1,9 @@
 //! The mapping of another issuer's claims to the fields of the user (contract §2.5).
 
-use super::claim_name::ClaimName;
+use crate::claims::name::ClaimName;
+use crate::claims::user_details::CurrentUserDetails;
 use crate::invalid::InvalidToken;
 use crate::strict_json::{Map, Value, is_whole};
-use crate::user_details::CurrentUserDetails;
 
 /// The fields that identify a user. Unless mapped, both come from `sub`, the one claim that every
 /// issuer sends (RFC 9068 §2.2).
@@ -56,18 +56,18 @@ impl ClaimMapping {
     }
 
     /// Returns the claims that may have the audience.
-    pub(super) fn audience_claims(&self) -> &[ClaimName] {
+    pub(crate) fn audience_claims(&self) -> &[ClaimName] {
         &self.audience
     }
 
     /// Returns the audience: an empty claim says as little as one that is not there.
-    pub(super) fn audience<'m>(&self, members: &'m Map) -> Option<&'m Value> {
+    pub(crate) fn audience<'m>(&self, members: &'m Map) -> Option<&'m Value> {
         let mut values = self.audience.iter().filter_map(|claim| claim.find(members));
         values.find(|value| !value.says_nothing())
     }
 
     /// Returns the fields that identify a user, with their claims.
-    pub(super) fn required(&self) -> impl Iterator<Item = (&'static str, &[ClaimName])> {
+    pub(crate) fn required(&self) -> impl Iterator<Item = (&'static str, &[ClaimName])> {
         let fields = self.fields.iter();
         fields
             .filter(|(field, _)| REQUIRED.contains(field))
@@ -98,7 +98,7 @@ impl ClaimMapping {
 }
 
 /// Returns the first claim that is there.
-pub(super) fn first<'m>(claims: &[ClaimName], members: &'m Map) -> Option<&'m Value> {
+pub(crate) fn first<'m>(claims: &[ClaimName], members: &'m Map) -> Option<&'m Value> {
     let mut values = claims.iter().filter_map(|claim| claim.find(members));
     values.find(|value| **value != Value::Null)
 }
