@@ -7,33 +7,18 @@ use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use postern_http::framing::body::BodyReader;
 use postern_http::framing::unread::may_be_request;
-
-#[expect(dead_code, reason = "the target calls two functions of the room")]
-#[path = "../../sidecar/src/request"]
-mod request {
-    pub(crate) mod head;
-    pub(crate) mod header_list;
-    mod hop_by_hop;
-    mod http1;
-    mod http2;
-    pub(crate) mod kind;
-    pub(crate) mod received;
-    pub(crate) mod target;
-
-    pub(crate) const MAX_HEAD_BYTES: usize = 64 * 1024;
-    pub(crate) const MAX_HEAD_LINES: usize = 256;
-}
+use postern_http::request::received;
 
 const NEXT: &[u8] = b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n";
 
 fn is_read_as_it_arrives(data: &[u8]) {
     let mut received = BytesMut::from(data);
-    let Ok(Some(head)) = request::received::take(&mut received) else {
+    let Ok(Some(head)) = received::take(&mut received) else {
         return;
     };
     assert_eq!([&head.raw[..], &received[..]].concat(), data);
     for end in [head.raw.len() - 1, head.raw.len() / 2, 1] {
-        let begin = request::received::take(&mut BytesMut::from(&data[..end]));
+        let begin = received::take(&mut BytesMut::from(&data[..end]));
         assert!(matches!(begin, Ok(None)), "{end}");
     }
     assert_eq!(head.fields().count(), head.headers.len());

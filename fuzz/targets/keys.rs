@@ -7,9 +7,9 @@
 
 use http::{HeaderMap, HeaderValue, header};
 use libfuzzer_sys::fuzz_target;
+use postern_token::bearer;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{Algorithm, KeySet, VerificationKey};
-use postern_token::bearer;
 use postern_token::policy::VerificationPolicy;
 
 const ALLOWED: [Algorithm; 4] = [

@@ -37,14 +37,14 @@ use self::upload::Upload;
 use crate::app::App;
 use crate::decision::forward::Forward;
 use crate::identity::forwarded::Client;
-use crate::request::kind::RequestKind;
-use crate::request::received::ReceivedHead;
 use crate::telemetry::metrics::Counted;
 use crate::telemetry::outcome::Outcome;
 use crate::upstream::connections::conduct::Conduct;
 use crate::upstream::connections::{Connected, Connections, NextRequest};
 use crate::upstream::errors;
 use crate::upstream::service::Service;
+use postern_http::request::kind::RequestKind;
+use postern_http::request::received::ReceivedHead;
 
 /// Server of requests.
 pub(crate) struct Exchanges {

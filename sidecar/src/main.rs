@@ -14,7 +14,6 @@ mod http1;
 mod http2;
 mod identity;
 mod issuers;
-mod request;
 mod server;
 mod telemetry;
 mod upstream;

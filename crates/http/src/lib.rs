@@ -13,6 +13,7 @@ pub mod invalid;
 pub mod loose_path;
 pub mod methods;
 pub mod path_patterns;
+pub mod request;
 pub mod request_path;
 pub mod text_encoding;
 pub mod trace;

@@ -25,12 +25,12 @@ use crate::decision::forward::Forward;
 use crate::identity::forwarded::Client;
 use crate::issuers::installed_keys::InstalledKeys;
 use crate::issuers::issuer_keys::IssuerKeys;
-use crate::request::kind::RequestKind;
-use crate::request::received::{self, ReceivedHead};
 use crate::telemetry::request_id::RequestIds;
 use crate::upstream::connections::conduct::Reuse;
 use crate::upstream::service_request::ServiceRequest;
 use crate::upstream::{Protocol, Upstream, errors};
+use postern_http::request::kind::RequestKind;
+use postern_http::request::received::{self, ReceivedHead};
 
 pub(crate) const PATH: &str = "/explain";
 /// The size of the largest header block, in JSON.

@@ -26,8 +26,8 @@ use crate::identity::user_header::UserHeader;
 use crate::issuers::installed_keys::InstalledKeys;
 use crate::issuers::issuer_keys::KeysByIssuer;
 use crate::issuers::token_cache::{Lookup, TokenDigest, VerifiedToken};
-use crate::request::kind::RequestKind;
-use crate::request::received::ReceivedHead;
+use postern_http::request::kind::RequestKind;
+use postern_http::request::received::ReceivedHead;
 
 /// Decision about a request that is not rejected.
 #[derive(Debug, PartialEq, Eq)]

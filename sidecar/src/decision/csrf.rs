@@ -7,8 +7,8 @@ use postern_http::cors::AllowedOrigins;
 use postern_http::destination::AbsoluteForm;
 use postern_http::methods::certain_method;
 
-use crate::request::kind::RequestKind;
-use crate::request::received::ReceivedHead;
+use postern_http::request::kind::RequestKind;
+use postern_http::request::received::ReceivedHead;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -48,7 +48,7 @@ pub(super) fn is_cross_site_request(
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::request::received;
+    use postern_http::request::received;
 
     #[test]
     fn requests_of_another_site_are_recognised() {

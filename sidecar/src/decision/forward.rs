@@ -6,10 +6,10 @@ use postern_contract::rejection::Rejection;
 
 use crate::decision::authorize::AuthPolicy;
 use crate::issuers::token_cache::VerifiedToken;
-use crate::request::kind::RequestKind;
-use crate::request::received::ReceivedHead;
-use crate::request::target::{OriginForm, Target};
 use crate::telemetry::outcome::Outcome;
+use postern_http::request::kind::RequestKind;
+use postern_http::request::received::ReceivedHead;
+use postern_http::request::target::{OriginForm, Target};
 
 /// A request that may be forwarded, and how.
 #[derive(Debug, PartialEq, Eq)]

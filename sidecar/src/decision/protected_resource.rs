@@ -14,7 +14,7 @@ use postern_http::{cors, host};
 use serde::Serialize;
 
 use super::authorize::{AuthPolicy, Decision, Rejected};
-use crate::request::received::ReceivedHead;
+use postern_http::request::received::ReceivedHead;
 
 const METADATA: &str = "/.well-known/oauth-protected-resource";
 const WELL_KNOWN: &[u8] = b"/.well-known/";

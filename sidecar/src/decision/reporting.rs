@@ -2,8 +2,8 @@
 
 use super::authorize::{AuthPolicy, Decision, Rejected};
 use super::forward::Forward;
-use crate::request::kind::RequestKind;
-use crate::request::received::ReceivedHead;
+use postern_http::request::kind::RequestKind;
+use postern_http::request::received::ReceivedHead;
 
 /// The header with the reason code of a reported request.
 pub(crate) const WOULD_REJECT: &str = "Postern-Would-Refuse";

@@ -9,7 +9,7 @@ use postern_http::trace::REQUEST_ID;
 use super::response_head::{Parsed, ResponseHead, ResponseTo, is_named};
 use super::side::Outgoing;
 use crate::decision::strip_token::BEARER;
-use crate::request::hop_by_hop::HopByHop;
+use postern_http::request::hop_by_hop::HopByHop;
 
 /// Room for the fields that are added on the way to the client.
 const ADDED_BYTES: usize = 192;

@@ -15,9 +15,9 @@ use super::transfer;
 use super::upload::Upload;
 use crate::app::App;
 use crate::decision::forward::Forward;
-use crate::request::kind::RequestKind;
 use crate::upstream::connections::conduct::may_be_misread;
 use crate::upstream::service::Service;
+use postern_http::request::kind::RequestKind;
 
 /// An exchange of one request and its response.
 pub(super) struct Exchange<'a, C> {

@@ -18,8 +18,8 @@ use super::upload::Upload;
 use crate::app::App;
 use crate::decision::forward::Forward;
 use crate::exchange::response::DRAIN_TIMEOUT;
-use crate::request::kind::RequestKind;
-use crate::request::received::ReceivedHead;
+use postern_http::request::kind::RequestKind;
+use postern_http::request::received::ReceivedHead;
 
 /// Ends of a stream with its token.
 const TOKEN_EXPIRED: ErrorType = ErrorType::Custom("the token of the stream has expired");

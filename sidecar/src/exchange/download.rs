@@ -235,7 +235,7 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     use super::*;
-    use crate::request::kind::RequestKind;
+    use postern_http::request::kind::RequestKind;
 
     #[test]
     fn another_try_does_not_cut_an_interim_response_off() {

@@ -20,14 +20,14 @@ use crate::config::live::Rules;
 use crate::decision::forward::Forward;
 use crate::decision::strip_token;
 use crate::identity::forwarded::Client;
-use crate::request::kind::RequestKind;
-use crate::request::received::ReceivedHead;
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::request_span::RequestSpan;
 use crate::upstream::Tries;
 use crate::upstream::connections::conduct::Reuse;
 use crate::upstream::service_request::ServiceRequest;
+use postern_http::request::kind::RequestKind;
+use postern_http::request::received::ReceivedHead;
 
 /// A request as received.
 pub(super) struct Request<'a> {

@@ -10,8 +10,8 @@ use postern_http::cors::Endpoint;
 
 use super::client_head::ClientHead;
 use super::side::Outgoing;
-use crate::request::kind::{GRPC_STATUS, RequestKind};
-use crate::request::received::ReceivedHead;
+use postern_http::request::kind::{GRPC_STATUS, RequestKind};
+use postern_http::request::received::ReceivedHead;
 
 /// Wait for a client that is still sending: closing earlier would reset the connection before it
 /// reads the response.
@@ -195,7 +195,7 @@ mod tests {
 
     fn received(line: &str) -> ReceivedHead {
         let head = format!("{line}\r\nHost: a\r\n\r\n");
-        let head = crate::request::received::take(&mut BytesMut::from(head.as_bytes()));
+        let head = postern_http::request::received::take(&mut BytesMut::from(head.as_bytes()));
         head.unwrap().unwrap()
     }
 

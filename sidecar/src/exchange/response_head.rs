@@ -11,8 +11,8 @@ use postern_http::trace::RequestId;
 use super::handshake::Handshake;
 use super::malformed_head;
 use super::side::Outgoing;
-use crate::request::kind::{GRPC_STATUS, RequestKind};
 use crate::upstream::MAX_HEAD_BYTES;
+use postern_http::request::kind::{GRPC_STATUS, RequestKind};
 
 pub(super) const MAX_FIELDS: usize = 256;
 

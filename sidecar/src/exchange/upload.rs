@@ -13,10 +13,10 @@ use postern_http::framing::unread::may_be_request;
 
 use super::transfer::{self, LAST_CHUNK, put_data};
 use crate::config::live::Rules;
-use crate::request::http2;
 use crate::upstream::connections::http2::{MAX_SHARED_FIELDS, size_of};
 use crate::upstream::service::{Http2Stream, Service};
 use crate::upstream::service_request::rewritten_trailers;
+use postern_http::request::http2;
 
 /// Max bytes that wait for the service before the next read from the client.
 const MAX_WAITING: usize = 32 * 1024;

@@ -7,8 +7,8 @@ use crate::exchange::Exchanges;
 use crate::exchange::head_search::HeadSearch;
 use crate::exchange::response::raw_http1_response;
 use crate::identity::forwarded::Client;
-use crate::request::MAX_HEAD_BYTES;
-use crate::request::received::{self, ReceivedHead};
+use postern_http::request::MAX_HEAD_BYTES;
+use postern_http::request::received::{self, ReceivedHead};
 
 /// A head of this length is parsed only once its end has arrived.
 const LONG_HEAD: usize = 2 * HEAD_READ;

@@ -16,8 +16,8 @@ use crate::background::Draining;
 use crate::exchange::Exchanges;
 use crate::http1::Http1Side;
 use crate::identity::forwarded::Client;
-use crate::request::http2::LIBRARY_MAX_HEAD_BYTES;
-use crate::request::received::ReceivedHead;
+use postern_http::request::http2::LIBRARY_MAX_HEAD_BYTES;
+use postern_http::request::received::ReceivedHead;
 
 /// Bytes that wait for a client that does not read, for each stream: the library's default is 400
 /// KiB, for each of a hundred streams on a connection.

@@ -17,8 +17,8 @@ use tokio::time::Instant;
 use super::unsent::Unsent;
 use crate::exchange::side::{ClientSide, Outgoing, Timer};
 use crate::exchange::upload::Upload;
-use crate::request::kind::GRPC_STATUS;
 use crate::upstream::service::poll_room;
+use postern_http::request::kind::GRPC_STATUS;
 
 /// Parts of one body that the library queues, as many as its windows take of full ones. Each may keep
 /// a whole buffer, so that small ones would hold far more than the window says.

@@ -15,12 +15,12 @@ use crate::decision::reporting::WOULD_REJECT;
 use crate::decision::strip_token;
 use crate::identity::forwarded::{Client, ForwardedPolicy, is_of_a_proxy, remove_path_overrides};
 use crate::identity::service_fields::ServiceFields;
-use crate::request::header_list::members;
-use crate::request::hop_by_hop::HopByHop;
-use crate::request::kind::RequestKind;
-use crate::request::received::ReceivedHead;
 use crate::telemetry::request_id::RequestIds;
 use crate::upstream::connections::conduct::Reuse;
+use postern_http::request::header_list::members;
+use postern_http::request::hop_by_hop::HopByHop;
+use postern_http::request::kind::RequestKind;
+use postern_http::request::received::ReceivedHead;
 
 /// Host of HTTP/1.0 requests without one, because HTTP/1.1 requires it. A client can send it as
 /// well.

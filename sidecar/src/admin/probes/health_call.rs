@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
 use crate::config::probes::USER_AGENT;
-use crate::request::kind::GRPC_STATUS;
+use postern_http::request::kind::GRPC_STATUS;
 
 const CHECK: &str = "http://localhost/grpc.health.v1.Health/Check";
 /// A message of two bytes: field 1, the status, is 1.

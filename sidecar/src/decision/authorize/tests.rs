@@ -19,7 +19,7 @@ use crate::issuers::current::CurrentKeys;
 use crate::issuers::revocations::Revocations;
 use crate::issuers::revocations::tests::list_of;
 use crate::issuers::token_cache::TokenCacheConfig;
-use crate::request::received;
+use postern_http::request::received;
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 const NOW: i64 = 1_800_000_000;

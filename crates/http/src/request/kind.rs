@@ -5,11 +5,11 @@ use http::{HeaderMap, Method, Version, header};
 use crate::request::header_list::members;
 
 /// The field that ends a gRPC call, in a trailer or in a head without a body.
-pub(crate) const GRPC_STATUS: &str = "grpc-status";
+pub const GRPC_STATUS: &str = "grpc-status";
 
 /// Kind of a request, and of the response that it expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RequestKind {
+pub enum RequestKind {
     /// A request with an ordinary response.
     Plain,
     /// Server-sent events: a response without an end and with long silences.
@@ -42,7 +42,7 @@ impl RequestKind {
 
     /// Returns true if a response with these values of `Content-Type` is a stream, which ends when
     /// its token expires. A head that `has_grpc_status` is the whole response to a call.
-    pub(crate) fn becomes_stream<'v>(
+    pub fn becomes_stream<'v>(
         self,
         mut content_types: impl Iterator<Item = &'v [u8]>,
         has_grpc_status: bool,

@@ -3,31 +3,35 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
+use crate::framing::body::BodyReader;
+use crate::framing::{self, Body};
+use crate::invalid::InvalidRequest;
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
-use postern_http::framing::body::BodyReader;
-use postern_http::framing::{self, Body};
-use postern_http::invalid::InvalidRequest;
 
 use crate::request::header_list::members;
 use crate::request::kind::RequestKind;
 use crate::request::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
 
 /// A received head: its bytes, and what they mean.
-pub(crate) struct ReceivedHead {
-    pub(crate) method: Method,
-    pub(crate) version: Version,
-    pub(crate) headers: HeaderMap,
-    pub(crate) kind: RequestKind,
+pub struct ReceivedHead {
+    /// The method, in its letter case.
+    pub method: Method,
+    /// HTTP/1.0, HTTP/1.1 or HTTP/2.
+    pub version: Version,
+    /// The fields by their names in small letters.
+    pub headers: HeaderMap,
+    /// The kind, which selects time-outs.
+    pub kind: RequestKind,
     /// The rejection of an ambiguous framing, behind which the connection ends.
     pub(super) framing: Result<(), InvalidRequest>,
     /// The rest of the connection if the framing is ambiguous.
-    pub(crate) body: BodyReader,
+    pub body: BodyReader,
     /// True if the client's connection stays open after the response.
-    pub(crate) keep_alive: bool,
+    pub keep_alive: bool,
     /// The bytes of HTTP/1.x.
-    pub(crate) raw: Bytes,
+    pub raw: Bytes,
     target: Range<usize>,
     fields: Vec<Field>,
     /// Authority and target of HTTP/2.
@@ -45,7 +49,7 @@ struct Field {
 /// # Errors
 /// [`InvalidRequest::Malformed`] for what is no head, [`InvalidRequest::HeaderTooLarge`] for too
 /// many fields. What follows on the connection cannot be read.
-pub(crate) fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, InvalidRequest> {
+pub fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, InvalidRequest> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_HEAD_LINES];
     let mut parsed = httparse::Request::new(&mut []);
     let status = parsed.parse_with_uninit_headers(received, &mut fields);
@@ -118,7 +122,7 @@ fn stays_open(version: Version, headers: &HeaderMap) -> bool {
 
 impl ReceivedHead {
     /// Takes over the head of a stream of HTTP/2.
-    pub(crate) fn of_stream(parts: Parts, has_body: bool) -> Self {
+    pub fn of_stream(parts: Parts, has_body: bool) -> Self {
         let Parts {
             method,
             uri,
@@ -147,7 +151,7 @@ impl ReceivedHead {
     }
 
     /// Returns the target as it was received.
-    pub(crate) fn target(&self) -> &[u8] {
+    pub fn target(&self) -> &[u8] {
         match &self.uri {
             None => self.raw.get(self.target.clone()).unwrap_or_default(),
             Some(uri) => uri
@@ -157,13 +161,13 @@ impl ReceivedHead {
     }
 
     /// Returns the `:authority` of HTTP/2.
-    pub(crate) fn authority(&self) -> Option<&[u8]> {
+    pub fn authority(&self) -> Option<&[u8]> {
         let authority = self.uri.as_ref()?.authority()?;
         Some(authority.as_str().as_bytes())
     }
 
     /// Returns names and values, in order and in the client's spelling.
-    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let written = self.fields.iter().filter_map(|field| {
             let name = str::from_utf8(self.raw.get(field.name.clone())?).ok()?;
             Some((name, self.raw.get(field.value.clone())?))

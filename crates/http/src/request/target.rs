@@ -1,24 +1,26 @@
 //! The request target (RFC 9112 §3.2) as the client wrote it. The service gets the one that was
 //! authorized, byte for byte.
 
+use crate::destination::AbsoluteForm;
+use crate::invalid::InvalidRequest;
 use http::HeaderValue;
-use postern_http::destination::AbsoluteForm;
-use postern_http::invalid::InvalidRequest;
 
 /// A target in origin form: a path and an optional query.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target<'a> {
+pub struct Target<'a> {
     received: &'a [u8],
     /// Takes the place of the received target and `Host`: the absolute form is for proxies, its
     /// host counts (RFC 9112 §3.2.2), and a service may take it for a path.
-    pub(crate) replacement: Option<OriginForm>,
+    pub replacement: Option<OriginForm>,
 }
 
 /// The target and the host of a request that came with an absolute target.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OriginForm {
-    pub(crate) target: Vec<u8>,
-    pub(crate) host: HeaderValue,
+pub struct OriginForm {
+    /// Path and query.
+    pub target: Vec<u8>,
+    /// The host of the absolute target.
+    pub host: HeaderValue,
 }
 
 impl<'a> Target<'a> {
@@ -26,7 +28,7 @@ impl<'a> Target<'a> {
     ///
     /// # Errors
     /// [`InvalidRequest::PathNotCanonical`] for `*`, a fragment, or another scheme than http.
-    pub(crate) fn parse(target: &'a [u8], is_http_2: bool) -> Result<Self, InvalidRequest> {
+    pub fn parse(target: &'a [u8], is_http_2: bool) -> Result<Self, InvalidRequest> {
         // A request has no fragment: some parsers would drop it, others would not.
         if target.contains(&b'#') {
             return Err(InvalidRequest::PathNotCanonical);
@@ -53,7 +55,7 @@ impl<'a> Target<'a> {
     }
 
     /// Returns the path, without the query.
-    pub(crate) fn path(&self) -> &[u8] {
+    pub fn path(&self) -> &[u8] {
         let replacement = self.replacement.as_ref();
         let target = replacement.map_or(self.received, |it| &it.target);
         let mut parts = target.split(|&byte| byte == b'?');
@@ -62,7 +64,7 @@ impl<'a> Target<'a> {
 }
 
 /// Returns the host of an absolute target, as it was written.
-pub(crate) fn authority(target: &[u8]) -> Option<&[u8]> {
+pub fn authority(target: &[u8]) -> Option<&[u8]> {
     if target.starts_with(b"/") {
         return None;
     }

@@ -3,22 +3,22 @@
 //!
 //! The `h2` crate resets most such streams; these checks do not rely on it.
 
+use crate::invalid::InvalidRequest;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use postern_http::invalid::InvalidRequest;
 
 use crate::request::hop_by_hop::is_of_a_connection;
 use crate::request::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
 
 /// Twice [`MAX_HEAD_BYTES`]: past that a client gets an envelope, past this the bare 431 of `h2`,
 /// which is not counted.
-pub(crate) const LIBRARY_MAX_HEAD_BYTES: u32 = 2 * MAX_HEAD_BYTES as u32;
+pub const LIBRARY_MAX_HEAD_BYTES: u32 = 2 * MAX_HEAD_BYTES as u32;
 
 /// Checks a request head; `target` is its `:path`.
 pub(super) fn check(target: &[u8], headers: &HeaderMap) -> Result<(), InvalidRequest> {
     if bytes(headers) + target.len() > MAX_HEAD_BYTES || headers.len() > MAX_HEAD_LINES {
         return Err(InvalidRequest::HeaderTooLarge);
     }
-    // `postern_http::framing` accepts `Transfer-Encoding: chunked`.
+    // `crate::framing` accepts `Transfer-Encoding: chunked`.
     let mut names = headers.keys().map(HeaderName::as_str);
     if names.any(is_of_a_connection) {
         return Err(InvalidRequest::Framing);
@@ -28,7 +28,7 @@ pub(super) fn check(target: &[u8], headers: &HeaderMap) -> Result<(), InvalidReq
 
 /// Rejects a value with a blank at an end, which HTTP/1.1 drops and for which a service may end the
 /// connection (RFC 9113 §8.2.1).
-pub(crate) fn check_values(fields: &HeaderMap) -> Result<(), InvalidRequest> {
+pub fn check_values(fields: &HeaderMap) -> Result<(), InvalidRequest> {
     let is_blank = |byte: Option<&u8>| byte.is_some_and(|byte| b" \t".contains(byte));
     let mut values = fields.values().map(HeaderValue::as_bytes);
     match values.any(|value| is_blank(value.first()) || is_blank(value.last())) {

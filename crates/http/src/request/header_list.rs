@@ -4,10 +4,7 @@ use http::header::{HeaderMap, HeaderName};
 
 /// Returns the members of all fields of the name, as bytes: a non-ASCII one does not hide the
 /// others.
-pub(crate) fn members<'h>(
-    headers: &'h HeaderMap,
-    name: &HeaderName,
-) -> impl Iterator<Item = &'h [u8]> {
+pub fn members<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h [u8]> {
     headers
         .get_all(name)
         .into_iter()

@@ -1,9 +1,9 @@
 //! The checks of a received head.
 
+use crate::destination::Destination;
+use crate::invalid::InvalidRequest;
+use crate::{host, methods};
 use http::{HeaderValue, Version, header};
-use postern_http::destination::Destination;
-use postern_http::invalid::InvalidRequest;
-use postern_http::{host, methods};
 
 use crate::request::received::ReceivedHead;
 use crate::request::target::{self, Target};
@@ -14,7 +14,7 @@ impl ReceivedHead {
     ///
     /// # Errors
     /// A rejection of a head that two parsers could read differently.
-    pub(crate) fn checked_target(&self) -> Result<Target<'_>, InvalidRequest> {
+    pub fn checked_target(&self) -> Result<Target<'_>, InvalidRequest> {
         let is_http_2 = self.version == Version::HTTP_2;
         if is_http_2 {
             http2::check(self.target(), &self.headers)?;
@@ -54,19 +54,19 @@ impl ReceivedHead {
     }
 
     /// Returns the host that the request names.
-    pub(crate) fn host(&self) -> Option<&[u8]> {
+    pub fn host(&self) -> Option<&[u8]> {
         let field = || self.headers.get(header::HOST).map(HeaderValue::as_bytes);
         let of_target = || target::authority(self.target());
         self.authority().or_else(of_target).or_else(field)
     }
 
     /// Returns true if the client may omit the body after a response.
-    pub(crate) fn expects_continue(&self) -> bool {
+    pub fn expects_continue(&self) -> bool {
         self.headers.contains_key(header::EXPECT)
     }
 
     /// Returns true if a body follows.
-    pub(crate) const fn has_body(&self) -> bool {
+    pub const fn has_body(&self) -> bool {
         !self.body.is_done()
     }
 }

@@ -1,8 +1,8 @@
 //! Rejects an HTTP/1 head that no proxy may forward.
 
+use crate::framing::is_tchar;
+use crate::invalid::InvalidRequest;
 use http::{HeaderMap, header};
-use postern_http::framing::is_tchar;
-use postern_http::invalid::InvalidRequest;
 
 use crate::request::header_list::members;
 

@@ -21,7 +21,7 @@ const OF_A_REQUEST: [&str; 5] = [
 ];
 
 /// The fields of one message that are not forwarded.
-pub(crate) struct HopByHop<'h> {
+pub struct HopByHop<'h> {
     /// Names beside those of a connection.
     further: &'static [&'static str],
     /// The names in `Connection`.
@@ -31,7 +31,7 @@ pub(crate) struct HopByHop<'h> {
 impl<'h> HopByHop<'h> {
     /// Returns those of a request with these members of `Connection`. One that the service needs is
     /// set anew.
-    pub(crate) fn of_request(nominated: impl Iterator<Item = &'h [u8]>) -> Self {
+    pub fn of_request(nominated: impl Iterator<Item = &'h [u8]>) -> Self {
         Self {
             further: &OF_A_REQUEST,
             nominated: nominated.collect(),
@@ -39,10 +39,7 @@ impl<'h> HopByHop<'h> {
     }
 
     /// Returns those of a response, to which `Trailer` belongs where its trailers do not pass.
-    pub(crate) fn of_response(
-        nominated: impl Iterator<Item = &'h [u8]>,
-        passes_trailers: bool,
-    ) -> Self {
+    pub fn of_response(nominated: impl Iterator<Item = &'h [u8]>, passes_trailers: bool) -> Self {
         Self {
             further: if passes_trailers { &[] } else { &["trailer"] },
             nominated: nominated.collect(),
@@ -50,7 +47,7 @@ impl<'h> HopByHop<'h> {
     }
 
     /// Returns true for the name of such a field, in any case of its letters.
-    pub(crate) fn contains(&self, name: &str) -> bool {
+    pub fn contains(&self, name: &str) -> bool {
         let mut nominated = self.nominated.iter();
         is_of_a_connection(name)
             || is_among(self.further, name)
