@@ -22,7 +22,7 @@ pub struct ReceivedHead {
     pub version: Version,
     /// The fields by their names in small letters.
     pub headers: HeaderMap,
-    /// The kind, which selects time-outs.
+    /// The kind, which selects the timeouts.
     pub kind: RequestKind,
     /// The rejection of an ambiguous framing, behind which the connection ends.
     pub(super) framing: Result<(), InvalidRequest>,
