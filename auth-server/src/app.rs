@@ -95,7 +95,7 @@ impl App {
             list_signer: RevocationListSigner::default(),
             unfinished: unfinished::budget(),
             connections: ConnectionSlots::counting("public port", max, evictions),
-            in_flight: Shares::of(max),
+            in_flight: Shares::new(max),
             live_keys: Arc::default(),
             registrations: Arc::new(config.registrations()),
             revocations,

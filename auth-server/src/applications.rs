@@ -101,7 +101,7 @@ impl Applications {
     }
 
     pub(crate) fn hold_secret(&self, text: &str) -> bool {
-        let hash = SecretHash::of(text);
+        let hash = SecretHash::new(text);
         let mut all = self.applications.values();
         all.any(|secrets| secrets.knows(&hash))
     }
@@ -123,7 +123,7 @@ mod tests {
     fn registered(applications: &[(&str, &[&str])]) -> Applications {
         let mut all = Applications::default();
         for (id, secrets) in applications {
-            let hashes = secrets.iter().map(|secret| SecretHash::of(secret));
+            let hashes = secrets.iter().map(|secret| SecretHash::new(secret));
             all.put(id.parse().unwrap(), hashes.collect());
         }
         all

@@ -205,7 +205,7 @@ fn static_root(args: &ServeArgs) -> Result<Option<PathBuf>, ExitError> {
 
 /// Returns the URL of this server's context path (RFC 8414 §2); `None` for an issuer that is a name.
 fn issuer_url(issuer: &str) -> Option<ServerUrl> {
-    let url = ServerUrl::of_http(issuer).ok()?;
+    let url = ServerUrl::from_http(issuer).ok()?;
     url.target().query().is_none().then_some(url)
 }
 

@@ -114,7 +114,7 @@ metrics! {
         pub(crate) connections_evicted: Counter,
         /// Refused requests by reason code
         rejections: Family<Label, Counter>
-            = counters_by("reason", Rejection::of(Maker::AuthServer).map(Rejection::reason)),
+            = counters_by("reason", Rejection::made_by(Maker::AuthServer).map(Rejection::reason)),
         /// 1 if any name with any password logs in as the built-in user
         pub(crate) builtin_users: Gauge,
     }

@@ -51,7 +51,7 @@ impl RegistryConfig {
         if url == NONE {
             return Ok(None);
         }
-        let settings = RegistrySettings::of_server(url)
+        let settings = RegistrySettings::for_server(url)
             .map_err(|error| ExitError::Config(format!("{FLAG}: {error}")))?;
         let listen = || Advertised::from_listen(args.listening.listen);
         Ok(Some(Self {

@@ -33,36 +33,36 @@ pub(crate) struct Revocation {
 
 impl Revocation {
     /// Revokes the token with this `jti`, or the tokens of the session with this `sid`.
-    pub(crate) fn of_token(id: String, user: Option<String>, now: i64) -> Self {
-        Self::of(RevocationEvent::Token { id, user }, now)
+    pub(crate) fn for_token(id: String, user: Option<String>, now: i64) -> Self {
+        Self::from_event(RevocationEvent::Token { id, user }, now)
     }
 
     /// Revokes the tokens of a user that were issued up to `now`.
-    pub(crate) fn of_user(id: String, now: i64) -> Self {
-        Self::of(RevocationEvent::User(id), now)
+    pub(crate) fn for_user(id: String, now: i64) -> Self {
+        Self::from_event(RevocationEvent::User(id), now)
     }
 
     /// Revokes the tokens of an application that were issued up to `now`.
-    pub(crate) fn of_application(id: String, now: i64) -> Self {
-        Self::of(RevocationEvent::Application(id), now)
+    pub(crate) fn for_application(id: String, now: i64) -> Self {
+        Self::from_event(RevocationEvent::Application(id), now)
     }
 
     /// Revokes all tokens that were issued up to `now`.
-    pub(crate) fn of_everyone(now: i64) -> Self {
-        Self::of(RevocationEvent::Everyone, now)
+    pub(crate) fn for_everyone(now: i64) -> Self {
+        Self::from_event(RevocationEvent::Everyone, now)
     }
 
     /// Revokes what was issued up to `now`, whatever its lifetime.
-    fn of(event: RevocationEvent, now: i64) -> Self {
+    fn from_event(event: RevocationEvent, now: i64) -> Self {
         let (before, mut of_user) = (now.saturating_add(1), None);
         let revokes = match &event {
             RevocationEvent::Token { id, user } => {
-                of_user = user.as_deref().map(RevocationDigest::of_user);
-                Revoked::Token(RevocationDigest::of_token(id))
+                of_user = user.as_deref().map(RevocationDigest::for_user);
+                Revoked::Token(RevocationDigest::for_token(id))
             }
-            RevocationEvent::User(id) => Revoked::User(RevocationDigest::of_user(id), before),
+            RevocationEvent::User(id) => Revoked::User(RevocationDigest::for_user(id), before),
             RevocationEvent::Application(id) => {
-                Revoked::Application(RevocationDigest::of_application(id), before)
+                Revoked::Application(RevocationDigest::for_application(id), before)
             }
             RevocationEvent::Everyone => Revoked::Everyone(before),
         };

@@ -136,7 +136,7 @@ impl Sessions {
         match begun {
             Ok(true) => {
                 self.end_surplus(id).await;
-                Some(SessionTokens::of(&record, &token, user.user.clone()))
+                Some(SessionTokens::new(&record, &token, user.user.clone()))
             }
             _ => None,
         }
@@ -294,7 +294,7 @@ impl Sessions {
             let now = self.store.clock.now();
             let by_name = |live: i64| {
                 let ends = now.saturating_add(self.lifetime);
-                Revocation::of_token(id.text(), None, now).until(live, ends)
+                Revocation::for_token(id.text(), None, now).until(live, ends)
             };
             let held = self.store.read_session(id).await?;
             let (account, revoked) = match (&held.record, verified) {
@@ -338,12 +338,12 @@ impl Sessions {
 impl OpenSession {
     fn given(self) -> SessionTokens {
         let next = self.record.given(&self.token);
-        SessionTokens::of(&self.record, &next, self.present.user)
+        SessionTokens::new(&self.record, &next, self.present.user)
     }
 }
 
 impl SessionTokens {
-    fn of(record: &SessionRecord, refresh_token: &RefreshToken, user: User) -> Self {
+    fn new(record: &SessionRecord, refresh_token: &RefreshToken, user: User) -> Self {
         let session = refresh_token.session();
         Self {
             user,

@@ -92,7 +92,7 @@ fn keys_of(issuer: &IssuerSettings, config: &Config) -> Arc<CurrentKeys> {
         max_age,
         issuer.max_revocation_age,
     );
-    Arc::new(keys.of(issuer.name.clone()))
+    Arc::new(keys.with_name(issuer.name.clone()))
 }
 
 fn metrics(

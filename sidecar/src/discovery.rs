@@ -198,7 +198,7 @@ impl FromStr for AuthServer {
 }
 
 fn in_registry(url: &str) -> Result<AuthServer, AuthServerError> {
-    let (settings, instances) = RegistrySettings::of_client(url)?;
+    let (settings, instances) = RegistrySettings::for_client(url)?;
     Ok(AuthServer {
         scheme: protocol(instances.are_secure),
         location: Location::Nacos(NacosService::new(settings, instances.server_name)),

@@ -16,7 +16,7 @@ async fn every_request_takes_its_calls_of_the_store_from_one_bound() {
     tokio::time::pause();
     let file = file_with(&["ada"]);
     let users = format!("--users=file:{}", file.path().display());
-    let store = OpenStore::of(Arc::new(Unsteady::new()));
+    let store = OpenStore::unencrypted(Arc::new(Unsteady::new()));
     let app = App::new(config(&[&users]).unwrap(), store);
     let ada = app.users.present("ada").unwrap();
     let token = RefreshToken::generate("1").unwrap();
@@ -41,12 +41,12 @@ async fn every_request_takes_its_calls_of_the_store_from_one_bound() {
         assert_eq!(is_error, is_busy);
         let ended = sessions.end(token.session(), EndCause::Logout, None).await;
         assert_eq!(ended.is_err(), is_busy);
-        let revoked = [Revocation::of_everyone(0)];
+        let revoked = [Revocation::for_everyone(0)];
         let revoked = revocations
             .append(&app.requests, &revoked, Vec::new())
             .await;
         assert_eq!(revoked.is_ok_and(|it| it == Outcome::Committed), !is_busy);
-        revocations.note([Revocation::of_user("7".to_owned(), 0)]);
+        revocations.note([Revocation::for_user("7".to_owned(), 0)]);
         assert_eq!(
             revocations.poll().await,
             Ok(()),

@@ -49,7 +49,7 @@ impl Change<'_> {
         // The record of a removed application says which secrets were dropped.
         let first = |secret| {
             record.map_or_else(
-                || SecretHashes::of(secret),
+                || SecretHashes::new(secret),
                 |removed| removed.with_new(secret),
             )
         };
@@ -106,7 +106,7 @@ mod tests {
         let rotate = Change::Rotate { secret: "b" };
         let grant = Change::Grant { grant: &some };
         let withdraw = Change::Grant { grant: &none };
-        let (one, removed) = (SecretHashes::of("a"), SecretHashes::default());
+        let (one, removed) = (SecretHashes::new("a"), SecretHashes::default());
         let again = removed.with_new("a");
         let two = one.with_new("b");
         let dropped_a = two.newest();

@@ -139,7 +139,7 @@ fn read(file: &Path) -> Result<SecretHashes, String> {
         .iter()
         .all(|secret| secret.len() >= MIN_SECRET_LENGTH);
     if are_random && (1..=2).contains(&secrets.len()) {
-        Ok(secrets.into_iter().map(SecretHash::of).collect())
+        Ok(secrets.into_iter().map(SecretHash::new).collect())
     } else {
         Err(format!(
             "{}: expected one secret of {MIN_SECRET_LENGTH} or more random characters, or two, each on a line",

@@ -48,13 +48,13 @@ mod tests {
 
     fn registered() -> Applications {
         let id = "orders".parse().unwrap();
-        Applications::default().changed(id, SecretHashes::of("first"), 1)
+        Applications::default().changed(id, SecretHashes::new("first"), 1)
     }
 
     #[tokio::test]
     async fn what_cannot_be_read_is_neither_absent_nor_empty() {
         let store = Unsteady::new();
-        let opened = OpenStore::of(Arc::new(Arc::clone(&store)));
+        let opened = OpenStore::unencrypted(Arc::new(Arc::clone(&store)));
         for text in ["1", "{", r#"{"applications":{"a b":{}}}"#] {
             store.plant(key(), Some(text)).await;
             let held = opened.read_applications().await.unwrap();
@@ -64,7 +64,7 @@ mod tests {
 
     #[tokio::test]
     async fn it_is_replaced_only_as_it_was_read() {
-        let opened = OpenStore::of(Arc::new(Unsteady::new()));
+        let opened = OpenStore::unencrypted(Arc::new(Unsteady::new()));
         let before = opened.read_applications().await.unwrap();
         assert_eq!(before.document(), Ok(Applications::default()));
         for is_first in [true, false] {
@@ -83,7 +83,7 @@ mod tests {
         let opened = |at_rest: &AtRest| {
             let encryption: KeyEncryption = with(1);
             encryption.take_over(at_rest);
-            OpenStore::of(Arc::new(Arc::clone(&store))).with(encryption)
+            OpenStore::unencrypted(Arc::new(Arc::clone(&store))).with(encryption)
         };
         let id = encryption_key(1).id().to_owned();
         let in_clear = opened(&AtRest::InClear);

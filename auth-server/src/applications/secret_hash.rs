@@ -22,7 +22,7 @@ pub(crate) struct SecretHash([u8; SHA256_OUTPUT_LEN]);
 const NOT_A_HASH: &str = "a secret's hash is SHA-256 in base64url";
 
 impl SecretHash {
-    pub(crate) fn of(secret: &str) -> Self {
+    pub(crate) fn new(secret: &str) -> Self {
         let mut hash = [0; SHA256_OUTPUT_LEN];
         hash.copy_from_slice(digest(&SHA256, secret.as_bytes()).as_ref());
         Self(hash)
@@ -83,14 +83,14 @@ impl FromIterator<SecretHash> for SecretHashes {
 
 impl SecretHashes {
     /// Creates the record of a new application.
-    pub(crate) fn of(secret: &str) -> Self {
-        [SecretHash::of(secret)].into_iter().collect()
+    pub(crate) fn new(secret: &str) -> Self {
+        [SecretHash::new(secret)].into_iter().collect()
     }
 
     /// Adds a secret; the newest former one stays valid.
     pub(crate) fn with_new(&self, secret: &str) -> Self {
         let former = self.hashes.first().copied();
-        self.with_only([SecretHash::of(secret)].into_iter().chain(former))
+        self.with_only([SecretHash::new(secret)].into_iter().chain(former))
     }
 
     pub(crate) fn newest(&self) -> Self {
@@ -151,7 +151,7 @@ impl SecretHashes {
     }
 
     pub(crate) fn is_dropped(&self, secret: &str) -> bool {
-        self.dropped.contains(&SecretHash::of(secret))
+        self.dropped.contains(&SecretHash::new(secret))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -169,7 +169,7 @@ impl SecretHashes {
 
     /// Compares with every secret, even after a match.
     pub(crate) fn match_any(&self, secret: &str) -> bool {
-        self.has(&SecretHash::of(secret))
+        self.has(&SecretHash::new(secret))
     }
 
     fn has(&self, presented: &SecretHash) -> bool {
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_new_secret_leaves_the_one_before_it_valid_and_no_older_one() {
-        let second = SecretHashes::of("first").with_new("second");
+        let second = SecretHashes::new("first").with_new("second");
         let third = second.with_new("third");
         for (hashes, valid) in [
             (&second, ["first", "second"].as_slice()),
@@ -206,7 +206,7 @@ mod tests {
             scope: scope.parse().unwrap_or_default(),
             ..Grant::default()
         };
-        let wide = SecretHashes::of("first").with_grant(grant("a b"));
+        let wide = SecretHashes::new("first").with_grant(grant("a b"));
         let narrow = wide.clone().with_grant(grant("a"));
         for changed in [
             narrow.with_new("second"),

@@ -281,7 +281,7 @@ mod tests {
             (Failure::RequestLost, 69),
         ] {
             let (mut store, unsteady) = (desk.store().await, Unsteady::new());
-            store.opened = OpenStore::of(Arc::new(Arc::clone(&unsteady)));
+            store.opened = OpenStore::unencrypted(Arc::new(Arc::clone(&unsteady)));
             unsteady.fail(failure);
             let outcome = change_in(&store, &id, Change::Ensure { secret: &secret }).await;
             let failed = outcome.err().map_or(0, |failure| failure.code());

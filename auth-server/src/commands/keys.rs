@@ -144,7 +144,7 @@ async fn import(args: &KeyArgs, file: &Path) -> Result<(), ExitError> {
         signing_type,
     } = KeysInStore::open(args).await?;
     let text = secret_file::read(file)?;
-    let pair = SigningKeyPair::of_private(signing_type, text.clone()).map(Arc::new);
+    let pair = SigningKeyPair::from_private(signing_type, text.clone()).map(Arc::new);
     let pair = pair.map_err(|error| {
         let (file, found) = (file.display(), found_in(text.as_bytes()));
         ExitError::Config(format!(

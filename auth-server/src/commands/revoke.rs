@@ -50,19 +50,19 @@ fn revocation(args: &RevokeArgs, now: i64) -> Result<(Revocation, String), ExitE
     if let Some(text) = &args.jti {
         let id = token_id(text.expose_secret())?;
         let done = format!("token {} is revoked", id.escape_debug());
-        return Ok((Revocation::of_token(id, None, now), done));
+        return Ok((Revocation::for_token(id, None, now), done));
     }
     if let Some(id) = args.user.clone() {
         let done = format!("the tokens of user {} are revoked", id.escape_debug());
-        return Ok((Revocation::of_user(id, now), done));
+        return Ok((Revocation::for_user(id, now), done));
     }
     if let Some(id) = &args.app {
         let done = format!("the tokens of application {id} are revoked");
-        return Ok((Revocation::of_application(id.to_string(), now), done));
+        return Ok((Revocation::for_application(id.to_string(), now), done));
     }
     // clap requires one of the four.
     let done = "all tokens are revoked".to_owned();
-    Ok((Revocation::of_everyone(now), done))
+    Ok((Revocation::for_everyone(now), done))
 }
 
 /// Revokes the tokens of an application that was removed. Servers revoke them again when they learn of
@@ -74,7 +74,7 @@ pub(super) async fn end_application(store: &CommandStore, id: &AppId) -> Result<
     let now = store.now().await?;
     let id = id.to_string();
     let note = format!("{id}: its tokens are revoked");
-    let revocation = Revocation::of_application(id, now);
+    let revocation = Revocation::for_application(id, now);
     store.append(&revocation, None, now).await?;
     print_note(&note);
     Ok(())
@@ -83,7 +83,7 @@ pub(super) async fn end_application(store: &CommandStore, id: &AppId) -> Result<
 /// Ends the session that has this access token, with the other access tokens of it, in one commit: the
 /// session's name alone may be forged. Returns false without one.
 async fn end_session(store: &CommandStore, token_id: &str, now: i64) -> Result<bool, ExitError> {
-    let Some(session) = SessionId::of_token(token_id) else {
+    let Some(session) = SessionId::from_token_id(token_id) else {
         return Ok(false);
     };
     loop {
@@ -108,7 +108,7 @@ async fn end_session(store: &CommandStore, token_id: &str, now: i64) -> Result<b
 /// Returns the id of a token: `text` itself, or the `jti` in a whole token, which is not verified. A
 /// refresh token has none, and as an id it would stand in the log.
 fn token_id(text: &str) -> Result<String, ExitError> {
-    let decoded = DecodedToken::of(text);
+    let decoded = DecodedToken::decode(text);
     let named = match &decoded {
         Some(token) => token.claims.get("jti").and_then(|id| id.as_str()),
         None => Some(text),

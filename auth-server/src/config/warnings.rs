@@ -9,9 +9,9 @@ use crate::cli::{Cli, ServeArgs};
 
 /// Returns one line per warning.
 pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
-    let mut warnings = of_the_store(args, config);
-    warnings.extend(of_the_tokens(args, config));
-    warnings.extend(of_the_network(args, config));
+    let mut warnings = store_warnings(args, config);
+    warnings.extend(token_warnings(args, config));
+    warnings.extend(network_warnings(args, config));
     let users = config.users.iter().flat_map(|users| users.warnings());
     warnings.extend(users);
     let mounted = config.mounted_applications.iter();
@@ -20,7 +20,7 @@ pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     warnings
 }
 
-fn of_the_store(args: &ServeArgs, config: &Config) -> Vec<String> {
+fn store_warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     let (lead, interval) = (args.keys.lead.rotation_lead, args.keys.store_poll_interval);
     let shortest = rotation::shortest_lead(interval.get());
@@ -48,7 +48,7 @@ fn of_the_store(args: &ServeArgs, config: &Config) -> Vec<String> {
     warnings
 }
 
-fn of_the_tokens(args: &ServeArgs, config: &Config) -> Vec<String> {
+fn token_warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     let (session, token) = (config.session_lifetime, config.issuer.lifetime);
     if config.refresh_tokens && session <= token {
@@ -76,7 +76,7 @@ fn of_the_tokens(args: &ServeArgs, config: &Config) -> Vec<String> {
     warnings
 }
 
-fn of_the_network(args: &ServeArgs, config: &Config) -> Vec<String> {
+fn network_warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut registry = config.registry.iter();
     if registry.any(|registry| registry.settings.shows_password()) {

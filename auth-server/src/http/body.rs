@@ -27,7 +27,9 @@ pub(in crate::http) async fn receive(
 ) -> (Parts, IpAddr, Result<BytesMut, Rejection>) {
     let (parts, body) = request.into_parts();
     let client = app.client_of(&parts.extensions, &parts.headers);
-    let held = app.unfinished.nothing_for(Holder::at(Some(client)));
+    let held = app
+        .unfinished
+        .nothing_for(Holder::for_address(Some(client)));
     let body = read(body, app.config.request_timeout, held).await;
     (parts, client, body)
 }
@@ -132,7 +134,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(5);
 
     fn held() -> Share {
-        Shares::of(MAX_BODY_BYTES * 2).nothing_for(Holder::at(None))
+        Shares::new(MAX_BODY_BYTES * 2).nothing_for(Holder::for_address(None))
     }
 
     /// Returns a body in chunks of one byte.
@@ -174,9 +176,9 @@ mod tests {
 
     #[tokio::test]
     async fn all_that_wait_for_their_rest_share_one_budget() {
-        let budget = Shares::of(MAX_BODY_BYTES);
-        let newcomer = || budget.nothing_for(Holder::at(Some([192, 0, 2, 1].into())));
-        let mut other = budget.nothing_for(Holder::at(None));
+        let budget = Shares::new(MAX_BODY_BYTES);
+        let newcomer = || budget.nothing_for(Holder::for_address(Some([192, 0, 2, 1].into())));
+        let mut other = budget.nothing_for(Holder::for_address(None));
         assert!(other.set(MAX_BODY_BYTES));
         let long = || read(dripping(MAX_BODY_BYTES), SOON, newcomer());
         assert_eq!(long().await, Err(Rejection::ServerBusy));

@@ -33,7 +33,7 @@ const LOGIN: &str = r#"{"username":"a","password":"b"}"#;
 /// Returns the parts of a server with these flags, which holds the keys, without registered applications.
 fn app(flags: &[&str], live_keys: LiveKeys) -> App {
     let config = config(flags).unwrap();
-    let app = App::new(config, OpenStore::of(Arc::new(Unsteady::new())));
+    let app = App::new(config, OpenStore::unencrypted(Arc::new(Unsteady::new())));
     let applications = Some(Applications::default());
     app.registrations.reconcile(applications);
     App {

@@ -85,7 +85,7 @@ impl SigningKeyPair {
     }
 
     /// Parses a private half, and derives the public one.
-    pub(crate) fn of_private(
+    pub(crate) fn from_private(
         signing_type: SigningType,
         private: Zeroizing<String>,
     ) -> Result<Self, KeyPairError> {

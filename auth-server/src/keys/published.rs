@@ -46,7 +46,7 @@ impl PublishedKeys {
             jwk_set: if is_shared_secret {
                 None
             } else {
-                Some(JwkSet::of(ring.verification_keys())?)
+                Some(JwkSet::from_keys(ring.verification_keys())?)
             },
             ring,
         })
@@ -61,7 +61,7 @@ fn key_response(ring: &KeyRing) -> serde_json::Result<Bytes> {
 }
 
 impl JwkSet {
-    fn of<'k>(keys: impl Iterator<Item = &'k VerificationKey>) -> serde_json::Result<Self> {
+    fn from_keys<'k>(keys: impl Iterator<Item = &'k VerificationKey>) -> serde_json::Result<Self> {
         let keys = keys.filter_map(VerificationKey::to_jwk).collect();
         let json = serde_json::to_vec(&jwk::JwkSet { keys })?;
         let digest = digest::digest(&digest::SHA256, &json);

@@ -294,7 +294,7 @@ impl NextKey {
 
 impl RetiredKey {
     /// Retires the public half of `pair`, listed until `until`.
-    pub(super) fn of(pair: &SigningKeyPair, until: i64) -> Self {
+    pub(super) fn new(pair: &SigningKeyPair, until: i64) -> Self {
         Self {
             key: pair.verification_key().clone(),
             record: RetiredRecord {

@@ -81,13 +81,13 @@ impl AccountLockout {
         client: IpAddr,
         now: Instant,
     ) -> Result<(), RetryAfter> {
-        let names = Names::of(account, client);
+        let names = Names::new(account, client);
         self.0.lock().check(&names, now).map(drop)
     }
 
     /// Returns true for a client from which the account has logged in.
     pub(crate) fn knows(&self, account: &str, client: IpAddr) -> bool {
-        let names = Names::of(account, client);
+        let names = Names::new(account, client);
         self.0.lock().known.contains(&names.at_client)
     }
 
@@ -103,7 +103,7 @@ impl AccountLockout {
         client: IpAddr,
         now: Instant,
     ) -> Result<Attempt, RetryAfter> {
-        let names = Names::of(account, client);
+        let names = Names::new(account, client);
         let mut tables = self.0.lock();
         if let Some(bucket) = tables.check(&names, now)? {
             tables.buckets.put(names.account, bucket);
@@ -159,7 +159,7 @@ impl Tables {
 }
 
 impl Names {
-    fn of(account: &str, client: IpAddr) -> Self {
+    fn new(account: &str, client: IpAddr) -> Self {
         Self {
             account: name_of(account, 0, None),
             at_network: name_of(account, 1, Some(ClientPrefix::network(client))),

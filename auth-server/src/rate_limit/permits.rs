@@ -33,7 +33,7 @@ struct State {
 type Turns<Q> = VecDeque<(Option<ClientPrefix>, Q)>;
 
 impl Permits {
-    pub(crate) fn of(max: usize) -> Self {
+    pub(crate) fn new(max: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
             free: max,
             waiting: VecDeque::new(),
@@ -119,7 +119,7 @@ mod tests {
     #[tokio::test]
     async fn some_run_one_waits_and_a_flood_is_sent_away_in_bounded_time() {
         tokio::time::pause();
-        let pool = Permits::of(2);
+        let pool = Permits::new(2);
         let running = [
             pool.take(None).await.unwrap(),
             pool.take(None).await.unwrap(),
@@ -139,7 +139,7 @@ mod tests {
 
     /// Lets clients wait in this order behind one that runs, and returns the order in which they are served.
     async fn order(arrivals: &[&'static str]) -> Vec<&'static str> {
-        let pool = Permits::of(1);
+        let pool = Permits::new(1);
         let mut running = pool.take(None).await;
         let mut waiting = Vec::new();
         for client in arrivals {
@@ -200,7 +200,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_gave_up_costs_its_network_no_turn() {
-        let pool = Permits::of(1);
+        let pool = Permits::new(1);
         let running = pool.take(None).await;
         let take = |client: &str| Box::pin(pool.take(client.parse().ok()));
         let (mut gone, mut neighbour) = (take("192.0.2.1"), take("192.0.2.2"));
@@ -216,7 +216,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_gave_up_takes_no_turn() {
-        let pool = Permits::of(1);
+        let pool = Permits::new(1);
         let running = pool.take(None).await;
         let mut gone = Box::pin(pool.take(None));
         let mut next = Box::pin(pool.take(None));

@@ -41,7 +41,7 @@ impl List {
     }
 
     pub(crate) fn head(&self, seq: i64, issued_at: i64) -> ListHead {
-        ListHead::of(&self.chain(), seq.unsigned_abs(), issued_at)
+        ListHead::new(&self.chain(), seq.unsigned_abs(), issued_at)
     }
 
     /// Returns the lines after those of a reader, in parts; all where it has others.

@@ -49,7 +49,7 @@ impl RevocationLog {
 
     /// Returns true if the token of these claims was revoked.
     pub(crate) fn revokes(&self, claims: &Claims) -> bool {
-        let token = TokenDigests::of(claims);
+        let token = TokenDigests::from_claims(claims);
         self.state.read().revoked.revokes(&token)
     }
 
@@ -242,11 +242,11 @@ impl RevocationLog {
         let revocation = match surplus.user {
             // Only the digest of its id is known.
             Some(user) => {
-                let mut revocation = Revocation::of_user(user.to_string(), now);
+                let mut revocation = Revocation::for_user(user.to_string(), now);
                 revocation.fact.revokes = Revoked::User(user, now.saturating_add(1));
                 revocation
             }
-            None => Revocation::of_everyone(now),
+            None => Revocation::for_everyone(now),
         };
         let ends = surplus
             .ends

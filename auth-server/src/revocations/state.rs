@@ -179,17 +179,17 @@ impl State {
                 break;
             }
             bytes = bytes.saturating_sub(entries.len() * LINE);
-            surplus.push(Surplus::of(Some(user), &entries));
+            surplus.push(Surplus::new(Some(user), &entries));
         }
         if is_full && bytes > MAX_PUBLISHED && !implied.is_empty() {
-            surplus = vec![Surplus::of(None, &implied)];
+            surplus = vec![Surplus::new(None, &implied)];
         }
         surplus
     }
 }
 
 impl Surplus {
-    fn of(user: Option<RevocationDigest>, entries: &[&Entry]) -> Self {
+    fn new(user: Option<RevocationDigest>, entries: &[&Entry]) -> Self {
         Self {
             user,
             ids: entries.iter().map(|entry| entry.id).collect(),

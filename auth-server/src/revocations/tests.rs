@@ -32,12 +32,12 @@ pub(crate) fn log_of(store: OpenStore) -> Arc<RevocationLog> {
 }
 
 fn log_in(store: Arc<dyn Store>) -> Arc<RevocationLog> {
-    log_of(OpenStore::of(store))
+    log_of(OpenStore::unencrypted(store))
 }
 
 pub(crate) fn token(id: &str, user: &str, ends: i64) -> Revocation {
     let user = Some(user.to_owned());
-    Revocation::of_token(id.to_owned(), user, unix_now()).until(ends, ends)
+    Revocation::for_token(id.to_owned(), user, unix_now()).until(ends, ends)
 }
 
 fn claims(id: &str, user: &str, issued_at: i64) -> Claims {
@@ -149,7 +149,7 @@ async fn an_older_copy_gets_back_what_it_lacks_and_nothing_twice(installation: &
             installation.clear().await;
         }
         // All requests of a moment notice it.
-        let opened = OpenStore::of(installation.open());
+        let opened = OpenStore::unencrypted(installation.open());
         let read_on = || one.catch_up(&opened);
         let done = tokio::join!(read_on(), read_on(), read_on());
         assert_eq!(done, (Ok(()), Ok(()), Ok(())));
@@ -188,7 +188,7 @@ async fn nothing_is_removed_from_another_history(installation: &dyn Installation
     }
     let last = one.published().last.clone().unwrap();
     let surplus = Surplus {
-        user: Some(RevocationDigest::of_user("1")),
+        user: Some(RevocationDigest::for_user("1")),
         ids: vec![last.id - 1, last.id],
         ends: far(),
     };
@@ -255,7 +255,7 @@ async fn what_no_request_waits_for_reaches_the_store_in_the_end() {
     let store = Unsteady::new();
     let log = log_in(Arc::new(Arc::clone(&store)));
     store.set_away(true);
-    log.note([Revocation::of_user("7".to_owned(), unix_now())]);
+    log.note([Revocation::for_user("7".to_owned(), unix_now())]);
     assert!(log.flush().await.is_err());
     assert!(!log.revokes(&claims("a", "7", 0)), "the store is the truth");
     store.set_away(false);
@@ -303,7 +303,7 @@ async fn an_id_that_was_never_given_goes_with_the_log() {
     store.commit(vec![planted.unwrap()]).await.unwrap();
     let poll = log.poll().await;
     assert!(matches!(poll, Err(StoreError::Unusable(_))), "{poll:?}");
-    let open = OpenStore::of(Arc::new(Arc::clone(&store)));
+    let open = OpenStore::unencrypted(Arc::new(Arc::clone(&store)));
     let later = [token("c", "1", far())];
     let append = log.append(&open, &later, Vec::new()).await;
     assert!(matches!(append, Err(StoreError::Unusable(_))), "{append:?}");
@@ -353,7 +353,7 @@ fn lines_end_with_the_tokens_and_entries_with_the_session() {
         ends: NOW + 90_000,
         ..token("s", "1", NOW + 10)
     };
-    let by_name = Revocation::of_token("n".to_owned(), None, NOW);
+    let by_name = Revocation::for_token("n".to_owned(), None, NOW);
     let mut state = state(&[token("a", "1", NOW + 10), session, by_name]);
     for (now, listed, revoked) in [
         (NOW + 3_599, 3, 3),
@@ -368,21 +368,21 @@ fn lines_end_with_the_tokens_and_entries_with_the_session() {
 
 #[test]
 fn later_times_replace_what_they_imply() {
-    let user = |now| Revocation::of_user("1".to_owned(), now);
+    let user = |now| Revocation::for_user("1".to_owned(), now);
     let tokens = [token("a", "1", NOW + 10), token("b", "2", NOW + 10)];
-    let application = Revocation::of_application("orders".to_owned(), NOW - 1);
+    let application = Revocation::for_application("orders".to_owned(), NOW - 1);
     let mut state = state(&tokens);
     for (revocation, listed) in [
         (user(NOW + 4), 3),
         (user(NOW + 5), 2),
         (application, 3),
-        (Revocation::of_everyone(NOW + 5), 2),
-        (Revocation::of_everyone(NOW + 6), 1),
+        (Revocation::for_everyone(NOW + 5), 2),
+        (Revocation::for_everyone(NOW + 6), 1),
     ] {
         add(&mut state, std::slice::from_ref(&revocation), NOW);
         assert_eq!(lines(&state), listed, "{revocation:?}");
         for (id, owner) in [("a", "1"), ("b", "2")] {
-            let digests = TokenDigests::of(&claims(id, owner, NOW));
+            let digests = TokenDigests::from_claims(&claims(id, owner, NOW));
             assert!(state.revoked.revokes(&digests));
         }
     }
@@ -405,7 +405,7 @@ fn of_too_many_lines_those_of_the_users_with_most_go_first() {
     let surplus = state.surplus(later);
     let sizes: Vec<_> = surplus.iter().map(|it| it.ids.len()).collect();
     assert_eq!(sizes, [43_560]);
-    assert_eq!(surplus[0].user, Some(RevocationDigest::of_user("1")));
+    assert_eq!(surplus[0].user, Some(RevocationDigest::for_user("1")));
     let of_each = many(|number| number.to_string(), 44_000).surplus(later);
     let Surplus { user, ids, ends } = &of_each[0];
     assert_eq!((*user, ids.len(), *ends), (None, 44_000, NOW + 99));
@@ -456,7 +456,7 @@ async fn the_list_of_each_signing_type_verifies_from_a_cursor_on() {
             let keys = &keys.verification_keys;
             let verified = RevocationList::verify(keys, &response, known.as_ref()).unwrap();
             assert_eq!(verified.issued_at(), NOW);
-            let digests = TokenDigests::of(&claims(id, "1", 0));
+            let digests = TokenDigests::from_claims(&claims(id, "1", 0));
             assert!(verified.revoked().revokes(&digests));
             known = Some(verified);
         }

@@ -119,7 +119,7 @@ impl Synchronization {
 
     async fn synchronize_keys(&self, machine: i64) -> Result<(), StoreError> {
         let (store, config) = (&self.app.store, &self.app.config);
-        let (signing_type, now) = (config.signing_type, store.clock.at(machine));
+        let (signing_type, now) = (config.signing_type, store.clock.store_time(machine));
         let keys = self.app.live_keys.load_full();
         let memory = keys.as_deref().map(|keys| &keys.ring);
         let planner = Planner {
@@ -166,7 +166,7 @@ impl Synchronization {
         let Some(keys) = self.app.live_keys.load_full() else {
             return Ok(());
         };
-        let now = self.app.store.clock.at(machine);
+        let now = self.app.store.clock.store_time(machine);
         let advanced = keys.ring.clone().advance(now, &self.app.config.rotation);
         self.install(Some(&keys.ring), advanced, None)
     }
@@ -206,7 +206,7 @@ impl Synchronization {
         }
         for id in &reconciled.ended {
             // Not the begin of the poll: until now this server may have issued tokens.
-            let revocation = Revocation::of_application(id.to_string(), store.clock.now());
+            let revocation = Revocation::for_application(id.to_string(), store.clock.now());
             self.app.revocations.note([revocation]);
         }
         // If another server was faster, its document counts from the next poll on.

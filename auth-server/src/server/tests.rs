@@ -17,7 +17,12 @@ async fn a_server_whose_synchronization_ends_stops_to_be_restarted() {
     let store = Unsteady::new();
     store.fail(Failure::Panics);
     let public = listener::bind(Port::Public, args.listening.listen).unwrap();
-    let serving = serve_on(public, &args, config, OpenStore::of(Arc::new(store)));
+    let serving = serve_on(
+        public,
+        &args,
+        config,
+        OpenStore::unencrypted(Arc::new(store)),
+    );
     let outcome = tokio::time::timeout(Duration::from_secs(60), serving).await;
 
     let failure = outcome.unwrap().unwrap_err();

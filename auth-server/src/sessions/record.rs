@@ -130,7 +130,7 @@ impl SessionRecord {
     /// program accepts one, by its own clock and leeway.
     pub(crate) fn revocation(&self, id: SessionId, now: i64) -> Option<Revocation> {
         let live = self.live_until.saturating_add(KEEP_AFTER_EXPIRY);
-        let revocation = Revocation::of_token(id.text(), Some(self.user_id.clone()), now);
+        let revocation = Revocation::for_token(id.text(), Some(self.user_id.clone()), now);
         let revocation = revocation.until(live, self.ends);
         (revocation.ends > now).then_some(revocation)
     }
@@ -304,7 +304,7 @@ mod tests {
             assert!(!renewed.has_token(id, &forged));
         }
         // The token of the login outlives the next one, and the session both.
-        let revoked = Revocation::of_token(id.text(), Some("1".to_owned()), 999);
+        let revoked = Revocation::for_token(id.text(), Some("1".to_owned()), 999);
         let revoked = revoked.until(100 + KEEP_AFTER_EXPIRY, 1000);
         assert_eq!(renewed.revocation(id, 999), Some(revoked));
         assert_eq!(renewed.revocation(id, 1000), None);

@@ -83,13 +83,13 @@ impl RefreshToken {
 
     /// Returns what the session's record holds of the token.
     pub(super) fn hash(&self) -> SecretHash {
-        SecretHash::of(&self.text())
+        SecretHash::new(&self.text())
     }
 }
 
 impl SessionId {
     /// Returns the session that a `jti` names; `None` for a token without one.
-    pub(crate) fn of_token(token_id: &str) -> Option<Self> {
+    pub(crate) fn from_token_id(token_id: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(token_id).ok()?;
         let is_whole = bytes.len() == NAME_BYTES + UNIQUE_BYTES;
         let name = bytes.first_chunk().filter(|_| is_whole);
@@ -185,9 +185,9 @@ mod tests {
         let (one, other) = (session.token_id("x", 0), session.token_id("x", 1));
         assert_ne!(one, other);
         assert_ne!(one, session.token_id("y", 0));
-        assert_eq!(SessionId::of_token(&one), Some(session));
+        assert_eq!(SessionId::from_token_id(&one), Some(session));
         for without in ["", "id", &random::token_id().unwrap(), &one[1..]] {
-            assert_eq!(SessionId::of_token(without), None, "{without}");
+            assert_eq!(SessionId::from_token_id(without), None, "{without}");
         }
     }
 }

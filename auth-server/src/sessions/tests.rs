@@ -27,7 +27,7 @@ fn user() -> PresentUser {
 impl Server {
     fn of(installation: &dyn Installation, encryption: KeyEncryption) -> Self {
         let store = Unsteady::around(installation.open());
-        let opened = OpenStore::of(Arc::new(Arc::clone(&store))).with(encryption);
+        let opened = OpenStore::unencrypted(Arc::new(Arc::clone(&store))).with(encryption);
         let log = log_of(opened.clone());
         let sessions = Arc::new(Sessions {
             store: opened,

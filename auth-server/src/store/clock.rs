@@ -46,11 +46,11 @@ impl StoreClock {
 
     /// Returns the time in seconds since the epoch.
     pub(crate) fn now(&self) -> i64 {
-        self.at(unix_now())
+        self.store_time(unix_now())
     }
 
     /// Returns the time at which this machine's clock reads `machine`.
-    pub(crate) fn at(&self, machine: i64) -> i64 {
+    pub(crate) fn store_time(&self, machine: i64) -> i64 {
         machine.saturating_sub(self.skew_seconds())
     }
 

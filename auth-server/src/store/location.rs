@@ -61,7 +61,7 @@ impl StoreLocation {
     /// Those of [`SqliteStore::for_serving`]; for a command on a store in memory.
     pub(crate) fn open(&self, access: Access) -> Result<OpenStore, StoreError> {
         let store: Arc<dyn Store> = match (&self.backend, access) {
-            (Backend::Memory, Access::Write) => return Err(of_its_server()),
+            (Backend::Memory, Access::Write) => return Err(store_in_memory_error()),
             (Backend::Memory, _) => Arc::new(SqliteStore::in_memory()?),
             (Backend::File(directory), Access::Serve) => {
                 Arc::new(SqliteStore::for_serving(directory.clone(), SERVING_WAIT)?)
@@ -78,7 +78,7 @@ impl StoreLocation {
     /// Those of [`SqliteStore::backup`]; for a store that is no file.
     pub(crate) fn backup(&self, file: &Path) -> Result<(), ExitError> {
         match &self.backend {
-            Backend::Memory => Err(of_its_server().into()),
+            Backend::Memory => Err(store_in_memory_error().into()),
             Backend::File(directory) => {
                 let store = SqliteStore::new(directory.clone(), Access::Write);
                 Ok(store.backup(file)?)
@@ -141,7 +141,7 @@ impl Backend {
     }
 }
 
-fn of_its_server() -> StoreError {
+fn store_in_memory_error() -> StoreError {
     StoreError::Unusable("--store memory: only its server can use it".to_owned())
 }
 

@@ -86,7 +86,7 @@ impl OpenStore {
     /// Returns the store for all requests, which share one bound: called once, for the whole program.
     pub(crate) fn for_requests(&self) -> Self {
         Self {
-            permits: Some(Arc::new(Permits::of(MAX_CALLS))),
+            permits: Some(Arc::new(Permits::new(MAX_CALLS))),
             ..self.clone()
         }
     }
@@ -203,7 +203,7 @@ mod tests {
 
     impl OpenStore {
         /// Returns the store as a program without key-encryption keys opens it.
-        pub(crate) fn of(store: Arc<dyn Store>) -> Self {
+        pub(crate) fn unencrypted(store: Arc<dyn Store>) -> Self {
             Self::new(store, Arc::default(), &"Store")
         }
 

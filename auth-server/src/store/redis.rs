@@ -115,7 +115,7 @@ impl RedisStore {
     async fn attempt<T: FromRedisValue>(&self, command: &Cmd, replicas: u8) -> Result<T, Failed> {
         let (opened, mut connection) = self.connection().await?;
         let done = connection.query(command).await;
-        let done = done.map_err(|error| Failed::of_query(error, connection.repeats()))?;
+        let done = done.map_err(|error| Failed::from_query(error, connection.repeats()))?;
         let acknowledged = acknowledged(&mut connection, replicas).await;
         acknowledged.map_err(Failed::on_the_way)?;
         self.kept.lock().push((opened, connection));

@@ -50,8 +50,8 @@ impl Authenticator {
         Self {
             users,
             locks: Arc::new(AccountLockout::new()),
-            checks: Permits::of(max_checks()),
-            for_known: Permits::of(1),
+            checks: Permits::new(max_checks()),
+            for_known: Permits::new(1),
             unknown_names: RandomState::new(),
         }
     }

@@ -126,7 +126,7 @@ impl RecordedUsers {
                 } else {
                     now
                 };
-                Revocation::of_user(id, at)
+                Revocation::for_user(id, at)
             });
             let revocations: Vec<_> = revocations.collect();
             let generation = now.max(generation.saturating_add(1));
@@ -228,7 +228,7 @@ mod tests {
     /// A server that has loaded the file as it is.
     fn server(store: &Arc<Unsteady>, file: &tempfile::NamedTempFile) -> RecordedUsers {
         let users = Arc::new(FileUsers::open(file.path().to_owned()).unwrap());
-        let store = OpenStore::of(Arc::new(Arc::clone(store)));
+        let store = OpenStore::unencrypted(Arc::new(Arc::clone(store)));
         RecordedUsers::new(store.clone(), users, log_of(store))
     }
 

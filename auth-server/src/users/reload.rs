@@ -85,6 +85,6 @@ fn revoke_applications(
     let taken: BTreeSet<_> = taken.collect();
     let revocations = taken
         .into_iter()
-        .map(|id| Revocation::of_application(id.to_string(), now));
+        .map(|id| Revocation::for_application(id.to_string(), now));
     recorded.revocations.note(revocations);
 }

@@ -90,7 +90,7 @@ impl Explanation {
 
     /// Adds the readable parts of the token, if it has any.
     pub fn show_token(&mut self, token: &str) {
-        self.token = DecodedToken::of(token);
+        self.token = DecodedToken::decode(token);
     }
 
     /// Adds the candidate keys of the signature, fetched this many seconds ago.

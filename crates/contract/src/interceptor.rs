@@ -267,7 +267,7 @@ impl Interceptor {
             false => Some(method),
         };
         let pattern = list.find_for(certain, path)?;
-        if let Some(destination) = Destination::of(method, headers).ok()? {
+        if let Some(destination) = Destination::from_request(method, headers).ok()? {
             let path = RequestPath::parse(destination.path).ok()?;
             list.find_for(certain, self.context.strip(&path)?)?;
         }
@@ -277,7 +277,7 @@ impl Interceptor {
 
 /// Describes a path that no pattern opens, for an explanation.
 fn never_open(path: &RequestPath<'_>, context: &ContextPath) -> impl fmt::Display {
-    fmt::from_fn(move |f| match LoosePath::of(path, context) {
+    fmt::from_fn(move |f| match LoosePath::below(path, context) {
         Err(why) => write!(f, "never public: {why}"),
         Ok(_) => write!(f, "never public: the context path is {context}, spelt so"),
     })

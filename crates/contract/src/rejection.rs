@@ -286,7 +286,7 @@ const RETRY_AFTER_SECONDS: u32 = 5;
 
 impl Rejection {
     /// Returns the rejections that `program` makes, in the table's order.
-    pub fn of(program: Maker) -> impl Iterator<Item = Self> {
+    pub fn made_by(program: Maker) -> impl Iterator<Item = Self> {
         let is_made = move |it: &Self| it.maker() == program || it.maker() == Maker::Both;
         Self::ALL.iter().copied().filter(is_made)
     }

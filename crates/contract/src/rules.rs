@@ -85,7 +85,7 @@ pub struct RuleRequest<'r> {
 impl<'r> RuleRequest<'r> {
     /// Returns the path, and the destination if there is one; `None` for a malformed destination.
     fn paths(&self) -> impl Iterator<Item = Option<&'r [u8]>> {
-        let destination = Destination::of(self.method, self.headers).transpose();
+        let destination = Destination::from_request(self.method, self.headers).transpose();
         let destination = destination.map(|found| found.ok().map(|found| found.path));
         std::iter::once(Some(self.path)).chain(destination)
     }
@@ -280,7 +280,7 @@ impl AccessRules {
         positions: &mut Positions,
     ) -> Result<(), AnyPath> {
         let path = RequestPath::parse(raw.unwrap_or_default()).map_err(|_| AnyPath::Malformed)?;
-        let loose = LoosePath::of(&path, context)?;
+        let loose = LoosePath::below(&path, context)?;
         let mut found = |pattern| positions.extend(self.owners.get(pattern).copied());
         let mut compared = Ok(());
         if let Some(path) = context.strip(&path) {

@@ -94,7 +94,7 @@ impl AllowedOrigins {
 
     /// Returns the request's origin if it is allowed. A request with several `Origin` fields has no
     /// origin.
-    pub fn of<'h>(&self, headers: &'h HeaderMap) -> Option<&'h HeaderValue> {
+    pub fn allowed<'h>(&self, headers: &'h HeaderMap) -> Option<&'h HeaderValue> {
         if self.0.is_empty() {
             return None;
         }
@@ -110,7 +110,7 @@ impl AllowedOrigins {
     /// `Access-Control-Request-Method`, without another method in a field and without a body, which
     /// browsers never send along.
     pub fn is_preflight(&self, method: &Method, headers: &HeaderMap) -> bool {
-        is_preflight(method, headers) && self.of(headers).is_some()
+        is_preflight(method, headers) && self.allowed(headers).is_some()
     }
 
     /// Returns the response fields that let an allowed origin read our response to this request, also
@@ -126,10 +126,10 @@ impl AllowedOrigins {
         }
         // Sent to other origins too, or a cache would serve them the response to an allowed one.
         fields.push((VARY, HeaderValue::from_name(ORIGIN)));
-        if let Some(origin) = self.of(headers) {
+        if let Some(origin) = self.allowed(headers) {
             fields.push((ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone()));
             fields.push((ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED));
-            if with_cookies.of(headers).is_some() {
+            if with_cookies.allowed(headers).is_some() {
                 fields.push((ACCESS_CONTROL_ALLOW_CREDENTIALS, ALLOWED));
             }
             fields.extend(requested_fields(headers));

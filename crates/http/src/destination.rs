@@ -23,7 +23,10 @@ impl<'h> Destination<'h> {
     /// # Errors
     /// [`InvalidRequest::Destination`] for more than one, and for one without a path that a request
     /// could have.
-    pub fn of(method: &Method, headers: &'h HeaderMap) -> Result<Option<Self>, InvalidRequest> {
+    pub fn from_request(
+        method: &Method,
+        headers: &'h HeaderMap,
+    ) -> Result<Option<Self>, InvalidRequest> {
         let Some(value) = headers.get(DESTINATION) else {
             return Ok(None);
         };
@@ -150,7 +153,7 @@ mod tests {
             (&["/a", "/b"], malformed),
         ] {
             let headers = headers(values);
-            let found = Destination::of(&Method::from_bytes(b"MOVE").unwrap(), &headers);
+            let found = Destination::from_request(&Method::from_bytes(b"MOVE").unwrap(), &headers);
             let found = found.and_then(|found| {
                 let Some(found) = found else { return Ok(None) };
                 found.check_host(Some(b"a:81"))?;
@@ -190,7 +193,7 @@ mod tests {
             let mut headers = headers(&["/a"]);
             headers.insert(field, HeaderValue::from_static("COPY"));
             let method = Method::from_bytes(method.as_bytes()).unwrap();
-            let found = Destination::of(&method, &headers).unwrap();
+            let found = Destination::from_request(&method, &headers).unwrap();
             assert_eq!(found.is_some(), has_one, "{method} {field}");
         }
     }

@@ -55,7 +55,7 @@ impl LoosePath {
     ///
     /// # Errors
     /// [`AnyPath`] for one that lies outside the context path or is not canonical.
-    pub fn of(path: &RequestPath<'_>, context: &ContextPath) -> Result<Self, AnyPath> {
+    pub fn below(path: &RequestPath<'_>, context: &ContextPath) -> Result<Self, AnyPath> {
         let canonical = path.canonical();
         let path = &*canonical.ok_or_else(|| AnyPath::Unclear(path.unclear_part()))?;
         let mut text = Text::new();
@@ -197,7 +197,7 @@ mod tests {
         let context = "/Orders".parse().unwrap();
         let path = RequestPath::parse(path.as_bytes()).unwrap();
         let mut spellings = Vec::new();
-        let path = LoosePath::of(&path, &context).ok()?;
+        let path = LoosePath::below(&path, &context).ok()?;
         path.each_spelling(|path| spellings.push(path.to_owned()));
         Some(spellings)
     }
@@ -302,7 +302,7 @@ mod tests {
         ] {
             let context = "/Orders".parse().unwrap();
             let path = RequestPath::parse(path.as_bytes()).unwrap();
-            let found = LoosePath::of(&path, &context).unwrap_err();
+            let found = LoosePath::below(&path, &context).unwrap_err();
             assert_eq!(found.to_string(), why);
         }
     }

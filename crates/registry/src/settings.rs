@@ -74,7 +74,7 @@ impl RegistrySettings {
     ///
     /// # Errors
     /// [`InvalidRegistryUrl`]
-    pub fn of_server(url: &str) -> Result<Self, InvalidRegistryUrl> {
+    pub fn for_server(url: &str) -> Result<Self, InvalidRegistryUrl> {
         let (mut settings, path, parameters) = parts(url)?;
         if path.contains('/') {
             return Err(InvalidRegistryUrl::Malformed);
@@ -88,7 +88,7 @@ impl RegistrySettings {
     ///
     /// # Errors
     /// [`InvalidRegistryUrl`]
-    pub fn of_client(url: &str) -> Result<(Self, Instances), InvalidRegistryUrl> {
+    pub fn for_client(url: &str) -> Result<(Self, Instances), InvalidRegistryUrl> {
         let (mut settings, path, mut parameters) = parts(url)?;
         let are_secure = settings.is_https;
         settings.is_https = match parameters.remove("registry-tls").as_deref() {
@@ -275,7 +275,7 @@ mod tests {
             ("me@a?password-file=f", "a:8848", Some("me")),
             ("m%40e@a?password-file=f", "a:8848", Some("m@e")),
         ] {
-            let settings = RegistrySettings::of_server(&format!("nacos://{text}")).unwrap();
+            let settings = RegistrySettings::for_server(&format!("nacos://{text}")).unwrap();
             assert_eq!(settings.to_string(), server);
             assert_eq!(settings.user.as_deref(), user);
         }
@@ -289,7 +289,7 @@ mod tests {
             ("nacos://a/n%26s/?group=G", ["n&s", "G", "auth"]),
             ("nacos+https://a?service=s&group=G%26", ["", "G&", "s"]),
         ] {
-            let settings = RegistrySettings::of_server(url).unwrap();
+            let settings = RegistrySettings::for_server(url).unwrap();
             assert_eq!(names(&settings), expected, "{url}");
             assert_eq!(settings.is_https, url.starts_with("nacos+https"));
         }
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn a_client_s_path_is_the_context() {
         let url = "nacos+https://a/auth?namespace=n&group=G&service=s&server-name=auth.internal";
-        let (settings, instances) = RegistrySettings::of_client(url).unwrap();
+        let (settings, instances) = RegistrySettings::for_client(url).unwrap();
         assert_eq!(names(&settings), ["n", "G", "s"]);
         assert_eq!(instances.context, "/auth");
         assert_eq!(instances.server_name.as_deref(), Some("auth.internal"));
@@ -308,7 +308,7 @@ mod tests {
             ("nacos+https://a/auth?registry-tls=off", true, false),
             ("nacos://a/auth?registry-tls=on", false, true),
         ] {
-            let (settings, instances) = RegistrySettings::of_client(url).unwrap();
+            let (settings, instances) = RegistrySettings::for_client(url).unwrap();
             let found = (instances.are_secure, settings.is_https);
             assert_eq!(found, (are_secure, is_https), "{url}");
         }
@@ -348,7 +348,7 @@ mod tests {
             ("nacos://a?server-name=n", unusable("server-name")),
             ("nacos://a?ca=f", unusable("ca")),
         ] {
-            assert_eq!(RegistrySettings::of_server(url).unwrap_err(), why, "{url}");
+            assert_eq!(RegistrySettings::for_server(url).unwrap_err(), why, "{url}");
         }
     }
 
@@ -364,7 +364,7 @@ mod tests {
             ("nacos+https://me@a", false),
         ] {
             let url = format!("{url}?password-file={}", file.display());
-            let settings = RegistrySettings::of_server(&url).unwrap();
+            let settings = RegistrySettings::for_server(&url).unwrap();
             let settings = settings.configured("--registry").unwrap();
             assert!(!format!("{settings:?}").contains("hush"));
             assert_eq!(settings.shows_password(), expected, "{url}");

@@ -38,7 +38,7 @@ fn client(url: &str) -> RegistryClient {
     let file = directory.path().join("password");
     write_private(&file, PASSWORD);
     let url = url.replace("FILE", &file.display().to_string());
-    let settings = RegistrySettings::of_server(&url).unwrap();
+    let settings = RegistrySettings::for_server(&url).unwrap();
     RegistryClient::new(settings.configured("--registry").unwrap())
 }
 

@@ -58,7 +58,7 @@ impl<'a> Bearer<'a> {
         self.location
     }
 
-    pub(super) const fn at(self, location: TokenLocation) -> Self {
+    pub(super) const fn with_location(self, location: TokenLocation) -> Self {
         Self { location, ..self }
     }
 }
@@ -128,7 +128,7 @@ pub fn from_token_headers<'a>(
         Err(InvalidToken::AuthorizationScheme) => token68(field.as_bytes()),
         parsed => parsed,
     };
-    Ok(Some(token?.at(TokenLocation::Header(position))))
+    Ok(Some(token?.with_location(TokenLocation::Header(position))))
 }
 
 /// The protocol before the token in a browser's `new WebSocket(url, ["bearer", token])`.

@@ -109,13 +109,13 @@ impl Claims {
         let extra = extra.iter().map(|name| name.find(&members).cloned());
         let extra = extra.collect();
         let claims = match mapping {
-            None => Self::of_contract(members),
-            Some(mapping) => Self::of_another_issuer(members, mapping),
+            None => Self::from_contract(members),
+            Some(mapping) => Self::from_another_issuer(members, mapping),
         };
         Ok(Self { extra, ..claims? })
     }
 
-    fn of_contract(mut members: Map) -> Result<Self, InvalidToken> {
+    fn from_contract(mut members: Map) -> Result<Self, InvalidToken> {
         Ok(Self {
             username: required_text(&mut members, "username")?,
             nick_name: text(&mut members, "nickName")?,
@@ -125,7 +125,7 @@ impl Claims {
         })
     }
 
-    fn of_another_issuer(mut members: Map, mapping: &ClaimMapping) -> Result<Self, InvalidToken> {
+    fn from_another_issuer(mut members: Map, mapping: &ClaimMapping) -> Result<Self, InvalidToken> {
         let user = mapping.user(&members)?;
         let audience = mapping.audience(&members).cloned();
         members.insert("aud".to_owned(), audience.unwrap_or_default());

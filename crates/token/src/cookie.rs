@@ -28,7 +28,7 @@ pub fn token_of<'a>(
         return Err(InvalidToken::AuthorizationRepeated);
     }
     let token = bounded(token, max_bytes)?;
-    Ok(Some(token.at(TokenLocation::Cookie)))
+    Ok(Some(token.with_location(TokenLocation::Cookie)))
 }
 
 /// Returns the name of a cookie that holds a part of one of this name, as in `session.0`: libraries

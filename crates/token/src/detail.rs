@@ -15,7 +15,7 @@ use crate::unverified::DecodedToken;
 const READABLE_BYTES: usize = 200;
 
 /// Describes the cause of `rejection`; `None` where the reason says all.
-pub(super) fn of(
+pub(super) fn describe(
     rejection: InvalidToken,
     policy: &VerificationPolicy,
     keys: &KeySet,
@@ -24,10 +24,10 @@ pub(super) fn of(
     if rejection == InvalidToken::Malformed {
         return unreadable(token);
     }
-    let token = DecodedToken::of(token)?;
+    let token = DecodedToken::decode(token)?;
     let (header, claims) = (token.header.as_object()?, token.claims.as_object()?);
     match rejection {
-        InvalidToken::Header => Some(of_header(header)),
+        InvalidToken::Header => Some(describe_header(header)),
         InvalidToken::Algorithm => {
             let (found, keys) = (readable(header.get("alg")), keys.names());
             let fewer = in_table(policy, ", and `algorithms` may allow fewer");
@@ -49,7 +49,7 @@ pub(super) fn of(
             let found = readable(claims.get("iss"));
             Some(format!("its `iss` is {found}, and {required}"))
         }
-        InvalidToken::Audience => Some(of_audience(policy, claims)),
+        InvalidToken::Audience => Some(describe_audience(policy, claims)),
         InvalidToken::ClaimMissing => missing(policy, claims),
         InvalidToken::ClaimInvalid => invalid(policy, claims),
         _ => None,
@@ -80,7 +80,7 @@ pub fn unreadable(token: &str) -> Option<String> {
     (!is_readable).then(|| "its signature is no base64url without padding".to_owned())
 }
 
-fn of_header(header: &Map) -> String {
+fn describe_header(header: &Map) -> String {
     if let Some(name) = rejected_member(header) {
         return format!("its header has `{name}`, which no setting allows");
     }
@@ -95,7 +95,7 @@ fn of_header(header: &Map) -> String {
     }
 }
 
-fn of_audience(policy: &VerificationPolicy, claims: &Map) -> String {
+fn describe_audience(policy: &VerificationPolicy, claims: &Map) -> String {
     let mapped = policy.mapping.as_ref().map(ClaimMapping::audience_claims);
     let aud = [ClaimName::top_level("aud")];
     let found = mapped.unwrap_or(&aud).iter().map(|claim| {

@@ -156,7 +156,7 @@ impl VerificationKey {
     pub fn parse(signing_type: SigningType, text: &str) -> Result<Self, KeyError> {
         let blocks = public_pem::blocks(text.as_bytes());
         let key = blocks.and_then(|blocks| match blocks.as_slice() {
-            [one] => Self::of_any_type(one, &ASYMMETRIC),
+            [one] => Self::from_block(one, &ASYMMETRIC),
             _ => Err(KeyError::NotAPublicKey),
         });
         match key {
@@ -185,7 +185,7 @@ impl VerificationKey {
     }
 
     /// Parses a public key of any type, for the first of `allowed` that fits it.
-    fn of_any_type(block: &Pem, allowed: &[Algorithm]) -> Result<Self, KeyError> {
+    fn from_block(block: &Pem, allowed: &[Algorithm]) -> Result<Self, KeyError> {
         let (key, family) = public_pem::key_of(block)?;
         let of_its_family = allowed.iter().filter(|other| other.family() == family);
         // A curve fits one algorithm only, which the parser checks.
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_key_of_any_type_has_its_fitting_algorithm() {
+    fn a_public_key_from_block_has_its_fitting_algorithm() {
         use Algorithm::{ES256, ES384, EdDSA, RS256};
         let allowed = [RS256, ES384, ES256, EdDSA];
         for (key, algorithm) in [(P256, ES256), (P384, ES384), (ED25519, EdDSA)] {

@@ -39,21 +39,21 @@ pub struct RevocationDigest([u8; DIGEST_BYTES]);
 impl RevocationDigest {
     /// Returns the digest of a token's `jti`, or of the `sid` of all tokens of a session: no two share
     /// one.
-    pub fn of_token(id: &str) -> Self {
-        Self::of("token", id)
+    pub fn for_token(id: &str) -> Self {
+        Self::for_id("token", id)
     }
 
     /// Returns the digest of a user's id.
-    pub fn of_user(id: &str) -> Self {
-        Self::of("user", id)
+    pub fn for_user(id: &str) -> Self {
+        Self::for_id("user", id)
     }
 
     /// Returns the digest of an application's id.
-    pub fn of_application(id: &str) -> Self {
-        Self::of("application", id)
+    pub fn for_application(id: &str) -> Self {
+        Self::for_id("application", id)
     }
 
-    fn of(kind: &str, id: &str) -> Self {
+    fn for_id(kind: &str, id: &str) -> Self {
         let digest = digest(&SHA256, format!("{kind}:{id}").as_bytes());
         Self(digest.as_ref().first_chunk().copied().unwrap_or_default())
     }
@@ -155,13 +155,13 @@ pub struct TokenDigests {
 
 impl TokenDigests {
     /// Returns the digests of a verified token.
-    pub fn of(claims: &Claims) -> Self {
+    pub fn from_claims(claims: &Claims) -> Self {
         let application = claims.client_id.as_deref();
         Self {
-            token: claims.token_id.as_deref().map(RevocationDigest::of_token),
-            session: claims.session.as_deref().map(RevocationDigest::of_token),
-            user: RevocationDigest::of_user(&claims.user_id),
-            application: application.map(RevocationDigest::of_application),
+            token: claims.token_id.as_deref().map(RevocationDigest::for_token),
+            session: claims.session.as_deref().map(RevocationDigest::for_token),
+            user: RevocationDigest::for_user(&claims.user_id),
+            application: application.map(RevocationDigest::for_application),
             issued_at: claims.issued_at,
         }
     }
@@ -284,7 +284,7 @@ pub struct ListHead {
 
 impl ListHead {
     /// Returns the head of these lines.
-    pub fn of(chain: &Chain, seq: u64, issued_at: i64) -> Self {
+    pub fn new(chain: &Chain, seq: u64, issued_at: i64) -> Self {
         Self {
             seq,
             issued_at,

@@ -17,7 +17,7 @@ pub struct DecodedToken {
 
 impl DecodedToken {
     /// Decodes `token`; `None` unless it has three parts of which the first two hold JSON objects.
-    pub fn of(token: &str) -> Option<Self> {
+    pub fn decode(token: &str) -> Option<Self> {
         let mut parts = token.split('.');
         let (header, claims, _signature) = (parts.next()?, parts.next()?, parts.next()?);
         if parts.next().is_some() {
@@ -50,7 +50,7 @@ mod tests {
             part(r#"{"alg":"x"}"#),
             part(r#"{"exp":1}"#)
         );
-        let decoded = DecodedToken::of(&token);
+        let decoded = DecodedToken::decode(&token);
         let expected = DecodedToken {
             header: serde_json::from_value(json!({"alg": "x"})).unwrap(),
             claims: serde_json::from_value(json!({"exp": 1})).unwrap(),
@@ -64,7 +64,7 @@ mod tests {
             &format!("{token}.x"),
             &format!("{}.{}.x", part("[]"), part("{}")),
         ] {
-            assert_eq!(DecodedToken::of(token), None, "{token}");
+            assert_eq!(DecodedToken::decode(token), None, "{token}");
         }
     }
 }

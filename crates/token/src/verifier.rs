@@ -42,7 +42,7 @@ impl VerificationPolicy {
     ) -> Result<Claims, InvalidToken> {
         let verified = self.verify_each(keys, token, now, observer);
         observer.explains(&verified, |rejection| {
-            detail::of(rejection, self, keys, token.as_str())
+            detail::describe(rejection, self, keys, token.as_str())
         });
         verified
     }

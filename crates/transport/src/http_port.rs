@@ -243,7 +243,8 @@ impl Connection {
         let guarded = Http1Guard::new(
             stream,
             (port.timeout, CLIENT_IDLE),
-            port.unfinished.nothing_for(Holder::at(Some(peer.ip()))),
+            port.unfinished
+                .nothing_for(Holder::for_address(Some(peer.ip()))),
             of_bytes,
             move |rejection| (of_port.reject)(rejection, peer.ip()),
         );

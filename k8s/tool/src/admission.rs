@@ -127,7 +127,7 @@ fn change(object: &mut Value, operation: &str, settings: &Settings) -> Result<Ve
             let warnings = change_workload(&mut whole, &[], settings)?;
             // The pods get the sidecar themselves: a workload was changed for the reason of a
             // rejection alone, which reaches the user who applies it.
-            let protected = ports::of_protected(Object(&whole)).filter(|_| has_template);
+            let protected = ports::protected_port(Object(&whole)).filter(|_| has_template);
             match protected {
                 // A container that others add to the pods later may have a port too.
                 Some((_, port)) => inherit(object, port)?,

@@ -79,12 +79,12 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
-    use crate::ports::{ADMIN_PORT, SIDECAR_PORT, of_container};
+    use crate::ports::{ADMIN_PORT, SIDECAR_PORT, container_ports};
 
     #[test]
     fn the_component_is_complete() {
         let component = Component::read().unwrap();
-        let ports: Vec<_> = of_container(&component.container).collect();
+        let ports: Vec<_> = container_ports(&component.container).collect();
         let own = [("sidecar", SIDECAR_PORT), ("sidecar-admin", ADMIN_PORT)];
         assert_eq!(ports, own);
         assert_eq!(component.volumes.len(), 2);

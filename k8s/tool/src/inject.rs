@@ -146,11 +146,13 @@ fn change_service(
     if service.kind() != "Service" || selected.is_empty() && !is_exempt {
         return Ok(Vec::new());
     }
-    let first = selected.iter().find_map(|each| ports::of_protected(*each));
+    let first = selected
+        .iter()
+        .find_map(|each| ports::protected_port(*each));
     let Some((pod, port)) = first.filter(|_| !is_exempt) else {
         return Ok(take_away(value).unwrap_or_default());
     };
-    let mut others = selected.iter().map(|each| ports::of_protected(*each));
+    let mut others = selected.iter().map(|each| ports::protected_port(*each));
     if others.any(|other| other.is_none_or(|(_, other)| other != port)) {
         return Err("selects pods with and without a sidecar, or with different ports".to_owned());
     }

@@ -45,8 +45,8 @@ pub(crate) fn add_sidecar(
         return Err("has no containers".to_owned());
     };
     check(pod)?;
-    let service = ports::of_service(pod)?;
-    if let Some(port) = service.and_then(|port| ports::of_node(pod, port)) {
+    let service = ports::service_port(pod)?;
+    if let Some(port) = service.and_then(|port| ports::node_port(pod, port)) {
         return Err(format!(
             "hostPort {port}: the service is reached on the node's address"
         ));
@@ -77,14 +77,14 @@ pub(crate) fn add_sidecar(
     let sidecar = Sidecar {
         pod,
         service,
-        protocol: protocol::of_service(object, pod, service, input)?,
+        protocol: protocol::service_protocol(object, pod, service, input)?,
         settings,
         config_map,
         config_file,
         has_application: has_server || own.and(pod.annotation(names::SECRET)).is_some(),
     };
     let (container, volumes) = (sidecar.container(&probes)?, sidecar.volumes());
-    changes.extend(resources::of_whole_pod(pod, &container));
+    changes.extend(resources::whole_pod_changes(pod, &container));
     let pod = value.pointer_mut(path).ok_or("has no containers")?;
     let put = original::change(pod, changes)
         .and_then(|()| prepend(pod, "initContainers", vec![container]))
@@ -137,8 +137,9 @@ fn prepend(pod: &mut Value, name: &str, mut items: Vec<Value>) -> Result<(), Str
 /// Returns the container that has to outlive the drain by a hook: where none is set, and there is
 /// time for it.
 fn hook(pod: Object<'_>, service: Option<u16>, warnings: &mut Vec<String>) -> Option<usize> {
-    let declares =
-        |container: &Value| ports::of_container(container).any(|(_, port)| Some(port) == service);
+    let declares = |container: &Value| {
+        ports::container_ports(container).any(|(_, port)| Some(port) == service)
+    };
     let number = pod.containers().position(declares).unwrap_or(0);
     let own = pod.containers().nth(number)?.pointer("/lifecycle/preStop");
     if pod.is_task() || own.is_some() {

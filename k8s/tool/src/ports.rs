@@ -21,7 +21,7 @@ const UNDECLARED: u16 = 3000;
 ///
 /// # Errors
 /// The reason, where the port is not certain or one of the sidecar's is taken.
-pub(crate) fn of_service(pod: Object<'_>) -> Result<Option<u16>, String> {
+pub(crate) fn service_port(pod: Object<'_>) -> Result<Option<u16>, String> {
     let mut used: Vec<u16> = declared(pod).map(|(_, port)| port).collect();
     let service = match pod.sidecar() {
         Some(present) => upstream(present).unwrap_or_else(|| found(pod).ok()),
@@ -40,9 +40,9 @@ pub(crate) fn of_service(pod: Object<'_>) -> Result<Option<u16>, String> {
 }
 
 /// Returns the pod of an object that has a sidecar, and the port of its service.
-pub(crate) fn of_protected(object: Object<'_>) -> Option<(Object<'_>, Option<u16>)> {
+pub(crate) fn protected_port(object: Object<'_>) -> Option<(Object<'_>, Option<u16>)> {
     let pod = object.pod().filter(|pod| pod.sidecar().is_some())?;
-    Some((pod, of_service(pod).ok()?))
+    Some((pod, service_port(pod).ok()?))
 }
 
 /// Parses a port.
@@ -69,14 +69,14 @@ pub(crate) fn resolved_in<'v>(
 }
 
 /// Returns the port of the node that leads to a port of the pod.
-pub(crate) fn of_node(pod: Object<'_>, port: u16) -> Option<u64> {
+pub(crate) fn node_port(pod: Object<'_>, port: u16) -> Option<u64> {
     let all = pod.others().flat_map(|each| list(&each["ports"]));
     let mut same = all.filter(|each| number_of(each) == Some(port));
     same.find_map(|each| each["hostPort"].as_u64().filter(|port| *port > 0))
 }
 
 /// Returns the names and numbers of the TCP ports that a container declares.
-pub(crate) fn of_container(container: &Value) -> impl Iterator<Item = (&str, u16)> {
+pub(crate) fn container_ports(container: &Value) -> impl Iterator<Item = (&str, u16)> {
     let tcp = list(&container["ports"]).filter(|port| is_tcp(port));
     tcp.filter_map(|port| Some((name_of(port), number_of(port)?)))
 }
@@ -132,5 +132,5 @@ fn probed<'v>(pod: Object<'v>) -> impl Iterator<Item = u16> + use<'v> {
 }
 
 fn declared<'v>(pod: Object<'v>) -> impl Iterator<Item = (&'v str, u16)> + use<'v> {
-    pod.others().flat_map(of_container)
+    pod.others().flat_map(container_ports)
 }

@@ -85,7 +85,7 @@ fn forwarded(probe: &Value, container: &Value, service: u16) -> Option<(&'static
 
 /// Returns the port of a probe, whose name is one of its own container.
 pub(crate) fn port_of(action: &Value, container: &Value) -> Option<u16> {
-    ports::resolved_in(ports::of_container(container), &action["port"])
+    ports::resolved_in(ports::container_ports(container), &action["port"])
 }
 
 #[cfg(test)]

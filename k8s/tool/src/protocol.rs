@@ -14,7 +14,7 @@ use crate::{ports, probes, services};
 ///
 /// # Errors
 /// The reason, where the manifests contradict each other.
-pub(crate) fn of_service(
+pub(crate) fn service_protocol(
     owner: Object<'_>,
     pod: Object<'_>,
     port: Option<u16>,
@@ -61,7 +61,7 @@ pub(crate) fn of_service(
 fn said_by_pod(pod: Object<'_>, port: u16) -> BTreeMap<&'static str, String> {
     let mut said = BTreeMap::new();
     for container in pod.others() {
-        let named = ports::of_container(container).filter(|(_, number)| *number == port);
+        let named = ports::container_ports(container).filter(|(_, number)| *number == port);
         // `http` is the name of any.
         let named =
             named.filter_map(|(name, _)| Some((protocol_of(name).filter(|it| *it != HTTP)?, name)));

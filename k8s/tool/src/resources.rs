@@ -75,7 +75,7 @@ pub(crate) fn set(
 
 /// Returns the changes by which the resources of the whole pod, where it has such, hold the sidecar's
 /// too: the API server rejects a pod whose containers request more, or one with a higher limit.
-pub(crate) fn of_whole_pod(pod: Object<'_>, sidecar: &Value) -> Vec<(String, Value)> {
+pub(crate) fn whole_pod_changes(pod: Object<'_>, sidecar: &Value) -> Vec<(String, Value)> {
     let (whole, own) = (pod.spec("resources"), &sidecar["resources"]);
     let mut changes = Vec::new();
     for what in ["cpu", "memory"] {
@@ -181,7 +181,7 @@ mod tests {
             let [whole, container, own] = [(); 3].map(|()| given.next().unwrap().unwrap());
             let pod =
                 json!({"spec": {"resources": whole, "containers": [{"resources": container}]}});
-            let changes = of_whole_pod(Object(&pod), &json!({"resources": own}));
+            let changes = whole_pod_changes(Object(&pod), &json!({"resources": own}));
             let found = changes.iter().map(|(path, value)| {
                 let path = path.trim_start_matches("/spec/resources/");
                 format!("{path} {}", value.as_str().unwrap())

@@ -86,7 +86,7 @@ impl Explainer {
         let at = explanation.at;
         let policy = &rules.auth_policy;
         let decision =
-            policy.authorize_observed(received, self.keys.at(Instant::now()), at, explanation);
+            policy.authorize_observed(received, self.keys.as_of(Instant::now()), at, explanation);
         let decision =
             decision.or_else(|rejected| policy.forward_if_reporting(rejected, received, at));
         if let Some(token) = policy.token(received) {
@@ -136,7 +136,7 @@ impl Explainer {
             received,
             forward,
             client: &self.client,
-            ids: &RequestIds::of(&received.headers, self.request_ids),
+            ids: &RequestIds::from_headers(&received.headers, self.request_ids),
             auth_policy: &rules.auth_policy,
             policy: rules.upstream_request,
             is_continued: received.expects_continue() && forward.is_held(received, speaks_http_1),

@@ -21,7 +21,7 @@ impl InFlight {
     pub(crate) fn new(max: usize) -> Self {
         Self {
             max,
-            permits: Shares::of(max),
+            permits: Shares::new(max),
             warned: Mutex::default(),
         }
     }
@@ -60,7 +60,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn work_takes_a_permit_only_while_it_waits() {
-        let (in_flight, holder) = (InFlight::new(1), Holder::at(None));
+        let (in_flight, holder) = (InFlight::new(1), Holder::for_address(None));
         let taken = in_flight.take(holder).await;
         for holder in [Some(holder), None] {
             assert_eq!(in_flight.while_waiting(holder, async { 1 }).await, Some(1));

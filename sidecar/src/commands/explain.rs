@@ -23,7 +23,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), ExitError> {
     let lines = header_lines(args)?;
     let lines = lines.iter().map(String::as_str);
-    let question = ExplainRequest::of_lines(&args.method, &args.target, lines, args.at)
+    let question = ExplainRequest::from_lines(&args.method, &args.target, lines, args.at)
         .map_err(|why| ExitError::Usage(why.to_string()))?;
     let explanation = request(args, &question)?;
     let text = if args.json {

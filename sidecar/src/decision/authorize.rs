@@ -282,7 +282,7 @@ impl AuthPolicy {
         let (rules, context) = (&self.access_rules, self.interceptor.context());
         let outcome = rules.check(request, context, &verified.rule_verdicts);
         if O::WATCHES && !rules.rules().is_empty() {
-            let token = DecodedToken::of(token.as_str());
+            let token = DecodedToken::decode(token.as_str());
             let payload = token.and_then(|token| token.claims.as_object().cloned());
             let payload = payload.unwrap_or_default();
             if let Some(why) = rules.any_path(request, context) {
@@ -376,7 +376,7 @@ impl AuthPolicy {
             .policy
             .verify_observed(keys.keys(), token, now, observer)?;
         let validity = claims.validity();
-        let digests = TokenDigests::of(&claims);
+        let digests = TokenDigests::from_claims(&claims);
         let holder = Holder::verified(claims.issuer.as_deref(), &claims.user_id);
         observer.check("revocation", keys.check_revoked(&digests))?;
         let mut extra = std::mem::take(&mut claims.extra);
@@ -413,7 +413,7 @@ impl AuthPolicy {
             // An explanation shows each check, and remembers nothing.
             return Ok(Lookup::Missing(None));
         }
-        let digest = TokenDigest::of(token);
+        let digest = TokenDigest::new(token);
         let cached = |issuer| {
             keys.with_keys(issuer, |keys| {
                 let keys = keys.ok()?;

@@ -20,7 +20,7 @@ pub(super) fn is_cross_site_request(
 ) -> bool {
     let headers = &request.headers;
     // Not `--cors-origin`: those pages may send a token of their own, not the browser's cookie.
-    if cookie_origins.of(headers).is_some() {
+    if cookie_origins.allowed(headers).is_some() {
         return false;
     }
     let is_safe = certain_method(&request.method, headers).is_some_and(Method::is_safe);

@@ -252,7 +252,7 @@ fn scopes_below<'r>(path: &str, rules: &'r AccessRules, context: &ContextPath) -
 
 /// Parses a URL that clients can reach.
 fn url(text: &str) -> Result<ServerUrl, ResourceError> {
-    match ServerUrl::of_http(text) {
+    match ServerUrl::from_http(text) {
         Ok(url) if !text.contains(['?', '"', '\\']) => Ok(url),
         Err(ServerUrlError::Port(_)) => Err(ResourceError::Host),
         _ => Err(ResourceError::NotAUrl),

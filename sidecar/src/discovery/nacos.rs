@@ -249,7 +249,7 @@ mod tests {
     }
 
     async fn found(host: &str, server_name: Option<&str>) -> Instance {
-        let settings = RegistrySettings::of_server("nacos://registry").unwrap();
+        let settings = RegistrySettings::for_server("nacos://registry").unwrap();
         let service = NacosService::new(settings, server_name.map(ToOwned::to_owned));
         let listed = Listed::new(host, 9000);
         service.instance(&listed).await.unwrap()

@@ -133,7 +133,7 @@ impl Parsed<'_> {
         let to_http_2 = request.version == Version::HTTP_2;
         // Trailers go from HTTP/2 to HTTP/2 alone.
         let passes_trailers = self.is_http_2 && to_http_2;
-        let hop_by_hop = HopByHop::of_response(self.connection_options(), passes_trailers);
+        let hop_by_hop = HopByHop::in_response(self.connection_options(), passes_trailers);
         let has_coding = self.has_coding();
         // RFC 9110 §8.6 and RFC 9112 §6.1: a recipient could wait for a body.
         let has_no_framing =

@@ -54,7 +54,7 @@ impl Deadlines {
         // The parts of a call have the timeout of its response.
         let is_call = forward.kind == RequestKind::Grpc;
         let mut deadlines = Self {
-            pace: Pace::of(app, head, forward, to_http_1),
+            pace: Pace::for_request(app, head, forward, to_http_1),
             body: app.request_body_timeout.filter(|_| !is_call),
             response: app.upstream.read_timeout(),
             ..Self::default()
@@ -235,7 +235,12 @@ impl Pace {
     }
 
     /// Returns the pace of a request's body; `None` for one that lasts as long as its client wants.
-    fn of(app: &App, head: &ReceivedHead, forward: &Forward, to_http_1: bool) -> Option<Self> {
+    fn for_request(
+        app: &App,
+        head: &ReceivedHead,
+        forward: &Forward,
+        to_http_1: bool,
+    ) -> Option<Self> {
         let silence = app.request_body_timeout;
         let more = match &forward.verified {
             _ if !forward.may_last(head, to_http_1) => Duration::ZERO,

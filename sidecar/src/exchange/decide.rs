@@ -43,7 +43,7 @@ impl App {
 
     fn decide_at(&self, request: &Request<'_>, now: Instant) -> Result<Decision, Rejected> {
         let rules = &request.rules.auth_policy;
-        rules.authorize(&request.head, self.keys.at(now), unix_now())
+        rules.authorize(&request.head, self.keys.as_of(now), unix_now())
     }
 
     /// Decides about a token of an unknown key once its issuer's keys were fetched again.

@@ -96,7 +96,7 @@ impl Progress {
 impl<'a> Request<'a> {
     pub(super) fn new(head: ReceivedHead, app: &App, client: &'a Client) -> Self {
         let began = Instant::now();
-        let mut ids = RequestIds::of(&head.headers, app.request_ids);
+        let mut ids = RequestIds::from_headers(&head.headers, app.request_ids);
         let received = (head.method.as_str(), head.target(), head.version);
         let span = RequestSpan::begin(received, &head.headers, client.tls, &mut ids);
         Self {
@@ -163,7 +163,7 @@ impl<'a> Request<'a> {
 
     /// Returns the client, which holds what no user holds.
     pub(super) fn holder(&self, app: &App) -> Holder {
-        Holder::at(self.client_ip(app))
+        Holder::for_address(self.client_ip(app))
     }
 
     /// Returns the user, or else the client's connection: those who may spoil one to the service for

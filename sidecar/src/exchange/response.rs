@@ -37,15 +37,15 @@ pub(crate) struct LocalResponse {
 impl LocalResponse {
     /// Creates a successful response with `body`, an envelope.
     pub(crate) fn success(body: Vec<u8>) -> Self {
-        Self::of(StatusCode::OK, body)
+        Self::new(StatusCode::OK, body)
     }
 
     /// Creates the response to a CORS preflight for the current user (Fetch standard §3.2.2).
     pub(crate) fn preflight() -> Self {
-        Self::of(StatusCode::NO_CONTENT, Vec::new()).with(Endpoint::Reading.preflight_fields())
+        Self::new(StatusCode::NO_CONTENT, Vec::new()).with(Endpoint::Reading.preflight_fields())
     }
 
-    fn of(status: StatusCode, body: Vec<u8>) -> Self {
+    fn new(status: StatusCode, body: Vec<u8>) -> Self {
         let mut fields = HeaderMap::new();
         // RFC 9110 §8.6: a 204 has no body.
         if status != StatusCode::NO_CONTENT {
@@ -76,7 +76,7 @@ impl LocalResponse {
     /// Creates the response of a rejection.
     pub(crate) fn rejection(rejection: Rejection) -> Self {
         let body = Envelope::rejection(rejection).to_json();
-        let mut response = Self::of(rejection.status(), body.unwrap_or_default());
+        let mut response = Self::new(rejection.status(), body.unwrap_or_default());
         response.rejection = Some(rejection);
         if let Some(challenge) = rejection.www_authenticate() {
             let challenge = HeaderValue::from_static(challenge);

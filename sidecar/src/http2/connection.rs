@@ -70,7 +70,7 @@ pub(crate) async fn serve(
         let stream = activity.stream();
         streams.spawn(async move {
             let (parts, body) = request.into_parts();
-            let head = ReceivedHead::of_stream(parts, !body.is_end_stream());
+            let head = ReceivedHead::from_stream(parts, !body.is_end_stream());
             let timeout = exchanges.app.downstream_write_timeout;
             let mut side = Http2Side::new(body, response, timeout);
             exchanges.serve(head, &mut side, &client).await;

@@ -11,7 +11,7 @@ pub(crate) struct ServiceFields<'r> {
 }
 
 impl<'r> ServiceFields<'r> {
-    pub(crate) fn of(received: impl Iterator<Item = (&'r str, &'r [u8])>) -> Self {
+    pub(crate) fn from_received(received: impl Iterator<Item = (&'r str, &'r [u8])>) -> Self {
         Self {
             left: received.collect(),
             set: SmallVec::new(),
@@ -93,7 +93,7 @@ pub(crate) mod tests {
     /// Returns fields as a client sent them.
     pub(crate) fn received<'f>(fields: &[(&'f str, &'f str)]) -> ServiceFields<'f> {
         let fields = fields.iter();
-        ServiceFields::of(fields.map(|(name, value)| (*name, value.as_bytes())))
+        ServiceFields::from_received(fields.map(|(name, value)| (*name, value.as_bytes())))
     }
 
     /// Returns the fields that the service gets.

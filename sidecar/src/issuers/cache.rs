@@ -70,7 +70,7 @@ impl KeyCache {
     /// Writes what is in force in the background: a hanging disk delays no fetch.
     pub(super) fn keep(&self, state: &InstalledKeys, now: SystemTime) {
         // A secret is never written: hmac and a cache exclude each other at the start.
-        let content = Content::of(&self.settings.origin, state, unix_seconds(now));
+        let content = Content::from_state(&self.settings.origin, state, unix_seconds(now));
         if content.is_some_and(|content| self.enqueue(content)) {
             let this = self.clone();
             tokio::task::spawn_blocking(move || this.write_all());

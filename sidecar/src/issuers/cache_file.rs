@@ -146,7 +146,7 @@ impl KeyCacheSettings {
 
 impl Content {
     /// Returns the content for what is in force at `now`; `None` for a secret, which has no JWK.
-    pub(super) fn of(origin: &KeysOrigin, state: &InstalledKeys, now: i64) -> Option<Self> {
+    pub(super) fn from_state(origin: &KeysOrigin, state: &InstalledKeys, now: i64) -> Option<Self> {
         let jwk = |key: &VerificationKey| {
             let mut jwk = key.to_jwk()?;
             jwk.common.key_id = jwk.common.key_id.filter(|_| key.is_named());
@@ -231,7 +231,7 @@ pub(crate) mod tests {
         current.install_revocations(list);
         let home = tempfile::tempdir().unwrap();
         let origin = settings(&home).origin;
-        Content::of(&origin, current.load().as_deref().unwrap(), fetched_at).unwrap()
+        Content::from_state(&origin, current.load().as_deref().unwrap(), fetched_at).unwrap()
     }
 
     fn write(settings: &KeyCacheSettings, keys: KeySet, fetched_at: i64) {
@@ -248,11 +248,11 @@ pub(crate) mod tests {
         let settings = settings(&home);
         assert!(settings.read(at(FETCHED_AT)).unwrap().is_none());
         for keys in [named(&[ONE, OTHER]), nameless(), named(&[OTHER])] {
-            let names = KeySetFingerprint::of(&keys);
+            let names = KeySetFingerprint::new(&keys);
             let content = content(keys, &["x"], FETCHED_AT);
             settings.write(&content).unwrap();
             let found = settings.read(at(FETCHED_AT + 90)).unwrap().unwrap();
-            assert_eq!(KeySetFingerprint::of(&found.keys), names);
+            assert_eq!(KeySetFingerprint::new(&found.keys), names);
             assert_eq!(found.revocations, content.revocations);
             let age = found.fetched.age(Instant::now());
             assert!(age >= Duration::from_secs(90) && age < Duration::from_secs(100));

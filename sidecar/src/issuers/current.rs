@@ -66,7 +66,7 @@ impl CurrentKeys {
 
     /// Gives the issuer a name.
     #[must_use]
-    pub(crate) fn of(self, name: Option<String>) -> Self {
+    pub(crate) fn with_name(self, name: Option<String>) -> Self {
         Self { name, ..self }
     }
 
@@ -167,7 +167,7 @@ impl CurrentKeys {
     /// Trusts `keys` and no others from now on.
     pub(crate) fn install(&self, keys: KeySet, fetched: impl Into<FetchTime>) -> RefreshResult {
         let fetched = fetched.into();
-        let names = KeySetFingerprint::of(&keys);
+        let names = KeySetFingerprint::new(&keys);
         let former = self.state.load();
         let former = former.as_deref();
         let (change, generation, verified) = match former {
@@ -304,7 +304,7 @@ mod tests {
     const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
     fn digests(id: &str) -> TokenDigests {
-        TokenDigests::of(&Claims {
+        TokenDigests::from_claims(&Claims {
             token_id: Some(id.to_owned()),
             ..Claims::default()
         })

@@ -13,7 +13,7 @@ pub(crate) struct KeySetFingerprint {
 }
 
 impl KeySetFingerprint {
-    pub(crate) fn of(keys: &KeySet) -> Self {
+    pub(crate) fn new(keys: &KeySet) -> Self {
         let name = |key: &VerificationKey| {
             let (name, thumbprint) = (key.id().clone(), key.thumbprint().clone());
             (name, thumbprint, key.algorithm(), key.is_named())

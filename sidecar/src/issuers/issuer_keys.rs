@@ -26,7 +26,7 @@ impl IssuerKeys {
     }
 
     /// Returns the keys for a decision at `now`.
-    pub(crate) const fn at(&self, now: Instant) -> KeysAt<'_> {
+    pub(crate) const fn as_of(&self, now: Instant) -> KeysAt<'_> {
         KeysAt { issuers: self, now }
     }
 

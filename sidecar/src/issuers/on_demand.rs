@@ -233,7 +233,7 @@ mod tests {
     }
 
     fn client(number: u32) -> Holder {
-        Holder::at(Some(Ipv4Addr::from(number).into()))
+        Holder::for_address(Some(Ipv4Addr::from(number).into()))
     }
 
     #[test]

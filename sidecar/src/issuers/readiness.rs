@@ -104,7 +104,7 @@ mod tests {
         let now = Instant::now();
         let list_required = |name: &str, required| {
             let keys = CurrentKeys::new(TokenCacheConfig::default(), Some(HOUR), required);
-            Arc::new(keys.of(Some(name.to_owned())))
+            Arc::new(keys.with_name(Some(name.to_owned())))
         };
         let [a, b] = [list_required("a", None), list_required("b", Some(MINUTE))];
         let issuers = IssuerKeys::new(vec![Arc::clone(&a), Arc::clone(&b)]);

@@ -314,13 +314,13 @@ pub(crate) mod tests {
     }
 
     fn signed(secret: &str, seq: u64, issued_at: i64, tokens: &[&str]) -> String {
-        let line = |id: &&str| Revoked::Token(RevocationDigest::of_token(id)).to_string();
+        let line = |id: &&str| Revoked::Token(RevocationDigest::for_token(id)).to_string();
         let lines: Vec<String> = tokens.iter().map(line).collect();
         let chain = lines
             .iter()
             .fold(Chain::default(), |chain, line| chain.next(line));
         let header = json!({"alg": "HS256", "typ": LIST_TYPE}).to_string();
-        let payload = serde_json::to_string(&ListHead::of(&chain, seq, issued_at)).unwrap();
+        let payload = serde_json::to_string(&ListHead::new(&chain, seq, issued_at)).unwrap();
         let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
         let signed = format!("{}.{}", encode(&header), encode(&payload));
         let key = EncodingKey::from_secret(secret.as_bytes());
@@ -393,7 +393,7 @@ pub(crate) mod tests {
         RevocationRefresh::new(Arc::new(current), metrics)
     }
 
-    fn of_now(seq: u64, tokens: &[&str]) -> String {
+    fn list_now(seq: u64, tokens: &[&str]) -> String {
         signed(&secret('a'), seq, unix_now(), tokens)
     }
 
@@ -403,7 +403,7 @@ pub(crate) mod tests {
         assert_eq!(refresh.cursor(), None);
         let cached = CachedList {
             number: 9,
-            list: of_now(7, &["x"]),
+            list: list_now(7, &["x"]),
         };
         refresh.on_cached(&cached);
         let cursor = refresh.cursor();
@@ -411,8 +411,8 @@ pub(crate) mod tests {
         for (response, next) in [
             (Ok("strange".to_owned()), &None),
             (Err(ListError::Status(StatusCode::BAD_GATEWAY)), &None),
-            (Ok(of_now(8, &[])), &cursor),
-            (Ok(of_now(7, &["x"])), &cursor),
+            (Ok(list_now(8, &[])), &cursor),
+            (Ok(list_now(7, &["x"])), &cursor),
         ] {
             refresh.on_fetch(Some(response), "auth");
             assert_eq!(refresh.cursor(), *next);

@@ -100,7 +100,7 @@ impl IssuerTask {
         let Some(found) = cached else {
             return;
         };
-        let key_ids = KeySetFingerprint::of(&found.keys);
+        let key_ids = KeySetFingerprint::new(&found.keys);
         let now = Instant::now();
         self.keys.install(found.keys, found.fetched);
         let state = self.keys.load();
@@ -143,7 +143,7 @@ impl IssuerTask {
                     self.keys.on_demand().ended(succeeded);
                 }
                 tick = &mut tick => return tick,
-                () = at(retry) => {
+                () = wait_until(retry) => {
                     self.fetch(Purpose::Tick).await;
                 }
             }
@@ -231,7 +231,7 @@ impl IssuerTask {
             }
         }
         self.keys.on_demand().fetched(Instant::now());
-        let key_ids = KeySetFingerprint::of(&keys);
+        let key_ids = KeySetFingerprint::new(&keys);
         let former = self.keys.load();
         let result = self.keys.install(keys, Instant::now());
         let issuer = self.keys.name.as_deref();
@@ -299,7 +299,7 @@ async fn unless_it_panics<T>(work: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
-async fn at(time: Option<Instant>) {
+async fn wait_until(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time.into()).await,
         None => pending().await,

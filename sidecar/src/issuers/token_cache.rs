@@ -87,7 +87,7 @@ type BoundedCache = Cache<TokenDigest, Arc<VerifiedToken>, Bytes, DefaultHashBui
 pub(crate) struct TokenDigest([u8; 32]);
 
 impl TokenDigest {
-    pub(crate) fn of(token: Bearer<'_>) -> Self {
+    pub(crate) fn new(token: Bearer<'_>) -> Self {
         let mut bytes = [0; 32];
         bytes.copy_from_slice(digest(&SHA256, token.as_str().as_bytes()).as_ref());
         Self(bytes)
@@ -222,16 +222,16 @@ mod tests {
         let verified = VerifiedToken {
             identity: identity(user, claims),
             issuer: 0,
-            holder: Holder::at(None),
+            holder: Holder::for_address(None),
             validity: Validity {
                 not_before: None,
                 expires_at: None,
             },
-            digests: TokenDigests::of(&Claims::default()),
+            digests: TokenDigests::from_claims(&Claims::default()),
             rule_verdicts: vec![RuleVerdict::Holds; rules].into(),
             rules: 0,
         };
-        let digest = with(token, TokenDigest::of);
+        let digest = with(token, TokenDigest::new);
         cache.remember(Some(digest), Arc::new(verified));
     }
 
@@ -245,7 +245,7 @@ mod tests {
     }
 
     fn knows(cache: &TokenCache, token: &str) -> bool {
-        let found = cache.find(&with(token, TokenDigest::of), 0);
+        let found = cache.find(&with(token, TokenDigest::new), 0);
         found.is_some_and(|known| known.identity == identity(&format!("user of {token}"), &[]))
     }
 

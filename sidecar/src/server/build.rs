@@ -57,7 +57,7 @@ pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitErr
     let started = Instant::now();
 
     let mut server = Server::new_with_opt_and_conf(None, pingora_conf(&config));
-    if let Some(names) = UpstreamNames::of(&app.upstream) {
+    if let Some(names) = UpstreamNames::for_upstream(&app.upstream) {
         server.add_service(supervised("name lookup", names.run(), &background));
     }
     let reload = Reload {

@@ -18,7 +18,7 @@ pub(crate) struct RequestIds {
 
 impl RequestIds {
     /// Reads the ids of a request, and creates a missing request id with `--request-id`.
-    pub(crate) fn of(headers: &HeaderMap, has_request_id: bool) -> Self {
+    pub(crate) fn from_headers(headers: &HeaderMap, has_request_id: bool) -> Self {
         let id = || RequestId::received(headers).unwrap_or_else(|| RequestId::new(random()));
         Self {
             request_id: has_request_id.then(id),
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn ids_are_created_only_if_configured() {
-        let ids = RequestIds::of(&headers(REQUEST_ID, "mine"), false);
+        let ids = RequestIds::from_headers(&headers(REQUEST_ID, "mine"), false);
         assert_eq!(ids, RequestIds::default());
         assert_eq!(ids.to_send().count(), 0);
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -86,7 +86,11 @@ mod tests {
 
     #[test]
     fn an_id_is_kept_or_created_and_always_echoed() {
-        let id = |headers| RequestIds::of(&headers, true).echo().map(|(_, id)| id);
+        let id = |headers| {
+            RequestIds::from_headers(&headers, true)
+                .echo()
+                .map(|(_, id)| id)
+        };
         let mine = id(headers(REQUEST_ID, "mine"));
         assert_eq!(mine, Some(HeaderValue::from_static("mine")));
         let made = [id(headers(REQUEST_ID, "not mine")), id(HeaderMap::new())];

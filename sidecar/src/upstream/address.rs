@@ -73,7 +73,7 @@ impl FromStr for UpstreamAddress {
         }
         let url: ServerUrl = text.parse()?;
         let scheme = url.scheme().as_str();
-        let protocol = Protocol::of_scheme(scheme)
+        let protocol = Protocol::from_scheme(scheme)
             .ok_or_else(|| UpstreamAddressError::Scheme(scheme.to_owned()))?;
         // The client's path is forwarded unchanged: one here would have no effect.
         if url.target() != "/" {
@@ -87,7 +87,7 @@ impl FromStr for UpstreamAddress {
 }
 
 impl Protocol {
-    fn of_scheme(scheme: &str) -> Option<Self> {
+    fn from_scheme(scheme: &str) -> Option<Self> {
         [Self::Http, Self::H2c, Self::Https]
             .into_iter()
             .find(|protocol| protocol.scheme() == scheme)

@@ -24,7 +24,7 @@ pub(crate) struct UpstreamNames {
 
 impl UpstreamNames {
     /// Returns the task; `None` if the upstream has no name to resolve.
-    pub(crate) fn of(upstream: &Arc<Upstream>) -> Option<Self> {
+    pub(crate) fn for_upstream(upstream: &Arc<Upstream>) -> Option<Self> {
         match &upstream.settings.address.endpoint {
             Endpoint::Tcp { host, port } if host.parse::<std::net::IpAddr>().is_err() => {
                 Some(Self {
@@ -109,16 +109,19 @@ mod tests {
 
     #[test]
     fn only_a_name_is_resolved_again() {
-        assert!(UpstreamNames::of(&upstream("http://localhost:1")).is_some());
+        assert!(UpstreamNames::for_upstream(&upstream("http://localhost:1")).is_some());
         for address in ["http://127.0.0.1:1", "http://[::1]:1", "unix:/a"] {
-            assert!(UpstreamNames::of(&upstream(address)).is_none(), "{address}");
+            assert!(
+                UpstreamNames::for_upstream(&upstream(address)).is_none(),
+                "{address}"
+            );
         }
     }
 
     #[test]
     fn a_failed_lookup_keeps_the_addresses() {
         let upstream = upstream("http://postern.invalid:1");
-        let names = UpstreamNames::of(&upstream).unwrap();
+        let names = UpstreamNames::for_upstream(&upstream).unwrap();
         let mut known = Vec::new();
         names.update(&mut known, Ok(vec!["127.0.0.1:1".parse().unwrap()]));
         names.update(&mut known, Err(io::ErrorKind::NotFound.into()));

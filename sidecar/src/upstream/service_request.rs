@@ -98,9 +98,10 @@ impl<'r> ServiceRequest<'r> {
     /// Returns the fields for either version, without those that frame a body.
     fn fields(&self, to_http_2: bool) -> ServiceFields<'r> {
         let received = self.received;
-        let hop_by_hop = HopByHop::of_request(members(&received.headers, &header::CONNECTION));
+        let hop_by_hop = HopByHop::in_request(members(&received.headers, &header::CONNECTION));
         let left = received.fields();
-        let mut fields = ServiceFields::of(left.filter(|(name, _)| !hop_by_hop.contains(name)));
+        let mut fields =
+            ServiceFields::from_received(left.filter(|(name, _)| !hop_by_hop.contains(name)));
         if let Some(authority) = received.authority() {
             fields.lead_with("Host", authority);
         }
@@ -198,10 +199,10 @@ fn escaped(target: &[u8]) -> Cow<'_, [u8]> {
 pub(crate) fn rewritten_trailers(trailers: &HeaderMap, policy: &AuthPolicy) -> HeaderMap {
     let received = trailers.iter();
     let received = received.map(|(name, value)| (name.as_str(), value.as_bytes()));
-    let mut fields = ServiceFields::of(received);
+    let mut fields = ServiceFields::from_received(received);
     strip_token::remove_from(&mut fields, policy.interceptor.sources(), false);
     fields.remove_where(|name| {
-        of_a_head(name) || is_of_a_proxy(name) || cgi_equal(name, WOULD_REJECT)
+        belongs_in_a_head(name) || is_of_a_proxy(name) || cgi_equal(name, WOULD_REJECT)
     });
     policy.user_header.apply(&mut fields, None);
     fields.to_map()
@@ -209,7 +210,7 @@ pub(crate) fn rewritten_trailers(trailers: &HeaderMap, policy: &AuthPolicy) -> H
 
 /// Returns true for a field of framing, routing, authentication or of what is requested (RFC 9110
 /// §6.5.1).
-fn of_a_head(name: &str) -> bool {
+fn belongs_in_a_head(name: &str) -> bool {
     const NAMES: [&str; 14] = [
         "authorization",
         "content-length",

@@ -79,7 +79,7 @@ async fn a_rotation_goes_by_the_clock_of_the_store() {
     const HOUR: i64 = 3_600;
     let store = Unsteady::new();
     let mut keys = Installation::new().await.keys().await;
-    keys.store.opened = OpenStore::of(Arc::new(Arc::clone(&store)));
+    keys.store.opened = OpenStore::unencrypted(Arc::new(Arc::clone(&store)));
     let pair = KeyRing::of(Arc::new(pair(TYPE))).to_stored().unwrap();
     let held = keys.store.opened.read_keys().await.unwrap();
     let written = keys.store.opened.write_keys(&held, &pair).await;

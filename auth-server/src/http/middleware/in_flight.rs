@@ -21,7 +21,7 @@ pub(crate) async fn with_permit(
     next: Next,
 ) -> Response {
     let client = app.client_of(request.extensions(), request.headers());
-    let holder = Holder::at(Some(client));
+    let holder = Holder::for_address(Some(client));
     let Some(permit) = app.in_flight.take(holder).await else {
         return response::rejection(Rejection::ServerBusy);
     };

@@ -115,7 +115,7 @@ async fn end_access_token(
 /// not issue.
 fn revocation_of(claims: Claims, now: i64) -> Option<Revocation> {
     let ends = claims.expires_at?.saturating_add(KEEP_AFTER_EXPIRY);
-    let revocation = Revocation::of_token(claims.token_id?, Some(claims.user_id), now);
+    let revocation = Revocation::for_token(claims.token_id?, Some(claims.user_id), now);
     Some(revocation.until(ends, ends))
 }
 

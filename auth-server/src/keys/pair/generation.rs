@@ -21,5 +21,5 @@ pub(crate) fn generate(signing_type: SigningType) -> Result<SigningKeyPair, Unsp
         }
         SigningType::Hmac => crate::random::secret()?,
     };
-    SigningKeyPair::of_private(signing_type, private).map_err(|_| Unspecified)
+    SigningKeyPair::from_private(signing_type, private).map_err(|_| Unspecified)
 }

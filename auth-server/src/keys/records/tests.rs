@@ -35,7 +35,7 @@ impl Shared {
     }
 
     fn open(&self, encryption: KeyEncryption) -> OpenStore {
-        OpenStore::of(Arc::new(Arc::clone(&self.0))).with(encryption)
+        OpenStore::unencrypted(Arc::new(Arc::clone(&self.0))).with(encryption)
     }
 
     /// Returns the stored strings.
@@ -193,7 +193,7 @@ for_every_store!(
 );
 
 fn open(installation: &dyn Installation) -> OpenStore {
-    OpenStore::of(installation.open())
+    OpenStore::unencrypted(installation.open())
 }
 
 /// Adopts the stored pair or installs one, as a start does.

@@ -108,7 +108,7 @@ impl KeyRing {
 
     /// Lists the public half of a former key, unless it is listed already or was revoked.
     pub(in crate::keys) fn retire(&mut self, former: &SigningKeyPair, until: i64) {
-        self.retire_key(RetiredKey::of(former, until));
+        self.retire_key(RetiredKey::new(former, until));
     }
 
     pub(in crate::keys) fn retire_key(&mut self, former: RetiredKey) {

@@ -48,13 +48,13 @@ impl Sentinels {
     async fn master_by(&self, sentinel: &Client) -> Result<MultiplexedConnection, Failed> {
         let mut which = redis::cmd("SENTINEL");
         which.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
-        let named = at("the Sentinel", sentinel, async {
+        let named = naming_server("the Sentinel", sentinel, async {
             let named: Option<_> = which.query_async(&mut connect(sentinel).await?).await?;
             named.ok_or_else(|| (ErrorKind::Client, "it knows no master of this name").into())
         });
         let (host, port) = named.await?;
         let master = self.client_of(host, port)?;
-        let connected = at("the master", &master, async {
+        let connected = naming_server("the master", &master, async {
             let mut connection = connect(&master).await?;
             match redis::cmd("ROLE").query_async(&mut connection).await? {
                 Role::Primary { .. } => Ok(connection),
@@ -75,7 +75,7 @@ async fn connect(client: &Client) -> RedisResult<MultiplexedConnection> {
 }
 
 /// Names the server in the error of `work`.
-async fn at<T>(
+async fn naming_server<T>(
     role: &str,
     client: &Client,
     work: impl Future<Output = RedisResult<T>>,

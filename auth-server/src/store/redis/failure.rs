@@ -32,7 +32,7 @@ impl Failed {
 
     /// Returns the failure of a command that was sent. The error of a client that `repeats` commands is the
     /// last attempt's: unless it is lasting, an attempt before it may have arrived.
-    pub(super) fn of_query(error: RedisError, repeats: bool) -> Self {
+    pub(super) fn from_query(error: RedisError, repeats: bool) -> Self {
         match is_rejected(&error) && (!repeats || is_lasting(&error)) {
             true => error.into(),
             false => Self::on_the_way(error),
@@ -128,7 +128,7 @@ mod tests {
             let value = parse_redis_value(format!("{response}\r\n").as_bytes());
             let error = value.and_then(Value::extract_error).expect_err(response);
             for (repeats, may_have_arrived) in [(false, of_one), (true, of_a_cluster)] {
-                let failed = Failed::of_query(error.clone(), repeats);
+                let failed = Failed::from_query(error.clone(), repeats);
                 assert_eq!(
                     failed.may_have_arrived, may_have_arrived,
                     "{response} {repeats}"

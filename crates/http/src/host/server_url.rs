@@ -40,7 +40,7 @@ impl ServerUrl {
     ///
     /// # Errors
     /// [`ServerUrlError::NotHttp`], [`ServerUrlError::Port`].
-    pub fn of_http(text: &str) -> Result<Self, ServerUrlError> {
+    pub fn from_http(text: &str) -> Result<Self, ServerUrlError> {
         match text.parse::<Self>() {
             Ok(url) if [Scheme::HTTP, Scheme::HTTPS].contains(&url.scheme) => Ok(url),
             Err(error @ ServerUrlError::Port(_)) => Err(error),
@@ -186,13 +186,13 @@ mod tests {
             ("https://idp/keys?k=v", "https://idp/keys"),
             ("http://idp", "http://idp/"),
         ] {
-            let url = ServerUrl::of_http(text).unwrap();
+            let url = ServerUrl::from_http(text).unwrap();
             assert_eq!(url.to_string(), expected);
         }
         for text in ["", "idp/keys", "ftp://idp/keys", "https://me:hush@idp/keys"] {
-            assert_eq!(ServerUrl::of_http(text), Err(ServerUrlError::NotHttp));
+            assert_eq!(ServerUrl::from_http(text), Err(ServerUrlError::NotHttp));
         }
-        let error = ServerUrl::of_http("https://idp:0/").unwrap_err();
+        let error = ServerUrl::from_http("https://idp:0/").unwrap_err();
         assert!(matches!(error, ServerUrlError::Port(_)));
     }
 }

@@ -25,7 +25,7 @@ impl ReceivedHead {
         self.check_host()?;
         // Before the target: CONNECT has no path. After the framing: the connection stays open.
         methods::check(&self.method)?;
-        if let Some(destination) = Destination::of(&self.method, &self.headers)? {
+        if let Some(destination) = Destination::from_request(&self.method, &self.headers)? {
             destination.check_host(self.host())?;
         }
         Target::parse(self.target(), is_http_2)
@@ -92,7 +92,7 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        ReceivedHead::of_stream(parts, false)
+        ReceivedHead::from_stream(parts, false)
             .checked_target()
             .map(drop)
     }

@@ -31,7 +31,7 @@ pub struct HopByHop<'h> {
 impl<'h> HopByHop<'h> {
     /// Returns those of a request with these members of `Connection`. One that the service needs is
     /// set anew.
-    pub fn of_request(nominated: impl Iterator<Item = &'h [u8]>) -> Self {
+    pub fn in_request(nominated: impl Iterator<Item = &'h [u8]>) -> Self {
         Self {
             further: &OF_A_REQUEST,
             nominated: nominated.collect(),
@@ -39,7 +39,7 @@ impl<'h> HopByHop<'h> {
     }
 
     /// Returns those of a response, to which `Trailer` belongs where its trailers do not pass.
-    pub fn of_response(nominated: impl Iterator<Item = &'h [u8]>, passes_trailers: bool) -> Self {
+    pub fn in_response(nominated: impl Iterator<Item = &'h [u8]>, passes_trailers: bool) -> Self {
         Self {
             further: if passes_trailers { &[] } else { &["trailer"] },
             nominated: nominated.collect(),
@@ -75,10 +75,10 @@ mod tests {
     #[test]
     fn each_recipient_gets_the_fields_that_are_no_others() {
         let nominated = || [&b"close"[..], b"x-hop"].into_iter();
-        let of_response = |passes_trailers| HopByHop::of_response(nominated(), passes_trailers);
+        let of_response = |passes_trailers| HopByHop::in_response(nominated(), passes_trailers);
         let of_requests = "HTTP2-Settings Proxy-Authenticate Proxy-Authorization TE";
         for (hop_by_hop, passed) in [
-            (HopByHop::of_request(nominated()), "X-End"),
+            (HopByHop::in_request(nominated()), "X-End"),
             (of_response(false), &format!("{of_requests} X-End")),
             (of_response(true), &format!("{of_requests} Trailer X-End")),
         ] {

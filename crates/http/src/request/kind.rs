@@ -22,7 +22,7 @@ pub enum RequestKind {
 
 impl RequestKind {
     /// Reads the kind from the head of a request.
-    pub(super) fn of(
+    pub(super) fn from_head(
         method: &Method,
         version: Version,
         headers: &HeaderMap,
@@ -164,7 +164,7 @@ mod tests {
             ("content-type", "text/event-stream", RequestKind::Plain),
         ] {
             let headers = headers(&[(field, value)]);
-            let found = RequestKind::of(&Method::POST, Version::HTTP_2, &headers, true);
+            let found = RequestKind::from_head(&Method::POST, Version::HTTP_2, &headers, true);
             assert_eq!(found, kind, "{field}: {value}");
         }
     }
@@ -179,7 +179,7 @@ mod tests {
     fn only_the_whole_handshake_opens_a_websocket() {
         let opens_websocket = |method: Method, version, fields: &[Field]| {
             let headers = headers(fields);
-            let of = |has_body| RequestKind::of(&method, version, &headers, has_body);
+            let of = |has_body| RequestKind::from_head(&method, version, &headers, has_body);
             assert_ne!(of(true), RequestKind::WebSocket);
             of(false) == RequestKind::WebSocket
         };

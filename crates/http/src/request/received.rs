@@ -84,7 +84,7 @@ pub fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, InvalidRequ
     let framing = framing::check(&raw);
     let body = framing.map_or(BodyReader::UNTIL_CLOSE, BodyReader::new);
     Ok(Some(ReceivedHead {
-        kind: RequestKind::of(&method, version, &headers, !body.is_done()),
+        kind: RequestKind::from_head(&method, version, &headers, !body.is_done()),
         keep_alive: framing.is_ok() && stays_open(version, &headers),
         framing: framing.map(drop),
         body,
@@ -122,7 +122,7 @@ fn stays_open(version: Version, headers: &HeaderMap) -> bool {
 
 impl ReceivedHead {
     /// Takes over the head of a stream of HTTP/2.
-    pub fn of_stream(parts: Parts, has_body: bool) -> Self {
+    pub fn from_stream(parts: Parts, has_body: bool) -> Self {
         let Parts {
             method,
             uri,
@@ -136,7 +136,7 @@ impl ReceivedHead {
         let body = framing.ok().flatten().unwrap_or(Body::Chunked);
         let body = has_body.then(|| BodyReader::new(body));
         Self {
-            kind: RequestKind::of(&method, Version::HTTP_2, &headers, has_body),
+            kind: RequestKind::from_head(&method, Version::HTTP_2, &headers, has_body),
             method,
             version: Version::HTTP_2,
             headers,

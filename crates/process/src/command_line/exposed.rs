@@ -11,7 +11,7 @@ use super::sources::Sources;
 /// repeats a value.
 #[must_use]
 pub fn exposed_secrets<C: WithFile>() -> Vec<String> {
-    Sources::of_process::<C>().map_or(Vec::new(), |sources| exposed(&sources))
+    Sources::from_process::<C>().map_or(Vec::new(), |sources| exposed(&sources))
 }
 
 pub(super) fn exposed(sources: &Sources) -> Vec<String> {

@@ -26,14 +26,14 @@ pub fn with_sources<C: WithFile>(failure: ExitError) -> ExitError {
 /// Adds the variable or the file to the settings that the text names.
 #[must_use]
 pub fn sourced<C: WithFile>(text: &str) -> String {
-    let sources = Sources::of_process::<C>();
+    let sources = Sources::from_process::<C>();
     sources.map_or_else(|| text.to_owned(), |sources| sources.describe(text))
 }
 
 /// Returns a line for each key of the file that a variable overrides.
 #[must_use]
 pub fn overridden_keys<C: WithFile>() -> Vec<String> {
-    Sources::of_process::<C>().map_or(Vec::new(), |sources| sources.overridden())
+    Sources::from_process::<C>().map_or(Vec::new(), |sources| sources.overridden())
 }
 
 /// The settings that command line and environment give to the chosen command, and the file.
@@ -44,12 +44,12 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    pub(super) fn of_process<C: WithFile>() -> Option<Self> {
-        Self::of::<C>(&std::env::args_os().collect::<Vec<_>>())
+    pub(super) fn from_process<C: WithFile>() -> Option<Self> {
+        Self::from_arguments::<C>(&std::env::args_os().collect::<Vec<_>>())
     }
 
     /// Returns `None` where help was requested.
-    pub(super) fn of<C: WithFile>(arguments: &[OsString]) -> Option<Self> {
+    pub(super) fn from_arguments<C: WithFile>(arguments: &[OsString]) -> Option<Self> {
         let given = lenient_matches::<C>(arguments).ok()?;
         let file = file_of(&given).and_then(|path| ConfigFile::read(path).ok());
         let command = command::<C>();

@@ -106,7 +106,7 @@ fn run(arguments: &[&str], file: &str) -> Result<Program, ParseOutcome> {
     line.insert(3.min(line.len()), path.into_os_string());
     parse_from(line.clone()).map_err(|outcome| match outcome {
         ParseOutcome::Failure(failure) => {
-            let sources = Sources::of::<Program>(&line).unwrap();
+            let sources = Sources::from_arguments::<Program>(&line).unwrap();
             failure.reworded(|text| sources.describe(text)).into()
         }
         help => help,
@@ -310,7 +310,7 @@ fn described(text: &str, arguments: &[&str], file: &str) -> String {
     let path = path.display().to_string();
     let line = ["prog", "serve", "--config", &path];
     let line: Vec<_> = line.iter().chain(arguments).map(OsString::from).collect();
-    let sources = Sources::of::<Program>(&line).unwrap();
+    let sources = Sources::from_arguments::<Program>(&line).unwrap();
     let described = sources.describe(&text.replace("prog.toml", &path));
     described.replace(&path, "prog.toml")
 }
@@ -372,7 +372,7 @@ fn a_secret_on_the_command_line_is_reported_and_not_repeated() {
             .chain(typed.split(' '))
             .map(OsString::from)
             .collect();
-        let lines = exposed::exposed(&Sources::of::<Program>(&arguments).unwrap());
+        let lines = exposed::exposed(&Sources::from_arguments::<Program>(&arguments).unwrap());
         assert_eq!(lines.len(), usize::from(flag.is_some()), "{lines:?}");
         for (line, flag) in lines.iter().zip(flag) {
             assert!(line.starts_with(flag), "{line}");

@@ -106,7 +106,7 @@ impl KeySet {
         }
         let keys = public_pem::blocks(bytes)?
             .iter()
-            .map(|block| VerificationKey::of_any_type(block, allowed))
+            .map(|block| VerificationKey::from_block(block, allowed))
             .collect::<Result<_, _>>()?;
         Ok(Self::nameless_keys(keys))
     }

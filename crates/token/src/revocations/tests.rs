@@ -28,7 +28,7 @@ fn head(lines: &[String]) -> String {
     let chain = lines
         .iter()
         .fold(Chain::default(), |chain, line| chain.next(line));
-    let head = ListHead::of(&chain, lines.len() as u64, 5);
+    let head = ListHead::new(&chain, lines.len() as u64, 5);
     signed(
         &json!({"alg": "HS256", "typ": LIST_TYPE}),
         &serde_json::to_value(head).unwrap(),
@@ -48,12 +48,12 @@ fn verify(
 }
 
 fn tokens(ids: impl IntoIterator<Item = u32>) -> Vec<String> {
-    let line = |id: u32| Revoked::Token(RevocationDigest::of_token(&format!("token {id}")));
+    let line = |id: u32| Revoked::Token(RevocationDigest::for_token(&format!("token {id}")));
     ids.into_iter().map(|id| line(id).to_string()).collect()
 }
 
 fn token(id: &str, user: &str, issued_at: Option<i64>) -> TokenDigests {
-    TokenDigests::of(&Claims {
+    TokenDigests::from_claims(&Claims {
         token_id: (!id.is_empty()).then(|| id.to_owned()),
         user_id: user.to_owned(),
         issued_at,
@@ -63,8 +63,8 @@ fn token(id: &str, user: &str, issued_at: Option<i64>) -> TokenDigests {
 
 #[test]
 fn each_kind_of_line_ends_its_tokens_and_no_others() {
-    let by_token = Revoked::Token(RevocationDigest::of_token("a"));
-    let by_user = Revoked::User(RevocationDigest::of_user("7"), 100);
+    let by_token = Revoked::Token(RevocationDigest::for_token("a"));
+    let by_user = Revoked::User(RevocationDigest::for_user("7"), 100);
     let by_time = Revoked::Everyone(100);
     for (line, id, who, issued_at, revoked) in [
         (by_token, "a", "7", Some(1), true),
@@ -87,7 +87,7 @@ fn each_kind_of_line_ends_its_tokens_and_no_others() {
 #[test]
 fn the_tokens_of_an_application_are_those_with_its_client_id() {
     let mut tokens = RevokedTokens::default();
-    let orders = RevocationDigest::of_application("orders");
+    let orders = RevocationDigest::for_application("orders");
     for before in [100, 50] {
         tokens.add(Revoked::Application(orders, before));
     }
@@ -97,7 +97,7 @@ fn the_tokens_of_an_application_are_those_with_its_client_id() {
         (Some("stock"), 99, false),
         (None, 99, false),
     ] {
-        let token = TokenDigests::of(&Claims {
+        let token = TokenDigests::from_claims(&Claims {
             user_id: "orders".to_owned(),
             client_id: client_id.map(ToOwned::to_owned),
             issued_at: Some(issued_at),
@@ -168,7 +168,7 @@ fn lines_are_those_of_the_head_or_none() {
 
 #[test]
 fn digests_are_spread_by_their_hashes() {
-    let digests = (0..100).map(|id| RevocationDigest::of_token(&id.to_string()));
+    let digests = (0..100).map(|id| RevocationDigest::for_token(&id.to_string()));
     let hashes = digests.map(|digest| Digests::default().hasher().hash_one(digest));
     assert_eq!(hashes.collect::<BTreeSet<u64>>().len(), 100);
 }

@@ -322,7 +322,7 @@ mod tests {
         let connection = || {
             let (stream, client) = tokio::io::duplex(1024);
             let reject: fn(InvalidRequest) -> Vec<u8> = |_| Vec::new();
-            let unfinished = Shares::of(1024).nothing_for(Holder::at(None));
+            let unfinished = Shares::new(1024).nothing_for(Holder::for_address(None));
             (
                 Http1Guard::new(
                     stream,

@@ -23,7 +23,7 @@ struct Running {
 }
 
 async fn running(request_timeout: Duration) -> Running {
-    running_with(request_timeout, Shares::of(1024 * 1024)).await
+    running_with(request_timeout, Shares::new(1024 * 1024)).await
 }
 
 async fn running_with(request_timeout: Duration, unfinished: Shares) -> Running {
@@ -247,7 +247,7 @@ async fn at_the_end_requests_are_finished_and_idle_ones_closed() {
 
 #[tokio::test]
 async fn heads_that_wait_for_their_end_share_one_budget() {
-    let budget = Shares::of(36 * 1024);
+    let budget = Shares::new(36 * 1024);
     let server = running_with(LONG, budget.clone()).await;
     let half = format!("GET /ok HTTP/1.1\r\nA: {}", "a".repeat(10_000));
     let mut slow = TcpStream::connect(server.address).await.unwrap();
@@ -274,8 +274,8 @@ async fn heads_that_wait_for_their_end_share_one_budget() {
 
 #[tokio::test]
 async fn slow_clients_that_fill_the_budget_keep_no_newcomer_out() {
-    let budget = Shares::of(1_000);
-    let mut slow = budget.nothing_for(Holder::at(None));
+    let budget = Shares::new(1_000);
+    let mut slow = budget.nothing_for(Holder::for_address(None));
     assert!(slow.set(1_000));
     let server = running_with(LONG, budget).await;
     let mut newcomer = TcpStream::connect(server.address).await.unwrap();

@@ -29,20 +29,20 @@ pub struct Holder(u64);
 impl Holder {
     /// Returns the holder for a user or an application, by its issuer and its subject.
     pub fn verified(issuer: Option<&str>, subject: &str) -> Self {
-        Self::of((issuer, subject))
+        Self::for_identity((issuer, subject))
     }
 
     /// Returns the holder for an address, or its /64.
-    pub fn at(address: Option<IpAddr>) -> Self {
-        Self::of(address.map(ClientPrefix::client))
+    pub fn for_address(address: Option<IpAddr>) -> Self {
+        Self::for_identity(address.map(ClientPrefix::client))
     }
 
     /// Returns the holder for one connection of a client, by its number, or for one client of a proxy.
     pub fn on_connection(number: u64, address: Option<IpAddr>) -> Self {
-        Self::of((number, address))
+        Self::for_identity((number, address))
     }
 
-    fn of(identity: impl Hash) -> Self {
+    fn for_identity(identity: impl Hash) -> Self {
         static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         Self(KEYS.hash_one(identity))
     }
@@ -87,7 +87,7 @@ pub struct Share {
 
 impl Shares {
     /// Makes this amount free to take.
-    pub fn of(amount: usize) -> Self {
+    pub fn new(amount: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
             free: amount,
             held: HashMap::default(),
@@ -250,7 +250,7 @@ mod tests {
             (200, &[160, 32, 6, 1, 1, 0]),
             (16_384, &[13_107, 2_621, 524, 105, 21, 4, 1, 1, 0]),
         ] {
-            let shares = Shares::of(permits);
+            let shares = Shares::new(permits);
             let ids = (0..holders.len()).map(|number| number.to_string());
             let taken: Vec<_> = ids.map(|id| take_all(&shares, user(&id))).collect();
             let counts: Vec<_> = taken.iter().map(Vec::len).collect();
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_holder_with_its_share_gets_more_once_more_is_free() {
-        let shares = Shares::of(10);
+        let shares = Shares::new(10);
         let (mut first, second) = (take_all(&shares, user("1")), take(&shares, user("2")));
         assert_eq!((first.len(), second.is_some()), (8, true));
         assert!(take(&shares, user("1")).is_none());
@@ -273,7 +273,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_holder_of_nothing_alone_waits_for_the_next_permit() {
-        let shares = Shares::of(2);
+        let shares = Shares::new(2);
         let (first, second) = (take(&shares, user("1")), take(&shares, user("2")));
         assert!(first.is_some() && shares.take(user("1")).await.is_none());
         let started = tokio::time::Instant::now();
@@ -293,7 +293,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_second_request_of_a_waiting_holder_obeys_the_share() {
-        let shares = Shares::of(5);
+        let shares = Shares::new(5);
         let mut taken = take_all(&shares, user("1"));
         taken.extend(take(&shares, user("2")));
         let (one, other) = (shares.take(user("3")), shares.take(user("3")));
@@ -312,7 +312,7 @@ mod tests {
     /// Each way to stop waiting: the client leaves, the time is over, or both meet the permit.
     #[tokio::test(start_paused = true)]
     async fn no_permit_is_lost_with_those_that_wait() {
-        let shares = Shares::of(1);
+        let shares = Shares::new(1);
         for round in 0..200_u64 {
             let mut held = take(&shares, user("holder"));
             assert!(held.is_some(), "{round}");
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_part_of_bytes_grows_within_the_share_and_shrinks() {
-        let shares = Shares::of(100);
+        let shares = Shares::new(100);
         let (mut one, mut other) = (shares.nothing_for(user("1")), shares.nothing_for(user("1")));
         assert!(one.set(40) && other.set(40));
         assert!(!one.set(41));
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_holder_is_an_identity_of_an_issuer_an_address_or_a_64() {
-        let at = |address: &str| Holder::at(address.parse().ok());
+        let at = |address: &str| Holder::for_address(address.parse().ok());
         for (one, other, is_same) in [
             (at("192.0.2.1"), at("::ffff:192.0.2.1"), true),
             (at("192.0.2.1"), at("192.0.2.2"), false),

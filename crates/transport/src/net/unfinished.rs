@@ -21,7 +21,7 @@ const UNCOUNTED: usize = 4 * 1024;
 #[must_use]
 pub fn budget() -> Shares {
     let part = memory_limit().and_then(|limit| usize::try_from(limit / PART).ok());
-    Shares::of(part.map_or(MAX_BYTES, |part| part.clamp(MIN_BYTES, MAX_BYTES)))
+    Shares::new(part.map_or(MAX_BYTES, |part| part.clamp(MIN_BYTES, MAX_BYTES)))
 }
 
 /// Returns how many of the bytes of an incomplete request count.

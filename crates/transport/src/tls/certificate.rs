@@ -32,7 +32,7 @@ pub struct CertificateError {
 }
 
 impl CertificateError {
-    fn of_key(text: impl ToString) -> Self {
+    fn invalid_key(text: impl ToString) -> Self {
         Self {
             text: text.to_string(),
             is_of_key: true,
@@ -72,11 +72,12 @@ impl CertificateFiles {
     /// # Errors
     /// [`CertificateError`] for files that are not a chain and its key.
     pub fn read(cert: &Path, key: &Path) -> Result<Self, CertificateError> {
-        let chain = read_bounded(cert).map_err(of_certificate(cert))?;
-        let (parsed, not_after) = parse_chain(&chain).map_err(of_certificate(cert))?;
-        let pem = secret_file::read(key).map_err(CertificateError::of_key)?;
-        let problem =
-            |problem: String| CertificateError::of_key(format!("{}: {problem}", key.display()));
+        let chain = read_bounded(cert).map_err(certificate_error(cert))?;
+        let (parsed, not_after) = parse_chain(&chain).map_err(certificate_error(cert))?;
+        let pem = secret_file::read(key).map_err(CertificateError::invalid_key)?;
+        let problem = |problem: String| {
+            CertificateError::invalid_key(format!("{}: {problem}", key.display()))
+        };
         let der = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| {
             let found = found_in(pem.as_bytes());
             problem(format!(
@@ -87,7 +88,7 @@ impl CertificateFiles {
             |error| match &error {
                 rustls::Error::InvalidCertificate(_) => {
                     let words = in_words(&error.to_string(), &PeerSettings::default());
-                    of_certificate(cert)(words.unwrap_or_default())
+                    certificate_error(cert)(words.unwrap_or_default())
                 }
                 _ => problem(mismatch(&error, cert)),
             },
@@ -143,7 +144,7 @@ pub fn expired(flag: &str, cert: &Path, not_after: i64, now: i64) -> Option<Stri
 pub fn trusted(path: &Path) -> Result<Vec<u8>, CertificateError> {
     read_bounded(path)
         .and_then(|pem| parse_chain(&pem).map(|_| pem))
-        .map_err(of_certificate(path))
+        .map_err(certificate_error(path))
 }
 
 /// Reads a file of authorities to trust: at least one, and all usable.
@@ -158,7 +159,7 @@ pub(super) fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, C
     };
     read_bounded(path)
         .and_then(usable)
-        .map_err(of_certificate(path))
+        .map_err(certificate_error(path))
 }
 
 pub(super) fn roots(
@@ -171,7 +172,7 @@ pub(super) fn roots(
     Ok(roots)
 }
 
-fn of_certificate(path: &Path) -> impl Fn(String) -> CertificateError {
+fn certificate_error(path: &Path) -> impl Fn(String) -> CertificateError {
     move |problem| CertificateError {
         text: format!("{}: {problem}", path.display()),
         is_of_key: false,

@@ -79,7 +79,7 @@ impl ServerTls {
         files: ServerFiles,
         protocols: &'static [&'static str],
     ) -> Result<Self, ExitError> {
-        let current = Current::of(Arc::new(files.read()?), protocols)?;
+        let current = Current::from_contents(Arc::new(files.read()?), protocols)?;
         Ok(Self {
             files,
             protocols,
@@ -113,7 +113,7 @@ impl ServerTls {
             return Err(ExitError::Config(why));
         }
         // With new ticket keys: an old ticket would resume a session without a certificate check.
-        let next = Current::of(read, self.protocols)?;
+        let next = Current::from_contents(read, self.protocols)?;
         self.current.store(Arc::new(next));
         Ok(true)
     }
@@ -179,7 +179,7 @@ impl ServerFiles {
 impl Current {
     /// Configures TLS 1.2 and 1.3 for every server name, with sessions that clients resume without
     /// state in the server.
-    fn of(contents: Arc<Contents>, protocols: &[&str]) -> Result<Self, ExitError> {
+    fn from_contents(contents: Arc<Contents>, protocols: &[&str]) -> Result<Self, ExitError> {
         let failed =
             |error: &dyn Display| ExitError::Software(format!("TLS cannot be set up: {error}"));
         let provider = Arc::new(default_provider());

@@ -34,7 +34,7 @@ impl Collector {
     pub(super) fn from_environment(variable: Variables<'_>) -> Result<Option<Self>, String> {
         let is_disabled = variable("OTEL_SDK_DISABLED");
         let exporter = variable("OTEL_TRACES_EXPORTER");
-        let endpoint = of_traces(variable, "ENDPOINT");
+        let endpoint = trace_variable(variable, "ENDPOINT");
         match exporter.as_deref() {
             Some("none") => return Ok(None),
             None if endpoint.is_none() => return Ok(None),
@@ -44,15 +44,16 @@ impl Collector {
         if is_disabled.is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return Ok(None);
         }
-        let protocol = of_traces(variable, "PROTOCOL");
+        let protocol = trace_variable(variable, "PROTOCOL");
         if let Some((name, _)) = protocol.filter(|(_, protocol)| protocol != "http/protobuf") {
             return Err(rejected(&name, "expected http/protobuf"));
         }
-        let timeout = of_traces(variable, "TIMEOUT").and_then(|(_, timeout)| timeout.parse().ok());
+        let timeout =
+            trace_variable(variable, "TIMEOUT").and_then(|(_, timeout)| timeout.parse().ok());
         let endpoint = endpoint.map(|(name, endpoint)| uri(&name, &endpoint));
         let endpoint = endpoint.transpose()?.unwrap_or_default();
         Ok(Some(Self {
-            certificate: of_traces(variable, "CERTIFICATE").map(|(_, path)| path.into()),
+            certificate: trace_variable(variable, "CERTIFICATE").map(|(_, path)| path.into()),
             is_https: endpoint.scheme() == Some(&Scheme::HTTPS),
             is_grpc_port: endpoint.port_u16() == Some(GRPC_PORT),
             timeout: timeout.map_or(DEFAULT_TIMEOUT, Duration::from_millis),
@@ -67,7 +68,7 @@ const GRPC_PORT: u16 = 4317;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the variable for traces, or the one for all signals, with its name.
-fn of_traces(variable: Variables<'_>, what: &str) -> Option<(String, String)> {
+fn trace_variable(variable: Variables<'_>, what: &str) -> Option<(String, String)> {
     let names = ["TRACES_", ""].map(|signal| format!("OTEL_EXPORTER_OTLP_{signal}{what}"));
     names.into_iter().find_map(|name| {
         let value = variable(&name)?;

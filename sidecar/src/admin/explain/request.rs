@@ -36,7 +36,7 @@ impl ExplainRequest {
     ///
     /// # Errors
     /// For input that no client would send, or that would arrive as another request.
-    pub(crate) fn of_lines<'l>(
+    pub(crate) fn from_lines<'l>(
         method: &str,
         target: &str,
         lines: impl IntoIterator<Item = &'l str>,
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn a_line_is_a_name_and_a_value_and_a_url_is_a_host_and_a_path() {
         let parsed = |target: &str, lines: &[&str]| {
-            let request = ExplainRequest::of_lines("GET", target, lines.iter().copied(), None)?;
+            let request = ExplainRequest::from_lines("GET", target, lines.iter().copied(), None)?;
             Ok(request.head.trim_end().replace("\r\n", "|"))
         };
         let of_target = |target: &str| Err(RequestError::Target(target.to_owned()));

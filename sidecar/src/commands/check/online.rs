@@ -92,7 +92,7 @@ impl Findings {
         match fetched {
             Ok(fetched) => {
                 if let Some(keys) = fetched.keys {
-                    let names = KeySetFingerprint::of(&keys);
+                    let names = KeySetFingerprint::new(&keys);
                     self.lines.push(format!("keys from {endpoint}: {names}"));
                     let skipped = keys.skipped().iter();
                     self.lines

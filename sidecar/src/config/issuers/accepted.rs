@@ -28,13 +28,13 @@ pub(super) fn accepted(table: &IssuerTable) -> Result<Vec<String>, String> {
             .map(|issuer| vec![issuer])
             .map_err(|why| format!("{}: {why}", kubernetes::ISSUER)),
         (Some(issuer), None) => Ok(vec![issuer.to_owned()]),
-        (None, Some(pattern)) => of_tenants(pattern, &table.tenants),
+        (None, Some(pattern)) => tenant_issuers(pattern, &table.tenants),
     }
 }
 
 /// Puts each tenant into the pattern: only listed ones are accepted, because a tenant's own
 /// administrator issues its tokens.
-fn of_tenants(pattern: &str, tenants: &[String]) -> Result<Vec<String>, String> {
+fn tenant_issuers(pattern: &str, tenants: &[String]) -> Result<Vec<String>, String> {
     let parts = pattern
         .split_once('{')
         .and_then(|(before, rest)| Some((before, rest.split_once('}')?.1)))

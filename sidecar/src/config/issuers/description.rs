@@ -341,7 +341,7 @@ impl<'a> Description<'a> {
     }
 
     fn address(&self, url: &str) -> Result<Location, ExitError> {
-        ServerUrl::of_http(url)
+        ServerUrl::from_http(url)
             .map(Location::Address)
             .map_err(|error| self.rejected_value("jwks", &redacted(url), error))
     }
@@ -390,7 +390,7 @@ impl<'a> Description<'a> {
             None | Some("none") => return Ok(None),
             Some(text) => text,
         };
-        let why = match ServerUrl::of_http(text) {
+        let why = match ServerUrl::from_http(text) {
             _ if !is_https => "has an effect only with https",
             Ok(proxy) if !proxy.is_https() && proxy.target() == "/" => {
                 return Ok(Some(KeysProxy::from_table(proxy.with_query())));

@@ -146,7 +146,7 @@ fn trace_and_connect_are_rejected_after_bad_framing() {
         }
         let request = http::Request::builder().method(method).uri("a:443");
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        let stream = ReceivedHead::of_stream(parts, false);
+        let stream = ReceivedHead::from_stream(parts, false);
         let rejected = Err(InvalidRequest::MethodNotAllowed);
         assert_eq!(stream.checked_target(), rejected, "{method}");
     }

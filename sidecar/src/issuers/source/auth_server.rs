@@ -142,7 +142,7 @@ impl KeyEndpointSource {
             let request = KeyRequest {
                 address: instance.address,
                 is_last: !has_list,
-                ..KeyRequest::of(&url)
+                ..KeyRequest::for_url(&url)
             };
             self.key_set(request, known, &key).await?
         } else {
@@ -190,7 +190,7 @@ impl KeyEndpointSource {
             address: instance.address,
             accept: "text/plain",
             max_bytes: MAX_LIST_BYTES,
-            ..KeyRequest::of(&url)
+            ..KeyRequest::for_url(&url)
         };
         let response = self.transport.get(question).await?;
         match response.status {
@@ -236,7 +236,7 @@ impl KeyEndpointSource {
             address: instance.address,
             credentials: &credentials,
             is_last: !self.may_have_set() && !self.settings.wants_list,
-            ..KeyRequest::of(&url)
+            ..KeyRequest::for_url(&url)
         };
         let response = self.transport.get(question).await?;
         // One in trouble gets no second request of every sidecar.

@@ -97,7 +97,7 @@ pub(crate) struct KeyRequest<'a> {
 
 impl<'a> KeyRequest<'a> {
     /// Returns the last request of a fetch, for a short response in JSON.
-    pub(crate) const fn of(url: &'a str) -> Self {
+    pub(crate) const fn for_url(url: &'a str) -> Self {
         Self {
             url,
             address: None,

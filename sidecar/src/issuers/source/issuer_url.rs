@@ -47,7 +47,7 @@ impl IssuerUrl {
             return Err(IssuerUrlError::Document);
         }
         let base = issuer.strip_suffix('/').unwrap_or(issuer);
-        let document = ServerUrl::of_http(&format!("{base}{DOCUMENT}"))?;
+        let document = ServerUrl::from_http(&format!("{base}{DOCUMENT}"))?;
         if document.is_plain_over_a_network() {
             return Err(IssuerUrlError::Plain);
         }
@@ -59,7 +59,7 @@ impl IssuerUrl {
         Ok(Self {
             issuer: issuer.to_owned(),
             document,
-            oauth_document: ServerUrl::of_http(&format!("{server}{OAUTH_DOCUMENT}{path}"))?,
+            oauth_document: ServerUrl::from_http(&format!("{server}{OAUTH_DOCUMENT}{path}"))?,
         })
     }
 
@@ -94,7 +94,7 @@ impl IssuerUrl {
             });
         }
         let address =
-            ServerUrl::of_http(&document.jwks_uri).map_err(|_| DocumentError::NoAddress)?;
+            ServerUrl::from_http(&document.jwks_uri).map_err(|_| DocumentError::NoAddress)?;
         let (own, host) = (&self.document, address.host());
         let mut allowed = hosts.iter().map(String::as_str).chain([own.host()]);
         if !allowed.any(|allowed| allowed.eq_ignore_ascii_case(host)) {

@@ -163,7 +163,7 @@ impl KeySetSource {
         let mut response = None;
         for document in issuer.documents() {
             let url = document.with_query();
-            let received = self.transport.get(KeyRequest::of(&url));
+            let received = self.transport.get(KeyRequest::for_url(&url));
             let received = response.insert(received.await?);
             if received.status != StatusCode::NOT_FOUND {
                 break;
@@ -194,7 +194,7 @@ impl KeySetSource {
         self.fresh_until = None;
         let request = KeyRequest {
             bearer: bearer.as_deref().map(String::as_str),
-            ..KeyRequest::of(&url)
+            ..KeyRequest::for_url(&url)
         };
         let (transport, allowed) = (&mut self.transport, &self.settings.algorithms);
         let (keys, headers) = self.known.fetch(transport, request, allowed).await?;

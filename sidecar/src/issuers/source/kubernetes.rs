@@ -27,7 +27,7 @@ pub(crate) fn issuer(token_file: Option<&Path>) -> Result<String, String> {
     let token = bearer_token(file)
         .map_err(|why| format!("{why}; is the pod's automountServiceAccountToken false?"))?;
     // Read without a check of its signature: the kubelet wrote it, and is trusted like the settings.
-    let token = DecodedToken::of(&token);
+    let token = DecodedToken::decode(&token);
     let issuer = token
         .as_ref()
         .and_then(|token| token.claims.get("iss")?.as_str());

@@ -114,7 +114,7 @@ impl RequestMetrics {
 
 /// Returns the series of the rejections that this program can give.
 fn rejections_here() -> impl Iterator<Item = RequestLabels> {
-    Rejection::of(Maker::Sidecar).map(|rejection| {
+    Rejection::made_by(Maker::Sidecar).map(|rejection| {
         let (_, class) = class_of(Some(rejection.status().as_u16()));
         labels(Outcome::Rejected(rejection), class)
     })

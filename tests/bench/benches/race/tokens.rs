@@ -115,13 +115,13 @@ impl Issuer {
 
     /// Returns a signed revocation list of the tokens of these numbers.
     fn revocations(&self, numbers: Range<usize>) -> String {
-        let digest = |number| RevocationDigest::of_token(&token_id(number));
+        let digest = |number| RevocationDigest::for_token(&token_id(number));
         let lines = numbers.map(|number| Revoked::Token(digest(number)).to_string());
         let lines: Vec<String> = lines.collect();
         let chain = lines
             .iter()
             .fold(Chain::default(), |chain, line| chain.next(line));
-        let head = ListHead::of(&chain, 1, clock::now());
+        let head = ListHead::new(&chain, 1, clock::now());
         let algorithm = self.key.algorithm().name();
         let header = json!({"alg": algorithm, "kid": self.kid, "typ": LIST_TYPE});
         let claims = serde_json::to_vec(&head).expect("claims of a head");

@@ -32,7 +32,7 @@ impl std::ops::Deref for Directory {
 
 impl Directory {
     pub(super) fn open(&self) -> OpenStore {
-        OpenStore::of(Arc::new(Arc::clone(&self.0)))
+        OpenStore::unencrypted(Arc::new(Arc::clone(&self.0)))
     }
 
     pub(super) async fn keys(&self) -> StoredKeys {
@@ -67,7 +67,7 @@ impl Directory {
     }
 
     pub(super) async fn register(&self) {
-        self.put_applications(&orders(SecretHashes::of("right")))
+        self.put_applications(&orders(SecretHashes::new("right")))
             .await;
     }
 

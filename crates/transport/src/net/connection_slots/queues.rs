@@ -40,7 +40,7 @@ struct Queue {
 }
 
 impl Queue {
-    fn of(&mut self, reason: WaitsFor) -> &mut BTreeSet<(u64, u64)> {
+    fn waiting_for(&mut self, reason: WaitsFor) -> &mut BTreeSet<(u64, u64)> {
         match reason {
             WaitsFor::Rest => &mut self.rest,
             WaitsFor::Request => &mut self.request,
@@ -48,11 +48,11 @@ impl Queue {
     }
 
     fn insert(&mut self, wait: Wait) {
-        self.of(wait.reason).insert((wait.since, wait.id));
+        self.waiting_for(wait.reason).insert((wait.since, wait.id));
     }
 
     fn remove(&mut self, wait: Wait) {
-        self.of(wait.reason).remove(&(wait.since, wait.id));
+        self.waiting_for(wait.reason).remove(&(wait.since, wait.id));
     }
 
     fn is_empty(&self) -> bool {
