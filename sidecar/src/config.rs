@@ -151,7 +151,7 @@ impl Config {
     /// # Errors
     /// [`ExitError::Config`]
     pub(crate) fn reject_ended_reporting(&self, now: i64) -> Result<(), ExitError> {
-        match self.rules.auth_policy.reported_until(now) {
+        match self.rules.auth_policy.report_only_ended_at(now) {
             None => Ok(()),
             Some(until) => Err(flag_error("report-until", moment(until), REPORTING_ENDED)),
         }
@@ -170,7 +170,7 @@ impl Config {
                 "--accept-bound-tokens: a stolen token counts without the key that it is bound to",
             ),
             (
-                policy.reports_until(unix_now()).is_some(),
+                policy.report_only_until(unix_now()).is_some(),
                 "--enforce report: requests without a valid token reach the service",
             ),
             (

@@ -5,6 +5,7 @@ mod copy;
 mod deadlines;
 mod decide;
 mod download;
+pub(crate) mod downstream;
 mod handshake;
 pub(crate) mod head_search;
 mod malformed_head;
@@ -13,7 +14,6 @@ mod release;
 mod request;
 pub(crate) mod response;
 mod response_head;
-pub(crate) mod side;
 pub(crate) mod transfer;
 pub(crate) mod upload;
 
@@ -30,9 +30,9 @@ use tokio_util::sync::CancellationToken;
 use self::copy::Exchange;
 use self::deadlines::{Deadlines, ends_with_token, hold};
 use self::decide::Action;
+use self::downstream::Downstream;
 use self::request::{Progress, Request};
 use self::response::LocalResponse;
-use self::side::ClientSide;
 use self::upload::Upload;
 use crate::app::App;
 use crate::decision::forward::Forward;
@@ -71,7 +71,7 @@ impl Exchanges {
     pub(crate) async fn serve(
         &self,
         head: ReceivedHead,
-        side: &mut impl ClientSide,
+        downstream: &mut impl Downstream,
         client: &Client,
     ) -> Option<Instant> {
         let app = &*self.app;
@@ -86,7 +86,7 @@ impl Exchanges {
         let action = app.act_on(decision, &request, decided).await;
         let mut serving = Serving {
             exchanges: self,
-            side,
+            downstream,
             // It may have waited for a permit, which is no time of the service.
             progress: Progress::new(request.head.body, Instant::now()),
             request,
@@ -110,7 +110,7 @@ impl Exchanges {
 /// A request while it is served.
 struct Serving<'a, C> {
     exchanges: &'a Exchanges,
-    side: &'a mut C,
+    downstream: &'a mut C,
     request: Request<'a>,
     progress: Progress,
     is_recorded: bool,
@@ -125,7 +125,7 @@ impl<C> Drop for Serving<'_, C> {
     }
 }
 
-impl<'a, C: ClientSide> Serving<'a, C> {
+impl<'a, C: Downstream> Serving<'a, C> {
     fn app(&self) -> &'a App {
         &self.exchanges.app
     }
@@ -160,7 +160,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
         let (out, rest) = (&mut progress.download.out, progress.rest);
         let (method, version) = (&request.head.method, request.head.version);
         progress.own = Some(response.write(method, version, keep_alive, out));
-        self.side.send(out).await && self.side.discard(rest).await && keep_alive
+        self.downstream.send(out).await && self.downstream.discard(rest).await && keep_alive
     }
 
     /// Carries a request to the service and the response back; returns true if the connection of
@@ -176,7 +176,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
             return false;
         }
         if !is_received && is_cut_off {
-            self.side.discard(self.progress.rest).await;
+            self.downstream.discard(self.progress.rest).await;
         }
         let head = self.progress.download.head;
         is_received && head.is_some_and(|head| head.keep_client)
@@ -189,7 +189,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
         if forward.is_held(&self.request.head, to_http_1) {
             let out = &mut self.progress.download.out;
             self.request.send_continue(out);
-            hold(self.side, upload, out, app.request_body_timeout).await?;
+            hold(self.downstream, upload, out, app.request_body_timeout).await?;
             self.progress.forwarded = Instant::now();
         }
         let holder = self.request.holder_of_connection(app, forward);
@@ -208,8 +208,8 @@ impl<'a, C: ClientSide> Serving<'a, C> {
             let to_http_1 = matches!(service, Service::Http1(_));
             if to_http_1 {
                 let conduct = &self.exchanges.connections.conduct;
-                upload.begin(|is_harmless| {
-                    let reuse = conduct.reuse(is_harmless);
+                upload.begin(|cannot_be_a_request| {
+                    let reuse = conduct.reuse(cannot_be_a_request);
                     self.request.http_1_head(forward, reuse)
                 });
             } else {
@@ -221,7 +221,7 @@ impl<'a, C: ClientSide> Serving<'a, C> {
                 forward,
                 deadlines: Deadlines::new(app, &self.request.head, forward, to_http_1),
                 request: self.request.for_response(forward.kind),
-                client: &mut *self.side,
+                client: &mut *self.downstream,
                 service,
                 upload,
                 progress: &mut self.progress,
@@ -303,7 +303,10 @@ impl<'a, C: ClientSide> Serving<'a, C> {
                 ErrorSource::Downstream => Some(Reason::CANCEL),
                 _ => errors::reset_reason(error),
             };
-            return self.side.abandon(&mut progress.download.out, reason).await;
+            return self
+                .downstream
+                .abandon(&mut progress.download.out, reason)
+                .await;
         }
         self.respond(LocalResponse::rejection(rejection), false)
             .await;

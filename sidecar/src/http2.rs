@@ -1,8 +1,8 @@
 //! HTTP/2 of clients, by `h2`: each stream is a request of its own.
 
 mod connection;
+mod downstream;
 mod frames;
-mod side;
 mod transport;
 mod unsent;
 

@@ -30,7 +30,7 @@ impl App {
     ///
     /// # Errors
     /// [`Rejection::UsersStale`]; [`Rejection::ServerBusy`] while too many requests wait for the store.
-    pub(in crate::http) async fn check_standing(
+    pub(in crate::http) async fn check_user_is_current(
         &self,
         user: &PresentUser,
     ) -> Result<(), Rejection> {

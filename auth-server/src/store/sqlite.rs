@@ -111,7 +111,7 @@ impl Drop for SqliteStore {
     fn drop(&mut self) {
         let mut opened = self.opened.get_mut().take();
         if let (Some(directory), Some(_)) = (&self.directory, &opened) {
-            let _ = self.follow_files(directory, &mut opened, Missing::IsEmpty);
+            let _ = self.follow_files(directory, &mut opened, IfMissing::Empty);
         }
     }
 }
@@ -176,7 +176,7 @@ impl SqliteStore {
     }
 
     fn copy_into(&self, file: &Path) -> Result<(), StoreError> {
-        let copied = self.blocking(Missing::IsEmpty, |opened| {
+        let copied = self.blocking(IfMissing::Empty, |opened| {
             let copy = opened.connection.execute("VACUUM INTO ?1", [file.to_str()]);
             // The journal that is there now, or the next one, is not the copy's.
             let marked = copy.and_then(|_| {
@@ -202,7 +202,7 @@ impl SqliteStore {
     /// where there is no database.
     async fn run<T: Send + 'static>(
         self: &Arc<Self>,
-        missing: Missing,
+        missing: IfMissing,
         call: impl FnOnce(&mut Opened) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<Option<T>, StoreError> {
         let store = Arc::clone(self);
@@ -210,8 +210,8 @@ impl SqliteStore {
         let unclear = |cause: &dyn fmt::Display| {
             let text = format!("{}: {cause}", self.path().display());
             match missing {
-                Missing::IsMade => StoreError::Unclear(text),
-                Missing::IsEmpty => StoreError::Unavailable(text),
+                IfMissing::Create => StoreError::Unclear(text),
+                IfMissing::Empty => StoreError::Unavailable(text),
             }
         };
         match timeout(CALL_TIMEOUT, running).await {
@@ -226,7 +226,7 @@ impl SqliteStore {
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let path = self.path();
-        let rows = self.run(Missing::IsEmpty, move |opened| {
+        let rows = self.run(IfMissing::Empty, move |opened| {
             query(&opened.connection).map_err(|error| failed(&path, &error))
         });
         rows.await.map(Option::unwrap_or_default)
@@ -234,7 +234,7 @@ impl SqliteStore {
 
     fn blocking<T>(
         &self,
-        missing: Missing,
+        missing: IfMissing,
         call: impl FnOnce(&mut Opened) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
         let Some(mut opened) = self.opened.try_lock_for(BUSY_TIMEOUT) else {
@@ -258,8 +258,8 @@ impl SqliteStore {
         if let Some(directory) = &self.directory {
             let settled = self.settle(directory, held);
             settled.map_err(|error| match missing {
-                Missing::IsMade => StoreError::Unclear(error.to_string()),
-                Missing::IsEmpty => error,
+                IfMissing::Create => StoreError::Unclear(error.to_string()),
+                IfMissing::Empty => error,
             })?;
         }
         Ok(Some(done))
@@ -268,9 +268,9 @@ impl SqliteStore {
 
 /// Effect of a call where there is no database.
 #[derive(Debug, Clone, Copy)]
-enum Missing {
-    IsEmpty,
-    IsMade,
+enum IfMissing {
+    Empty,
+    Create,
 }
 
 #[async_trait]
@@ -304,7 +304,7 @@ impl Store for Arc<SqliteStore> {
             return Ok(Outcome::Committed);
         }
         let path = self.path();
-        let done = self.run(Missing::IsMade, move |opened| {
+        let done = self.run(IfMissing::Create, move |opened| {
             let prepared = change(opened, changes).map_err(|error| failed(&path, &error))?;
             let Some(transaction) = prepared else {
                 return Ok(Outcome::Conflict);

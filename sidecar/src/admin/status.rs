@@ -49,7 +49,7 @@ impl Status {
         let policy = &rules.auth_policy;
         let (version, context) = (env!("CARGO_PKG_VERSION"), policy.interceptor.context());
         let mut text = format!("# Postern sidecar {version} {context}\n");
-        if let Some(until) = policy.reports_until(unix_now()) {
+        if let Some(until) = policy.report_only_until(unix_now()) {
             let until = moment(until);
             text += &format!(
                 "# Not enforcing until {until}: requests without a valid token reach the service\n"

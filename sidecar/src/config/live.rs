@@ -51,7 +51,7 @@ pub(crate) struct Enforcing(pub(crate) Arc<CurrentRules>);
 
 impl Collector for Enforcing {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let reports = self.0.load().auth_policy.reports_until(unix_now());
+        let reports = self.0.load().auth_policy.report_only_until(unix_now());
         let enforcing = ConstGauge::new(u64::from(reports.is_none()));
         enforcing.encode(encoder.encode_descriptor(
             "enforcing",

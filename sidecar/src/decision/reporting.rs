@@ -10,13 +10,13 @@ pub(crate) const WOULD_REJECT: &str = "Postern-Would-Refuse";
 
 impl AuthPolicy {
     /// Returns the end of report-only mode if it is on at `now`, in seconds since the epoch.
-    pub(crate) fn reports_until(&self, now: i64) -> Option<i64> {
+    pub(crate) fn report_only_until(&self, now: i64) -> Option<i64> {
         self.reporting_until.filter(|until| now < *until)
     }
 
     /// Returns the end of report-only mode if it is configured and over at `now`, in seconds since
     /// the epoch.
-    pub(crate) fn reported_until(&self, now: i64) -> Option<i64> {
+    pub(crate) fn report_only_ended_at(&self, now: i64) -> Option<i64> {
         self.reporting_until.filter(|until| *until <= now)
     }
 
@@ -31,7 +31,7 @@ impl AuthPolicy {
         request: &ReceivedHead,
         now: i64,
     ) -> Result<Decision, Rejected> {
-        if self.reports_until(now).is_none() || !rejected.rejection.is_about_authorization() {
+        if self.report_only_until(now).is_none() || !rejected.rejection.is_about_authorization() {
             return Err(rejected);
         }
         let target = request.checked_target()?;

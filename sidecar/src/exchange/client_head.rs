@@ -6,8 +6,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version};
 use pingora::protocols::http::date::get_cached_date;
 use postern_http::trace::REQUEST_ID;
 
+use super::downstream::Outgoing;
 use super::response_head::{Parsed, ResponseHead, ResponseTo, is_named};
-use super::side::Outgoing;
 use crate::decision::strip_token::BEARER;
 use postern_http::request::hop_by_hop::HopByHop;
 

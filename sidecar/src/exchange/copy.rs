@@ -8,9 +8,9 @@ use std::time::Instant;
 use pingora::{Error, ErrorType};
 
 use super::deadlines::Deadlines;
+use super::downstream::Downstream;
 use super::request::Progress;
 use super::response_head::ResponseTo;
-use super::side::ClientSide;
 use super::transfer;
 use super::upload::Upload;
 use crate::app::App;
@@ -35,7 +35,7 @@ pub(super) struct Exchange<'a, C> {
     pub(super) repeats_if_misread: bool,
 }
 
-impl<C: ClientSide> Exchange<'_, C> {
+impl<C: Downstream> Exchange<'_, C> {
     /// Runs until the last byte is sent to the client, and the request to the service.
     pub(super) async fn run(&mut self) -> pingora::Result<()> {
         poll_fn(|cx| match self.poll(cx) {

@@ -11,8 +11,8 @@ use postern_process::clock;
 use tokio::task::unconstrained;
 use tokio::time::Instant;
 
+use super::downstream::{Downstream, Outgoing, Timer};
 use super::response_head::ResponseHead;
-use super::side::{ClientSide, Outgoing, Timer};
 use super::transfer::give_way;
 use super::upload::Upload;
 use crate::app::App;
@@ -118,12 +118,12 @@ impl Deadlines {
     /// extensions and trailers, is silence: it could go on for ever.
     pub(super) fn poll_body(
         &mut self,
-        side: &mut impl ClientSide,
+        downstream: &mut impl Downstream,
         upload: &mut Upload,
         cx: &mut Context<'_>,
     ) -> pingora::Result<bool> {
         let before = upload.received;
-        if let Poll::Ready(received) = side.poll_receive(upload, cx) {
+        if let Poll::Ready(received) = downstream.poll_receive(upload, cx) {
             received?;
             let bytes = upload.received - before;
             if bytes > 0 {
@@ -183,7 +183,7 @@ fn start(until: &mut Option<Instant>, limit: Option<Duration>) {
 /// one that the service waits for, because it holds a place of the sidecar. An `interim` response may
 /// request it.
 pub(super) async fn hold(
-    side: &mut impl ClientSide,
+    downstream: &mut impl Downstream,
     upload: &mut Upload,
     interim: &mut Outgoing,
     timeout: Option<Duration>,
@@ -194,14 +194,14 @@ pub(super) async fn hold(
         ..Deadlines::default()
     };
     poll_fn(|cx| {
-        side.poll_send(interim, cx)?;
+        downstream.poll_send(interim, cx)?;
         while !upload.is_held() {
-            let received = deadlines.poll_body(side, upload, cx)?;
+            let received = deadlines.poll_body(downstream, upload, cx)?;
             if upload.has_more {
                 give_way(cx);
             }
             if upload.has_more || !received {
-                return deadlines.poll(side.timer(), cx).map(Err);
+                return deadlines.poll(downstream.timer(), cx).map(Err);
             }
         }
         Poll::Ready(Ok(()))

@@ -9,9 +9,9 @@ use pingora::protocols::Stream;
 use pingora::{Error, ErrorType};
 use tokio_util::io::poll_read_buf;
 
+use super::downstream::Outgoing;
 use super::head_search::HeadSearch;
 use super::response_head::{self, ResponseHead, ResponseTo};
-use super::side::Outgoing;
 use super::transfer::{self, LAST_CHUNK, put_data};
 use crate::upstream::MAX_HEAD_BYTES;
 use crate::upstream::service::{Http2Stream, Service};

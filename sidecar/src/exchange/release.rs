@@ -8,7 +8,7 @@ use pingora::Error;
 use postern_transport::net::shares::Holder;
 
 use super::Serving;
-use super::side::ClientSide;
+use super::downstream::Downstream;
 use super::upload::Upload;
 use crate::upstream::broke_before_response;
 use crate::upstream::connections::conduct::may_be_misread;
@@ -19,7 +19,7 @@ use crate::upstream::service::Service;
 /// status.
 pub(super) struct Suspect(LastRequest, StatusCode);
 
-impl<C: ClientSide> Serving<'_, C> {
+impl<C: Downstream> Serving<'_, C> {
     /// Notes that a request failed behind the body of `last`. Returns it if the request is sent again, so
     /// that the second response decides.
     pub(super) fn suspect(&mut self, last: LastRequest, error: &Error) -> Option<Suspect> {

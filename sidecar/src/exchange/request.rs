@@ -12,9 +12,9 @@ use postern_transport::net::shares::Holder;
 
 use super::client_head::ClientHead;
 use super::download::Download;
+use super::downstream::Outgoing;
 use super::handshake::Handshake;
 use super::response_head::{ResponseHead, ResponseTo};
-use super::side::Outgoing;
 use crate::app::App;
 use crate::config::live::Rules;
 use crate::decision::forward::Forward;

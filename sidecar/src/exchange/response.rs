@@ -9,7 +9,7 @@ use postern_contract::rejection::Rejection;
 use postern_http::cors::Endpoint;
 
 use super::client_head::ClientHead;
-use super::side::Outgoing;
+use super::downstream::Outgoing;
 use postern_http::request::kind::{GRPC_STATUS, RequestKind};
 use postern_http::request::received::ReceivedHead;
 

@@ -8,9 +8,9 @@ use postern_http::framing::body::BodyReader;
 use postern_http::framing::responses::ResponseFraming;
 use postern_http::trace::RequestId;
 
+use super::downstream::Outgoing;
 use super::handshake::Handshake;
 use super::malformed_head;
-use super::side::Outgoing;
 use crate::upstream::MAX_HEAD_BYTES;
 use postern_http::request::kind::{GRPC_STATUS, RequestKind};
 

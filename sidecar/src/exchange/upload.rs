@@ -87,14 +87,14 @@ impl Upload {
         }
         // The body without a framing: received before its head, or tried over HTTP/2.
         let body = std::mem::take(&mut self.bytes);
-        self.bytes = head(self.is_harmless(&body));
+        self.bytes = head(self.cannot_be_a_request(&body));
         self.in_chunks = self.is_chunked;
         put_data(&mut self.bytes, &body, self.in_chunks);
         self.end_chunks();
     }
 
     /// Returns true for a body that is no request, even if the service leaves it unread.
-    fn is_harmless(&self, body: &[u8]) -> bool {
+    fn cannot_be_a_request(&self, body: &[u8]) -> bool {
         let is_short = self.is_received() && !self.is_chunked && body.len() <= MAX_HARMLESS;
         is_short && !may_be_request(body)
     }

@@ -2,7 +2,7 @@
 
 use postern_contract::rejection::Rejection;
 
-use super::side::{HEAD_READ, Http1Side};
+use super::downstream::{HEAD_READ, Http1Downstream};
 use crate::exchange::Exchanges;
 use crate::exchange::head_search::HeadSearch;
 use crate::exchange::response::raw_http1_response;
@@ -14,43 +14,47 @@ use postern_http::request::received::{self, ReceivedHead};
 const LONG_HEAD: usize = 2 * HEAD_READ;
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(exchanges: &Exchanges, side: &mut Http1Side, client: &Client) {
+pub(crate) async fn serve(
+    exchanges: &Exchanges,
+    downstream: &mut Http1Downstream,
+    client: &Client,
+) {
     loop {
-        let head = match next_head(exchanges, side).await {
+        let head = match next_head(exchanges, downstream).await {
             Ok(Some(head)) => head,
             Ok(None) => break,
             Err(rejection) => {
                 exchanges.report_unparsed(rejection, client.address, true);
-                return Box::pin(side.reject(raw_http1_response(rejection))).await;
+                return Box::pin(downstream.reject(raw_http1_response(rejection))).await;
             }
         };
         let had_large_buffer = !head.body.is_done() || head.raw.len() > HEAD_READ;
-        side.activity.serves();
-        let Some(ended) = exchanges.serve(head, side, client).await else {
-            return side.close_behind_response().await;
+        downstream.activity.serves();
+        let Some(ended) = exchanges.serve(head, downstream, client).await else {
+            return downstream.close_behind_response().await;
         };
-        side.await_next(ended, had_large_buffer);
+        downstream.await_next(ended, had_large_buffer);
     }
-    side.close().await;
+    downstream.close().await;
 }
 
 /// Waits for the head of a request; returns `None` if no other follows.
 async fn next_head(
     exchanges: &Exchanges,
-    side: &mut Http1Side,
+    downstream: &mut Http1Downstream,
 ) -> Result<Option<ReceivedHead>, Rejection> {
     let mut search = HeadSearch::default();
     loop {
-        if !side.received.is_empty()
-            && search.may_be_whole(&side.received, LONG_HEAD)
-            && let Some(head) = received::take(&mut side.received)?
+        if !downstream.received.is_empty()
+            && search.may_be_whole(&downstream.received, LONG_HEAD)
+            && let Some(head) = received::take(&mut downstream.received)?
         {
             return Ok(Some(head));
         }
-        if side.received.len() > MAX_HEAD_BYTES {
+        if downstream.received.len() > MAX_HEAD_BYTES {
             return Err(Rejection::RequestHeaderTooLarge);
         }
-        if !side.read_head(&exchanges.closing).await? {
+        if !downstream.read_head(&exchanges.closing).await? {
             return Ok(None);
         }
     }

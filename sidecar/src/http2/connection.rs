@@ -10,11 +10,11 @@ use postern_transport::net::listener::CLIENT_IDLE;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
-use super::side::Http2Side;
+use super::downstream::Http2Downstream;
 use super::transport::FollowedTransport;
 use crate::background::Draining;
 use crate::exchange::Exchanges;
-use crate::http1::Http1Side;
+use crate::http1::Http1Downstream;
 use crate::identity::forwarded::Client;
 use postern_http::request::http2::LIBRARY_MAX_HEAD_BYTES;
 use postern_http::request::received::ReceivedHead;
@@ -31,12 +31,16 @@ const STREAM_WINDOW: u32 = 65_535;
 /// `goodbye`.
 pub(crate) async fn serve(
     exchanges: &Arc<Exchanges>,
-    side: Http1Side,
+    downstream: Http1Downstream,
     client: Client,
     goodbye: &Notify,
     mut shutdown: ShutdownWatch,
 ) {
-    let (transport, activity, received) = (side.transport, side.activity, side.received);
+    let (transport, activity, received) = (
+        downstream.transport,
+        downstream.activity,
+        downstream.received,
+    );
     activity.speaks_http_2();
     let (reporter, address) = (Arc::clone(exchanges), client.address);
     let report = move || reporter.report_unparsed(Rejection::RequestMalformed, address, false);
@@ -72,9 +76,9 @@ pub(crate) async fn serve(
             let (parts, body) = request.into_parts();
             let head = ReceivedHead::from_stream(parts, !body.is_end_stream());
             let timeout = exchanges.app.downstream_write_timeout;
-            let mut side = Http2Side::new(body, response, timeout);
-            exchanges.serve(head, &mut side, &client).await;
-            drop((side, stream));
+            let mut downstream = Http2Downstream::new(body, response, timeout);
+            exchanges.serve(head, &mut downstream, &client).await;
+            drop((downstream, stream));
         });
     }
     drop(connection);

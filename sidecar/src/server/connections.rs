@@ -18,7 +18,7 @@ use tokio_util::either::Either;
 use crate::exchange::Exchanges;
 use crate::exchange::response::raw_http1_response;
 use crate::http1::transport::{self, ClientTransport, Socket};
-use crate::http1::{self, Http1Side};
+use crate::http1::{self, Http1Downstream};
 use crate::http2;
 use crate::identity::forwarded::Client;
 use crate::telemetry::metrics::Counted;
@@ -107,24 +107,26 @@ impl ClientConnections {
         // The client's choice over TLS, which its first bytes have to keep.
         let chose = transport::chose_http_2(&transport);
         let client = Client::new(Some(peer.ip()), chose.is_some(), proxies);
-        let mut side = Http1Side::new(transport, activity, self.head_timeout);
+        let mut downstream = Http1Downstream::new(transport, activity, self.head_timeout);
         let is_http_2 = match chose {
             Some(false) => Ok(false),
-            _ => side.begins_http_2(&requests.closing).await,
+            _ => downstream.begins_http_2(&requests.closing).await,
         };
         match is_http_2 {
             Ok(true) => {
-                let serving = http2::serve(requests, side, client, goodbye, shutdown.clone());
+                let serving = http2::serve(requests, downstream, client, goodbye, shutdown.clone());
                 // Boxed: most connections speak HTTP/1.1.
                 Box::pin(serving).await;
             }
-            Ok(false) if chose != Some(true) => http1::serve(requests, &mut side, &client).await,
-            Ok(false) if side.received.is_empty() => {}
+            Ok(false) if chose != Some(true) => {
+                http1::serve(requests, &mut downstream, &client).await
+            }
+            Ok(false) if downstream.received.is_empty() => {}
             Ok(false) => requests.report_unparsed(RequestMalformed, client.address, false),
             Err(why) if chose == Some(true) => requests.report_unparsed(why, client.address, false),
             Err(why) => {
                 requests.report_unparsed(why, client.address, true);
-                Box::pin(side.reject(raw_http1_response(why))).await;
+                Box::pin(downstream.reject(raw_http1_response(why))).await;
             }
         }
     }

@@ -111,7 +111,7 @@ impl Reload {
 
     fn remind(&self, reminder: &mut Reminder) {
         let now = unix_now();
-        let until = self.app.rules.load().auth_policy.reports_until(now);
+        let until = self.app.rules.load().auth_policy.report_only_until(now);
         if let Some(notice) = reminder.due(until, now) {
             notice.log();
         }

@@ -242,10 +242,12 @@ fn before_response(error: h2::Error) -> Box<Error> {
             || error.is_reset() && error.reason().map(u32::from) == Some(NOT_PROCESSED));
     let is_malformed =
         error.is_go_away() && error.is_library() && error.reason() == Some(Reason::PROTOCOL_ERROR);
-    let kind = match () {
-        () if error.is_io() => ErrorType::ReadError,
-        () if is_malformed => ErrorType::InvalidH2,
-        () => ErrorType::H2Error,
+    let kind = if error.is_io() {
+        ErrorType::ReadError
+    } else if is_malformed {
+        ErrorType::InvalidH2
+    } else {
+        ErrorType::H2Error
     };
     let mut error = Error::because(kind, "response", error).into_up();
     if is_unprocessed {

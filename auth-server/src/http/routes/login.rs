@@ -122,7 +122,7 @@ async fn attempt(app: &App, request: &LoginRequest, client: IpAddr) -> Result<Is
     if app.users.present(account).as_ref() != Some(&verified) {
         return Err(AuthenticationError::Failed.into());
     }
-    app.check_standing(&verified).await?;
+    app.check_user_is_current(&verified).await?;
     let code = request.code.as_ref().filter(|_| verified.has_second_factor);
     if let Some(code) = code
         && !(app.sessions.record_code(&verified.user.id, code).await)

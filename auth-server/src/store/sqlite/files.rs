@@ -16,7 +16,7 @@ use super::database::{
     Identity, check, create, empty_journal, failed, identity, is_journal_of, keep_journal, open,
     open_for_preview, prepare,
 };
-use super::{Missing, Opened, SqliteStore};
+use super::{IfMissing, Opened, SqliteStore};
 use crate::store::StoreError;
 use crate::store::directory::{self, Access, NO_DIRECTORY, OF_ANOTHER, close, rejected, unusable};
 
@@ -119,7 +119,7 @@ impl SqliteStore {
         &self,
         directory: &Path,
         opened: &mut Option<Opened>,
-        missing: Missing,
+        missing: IfMissing,
     ) -> Result<(), StoreError> {
         let found = self.inspect(directory)?;
         match opened {
@@ -133,7 +133,7 @@ impl SqliteStore {
             return Err(unusable(&self.path(), NO_DATABASE));
         }
         if found.database.is_none() {
-            if matches!(missing, Missing::IsEmpty) {
+            if matches!(missing, IfMissing::Empty) {
                 return Ok(());
             }
             directory::create(directory)?;

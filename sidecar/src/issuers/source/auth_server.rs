@@ -186,13 +186,13 @@ impl KeyEndpointSource {
         if let Some(cursor) = cursor {
             url = format!("{url}?after={cursor}");
         }
-        let question = KeyRequest {
+        let key_request = KeyRequest {
             address: instance.address,
             accept: "text/plain",
             max_bytes: MAX_LIST_BYTES,
             ..KeyRequest::for_url(&url)
         };
-        let response = self.transport.get(question).await?;
+        let response = self.transport.get(key_request).await?;
         match response.status {
             StatusCode::OK => Ok(String::from_utf8_lossy(&response.body).into_owned()),
             status => Err(ListError::Status(status)),
@@ -232,13 +232,13 @@ impl KeyEndpointSource {
             ("appSecret", application.secret.expose_secret()),
         ];
         let url = self.url(instance, KEY_PATH);
-        let question = KeyRequest {
+        let key_request = KeyRequest {
             address: instance.address,
             credentials: &credentials,
             is_last: !self.may_have_set() && !self.settings.wants_list,
             ..KeyRequest::for_url(&url)
         };
-        let response = self.transport.get(question).await?;
+        let response = self.transport.get(key_request).await?;
         // One in trouble gets no second request of every sidecar.
         if !response.status.is_server_error() {
             self.responded = Some(instance.clone());

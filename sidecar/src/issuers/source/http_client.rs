@@ -218,12 +218,12 @@ impl Transport {
 
     pub(crate) async fn get(
         &mut self,
-        question: KeyRequest<'_>,
+        key_request: KeyRequest<'_>,
     ) -> Result<KeyResponse, TransportError> {
         let client = self.followed().await.map_err(TransportError::NoClient)?;
-        let span = begun_span(question.url);
+        let span = begun_span(key_request.url);
         let traceparent = span.as_ref().and_then(Span::traceparent);
-        let response = self.send(client, question, traceparent).await;
+        let response = self.send(client, key_request, traceparent).await;
         if let Some(span) = span {
             end_span(span, response.as_ref().ok().map(|response| response.status));
         }
@@ -254,37 +254,39 @@ impl Transport {
     async fn send(
         &mut self,
         client: Client,
-        question: KeyRequest<'_>,
+        key_request: KeyRequest<'_>,
         traceparent: Option<&HeaderValue>,
     ) -> Result<KeyResponse, TransportError> {
-        self.addresses.chosen.store(question.address.map(Arc::new));
+        self.addresses
+            .chosen
+            .store(key_request.address.map(Arc::new));
         let mut request = client
-            .get(question.url)
-            .header(header::ACCEPT, question.accept)
+            .get(key_request.url)
+            .header(header::ACCEPT, key_request.accept)
             .header(header::ACCEPT_ENCODING, "identity");
-        if !question.credentials.is_empty() {
-            request = request.query(question.credentials);
+        if !key_request.credentials.is_empty() {
+            request = request.query(key_request.credentials);
         }
         if let Some(traceparent) = traceparent {
             request = request.header(TRACEPARENT, traceparent);
         }
-        if let Some(token) = question
+        if let Some(token) = key_request
             .bearer
-            .filter(|_| question.url.starts_with("https:"))
+            .filter(|_| key_request.url.starts_with("https:"))
         {
             // Marked as sensitive by the library.
             request = request.bearer_auth(token);
         }
-        if let Some(known) = question.known {
+        if let Some(known) = key_request.known {
             request = request.header(header::IF_NONE_MATCH, known);
         }
-        if question.is_last {
+        if key_request.is_last {
             request = request.header(header::CONNECTION, "close");
         }
         let mut response = request.send().await?;
         self.clock_ahead = date(response.headers()).map(|date| date - unix_now());
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
-        let body = bounded_body(response, question.max_bytes).await?;
+        let body = bounded_body(response, key_request.max_bytes).await?;
         // Some servers name an encoding that they do not use.
         if let (StatusCode::OK, Some(encoding)) = (status, encoding(&headers))
             && !begins_as_text(&body)

@@ -52,13 +52,15 @@ impl Conduct {
         self.left_body.load(Ordering::Relaxed)
     }
 
-    /// Returns the requests that another one may follow on a connection; the body of the present one may
-    /// be harmless.
-    pub(crate) fn reuse(&self, is_harmless: bool) -> Reuse {
-        match () {
-            () if self.has_sent_surplus() => Reuse::Never,
-            () if is_harmless && !self.has_left_body() => Reuse::Always,
-            () => Reuse::WithoutBody,
+    /// Returns the requests that another one may follow on a connection. A body that no service could
+    /// take for a request may stay unread.
+    pub(crate) fn reuse(&self, cannot_be_a_request: bool) -> Reuse {
+        if self.has_sent_surplus() {
+            Reuse::Never
+        } else if cannot_be_a_request && !self.has_left_body() {
+            Reuse::Always
+        } else {
+            Reuse::WithoutBody
         }
     }
 

@@ -45,7 +45,7 @@ pub(super) async fn refresh(
     let now = app.now();
     let session = app.sessions.open(token, now).await.map_err(rejected)?;
     app.count_proven(client)?;
-    app.check_standing(&session.present).await?;
+    app.check_user_is_current(&session.present).await?;
     let grant = &session.present.user.grant;
     let scope = scope(form.value("scope"), grant)?;
     let audience = audience(app, form.resources(), grant)?;

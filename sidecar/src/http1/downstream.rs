@@ -22,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::HTTP_2_PREFACE;
 use super::transport::{self, ClientTransport, has_left};
+use crate::exchange::downstream::{Downstream, Outgoing, Timer};
 use crate::exchange::response::DRAIN_TIMEOUT;
-use crate::exchange::side::{ClientSide, Outgoing, Timer};
 use crate::exchange::transfer;
 use crate::exchange::upload::Upload;
 
@@ -34,7 +34,7 @@ const BODY_READ: usize = 16 * 1024;
 const CLOSE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A client's connection.
-pub(crate) struct Http1Side {
+pub(crate) struct Http1Downstream {
     pub(crate) transport: ClientTransport,
     pub(crate) activity: Activity,
     /// Received bytes that were not used yet.
@@ -53,7 +53,7 @@ pub(crate) struct Http1Side {
     is_cut_off: bool,
 }
 
-impl Http1Side {
+impl Http1Downstream {
     /// Begins a connection whose first head has to come within `head_timeout`.
     pub(crate) fn new(
         transport: ClientTransport,
@@ -209,7 +209,7 @@ impl Http1Side {
     }
 }
 
-impl ClientSide for Http1Side {
+impl Downstream for Http1Downstream {
     fn poll_receive(
         &mut self,
         upload: &mut Upload,

@@ -1,4 +1,4 @@
-//! The client's side of an exchange, which each version of HTTP implements.
+//! The downstream of an exchange, the connection to the client, which each version of HTTP implements.
 
 use std::collections::VecDeque;
 use std::pin::{Pin, pin};
@@ -15,7 +15,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::upload::Upload;
 
 /// The client of one request.
-pub(crate) trait ClientSide {
+pub(crate) trait Downstream {
     /// Moves available bytes of the request into `upload`.
     fn poll_receive(
         &mut self,

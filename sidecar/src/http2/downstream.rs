@@ -15,7 +15,7 @@ use postern_http::framing::body::BodyReader;
 use tokio::time::Instant;
 
 use super::unsent::Unsent;
-use crate::exchange::side::{ClientSide, Outgoing, Timer};
+use crate::exchange::downstream::{Downstream, Outgoing, Timer};
 use crate::exchange::upload::Upload;
 use crate::upstream::service::poll_room;
 use postern_http::request::kind::GRPC_STATUS;
@@ -25,7 +25,7 @@ use postern_http::request::kind::GRPC_STATUS;
 const MAX_UNSENT_PARTS: usize = 8;
 
 /// A stream of a client. Dropped before the response ends, it is reset.
-pub(super) struct Http2Side {
+pub(super) struct Http2Downstream {
     body: RecvStream,
     response: SendResponse<Bytes>,
     /// Set by the final head.
@@ -40,7 +40,7 @@ pub(super) struct Http2Side {
     stall_timer: Timer,
 }
 
-impl Http2Side {
+impl Http2Downstream {
     pub(super) fn new(
         body: RecvStream,
         response: SendResponse<Bytes>,
@@ -150,7 +150,7 @@ impl Http2Side {
     }
 }
 
-impl ClientSide for Http2Side {
+impl Downstream for Http2Downstream {
     fn poll_receive(
         &mut self,
         upload: &mut Upload,
@@ -236,7 +236,7 @@ impl ClientSide for Http2Side {
     }
 }
 
-impl Drop for Http2Side {
+impl Drop for Http2Downstream {
     /// Takes back what is queued: by itself, the library resets a stream only before its last part
     /// is.
     fn drop(&mut self) {
