@@ -39,15 +39,6 @@ fn print(text: &str) -> Result<(), ExitError> {
     output::print(&format!("{text}\n"))
 }
 
-/// Prints a new secret, of which there is no other copy.
-fn hand_over(secret: &str, whose: &str, remedy: &str) -> Result<(), ExitError> {
-    output::hand_over(secret).map_err(|error| {
-        ExitError::Software(format!(
-            "standard output: {error}: the secret of {whose} is lost; {remedy} makes another"
-        ))
-    })
-}
-
 fn no_randomness(_: Unspecified) -> ExitError {
     ExitError::Software("the system gives no randomness".to_owned())
 }

@@ -15,7 +15,7 @@ pub(crate) fn token_id() -> Result<String, Unspecified> {
     text::<16>()
 }
 
-/// Random bytes for a refresh token, the secret of verification codes, or the salt of a password.
+/// Random bytes for a refresh token, or the salt of a password.
 pub(crate) fn bytes<const BYTES: usize>() -> Result<Zeroizing<[u8; BYTES]>, Unspecified> {
     let mut bytes = Zeroizing::new([0; BYTES]);
     rand::fill(bytes.as_mut_slice())?;

@@ -6,7 +6,6 @@
 mod record;
 pub(crate) mod records;
 pub(crate) mod refresh_token;
-mod used_codes;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -276,8 +275,7 @@ impl Sessions {
         let was_away = self.is_away.swap(error.is_some(), Ordering::Relaxed);
         match error {
             Some(error) if !was_away => {
-                warn!(%error, "the store does not take logins: they get no refresh token, and a verification code counts \
-                 once on each server");
+                warn!(%error, "the store does not take logins: they get no refresh token");
             }
             None if was_away => info!("the store takes logins again"),
             _ => {}

@@ -33,8 +33,6 @@ named_enum! {
         /// Values of which the installation has one each; two are the contract's.
         Installation = "installation",
         Session = "session",
-        /// A verification code that was used.
-        UsedCode = "used-code",
         /// The users of the last load of a file.
         Users = "users",
     }
@@ -46,7 +44,7 @@ impl Kind {
     const fn group_length(self) -> usize {
         match self {
             Self::Session => 12,
-            Self::Application | Self::Installation | Self::UsedCode | Self::Users => 0,
+            Self::Application | Self::Installation | Self::Users => 0,
         }
     }
 }

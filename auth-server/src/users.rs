@@ -10,7 +10,6 @@ pub(crate) mod password;
 pub(crate) mod recorded;
 pub(crate) mod reload;
 pub(crate) mod toml_schema;
-pub(crate) mod totp;
 pub(crate) mod users_file;
 
 use std::fmt;
@@ -37,10 +36,8 @@ pub(crate) struct User {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PresentUser {
     pub(crate) user: User,
-    /// A digest that changes with the password and with the second factor.
+    /// A digest that changes with the account and with the password.
     pub(crate) credentials: String,
-    /// True for one who needs a verification code.
-    pub(crate) has_second_factor: bool,
 }
 
 /// The member user type (contract §2.3, §2.4).
@@ -52,9 +49,9 @@ pub(crate) const APPLICATION: &str = "application";
 
 /// The users of one installation.
 pub(crate) trait UserStore: fmt::Debug + Send + Sync {
-    /// Verifies the credentials at `now`, in seconds since the epoch. Returns `None` for an unknown
-    /// account, a wrong password or code and a disabled user alike, after the same work.
-    fn authenticate(&self, request: &LoginRequest, now: i64) -> Option<PresentUser>;
+    /// Verifies the credentials. Returns `None` for an unknown account, a wrong password and a
+    /// disabled user alike, after the same work.
+    fn authenticate(&self, request: &LoginRequest) -> Option<PresentUser>;
 
     /// Returns the user of an account without a check of credentials; `None` for one who may not log
     /// in.

@@ -27,15 +27,11 @@ async fn every_request_takes_its_calls_of_the_store_from_one_bound() {
         held.push(call);
     }
     for is_busy in [true, false] {
-        let or_busy = |free| {
-            if is_busy {
-                Err(StoreError::Busy)
-            } else {
-                Ok(free)
-            }
+        let knows_ada = match is_busy {
+            true => Err(StoreError::Busy),
+            false => Ok(true),
         };
-        assert_eq!(recorded.knows(&app.requests, &ada).await, or_busy(true));
-        assert_eq!(sessions.record_code("1", "123456").await, or_busy(true));
+        assert_eq!(recorded.knows(&app.requests, &ada).await, knows_ada);
         let opened = sessions.open(token.clone(), 0).await.err().unwrap();
         let is_error = matches!(opened, SessionError::Store(StoreError::Busy));
         assert_eq!(is_error, is_busy);

@@ -20,8 +20,6 @@ pub(crate) enum UserCommand {
         #[command(flatten)]
         password: UserPasswordArgs,
     },
-    /// Require verification codes of a user (TOTP), and print the address for an authenticator, once
-    SetTotp(UserTotpArgs),
     /// Keep a user from logging in; servers revoke the user's tokens when they read the file
     Disable(UserAccountArgs),
     /// Let a disabled user log in again
@@ -61,18 +59,6 @@ pub(crate) struct UserPasswordArgs {
     /// Accept a password of fewer than 8 characters
     #[arg(long)]
     pub(crate) allow_short: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct UserTotpArgs {
-    #[command(flatten)]
-    pub(crate) user: UserAccountArgs,
-    /// Name of this installation in the authenticator
-    #[arg(long, value_name = "NAME", default_value = "Postern")]
-    pub(crate) label: String,
-    /// Let the user log in without codes again
-    #[arg(long)]
-    pub(crate) remove: bool,
 }
 
 /// One user of the file.

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use postern_process::exit::ExitError;
 use postern_process::files::secret_file;
+use postern_process::output;
 use serde_json::json;
 
 use super::revoke::end_application;
 use super::store::CommandStore;
-use super::{actor, hand_over, no_randomness, print_note, print_row};
+use super::{actor, no_randomness, print_note, print_row};
 use crate::applications::AppId;
 use crate::applications::command::Change;
 use crate::applications::secret_hash::MIN_SECRET_LENGTH;
@@ -54,7 +55,7 @@ async fn add(args: &ApplicationArgs, grant: &GrantArgs) -> Result<(), ExitError>
         grant: &grant,
     };
     change(args, add).await?;
-    hand_over(&secret, &format!("--app-id {}", args.app_id), ANOTHER)
+    hand_over(&secret, &args.app_id)
 }
 
 async fn grant(args: &ApplicationArgs, grant: &GrantArgs, none: bool) -> Result<(), ExitError> {
@@ -104,7 +105,17 @@ async fn ensure(args: &ApplicationArgs, file: &Path) -> Result<(), ExitError> {
 async fn rotate_secret(args: &ApplicationArgs) -> Result<(), ExitError> {
     let secret = random::secret().map_err(no_randomness)?;
     change(args, Change::Rotate { secret: &secret }).await?;
-    hand_over(&secret, &format!("--app-id {}", args.app_id), ANOTHER)
+    hand_over(&secret, &args.app_id)
+}
+
+/// Prints a new secret, of which there is no other copy.
+fn hand_over(secret: &str, app_id: &AppId) -> Result<(), ExitError> {
+    output::hand_over(secret).map_err(|error| {
+        ExitError::Software(format!(
+            "standard output: {error}: the secret of --app-id {app_id} is lost; application rotate-secret makes \
+             another"
+        ))
+    })
 }
 
 async fn remove(args: &ApplicationArgs) -> Result<(), ExitError> {
@@ -143,7 +154,6 @@ async fn list(args: &StoreArgs) -> Result<(), ExitError> {
     Ok(())
 }
 
-const ANOTHER: &str = "application rotate-secret";
 const NONE_LEFT: &str = "no application is registered: any appId and appSecret get the key";
 
 async fn change(args: &ApplicationArgs, change: Change<'_>) -> Result<(), ExitError> {

@@ -6,17 +6,15 @@ use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use data_encoding::BASE32_NOPAD;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use postern_process::exit::ExitError;
 use postern_process::files::{lock_file, owner_only_file};
 use postern_process::signals;
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::{hand_over, no_randomness, print_note, print_row};
+use super::{no_randomness, print_note, print_row};
 use crate::cli::user::{
-    UserAccountArgs, UserAddArgs, UserCommand, UserPasswordArgs, UserTotpArgs, UsersFileArgs,
+    UserAccountArgs, UserAddArgs, UserCommand, UserPasswordArgs, UsersFileArgs,
 };
 use crate::grants::FurtherClaims;
 use crate::random;
@@ -27,8 +25,8 @@ use crate::users::{UsersLocation, password};
 /// Max length of a password on standard input; longer input is the wrong file.
 const MAX_PASSWORD_BYTES: usize = 4096;
 const LINE_END_BYTES: usize = "\r\n".len();
-/// NIST SP 800-63B, section 3.1.1.2: the minimum beside a second factor. Without one it recommends
-/// 15.
+/// NIST SP 800-63B, section 3.1.1.2: the minimum of any password. Where it is all that is verified,
+/// 15 are recommended.
 const MIN_PASSWORD_CHARACTERS: usize = 8;
 /// Longest wait for the lock, which others hold for a few file operations only.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(3);
@@ -38,7 +36,6 @@ pub(crate) fn run(command: &UserCommand) -> Result<(), ExitError> {
         UserCommand::Add(args) => add(args),
         UserCommand::List(args) => list(args),
         UserCommand::SetPassword { user, password } => set_password(user, password),
-        UserCommand::SetTotp(args) => set_totp(args),
         UserCommand::Disable(args) => edit_user(args, |user| user.disabled = true),
         UserCommand::Enable(args) => edit_user(args, |user| user.disabled = false),
         UserCommand::Remove(args) => remove(args),
@@ -87,33 +84,6 @@ fn set_password(args: &UserAccountArgs, password: &UserPasswordArgs) -> Result<(
     edit_user(args, |user| user.password = hash)
 }
 
-fn set_totp(args: &UserTotpArgs) -> Result<(), ExitError> {
-    let account = &args.user.account;
-    if args.remove {
-        return edit_user(&args.user, |user| user.totp = None);
-    }
-    // As many bytes as RFC 4226 §4 recommends.
-    let secret = random::bytes::<20>().map_err(no_randomness)?;
-    let secret = Zeroizing::new(BASE32_NOPAD.encode(secret.as_slice()));
-    edit_user(&args.user, |user| user.totp = Some(secret.to_string()))?;
-    let address = otpauth_address(&args.label, account, &secret);
-    hand_over(&address, &format!("--account {account}"), "user set-totp")
-}
-
-/// Returns the address that authenticators read, as text or as a QR code.
-fn otpauth_address(label: &str, account: &str, secret: &str) -> Zeroizing<String> {
-    // All but the unreserved characters (RFC 3986 §2.3).
-    const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
-        .remove(b'-')
-        .remove(b'.')
-        .remove(b'_')
-        .remove(b'~');
-    let [label, account] = [label, account].map(|text| utf8_percent_encode(text, ENCODED));
-    Zeroizing::new(format!(
-        "otpauth://totp/{label}:{account}?secret={secret}&issuer={label}"
-    ))
-}
-
 fn list(args: &UsersFileArgs) -> Result<(), ExitError> {
     let path = path(args)?;
     // A file that a server rejects too: the list is how to find the user.
@@ -130,7 +100,6 @@ fn list(args: &UsersFileArgs) -> Result<(), ExitError> {
             "id": user.id,
             "enabled": !user.disabled,
             "nickName": user.nick_name.as_ref().unwrap_or(&user.account),
-            "totp": user.totp.is_some(),
             "scope": user.scope,
             "roles": user.roles,
         }))?;
@@ -452,10 +421,6 @@ mod tests {
             (add(&path, "ada"), 78),
             (edit(&args(&path), same_id), 78),
             (edit_user(&ada, |user| user.password = "no".to_owned()), 78),
-            (
-                edit_user(&ada, |user| user.totp = Some("no".to_owned())),
-                78,
-            ),
             (edit_user(&user(&path, "bob"), |_| {}), 64),
             (remove(&user(&path, "bob")), 64),
         ] {

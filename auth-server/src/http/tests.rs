@@ -180,9 +180,9 @@ async fn a_response_to_a_wrong_method_names_the_right_ones() {
 struct LeavingUser(AtomicBool);
 
 impl UserStore for LeavingUser {
-    fn authenticate(&self, request: &LoginRequest, now: i64) -> Option<PresentUser> {
+    fn authenticate(&self, request: &LoginRequest) -> Option<PresentUser> {
         self.0.store(true, Ordering::SeqCst);
-        BuiltinUser.authenticate(request, now)
+        BuiltinUser.authenticate(request)
     }
 
     fn present(&self, account: &str) -> Option<PresentUser> {

@@ -8,7 +8,6 @@ use std::thread::available_parallelism;
 use std::time::Instant;
 
 use postern_contract::login::LoginRequest;
-use postern_process::clock::unix_now;
 use tokio::task::spawn_blocking;
 
 use super::{PresentUser, UserStore};
@@ -74,7 +73,7 @@ impl Authenticator {
         client: IpAddr,
     ) -> Result<PresentUser, AuthenticationError> {
         if !self.users.checks_passwords() {
-            let user = self.users.authenticate(&request, unix_now());
+            let user = self.users.authenticate(&request);
             return user.ok_or(AuthenticationError::Failed);
         }
         self.locks
@@ -95,7 +94,7 @@ impl Authenticator {
         // too.
         let checked = spawn_blocking(move || {
             let _permit = permit;
-            let user = users.authenticate(&request, unix_now());
+            let user = users.authenticate(&request);
             match user {
                 Some(_) => locks.succeeded(&attempt),
                 None => locks.failed(&attempt, Instant::now()),
@@ -105,14 +104,6 @@ impl Authenticator {
         match checked.await {
             Ok(user) => user.ok_or(AuthenticationError::Failed),
             Err(_) => Err(AuthenticationError::Internal),
-        }
-    }
-
-    /// Counts a failure after the password was verified.
-    pub(crate) fn count_failure(&self, account: &str, client: IpAddr) {
-        let now = Instant::now();
-        if let Ok(attempt) = self.locks.begin(account, client, now) {
-            self.locks.failed(&attempt, now);
         }
     }
 }
@@ -151,7 +142,6 @@ mod tests {
         let request = LoginRequest {
             username: username.into(),
             password: password.into(),
-            code: None,
         };
         let verified = authenticator.authenticate(request, HOME).await?;
         Ok(verified.user.account)
@@ -169,14 +159,6 @@ mod tests {
         assert_eq!(wrong, Err(AuthenticationError::Failed));
         assert!(is_locked(&log_in(&users, "ada", "ada's").await));
         assert_eq!(log_in(&users, "bob", "bob's").await, Ok("bob".into()));
-    }
-
-    #[tokio::test]
-    async fn a_failure_after_the_password_was_verified_locks_as_well() {
-        let users = of_a_file(&["ada"]);
-        assert_eq!(log_in(&users, "ada", "ada's").await, Ok("ada".into()));
-        users.count_failure("ada", HOME);
-        assert!(is_locked(&log_in(&users, "ada", "ada's").await));
     }
 
     #[tokio::test]
@@ -213,9 +195,9 @@ mod tests {
     }
 
     impl UserStore for SlowUsers {
-        fn authenticate(&self, request: &LoginRequest, now: i64) -> Option<PresentUser> {
+        fn authenticate(&self, request: &LoginRequest) -> Option<PresentUser> {
             if request.username == ACCOUNT {
-                return BuiltinUser.authenticate(request, now);
+                return BuiltinUser.authenticate(request);
             }
             self.running.fetch_add(1, Ordering::Relaxed);
             while !self.has_ended.load(Ordering::Relaxed) {

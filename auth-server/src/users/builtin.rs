@@ -16,7 +16,7 @@ pub(crate) struct BuiltinUser;
 impl UserStore for BuiltinUser {
     /// Always succeeds: a [`LoginRequest`] exists only with a name and a password that are not
     /// empty.
-    fn authenticate(&self, request: &LoginRequest, _now: i64) -> Option<PresentUser> {
+    fn authenticate(&self, request: &LoginRequest) -> Option<PresentUser> {
         self.present(&request.username)
     }
 
@@ -34,7 +34,6 @@ impl UserStore for BuiltinUser {
         Some(PresentUser {
             user,
             credentials: String::new(),
-            has_second_factor: false,
         })
     }
 
@@ -55,21 +54,20 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn builtin_user() -> User {
-        BuiltinUser.authenticate(&request("a"), 0).unwrap().user
+        BuiltinUser.authenticate(&request("a")).unwrap().user
     }
 
     fn request(username: &str) -> LoginRequest {
         LoginRequest {
             username: username.into(),
             password: "p".into(),
-            code: None,
         }
     }
 
     #[test]
     fn contract_4_1_rule_2_every_login_is_the_fixed_user() {
         let user = builtin_user();
-        let other = BuiltinUser.authenticate(&request("bob"), 0).unwrap();
+        let other = BuiltinUser.authenticate(&request("bob")).unwrap();
         assert_eq!(other.user, user);
         assert_eq!((&*user.id, &*user.account), ("1", "admin"));
     }

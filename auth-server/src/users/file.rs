@@ -10,7 +10,6 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use postern_contract::login::LoginRequest;
 use postern_process::files::{owner_only_file, replaced_file};
 
-use super::totp::UsedCodes;
 use super::users_file::{self, Users, digest_of};
 use super::{PresentUser, UserStore};
 
@@ -21,8 +20,6 @@ pub(super) type EnabledUsers = BTreeMap<String, String>;
 pub(crate) struct FileUsers {
     path: PathBuf,
     loaded: ArcSwap<Loaded>,
-    /// Outlives a reload.
-    used_codes: UsedCodes,
 }
 
 #[derive(Debug)]
@@ -44,7 +41,6 @@ impl FileUsers {
         Ok(Self {
             path,
             loaded: ArcSwap::from_pointee(loaded),
-            used_codes: UsedCodes::default(),
         })
     }
 
@@ -131,7 +127,7 @@ fn changed(before: &Users, after: &Users) -> Vec<String> {
 }
 
 /// Lists the ids of the users who could log in before and cannot any more, or only with another
-/// password or second factor.
+/// password.
 pub(super) fn ended(before: &EnabledUsers, after: &EnabledUsers) -> Vec<String> {
     let ended = before
         .iter()
@@ -148,16 +144,10 @@ fn enabled(users: &Users) -> EnabledUsers {
 }
 
 impl UserStore for FileUsers {
-    fn authenticate(&self, request: &LoginRequest, now: i64) -> Option<PresentUser> {
+    fn authenticate(&self, request: &LoginRequest) -> Option<PresentUser> {
         // A clone, not a guard: a check is slow, and a reload meanwhile must not wait for it.
         let users = &self.loaded.load_full().users;
-        let known = users.authenticate(&request.username, &request.password)?;
-        let (id, code) = (&known.present.user.id, request.code.as_deref());
-        let accepted = known
-            .totp
-            .as_ref()
-            .is_none_or(|secret| self.used_codes.accept(id, secret, code, now));
-        accepted.then(|| known.present.clone())
+        users.authenticate(&request.username, &request.password)
     }
 
     fn present(&self, account: &str) -> Option<PresentUser> {
@@ -183,7 +173,6 @@ pub(crate) mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
-    use super::super::totp::tests::SECRET;
     use super::super::users_file::tests::entry;
     use super::*;
 
@@ -213,9 +202,8 @@ pub(crate) mod tests {
         let request = LoginRequest {
             username: account.into(),
             password: format!("{account}'s"),
-            code: None,
         };
-        users.authenticate(&request, 0).is_some()
+        users.authenticate(&request).is_some()
     }
 
     #[test]
@@ -238,9 +226,8 @@ pub(crate) mod tests {
         let first = fs::read_to_string(file.path()).unwrap();
         let disabled = format!("{first}disabled = true\n");
         let renamed = format!("{first}nickName = \"Bob L.\"\n");
-        let second_factor = format!("{first}totp = {SECRET:?}\n");
         let other_password = format!("{}{}", entry("ada", "ada's"), entry("bob", "other"));
-        for text in [disabled, first, renamed, second_factor, other_password] {
+        for text in [disabled, first, renamed, other_password] {
             fs::write(file.path(), &text).unwrap();
             assert_eq!(users.reload().unwrap().unwrap(), ["bob"], "{text}");
         }

@@ -47,9 +47,6 @@ pub(crate) struct UserEntry {
     /// Grade
     #[arg(long, value_name = "GRADE")]
     pub(crate) grade: Option<String>,
-    /// The secret of verification codes, in base32
-    #[arg(skip)]
-    pub(crate) totp: Option<String>,
     /// Keeps the user from logging in
     #[arg(skip)]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -74,7 +71,7 @@ pub(crate) struct UserEntry {
     pub(crate) claims: FurtherClaims,
 }
 
-/// Omits the password and the secret of codes.
+/// Omits the password.
 impl std::fmt::Debug for UserEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("UserEntry")

@@ -13,7 +13,6 @@ use zeroize::Zeroizing;
 
 use super::password::HashedPassword;
 use super::toml_schema::{UserEntry, UsersDocument};
-use super::totp::TotpSecret;
 use super::{APPLICATION, MEMBER, PresentUser, User};
 use crate::grants::Grant;
 
@@ -50,9 +49,7 @@ impl PartialEq for Users {
 pub(super) struct KnownUser {
     password: HashedPassword,
     /// The user, unless disabled.
-    pub(super) present: PresentUser,
-    /// `None` for a user without a second factor.
-    pub(super) totp: Option<TotpSecret>,
+    present: PresentUser,
     disabled: bool,
 }
 
@@ -157,11 +154,13 @@ impl Users {
 
     /// Verifies an account and a password. An unknown account and a disabled one cost the same work
     /// as a wrong password.
-    pub(super) fn authenticate(&self, account: &str, password: &str) -> Option<&KnownUser> {
+    pub(super) fn authenticate(&self, account: &str, password: &str) -> Option<PresentUser> {
         let known = self.by_account.get(account);
         let stored = known.map_or(&self.stand_in, |known| &known.password);
-        let matches = stored.matches(password);
-        known.filter(|known| matches && !known.disabled)
+        match stored.matches(password) {
+            true => self.present(account),
+            false => None,
+        }
     }
 }
 
@@ -187,8 +186,6 @@ impl TryFrom<UserEntry> for KnownUser {
                 "userType {APPLICATION:?} is for applications alone: services would take the user for one"
             ));
         }
-        let of = |name: &'static str| move |why: &str| format!("{name}: {why}");
-        let totp = entry.totp.as_deref().map(TotpSecret::parse).transpose();
         let credentials = credentials(&entry);
         let claims = entry.claims.with_roles(entry.roles);
         let user = User {
@@ -210,13 +207,9 @@ impl TryFrom<UserEntry> for KnownUser {
             },
         };
         let known = Self {
-            password: HashedPassword::parse(&entry.password).map_err(of("password"))?,
-            present: PresentUser {
-                credentials,
-                has_second_factor: entry.totp.is_some(),
-                user,
-            },
-            totp: totp.map_err(of("totp"))?,
+            password: HashedPassword::parse(&entry.password)
+                .map_err(|why| format!("password: {why}"))?,
+            present: PresentUser { credentials, user },
             disabled: entry.disabled,
         };
         match claim_bytes(&known.present.user) {
@@ -234,9 +227,8 @@ pub(super) fn digest_of(text: &str) -> Vec<u8> {
 
 /// Digests what the user logs in with; the salt of the password makes it unguessable.
 fn credentials(entry: &UserEntry) -> String {
-    let totp = entry.totp.as_deref().unwrap_or_default();
     let mut digest = Context::new(&SHA256);
-    for part in [&entry.account, &*entry.password, totp] {
+    for part in [&entry.account, &entry.password] {
         digest.update(part.as_bytes());
         digest.update(b"\n");
     }
@@ -348,10 +340,6 @@ pub(crate) mod tests {
                 "claims = { at = 2026-01-01 }",
                 "the claim at holds a control character, or a date",
             ),
-            (
-                "totp = \"hush\"",
-                "user \"ada\": totp: not a secret of 16 to 64 bytes",
-            ),
             ("scope = \"\"", "a scope is a list"),
             ("audience = [\"a b\"]", "1 to 256 characters without"),
             ("roles = \"admin\"", "expected a list"),
@@ -404,6 +392,10 @@ pub(crate) mod tests {
             (
                 &format!("{ada}pasword = \"x\"\n"),
                 "line 5: unknown key `pasword`",
+            ),
+            (
+                &format!("{ada}totp = \"YSBzYWx0\"\n"),
+                "line 5: unknown key `totp`",
             ),
             ("[[users]]\n", "line 1: unknown key `users`"),
             (

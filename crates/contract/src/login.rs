@@ -9,16 +9,13 @@ use postern_http::folding::composed;
 use postern_http::text_encoding::BYTE_ORDER_MARK;
 use postern_token::strict_json::{self, Map, Value};
 
-/// Account, password and verification code of a login (contract §2.2).
+/// Account and password of a login; its `code` is accepted and not evaluated (contract §2.2).
 #[derive(Clone, PartialEq, Eq)]
 pub struct LoginRequest {
     /// The account, not empty, composed as accounts are.
     pub username: String,
     /// The password, not empty.
     pub password: String,
-    /// The verification code, evaluated for users that have a second factor; any other type than a
-    /// string counts as none.
-    pub code: Option<String>,
 }
 
 /// Never prints the password.
@@ -51,12 +48,10 @@ impl LoginRequest {
         };
         let username = text(&mut members, "username")?;
         let password = text(&mut members, "password")?;
-        let code = text(&mut members, "code").unwrap_or_default();
         match (username, password) {
             (Some(username), Some(password)) => Ok(Self {
                 username: composed(&username),
                 password,
-                code,
             }),
             _ => Err(Rejection::LoginIncomplete),
         }
@@ -151,8 +146,6 @@ mod tests {
         ] {
             let request = LoginRequest::from_json(body.as_bytes()).unwrap();
             assert_eq!((&*request.username, &*request.password), ("a", "b"));
-            let has_code = body.contains(r#""1234""#);
-            assert_eq!(request.code, has_code.then(|| "1234".to_owned()), "{body}");
         }
     }
 

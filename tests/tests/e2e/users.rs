@@ -9,7 +9,6 @@ use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS};
 use tests::expect::has;
 use tests::message::Message;
 use tests::programs::Program;
-use tests::redis_server::Redis;
 use tests::sessions::PASSWORD;
 use tests::users_file::UsersFile;
 use tests::wait;
@@ -317,97 +316,4 @@ fn a_command_waits_for_no_other_user_and_not_for_ever() {
     assert_eq!(end.stderr.lines().count(), 1, "{}", end.stderr);
     drop(held);
     users.done("enable", "ada", "");
-}
-
-/// Returns the verification code at this time, by another implementation than the server's.
-fn code_at(secret: &str, now: i64) -> String {
-    let script = "import base64,hashlib,hmac,struct,sys\n\
-                  key=base64.b32decode(sys.argv[1]+'='*(-len(sys.argv[1])%8))\n\
-                  tag=hmac.new(key,struct.pack('>q',int(sys.argv[2])//30),hashlib.sha1).digest()\n\
-                  at=tag[-1]&15\n\
-                  print('%06d'%((struct.unpack('>I',tag[at:at+4])[0]&0x7fffffff)%1000000))";
-    let now = now.to_string();
-    let output = std::process::Command::new("python3")
-        .args(["-c", script, secret, &now])
-        .output()
-        .expect("python3 starts");
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
-
-#[test]
-fn a_user_with_a_second_factor_logs_in_with_a_code_once() {
-    let (users, secret) = with_second_factor();
-    users.add("bob", PASSWORD, &[]);
-    let server = behind_a_gateway(&users);
-    // Each attempt comes from another network: none waits for another's failure.
-    let log_in = |network: u8, account: &str, code: Option<&str>| {
-        let client = server.anonymous();
-        let mut body = json!({"username": account, "password": PASSWORD});
-        if let Some(code) = code {
-            body["code"] = json!(code);
-        }
-        let from = format!("X-Forwarded-For: 10.{network}.0.1");
-        client
-            .send(&client.request("POST", LOGIN).line(from).json(&body))
-            .verdict()
-    };
-    let code = code_at(&secret, tests::clock::now());
-    assert_eq!(log_in(1, "bob", Some("not evaluated")), "200");
-    assert_eq!(log_in(2, "ada", None), "401 login_failed");
-    assert_eq!(log_in(3, "ada", Some("1234567")), "401 login_failed");
-    assert_eq!(log_in(4, "ada", Some(&code)), "200");
-    assert_eq!(log_in(5, "ada", Some(&code)), "401 login_failed", "once");
-    let output = server.process().output();
-    assert!(!output.contains(&secret) && !output.contains(&code));
-
-    let removed = users.command("set-totp", "ada", &["--remove"], "");
-    removed.says(0, "");
-    until_reread(&server, 1);
-    assert_eq!(log_in(6, "ada", None), "200");
-}
-
-/// Makes a users file with Ada, who has a second factor; returns her secret as well.
-fn with_second_factor() -> (UsersFile, String) {
-    let users = UsersFile::with("ada", PASSWORD);
-    let end = users.command("set-totp", "ada", &["--label", "Our login"], "");
-    end.says(0, "");
-    let (label, secret) = end.stdout.trim().split_once("?secret=").unwrap();
-    assert_eq!(label, "otpauth://totp/Our%20login:ada");
-    let secret = secret.split('&').next().unwrap().to_owned();
-    (users, secret)
-}
-
-fn log_in_with(server: &AuthServer, code: &str) -> String {
-    let body = json!({"username": "ada", "password": PASSWORD, "code": code});
-    server.anonymous().post(LOGIN, &body).verdict()
-}
-
-#[test]
-fn a_code_counts_once_on_all_servers_of_a_store() {
-    let Some(redis) = Redis::start() else { return };
-    let (users, secret) = with_second_factor();
-    let servers = [(); 2].map(|()| {
-        let plan = AuthServerPlan::new().store(redis.url());
-        plan.flags(["--users", &users.location()]).start().ready()
-    });
-    let [one, other] = &servers;
-    let now = tests::clock::now();
-    let (code, next) = (code_at(&secret, now), code_at(&secret, now + 30));
-    assert_eq!(log_in_with(one, &code), "200");
-    assert_eq!(log_in_with(other, &code), "401 login_failed", "once");
-    // The failure above makes Ada wait at the other server alone.
-    assert_eq!(log_in_with(one, &next), "200");
-    let keys = redis.command(&["KEYS", "*:used-code:*"]).unwrap();
-    let short = |key: &&str| {
-        let ttl: i64 = redis.command(&["TTL", key]).unwrap().parse().unwrap();
-        (1..=600).contains(&ttl)
-    };
-    assert_eq!(keys.lines().filter(short).count(), 2, "{keys}");
-    // Without the store each server has its own memory.
-    drop(redis);
-    let third = code_at(&secret, tests::clock::now() + 30);
-    if third != next {
-        assert_eq!(log_in_with(one, &third), "200");
-    }
-    assert_eq!(log_in_with(one, &third), "401 login_failed");
 }

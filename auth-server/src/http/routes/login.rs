@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::audit::events::TokenIds;
 use crate::audit::{self, RequestEvent, RequestLine};
 use crate::http::issuance::token_id;
-use crate::http::response::{ErrorResponse, store_rejection};
+use crate::http::response::ErrorResponse;
 use crate::http::{body, response};
 use crate::metrics::OK;
 use crate::users::PresentUser;
@@ -87,8 +87,7 @@ impl From<Rejection> for Denied {
     }
 }
 
-/// Parses the body. An absent body is an incomplete login, whatever its media type. A verification
-/// code is the same one with blanks, as authenticators show it.
+/// Parses the body. An absent body is an incomplete login, whatever its media type.
 fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
     if LoginRequest::is_absent(body) {
         return Err(Rejection::LoginIncomplete);
@@ -97,11 +96,7 @@ fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
         return Err(Rejection::MediaTypeUnsupported);
     }
     body::check_coding(headers)?;
-    let mut request = LoginRequest::from_json(body)?;
-    if let Some(code) = &mut request.code {
-        code.retain(|digit| !digit.is_whitespace());
-    }
-    Ok(request)
+    LoginRequest::from_json(body)
 }
 
 async fn attempt(app: &App, request: &LoginRequest, client: IpAddr) -> Result<Issued, Denied> {
@@ -113,24 +108,15 @@ async fn attempt(app: &App, request: &LoginRequest, client: IpAddr) -> Result<Is
     if !app.users.is_current() {
         return Err(Rejection::UsersStale.into());
     }
-    let account = &request.username;
     let verified = app.authenticator.authenticate(request.clone(), client);
     let verified = verified.await?;
     // The check takes long. A user who was disabled meanwhile is revoked by a later time than this
     // one, or is not present any more.
     let now = app.now();
-    if app.users.present(account).as_ref() != Some(&verified) {
+    if app.users.present(&request.username).as_ref() != Some(&verified) {
         return Err(AuthenticationError::Failed.into());
     }
     app.check_user_is_current(&verified).await?;
-    let code = request.code.as_ref().filter(|_| verified.has_second_factor);
-    if let Some(code) = code
-        && !(app.sessions.record_code(&verified.user.id, code).await)
-            .map_err(|error| store_rejection(&error, "the store does not take a login"))?
-    {
-        app.authenticator.count_failure(account, client);
-        return Err(AuthenticationError::Failed.into());
-    }
     Ok(token_for(app, &verified, now).await?)
 }
 
@@ -188,15 +174,5 @@ mod tests {
             parse(&content_type(&[]), b"{}"),
             Err(Rejection::MediaTypeUnsupported)
         );
-    }
-
-    #[test]
-    fn a_code_in_two_groups_is_the_code() {
-        let headers = content_type(&["application/json"]);
-        for code in ["287082", " 287 082"] {
-            let body = format!(r#"{{"username":"a","password":"b","code":"{code}"}}"#);
-            let parsed = parse(&headers, body.as_bytes()).unwrap();
-            assert_eq!(parsed.code.as_deref(), Some("287082"));
-        }
     }
 }
