@@ -239,14 +239,12 @@ impl Connection {
             true => self.activity.clone(),
             false => Activity::default(),
         };
-        let (of_port, peer) = (Arc::clone(&port), self.peer);
         let guarded = Http1Guard::new(
             stream,
             (port.timeout, CLIENT_IDLE),
             port.unfinished
-                .nothing_for(Holder::for_address(Some(peer.ip()))),
+                .nothing_for(Holder::for_address(Some(self.peer.ip()))),
             of_bytes,
-            move |rejection| (of_port.reject)(rejection, peer.ip()),
         );
         let mut connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -270,14 +268,17 @@ impl Connection {
                 poll_fn(|cx| connection.poll_without_shutdown(cx)).await
             }
         };
-        let stream = connection.into_parts().io.into_inner();
-        let partial_head = stream.has_partial_head();
-        let mut stream = stream.into_inner();
+        let (mut stream, mut missing_response) =
+            connection.into_parts().io.into_inner().into_parts();
         if let Err(error) = ended {
-            debug!(%error, %peer, "{}: connection ended", port.name);
-            if let Some(rejection) = missing_response(&error, partial_head) {
-                let _ = stream.write_all(&self.reject(rejection)).await;
+            debug!(%error, peer = %self.peer, "{}: connection ended", port.name);
+            if error.is_parse_version_h2() {
+                // hyper has no response of its own to the preface of HTTP/2.
+                missing_response = Some(InvalidRequest::Malformed);
             }
+        }
+        if let Some(rejection) = missing_response {
+            let _ = stream.write_all(&self.reject(rejection)).await;
         }
         self.activity.waits_for_rest();
         Box::pin(linger(stream)).await;
@@ -333,17 +334,6 @@ async fn detect_tls(tls: &ServerTls, stream: Socket, limit: Duration) -> io::Res
     }
     let stream = tls.accept(stream, limit).await?;
     Ok(FirstBytes::Tls(Box::new(stream)))
-}
-
-/// Returns the rejection for errors that hyper leaves without a response.
-fn missing_response(error: &hyper::Error, partial_head: bool) -> Option<InvalidRequest> {
-    if partial_head {
-        Some(InvalidRequest::Timeout)
-    } else {
-        error
-            .is_parse_version_h2()
-            .then_some(InvalidRequest::Malformed)
-    }
 }
 
 /// Closes for writing and reads on for a moment: closing with unread bytes resets the connection,

@@ -1,9 +1,10 @@
-//! A stream under hyper that rejects ambiguous HTTP/1 and lets the program write each error response.
+//! A stream under hyper that rejects ambiguous HTTP/1 and leaves each error response to the port.
 //!
-//! hyper rejects unparsable heads with an empty body, which is replaced here. It also accepts heads
-//! that two parsers could read differently: such a head, or such a line among the chunks of a body,
-//! is withheld, and hyper reads bytes that it rejects in turn, after the responses to earlier
-//! requests.
+//! hyper rejects unparsable heads with an empty body: it is not written, and the port responds once
+//! hyper has ended. hyper also accepts heads that two parsers could read differently: such a head, or
+//! such a line among the chunks of a body, is withheld, and hyper reads bytes that it rejects in
+//! turn. The end of the input would not do: hyper takes it for a client that has gone, and drops the
+//! responses to earlier requests.
 
 use std::io;
 use std::pin::Pin;
@@ -24,16 +25,14 @@ use crate::net::unfinished::counted;
 const NO_REQUEST: &[u8] = b"\r\r\r\n\r\n";
 
 /// A socket, or TLS on it, under hyper.
-pub(super) struct Http1Guard<S, R> {
+pub(super) struct Http1Guard<S> {
     stream: S,
-    /// Writes the response to what is no request.
-    reject: R,
-    /// The unwritten part of a response that replaces hyper's own.
-    replacement: Option<Replacement>,
     requests: RequestBoundaries,
     /// Memory of an incomplete head.
     unfinished: Share,
     withheld: Option<Withheld>,
+    /// The rejection that has no response once hyper has ended.
+    missing_response: Option<InvalidRequest>,
     activity: Activity,
     /// Held while the client does not read.
     unread: Option<OpenStream>,
@@ -42,7 +41,6 @@ pub(super) struct Http1Guard<S, R> {
     idle_timeout: Duration,
     /// Timer of the current wait, created on the first pending read: most heads arrive at once.
     timer: Option<Pin<Box<Sleep>>>,
-    is_head_overdue: bool,
 }
 
 /// A rejected head or chunk that hyper does not see.
@@ -52,46 +50,32 @@ struct Withheld {
     substitute: &'static [u8],
 }
 
-struct Replacement {
-    bytes: Vec<u8>,
-    sent: usize,
-}
-
-impl<S, R> Http1Guard<S, R> {
+impl<S> Http1Guard<S> {
     pub(super) fn new(
         stream: S,
         (head_timeout, idle_timeout): (Duration, Duration),
         unfinished: Share,
         activity: Activity,
-        reject: R,
     ) -> Self {
         Self {
             stream,
-            reject,
-            replacement: None,
             requests: RequestBoundaries::default(),
             unfinished,
             withheld: None,
+            missing_response: None,
             activity,
             unread: None,
             head_timeout,
             idle_timeout,
             timer: None,
-            is_head_overdue: false,
         }
     }
 
-    /// Returns true where the connection timed out within a head.
-    pub(super) fn has_partial_head(&self) -> bool {
-        self.is_head_overdue
+    /// Returns the stream, and the rejection that has no response yet.
+    pub(super) fn into_parts(self) -> (S, Option<InvalidRequest>) {
+        (self.stream, self.missing_response)
     }
 
-    pub(super) fn into_inner(self) -> S {
-        self.stream
-    }
-}
-
-impl<S, R> Http1Guard<S, R> {
     /// Returns the timeout of the next bytes: one for the first byte and for a whole head, a longer
     /// one between requests. Bodies have their own where they are read.
     fn timeout(&self) -> Option<Duration> {
@@ -129,7 +113,9 @@ impl<S, R> Http1Guard<S, R> {
         };
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(timeout)));
         ready!(timer.as_mut().poll(cx));
-        self.is_head_overdue = self.requests.is_within_head();
+        if self.requests.is_within_head() {
+            self.missing_response = Some(InvalidRequest::Timeout);
+        }
         Poll::Ready(())
     }
 
@@ -155,9 +141,9 @@ impl<S, R> Http1Guard<S, R> {
     }
 }
 
-/// Returns the rejection for a response of hyper's own; responses of the routes never are a 4xx
+/// Returns the rejection behind a response of hyper's own; responses of the routes never are a 4xx
 /// with an empty body.
-fn replacement(written: &[u8]) -> Option<InvalidRequest> {
+fn rejected_by_hyper(written: &[u8]) -> Option<InvalidRequest> {
     let head = written.strip_suffix(b"\r\n\r\n")?;
     let mut lines = head.split(|&b| b == b'\n').map(<[u8]>::trim_ascii);
     let rejection = match lines.next()? {
@@ -172,46 +158,25 @@ fn replacement(written: &[u8]) -> Option<InvalidRequest> {
         .then_some(rejection)
 }
 
-impl<S: AsyncWrite + Unpin, R: Fn(InvalidRequest) -> Vec<u8> + Unpin> AsyncWrite
-    for Http1Guard<S, R>
-{
+impl<S: AsyncWrite + Unpin> AsyncWrite for Http1Guard<S> {
     // Not vectored, so that hyper writes a head in one piece.
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         written: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let Self {
-            stream,
-            reject,
-            replacement: pending,
-            withheld,
-            requests,
-            timer,
-            ..
-        } = &mut *self;
-        if requests.is_between() {
+        if self.requests.is_between() {
             // The time between two requests begins with the response.
-            *timer = None;
+            self.timer = None;
         }
-        if pending.is_none() {
-            *pending = replacement(written).map(|rejection| {
-                let rejection = withheld.as_ref().map_or(rejection, |held| held.rejection);
-                Replacement {
-                    bytes: reject(rejection),
-                    sent: 0,
-                }
-            });
+        if let Some(rejection) = rejected_by_hyper(written) {
+            // What was withheld is the reason, not what hyper has read instead.
+            let withheld = self.withheld.as_ref().map(|held| held.rejection);
+            self.missing_response = withheld.or(Some(rejection));
+            return Poll::Ready(Ok(written.len()));
         }
-        let Some(Replacement { bytes, sent }) = pending else {
-            let taken = Pin::new(stream).poll_write(cx, written);
-            return self.written(taken);
-        };
-        while let Some(rest @ [_, ..]) = bytes.get(*sent..) {
-            *sent += ready!(Pin::new(&mut *stream).poll_write(cx, rest))?;
-        }
-        *pending = None;
-        Poll::Ready(Ok(written.len()))
+        let taken = Pin::new(&mut self.stream).poll_write(cx, written);
+        self.written(taken)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -224,40 +189,35 @@ impl<S: AsyncWrite + Unpin, R: Fn(InvalidRequest) -> Vec<u8> + Unpin> AsyncWrite
     }
 }
 
-impl<S: AsyncRead + Unpin, R: Unpin> AsyncRead for Http1Guard<S, R> {
+impl<S: AsyncRead + Unpin> AsyncRead for Http1Guard<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.withheld.is_none() {
-            let before = buffer.filled().len();
-            if let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(cx, buffer) {
-                read?;
-                this.activity.received();
-            } else {
-                this.publish_wait();
-                ready!(this.poll_overdue(cx));
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-            }
-            let received = buffer.filled().get(before..).unwrap_or_default();
-            let Err(error) = this.follow(received) else {
-                return Poll::Ready(Ok(()));
-            };
-            buffer.set_filled(before + error.passed);
-            this.withheld = Some(Withheld {
-                rejection: error.rejection,
-                substitute: NO_REQUEST,
-            });
-        }
         if let Some(withheld) = &mut this.withheld {
-            let length = withheld.substitute.len().min(buffer.remaining());
-            let (now, later) = withheld.substitute.split_at(length);
-            buffer.put_slice(now);
-            withheld.substitute = later;
+            return Pin::new(&mut withheld.substitute).poll_read(cx, buffer);
         }
-        Poll::Ready(Ok(()))
+        let before = buffer.filled().len();
+        let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(cx, buffer) else {
+            this.publish_wait();
+            ready!(this.poll_overdue(cx));
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        };
+        read?;
+        this.activity.received();
+        let received = buffer.filled().get(before..).unwrap_or_default();
+        let Err(error) = this.follow(received) else {
+            return Poll::Ready(Ok(()));
+        };
+        // What precedes it is read; behind that, hyper finds what it rejects.
+        buffer.set_filled(before + error.passed);
+        let withheld = this.withheld.insert(Withheld {
+            rejection: error.rejection,
+            substitute: NO_REQUEST,
+        });
+        Pin::new(&mut withheld.substitute).poll_read(cx, buffer)
     }
 }
 
@@ -287,29 +247,24 @@ mod tests {
             ("100 Continue", "a: b", "", None),
         ] {
             let written = format!("HTTP/1.1 {status}\r\n{fields}\r\n\r\n{body}");
-            assert_eq!(replacement(written.as_bytes()), expected, "{written}");
+            assert_eq!(rejected_by_hyper(written.as_bytes()), expected, "{written}");
         }
-        assert_eq!(replacement(b""), None);
+        assert_eq!(rejected_by_hyper(b""), None);
     }
 
     const SECOND: Duration = Duration::from_secs(1);
     const HEAD: Duration = Duration::from_secs(10);
 
     /// Returns the time until the next read fails, and true if it failed within a head.
-    async fn waits(
-        stream: &mut Http1Guard<DuplexStream, fn(InvalidRequest) -> Vec<u8>>,
-    ) -> (Duration, bool) {
+    async fn waits(stream: &mut Http1Guard<DuplexStream>) -> (Duration, bool) {
         let began = tokio::time::Instant::now();
         let read = stream.read(&mut [0; 1024]).await;
         assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
-        (began.elapsed(), stream.has_partial_head())
+        let is_overdue = stream.missing_response == Some(InvalidRequest::Timeout);
+        (began.elapsed(), is_overdue)
     }
 
-    async fn receive(
-        stream: &mut Http1Guard<DuplexStream, fn(InvalidRequest) -> Vec<u8>>,
-        client: &mut DuplexStream,
-        sent: &str,
-    ) {
+    async fn receive(stream: &mut Http1Guard<DuplexStream>, client: &mut DuplexStream, sent: &str) {
         client.write_all(sent.as_bytes()).await.unwrap();
         let read = stream.read(&mut [0; 1024]).await.unwrap();
         assert_eq!(read, sent.len());
@@ -321,16 +276,9 @@ mod tests {
         const POST: &str = "POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n";
         let connection = || {
             let (stream, client) = tokio::io::duplex(1024);
-            let reject: fn(InvalidRequest) -> Vec<u8> = |_| Vec::new();
             let unfinished = Shares::new(1024).nothing_for(Holder::for_address(None));
             (
-                Http1Guard::new(
-                    stream,
-                    (HEAD, CLIENT_IDLE),
-                    unfinished,
-                    Activity::default(),
-                    reject,
-                ),
+                Http1Guard::new(stream, (HEAD, CLIENT_IDLE), unfinished, Activity::default()),
                 client,
             )
         };
