@@ -4,7 +4,7 @@
 use memchr::memmem;
 
 use super::body::BodyReader;
-use super::{Body, check, has_bare_line_feed};
+use super::{check, has_bare_line_feed};
 use crate::invalid::InvalidRequest;
 
 const END: &[u8] = b"\r\n\r\n";
@@ -12,23 +12,11 @@ const END: &[u8] = b"\r\n\r\n";
 /// A follower of the bytes of one HTTP/1 connection. The caller bounds the length of a head.
 #[derive(Debug, Default)]
 pub struct RequestBoundaries {
-    state: State,
+    /// The received part of an unfinished head.
+    head: Vec<u8>,
+    /// The unfinished body of the last head.
+    body: Option<BodyReader>,
     heads: u64,
-}
-
-#[derive(Debug)]
-enum State {
-    /// The received part of a head.
-    Head(Vec<u8>),
-    Body(BodyReader),
-    /// After a rejection.
-    Beyond,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self::Head(Vec::new())
-    }
 }
 
 /// A rejection within the received bytes.
@@ -44,34 +32,41 @@ impl RequestBoundaries {
     /// Follows the next received bytes.
     ///
     /// # Errors
-    /// The first rejection. Bytes received after it belong to no request.
+    /// The first rejection. Callers follow no bytes after it: they belong to no request.
     pub fn follow(&mut self, received: &[u8]) -> Result<(), FramingError> {
-        let followed = self.state.follow(received, &mut self.heads);
-        if followed.is_err() {
-            self.state = State::Beyond;
+        let mut passed = 0;
+        while let Some(rest @ [_, ..]) = received.get(passed..) {
+            let taken = match &mut self.body {
+                Some(body) => match body.next_piece(rest) {
+                    Ok(piece) => Ok(piece.skipped + piece.data),
+                    Err(_) => Err(InvalidRequest::Framing),
+                },
+                None => self.follow_head(rest),
+            };
+            passed += taken.map_err(|rejection| FramingError { passed, rejection })?;
+            if self.body.is_some_and(|body| body.is_done()) {
+                self.body = None;
+            }
         }
-        followed
+        Ok(())
     }
 
     /// Returns true if a head has begun and not ended.
     #[must_use]
     pub fn is_within_head(&self) -> bool {
-        matches!(&self.state, State::Head(head) if head.iter().any(|byte| !is_of_a_blank_line(byte)))
+        !self.head.iter().all(is_of_a_blank_line)
     }
 
     /// Returns true if all received requests are complete.
     #[must_use]
     pub fn is_between(&self) -> bool {
-        matches!(self.state, State::Head(_)) && !self.is_within_head()
+        self.body.is_none() && !self.is_within_head()
     }
 
     /// Returns the bytes that are kept for an unfinished head.
     #[must_use]
-    pub fn unfinished_head(&self) -> usize {
-        match &self.state {
-            State::Head(head) => head.capacity(),
-            _ => 0,
-        }
+    pub const fn unfinished_head(&self) -> usize {
+        self.head.capacity()
     }
 
     /// Returns the number of complete heads.
@@ -79,67 +74,41 @@ impl RequestBoundaries {
     pub const fn heads(&self) -> u64 {
         self.heads
     }
-}
 
-impl State {
-    fn follow(&mut self, received: &[u8], heads: &mut u64) -> Result<(), FramingError> {
-        let mut passed = 0;
-        while let Some(rest @ [_, ..]) = received.get(passed..) {
-            passed += match self {
-                Self::Head(head) => {
-                    let (taken, body) = follow_head(head, rest)
-                        .map_err(|rejection| FramingError { passed, rejection })?;
-                    if let Some(body) = body {
-                        *self = Self::Body(BodyReader::new(body));
-                        *heads += 1;
-                    }
-                    taken
-                }
-                Self::Body(body) => {
-                    let rejection = InvalidRequest::Framing;
-                    let piece = body.next_piece(rest);
-                    let piece = piece.map_err(|_| FramingError { passed, rejection })?;
-                    piece.skipped + piece.data
-                }
-                Self::Beyond => rest.len(),
-            };
-            if matches!(self, Self::Body(body) if body.is_done()) {
-                *self = Self::default();
-            }
+    /// Returns how much of `received` belongs to the head.
+    fn follow_head(&mut self, received: &[u8]) -> Result<usize, InvalidRequest> {
+        if self.head.is_empty()
+            && let Some(end) = end(received, 0)
+        {
+            // Most heads arrive at once and need no copy.
+            self.begin_body(received.get(..end).unwrap_or_default())?;
+            return Ok(end);
         }
+        let before = self.head.len();
+        self.head.extend_from_slice(received);
+        let end = end(&self.head, before);
+        self.head.truncate(end.unwrap_or(self.head.len()));
+        if has_bare_line_feed(&self.head, before) {
+            return Err(InvalidRequest::Framing);
+        }
+        let taken = self.head.len() - before;
+        if end.is_some() {
+            let head = std::mem::take(&mut self.head);
+            self.begin_body(&head)?;
+        } else if !self.is_within_head() {
+            // Checked already, but a line feed that may follow needs the byte before it.
+            let is_cut = self.head.last() == Some(&b'\r');
+            self.head.clear();
+            self.head.extend(is_cut.then_some(b'\r'));
+        }
+        Ok(taken)
+    }
+
+    fn begin_body(&mut self, head: &[u8]) -> Result<(), InvalidRequest> {
+        self.body = Some(BodyReader::new(check(head)?));
+        self.heads += 1;
         Ok(())
     }
-}
-
-/// Returns how much of `received` belongs to the head, and at its end the framing of the body.
-fn follow_head(
-    head: &mut Vec<u8>,
-    received: &[u8],
-) -> Result<(usize, Option<Body>), InvalidRequest> {
-    if head.is_empty()
-        && let Some(end) = end(received, 0)
-    {
-        // Most heads arrive at once and need no copy.
-        return Ok((end, Some(check(received.get(..end).unwrap_or_default())?)));
-    }
-    let before = head.len();
-    head.extend_from_slice(received);
-    let end = end(head, before);
-    if let Some(end) = end {
-        head.truncate(end);
-    }
-    if has_bare_line_feed(head, before) {
-        return Err(InvalidRequest::Framing);
-    }
-    let taken = head.len() - before;
-    let body = end.map(|_| check(head)).transpose()?;
-    if head.iter().all(is_of_a_blank_line) {
-        // Checked already, but a line feed that may follow needs the byte before it.
-        let is_cut = head.last() == Some(&b'\r');
-        head.clear();
-        head.extend(is_cut.then_some(b'\r'));
-    }
-    Ok((taken, body))
 }
 
 const fn is_of_a_blank_line(byte: &u8) -> bool {
@@ -170,7 +139,6 @@ mod tests {
                 Ok(()) => before += piece.len(),
                 Err(rejected) => {
                     assert_eq!(rejected.rejection, InvalidRequest::Framing);
-                    assert_eq!(requests.follow(b"1\n"), Ok(()), "beyond");
                     return (before + rejected.passed, true);
                 }
             }
