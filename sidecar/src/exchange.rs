@@ -66,7 +66,7 @@ impl Exchanges {
         }
     }
 
-    /// Serves a request of `side`, from its decision to its record; returns its end if the connection of
+    /// Serves a request of `downstream`, from its decision to its record; returns its end if the connection of
     /// HTTP/1.x may carry another one.
     pub(crate) async fn serve(
         &self,

@@ -104,7 +104,11 @@ fn verify(
         .unwrap_or_default();
     let read = bearer::from_headers(&headers, MAX_AUTHORIZATION_BYTES)
         .and_then(|token| token.ok_or(InvalidToken::Malformed));
-    observer.explains(&read, |_| Some(bearer::unreadable(token.as_bytes(), true)));
+    observer.explains(&read, |invalid| match invalid {
+        InvalidToken::Malformed => Some(bearer::unreadable(token.as_bytes(), true)),
+        // The reason says all.
+        _ => None,
+    });
     let token = observer.check("authorization", read)?;
     policy.verify_observed(keys, token, now, observer).map(drop)
 }

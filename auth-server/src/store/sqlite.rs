@@ -70,6 +70,8 @@ struct Opened {
     /// True once others stood in their place: no other program would find what is written.
     is_lost: bool,
     journal_emptied: Option<Instant>,
+    /// True if the last time left some of it.
+    journal_stays: bool,
     clock: ClockWatch,
     /// Records with an end for which there is room; at 0 the store counts them.
     room: usize,
@@ -82,6 +84,7 @@ impl Opened {
             files,
             is_lost: false,
             journal_emptied: None,
+            journal_stays: false,
             clock: ClockWatch::default(),
             room: 0,
         }
@@ -100,7 +103,8 @@ impl Opened {
         let is_early = |last: Instant| last.elapsed() < JOURNAL_INTERVAL;
         match self.files.journal_bytes {
             0 => false,
-            JOURNAL_BYTES.. => true,
+            // Not by each call where it failed: a full disk would keep all of them waiting.
+            JOURNAL_BYTES.. if !self.journal_stays => true,
             _ => !self.journal_emptied.is_some_and(is_early),
         }
     }
@@ -160,9 +164,17 @@ impl SqliteStore {
     pub(crate) fn backup(&self, file: &Path) -> Result<(), StoreError> {
         // Absolute: SQLite has a meaning of its own for some names.
         let file = std::path::absolute(file).map_err(|error| rejected(file, &error))?;
-        let is_free = || match fs::symlink_metadata(&file) {
-            Ok(_) => Err(unusable(&file, "exists, and a backup overwrites nothing")),
-            Err(_) => Ok(()),
+        // SQLite would play a journal of that name into the copy.
+        let is_free = || {
+            for end in ["", "-journal", "-wal", "-shm"] {
+                let mut other = file.clone().into_os_string();
+                other.push(end);
+                if fs::symlink_metadata(&other).is_ok() {
+                    let why = "exists, and a backup overwrites nothing";
+                    return Err(unusable(Path::new(&other), why));
+                }
+            }
+            Ok(())
         };
         is_free()?;
         let mut unfinished = file.clone().into_os_string();

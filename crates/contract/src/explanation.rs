@@ -75,11 +75,9 @@ impl Explanation {
         outcome.clone_into(&mut self.outcome);
         if let Some(rejection) = rejection {
             self.reason = Some(rejection.reason().to_owned());
-            for failed in self
-                .checks
-                .iter_mut()
-                .filter(|step| step.outcome == StepOutcome::Failed)
-            {
+            // The last one decided: `authorization` may fail before a path is found to be nowhere.
+            let mut checks = self.checks.iter_mut().rev();
+            if let Some(failed) = checks.find(|step| step.outcome == StepOutcome::Failed) {
                 failed.reason = Some(rejection.reason().to_owned());
             }
             self.status = Some(rejection.status().as_u16());

@@ -2,7 +2,8 @@
 
 use http::StatusCode;
 
-/// A request that two programs could read differently, or that is no request.
+/// A request that two programs could read differently, that is no request, or that is not here in
+/// time or memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum InvalidRequest {
     /// Dot segments, a backslash, a control byte, a broken or a double escape in the path.

@@ -266,11 +266,12 @@ pub(super) const fn is_dot(c: char) -> bool {
     )
 }
 
-/// Returns true for `％2e`: who converts before decoding reads a dot. `100％` is a name.
+/// Returns true for `％2e` and `％u002e`: who converts before decoding reads a dot. `100％` is a name.
 fn has_wide_escape(text: &str) -> bool {
     let mut after = text.split(['\u{fe6a}', '\u{ff05}']).skip(1);
     after.any(|rest| {
-        let digits = rest.nfkc().take(2).filter(char::is_ascii_hexdigit);
+        let digits = rest.strip_prefix(['u', 'U']).unwrap_or(rest);
+        let digits = digits.nfkc().take(2).filter(char::is_ascii_hexdigit);
         digits.count() == 2
     })
 }

@@ -7,6 +7,6 @@ pub const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 pub const fn is_utf_16(bytes: &[u8]) -> bool {
     matches!(
         bytes,
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [_, 0, ..] | [0, _, ..]
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [1..=0x7f, 0, ..] | [0, 1..=0x7f, ..]
     )
 }

@@ -56,7 +56,7 @@ pub struct Claims {
     /// The whole user of a mapping, which has more fields than the contract's claims. Never issued.
     #[serde(skip)]
     pub mapped_user: Option<Box<CurrentUserDetails>>,
-    /// The claims of [`VerificationPolicy::extra_claims`](super::verifier::VerificationPolicy), in
+    /// The claims of [`VerificationPolicy::extra_claims`](crate::policy::VerificationPolicy), in
     /// its order; `None` for a missing claim. Never issued.
     #[serde(skip)]
     pub extra: Vec<Option<Value>>,
@@ -157,15 +157,29 @@ impl Claims {
         })
     }
 
-    /// Returns a claim without which, and without those before it, no claim is of the wrong type.
+    /// Returns a claim of the wrong type: the reader accepts the others without it.
     pub(super) fn invalid<'m>(
         members: &'m Map,
         mapping: Option<&ClaimMapping>,
     ) -> Option<(&'m String, &'m Value)> {
+        let read = |members: &Map| Self::from_members(members.clone(), mapping, &[]);
         let mut left = members.clone();
+        for (name, value) in members {
+            left.remove(name);
+            match read(&left) {
+                Err(InvalidToken::ClaimInvalid) => {}
+                // It is needed, whatever it holds: it stays for the second search.
+                Err(InvalidToken::ClaimMissing) => {
+                    left.insert(name.clone(), value.clone());
+                }
+                _ => return Some((name, value)),
+            }
+        }
+        // Of the needed ones, the one in whose place a text is accepted.
         members.iter().find(|(name, _)| {
-            left.remove(*name);
-            Self::from_members(left.clone(), mapping, &[]) != Err(InvalidToken::ClaimInvalid)
+            let mut replaced = left.clone();
+            let is_needed = replaced.insert((*name).clone(), Value::String("x".to_owned()));
+            is_needed.is_some() && read(&replaced) != Err(InvalidToken::ClaimInvalid)
         })
     }
 

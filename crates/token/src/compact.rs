@@ -20,6 +20,7 @@ const ENCODED: &str = "b64";
 /// (RFC 7515 §4.1.9).
 const TOKEN_TYPES: [&str; 4] = ["JWT", "application/jwt", "at+jwt", "application/at+jwt"];
 
+/// A check of `typ` in the members of a header.
 pub(crate) type CheckType = fn(&Map) -> Result<(), InvalidToken>;
 
 /// The three parts of a compact JWS (RFC 7515 §7.1), still encoded.

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_key_from_block_has_its_fitting_algorithm() {
+    fn a_public_key_of_any_type_has_its_fitting_algorithm() {
         use Algorithm::{ES256, ES384, EdDSA, RS256};
         let allowed = [RS256, ES384, ES256, EdDSA];
         for (key, algorithm) in [(P256, ES256), (P384, ES384), (ED25519, EdDSA)] {

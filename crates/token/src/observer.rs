@@ -10,7 +10,7 @@ pub trait Observer {
     /// False where nothing is recorded: cached results may then replace the steps.
     const WATCHES: bool;
 
-    /// Records a check. No check follows a failed one, whose reason is the reason of the decision.
+    /// Records a check. The last failed one has the reason of the decision.
     fn checked(&mut self, check: &'static str, passed: bool);
 
     /// Records a check that is left out, with the reason.

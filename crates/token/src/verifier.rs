@@ -123,7 +123,6 @@ pub(super) fn verified_payload(
     decode(token.payload)
 }
 
-/// A check of `typ` in the members of a header.
 /// Returns the `iss` that a token claims, before anything is verified. It may select the issuer
 /// whose keys and rules decide, and nothing else; `None` where it is absent or not text.
 ///
@@ -300,7 +299,8 @@ mod tests {
             ("exp", json!("tomorrow"), "is text", number),
             ("nbf", json!({}), "is {}", number),
         ];
-        let mapping = ClaimMapping::parse(["account=username"]).ok();
+        // A needed claim that stands before the others.
+        let mapping = ClaimMapping::parse(["account=alias"]).ok();
         let of_contract = of_contract.map(|row| (None, row));
         let of_others = of_others.map(|row| (mapping.clone(), row));
         for (mapping, (claim, value, holds, expected)) in of_contract.into_iter().chain(of_others) {
@@ -311,7 +311,8 @@ mod tests {
             let mut changes = json!({"extraInfo": {}, "nickName": "", "aud": ["a"]});
             // No error in another issuer's token.
             if policy.mapping.is_some() {
-                changes = json!({"sub": "1", "iat": "soon", "jti": 7, "extraInfo": 7});
+                changes =
+                    json!({"sub": "1", "alias": "ada", "iat": "soon", "jti": 7, "extraInfo": 7});
             }
             changes[claim] = value;
             let token = input(&json!({"alg": "HS256"}), &changes) + ".c2ln";

@@ -135,7 +135,7 @@ impl AuthPolicy {
         token.ok().flatten()
     }
 
-    /// Describes why the token of a request cannot be read, without any of its content.
+    /// Describes why the token of a request cannot be read, with no more of it than one character that no token has.
     pub(crate) fn unreadable_token(&self, request: &ReceivedHead) -> Option<String> {
         match self.token(request) {
             Some(token) => detail::unreadable(token.as_str()),
@@ -286,7 +286,10 @@ impl AuthPolicy {
             let payload = token.and_then(|token| token.claims.as_object().cloned());
             let payload = payload.unwrap_or_default();
             if let Some(why) = rules.any_path(request, context) {
-                observer.learned("rules", format_args!("every rule is for it: {why}"));
+                observer.learned(
+                    "rules",
+                    format_args!("every rule of its method is for it: {why}"),
+                );
             }
             for rule in rules.matching(request, context) {
                 if let Some(facts) = rules.describe(rule, &payload) {

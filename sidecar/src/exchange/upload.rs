@@ -79,8 +79,8 @@ impl Upload {
         }
     }
 
-    /// Begins on a connection of HTTP/1.1, with the head of the first try; `head` gets true if
-    /// another request may follow the body on it.
+    /// Begins on a connection of HTTP/1.1, with the head of the first try; `head` gets true if no
+    /// service could take the body for a request.
     pub(super) fn begin(&mut self, head: impl FnOnce(bool) -> BytesMut) {
         if self.is_http_2.replace(false) == Some(false) {
             return;

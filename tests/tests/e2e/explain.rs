@@ -265,10 +265,10 @@ fn explain_names_what_makes_a_path_any_path() {
         ("/elsewhere", Some("it is outside the context path")),
     ] {
         let explained = stack.sidecar.explain(&[target], &[&token]).stdout;
-        let expected = why.map(|why| format!("every rule is for it: {why}"));
+        let expected = why.map(|why| format!("every rule of its method is for it: {why}"));
         let found = explained
             .lines()
-            .find(|line| line.contains("every rule is for it"));
+            .find(|line| line.contains("every rule of its method is for it"));
         let matches = match (&expected, found) {
             (Some(expected), Some(found)) => found.ends_with(expected.as_str()),
             (None, None) => true,

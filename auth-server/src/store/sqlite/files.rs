@@ -159,6 +159,7 @@ impl SqliteStore {
             let _ = empty_journal(&held.connection);
             held.journal_emptied = Some(Instant::now());
             held.files = self.inspect(directory)?;
+            held.journal_stays = held.files.journal_bytes > 0;
         }
         Ok(())
     }

@@ -108,27 +108,42 @@ fn is_granted(member: &Value) -> bool {
 }
 
 /// Returns true if nothing in a value denies, and it says something. A text in a list names what is
-/// held; any other may be a state, as "false" or "revoked", unless it is an organisation's domain.
+/// held; any other may be a state, as "false" or "revoked", unless it is the domain of an organisation
+/// by its id.
 fn affirms(value: &Value) -> bool {
     let is_held = |item: &Value| {
         item.as_str()
             .map_or_else(|| affirms(item), |it| !it.is_empty())
     };
     match value {
-        Value::Object(members) => !members.is_empty() && members.values().all(affirms),
+        Value::Object(members) => {
+            let affirms_member = |(name, member): (&String, &Value)| match member {
+                Value::String(text) => is_organisation(name) && is_domain(text),
+                _ => affirms(member),
+            };
+            !members.is_empty() && members.iter().all(affirms_member)
+        }
         Value::Array(items) => !items.is_empty() && items.iter().all(is_held),
-        Value::String(text) => is_domain(text),
         _ => *value == Value::Bool(true),
     }
 }
 
+/// Returns true for the id of an organisation, beside which Zitadel writes its domain.
+fn is_organisation(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// Returns true for labels with a dot between them, the last one of letters: no number and no time.
 fn is_domain(text: &str) -> bool {
-    let is_plain = text
-        .bytes()
-        .all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
-    let last = text.rsplit_once('.').map_or("", |(_, last)| last);
-    is_plain && last.len() > 1 && last.bytes().all(|b| b.is_ascii_alphabetic())
+    let is_label = |label: &str| {
+        let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+        !label.is_empty() && !label.starts_with('-') && label.bytes().all(is_plain)
+    };
+    let Some((_, last)) = text.rsplit_once('.') else {
+        return false;
+    };
+    let is_top_level = last.bytes().all(|b| b.is_ascii_alphabetic()) || last.starts_with("xn--");
+    text.split('.').all(is_label) && last.len() > 1 && is_top_level
 }
 
 /// Writes the conditions for people.

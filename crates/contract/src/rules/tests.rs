@@ -121,7 +121,7 @@ fn a_member_of_an_object_counts_if_it_grants_what_its_name_says() {
         json!({"3061": "shop-7.id.example", "7": "other.example"}),
         // Keycloak's `resource_access`, and what lists hold.
         json!({"roles": ["view"]}),
-        json!({"enabled": true, "of": {"a": "b.example"}}),
+        json!({"enabled": true, "of": {"7": "b.xn--p1ai"}}),
     ] {
         let payload = json!({"roles": {"reader": true, "admin": granted}});
         assert_eq!(verdict(roles(), &payload), RuleVerdict::Holds, "{payload}");
@@ -145,6 +145,9 @@ fn a_member_of_an_object_counts_if_it_grants_what_its_name_says() {
         json!({"enabled": "true"}),
         json!({"status": "revoked"}),
         json!({"status": "active"}),
+        json!({"status": "account.disabled"}),
+        json!({"7": ".no"}),
+        json!({"7": "a..io"}),
         json!([{"status": "revoked"}]),
         json!({"3061": "shop.example", "status": "revoked"}),
         json!({"3061": "shop.example", "7": 0}),
