@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use postern_process::exit::ExitError;
-use postern_process::files::{lock_file, owner_only_file};
+use postern_process::files::{lock_file, owner_only_file, with_suffix};
 use postern_process::signals;
 use serde_json::json;
 use zeroize::Zeroizing;
@@ -194,9 +194,7 @@ fn failed(path: &Path, error: &std::io::Error) -> ExitError {
 
 /// Locks `<path>.lock` until it is dropped: any user with read access could lock the directory.
 fn locked(path: &Path) -> Result<File, ExitError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    let name = PathBuf::from(name);
+    let name = with_suffix(path, ".lock");
     let file = lock_file::open(&name).map_err(|error| failed(&name, &error))?;
     // Made by root, it must be usable by the owner of the users file.
     if let (Ok(users), Ok(lock)) = (fs::metadata(path), file.metadata())

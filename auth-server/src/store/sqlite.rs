@@ -18,6 +18,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use postern_process::clock::unix_now;
 use postern_process::files::owner_only_file::UnfinishedFile;
+use postern_process::files::with_suffix;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row};
 use tokio::time::timeout;
 use tracing::warn;
@@ -164,26 +165,12 @@ impl SqliteStore {
     pub(crate) fn backup(&self, file: &Path) -> Result<(), StoreError> {
         // Absolute: SQLite has a meaning of its own for some names.
         let file = std::path::absolute(file).map_err(|error| rejected(file, &error))?;
-        // SQLite would play a journal of that name into the copy.
-        let is_free = || {
-            for end in ["", "-journal", "-wal", "-shm"] {
-                let mut other = file.clone().into_os_string();
-                other.push(end);
-                if fs::symlink_metadata(&other).is_ok() {
-                    let why = "exists, and a backup overwrites nothing";
-                    return Err(unusable(Path::new(&other), why));
-                }
-            }
-            Ok(())
-        };
-        is_free()?;
-        let mut unfinished = file.clone().into_os_string();
-        unfinished.push(UNFINISHED);
-        let copy = UnfinishedFile::create(unfinished.into());
+        check_is_free(&file)?;
+        let copy = UnfinishedFile::create(with_suffix(&file, UNFINISHED));
         let copy = copy.map_err(|error| rejected(&file, &error))?;
         self.copy_into(&copy.path)?;
         // Another program may have made it meanwhile.
-        is_free()?;
+        check_is_free(&file)?;
         copy.rename(&file).map_err(|error| rejected(&file, &error))
     }
 
@@ -276,6 +263,18 @@ impl SqliteStore {
         }
         Ok(Some(done))
     }
+}
+
+/// Checks that nothing has the name of a backup, nor of a journal, which SQLite would play into it.
+fn check_is_free(file: &Path) -> Result<(), StoreError> {
+    for suffix in ["", "-journal", "-wal", "-shm"] {
+        let taken = with_suffix(file, suffix);
+        if fs::symlink_metadata(&taken).is_ok() {
+            let why = "exists, and a backup overwrites nothing";
+            return Err(unusable(&taken, why));
+        }
+    }
+    Ok(())
 }
 
 /// Effect of a call where there is no database.

@@ -7,3 +7,13 @@ pub mod owner_only_file;
 pub mod replaced_file;
 pub mod secret_file;
 pub mod toml_error;
+
+use std::path::{Path, PathBuf};
+
+/// Returns the path of the file beside `path` whose name has `suffix` behind it.
+#[must_use]
+pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}

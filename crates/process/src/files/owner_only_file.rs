@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 use crate::files::bounded_read::{self, ReadError};
 use crate::files::lock_file;
 use crate::files::replaced_file::REMEDY;
+use crate::files::with_suffix;
 
 const FILE_MODE: u32 = 0o600;
 
@@ -164,9 +165,7 @@ pub fn is_passing(error: &io::Error) -> bool {
 }
 
 fn unfinished(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    name.into()
+    with_suffix(path, ".new")
 }
 
 /// Creates `new`, 0600 from its first byte on, and locks it: only the holder of the lock writes.
