@@ -235,7 +235,6 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     use super::*;
-    use postern_http::request::kind::RequestKind;
 
     #[test]
     fn another_try_does_not_cut_an_interim_response_off() {
@@ -264,18 +263,10 @@ mod tests {
             .await
             .unwrap();
         let mut connection = Service::Http1(Box::new(connection));
-        let request = ResponseTo {
-            version: Version::HTTP_11,
-            kind: RequestKind::Plain,
-            is_head: false,
-            keep_alive: true,
-            handshake: None,
-            echo: None,
-        };
         let mut download = Download::default();
         let (mut before, mut has_waited) = (0, false);
         while !download.out.is_whole {
-            poll_fn(|cx| download.poll_receive(&mut connection, request, cx))
+            poll_fn(|cx| download.poll_receive(&mut connection, ResponseTo::PLAIN, cx))
                 .await
                 .unwrap();
             let turn = usize::try_from(download.body_bytes).unwrap() - before;

@@ -239,14 +239,19 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    const REQUEST: ResponseTo<'_> = ResponseTo {
-        version: Version::HTTP_11,
-        kind: RequestKind::Plain,
-        is_head: false,
-        keep_alive: true,
-        handshake: None,
-        echo: None,
-    };
+    impl ResponseTo<'_> {
+        /// A plain request of HTTP/1.1.
+        pub(in crate::exchange) const PLAIN: Self = Self {
+            version: Version::HTTP_11,
+            kind: RequestKind::Plain,
+            is_head: false,
+            keep_alive: true,
+            handshake: None,
+            echo: None,
+        };
+    }
+
+    const REQUEST: ResponseTo<'_> = ResponseTo::PLAIN;
 
     fn relayed(head: &str, request: ResponseTo<'_>) -> pingora::Result<(ResponseHead, String)> {
         let mut out = Outgoing::default();
