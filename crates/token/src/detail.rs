@@ -14,19 +14,19 @@ use crate::unverified::DecodedToken;
 /// Longest value that is repeated.
 const READABLE_BYTES: usize = 200;
 
-/// Describes the cause of `rejection`; `None` where the reason says all.
+/// Describes the cause of `invalid`; `None` where the reason says all.
 pub(super) fn describe(
-    rejection: InvalidToken,
+    invalid: InvalidToken,
     policy: &VerificationPolicy,
     keys: &KeySet,
     token: &str,
 ) -> Option<String> {
-    if rejection == InvalidToken::Malformed {
+    if invalid == InvalidToken::Malformed {
         return unreadable(token);
     }
     let token = DecodedToken::decode(token)?;
     let (header, claims) = (token.header.as_object()?, token.claims.as_object()?);
-    match rejection {
+    match invalid {
         InvalidToken::Header => Some(describe_header(header)),
         InvalidToken::Algorithm => {
             let (found, keys) = (readable(header.get("alg")), keys.names());
@@ -50,8 +50,8 @@ pub(super) fn describe(
             Some(format!("its `iss` is {found}, and {required}"))
         }
         InvalidToken::Audience => Some(describe_audience(policy, claims)),
-        InvalidToken::ClaimMissing => missing(policy, claims),
-        InvalidToken::ClaimInvalid => invalid(policy, claims),
+        InvalidToken::ClaimMissing => describe_missing(policy, claims),
+        InvalidToken::ClaimInvalid => describe_invalid(policy, claims),
         _ => None,
     }
 }
@@ -136,7 +136,7 @@ fn in_table<'s>(policy: &VerificationPolicy, sentence: &'s str) -> &'s str {
 }
 
 /// Names the first required claim that is not there.
-fn missing(policy: &VerificationPolicy, claims: &Map) -> Option<String> {
+fn describe_missing(policy: &VerificationPolicy, claims: &Map) -> Option<String> {
     let is_there = |name: &str| claims.get(name).is_some_and(|value| *value != Value::Null);
     match &policy.mapping {
         Some(mapping) => {
@@ -162,7 +162,7 @@ fn missing(policy: &VerificationPolicy, claims: &Map) -> Option<String> {
 }
 
 /// Names the first claim of another kind than expected.
-fn invalid(policy: &VerificationPolicy, claims: &Map) -> Option<String> {
+fn describe_invalid(policy: &VerificationPolicy, claims: &Map) -> Option<String> {
     let is_text = |value: &Value| {
         let text = value.as_str().unwrap_or_default();
         !text.is_empty() && is_whole(text)

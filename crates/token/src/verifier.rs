@@ -41,8 +41,8 @@ impl VerificationPolicy {
         observer: &mut impl Observer,
     ) -> Result<Claims, InvalidToken> {
         let verified = self.verify_each(keys, token, now, observer);
-        observer.explains(&verified, |rejection| {
-            detail::describe(rejection, self, keys, token.as_str())
+        observer.explains(&verified, |invalid| {
+            detail::describe(invalid, self, keys, token.as_str())
         });
         verified
     }

@@ -151,7 +151,7 @@ fn issuer(
         let of_name = issuers.iter().map(|issuer| &issuer.policy);
         let of_name = of_name.filter(|policy| policy.name.as_ref() == Some(name));
         let accepted = of_name.filter_map(|policy| match &policy.issuer {
-            // Every table names one, or says that there is none.
+            // Each table has `issuer` or `no-issuer`.
             RequiredIssuer::Any => None,
             RequiredIssuer::Absent => Some(Value::Null),
             RequiredIssuer::Is(issuer) => Some(Value::from(issuer.as_str())),

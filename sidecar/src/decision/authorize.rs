@@ -135,7 +135,8 @@ impl AuthPolicy {
         token.ok().flatten()
     }
 
-    /// Describes why the token of a request cannot be read, with no more of it than one character that no token has.
+    /// Describes why the token of a request cannot be read, with no more of it than one character
+    /// that no token has.
     pub(crate) fn unreadable_token(&self, request: &ReceivedHead) -> Option<String> {
         match self.token(request) {
             Some(token) => detail::unreadable(token.as_str()),
