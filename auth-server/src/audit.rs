@@ -27,11 +27,11 @@ named_enum! {
         LoginLocked = "login_locked",
         LoginLimited = "login_limited",
         /// For a reason unrelated to the account.
-        LoginRejected = "login_refused",
+        LoginRejected = "login_rejected",
         TokenIssued = "token_issued",
-        TokenRejected = "token_refused",
+        TokenRejected = "token_rejected",
         KeyRetrieved = "key_retrieved",
-        KeyRejected = "key_retrieval_refused",
+        KeyRejected = "key_retrieval_rejected",
     }
 }
 

@@ -112,7 +112,7 @@ metrics! {
         pub(crate) connections_rejected: Counter,
         /// Connections without a request in flight that were closed for new ones
         pub(crate) connections_evicted: Counter,
-        /// Refused requests by reason code
+        /// Rejected requests by reason code
         rejections: Family<Label, Counter>
             = counters_by("reason", Rejection::made_by(Maker::AuthServer).map(Rejection::reason)),
         /// 1 if any name with any password logs in as the built-in user
@@ -275,7 +275,7 @@ mod tests {
             "postern_auth_server_users 3",
             "postern_auth_server_users_file_usable 1",
             r#"postern_auth_server_tls_certificate_reloads_total{outcome="replaced"} 1"#,
-            r#"postern_auth_server_tls_certificate_reloads_total{outcome="refused"} 1"#,
+            r#"postern_auth_server_tls_certificate_reloads_total{outcome="rejected"} 1"#,
             "postern_auth_server_registry_listed 1",
             "postern_auth_server_tls_certificate_not_after_timestamp_seconds 8",
             "postern_auth_server_tls_last_reload_successful 1",

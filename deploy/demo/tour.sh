@@ -266,7 +266,7 @@ walk() {
 
 # Calls with an old and a fresh token until another key signs, and once more afterwards.
 rotate() {
-    local old=$TOKEN key next calls=0 refused=0 code bearer
+    local old=$TOKEN key next calls=0 rejected=0 code bearer
     key=$(signing_key '{}')
     next=$key
     echo "  calling until the next key signs, up to 30 seconds …"
@@ -276,14 +276,14 @@ rotate() {
         for bearer in "$old" "$TOKEN"; do
             code=$(curl -s -o /dev/null -w '%{http_code}' "http://$sidecar/orders/42" -H "Authorization: Bearer $bearer")
             calls=$((calls + 1))
-            [ "$code" = 200 ] || refused=$((refused + 1))
+            [ "$code" = 200 ] || rejected=$((rejected + 1))
         done
         [ "$next" = "$key" ] || break
         sleep 0.2
     done
     echo "  $calls calls while the key changed from ${key:0:8}… to ${next:0:8}…"
     expect "another key signs" yes "$([ "$next" = "$key" ] || echo yes)"
-    expect "no call was rejected" 0 "$refused"
+    expect "no call was rejected" 0 "$rejected"
 }
 
 main() {

@@ -15,7 +15,7 @@ import time
 
 host, port, path, token = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
 headers = {"Authorization": f"Bearer {token}"}
-counts = {"answered": 0, "wrong_status": 0, "lost": 0, "not_accepted": 0, "slow_answered": 0, "slow_lost": 0}
+counts = {"responded": 0, "wrong_status": 0, "lost": 0, "not_accepted": 0, "slow_responded": 0, "slow_lost": 0}
 lock = threading.Lock()
 
 
@@ -38,7 +38,7 @@ def kept():
                 connection.request("GET", path, headers=headers)
                 response = connection.getresponse()
                 response.read()
-                count("answered" if response.status == 200 else "wrong_status")
+                count("responded" if response.status == 200 else "wrong_status")
                 served = True
                 if response.will_close:
                     break
@@ -63,7 +63,7 @@ def slow(begun):
         connection.send(b"half!")
         response = connection.getresponse()
         response.read()
-        count("slow_answered" if response.status == 200 else "wrong_status")
+        count("slow_responded" if response.status == 200 else "wrong_status")
     except (OSError, http.client.HTTPException):
         count("slow_lost")
 
@@ -76,7 +76,7 @@ def main():
         thread.start()
     for event in begun:
         event.wait()
-    while counts["answered"] < 100:
+    while counts["responded"] < 100:
         time.sleep(0.01)
     print("under load", flush=True)
     for thread in threads:

@@ -151,7 +151,7 @@ def test_docker_stop_under_load_fails_no_accepted_request(whole):
     counts = json.loads(output or "null")
     print(counts)
     assert counts, errors
-    assert counts["answered"] >= 100 and counts["slow_answered"] == 4, counts
+    assert counts["responded"] >= 100 and counts["slow_responded"] == 4, counts
     assert counts["lost"] == counts["slow_lost"] == counts["wrong_status"] == 0, counts
     assert whole.inspect("orders-sidecar")["State"]["ExitCode"] == 0
 

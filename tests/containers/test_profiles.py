@@ -117,7 +117,7 @@ def queries():
 
 
 # The stack has no rules.
-EMPTY = {"Refusals by rule"}
+EMPTY = {"Rejections by rule"}
 
 
 @pytest.mark.parametrize("title, query", [each for each in queries() if each[0] not in EMPTY])
@@ -125,7 +125,7 @@ def test_a_panel_of_the_dashboard_shows_something(observed, title, query):
     assert "$" not in query
 
     def values():
-        if title == "Refusals by reason":
+        if title == "Rejections by reason":
             # They show what was rejected in the last minute, and nothing else.
             observed.call("orders")
             fetch(observed.address("auth-server", 9000), "/auth/elsewhere")

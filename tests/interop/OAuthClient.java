@@ -42,7 +42,7 @@ public class OAuthClient {
             "expires_in", basic.getExpiresInSeconds(),
             "refreshed", next.getAccessToken(),
             "reused", error(refreshed(endpoint, given.refresh)),
-            "refusal", error(request(endpoint, new BasicAuthentication(given.id, "wrong"), given)));
+            "rejection", error(request(endpoint, new BasicAuthentication(given.id, "wrong"), given)));
         System.out.println(new Gson().toJson(result));
     }
 

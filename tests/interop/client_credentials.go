@@ -31,10 +31,10 @@ func main() {
 	}
 	config.ClientSecret = "wrong"
 	_, err := config.Token(context.Background())
-	refusal := err.(*oauth2.RetrieveError)
+	rejection := err.(*oauth2.RetrieveError)
 	check(json.NewEncoder(os.Stdout).Encode(map[string]interface{}{
 		"tokens":  tokens,
-		"refusal": refusal.Response.Status,
+		"rejection": rejection.Response.Status,
 	}))
 }
 

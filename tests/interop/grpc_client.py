@@ -52,7 +52,7 @@ json.dump(
         ],
         "large": len(next(bidirectional(iter([large]), metadata=known, timeout=SECONDS))),
         "at_once": sum(response.startswith(str(n).encode()) for n, response in enumerate(at_once)),
-        "refused_by_service": code_of(channel.unary_unary(path("Refuse")), b"", metadata=known),
+        "rejected_by_service": code_of(channel.unary_unary(path("Reject")), b"", metadata=known),
         "without_token": code_of(unary, b"hello", metadata=()),
         "bad_token": code_of(unary, b"hello", metadata=(("authorization", "Bearer a.b.c"),)),
     },

@@ -40,7 +40,7 @@ handlers = grpc.method_handlers_generic_handler(
         "ServerStream": grpc.unary_stream_rpc_method_handler(server_stream),
         "ClientStream": grpc.stream_unary_rpc_method_handler(client_stream),
         "Bidirectional": grpc.stream_stream_rpc_method_handler(bidirectional),
-        "Refuse": grpc.unary_unary_rpc_method_handler(reject),
+        "Reject": grpc.unary_unary_rpc_method_handler(reject),
     },
 )
 options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]

@@ -1,7 +1,7 @@
 // The certified `openid-client` at our token endpoint, found by our discovery documents.
 //
 // stdin: {"issuer": URL, "id": text, "secret": text, "scope": text, "refresh": refresh token}
-// stdout: {"tokens": [text], "expires_in": seconds, "scope": text, "refusal": text, "reused": text}
+// stdout: {"tokens": [text], "expires_in": seconds, "scope": text, "rejection": text, "reused": text}
 import { text } from 'node:stream/consumers';
 import * as client from 'openid-client';
 
@@ -23,7 +23,7 @@ for (const algorithm of ['oidc', 'oauth2']) {
 }
 
 const wrong = await discover('oauth2', task.id, client.ClientSecretBasic('wrong'));
-const refusal = await client.clientCredentialsGrant(wrong).catch((error) => error);
+const rejection = await client.clientCredentialsGrant(wrong).catch((error) => error);
 
 // A client without a secret, as of a login.
 const user = await discover('oauth2', 'app', client.None());
@@ -36,6 +36,6 @@ console.log(JSON.stringify({
   tokens,
   expires_in: granted.expires_in,
   scope: granted.scope,
-  refusal: `${refusal.status} ${refusal.cause?.[0]?.scheme}`,
+  rejection: `${rejection.status} ${rejection.cause?.[0]?.scheme}`,
   reused: `${reused.status} ${reused.error}`,
 }));

@@ -70,5 +70,5 @@ for name, secret, scope, error in (
         rejections[name] = "accepted"
     except error as rejection:
         rejections[name] = rejection.error
-result["refusals"] = rejections
+result["rejections"] = rejections
 json.dump(result, sys.stdout)

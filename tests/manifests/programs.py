@@ -157,4 +157,4 @@ class Running:
             if (last := self.status(path)) == status:
                 return
             time.sleep(0.05)
-        raise AssertionError(f"{path} answers {last}, not {status}")
+        raise AssertionError(f"{path} responds {last}, not {status}")

@@ -46,6 +46,6 @@ pub fn values_of(admin: SocketAddr, name: &str, label: &str) -> BTreeSet<String>
 
 /// Returns the number of rejections with this reason of a sidecar.
 pub fn rejections(admin: SocketAddr, reason: &str) -> u64 {
-    let labels = [("outcome", "refused"), ("reason", reason)];
+    let labels = [("outcome", "rejected"), ("reason", reason)];
     sum(admin, "postern_sidecar_requests_total", &labels)
 }

@@ -123,7 +123,7 @@ pub struct OddRequest {
     /// Bytes behind the head.
     #[serde(default)]
     pub body: String,
-    /// `verified`, `passed`, `answered`, or status and reason code.
+    /// `verified`, `passed`, `responded`, or status and reason code.
     pub expect: String,
     /// Reason, or the document with the rule.
     pub why: String,

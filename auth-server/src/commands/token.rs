@@ -85,7 +85,7 @@ fn explain(args: &TokenInspectArgs, token: &str, keys: &KeySet, now: i64) -> Exp
     let verified = verify(&policy, token, keys, now, &mut explanation);
     match verified {
         Ok(()) => explanation.conclude("verified", None),
-        Err(invalid) => explanation.conclude("refused", Some(invalid.into())),
+        Err(invalid) => explanation.conclude("rejected", Some(invalid.into())),
     }
     explanation.show_token(token);
     explanation.show_keys(Some(keys), None);

@@ -28,7 +28,7 @@ const TOKEN: &str = "token";
 pub struct Explanation {
     /// The time of the decision, in seconds since the epoch.
     pub at: i64,
-    /// `verified`, `passed`, `answered`, `reported` or `refused`, as in metrics and logs.
+    /// `verified`, `passed`, `responded`, `reported` or `rejected`, as in metrics and logs.
     pub outcome: String,
     /// The reason code of a rejection.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -268,11 +268,11 @@ mod tests {
         explanation.learned("request", "GET /orders/1");
         explanation.checked("signature", true);
         explanation.checked("times", false);
-        explanation.conclude("refused", Some(Rejection::TokenExpired));
+        explanation.conclude("rejected", Some(Rejection::TokenExpired));
         explanation.show_token("eyJhbGciOiJFUzI1NiJ9.eyJleHAiOjQwfQ.c2lnbmF0dXJl");
         let text = explanation.to_string();
         for line in [
-            "verdict   refused: 401 token_expired, at 1970-01-01T00:01:40Z",
+            "verdict   rejected: 401 token_expired, at 1970-01-01T00:01:40Z",
             "checks    ✓ signature",
             "          ✗ times          token_expired",
             "          exp = 40  1970-01-01T00:00:40Z, 1 min 0 s ago",

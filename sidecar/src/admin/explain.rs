@@ -71,7 +71,7 @@ impl Explainer {
         };
         match decided {
             Ok((outcome, reported)) => explanation.conclude(outcome, reported),
-            Err(rejection) => explanation.conclude("refused", Some(rejection)),
+            Err(rejection) => explanation.conclude("rejected", Some(rejection)),
         }
         explanation
     }
@@ -107,7 +107,7 @@ impl Explainer {
             explanation.learned("keys", format!("the last fetch failed: {}", failed.reason));
         }
         let forward = match decision.map_err(|rejected| rejected.rejection)? {
-            Decision::Respond(_) | Decision::Preflight => return Ok(("answered", None)),
+            Decision::Respond(_) | Decision::Preflight => return Ok(("responded", None)),
             Decision::Forward(forward) => forward,
         };
         let sent = self.sent(received, &forward, &rules);

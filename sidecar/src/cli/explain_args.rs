@@ -39,7 +39,7 @@ pub(crate) struct ExplainArgs {
 
     /// End with exit code 1 unless this is the outcome
     ///
-    /// `verified`, `passed`, `answered`, or the reason code of the rejection, such as token_expired
+    /// `verified`, `passed`, `responded`, or the reason code of the rejection, such as token_expired
     #[arg(long, value_name = "OUTCOME")]
     pub(crate) expect: Option<String>,
 

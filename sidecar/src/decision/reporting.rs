@@ -6,7 +6,7 @@ use postern_http::request::kind::RequestKind;
 use postern_http::request::received::ReceivedHead;
 
 /// The header with the reason code of a reported request.
-pub(crate) const WOULD_REJECT: &str = "Postern-Would-Refuse";
+pub(crate) const WOULD_REJECT: &str = "Postern-Would-Reject";
 
 impl AuthPolicy {
     /// Returns the end of report-only mode if it is on at `now`, in seconds since the epoch.

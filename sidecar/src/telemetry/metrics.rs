@@ -18,7 +18,7 @@ const PREFIX: &str = "postern_sidecar";
 const WRITTEN: &str = "written";
 const FAILED: &str = "failed";
 const APPLIED: &str = "applied";
-const REJECTED: &str = "refused";
+const REJECTED: &str = "rejected";
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -67,7 +67,7 @@ metrics! {
         /// Requests that are being served, or wait for a permit
         pub(crate) requests_in_flight: Gauge,
         /// Requests that a [[rule]] rejected, or would have with --enforce on, by its name
-        rule_refusals: Family<Labels, Counter>,
+        rule_rejections: Family<Labels, Counter>,
         /// Open connections of clients
         pub(crate) connections: Gauge,
         /// Connections closed at once because all others had requests in flight
@@ -117,13 +117,13 @@ impl Metrics {
     /// Gives the rules their first value: a rate needs one.
     pub(crate) fn expect_rules<'r>(&self, names: impl IntoIterator<Item = &'r str>) {
         for name in names {
-            drop(self.rule_refusals.get_or_create(&rule_labels(name)));
+            drop(self.rule_rejections.get_or_create(&rule_labels(name)));
         }
     }
 
     /// Counts a request that a rule rejected, or would have with `--enforce on`.
     pub(crate) fn rule_rejected(&self, name: &str) {
-        self.rule_refusals.get_or_create(&rule_labels(name)).inc();
+        self.rule_rejections.get_or_create(&rule_labels(name)).inc();
     }
 
     /// Gives each result of fetches a first value; `issuer` is the name where there may be several.

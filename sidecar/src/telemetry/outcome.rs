@@ -28,9 +28,9 @@ impl Outcome {
         match self {
             Self::Verified => "verified",
             Self::Passed => "passed",
-            Self::Responded => "answered",
+            Self::Responded => "responded",
             Self::Reported(_) => "reported",
-            Self::Rejected(_) => "refused",
+            Self::Rejected(_) => "rejected",
             Self::Aborted => "aborted",
         }
     }

@@ -51,7 +51,7 @@ fn wait_for_ended_requests(sidecar: &Sidecar, count: u64) {
 fn wait_for_responses(sidecar: &Sidecar, count: u64) {
     const OF_SERVICE: &str = "postern_sidecar_upstream_duration_seconds_count";
     wait::until("every request to have its response", || {
-        let rejected = sum(sidecar.admin(), REQUESTS, &[("outcome", "refused")]);
+        let rejected = sum(sidecar.admin(), REQUESTS, &[("outcome", "rejected")]);
         sum(sidecar.admin(), OF_SERVICE, &[]) + rejected >= count
     });
 }

@@ -68,7 +68,7 @@ fn a_flood_of_rejections_is_few_lines_with_their_number() {
     let request = b"GET /auth/current/user/details HTTP/1.1\r\nHost: a\r\n\r\n";
     expect_counted_lines(process, address, request, "reason=\"token_missing\"");
     let login = b"POST /auth/oauth/jwt/token HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
-    expect_counted_lines(process, address, login, "event=login_refused");
+    expect_counted_lines(process, address, login, "event=login_rejected");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_line_has_times_bytes_and_the_user_only_if_configured() {
         let sidecar = &stack.sidecar;
         stack.sidecar.bearing(&stack.token()).get("/list");
         stack.sidecar.anonymous().get("/public/a");
-        stack.sidecar.anonymous().get("/refused");
+        stack.sidecar.anonymous().get("/rejected");
         let line = sidecar.process().json_line("path", "/orders/list");
         assert_eq!(line["user"], user, "{flags:?}: {line}");
         assert_eq!(line["bytes"], "echo".len(), "{line}");
@@ -126,7 +126,7 @@ fn a_line_has_times_bytes_and_the_user_only_if_configured() {
         assert!(ms(&line, "upstream_ms") > Some(0.0), "{line}");
         let public = sidecar.process().json_line("path", "/orders/public/a");
         assert_eq!(public["user"], Value::Null, "{public}");
-        let rejected = sidecar.process().json_line("path", "/orders/refused");
+        let rejected = sidecar.process().json_line("path", "/orders/rejected");
         assert!(rejected["bytes"].as_u64() > Some(50), "{rejected}");
         assert!(ms(&rejected, "duration_ms").is_some(), "{rejected}");
         assert_eq!(rejected["upstream_ms"], Value::Null, "{rejected}");

@@ -49,7 +49,7 @@ fn grpcio_makes_calls_of_all_four_kinds() {
             "bidirectional": ["a", "b", "c"],
             "large": 20_000_000,
             "at_once": 200,
-            "refused_by_service": ["FAILED_PRECONDITION", "not today"],
+            "rejected_by_service": ["FAILED_PRECONDITION", "not today"],
             "without_token": ["UNAUTHENTICATED", "token_missing: no access token was sent"],
             "bad_token": ["UNAUTHENTICATED", "token_malformed: the access token is malformed"],
         })

@@ -208,7 +208,7 @@ fn token_inspect_prints_claims_and_the_reason_of_a_rejection() {
             .arguments(more.iter().copied())
             .input(token.as_bytes())
             .run();
-        let code = i32::from(end.stdout.contains("refused"));
+        let code = i32::from(end.stdout.contains("rejected"));
         assert_eq!(end.code, Some(code), "{}", end.stderr);
         end.stdout
     };

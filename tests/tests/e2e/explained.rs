@@ -73,7 +73,7 @@ impl Request {
         );
         let outcome = match received {
             _ if response.status() >= 400 => response.verdict(),
-            None => "answered".to_owned(),
+            None => "responded".to_owned(),
             Some(request) if request.header("X-Current-User").is_empty() => "passed".to_owned(),
             Some(_) => "verified".to_owned(),
         };

@@ -386,7 +386,9 @@ fn each_token_request_is_counted_and_written_down() {
             let event = line["event"].as_str();
             event.is_some_and(|event| event.starts_with("token_"))
         });
-        let rejected = lines.iter().filter(|line| line["event"] == "token_refused");
+        let rejected = lines
+            .iter()
+            .filter(|line| line["event"] == "token_rejected");
         (rejected.count() >= 2).then_some(lines)
     });
     let issued = lines

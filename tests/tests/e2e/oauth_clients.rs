@@ -78,7 +78,7 @@ fn two_oauth_libraries_find_and_use_the_token_endpoint() {
     assert_eq!(found, (&json!(1), &json!(18_000)));
     assert_eq!(result["scope"], json!(["orders:read"]));
     let rejections = json!({"secret": "invalid_client", "scope": "invalid_scope"});
-    assert_eq!(result["refusals"], rejections);
+    assert_eq!(result["rejections"], rejections);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn openid_client_finds_and_uses_the_token_endpoint() {
     assert_eq!(refreshed.len(), 2);
     assert_eq!(result["expires_in"], 18_000);
     assert_eq!(result["scope"], "orders:read");
-    assert_eq!(result["refusal"], "401 basic");
+    assert_eq!(result["rejection"], "401 basic");
     assert_eq!(result["reused"], "400 invalid_grant");
 }
 
@@ -118,7 +118,7 @@ fn go_s_client_credentials_are_accepted() {
     let tokens = result["tokens"].as_array().expect("tokens");
     assert_eq!(tokens.len(), 3);
     tokens.iter().for_each(|token| stack.assert_accepted(token));
-    assert_eq!(result["refusal"], "401 Unauthorized");
+    assert_eq!(result["rejection"], "401 Unauthorized");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn google_s_client_for_java_gets_tokens_and_refreshes() {
     let claims = payload_of(result["refreshed"].as_str().expect("a token"));
     assert_eq!(claims["username"], "admin");
     assert_eq!(result["reused"], "400 invalid_grant");
-    assert_eq!(result["refusal"], "401");
+    assert_eq!(result["rejection"], "401");
 }
 
 #[test]

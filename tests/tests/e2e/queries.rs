@@ -18,7 +18,7 @@ use tests::wait;
 use crate::e2e::webhook::Webhook;
 
 /// The panel that is empty where no rule is configured.
-const WITHOUT_RULES: &str = "Refusals by rule";
+const WITHOUT_RULES: &str = "Rejections by rule";
 
 /// Labels that Prometheus adds.
 const ADDED: [&str; 2] = ["job", "instance"];
@@ -257,7 +257,7 @@ fn prometheus_evaluates_every_query() {
         for target in &panel.targets {
             let result = result_of(&target.over("5s"));
             // Reasons that begin at 0 stay out of the legend.
-            let few = panel.title != "Refusals by reason" || result.len() == 1;
+            let few = panel.title != "Rejections by reason" || result.len() == 1;
             assert!(few, "{result:?}");
         }
     }

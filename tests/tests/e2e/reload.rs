@@ -117,7 +117,7 @@ fn a_bad_configuration_is_rejected_and_the_previous_stays() {
         (with(tls), "/nowhere"),
     ] {
         let lines = sidecar.process().output().lines().count();
-        stack.sidecar.reload(&config, "refused");
+        stack.sidecar.reload(&config, "rejected");
         assert_eq!(open(&stack, "/open/a"), "200", "{config}");
         assert_eq!(open(&stack, "/other/a"), "401 token_missing", "{config}");
         let said = wait::until("the error line", || {
@@ -313,7 +313,7 @@ fn the_service_is_reached_with_the_certificates_of_the_moment() {
     // A half-written file changes nothing.
     fs::write(&ca, "-----BEGIN CERT").unwrap();
     sidecar.process().signal("HUP");
-    wait::until("the rejection", || sidecar.reloads("refused") > 0);
+    wait::until("the rejection", || sidecar.reloads("rejected") > 0);
     assert_eq!(client.status("/a"), 200);
     // An expired certificate replaces no other.
     fs::copy(services.file(), &ca).unwrap();
@@ -346,7 +346,7 @@ fn a_file_that_was_missing_counts_once_it_is_there() {
         .ready();
     let client = sidecar.bearing(&stack.token());
     sidecar.replace_config(&format!("upstream-ca = {ca:?}"));
-    wait::until("the rejection", || sidecar.reloads("refused") > 0);
+    wait::until("the rejection", || sidecar.reloads("rejected") > 0);
     assert_eq!(client.status("/a"), 502, "an unknown authority");
     fs::copy(authority.file(), &ca).unwrap();
     wait::until("the authority", || client.status("/a") == 200);

@@ -15,7 +15,7 @@ use tests::wait;
 
 use super::command_line::{CONFIG, SIDECAR};
 
-const WOULD_REJECT: &str = "Postern-Would-Refuse";
+const WOULD_REJECT: &str = "Postern-Would-Reject";
 
 /// Returns the flags of report-only mode until this many seconds from now.
 fn reporting(seconds: i64) -> Vec<String> {
@@ -129,7 +129,7 @@ fn a_rule_is_reported_with_the_verified_user_and_counted() {
     ));
     let sidecar = &stack.sidecar;
     let client = sidecar.bearing(&stack.token());
-    let forged = "Postern_Would-Refuse: token_expired";
+    let forged = "Postern_Would-Reject: token_expired";
     let response = client.send(&client.request("GET", "/admin/7").line(forged));
     assert_eq!(response.status(), 200);
     let seen = stack.service.take_requests().pop().unwrap();
@@ -137,7 +137,7 @@ fn a_rule_is_reported_with_the_verified_user_and_counted() {
     assert_eq!(seen.header(WOULD_REJECT), ["insufficient_scope"]);
     assert!(!seen.header_lines().contains(&forged.to_owned()));
     for (line, value) in [
-        ("postern_sidecar_rule_refusals_total{rule=\"admin\"}", 1),
+        ("postern_sidecar_rule_rejections_total{rule=\"admin\"}", 1),
         (
             "postern_sidecar_requests_total{outcome=\"reported\",reason=\"insufficient_scope\",code=\"2xx\"}",
             1,
@@ -167,7 +167,7 @@ fn a_rule_is_reported_with_the_verified_user_and_counted() {
         "applied",
     );
     assert_eq!(client.verdict("/admin/7"), "403 insufficient_scope");
-    let spellings = [forged, "Postern-Would-Refuse: token_expired"];
+    let spellings = [forged, "Postern-Would-Reject: token_expired"];
     let response = client.send(&client.request("GET", "/a").lines(spellings));
     assert_eq!(response.status(), 200);
     let seen = stack.service.last_request().header_lines().concat();
@@ -265,7 +265,7 @@ fn explain_gives_the_code_of_enforcement() {
     }
     let later = (clock::now() + 700).to_string();
     let text = explain(&["--at", &later]);
-    has(&text, "verdict   refused: 401 token_missing");
+    has(&text, "verdict   rejected: 401 token_missing");
 }
 
 #[test]

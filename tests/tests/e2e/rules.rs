@@ -40,7 +40,7 @@ struct RuleRow {
     claims: Option<String>,
     #[serde(default)]
     lines: Vec<String>,
-    /// `verified`, `passed`, `answered`, or status and reason code.
+    /// `verified`, `passed`, `responded`, or status and reason code.
     expect: String,
     why: String,
 }
@@ -94,7 +94,7 @@ fn observe(stack: &ForgedStack, row: &RuleRow) -> Result<(), String> {
     let found = match (response.status(), seen.len(), users) {
         (200, 1, 1) => "verified".to_owned(),
         (200, 1, 0) => "passed".to_owned(),
-        (200, 0, _) => "answered".to_owned(),
+        (200, 0, _) => "responded".to_owned(),
         (status, 0, _) if row.method == "HEAD" => status.to_string(),
         _ => response.verdict(),
     };
@@ -115,7 +115,7 @@ const ADMIN: &str = "[[rule]]\nname = 'admin'\npaths = ['/admin/**']\nscope = ['
 fn a_rejection_by_a_rule_is_challenged_and_counted() {
     let stack = ForgedStack::configured(ADMIN);
     let (sidecar, token) = (&stack.sidecar, stack.token());
-    let rejected = "postern_sidecar_rule_refusals_total{rule=\"admin\"}";
+    let rejected = "postern_sidecar_rule_rejections_total{rule=\"admin\"}";
     assert_eq!(sidecar.metric(rejected), Some(0));
     let response = sidecar.bearing(&token).get("/admin/x");
     assert_eq!(response.verdict(), "403 insufficient_scope");
@@ -127,7 +127,7 @@ fn a_rejection_by_a_rule_is_challenged_and_counted() {
     ] {
         assert!(challenge.contains(part), "{challenge}");
     }
-    let counted = "postern_sidecar_requests_total{outcome=\"refused\",reason=\"insufficient_scope\",code=\"4xx\"}";
+    let counted = "postern_sidecar_requests_total{outcome=\"rejected\",reason=\"insufficient_scope\",code=\"4xx\"}";
     for metric in [rejected, counted] {
         wait::until(metric, || sidecar.metric(metric) == Some(1));
     }

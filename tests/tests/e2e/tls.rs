@@ -93,7 +93,7 @@ fn a_new_certificate_is_served_and_a_bad_one_is_named() {
     let second = presented();
     let other = authority.issue("other");
     fs::copy(&other.cert, &certificate.cert).unwrap();
-    wait::until("the rejection", || counted("refused", 0));
+    wait::until("the rejection", || counted("rejected", 0));
     server.until_logged("does not belong to the first certificate");
     let mut open = trust.connect(server.address()).unwrap();
     assert_eq!(open.presented(), second);

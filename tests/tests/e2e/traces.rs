@@ -99,7 +99,7 @@ fn one_trace_leads_from_a_client_through_both_programs() {
 fn a_rejection_and_a_failure_have_their_reason_in_the_span() {
     let collector = Collector::start();
     let stack = ForgedStack::with(|plan| plan.environments(&collector.environment()));
-    stack.sidecar.anonymous().get("/refused");
+    stack.sidecar.anonymous().get("/rejected");
     let rejected = span(&collector, "the rejection", |span| {
         span.attribute("postern.reason") == Some("token_missing")
     });
@@ -142,7 +142,7 @@ fn a_request_that_a_deadline_ends_has_its_end_in_the_span() {
         ("the token of the stream has expired", "verified", None),
         (
             "the body came too slowly",
-            "refused",
+            "rejected",
             Some("request_timeout"),
         ),
     ] {

@@ -42,9 +42,9 @@ fn log(app: &App, status: StatusCode, rejection: Option<Rejection>, line: Access
     let reason = rejection.map(Rejection::reason);
     if app.config.access_log.wants(reason) {
         let outcome = if reason.is_some() {
-            "refused"
+            "rejected"
         } else {
-            "answered"
+            "responded"
         };
         AccessLine {
             outcome,

@@ -18,7 +18,8 @@ use crate::logs::sanitize::LogText;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum AccessLog {
     /// Only rejected requests, with the reason code.
-    #[value(name = "refusals")]
+    // The alias is for scripts that use the word `refusals`.
+    #[value(alias = "refusals")]
     Rejections,
     /// Every request.
     All,

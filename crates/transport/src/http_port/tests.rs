@@ -31,7 +31,7 @@ async fn running_with(request_timeout: Duration, unfinished: Shares) -> Running 
         .route("/ok", get("fine"))
         .route("/echo", post(async |body: String| body))
         .route("/large", get(async || vec![b'x'; LARGE]))
-        .route("/refuses", post(StatusCode::PAYLOAD_TOO_LARGE));
+        .route("/rejects", post(StatusCode::PAYLOAD_TOO_LARGE));
     let listener = listener::bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();
@@ -206,7 +206,7 @@ async fn between_requests_a_client_may_be_silent_not_within_a_head() {
 async fn a_client_that_is_still_sending_can_read_the_rejection() {
     let server = running(LONG).await;
     for _ in 0..20 {
-        let mut upload = b"POST /refuses HTTP/1.1\r\nContent-Length: 4194304\r\n\r\n".to_vec();
+        let mut upload = b"POST /rejects HTTP/1.1\r\nContent-Length: 4194304\r\n\r\n".to_vec();
         upload.resize(upload.len() + 4_194_304, b'x');
         let response = exchange(&server, &upload).await;
         assert!(response.starts_with("HTTP/1.1 413 "), "{response}");

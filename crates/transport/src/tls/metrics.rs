@@ -7,7 +7,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use postern_process::metrics::{Label, counters_by};
 
 const REPLACED: &str = "replaced";
-const REJECTED: &str = "refused";
+const REJECTED: &str = "rejected";
 
 postern_process::metrics! {
     /// Metrics of one certificate, registered only where there is one: a gauge of 0 would report a

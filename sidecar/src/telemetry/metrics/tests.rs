@@ -49,8 +49,8 @@ fn requests_are_counted_by_outcome_and_reason() {
         r#"postern_sidecar_requests_total{outcome="verified",reason="",code="2xx"} 1"#,
         r#"postern_sidecar_requests_total{outcome="verified",reason="",code="5xx"} 1"#,
         r#"postern_sidecar_requests_total{outcome="passed",reason="",code="3xx"} 1"#,
-        r#"postern_sidecar_requests_total{outcome="refused",reason="token_expired",code="4xx"} 1"#,
-        r#"postern_sidecar_requests_total{outcome="refused",reason="upstream_timeout",code=""} 1"#,
+        r#"postern_sidecar_requests_total{outcome="rejected",reason="token_expired",code="4xx"} 1"#,
+        r#"postern_sidecar_requests_total{outcome="rejected",reason="upstream_timeout",code=""} 1"#,
         concat!(
             r#"postern_sidecar_build_info{version=""#,
             env!("CARGO_PKG_VERSION"),
@@ -68,10 +68,10 @@ fn counters_begin_at_zero() {
     let text = exposition(&registry);
     for line in [
         r#"postern_sidecar_requests_total{outcome="verified",reason="",code="5xx"} 0"#,
-        r#"postern_sidecar_requests_total{outcome="refused",reason="token_expired",code="4xx"} 0"#,
+        r#"postern_sidecar_requests_total{outcome="rejected",reason="token_expired",code="4xx"} 0"#,
         r#"postern_sidecar_key_refreshes_total{outcome="failed"} 0"#,
         r#"postern_sidecar_key_cache_writes_total{outcome="failed"} 0"#,
-        r#"postern_sidecar_config_reloads_total{outcome="refused"} 0"#,
+        r#"postern_sidecar_config_reloads_total{outcome="rejected"} 0"#,
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }

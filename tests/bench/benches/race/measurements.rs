@@ -262,7 +262,7 @@ fn rejections(field: &Field, settings: &Settings, results: &mut Results) {
         ..*settings
     };
     for kind in Bad::ALL {
-        println!("refusals: {}", kind.description());
+        println!("rejections: {}", kind.description());
         let count = if kind == Bad::Expired { 10_000 } else { 40_000 };
         let file = field.issuer.bad_file(kind, settings.amount(count, 200));
         let mut rounds = Rounds::new();

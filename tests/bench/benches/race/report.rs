@@ -83,7 +83,7 @@ fn cpu_table(text: &mut String, results: &Results) {
     let check = "one RS256 signature check, nothing else";
     row(check, "aws-lc", &results.signature);
     for (kind, cpu) in &results.rejections {
-        row(&format!("refused: {}", kind.description()), ours, cpu);
+        row(&format!("rejected: {}", kind.description()), ours, cpu);
     }
     for (count, cpu) in &results.pass_list {
         row(&format!("repeated token, pass list of {count}"), ours, cpu);

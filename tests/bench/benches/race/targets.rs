@@ -180,7 +180,7 @@ fn rejections(results: &Results) -> Vec<Target> {
             // No claim, and so no `exp`, is read before the signature is verified: the limit is the
             // same as for an accepted token.
             let limit = if needs_signature(*kind) { 1.0 } else { 0.5 };
-            let work = format!("refusal: {}, CPU", kind.description());
+            let work = format!("rejection: {}, CPU", kind.description());
             ratio(work, "a fresh good token", limit, rounds, fresh)
         })
         .collect()

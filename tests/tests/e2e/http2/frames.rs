@@ -190,7 +190,7 @@ fn a_head_past_the_library_s_limit_is_a_bare_431() {
         assert_eq!(found, expected);
     }
     let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
-    let rejected = "postern_sidecar_requests_total{outcome=\"refused\",reason=";
+    let rejected = "postern_sidecar_requests_total{outcome=\"rejected\",reason=";
     let lines: Vec<_> = metrics
         .lines()
         .filter_map(|line| line.strip_prefix(rejected))
