@@ -195,7 +195,7 @@ fn key_id(text: &str) -> Result<KeyId, &'static str> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use ::tests::reference;
+    use ::tests::tables::reference;
     use serde_json::Value;
 
     use super::*;

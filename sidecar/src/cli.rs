@@ -177,8 +177,8 @@ pub(crate) struct WaitArgs {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use ::tests::programs::repository;
-    use ::tests::reference;
+    use ::tests::actors::programs::repository;
+    use ::tests::tables::reference;
     use postern_process::command_line::settings;
 
     use super::*;

@@ -1,6 +1,13 @@
 //! The data tables under `tests/data/`: each row is one statement about the programs, with its
 //! reason. Unknown keys are errors.
 
+pub mod dashboard;
+pub mod documented;
+pub mod json_schema;
+pub mod openapi;
+pub mod reference;
+pub mod template;
+
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;

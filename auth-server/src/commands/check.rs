@@ -74,7 +74,7 @@ fn effective(args: &ServeArgs, config: &Config) -> Result<Table, toml::ser::Erro
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use ::tests::certificates::{Authority, write_private};
+    use ::tests::wire::certificates::{Authority, write_private};
 
     use super::*;
     use crate::cli::{Cli, Command};

@@ -356,7 +356,7 @@ mod tests {
     fn a_password_is_readable_on_its_way_without_tls() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("password");
-        ::tests::certificates::write_private(&file, "hush");
+        ::tests::wire::certificates::write_private(&file, "hush");
         for (url, expected) in [
             ("nacos://me@a", true),
             ("nacos://me@localhost:1", false),

@@ -12,10 +12,10 @@ use std::sync::Mutex;
 
 use registry::{Instance, RegistryClient, RegistryError, RegistrySettings};
 use serde::Deserialize;
-use tests::certificates::Authority;
-use tests::certificates::write_private;
-use tests::message::Message;
-use tests::socket_server::{Reply, SocketServer, response};
+use tests::services::socket_server::{Reply, SocketServer, response};
+use tests::wire::certificates::Authority;
+use tests::wire::certificates::write_private;
+use tests::wire::message::Message;
 
 const REGISTERED: &str = r#"{"code":0,"message":"success","data":"ok"}"#;
 const PASSWORD: &str = "hu&sh";

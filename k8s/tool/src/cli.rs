@@ -143,6 +143,6 @@ mod tests {
     #[test]
     fn the_documents_say_what_the_command_line_takes() {
         let command = postern_process::command_line::command::<super::Cli>();
-        ::tests::reference::hold_tables(&command);
+        ::tests::tables::reference::hold_tables(&command);
     }
 }

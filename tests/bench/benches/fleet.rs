@@ -19,7 +19,7 @@ use bench::keep_alive::{Head, get};
 use bench::settings::Settings;
 use bench::statistics::Summary;
 use postern_transport::net::fd_limit;
-use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY};
+use tests::actors::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Barrier, mpsc};

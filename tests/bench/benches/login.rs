@@ -16,9 +16,9 @@ use bench::load::each_once;
 use bench::machine;
 use bench::settings::Settings;
 use bench::statistics::Summary;
-use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, credentials};
+use tests::actors::auth_server::{AuthServer, AuthServerPlan, LOGIN, credentials};
+use tests::actors::process::CommandLine;
 use tests::keys::SigningType;
-use tests::process::CommandLine;
 
 /// A signing type, its name in `openssl speed`, and the target: a share of that rate.
 struct Row {

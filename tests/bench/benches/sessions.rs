@@ -23,12 +23,12 @@ use bench::keep_alive::{KeepAlive, get, get_with_token, post, post_json};
 use bench::settings::Settings;
 use bench::statistics::Summary;
 use postern_token::revocations::Chain;
-use tests::applications::register_in;
-use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, SECRET_KEY, credentials};
-use tests::programs::{Program, repository};
-use tests::redis_server::Redis;
-use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
-use tests::socket_server::{Reply, SocketServer, response};
+use tests::actors::applications::register_in;
+use tests::actors::auth_server::{AuthServer, AuthServerPlan, LOGIN, SECRET_KEY, credentials};
+use tests::actors::programs::{Program, repository};
+use tests::actors::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::services::redis_server::Redis;
+use tests::services::socket_server::{Reply, SocketServer, response};
 
 /// The minute of the product, scaled down.
 const POLL: Duration = Duration::from_secs(1);
@@ -218,7 +218,7 @@ fn grants(settings: &Settings) -> String {
     let redis = Redis::start();
     let home = tempfile::tempdir().expect("a directory");
     let stores = [
-        Some(tests::auth_server::file_store(home.path())),
+        Some(tests::actors::auth_server::file_store(home.path())),
         redis.as_ref().map(Redis::url),
     ];
     let costs: Vec<_> = stores

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ::tests::process::CommandLine;
+use ::tests::actors::process::CommandLine;
 
 const CONNECTIONS: usize = 8;
 const STREAMS: usize = 10;

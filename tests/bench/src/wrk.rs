@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use ::tests::process::CommandLine;
+use ::tests::actors::process::CommandLine;
 
 /// Script that sends each token of a file once, in order, and stops at its end.
 const SCRIPT: &str = r#"

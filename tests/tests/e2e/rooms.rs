@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tests::programs::repository;
+use tests::actors::programs::repository;
 
 const MAP: &str = "ARCHITECTURE.md";
 /// The modules that wire the rooms together, and tests of all of them.

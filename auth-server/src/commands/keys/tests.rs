@@ -125,7 +125,7 @@ async fn a_pair_of_another_system_goes_into_a_store_without_one() {
     let installation = Installation(tempfile::tempdir().unwrap());
     let file = |name: &str, text: &str| {
         let path = installation.0.path().join(name);
-        ::tests::certificates::write_private(&path, text);
+        ::tests::wire::certificates::write_private(&path, text);
         format!("import --private-key-file {}", path.display())
     };
     let (theirs, other) = (pair(TYPE), pair(TYPE));

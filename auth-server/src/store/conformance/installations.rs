@@ -5,9 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use rusqlite::Connection;
-use tests::certificates::Authority;
-use tests::redis_server;
-use tests::redis_topologies::{Cluster, SENTINEL_PASSWORD, Watched};
+use tests::services::redis_server;
+use tests::services::redis_topologies::{Cluster, SENTINEL_PASSWORD, Watched};
+use tests::wire::certificates::Authority;
 use zeroize::Zeroizing;
 
 use super::super::Store;

@@ -64,7 +64,7 @@ impl Route {
 mod tests {
     use std::path::Path;
 
-    use ::tests::certificates::{Authority, write_private};
+    use ::tests::wire::certificates::{Authority, write_private};
     use postern_transport::tls::CertificateFiles;
 
     use super::*;

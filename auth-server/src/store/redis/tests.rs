@@ -1,7 +1,7 @@
 //! Failures that only Redis has, against a real server.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-use ::tests::redis_server::documented_rights;
+use ::tests::services::redis_server::documented_rights;
 
 use super::super::conformance::installations::Redis;
 use super::super::conformance::{application, put};

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use bench::cpu;
 use tempfile::TempDir;
-use tests::certificates::Certificate;
-use tests::process::Process;
+use tests::actors::process::Process;
 use tests::wait;
+use tests::wire::certificates::Certificate;
 
 /// A running contestant, or the service behind them.
 pub(crate) struct Running {

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use bench::machine;
 use bench::settings::Settings;
 use tempfile::NamedTempFile;
-use tests::certificates::Certificate;
-use tests::programs::Program;
-use tests::sidecar::SidecarPlan;
+use tests::actors::programs::Program;
+use tests::actors::sidecar::SidecarPlan;
+use tests::services::socket_server::SocketServer;
 use tests::skip::skip;
-use tests::socket_server::SocketServer;
+use tests::wire::certificates::Certificate;
 
 use crate::contestants::envoy::Cache;
 use crate::contestants::{Running, Setup, envoy, haproxy, nginx};

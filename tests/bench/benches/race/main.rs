@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use bench::settings::Settings;
 use bench::{document, machine};
 use postern_transport::net::fd_limit;
-use tests::programs::repository;
+use tests::actors::programs::repository;
 
 use crate::field::Field;
 use crate::measurements::measure;

@@ -8,7 +8,7 @@ use bench::cpu::microseconds_each;
 use bench::settings::Settings;
 use bench::wrk::{self, Load, Tokens};
 use bench::{h2load, machine};
-use tests::certificates::Authority;
+use tests::wire::certificates::Authority;
 
 use crate::contestants::{Running, Setup};
 use crate::field::Field;

@@ -11,10 +11,10 @@ use postern_token::keys::{VerificationKey, signing_type};
 use postern_token::revocations::{Chain, LIST_TYPE, ListHead, RevocationDigest, Revoked};
 use serde_json::json;
 use tempfile::NamedTempFile;
-use tests::clock;
+use tests::actors::token_forge::signing_input;
 use tests::keys::{SigningKey, SigningType};
-use tests::socket_server::{Reply, SocketServer, response};
-use tests::token_forge::signing_input;
+use tests::services::socket_server::{Reply, SocketServer, response};
+use tests::wire::clock;
 
 /// `iss` of every token.
 pub(crate) const ISSUER: &str = "auth";

@@ -1,7 +1,7 @@
 //! The service behind every contestant: nginx with 30 bytes and a few files.
 
 use bench::machine;
-use tests::free_address::free_address;
+use tests::wire::free_address::free_address;
 
 use crate::contestants::{Running, nginx};
 

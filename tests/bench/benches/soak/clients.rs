@@ -9,12 +9,12 @@ use std::time::Duration;
 use h2::Reason;
 use http::{HeaderMap, Request};
 use serde_json::{Value, json};
-use tests::abuse::Abuse;
-use tests::clock;
-use tests::h2_client::H2Client;
-use tests::h2_service::TRAILER;
-use tests::raw_client::{HANDSHAKE, RawClient};
-use tests::token_forge::Forge;
+use tests::actors::abuse::Abuse;
+use tests::actors::token_forge::Forge;
+use tests::services::h2_service::TRAILER;
+use tests::wire::clock;
+use tests::wire::h2_client::H2Client;
+use tests::wire::raw_client::{HANDSHAKE, RawClient};
 
 use super::ledger::{Count, Ledger};
 use super::work::{CALL, CUT, Mix, SLOW, Work};

@@ -21,13 +21,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bench::settings::Settings;
-use tests::fake_auth_server::FakeAuthServer;
-use tests::h2_client::FrameClient;
-use tests::h2_service::H2Service;
+use tests::actors::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::actors::token_forge::Forge;
 use tests::keys::SigningType;
-use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
-use tests::token_forge::Forge;
+use tests::services::fake_auth_server::FakeAuthServer;
+use tests::services::h2_service::H2Service;
 use tests::wait;
+use tests::wire::h2_client::FrameClient;
 
 use self::clients::{Client, Soak, leave, leave_streams, over_http1, over_http2, streams, tunnels};
 use self::ledger::Ledger;

@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
-use tests::message::Message;
-use tests::raw_client::COMPLETION;
-use tests::socket_server::{response, serve_each};
+use tests::services::socket_server::{response, serve_each};
+use tests::wire::message::Message;
+use tests::wire::raw_client::COMPLETION;
 
 /// Field that names a request.
 pub(crate) const ID: &str = "x-soak-id";

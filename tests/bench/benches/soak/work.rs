@@ -1,9 +1,9 @@
 //! The requests, and the response that each deserves.
 
 use serde_json::{Value, json};
-use tests::client::Request;
-use tests::clock;
-use tests::token_forge::Forge;
+use tests::actors::client::Request;
+use tests::actors::token_forge::Forge;
+use tests::wire::clock;
 
 use super::ledger::Count;
 use super::service;

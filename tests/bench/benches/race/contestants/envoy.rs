@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tests::certificates::Certificate;
-use tests::free_address::free_address;
-use tests::process::CommandLine;
+use tests::actors::process::CommandLine;
+use tests::wire::certificates::Certificate;
+use tests::wire::free_address::free_address;
 
 use super::{Running, Setup};
 use crate::tokens::{ISSUER, LEEWAY};

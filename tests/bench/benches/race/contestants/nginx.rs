@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use tests::free_address::free_address;
-use tests::process::CommandLine;
+use tests::actors::process::CommandLine;
+use tests::wire::free_address::free_address;
 
 use super::Running;
 

@@ -1,0 +1,137 @@
+//! The documents by which clients find the issuer, its endpoints and its keys (RFC 8414, RFC 9728).
+
+use serde_json::json;
+use tests::actors::applications::register_in;
+use tests::actors::auth_server::{AuthServer, AuthServerPlan, file_store};
+use tests::actors::client::Request;
+use tests::actors::sidecar::SidecarPlan;
+use tests::services::echo_service::EchoService;
+
+#[test]
+fn rfc_8414_metadata_is_there_only_where_the_issuer_is_a_url() {
+    let url = "https://login.example/auth";
+    let documents = [
+        "/auth/.well-known/oauth-authorization-server",
+        "/auth/.well-known/openid-configuration",
+        "/.well-known/oauth-authorization-server/auth",
+        "/.well-known/openid-configuration/auth",
+    ];
+    let get = |server: &AuthServer, path: &str| server.anonymous().send(&Request::new("GET", path));
+    let flags = ["--issuer", url, "--refresh-tokens", "on"];
+    let server = AuthServerPlan::new().flags(flags).ready();
+    for path in documents {
+        let response = get(&server, path);
+        assert_eq!(response.status(), 200, "{path}");
+        assert_eq!(response.header("content-type"), ["application/json"]);
+        let document = response.json();
+        assert_eq!(document["issuer"], url);
+        let grants = json!(["client_credentials", "refresh_token"]);
+        assert_eq!(document["grant_types_supported"], grants);
+        assert_eq!(document["token_endpoint"], format!("{url}/oauth/token"));
+        assert_eq!(document["jwks_uri"], format!("{url}/.well-known/jwks.json"));
+        let authorize = format!("{url}/oauth/authorize");
+        assert_eq!(document["authorization_endpoint"], authorize);
+        let post = server.anonymous().send(&Request::new("POST", path));
+        assert_eq!(post.verdict(), "405 method_not_allowed", "{path}");
+        let beside = get(&server, &format!("{path}/x"));
+        assert_eq!(beside.verdict(), "401 token_missing", "{path}/x");
+    }
+    let store = tempfile::tempdir().unwrap();
+    register_in(&file_store(store.path()), "orders");
+    let hmac = ["--issuer", url, "--signing-type", "hmac"];
+    let without_keys = AuthServerPlan::new().directory(store.path()).flags(hmac);
+    for server in [AuthServer::start(), without_keys.ready()] {
+        for path in documents {
+            assert_eq!(get(&server, path).verdict(), "401 token_missing", "{path}");
+        }
+    }
+}
+
+/// MCP clients require the endpoint in the metadata of every server, also of one for programs alone.
+#[test]
+fn the_authorization_endpoint_redirects_no_browser() {
+    let server = AuthServer::start();
+    let query = "response_type=code&client_id=x&state=evil-state\
+                 &redirect_uri=https%3A%2F%2Fevil.example%2Fcallback";
+    let long = format!("{query}&x={}", "a".repeat(4000));
+    for (method, target, body) in [
+        ("GET", "/auth/oauth/authorize".to_owned(), ""),
+        ("GET", format!("/auth/oauth/authorize?{query}"), ""),
+        ("GET", format!("/auth/oauth/authorize?{long}"), ""),
+        ("POST", "/auth/oauth/authorize".to_owned(), query),
+        (
+            "POST",
+            "/auth/oauth/authorize?response_type=none".to_owned(),
+            "",
+        ),
+    ] {
+        let request = Request::new(method, target.clone()).body(body);
+        let response = server.anonymous().send(&request);
+        assert_eq!(response.status(), 400, "{method} {target}");
+        assert!(response.header("location").is_empty(), "{method} {target}");
+        let found = response.json();
+        assert_eq!(found["error"], "unsupported_response_type");
+        assert_eq!(found["reason"], "response_type_unsupported");
+        assert!(!response.text().contains("evil"), "{}", response.text());
+        assert_eq!(response.header("cache-control"), ["no-store"]);
+    }
+    let other = server
+        .anonymous()
+        .send(&Request::new("PUT", "/auth/oauth/authorize"));
+    assert_eq!(other.verdict(), "405 method_not_allowed");
+}
+
+#[test]
+fn rfc_9728_a_client_without_a_token_finds_the_issuer() {
+    let service = EchoService::start();
+    let issuer = "https://login.example/auth";
+    let server = AuthServerPlan::new().flags(["--issuer", issuer]).ready();
+    let sidecar = SidecarPlan::new(&service, &server.url())
+        .flags(["--resource", "https://api.example/orders"])
+        .flags(["--issuer", issuer, "--cors-origin", "https://app.example"])
+        .ready();
+    let client = sidecar.anonymous();
+    let metadata = "https://api.example/.well-known/oauth-protected-resource/orders";
+    let challenges = [
+        (client.get("/list"), r#"Bearer realm="postern", "#),
+        (
+            client.bearing("a.b.c").get("/list"),
+            r#"Bearer realm="postern", error="invalid_token", "#,
+        ),
+    ];
+    for (response, start) in challenges {
+        let challenge = response.header("www-authenticate").concat();
+        let end = format!(r#", resource_metadata="{metadata}""#);
+        assert!(
+            challenge.starts_with(start) && challenge.ends_with(&end),
+            "{challenge}"
+        );
+    }
+    for path in [
+        "/.well-known/oauth-protected-resource/orders",
+        "/.well-known/oauth-protected-resource",
+    ] {
+        let send =
+            |method: &str, lines: &[&str]| client.send(&Request::new(method, path).lines(lines));
+        let document = json!({
+            "resource": "https://api.example/orders", "authorization_servers": [issuer],
+            "bearer_methods_supported": ["header"],
+        });
+        assert_eq!(send("GET", &[]).json(), document, "{path}");
+        assert_eq!(send("GET", &["Authorization: Bearer a.b.c"]).status(), 200);
+        assert_eq!(send("HEAD", &[]).status(), 200);
+        for method in ["POST", "DELETE", "OPTIONS"] {
+            let found = send(method, &[]).verdict();
+            assert_eq!(found, "405 method_not_allowed", "{method}");
+        }
+        let preflight = [
+            "Origin: https://app.example",
+            "Access-Control-Request-Method: GET",
+        ];
+        assert_eq!(send("OPTIONS", &preflight).status(), 204);
+    }
+    let beside = Request::new("GET", "/.well-known/oauth-protected-resource/other");
+    assert_eq!(client.send(&beside).verdict(), "404 not_found");
+    assert_eq!(service.requests().len(), 0, "nothing of it gets through");
+    assert_eq!(sidecar.verdict_of(&server.login()), "200");
+}

@@ -1,0 +1,184 @@
+//! Sessions and their store: one that others share, loses its content, is away, full or killed.
+
+use tests::actors::expect::has;
+use tests::services::small_disk::{self, SmallDisk};
+use tests::wire::moved_clock::MovedClock;
+
+use super::*;
+
+#[test]
+fn a_logout_at_a_server_without_refresh_tokens_ends_the_session() {
+    let Some(redis) = Redis::start() else {
+        return;
+    };
+    let [begins, ends] = ["on", "off"].map(|it| {
+        let plan = AuthServerPlan::polling().store(redis.url());
+        plan.flags(["--refresh-tokens", it]).ready()
+    });
+    let (one, other) = (begins.session_of("ada"), begins.session_of("ada"));
+    assert_eq!(ends.verdict(&other.access), "200");
+    for token in [&one.refresh, &other.access] {
+        assert_eq!(ends.log_out(token).status(), 200);
+    }
+    for tokens in [&one, &other] {
+        assert_ended(&begins, tokens);
+        begins.until_revoked(&tokens.access);
+    }
+}
+
+#[test]
+fn a_server_with_an_older_users_file_ends_no_session() {
+    let Some(redis) = Redis::start() else { return };
+    let [older, newer] = [UsersFile::new(), UsersFile::new()];
+    for (users, password) in [(&older, "enchantress"), (&newer, "another one")] {
+        users.add("ada", password, &[]);
+    }
+    newer.add("dora", "enchantress", &[]);
+    let start = |users: &UsersFile| {
+        let flags = ["--users", &users.location()];
+        plan().store(redis.url()).flags(flags).ready()
+    };
+    let [behind, ahead] = [start(&older), start(&newer)];
+    for (account, password) in [("dora", "enchantress"), ("ada", "another one")] {
+        let tokens = Tokens::of(&ahead.login_as(account, password).json()["data"]);
+        let rejected = behind.refresh(&tokens.refresh);
+        assert_eq!(found(&rejected), "503 temporarily_unavailable users_stale");
+        assert_eq!(ahead.verdict(&tokens.access), "200");
+        ahead.refreshed(&tokens);
+    }
+}
+
+#[test]
+fn a_lost_redis_ends_sessions_and_lets_no_client_in() {
+    let Some(redis) = Redis::start() else { return };
+    let start = || plan().store(redis.url()).ready();
+    let (one, other) = (start(), start());
+    let tokens = one.session_of("ada");
+    let tokens = other.refreshed(&tokens);
+    let key = format!("{{auth:user-token}}:session:{}", name_of(&tokens));
+    let record = redis.command(&["GET", &key]).unwrap();
+    has(&record, "admin");
+    let ttl: u32 = redis.command(&["TTL", &key]).unwrap().parse().unwrap();
+    assert!((600_000..=604_800).contains(&ttl), "{ttl}");
+    redis.command(&["FLUSHALL"]);
+    assert_ended(&one, &tokens);
+    let tokens = other.session_of("ada");
+    one.refreshed(&tokens);
+}
+
+#[test]
+fn without_the_store_logins_go_on_and_refreshing_waits() {
+    let Some(redis) = Redis::start() else { return };
+    let address = redis.address();
+    let server = plan().store(redis.url()).ready();
+    let tokens = server.session_of("ada");
+    // Stalled, and then gone.
+    redis.signal("STOP");
+    let data = server.login_as("ada", "enchantress").json()["data"].clone();
+    assert_eq!(data["refresh_token"], Value::Null);
+    assert!(data["access_token"].is_string());
+    redis.signal("CONT");
+    drop(redis);
+    let response = server.refresh(&tokens.refresh);
+    assert_eq!(found(&response), UNREADABLE);
+    assert_eq!(response.header("retry-after").len(), 1);
+    for _ in 0..2 {
+        let data = server.login_as("ada", "enchantress").json()["data"].clone();
+        assert_eq!(data["refresh_token"], Value::Null);
+        assert!(data["access_token"].is_string());
+    }
+    assert_eq!(server.log_out(&tokens.refresh).status(), 503);
+    assert_eq!(event(&server, "not_stored"), Some(3));
+    assert_eq!(server.until_logged("the store does not take logins"), 1);
+    let Some(_redis) = Redis::start_on(address) else {
+        return;
+    };
+    let tokens = server.session_of("ada");
+    server.refreshed(&tokens);
+    server.until_logged("the store takes logins again");
+}
+
+#[test]
+fn a_successful_logout_outlives_its_server() {
+    let (home, redis) = (tempfile::tempdir().unwrap(), Redis::start());
+    let on_redis = redis.as_ref().map(|redis| plan().store(redis.url()));
+    let plans = [Some(plan().directory(home.path())), on_redis];
+    for plan in plans.into_iter().flatten() {
+        let start = || plan.clone().ready();
+        for _ in 0..3 {
+            let server = start();
+            let (one, other) = (server.session_of("ada"), server.session_of("ada"));
+            let next = server.refreshed(&other);
+            server.refreshed(&next);
+            assert_eq!(server.log_out(&one.refresh).status(), 200);
+            assert_ended(&server, &other);
+            // Drop kills it.
+            drop(server);
+            let server = start();
+            for tokens in [&one, &other, &next] {
+                assert_eq!(server.verdict(&tokens.access), "401 token_revoked");
+                assert_ended(&server, tokens);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_logout_on_a_full_disk_is_no_success() {
+    let Some(disk) = SmallDisk::new() else { return };
+    let holder = disk.mounted();
+    let room = disk.seen_by(&holder);
+    let start = || plan().on_disk(&disk, &holder).ready();
+    let server = start();
+    let tokens = server.session_of("ada");
+    small_disk::fill(&room);
+    for _ in 0..2 {
+        for token in [&tokens.refresh, &tokens.access] {
+            assert_eq!(server.log_out(token).status(), 503);
+        }
+    }
+    small_disk::make_room(&room);
+    wait::until("the store to take it", || {
+        server.log_out(&tokens.refresh).status() == 200
+    });
+    drop(server);
+    let server = start();
+    assert_eq!(server.verdict(&tokens.access), "401 token_revoked");
+    assert_ended(&server, &tokens);
+}
+
+#[test]
+fn a_server_s_wrong_clock_decides_about_no_user() {
+    let (Some(redis), Some(clock)) = (Redis::start(), MovedClock::new()) else {
+        return;
+    };
+    for offset in [86_400, -300] {
+        clock.set(offset);
+        let users = UsersFile::with("ada", "enchantress");
+        users.add("bob", "enchantress", &[]);
+        let plan = || {
+            let flags = ["--users", &users.location()];
+            plan().store(redis.url()).flags(flags)
+        };
+        let right = plan().ready();
+        let wrong = plan().environments(&clock.environment()).ready();
+        let of = |server: &AuthServer, account| server.token_of(account, "enchantress");
+        let (ada, bob) = (of(&right, "ada"), of(&right, "bob"));
+        for token in [&ada, &of(&wrong, "ada")] {
+            assert_eq!(right.verdict(token), "200");
+            assert_eq!(wrong.verdict(token), "200");
+        }
+        drop(right);
+        users.done("remove", "bob", "");
+        users.done("set-password", "ada", "another one");
+        wrong.until_revoked(&ada);
+        wrong.until_revoked(&bob);
+        let right = plan().ready();
+        wait::until("a login that counts", || {
+            let ada = right.token_of("ada", "another one");
+            right.verdict(&ada) == "200" && wrong.verdict(&ada) == "200"
+        });
+    }
+}
+
+const UNREADABLE: &str = "503 temporarily_unavailable store_unavailable";

@@ -1,0 +1,109 @@
+//! A service that is away, silent or broken: the envelope with 502 or 504, and no request sent
+//! twice.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::sync::mpsc::channel;
+
+use tests::actors::stack::ForgedStack;
+use tests::services::echo_service::{EchoService, MARK};
+use tests::services::socket_server::{Reply, SocketServer, response, serve_each};
+use tests::tables;
+use tests::tables::template;
+use tests::wire::free_address::free_address;
+
+use crate::e2e::requests::forwarding::stack;
+
+#[test]
+fn a_malformed_response_is_502_with_a_reason_of_its_own() {
+    let stack = stack();
+    let named = |name: &str| match name {
+        "long" => Some(vec![b'a'; 2_000_000]),
+        _ => (name == "fields").then(|| b"X: 1\r\n".repeat(300)),
+    };
+    let table: HashMap<String, Vec<[String; 2]>> = tables::load("malformed_responses.toml");
+    for [response, cause] in &table["row"] {
+        stack.service.responds(template::fill(response, named));
+        let response = stack.sidecar.bearing(&stack.token()).get("/list");
+        assert_eq!(response.verdict(), "502 upstream_malformed", "{cause}");
+        stack.sidecar.until_logged(&format!("cause=\"{cause}\""));
+    }
+    assert!(!stack.sidecar.process().stderr().contains("secret"));
+}
+
+#[test]
+fn the_log_says_where_the_service_was_sought() {
+    let stack = stack();
+    let silent = SocketServer::start(|_| Reply::Silence);
+    let (away, silent) = (free_address().to_string(), silent.address().to_string());
+    let unknown = "http://postern.invalid:3000";
+    for (scheme, tried, reason) in [
+        ("http://", &*away, "502 upstream_unavailable"),
+        ("http://", &silent, "504 upstream_timeout"),
+        ("unix:", "/nowhere/app.sock", "502 upstream_unavailable"),
+        ("", unknown, "502 upstream_unavailable"),
+    ] {
+        let upstream = format!("{scheme}{tried}");
+        let flags = ["--upstream-read-timeout=1", "--log-format=json"];
+        let sidecar = stack.in_front_of(&upstream, &flags);
+        let anonymous = sidecar.anonymous().get("/list?appSecret=hush");
+        assert_eq!(anonymous.status(), 401);
+        let response = sidecar.bearing(&stack.token()).get("/list?appSecret=hush");
+        assert_eq!(response.verdict(), reason);
+        // The service's state is not the sidecar's.
+        assert_eq!(sidecar.readiness(), 200);
+        let line = |reason: &str| sidecar.process().json_line("reason", reason);
+        let (_, reason) = reason.split_once(' ').unwrap();
+        let failed = line(reason);
+        assert_eq!(failed["upstream"], tried, "{failed}");
+        let rejected = line("token_missing");
+        assert!(rejected["upstream"].is_null(), "{rejected}");
+        assert!(!sidecar.process().output().contains("hush"));
+    }
+}
+
+#[test]
+fn a_post_that_reached_the_service_is_never_sent_twice() {
+    let service = EchoService::start();
+    let stack = ForgedStack::before(&service.url(), &[]);
+    service.responds(b"garbage\r\n\r\n".to_vec());
+    let client = stack.sidecar.bearing(&stack.token());
+    let request = client.request("POST", "/pay").body("1");
+    assert_eq!(client.send(&request).status(), 502);
+    assert_eq!(service.requests().len(), 1);
+}
+
+#[test]
+fn a_request_whose_response_has_begun_is_never_sent_twice() {
+    let stack = ForgedStack::start();
+    for (method, begun) in [
+        ("GET", "H"),
+        ("GET", "HTTP/1.1 200 OK\r\nX-Done: yes\r\n"),
+        ("PUT", "HTTP/1.1 200 OK\r\nX-Done: yes\r\n"),
+        (
+            "DELETE",
+            "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n",
+        ),
+    ] {
+        let (sender, requests) = channel();
+        let address = serve_each(move |_, mut connection| {
+            loop {
+                let mut head = [0; 4096];
+                let length = connection.read(&mut head)?;
+                let head = String::from_utf8_lossy(&head[..length]).into_owned();
+                let is_first = head.starts_with("GET /orders/first ");
+                let _ = sender.send(head);
+                if length == 0 || !is_first {
+                    return connection.write_all(begun.as_bytes());
+                }
+                connection.write_all(&response("200 OK", &[&format!("{MARK}: 1")], b""))?;
+            }
+        });
+        let sidecar = stack.in_front_of(&format!("http://{address}"), &[]);
+        let client = sidecar.bearing(&stack.token());
+        assert_eq!(client.get("/first").status(), 200);
+        let second = client.send(&client.request(method, "/second"));
+        assert_eq!(second.status(), 502, "{method} {begun}");
+        assert_eq!(requests.try_iter().count(), 2, "{method} {begun}");
+    }
+}

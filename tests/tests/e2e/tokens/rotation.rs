@@ -1,0 +1,281 @@
+//! Rotation and revocation of keys under load, seen from behind the sidecar (ADR 0006,
+//! lesson B18).
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use postern_token::keys::{VerificationKey, signing_type};
+use serde_json::json;
+use tests::actors::abuse::STREAMS;
+use tests::actors::auth_server::{AuthServer, AuthServerPlan, ECDSA, USER_DETAILS};
+use tests::actors::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
+use tests::actors::token_forge::{Forge, Signature, claims, kid_of, signing_input};
+use tests::keys::{SigningKey, SigningType};
+use tests::services::echo_service::EchoService;
+use tests::services::fake_auth_server::json_response;
+use tests::services::redis_server::Redis;
+use tests::services::socket_server::{Reply, SocketServer, response};
+use tests::wait;
+use tests::wire::clock;
+use tests::wire::h2_client::{FrameClient, get_fields};
+use tests::wire::loopback::connect_as;
+use tests::wire::message::Message;
+use tests::wire::metrics::rejections;
+
+/// Starts a server that applies the changes of `keys …` within a second.
+fn auth_server(flags: &[&str]) -> AuthServer {
+    AuthServerPlan::polling()
+        .flags(["--rotation-lead", "2"])
+        .flags(flags)
+        .ready()
+}
+
+fn sidecar(service: &EchoService, auth_server: &str, refresh: [&str; 2]) -> Sidecar {
+    SidecarPlan::new(service, auth_server)
+        .flags(ECDSA)
+        .flags(refresh)
+        .ready()
+}
+
+/// Publishes a next key and waits until the server signs with it.
+fn rotate(server: &AuthServer, lead: &str) -> String {
+    let printed = server.keys(&["rotate", "--rotation-lead", lead]);
+    let kid = printed.split(' ').next().unwrap().to_owned();
+    wait::until("a token of the next key", || {
+        let token = server.login();
+        (kid_of(&token) == kid).then_some(token)
+    })
+}
+
+/// The requests of the users of a running system.
+#[derive(Default)]
+struct Traffic {
+    over: AtomicBool,
+    requests: AtomicUsize,
+    rejections: Mutex<Vec<String>>,
+}
+
+impl Traffic {
+    /// Logs in and uses each token until shortly before its end, in a loop.
+    fn of_one_person(&self, server: &AuthServer, sidecar: &Sidecar, session: Duration) {
+        while !self.over.load(Ordering::Relaxed) {
+            let token = server.login();
+            let (behind_sidecar, at_auth_server) =
+                (sidecar.bearing(&token), server.anonymous().bearing(&token));
+            let begun = Instant::now();
+            while begun.elapsed() < session && !self.over.load(Ordering::Relaxed) {
+                self.see(&token, &behind_sidecar.get("/list"));
+                self.see(&token, &behind_sidecar.get(USER_DETAILS));
+                self.see(&token, &at_auth_server.get(USER_DETAILS));
+            }
+        }
+    }
+
+    fn see(&self, token: &str, response: &Message) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        if response.status() != 200 {
+            let rejection = format!("{} ({})", response.verdict(), kid_of(token));
+            self.rejections.lock().unwrap().push(rejection);
+        }
+    }
+}
+
+/// A next key is published four seconds before it signs; server and sidecar poll every second.
+#[test]
+fn five_rotations_under_load_reject_no_request() {
+    let server = auth_server(&["--token-lifetime", "8"]);
+    let service = EchoService::start();
+    let sidecar = sidecar(&service, &server.url(), EVERY_SECOND);
+    let traffic = Traffic::default();
+    let mut kids = vec![kid_of(&server.login())];
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| traffic.of_one_person(&server, &sidecar, Duration::from_secs(5)));
+        }
+        for _ in 0..5 {
+            kids.push(kid_of(&rotate(&server, "4")));
+        }
+        traffic.over.store(true, Ordering::Relaxed);
+    });
+    let requests = traffic.requests.into_inner();
+    let found = traffic.rejections.into_inner().unwrap();
+    assert_eq!(found, [""; 0], "of {requests}");
+    assert!(requests > 100, "only {requests} requests");
+    kids.sort_unstable();
+    kids.dedup();
+    assert_eq!(kids.len(), 6, "five rotations make six keys");
+}
+
+/// Two auth servers on one Redis, and a sidecar for each: a key that one command revokes is
+/// rejected by all, also where the token is in the cache.
+#[test]
+fn a_revoked_key_is_rejected_at_every_replica_and_sidecar() {
+    let Some(redis) = Redis::start() else { return };
+    let service = EchoService::start();
+    let replicas = [(); 2].map(|()| AuthServerPlan::polling().store(redis.url()).ready());
+    let sidecars = [0, 1].map(|at| sidecar(&service, &replicas[at].url(), EVERY_SECOND));
+    let tokens = [0, 1].map(|at| replicas[at].login());
+    assert_eq!(kid_of(&tokens[0]), kid_of(&tokens[1]), "one pair");
+    let everywhere = |token: &str| -> Vec<String> {
+        let behind = sidecars
+            .iter()
+            .map(|sidecar| sidecar.bearing(token).get("/list"));
+        let at = replicas.iter().map(|replica| replica.verdict(token));
+        behind
+            .map(|response| response.verdict())
+            .chain(at)
+            .collect()
+    };
+    for token in &tokens {
+        for _ in 0..2 {
+            assert_eq!(everywhere(token), ["200"; 4]);
+        }
+    }
+    replicas[0].keys(&["revoke", &kid_of(&tokens[0])]);
+    let rejected = wait::until("the end of the key", || {
+        let verdicts = everywhere(&tokens[0]);
+        (!verdicts.contains(&"200".to_owned())).then_some(verdicts)
+    });
+    assert_eq!(rejected, ["401 token_key_unknown"; 4]);
+    assert_eq!(everywhere(&tokens[1]), ["401 token_key_unknown"; 4]);
+    let again = [0, 1].map(|at| replicas[at].login());
+    assert_eq!(kid_of(&again[0]), kid_of(&again[1]), "one successor");
+    for token in &again {
+        assert_eq!(everywhere(token), ["200"; 4]);
+    }
+}
+
+#[test]
+fn lesson_b18_a_token_of_a_new_key_is_accepted_on_demand() {
+    let server = auth_server(&[]);
+    let service = EchoService::start();
+    let sidecar = sidecar(&service, &server.url(), NEVER);
+    let old = server.login();
+    let new = rotate(&server, "1");
+    assert_eq!(sidecar.bearing(&new).status("/list"), 200);
+    assert_eq!(sidecar.bearing(&old).status("/list"), 200, "retired");
+}
+
+/// A server whose key set holds one key, and which can hang.
+struct KeySetServer {
+    server: SocketServer,
+}
+
+impl KeySetServer {
+    fn start(key: &SigningKey, hangs: &'static AtomicBool) -> Self {
+        let key = key.served();
+        let parsed = VerificationKey::parse(signing_type::SigningType::Ecdsa, &key).unwrap();
+        let set = json!({"keys": [parsed.to_jwk()]}).to_string();
+        let server = SocketServer::start(move |request| {
+            if hangs.load(Ordering::SeqCst) {
+                Reply::Silence
+            } else if request.target().ends_with(b"/jwks.json") {
+                json_response("200 OK", &set)
+            } else {
+                key_beside_a_set(&key)
+            }
+        });
+        Self { server }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/auth", self.server.address())
+    }
+
+    /// Returns the number of requests for the contract's key: one for each fetch.
+    fn fetches(&self) -> usize {
+        let requests = self.server.requests();
+        let of_the_key = |request: &&Message| !request.target().ends_with(b"/jwks.json");
+        requests.iter().filter(of_the_key).count()
+    }
+}
+
+/// Returns the contract's response that announces a key set.
+fn key_beside_a_set(key: &str) -> Reply {
+    let envelope = json!({"success": true, "status": 200, "msg": "m", "data": key});
+    let link = "Link: </auth/.well-known/jwks.json>; rel=\"jwks\"";
+    let fields = ["Content-Type: application/json", link];
+    Reply::Bytes(response("200 OK", &fields, envelope.to_string().as_bytes()))
+}
+
+fn token_naming(forge: &Forge, kid: &str) -> String {
+    let header = json!({"alg": "ES256", "typ": "JWT", "kid": kid}).to_string();
+    let payload = claims(clock::now(), &json!({})).to_string();
+    let input = signing_input(header.as_bytes(), payload.as_bytes());
+    let signature = tests::actors::token_forge::encode(&forge.sign(Signature::Good, &input));
+    format!("{input}.{signature}")
+}
+
+#[test]
+fn lesson_b18_a_storm_of_unknown_kids_fetches_the_keys_thrice() {
+    static HANGS: AtomicBool = AtomicBool::new(false);
+    let (forge, service) = (Forge::new(SigningType::Ecdsa), EchoService::start());
+    let auth_server = KeySetServer::start(forge.trusted(), &HANGS);
+    let sidecar = sidecar(&service, &auth_server.url(), NEVER);
+    assert_eq!(auth_server.fetches(), 1, "at the start");
+    std::thread::scope(|scope| {
+        for number in 0..20 {
+            let (sidecar, token) = (&sidecar, token_naming(&forge, &format!("nobody-{number}")));
+            scope.spawn(move || {
+                let verdict = sidecar.verdict_of(&token);
+                let verdicts = ["401 token_key_unknown", "503 auth_keys_unavailable"];
+                assert!(verdicts.contains(&&*verdict), "{verdict}");
+            });
+        }
+    });
+    assert!(auth_server.fetches() <= 4, "and then there is a pause");
+    let good = sidecar.bearing(&forge.token(clock::now(), &json!({})));
+    assert_eq!(good.status("/list"), 200, "good keys stay");
+}
+
+#[test]
+fn lesson_b18_known_keys_do_not_wait_for_an_on_demand_fetch() {
+    static HANGS: AtomicBool = AtomicBool::new(false);
+    let (forge, service) = (Forge::new(SigningType::Ecdsa), EchoService::start());
+    let auth_server = KeySetServer::start(forge.trusted(), &HANGS);
+    let sidecar = sidecar(&service, &auth_server.url(), NEVER);
+    let good = sidecar.bearing(&forge.token(clock::now(), &json!({})));
+    let unknown = sidecar.bearing(&token_naming(&forge, "nobody"));
+    HANGS.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| unknown.verdict("/list"));
+        wait::until("the early fetch", || auth_server.fetches() == 2);
+        assert_eq!(good.status("/list"), 200);
+        assert!(!waiting.is_finished(), "the other one still waits");
+        assert_eq!(waiting.join().unwrap(), "503 auth_keys_unavailable");
+    });
+    assert_eq!(good.status("/list"), 200, "good keys stay");
+}
+
+#[test]
+fn unknown_kids_of_one_client_leave_permits_to_others() {
+    static HANGS: AtomicBool = AtomicBool::new(false);
+    let (forge, service) = (Forge::new(SigningType::Ecdsa), EchoService::start());
+    let auth_server = KeySetServer::start(forge.trusted(), &HANGS);
+    let sidecar = SidecarPlan::new(&service, &auth_server.url())
+        .flags(ECDSA)
+        .flags(NEVER)
+        .flags(["--public-path", "/public/**", "--max-requests", "200"])
+        .ready();
+    HANGS.store(true, Ordering::SeqCst);
+    let bearer = format!("Bearer {}", token_naming(&forge, "nobody"));
+    let mut fields = get_fields("/orders/list");
+    fields.push(("authorization", &bearer));
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let socket = connect_as(2, sidecar.address()).unwrap();
+            let mut client = FrameClient::on(socket);
+            for number in 0..STREAMS {
+                client.head(2 * number + 1, &fields, true);
+            }
+            client
+        })
+        .collect();
+    wait::until("more than a share of requests", || {
+        rejections(sidecar.admin(), "server_busy") >= 100
+    });
+    let other = sidecar.anonymous().get("/public/list");
+    assert_eq!(other.verdict(), "200");
+    drop(waiting);
+}

@@ -1,0 +1,242 @@
+//! Tokens that name unknown keys: any client can write them, and a 503 for the asking would make
+//! gateways take the service out.
+
+use std::sync::mpsc::{self, TryRecvError};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use postern_token::keys::{VerificationKey, signing_type};
+use serde_json::{Value, json};
+use tests::actors::client::Request;
+use tests::actors::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
+use tests::actors::token_forge::{claims, encode, lay_over, signing_input};
+use tests::keys::{SigningKey, SigningType};
+use tests::services::echo_service::EchoService;
+use tests::services::fake_auth_server::json_response;
+use tests::services::socket_server::SocketServer;
+use tests::wait;
+use tests::wire::clock;
+use tests::wire::h2_client::H2Client;
+
+const UNKNOWN: &str = "401 token_key_unknown";
+const COME_AGAIN: &str = "503 auth_keys_unavailable";
+
+/// An issuer whose key set can change or fail.
+struct Issuer {
+    server: SocketServer,
+    /// The published keys; `None` fails.
+    set: Arc<Mutex<Option<Vec<SigningKey>>>>,
+}
+
+impl Issuer {
+    fn start() -> Self {
+        let set = Arc::new(Mutex::new(Some(vec![key()])));
+        let published = Arc::clone(&set);
+        let server = SocketServer::start(move |_| match published.lock().unwrap().as_deref() {
+            Some(keys) => json_response("200 OK", &jwks(keys)),
+            None => json_response("500 Internal Server Error", "{}"),
+        });
+        Self { server, set }
+    }
+
+    fn sidecar(&self, service: &EchoService, refresh: [&str; 2]) -> Sidecar {
+        let jwks = format!("http://{}/keys", self.server.address());
+        let flags = ["--jwks", &jwks, "--issuer", "auth", "--audience", "orders"];
+        SidecarPlan::of_issuer(service, flags)
+            .flags(["--trusted-proxy", "127.0.0.1"])
+            .flags(refresh)
+            .ready()
+    }
+
+    fn fetches(&self) -> usize {
+        self.server.requests().len()
+    }
+
+    /// Publishes a further key, and returns a token that it signed.
+    fn token_of_a_new_key(&self) -> String {
+        let key = key();
+        let token = signed(&key, &kid(&key), &json!({}));
+        self.set.lock().unwrap().as_mut().unwrap().push(key);
+        token
+    }
+}
+
+fn key() -> SigningKey {
+    SigningKey::generate(SigningType::Ecdsa)
+}
+
+fn kid(key: &SigningKey) -> String {
+    let key = VerificationKey::parse(signing_type::SigningType::Ecdsa, &key.served()).unwrap();
+    key.id().to_string()
+}
+
+fn jwks(keys: &[SigningKey]) -> String {
+    let keys = keys.iter().map(|key| {
+        let key = VerificationKey::parse(signing_type::SigningType::Ecdsa, &key.served());
+        key.unwrap().to_jwk()
+    });
+    json!({"keys": keys.collect::<Vec<_>>()}).to_string()
+}
+
+fn signed(key: &SigningKey, kid: &str, changes: &Value) -> String {
+    let header = json!({"alg": "ES256", "typ": "JWT", "kid": kid}).to_string();
+    let mut payload = claims(clock::now(), &json!({"aud": "orders"}));
+    lay_over(&mut payload, changes);
+    let input = signing_input(header.as_bytes(), payload.to_string().as_bytes());
+    format!("{input}.{}", encode(&key.sign(input.as_bytes())))
+}
+
+/// Returns a token that names a key of no issuer.
+fn invented(kid: impl std::fmt::Display) -> String {
+    signed(&key(), &format!("nobody-{kid}"), &json!({}))
+}
+
+/// Sends a token as the client at this address, through a trusted proxy.
+fn verdict_from(sidecar: &Sidecar, client: &str, token: &str) -> String {
+    let request = Request::new("GET", "/orders/list")
+        .line(format!("X-Forwarded-For: {client}"))
+        .line(format!("Authorization: Bearer {token}"));
+    sidecar.anonymous().send(&request).verdict()
+}
+
+#[test]
+fn rfc_6750_3_1_invented_keys_are_401_and_fetch_thrice() {
+    let (issuer, service) = (Issuer::start(), EchoService::start());
+    let sidecar = issuer.sidecar(&service, NEVER);
+    for number in 0..40 {
+        // A client has many addresses in its /64.
+        let client = format!("2001:db8::{number:x}");
+        let verdict = verdict_from(&sidecar, &client, &invented(number));
+        assert_eq!(verdict, UNKNOWN, "{number}");
+    }
+    assert_eq!(issuer.fetches(), 1 + 3);
+}
+
+#[test]
+fn only_a_first_comer_gets_503_while_the_issuer_is_away() {
+    let (issuer, service) = (Issuer::start(), EchoService::start());
+    let sidecar = issuer.sidecar(&service, NEVER);
+    *issuer.set.lock().unwrap() = None;
+    for client in ["192.0.2.1", "192.0.2.2"] {
+        for number in 0..10 {
+            let expected = if number < 3 { COME_AGAIN } else { UNKNOWN };
+            let verdict = verdict_from(&sidecar, client, &invented(number));
+            assert_eq!(verdict, expected, "{client} {number}");
+        }
+        let verdict = verdict_from(&sidecar, client, &invented(9));
+        assert_eq!(verdict, UNKNOWN, "again");
+    }
+}
+
+#[test]
+fn a_grpc_call_with_further_unknown_keys_is_unauthenticated() {
+    let (issuer, service) = (Issuer::start(), EchoService::start());
+    let sidecar = issuer.sidecar(&service, NEVER);
+    *issuer.set.lock().unwrap() = None;
+    let client = H2Client::connect(sidecar.address());
+    for number in 0..6 {
+        let bearer = format!("Bearer {}", invented(number));
+        let fields = [
+            ("content-type", "application/grpc"),
+            ("te", "trailers"),
+            ("authorization", &bearer),
+        ];
+        let call = client.request("POST", "/orders/pkg.Service/Chat", &fields);
+        let expected = match number < 3 {
+            true => "grpc 14 auth_keys_unavailable",
+            false => "grpc 16 token_key_unknown",
+        };
+        assert_eq!(client.send(call, b"").unwrap().verdict(), expected);
+    }
+}
+
+#[test]
+fn what_no_key_changes_is_401_without_a_fetch() {
+    let (issuer, service) = (Issuer::start(), EchoService::start());
+    let sidecar = issuer.sidecar(&service, NEVER);
+    // Also while the issuer is away.
+    *issuer.set.lock().unwrap() = None;
+    for (changes, expected) in [
+        (json!({"iss": "https://evil"}), "401 token_issuer"),
+        (json!({"iss": null}), "401 token_issuer"),
+        (json!({"aud": "billing"}), "401 token_audience"),
+        (json!({"aud": null}), "401 token_audience"),
+        (json!({"exp": 5}), "401 token_expired"),
+        (json!({"exp": null}), "401 token_claim_missing"),
+        (
+            json!({"nbf": 32_503_680_000_u64}),
+            "401 token_not_yet_valid",
+        ),
+    ] {
+        for number in 0..5 {
+            let token = signed(&key(), &format!("nobody-{number}"), &changes);
+            assert_eq!(sidecar.verdict_of(&token), expected, "{changes}");
+        }
+        let explained = sidecar.explain(
+            &["/orders/list"],
+            &[format!(
+                "Authorization: Bearer {}",
+                signed(&key(), "nobody", &changes)
+            )],
+        );
+        assert!(!explained.stdout.contains("signature"), "{explained:?}");
+    }
+    assert_eq!(issuer.fetches(), 1, "at the start");
+}
+
+#[test]
+fn what_an_unverified_payload_says_never_accepts() {
+    let (issuer, service) = (Issuer::start(), EchoService::start());
+    let sidecar = issuer.sidecar(&service, NEVER);
+    let known = kid(&issuer.set.lock().unwrap().as_ref().unwrap()[0]);
+    let token = signed(&key(), &known, &json!({}));
+    assert_eq!(sidecar.verdict_of(&token), "401 token_signature");
+    assert!(service.take_requests().is_empty());
+}
+
+#[test]
+fn a_new_key_s_first_token_is_200_beside_a_flood() {
+    const FLOOD: &str = "192.0.2.66";
+    let (issuer, service) = (Issuer::start(), EchoService::start());
+    let sidecar = issuer.sidecar(&service, NEVER);
+    thread::scope(|scope| {
+        // Dropped also where an assertion fails, which ends the flood.
+        let (running, ended) = mpsc::channel::<()>();
+        let sidecar = &sidecar;
+        let flooding = scope.spawn(move || {
+            let mut verdicts = Vec::new();
+            while ended.try_recv() == Err(TryRecvError::Empty) || verdicts.len() < 40 {
+                let token = invented(format!("flood-{}", verdicts.len()));
+                verdicts.push(verdict_from(sidecar, FLOOD, &token));
+            }
+            verdicts
+        });
+        wait::until("the flood to have had its fetches", || {
+            issuer.fetches() == 4
+        });
+        let new = issuer.token_of_a_new_key();
+        assert_eq!(verdict_from(sidecar, "192.0.2.7", &new), "200");
+        // It has come for the client behind the address of the flood too.
+        assert_eq!(verdict_from(sidecar, FLOOD, &new), "200");
+        drop(running);
+        let verdicts = flooding.join().unwrap();
+        assert!(verdicts.iter().all(|found| found == UNKNOWN));
+    });
+}
+
+#[test]
+fn a_new_key_comes_at_a_tick_behind_the_address_of_a_flood() {
+    const SHARED: &str = "192.0.2.66";
+    let (issuer, service) = (Issuer::start(), EchoService::start());
+    let sidecar = issuer.sidecar(&service, EVERY_SECOND);
+    for number in 0..4 {
+        assert_eq!(verdict_from(&sidecar, SHARED, &invented(number)), UNKNOWN);
+    }
+    let new = issuer.token_of_a_new_key();
+    let mut number = 4;
+    wait::until("a key that its client does not wait for", || {
+        number += 1;
+        assert_eq!(verdict_from(&sidecar, SHARED, &invented(number)), UNKNOWN);
+        verdict_from(&sidecar, SHARED, &new) == "200"
+    });
+}
