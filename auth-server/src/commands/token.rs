@@ -135,6 +135,7 @@ mod tests {
             "a.b.c\n",
             "Bearer a.b.c\n",
             "Authorization: Bearer a.b.c\r\n",
+            "\u{feff}Bearer a.b.c\n",
         ] {
             assert_eq!(read(text.as_bytes()).unwrap().as_str(), "a.b.c");
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use postern_process::exit::ExitError;
-use postern_process::files::{lock_file, owner_only_file, with_suffix};
+use postern_process::files::{bounded_read, lock_file, owner_only_file, with_suffix};
 use postern_process::signals;
 use serde_json::json;
 use zeroize::Zeroizing;
@@ -23,8 +23,7 @@ use crate::users::users_file::{self, Users};
 use crate::users::{UsersLocation, password};
 
 /// Max length of a password on standard input; longer input is the wrong file.
-const MAX_PASSWORD_BYTES: usize = 4096;
-const LINE_END_BYTES: usize = "\r\n".len();
+const MAX_PASSWORD_BYTES: u64 = 4096;
 /// NIST SP 800-63B, section 3.1.1.2: the minimum of any password. Where it is all that is verified,
 /// 15 are recommended.
 const MIN_PASSWORD_CHARACTERS: usize = 8;
@@ -250,22 +249,8 @@ fn new_password(args: &UserPasswordArgs) -> Result<Zeroizing<String>, ExitError>
 }
 
 fn first_line(input: impl BufRead) -> Result<Zeroizing<String>, ExitError> {
-    let unreadable = |error| ExitError::Usage(format!("--password-stdin: {error}"));
-    // One byte more than allowed, to detect it; reserved at once, so that the secret is never
-    // copied.
-    let limit = MAX_PASSWORD_BYTES + LINE_END_BYTES + 1;
-    let mut line = Zeroizing::new(String::with_capacity(limit));
-    input
-        .take(limit as u64)
-        .read_line(&mut line)
-        .map_err(unreadable)?;
-    let password = line.trim_end_matches(['\r', '\n']);
-    if password.len() > MAX_PASSWORD_BYTES {
-        return Err(ExitError::Usage(format!(
-            "--password-stdin: longer than {MAX_PASSWORD_BYTES} bytes"
-        )));
-    }
-    Ok(Zeroizing::new(password.to_owned()))
+    bounded_read::first_line_of(input, MAX_PASSWORD_BYTES)
+        .map_err(|why| ExitError::Usage(format!("--password-stdin: {why}")))
 }
 
 fn prompted_twice() -> Result<Zeroizing<String>, ExitError> {
@@ -437,8 +422,21 @@ mod tests {
             ("hush\r\nmore\n", "hush"),
             (" hush \n", " hush "),
             ("", ""),
+            ("\u{feff}hush\n", "hush"),
+            ("\u{feff}", ""),
+            ("hush\u{feff}", "hush\u{feff}"),
         ] {
             assert_eq!(first_line(input.as_bytes()).unwrap().as_str(), password);
+        }
+        for (input, why) in [
+            (&b"\xff\xfeh\0u\0\n\0"[..], "is UTF-16"),
+            (b"\xfe\xff\0h\0u\0\n", "is UTF-16"),
+            (b"h\0u\0\n\0", "is UTF-16"),
+            (b"h\xfcsh\n", "is not UTF-8"),
+        ] {
+            let failure = first_line(input).unwrap_err();
+            assert!(failure.to_string().contains(why), "{failure}");
+            assert_eq!(failure.code(), 64);
         }
     }
 
@@ -448,8 +446,10 @@ mod tests {
         for end in ["", "\n", "\r\n", "\r\nmore"] {
             let input = format!("{longest}{end}");
             assert_eq!(*first_line(input.as_bytes()).unwrap(), longest);
+            let marked = format!("\u{feff}{input}");
+            assert_eq!(*first_line(marked.as_bytes()).unwrap(), longest);
             let failure = first_line(format!("p{input}").as_bytes()).unwrap_err();
-            assert!(failure.to_string().contains("longer than 4096 bytes"));
+            assert!(failure.to_string().contains("longer than 4 KiB"));
             assert_eq!(failure.code(), 64);
         }
     }

@@ -2,7 +2,7 @@
 //! thread, which serves no request.
 
 use std::fs::{Metadata, OpenOptions};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, BufRead, ErrorKind, Read};
 use std::mem::take;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -13,6 +13,8 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::files::replaced_file::{self, REMEDY};
 
+/// Characters at the end of a line.
+const LINE_END: [char; 2] = ['\r', '\n'];
 /// Reserved for a stream, which has no length.
 const UNKNOWN_LENGTH: u64 = 64 * 1024;
 
@@ -53,14 +55,8 @@ impl FileContent {
     ///
     /// # Errors
     /// For bytes that are not UTF-8.
-    pub fn into_text(mut self) -> Result<Zeroizing<String>, ReadError> {
-        match String::from_utf8(take(&mut *self.bytes)) {
-            Ok(text) => Ok(Zeroizing::new(text)),
-            Err(error) => {
-                error.into_bytes().zeroize();
-                Err(io::Error::new(ErrorKind::InvalidData, "is not UTF-8").into())
-            }
-        }
+    pub fn into_text(self) -> Result<Zeroizing<String>, ReadError> {
+        text_in(self.bytes)
     }
 }
 
@@ -93,17 +89,33 @@ pub(super) fn read_with(
     }
     let mut bytes = Zeroizing::new(Vec::with_capacity(reserved(metadata.len(), max_bytes)));
     file.take(max_bytes + 1).read_to_end(&mut bytes)?;
+    remove_mark(&mut bytes, max_bytes)?;
+    Ok(FileContent { bytes, metadata })
+}
+
+/// Checks the length of what was read, and removes a byte order mark: programs on Windows write it, and
+/// the first line of a file, or a password, would be another.
+fn remove_mark(bytes: &mut Vec<u8>, max_bytes: u64) -> Result<(), ReadError> {
     if bytes.len() as u64 > max_bytes {
         return Err(ReadError::TooLong(max_bytes));
     }
-    if is_utf_16(&bytes) {
+    if is_utf_16(bytes) {
         return Err(ReadError::Utf16);
     }
-    // Editors on Windows write it, and the first line of a PEM or TOML file would be another.
     if bytes.starts_with(BYTE_ORDER_MARK) {
         bytes.drain(..BYTE_ORDER_MARK.len());
     }
-    Ok(FileContent { bytes, metadata })
+    Ok(())
+}
+
+fn text_in(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<String>, ReadError> {
+    match String::from_utf8(take(&mut *bytes)) {
+        Ok(text) => Ok(Zeroizing::new(text)),
+        Err(error) => {
+            error.into_bytes().zeroize();
+            Err(io::Error::new(ErrorKind::InvalidData, "is not UTF-8").into())
+        }
+    }
 }
 
 /// Reads a file of text, as [`read`] does.
@@ -120,12 +132,27 @@ pub fn read_text(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, ReadE
 /// # Errors
 /// Those of [`read_text`], except [`ReadError::NoFile`].
 pub fn text_of(input: impl Read, max_bytes: u64) -> Result<Zeroizing<String>, ReadError> {
-    let mut text = Zeroizing::new(String::with_capacity(reserved(UNKNOWN_LENGTH, max_bytes)));
-    input.take(max_bytes + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > max_bytes {
-        return Err(ReadError::TooLong(max_bytes));
+    let mut bytes = Zeroizing::new(Vec::with_capacity(reserved(UNKNOWN_LENGTH, max_bytes)));
+    input.take(max_bytes + 1).read_to_end(&mut bytes)?;
+    remove_mark(&mut bytes, max_bytes)?;
+    text_in(bytes)
+}
+
+/// Reads the first line of a stream, without its end, as [`text_of`] reads the whole.
+///
+/// # Errors
+/// Those of [`text_of`].
+pub fn first_line_of(input: impl BufRead, max_bytes: u64) -> Result<Zeroizing<String>, ReadError> {
+    let limit = max_bytes + (BYTE_ORDER_MARK.len() + LINE_END.len()) as u64;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(reserved(limit, limit)));
+    input.take(limit + 1).read_until(b'\n', &mut bytes)?;
+    remove_mark(&mut bytes, limit)?;
+    let line = text_in(bytes)?;
+    let line = Zeroizing::new(line.trim_end_matches(LINE_END).to_owned());
+    match line.len() as u64 > max_bytes {
+        true => Err(ReadError::TooLong(max_bytes)),
+        false => Ok(line),
     }
-    Ok(text)
 }
 
 /// Returns the length to reserve at once: growing would leave uncleared copies of a secret.
@@ -155,6 +182,7 @@ mod tests {
         }
         fs::write(&path, b"\xef\xbb\xbfmark").unwrap();
         assert_eq!(text(&path), "mark");
+        assert_eq!(*text_of(&b"\xef\xbb\xbfmark"[..], 8).unwrap(), "mark");
         for (content, why) in [
             (&b"nine byte"[..], "is longer"),
             (b"\xff", "is not UTF-8"),
@@ -164,8 +192,10 @@ mod tests {
             (b"\0k\0e", "is UTF-16"),
         ] {
             fs::write(&path, content).unwrap();
-            let rejected = read_text(&path, 8).unwrap_err().to_string();
-            assert!(rejected.contains(why), "{rejected}");
+            for rejected in [read_text(&path, 8), text_of(content, 8)] {
+                let rejected = rejected.unwrap_err().to_string();
+                assert!(rejected.contains(why), "{rejected}");
+            }
         }
         assert!(matches!(
             read(&home.path().join("none"), 8),
