@@ -4,6 +4,7 @@
 //! They are for logs and links; no decision about a request depends on them.
 
 use std::net::IpAddr;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
@@ -112,48 +113,30 @@ pub(crate) fn is_of_a_proxy(name: &str) -> bool {
     is_client_address_header(name) || moves_the_root(name) || names_another_path(name)
 }
 
-/// Returns true if a service may read the client's address or scheme from a field of this name, or
-/// from one that CGI maps to the same variable.
+/// Names of fields about the client, a line each; `*` stands at the open end of a name.
+static CLIENT_FIELDS: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    let lines = include_str!("client_fields.txt").lines();
+    lines.filter(|line| !line.starts_with('#')).collect()
+});
+
+/// Returns true if a service may read the client's address, host or scheme from a field of this name,
+/// or from one that CGI maps to the same variable.
 pub(crate) fn is_client_address_header(name: &str) -> bool {
-    /// Prefixes and suffixes, because no list of names is complete.
-    const PREFIX: &str = "x-forwarded-";
-    const SUFFIXES: [&str; 12] = [
-        // `X-`, `True-`, `Proxy-`, `WL-Proxy-`, `Fastly-`, …
-        "-client-ip",
-        "-clientip",
-        "-socketip",
-        // `CF-`, `DO-`, …
-        "-connecting-ip",
-        "-connecting-ipv6",
-        "-external-address",
-        "-originating-ip",
-        "-real-ip",
-        "-remote-addr",
-        "-remote-ip",
-        // `X-Appengine-`, `X-Proxy`, …
-        "user-ip",
-        // Alone, or `X-Original-`, `X-Vercel-`, …
-        "forwarded-for",
-    ];
-    const NAMES: [&str; 8] = [
-        "client-ip",
-        "forwarded",
-        "front-end-https",
-        "remote-addr",
-        "remote-ip",
-        "x-forwarded",
-        "x-scheme",
-        "x-url-scheme",
-    ];
-    let ends = |suffix: &&str| {
-        let at = name.len().checked_sub(suffix.len());
-        at.and_then(|at| name.get(at..))
-            .is_some_and(|end| cgi_equal(end, suffix))
+    let is_named = |known: &&str| match (known.strip_prefix('*'), known.strip_suffix('*')) {
+        (Some(end), _) => {
+            let at = name.len().checked_sub(end.len());
+            at.and_then(|at| name.get(at..))
+                .is_some_and(|found| cgi_equal(found, end))
+        }
+        (_, Some(start)) => {
+            let found = name.get(..start.len());
+            found.is_some_and(|found| cgi_equal(found, start))
+        }
+        _ => cgi_equal(name, known),
     };
-    let begins = name.get(..PREFIX.len());
-    NAMES.iter().any(|known| cgi_equal(name, known))
-        || begins.is_some_and(|begins| cgi_equal(begins, PREFIX))
-        || SUFFIXES.iter().any(ends)
+    // Alone, or as in `X-Forwarded-For`, `Fly-Forwarded-Proto`.
+    let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
+    CLIENT_FIELDS.iter().any(is_named) || words.any(|it| it.eq_ignore_ascii_case("forwarded"))
 }
 
 #[cfg(test)]
@@ -211,9 +194,20 @@ mod tests {
         Wl.Proxy_Client.Ip Fastly-Client-IP X-Original-Forwarded-For CF-Connecting-IP CF-Connecting-IPv6 \
         DO-Connecting-IP Forwarded-For Forwarded_For X-Vercel-Forwarded-For X-Azure-ClientIP \
         X-Azure-SocketIP X-Appengine-User-Ip X-ProxyUser-Ip X-Remote-IP X-Remote-Addr Remote_Addr \
-        X-Originating-IP X-Envoy-External-Address X-Scheme X-Url-Scheme Front-End-Https";
-    const SIMILAR: &str = "X-Forwarding X-Forward-For X-Client Forwarded-By Client-IP-Version XClient-IP \
-        X-Original-URL X-Real-User Remote-User X-IP X-Scheme-Version";
+        X-Originating-IP X-Envoy-External-Address X-Scheme X-Url-Scheme Front-End-Https Forwarded-By \
+        X-NF-Client-Connection-IP CloudFront-Viewer-Address CloudFront-Forwarded-Proto \
+        cloudfront_viewer_tls CloudFront-Is-Mobile-Viewer Fly-Client-IP Fly-Forwarded-Proto \
+        Fly-Forwarded-Port Fly-Forwarded-Ssl Fastly-SSL Fastly-Orig-Host Fastly-Client CF-Visitor \
+        CF-Pseudo-IPv4 EO-Connecting-IP Ali-CDN-Real-IP Cdn-Src-Ip X-Client-Scheme X-Client-Port \
+        X-Real-Port X-True-IP X-Sucuri-ClientIP Incap-Client-IP X-Vercel-Proxied-For \
+        X-MS-Forwarded-Client-IP X-Host X-Original-Host X-HTTP-Host-Override X-Envoy-Original-Host \
+        X-Backend-Host Proxy-Host Disguised-Host WAS-DEFAULT-HOSTNAME X-AppService-Proto X-ARR-SSL \
+        X-AppEngine-Https X-AppEngine-Default-Version-Hostname WL-Proxy-SSL $WSRA $WSSC $WSIS HTTPS \
+        X-Https X-Proto Ssl-Offloaded";
+    const SIMILAR: &str = "X-Forwarding X-Forward-For X-Client Client-IP-Version XClient-IP X-Original-URL \
+        X-Real-User Remote-User X-IP X-Scheme-Version X-GitHub-Enterprise-Host X-Hosted X-Protocol-Version \
+        Upgrade-Insecure-Requests X-Auth-Request-User X-Goog-IAP-JWT-Assertion CF-Ray Https-Only \
+        Sec-WebSocket-Protocol";
 
     #[test]
     fn overwrite_removes_every_field_about_the_client_and_no_other() {
