@@ -5,7 +5,9 @@ use http::StatusCode;
 use postern_http::host::server_url::{ServerUrl, ServerUrlError};
 use postern_http::text_encoding::BYTE_ORDER_MARK;
 use postern_process::logs::sanitize::LogText;
+use postern_token::keys::found_in;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::http_client::Unexpected;
 
@@ -84,17 +86,17 @@ impl IssuerUrl {
         body: &[u8],
         hosts: &[String],
     ) -> Result<ServerUrl, DocumentError> {
-        let document: Document =
-            serde_json::from_slice(body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body))
-                .map_err(|_| DocumentError::NotADocument)?;
-        if document.issuer != self.issuer {
+        let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
+        let document = Document::parse(body)?;
+        let issuer = text("issuer", &document.issuer)?;
+        if issuer != self.issuer {
             return Err(DocumentError::OtherIssuer {
-                found: document.issuer,
+                found: issuer.to_owned(),
                 expected: self.issuer.clone(),
             });
         }
-        let address =
-            ServerUrl::from_http(&document.jwks_uri).map_err(|_| DocumentError::NoAddress)?;
+        let address = text("jwks_uri", &document.jwks_uri)?;
+        let address = ServerUrl::from_http(address).map_err(|_| DocumentError::NoAddress)?;
         let (own, host) = (&self.document, address.host());
         let mut allowed = hosts.iter().map(String::as_str).chain([own.host()]);
         if !allowed.any(|allowed| allowed.eq_ignore_ascii_case(host)) {
@@ -115,8 +117,10 @@ impl IssuerUrl {
 pub(crate) enum DocumentError {
     #[error("the response to the request for the discovery document was {}", Unexpected(*.0))]
     Status(StatusCode),
-    #[error("the response is not a discovery document, or has a member twice")]
-    NotADocument,
+    #[error("the response has to be a discovery document, and holds {0}")]
+    NotADocument(String),
+    #[error("the {0} of the discovery document is missing, or no text")]
+    NoText(&'static str),
     #[error(
         "the discovery document is of the issuer '{}', not of '{expected}': both have to be equal byte for byte",
         LogText(found)
@@ -137,8 +141,25 @@ pub(crate) enum DocumentError {
 /// The members in use.
 #[derive(Debug, Deserialize)]
 struct Document {
-    issuer: String,
-    jwks_uri: String,
+    #[serde(default)]
+    issuer: Value,
+    #[serde(default)]
+    jwks_uri: Value,
+}
+
+impl Document {
+    fn parse(body: &[u8]) -> Result<Self, DocumentError> {
+        // It could be read as the members in their order.
+        if body.trim_ascii_start().starts_with(b"[") {
+            return Err(DocumentError::NotADocument("a list".to_owned()));
+        }
+        serde_json::from_slice(body).map_err(|_| DocumentError::NotADocument(found_in(body)))
+    }
+}
+
+/// Returns a member that has to be text.
+fn text<'m>(name: &'static str, member: &'m Value) -> Result<&'m str, DocumentError> {
+    member.as_str().ok_or(DocumentError::NoText(name))
 }
 
 /// Length of a host in a log line.
@@ -151,11 +172,7 @@ mod tests {
 
     use super::*;
 
-    fn address_in(
-        issuer: &str,
-        hosts: &[&str],
-        document: &serde_json::Value,
-    ) -> Result<String, DocumentError> {
+    fn address_in(issuer: &str, hosts: &[&str], document: &Value) -> Result<String, DocumentError> {
         let hosts: Vec<_> = hosts.iter().map(ToString::to_string).collect();
         let issuer = IssuerUrl::new(issuer).unwrap();
         let address = issuer.address_in(document.to_string().as_bytes(), &hosts)?;
@@ -210,6 +227,48 @@ mod tests {
             ("file:///keys", &[], Err(DocumentError::NoAddress)),
         ] {
             assert_eq!(address_in(IDP, hosts, &leads(uri)), expected, "{uri}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_document_is_named_by_what_it_holds() {
+        let issuer = IssuerUrl::new("https://idp").unwrap();
+        for (body, why) in [
+            ("", "and holds nothing"),
+            ("<!doctype html><p>hush", "and holds HTML"),
+            ("hush", "and holds something else"),
+            ("\u{1f}\u{8b}", "and holds something else"),
+            ("[{\"hush\":1}]", "and holds a list"),
+            (
+                "{\"issuer\":\"https://idp\"",
+                "JSON that cannot be read: EOF",
+            ),
+            (
+                "{\"issuer\":\"https://idp\",\"issuer\":\"hush\"}",
+                "a member twice",
+            ),
+            ("{}", "the issuer of the discovery document is missing"),
+            (
+                "{\"issuer\":null,\"jwks_uri\":\"https://idp/keys\"}",
+                "the issuer of the discovery document is missing",
+            ),
+            (
+                "{\"issuer\":[\"hush\"]}",
+                "the issuer of the discovery document is missing, or no text",
+            ),
+            (
+                "{\"issuer\":\"https://idp\"}",
+                "the jwks_uri of the discovery document is missing",
+            ),
+            (
+                "{\"issuer\":\"https://idp\",\"jwks_uri\":{\"hush\":1}}",
+                "the jwks_uri of the discovery document is missing, or no text",
+            ),
+        ] {
+            let error = issuer.address_in(body.as_bytes(), &[]).unwrap_err();
+            let error = error.to_string();
+            assert!(error.contains(why), "{body}: {error}");
+            assert!(!error.contains("hush"), "{body}: {error}");
         }
     }
 }

@@ -169,7 +169,7 @@ impl KeySetSource {
                 break;
             }
         }
-        let response = response.ok_or(DocumentError::NotADocument)?;
+        let response = response.ok_or(DocumentError::NoText("jwks_uri"))?;
         if response.status != StatusCode::OK {
             return Err(DocumentError::Status(response.status).into());
         }
@@ -187,7 +187,10 @@ impl KeySetSource {
         if is_fresh && purpose == Purpose::Tick {
             return Ok(None);
         }
-        let address = self.address.as_ref().ok_or(DocumentError::NotADocument)?;
+        let address = self
+            .address
+            .as_ref()
+            .ok_or(DocumentError::NoText("jwks_uri"))?;
         let url = address.with_query();
         let bearer = self.bearer().await?;
         let requested_at = Instant::now();

@@ -302,7 +302,7 @@ fn an_encoded_response_is_named_with_its_encoding() {
             ),
             (
                 SidecarPlan::of_issuer(&service, [&*of_issuer, other[1]]),
-                "not a discovery document",
+                "a discovery document, and holds UTF-16: it has to be UTF-8",
             ),
             (
                 SidecarPlan::new(&service, &of_auth_server),

@@ -137,8 +137,14 @@ fn a_document_of_another_issuer_or_host_is_not_followed() {
             json!({"issuer": issuer, "jwks_uri": "http://127.0.0.1.nip.io/keys"}),
             "leads to",
         ),
-        (json!({"issuer": issuer}), "not a discovery document"),
-        (json!("<html>"), "not a discovery document"),
+        (
+            json!({"issuer": issuer}),
+            "the jwks_uri of the discovery document is missing",
+        ),
+        (
+            json!("<html>"),
+            "a discovery document, and holds something else",
+        ),
     ] {
         realm.names(document.clone());
         let flags = ["--issuer-url", &issuer, "--audience", "orders"];
