@@ -8,17 +8,20 @@ use jsonwebtoken::Algorithm;
 
 use crate::invalid::InvalidToken;
 use crate::keys::{KeyId, algorithms};
-use crate::strict_json::{self, Map, Value};
+use crate::strict_json::{self, Map, Value, member};
 
-/// Members that change the meaning of the token (RFC 7515 §4.1.11, RFC 7516 §4.1). Those that hold a key
-/// or lead to one (`jku`, `jwk`, `x5u`, `x5c`, `x5t`) are never read: only configured keys count.
-const REJECTED_HEADER_MEMBERS: [&str; 3] = ["crit", "zip", "enc"];
+/// Names members that have to be understood, whatever it holds: RFC 7515 §4.1.11 requires a list of names
+/// that is not empty, so null is no way to write that there are none.
+const CRITICAL: &str = "crit";
+/// Members that change the meaning of the token (RFC 7516 §4.1). Those that hold a key or lead to one
+/// (`jku`, `jwk`, `x5u`, `x5c`, `x5t`) are never read: only configured keys count.
+const REJECTED_HEADER_MEMBERS: [&str; 2] = ["zip", "enc"];
 /// False for a payload that is not encoded (RFC 7797).
 const ENCODED: &str = "b64";
 
-/// Media types of a token, also of RFC 9068, and their full forms (§4); compared without regard to case
-/// (RFC 7515 §4.1.9).
-const TOKEN_TYPES: [&str; 4] = ["JWT", "application/jwt", "at+jwt", "application/at+jwt"];
+/// Media types of a token, also of RFC 9068; compared without regard to case and to `application/` in
+/// front. `JOSE` says that the token is in compact form (RFC 7515 §4.1.9), as SPIFFE's may.
+const TOKEN_TYPES: [&str; 3] = ["jwt", "at+jwt", "jose"];
 
 /// A check of `typ` in the members of a header.
 pub(crate) type CheckType = fn(&Map) -> Result<(), InvalidToken>;
@@ -79,25 +82,29 @@ impl Header {
 
 /// Returns the member for which a header is rejected.
 pub(crate) fn rejected_member(members: &Map) -> Option<&'static str> {
-    let is_encoded = members
-        .get(ENCODED)
-        .is_none_or(|it| *it == Value::Bool(true));
+    if members.contains_key(CRITICAL) {
+        return Some(CRITICAL);
+    }
+    if member(members, ENCODED).is_some_and(|it| *it != Value::Bool(true)) {
+        return Some(ENCODED);
+    }
     let mut rejected = REJECTED_HEADER_MEMBERS.into_iter();
-    rejected
-        .find(|name| members.contains_key(*name))
-        .or((!is_encoded).then_some(ENCODED))
+    rejected.find(|name| member(members, name).is_some())
 }
 
 pub(crate) fn check_type(members: &Map) -> Result<(), InvalidToken> {
-    let accepted = match members.get("typ") {
-        None => true,
-        Some(Value::String(media_type)) => {
-            let is_it = |name: &&str| media_type.eq_ignore_ascii_case(name);
-            TOKEN_TYPES.iter().any(is_it)
-        }
-        Some(_) => false,
+    let media_type = match member(members, "typ") {
+        None => return Ok(()),
+        Some(Value::String(media_type)) => media_type.to_ascii_lowercase(),
+        Some(_) => return Err(InvalidToken::Header),
     };
-    accepted.then_some(()).ok_or(InvalidToken::Header)
+    let media_type = media_type
+        .strip_prefix("application/")
+        .unwrap_or(&media_type);
+    match TOKEN_TYPES.contains(&media_type) {
+        true => Ok(()),
+        false => Err(InvalidToken::Header),
+    }
 }
 
 fn algorithm(members: &Map) -> Result<Algorithm, InvalidToken> {
@@ -109,7 +116,7 @@ fn algorithm(members: &Map) -> Result<Algorithm, InvalidToken> {
 }
 
 fn key_id(members: &Map) -> Result<Option<KeyId>, InvalidToken> {
-    match members.get("kid") {
+    match member(members, "kid") {
         None => Ok(None),
         // An empty name counts as missing.
         Some(Value::String(name)) if name.is_empty() => Ok(None),

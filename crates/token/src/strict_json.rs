@@ -141,6 +141,12 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 }
 
+/// Returns a member. One that is null counts as absent: serialisers write it for what is not there.
+pub fn member<'m>(members: &'m Map, name: &str) -> Option<&'m Value> {
+    let found = members.get(name)?;
+    (*found != Value::Null).then_some(found)
+}
+
 /// Returns true for a text without halves of characters. As a name, one with a half could be another
 /// user's.
 pub fn is_whole(text: &str) -> bool {

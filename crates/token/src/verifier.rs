@@ -8,9 +8,9 @@ use crate::invalid::InvalidToken;
 use crate::keys::{KeySet, VerificationKey};
 use crate::observer::{Observer, Unobserved};
 use crate::policy::{RequiredIssuer, VerificationPolicy};
-use crate::strict_json::{self, Value};
+use crate::strict_json::{self, Value, member};
 
-/// The confirmation of RFC 7800 §3.1, whatever it holds.
+/// The confirmation of RFC 7800 §3.1, whatever it holds but null.
 const CONFIRMATION: &str = "cnf";
 
 impl VerificationPolicy {
@@ -70,7 +70,7 @@ impl VerificationPolicy {
 
     fn claims(&self, payload: &[u8]) -> Result<Claims, InvalidToken> {
         let members = strict_json::object(payload).map_err(|_| InvalidToken::Malformed)?;
-        if members.contains_key(CONFIRMATION) && !self.accept_bound_tokens {
+        if member(&members, CONFIRMATION).is_some() && !self.accept_bound_tokens {
             return Err(InvalidToken::Bound);
         }
         Claims::from_members(members, self.mapping.as_ref(), &self.extra_claims)
