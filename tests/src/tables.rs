@@ -132,6 +132,9 @@ pub struct OddRequest {
     pub body: String,
     /// `verified`, `passed`, `responded`, or status and reason code.
     pub expect: String,
+    /// A part of what `explain` finds; empty where that is not tested.
+    #[serde(default)]
+    pub found: String,
     /// Reason, or the document with the rule.
     pub why: String,
 }

@@ -15,9 +15,9 @@ use postern_token::observer::Observer;
 use postern_token::unverified::DecodedToken;
 
 /// The labels of the text, in order; checks and token stand where theirs do.
-const LABELS: [&str; 14] = [
+const LABELS: [&str; 15] = [
     "request", "verdict", "found", "cause", "to do", "path", CHECKS, "rules", "from", "issuer",
-    TOKEN, "keys", "not used", "service",
+    "user", TOKEN, "keys", "not used", "service",
 ];
 const CHECKS: &str = "checks";
 const TOKEN: &str = "token";

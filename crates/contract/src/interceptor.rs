@@ -159,15 +159,7 @@ impl Interceptor {
         observer: &mut impl Observer,
     ) -> Result<Option<Bearer<'a>>, InvalidToken> {
         let max = self.max_authorization_bytes;
-        let token = self.sources.token(headers, max, opens_websocket, observer);
-        observer.explains(&token, |invalid| match invalid {
-            InvalidToken::AuthorizationScheme | InvalidToken::Malformed => {
-                Some(self.sources.unreadable(headers))
-            }
-            // The reason says all.
-            _ => None,
-        });
-        token
+        self.sources.token(headers, max, opens_websocket, observer)
     }
 
     /// Classifies one request. `path` is the request target's raw path without the query: query,

@@ -118,6 +118,53 @@ impl<'a> RequestPath<'a> {
     }
 }
 
+/// Names the part for which a path is rejected, by itself or beside rules. Nothing else of it is
+/// repeated, because a query may hide behind an escape.
+pub(crate) fn rejected_part(raw: &[u8]) -> String {
+    let mut names = raw.split(|byte| *byte == b'/').zip(0..).skip(1);
+    let invalid = names.clone().find(|(name, _)| hides(name).is_err());
+    let hiding = || names.find(|(name, _)| hides(name) == Ok(true));
+    let Some((name, number)) = invalid.or_else(hiding) else {
+        return "the path does not begin with a slash".to_owned();
+    };
+    let segment = format!("segment {number} of the path");
+    let Ok(decoded) = decode(name, |_| true) else {
+        return format!("{}{segment} is no escape", hiding_part(name));
+    };
+    match invalid {
+        None => format!(
+            "{}{segment} is or hides a dot, a slash, a backslash or a control character",
+            hiding_part(name)
+        ),
+        Some(_) if has_overlong_utf8(&decoded) => {
+            format!("{segment} holds UTF-8 in a longer form than it has")
+        }
+        Some(_) => format!(
+            "{segment} is a dot segment (`..`, `%2e%2e`, `..;`), or escaped more than {MAX_ESCAPE_DEPTH} times"
+        ),
+    }
+}
+
+/// Returns true for a segment that no honest client sends to a service behind rules.
+fn hides(name: &[u8]) -> Result<bool, InvalidRequest> {
+    let path = [b"/", name].concat();
+    RequestPath::parse_any(&path).map(|path| path.hides_separators)
+}
+
+/// Names the first part of a segment that is no escape, or that is or hides a separator.
+fn hiding_part(name: &[u8]) -> String {
+    let mut rests = memchr::memchr2_iter(b'%', b'\\', name).filter_map(|at| name.get(at..));
+    let part = rests.find_map(|rest| match rest.strip_prefix(b"%").map(split_escape) {
+        Some(None) => rest.get(.."%zz".len()).or(Some(rest)),
+        _ => {
+            let parts = ["\\", "%5c", "%252f", "%25252f"].into_iter();
+            let mut parts = parts.filter_map(|form| rest.get(..form.len()));
+            parts.find(|part| hides(part) == Ok(true))
+        }
+    });
+    part.map_or_else(String::new, |part| format!("`{}` in ", part.escape_ascii()))
+}
+
 /// Returns true for most paths of honest clients: plain bytes, in segments that neither are empty nor
 /// begin with a dot or a bracket. No rule has anything to find in them, and each would read them once
 /// more.
@@ -439,6 +486,33 @@ mod tests {
             let stays = !form.ends_with('%') || class(path.as_bytes()) == "opaque";
             assert!(stays, "U+{:04X}", u32::from(c));
         }
+    }
+
+    #[test]
+    fn the_part_for_which_a_path_is_rejected_is_named_alone() {
+        let hidden = "is or hides a dot, a slash, a backslash or a control character";
+        for (path, part) in [
+            ("/a/%zz", "`%zz` in segment 2 of the path is no escape"),
+            ("/a/b%2", "`%2` in segment 2 of the path is no escape"),
+            ("/a/%", "`%` in segment 2 of the path is no escape"),
+            ("/a;b/100%25/x%5Cy", "`%5C` in segment 3 of the path"),
+            ("/a\\b", "`\\\\` in segment 1 of the path"),
+            ("/a/%25252f", "`%25252f` in segment 2 of the path"),
+            ("/a/%25%32%46", "segment 2 of the path is or hides"),
+            ("/a/b%250a", "`%250a` in segment 2 of the path"),
+            (
+                "/a%5cb/%2e%2E;c/d",
+                "segment 2 of the path is a dot segment",
+            ),
+            ("/a%2F..%2Fb", "segment 1 of the path is a dot segment"),
+            ("/%C0%AE", "segment 1 of the path holds UTF-8"),
+            ("*", "the path does not begin with a slash"),
+        ] {
+            assert_ne!(class(path.as_bytes()), "canonical", "{path}");
+            let found = rejected_part(path.as_bytes());
+            assert!(found.starts_with(part), "{path}: {found}");
+        }
+        assert!(rejected_part(b"/a%00").ends_with(hidden));
     }
 
     #[test]

@@ -205,21 +205,25 @@ fn behind_scheme(field: &[u8]) -> Option<&[u8]> {
 }
 
 /// Words that clients write in place of `Bearer` and a blank. Any other one could be a secret.
-const OTHER_SCHEMES: [&str; 8] = [
-    "Bearer:", "Bearer=", "Bearer,", "Basic", "Digest", "DPoP", "JWT", "Token",
-];
+const OTHER_SCHEMES: &str = "ApiKey AWS4-HMAC-SHA256 Basic Digest DPoP GNAP Hawk HOBA JWT Kerberos Negotiate \
+    NTLM OAuth PrivateToken Token";
+/// Marks that frameworks put in front of a value, as Express in front of a signed cookie.
+const OTHER_MARKS: [&str; 3] = ["Bearer%20", "s:", "s%3A"];
 
 /// Describes what stands in a field in place of `Bearer TOKEN`, or of a bare token where it
 /// `may_be_bare`. Nothing is repeated of a token but a character that none has.
 pub fn unreadable(field: &[u8], may_be_bare: bool) -> String {
-    let Some(token) = behind_scheme(field).or(may_be_bare.then_some(field)) else {
-        let begins = |word: &&&str| {
-            let start = field.get(..word.len());
-            start.is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()))
-        };
-        let found = OTHER_SCHEMES.iter().find(begins);
-        let found = found.map_or("something else".to_owned(), |word| format!("`{word}`"));
-        return format!("it begins with {found}, and not with `Bearer` and a blank");
+    let token = match (behind_scheme(field), word_in_front(field)) {
+        (Some(token), _) => token,
+        (None, Some(word)) if may_be_bare => {
+            return format!("it begins with {word}, and not with the token");
+        }
+        (None, None) if may_be_bare => field,
+        (None, _) if field.is_empty() => return "it is empty".to_owned(),
+        (None, word) => {
+            let found = word.unwrap_or_else(|| beginning(field));
+            return format!("it begins with {found}, and not with `Bearer` and a blank");
+        }
     };
     match token.iter().position(|&byte| !is_token68(byte)) {
         Some(at) => {
@@ -230,6 +234,42 @@ pub fn unreadable(field: &[u8], may_be_bare: bool) -> String {
             )
         }
         None => "the token is empty".to_owned(),
+    }
+}
+
+/// Names a known word in place of `Bearer` and a blank.
+fn word_in_front(field: &[u8]) -> Option<String> {
+    let behind = |word: &str| {
+        let (start, rest) = field.split_at_checked(word.len())?;
+        start.eq_ignore_ascii_case(word.as_bytes()).then_some(rest)
+    };
+    if let Some(mark) = OTHER_MARKS.iter().find(|mark| behind(mark).is_some()) {
+        return Some(format!("`{mark}`"));
+    }
+    if let Some([next, ..]) = behind("Bearer") {
+        return Some(match *next {
+            next if next != b'=' && is_token68(next) => "`Bearer` without a blank".to_owned(),
+            next => format!("`Bearer{}`", char::from(next).escape_debug()),
+        });
+    }
+    let is_first = |word: &&str| {
+        let rest = behind(word);
+        rest.is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_alphanumeric))
+    };
+    let scheme = OTHER_SCHEMES.split(' ').find(is_first)?;
+    Some(format!("`{scheme}`"))
+}
+
+/// Describes the beginning of a field without a known word.
+fn beginning(field: &[u8]) -> String {
+    let is_jwt = || {
+        let dots = field.iter().filter(|byte| **byte == b'.');
+        field.starts_with(b"eyJ") && dots.count() == 2 && is_all_token68(field)
+    };
+    match field.first() {
+        Some(first) if !is_token68(*first) => format!("{:?}", char::from(*first)),
+        _ if is_jwt() => "a JWT".to_owned(),
+        _ => "something else".to_owned(),
     }
 }
 
@@ -283,28 +323,56 @@ mod tests {
             ("Bearer hush\thush", "character 5 of the token is '\\t'"),
             ("Bearer ", "the token is empty"),
             ("Bearer", "the token is empty"),
-            ("", "it begins with something else"),
+            ("", "it is empty"),
             (
                 "Bearer: hush.a.b",
                 "it begins with `Bearer:`, and not with `Bearer` and a blank",
             ),
             ("BEARER=hush.a.b", "it begins with `Bearer=`"),
             ("Bearer,hush.a.b", "it begins with `Bearer,`"),
-            ("Bearer\thush.a.b", "it begins with something else"),
-            ("\"Bearer hush.a.b\"", "it begins with something else"),
+            ("Bearer\thush.a.b", "it begins with `Bearer\\t`"),
+            ("Bearer%20hush.a.b", "it begins with `Bearer%20`"),
+            ("Bearerhush.a.b", "it begins with `Bearer` without a blank"),
+            ("\"Bearer hush.a.b\"", "it begins with '\"'"),
+            ("<hush.a.b>", "it begins with '<'"),
             ("Token hush.a.b", "it begins with `Token`"),
+            ("token=hush.a.b", "it begins with `Token`"),
+            ("tokenhush.a.b", "it begins with something else"),
             ("jwt hush.a.b", "it begins with `JWT`"),
             ("Basic hush", "it begins with `Basic`"),
+            ("negotiate hush==", "it begins with `Negotiate`"),
+            ("NTLM", "it begins with `NTLM`"),
+            (
+                "AWS4-HMAC-SHA256 Credential=hush",
+                "it begins with `AWS4-HMAC-SHA256`",
+            ),
+            ("eyJhush.hush.hush", "it begins with a JWT, and not with"),
+            ("eyJhush.hush", "it begins with something else"),
             ("hush.a.b", "it begins with something else"),
             ("hush hush", "it begins with something else"),
         ] {
             assert!(parse(field.as_bytes()).is_err(), "{field}");
             let described = unreadable(field.as_bytes(), false);
             assert!(described.starts_with(found), "{field}: {described}");
-            assert!(
-                !described.to_ascii_lowercase().contains("hush"),
-                "{described}"
-            );
+            let lower = described.to_ascii_lowercase();
+            assert!(!lower.contains("hush"), "{described}");
+        }
+        // In place of a token alone.
+        for (field, found) in [
+            ("", "the token is empty"),
+            ("\"hush\"", "character 1 of the token is '\"'"),
+            (
+                "Bearer%20hush",
+                "it begins with `Bearer%20`, and not with the token",
+            ),
+            ("s:hush.a.b", "it begins with `s:`"),
+            ("s%3Ahush.a.b", "it begins with `s%3A`"),
+            ("Basic hush", "it begins with `Basic`"),
+            ("hush%20a", "character 5 of the token is '%'"),
+        ] {
+            let described = unreadable(field.as_bytes(), true);
+            assert!(described.starts_with(found), "{field}: {described}");
+            assert!(!described.contains("hush"), "{described}");
         }
         // Blanks and case are no error.
         assert_eq!(parse(b"bearer  a.b.c").unwrap().as_str(), "a.b.c");

@@ -31,6 +31,11 @@ pub fn token_of<'a>(
     Ok(Some(token.with_location(TokenLocation::Cookie)))
 }
 
+/// Returns the value of the first cookie of this name.
+pub(super) fn first_value<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h [u8]> {
+    pairs(headers).find_map(|pair| value_of(pair, name))
+}
+
 /// Returns the name of a cookie that holds a part of one of this name, as in `session.0`: libraries
 /// split what is longer than a browser stores.
 pub(super) fn part_of<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {

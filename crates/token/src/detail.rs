@@ -1,14 +1,14 @@
 //! The member or claim for which a token is rejected, what it holds, and the setting that changes
 //! that. For people: the decision is made elsewhere.
 
-use crate::claims::mapping::{ClaimMapping, first};
+use crate::claims::mapping::{ClaimMapping, counting, first};
 use crate::claims::name::ClaimName;
 use crate::claims::{Claims, audience};
 use crate::compact::{CompactToken, decode, rejected_member};
 use crate::invalid::InvalidToken;
 use crate::keys::KeySet;
 use crate::policy::{Audience, RequiredIssuer, VerificationPolicy};
-use crate::strict_json::{self, Map, Value, is_whole};
+use crate::strict_json::{self, Map, Value, is_whole, member};
 use crate::unverified::DecodedToken;
 
 /// Longest value that is repeated.
@@ -70,25 +70,35 @@ pub fn unreadable(token: &str) -> Option<String> {
     };
     for (name, part) in [("header", parts.header), ("payload", parts.payload)] {
         let Ok(json) = decode(part) else {
-            return Some(format!("its {name} is no base64url without padding"));
+            return Some(not_base64url(name, part));
         };
         if let Err(error) = strict_json::object(&json) {
             return Some(format!("its {name} is no JSON that is accepted: {error}"));
         }
     }
     let is_readable = decode(parts.signature).is_ok();
-    (!is_readable).then(|| "its signature is no base64url without padding".to_owned())
+    (!is_readable).then(|| not_base64url("signature", parts.signature))
+}
+
+/// Names the first character that base64url does not have, as in `s=` before a token.
+fn not_base64url(name: &str, part: &str) -> String {
+    let is_foreign = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+    let why = format!("its {name} is no base64url without padding");
+    match part.chars().zip(1..).find(|(c, _)| is_foreign(*c)) {
+        Some((found, number)) => format!("{why}: character {number} of it is {found:?}"),
+        None => why,
+    }
 }
 
 fn describe_header(header: &Map) -> String {
     if let Some(name) = rejected_member(header) {
         return format!("its header has `{name}`, which no setting allows");
     }
-    let kid = header.get("kid").filter(|kid| kid.as_str().is_none());
+    let kid = member(header, "kid").filter(|kid| kid.as_str().is_none());
     match kid {
         Some(kid) => format!("its `kid` is {}, and not text", kind(Some(kid))),
         None => format!(
-            "its `typ` is {}, its `kid` {}: JWT or at+jwt is expected, and a name of visible ASCII",
+            "its `typ` is {}, its `kid` {}: JWT, at+jwt or JOSE is expected, and a name of visible ASCII",
             readable(header.get("typ")),
             readable(header.get("kid"))
         ),
@@ -137,7 +147,7 @@ fn in_table<'s>(policy: &VerificationPolicy, sentence: &'s str) -> &'s str {
 
 /// Names the first required claim that is not there.
 fn describe_missing(policy: &VerificationPolicy, claims: &Map) -> Option<String> {
-    let is_there = |name: &str| claims.get(name).is_some_and(|value| *value != Value::Null);
+    let is_there = |name: &str| member(claims, name).is_some();
     match &policy.mapping {
         Some(mapping) => {
             let mut required = mapping.required();
@@ -175,7 +185,7 @@ fn describe_invalid(policy: &VerificationPolicy, claims: &Map) -> Option<String>
             {
                 return Some(format!(
                     "{}, which `{field}` comes from, is {}: text or an integer is expected",
-                    listed(of),
+                    counted(of, claims),
                     kind(Some(value))
                 ));
             }
@@ -192,6 +202,31 @@ fn describe_invalid(policy: &VerificationPolicy, claims: &Map) -> Option<String>
         other => other.kind().to_owned(),
     };
     Some(format!("its `{name}` is {found}: {expected} is expected"))
+}
+
+/// Names the claims that count for the fields of a user for which there are several.
+pub(super) fn chosen_claims(policy: &VerificationPolicy, token: &str) -> Vec<String> {
+    let (Some(mapping), Some(token)) = (&policy.mapping, DecodedToken::decode(token)) else {
+        return Vec::new();
+    };
+    let Some(claims) = token.claims.as_object() else {
+        return Vec::new();
+    };
+    let several = mapping.required().filter(|(_, of)| of.len() > 1);
+    several
+        .map(|(field, of)| format!("`{field}` comes from {}", counted(of, claims)))
+        .collect()
+}
+
+/// Names the claim that counts for a field.
+fn counted(of: &[ClaimName], claims: &Map) -> String {
+    match (counting(of, claims), of) {
+        (Some(claim), [_, _, ..]) => {
+            let all = listed(of);
+            format!("`{claim}` (the first of {all} that is there counts)")
+        }
+        _ => listed(of),
+    }
 }
 
 fn listed(claims: &[ClaimName]) -> String {

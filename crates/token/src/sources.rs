@@ -65,14 +65,24 @@ impl TokenSources {
         Ok(token)
     }
 
-    /// Describes the value for which [`Self::token`] is an error, without any of its content.
-    pub fn unreadable(&self, headers: &HeaderMap) -> String {
-        let mut fields = self.headers.iter().filter_map(|name| headers.get(name));
-        let field = fields.next();
-        match field.or_else(|| headers.get(AUTHORIZATION)) {
-            Some(value) => bearer::unreadable(value.as_bytes(), field.is_some()),
-            None => "it holds no token, or characters that no token has".to_owned(),
+    /// Describes the value for which [`Self::token`] is an error, without any of its content; `None`
+    /// where there is no value.
+    pub fn unreadable(&self, headers: &HeaderMap, opens_websocket: bool) -> Option<String> {
+        let field = |name: &HeaderName, may_be_bare| {
+            let found = bearer::unreadable(headers.get(name)?.as_bytes(), may_be_bare);
+            Some(format!("`{name}`: {found}"))
+        };
+        let of_header = self.headers.iter().find_map(|name| field(name, true));
+        if let Some(found) = of_header.or_else(|| field(&AUTHORIZATION, false)) {
+            return Some(found);
         }
+        let protocol = opens_websocket && self.websocket_protocol;
+        if protocol && bearer::from_websocket_protocol(headers, usize::MAX).is_err() {
+            return Some("no token is behind `bearer`, or characters that none has".to_owned());
+        }
+        let name = self.cookie.as_ref()?;
+        let found = bearer::unreadable(cookie::first_value(headers, name)?, true);
+        Some(format!("the cookie `{name}`: {found}"))
     }
 }
 
@@ -127,34 +137,57 @@ mod tests {
         };
         let cookie = ("cookie", "t=c.o.k");
         let protocols = |value| ("sec-websocket-protocol", value);
-        let behind = "it holds no token, or";
+        let of_protocol = "no token is behind `bearer`";
         for (fields, found) in [
-            (&[("x-assertion", ""), cookie][..], "the token is empty"),
-            (&[("x-assertion", "Bearer"), cookie], "the token is empty"),
+            (
+                &[("x-assertion", ""), cookie][..],
+                "`x-assertion`: the token is empty",
+            ),
+            (
+                &[("x-assertion", "Bearer"), cookie],
+                "`x-assertion`: the token is empty",
+            ),
             (
                 &[("x-assertion", "'a'"), cookie],
-                "character 1 of the token is '\\''",
+                "`x-assertion`: character 1 of the token is '\\''",
             ),
-            (&[("authorization", "Bearer"), cookie], "the token is empty"),
+            (
+                &[("authorization", "Bearer"), cookie],
+                "`authorization`: the token is empty",
+            ),
             (
                 &[("authorization", ""), cookie],
-                "it begins with something else",
+                "`authorization`: it is empty",
             ),
             (
                 &[("authorization", "Basic c2VjcmV0"), cookie],
-                "it begins with `Basic`",
+                "`authorization`: it begins with `Basic`",
             ),
-            (&[protocols("bearer"), cookie], behind),
-            (&[protocols("chat, bearer"), cookie], behind),
-            (&[protocols("chat"), protocols("bearer"), cookie], behind),
-            (&[protocols("bearer, a b, chat"), cookie], behind),
-            (&[("cookie", "t=")], behind),
-            (&[("cookie", "t=\"c.o.k\"")], behind),
+            (&[protocols("bearer"), cookie], of_protocol),
+            (&[protocols("chat, bearer"), cookie], of_protocol),
+            (
+                &[protocols("chat"), protocols("bearer"), cookie],
+                of_protocol,
+            ),
+            (&[protocols("bearer, a b, chat"), cookie], of_protocol),
+            (&[("cookie", "t=")], "the cookie `t`: the token is empty"),
+            (
+                &[("cookie", "t=\"c.o.k\"")],
+                "the cookie `t`: character 1 of the token is '\"'",
+            ),
+            (
+                &[("cookie", "t=Bearer%20c.o.k")],
+                "the cookie `t`: it begins with `Bearer%20`",
+            ),
+            (
+                &[("cookie", "a=b; t=s%3Ac.o.k")],
+                "the cookie `t`: it begins with `s%3A`",
+            ),
         ] {
             let headers = headers(fields);
             let token = sources.token(&headers, 100, true, &mut Unobserved);
             assert!(token.is_err(), "{fields:?}");
-            let described = sources.unreadable(&headers);
+            let described = sources.unreadable(&headers, true).unwrap_or_default();
             assert!(described.starts_with(found), "{fields:?}: {described}");
         }
         // Without a `bearer`, or where no WebSocket is opened, the cookie counts.

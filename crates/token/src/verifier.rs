@@ -33,14 +33,19 @@ impl VerificationPolicy {
     ///
     /// # Errors
     /// The errors of [`Self::verify_at`].
-    pub fn verify_observed(
+    pub fn verify_observed<O: Observer>(
         &self,
         keys: &KeySet,
         token: Bearer<'_>,
         now: i64,
-        observer: &mut impl Observer,
+        observer: &mut O,
     ) -> Result<Claims, InvalidToken> {
         let verified = self.verify_each(keys, token, now, observer);
+        if O::WATCHES && verified.is_ok() {
+            for line in detail::chosen_claims(self, token.as_str()) {
+                observer.learned("user", line);
+            }
+        }
         observer.explains(&verified, |invalid| {
             detail::describe(invalid, self, keys, token.as_str())
         });

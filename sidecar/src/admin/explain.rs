@@ -87,6 +87,11 @@ impl Explainer {
         let policy = &rules.auth_policy;
         let decision =
             policy.authorize_observed(received, self.keys.as_of(Instant::now()), at, explanation);
+        if let Err(rejected) = &decision
+            && let Some(cause) = policy.cause(rejected.rejection, received)
+        {
+            explanation.facts.insert("found".to_owned(), vec![cause]);
+        }
         let decision =
             decision.or_else(|rejected| policy.forward_if_reporting(rejected, received, at));
         if let Some(token) = policy.token(received) {

@@ -135,12 +135,21 @@ impl AuthPolicy {
         token.ok().flatten()
     }
 
-    /// Describes why the token of a request cannot be read, with no more of it than one character
-    /// that no token has.
-    pub(crate) fn unreadable_token(&self, request: &ReceivedHead) -> Option<String> {
-        match self.token(request) {
-            Some(token) => detail::unreadable(token.as_str()),
-            None => Some(self.interceptor.sources().unreadable(&request.headers)),
+    /// Names what in a request is the cause of a rejection, where the reason does not say it. Of a
+    /// token it is no more than one character that none has, of a path one that is not plain.
+    pub(crate) fn cause(&self, rejection: Rejection, request: &ReceivedHead) -> Option<String> {
+        match rejection {
+            Rejection::PathNotCanonical => Some(request.rejected_part()),
+            Rejection::AuthorizationScheme | Rejection::TokenMalformed => match self.token(request)
+            {
+                Some(token) => detail::unreadable(token.as_str()),
+                None => {
+                    let opens_websocket = request.kind == RequestKind::WebSocket;
+                    let sources = self.interceptor.sources();
+                    sources.unreadable(&request.headers, opens_websocket)
+                }
+            },
+            _ => None,
         }
     }
 

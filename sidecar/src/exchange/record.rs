@@ -38,10 +38,7 @@ impl<C> Serving<'_, C> {
     /// Counts and logs the request, and records a rejection; returns the end of the request, which is
     /// now unless it has ended.
     pub(super) fn record(&mut self, forward: Option<&Forward>) -> Instant {
-        use Rejection::{
-            AuthorizationScheme, TokenMalformed, UpstreamMalformed, UpstreamTimeout,
-            UpstreamUnavailable,
-        };
+        use Rejection::{UpstreamMalformed, UpstreamTimeout, UpstreamUnavailable};
         self.is_recorded = true;
         let span = std::mem::take(&mut self.request.span);
         let (request, progress) = (&self.request, &self.progress);
@@ -66,10 +63,9 @@ impl<C> Serving<'_, C> {
             Some(address) => address.to_string(),
             None => app.upstream.address().to_string(),
         };
-        let unreadable = || match progress.outcome {
-            Outcome::Rejected(AuthorizationScheme | TokenMalformed)
-            | Outcome::Reported(AuthorizationScheme | TokenMalformed) => {
-                rules.unreadable_token(head).map(Cow::from)
+        let cause = || match progress.outcome {
+            Outcome::Rejected(rejection) | Outcome::Reported(rejection) => {
+                rules.cause(rejection, head).map(Cow::from)
             }
             _ => None,
         };
@@ -88,7 +84,7 @@ impl<C> Serving<'_, C> {
             cause: progress
                 .cause
                 .as_deref()
-                .map_or_else(unreadable, |it| Some(it.into())),
+                .map_or_else(cause, |it| Some(it.into())),
             request_id: request.ids.request_id(),
             trace_id: request.ids.trace_id(&head.headers),
             ..AccessLine::default()

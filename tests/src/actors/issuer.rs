@@ -53,7 +53,7 @@ pub struct IssuerToken {
     /// User that the service receives, as JSON; only for accepted tokens.
     #[serde(default)]
     pub user: String,
-    /// Parts of the output of `explain` about a rejected token.
+    /// Parts of the output of `explain` about the token.
     #[serde(default)]
     pub explains: Vec<String>,
 }

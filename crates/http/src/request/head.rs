@@ -2,7 +2,7 @@
 
 use crate::destination::Destination;
 use crate::invalid::InvalidRequest;
-use crate::{host, methods};
+use crate::{host, methods, request_path};
 use http::{HeaderValue, Version, header};
 
 use crate::request::received::ReceivedHead;
@@ -29,6 +29,17 @@ impl ReceivedHead {
             destination.check_host(self.host())?;
         }
         Target::parse(self.target(), is_http_2)
+    }
+
+    /// Names the part for which the target is not canonical, for a log too: nothing of a query.
+    pub fn rejected_part(&self) -> String {
+        if self.target().contains(&b'#') {
+            return "the target holds a fragment, `#`".to_owned();
+        }
+        match Target::parse(self.target(), self.version == Version::HTTP_2) {
+            Ok(target) => request_path::rejected_part(target.path()),
+            Err(_) => "the target is no path, and no http URL with a host".to_owned(),
+        }
     }
 
     /// Checks that the request names one host: HTTP/2 in its authority, in a field or alike in both,

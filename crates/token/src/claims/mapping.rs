@@ -99,8 +99,16 @@ impl ClaimMapping {
 
 /// Returns the first claim that is there.
 pub(crate) fn first<'m>(claims: &[ClaimName], members: &'m Map) -> Option<&'m Value> {
-    let mut values = claims.iter().filter_map(|claim| claim.find(members));
-    values.find(|value| **value != Value::Null)
+    counting(claims, members)?.find(members)
+}
+
+/// Returns the name of the first claim that is there.
+pub(crate) fn counting<'c>(claims: &'c [ClaimName], members: &Map) -> Option<&'c ClaimName> {
+    let is_there = |claim: &&ClaimName| {
+        let found = claim.find(members);
+        found.is_some_and(|value| *value != Value::Null)
+    };
+    claims.iter().find(is_there)
 }
 
 fn parse_entry(entry: &str) -> Result<(&'static str, ClaimName), String> {

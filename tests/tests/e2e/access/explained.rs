@@ -34,6 +34,12 @@ struct Fate {
     head: Option<Vec<String>>,
 }
 
+/// An explanation of a request, with what it found.
+struct Explained {
+    fate: Fate,
+    found: String,
+}
+
 /// A row with its tokens.
 struct Request {
     method: String,
@@ -83,7 +89,7 @@ impl Request {
         }
     }
 
-    fn explained_by(&self, stack: &ForgedStack) -> Fate {
+    fn explained_by(&self, stack: &ForgedStack) -> Explained {
         let arguments = ["--json", "-X", &self.method, "--", &self.target];
         let end = stack.sidecar.explain(&arguments, &self.lines);
         assert_eq!(end.code, Some(0), "{}", end.stderr);
@@ -102,9 +108,15 @@ impl Request {
         assert_eq!(failed.count(), rejected, "{explanation}");
         let line = |line: &Value| line.as_str().unwrap().to_owned();
         let head = explanation["service"].as_array();
-        Fate {
+        let fate = Fate {
             outcome,
             head: head.map(|lines| comparable(lines.iter().map(line).collect())),
+        };
+        let found = explanation["found"].as_array().into_iter().flatten();
+        let found: Vec<_> = found.map(line).collect();
+        Explained {
+            fate,
+            found: found.join("; "),
         }
     }
 }
@@ -167,10 +179,15 @@ fn explain_says_what_serve_does() {
             format!("{} and not {expect}, {why}", fate.outcome)
         });
         verdicts.row(&name, expected);
-        let explained = request.explained_by(&stack);
+        let Explained {
+            fate: explained,
+            found,
+        } = request.explained_by(&stack);
         let difference =
             (explained != fate).then(|| format!("\n serve: {fate:?}\n explain: {explained:?}"));
         verdicts.row(&name, difference);
+        let lacks = (!found.contains(&row.found)).then(|| format!("explain found {found:?}"));
+        verdicts.row(&name, lacks);
     }
     assert!(verdicts.checked() >= 2 * 60);
     verdicts.conclude();

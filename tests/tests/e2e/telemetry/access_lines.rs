@@ -169,6 +169,19 @@ fn what_cannot_be_read_of_a_token_is_logged_without_its_content() {
         ),
         ("Token hush".to_owned(), "it begins with `Token`"),
         ("hush.hush.hush".to_owned(), "it begins with something else"),
+        (
+            "Negotiate hush".to_owned(),
+            "`authorization`: it begins with `Negotiate`",
+        ),
+        (
+            of("", "").replace("Bearer ", "eyJ"),
+            "it begins with a JWT, and not with",
+        ),
+        (
+            "Bearer s=hush.hush.hush".to_owned(),
+            "its header is no base64url without padding: character 2 of it is '='",
+        ),
+        (String::new(), "`authorization`: it is empty"),
     ];
     for (number, (field, cause)) in fields.iter().enumerate() {
         let (path, field) = (
@@ -184,6 +197,34 @@ fn what_cannot_be_read_of_a_token_is_logged_without_its_content() {
         assert!(!line.to_string().contains("hush"), "{line}");
         let end = stack.sidecar.explain(&[&path], &[&field]);
         assert!(end.stdout.contains(cause), "{field}: {}", end.stdout);
+    }
+}
+
+#[test]
+fn a_line_names_what_makes_a_path_no_canonical_one_and_no_query() {
+    let stack = ForgedStack::with(|plan| plan.flags(["--log-format", "json"]));
+    for (number, (target, cause)) in [
+        ("%zz?hush", "`%zz` in segment 3 of the path is no escape"),
+        (
+            "..;hush=1/x",
+            "segment 3 of the path is a dot segment (`..`, `%2e%2e`, `..;`)",
+        ),
+        ("%3Fhush/%2e%2e", "segment 4 of the path is a dot segment"),
+        (
+            "%E0%80%AE?hush",
+            "segment 3 of the path holds UTF-8 in a longer form",
+        ),
+        ("#hush", "the target holds a fragment"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let request = format!("GET /orders/{number}/{target} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let response = exchange(stack.sidecar.address(), "GET", request.as_bytes());
+        assert_eq!(response.verdict(), "400 path_not_canonical", "{target}");
+        let found = format!("\"cause\":\"{cause}");
+        let line = stack.sidecar.process().line_with(&found);
+        assert!(!line.contains("hush"), "{line}");
     }
 }
 
