@@ -8,14 +8,16 @@ use base64::engine::general_purpose::STANDARD;
 use postern_process::named_enum;
 use serde_json::{Value, json};
 
-use crate::annotations::SIDECAR;
+use crate::container::settings::Settings;
 use crate::inject::change_workload;
-use crate::metadata::inherit;
-use crate::object::{Object, text};
-use crate::services::move_alone;
-use crate::settings::Settings;
+use crate::manifest::annotations::SIDECAR;
+use crate::manifest::metadata::inherit;
+use crate::manifest::object::{Object, text};
+use crate::manifest::original;
+use crate::network::ports;
+use crate::network::protocol;
+use crate::network::services::move_alone;
 use crate::yaml::MAX_LINE;
-use crate::{original, ports, protocol};
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 /// Far more than the largest workload has: a value takes up to 1 KiB of memory while it is read.

@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 use postern_process::exit::ExitError;
 use serde_json::Value;
 
-use crate::metadata::follow;
-use crate::object::{Object, objects, share_namespace, text};
-use crate::original::take_away;
+use crate::container::settings::Settings;
+use crate::manifest::metadata::follow;
+use crate::manifest::object::{Object, objects, share_namespace, text};
+use crate::manifest::original::take_away;
+use crate::network::ports;
+use crate::network::services;
 use crate::pod::add_sidecar;
-use crate::settings::Settings;
 use crate::yaml::{Document, error};
-use crate::{ports, services};
 
 /// Of a Service whose pods have their sidecars later.
 const EARLY: &str = "is moved at once, before the pods that it leads to have their sidecars: apply --only workloads, wait for the rollout, then apply --only services";

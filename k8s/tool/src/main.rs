@@ -5,22 +5,13 @@
 //! the one of the kustomize component, which is part of the program.
 
 mod admission;
-mod annotations;
 mod cli;
 mod commands;
-mod component;
+mod container;
 mod inject;
-mod metadata;
-mod object;
-mod original;
+mod manifest;
+mod network;
 mod pod;
-mod ports;
-mod probes;
-mod protocol;
-mod protocol_words;
-mod resources;
-mod services;
-mod settings;
 mod yaml;
 
 #[cfg(test)]

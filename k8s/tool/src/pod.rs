@@ -6,16 +6,20 @@ use std::fmt::Display;
 use postern_contract::settings;
 use serde_json::{Map, Value, json};
 
-use crate::component::set_user;
-use crate::metadata::inherit;
-use crate::object::{Object, list, name_of};
-use crate::protocol_words::HTTP;
-use crate::resources::{self, Bounds};
-use crate::settings::{
+use crate::container::component::set_user;
+use crate::container::resources::{self, Bounds};
+use crate::container::settings::{
     APP_ID, APP_NAME, AUTH_SERVER, BOUNDS, PROBES, PUBLIC_PATH, Settings, UPSTREAM,
 };
+use crate::manifest::annotations as names;
+use crate::manifest::metadata::inherit;
+use crate::manifest::object::{Object, list, name_of};
+use crate::manifest::original;
+use crate::network::ports;
+use crate::network::probes;
+use crate::network::protocol;
+use crate::network::protocol_words::HTTP;
 use crate::yaml::Document;
-use crate::{annotations as names, original, ports, probes, protocol};
 
 /// Labels that name an application, the usual one first.
 const NAME_LABELS: [&str; 4] = ["app.kubernetes.io/name", "app", "k8s-app", "run"];

@@ -11,11 +11,11 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::cli::SidecarsArgs;
+use crate::container::settings::Settings;
 use crate::inject::lint;
-use crate::object::{Object, list, name_of, text};
-use crate::original::below;
+use crate::manifest::object::{Object, list, name_of, text};
+use crate::manifest::original::below;
 use crate::pod::add_sidecar;
-use crate::settings::Settings;
 use crate::yaml::{documents, stream};
 use postern_contract::settings::probes;
 

@@ -7,9 +7,9 @@ use postern_process::files::bounded_read;
 use postern_process::{command_line, output};
 
 use crate::cli::{InjectArgs, LintArgs, Only, SidecarsArgs};
+use crate::container::settings::Settings;
 use crate::inject::{inject, lint, remove};
-use crate::object::Object;
-use crate::settings::Settings;
+use crate::manifest::object::Object;
 use crate::yaml::{self, Document};
 
 /// Far more than a cluster's manifests.

@@ -23,7 +23,7 @@ use tracing::{info, warn};
 
 use crate::admission::Outcome;
 use crate::cli::WebhookArgs;
-use crate::settings::Settings;
+use crate::container::settings::Settings;
 
 /// Its name in the log.
 const PORT: &str = "webhook port";

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::{Settings, inject, pruned, settings, values};
 use crate::admission::review;
-use crate::annotations::{ALL, ORIGINAL};
 use crate::cli::SidecarsArgs;
-use crate::object::Object;
+use crate::manifest::annotations::{ALL, ORIGINAL};
+use crate::manifest::object::Object;
 
 /// Returns what the webhook makes of an update; `None` where it is rejected.
 fn updated(before: &Value, object: &Value) -> Option<Value> {

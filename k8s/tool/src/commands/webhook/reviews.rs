@@ -18,8 +18,8 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::admission::{Outcome, review};
-use crate::object::text;
-use crate::settings::Settings;
+use crate::container::settings::Settings;
+use crate::manifest::object::text;
 
 /// The path in the webhook's configuration.
 const PATH: &str = "/mutate";

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::annotations::{OPEN_PORTS, PORT, SIDECAR};
-use crate::object::{Object, list, name_of, share_namespace};
-use crate::original;
-use crate::ports::{self, ADMIN_PORT, SIDECAR_PORT};
+use crate::manifest::annotations::{OPEN_PORTS, PORT, SIDECAR};
+use crate::manifest::object::{Object, list, name_of, share_namespace};
+use crate::manifest::original;
+use crate::network::ports::{self, ADMIN_PORT, SIDECAR_PORT};
 
 /// Labels that controllers give to pods, so that no manifest has them.
 const LABELS_OF_CONTROLLERS: [&str; 10] = [

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::annotations as names;
-use crate::object::Object;
+use crate::manifest::annotations as names;
+use crate::manifest::object::Object;
 
 /// Annotations, and the members of a container that they set.
 pub(crate) const MEMBERS: [(&str, &str, &str); 4] = [

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use postern_process::exit::ExitError;
 use serde_json::Value;
 
-use crate::object::list;
-use crate::original::put;
+use crate::manifest::object::list;
+use crate::manifest::original::put;
 use crate::yaml::documents;
 
-const SIDECAR: &str = include_str!("../../components/sidecar/sidecar.yaml");
-const SETTINGS: &str = include_str!("../../components/sidecar/kustomization.yaml");
-const LIFECYCLE: &str = include_str!("../../components/sidecar/service-outlives-drain.yaml");
+const SIDECAR: &str = include_str!("../../../components/sidecar/sidecar.yaml");
+const SETTINGS: &str = include_str!("../../../components/sidecar/kustomization.yaml");
+const LIFECYCLE: &str = include_str!("../../../components/sidecar/service-outlives-drain.yaml");
 
 /// The additions of the component to a pod.
 #[derive(Debug, Clone)]
@@ -79,7 +79,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
-    use crate::ports::{ADMIN_PORT, SIDECAR_PORT, container_ports};
+    use crate::network::ports::{ADMIN_PORT, SIDECAR_PORT, container_ports};
 
     #[test]
     fn the_component_is_complete() {

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use crate::annotations::{PORT, SIDECAR};
-use crate::object::Object;
-use crate::original::{self, below};
+use crate::manifest::annotations::{PORT, SIDECAR};
+use crate::manifest::object::Object;
+use crate::manifest::original::{self, below};
 
 /// Gives the pods of an object the label, and the annotations that they lack: new ones in place of
 /// those that they had from it before, and the service's port as a review found it. With a sidecar

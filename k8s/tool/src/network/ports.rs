@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::annotations::PORT;
-use crate::object::{Object, actions, list, name_of, text, variable};
-use crate::protocol_words::may_be_of_service;
-use crate::settings::UPSTREAM;
+use crate::container::settings::UPSTREAM;
+use crate::manifest::annotations::PORT;
+use crate::manifest::object::{Object, actions, list, name_of, text, variable};
+use crate::network::protocol_words::may_be_of_service;
 
 /// The sidecar's port in every pod: Services and policies know no pod.
 pub(crate) const SIDECAR_PORT: u16 = 18080;

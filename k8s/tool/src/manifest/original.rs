@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::object::{Object, name_of, text};
+use crate::manifest::object::{Object, name_of, text};
 
-/// The annotation [`crate::annotations::ORIGINAL`] in an object.
+/// The annotation [`crate::manifest::annotations::ORIGINAL`] in an object.
 const ANNOTATION: &str = "/metadata/annotations/postern~1original";
 
 /// Deeper than any member that is replaced: one of a probe's action.

@@ -4,8 +4,8 @@ use postern_contract::settings::probes;
 use postern_http::header_alias::cgi_equal;
 use serde_json::{Map, Value, json};
 
-use crate::object::{Object, PROBES, action, name_of, text};
-use crate::ports::{self, ADMIN_PORT};
+use crate::manifest::object::{Object, PROBES, action, name_of, text};
+use crate::network::ports::{self, ADMIN_PORT};
 
 /// Returns what the sidecar forwards for the probes of the service's port, by name, and the changes
 /// that send these to the admin port. One with a `host` stays as it is, and so does one with a

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::annotations::{ORIGINAL, UPSTREAM_PROTOCOL};
-use crate::object::{Object, actions, name_of, objects, text};
-use crate::ports::SIDECAR_PORT;
-use crate::protocol_words::{H2C, HTTP, HTTPS, protocol_of};
-use crate::services::ServicePort;
+use crate::manifest::annotations::{ORIGINAL, UPSTREAM_PROTOCOL};
+use crate::manifest::object::{Object, actions, name_of, objects, text};
+use crate::network::ports;
+use crate::network::ports::SIDECAR_PORT;
+use crate::network::probes;
+use crate::network::protocol_words::{H2C, HTTP, HTTPS, protocol_of};
+use crate::network::services;
+use crate::network::services::ServicePort;
 use crate::yaml::Document;
-use crate::{ports, probes, services};
 
 /// Returns the protocol of the service of a pod, which may be behind Services of the input.
 ///

@@ -6,11 +6,11 @@ use postern_contract::settings::pass_list;
 use postern_process::exit::ExitError;
 use serde_json::Value;
 
-use crate::annotations::PREFIX;
 use crate::cli::SidecarsArgs;
-use crate::component::{Component, set_user};
-use crate::object::Object;
-use crate::resources;
+use crate::container::component::{Component, set_user};
+use crate::container::resources;
+use crate::manifest::annotations::PREFIX;
+use crate::manifest::object::Object;
 
 pub(crate) const AUTH_SERVER: &str = "POSTERN_AUTH_SERVER";
 /// Sources of the key, the one that needs an application first.
@@ -30,7 +30,7 @@ pub(crate) const PUBLIC_PATH: &str = "POSTERN_PUBLIC_PATH";
 const OF_EACH_POD: [&str; 4] = [UPSTREAM, "POSTERN_LISTEN", "POSTERN_ADMIN_LISTEN", PROBES];
 
 /// The sidecar's variables that hold no secret, one a line: a test compares them with its help.
-const KNOWN: &str = include_str!("../sidecar_variables.txt");
+const KNOWN: &str = include_str!("../../sidecar_variables.txt");
 
 /// The name of an image without its registry and tag.
 const IMAGE: &str = "localhost/postern/sidecar";

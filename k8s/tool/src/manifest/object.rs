@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::annotations::{ALL, ORIGINAL, PREFIX, SIDECAR};
+use crate::manifest::annotations::{ALL, ORIGINAL, PREFIX, SIDECAR};
 use crate::yaml::Document;
 
 /// One object, alone in its document or an item of a list.
