@@ -1,6 +1,8 @@
 //! The member or claim for which a token is rejected, what it holds, and the setting that changes
 //! that. For people: the decision is made elsewhere.
 
+use std::fmt::Debug;
+
 use crate::claims::mapping::{ClaimMapping, counting, first};
 use crate::claims::name::ClaimName;
 use crate::claims::{Claims, audience};
@@ -122,14 +124,21 @@ fn describe_audience(policy: &VerificationPolicy, claims: &Map) -> String {
         return format!("{found}: a text or a list of texts is expected, not empty{other}");
     }
     let wanted = match &policy.audience {
-        Audience::OneOf(audiences) => audiences.join(", "),
+        Audience::OneOf(audiences) => quoted(audiences),
         Audience::OneOfOrNone(own) if !own.is_empty() => {
-            format!("not set, --app-id and --app-name are {}", own.join(", "))
+            format!("not set, --app-id and --app-name are {}", quoted(own))
         }
         Audience::OneOfOrNone(_) | Audience::Any => "not set".to_owned(),
     };
     let setting = setting(policy, "audience");
     format!("{found}; {setting} is {wanted}{other}")
+}
+
+/// Lists the texts of a setting: a blank within one would not be seen without quotes.
+#[must_use]
+pub fn quoted<T: Debug>(texts: impl IntoIterator<Item = T>) -> String {
+    let texts: Vec<_> = texts.into_iter().map(|text| format!("{text:?}")).collect();
+    texts.join(", ")
 }
 
 /// Returns the name of a setting as it was written.

@@ -132,19 +132,16 @@ impl Issuers {
             Ok(claimed) => claimed,
             Err(_) => return detail::unreadable(token.as_str()).unwrap_or_default(),
         };
-        let known: Vec<_> = self
-            .iter()
-            .filter_map(|it| match &it.policy.issuer {
-                RequiredIssuer::Is(issuer) => Some(issuer.as_str()),
-                RequiredIssuer::Any | RequiredIssuer::Absent => None,
-            })
-            .collect();
+        let known = self.iter().filter_map(|it| match &it.policy.issuer {
+            RequiredIssuer::Is(issuer) => Some(issuer),
+            RequiredIssuer::Any | RequiredIssuer::Absent => None,
+        });
         format!(
             "its `iss` is {}; `issuer` of the tables {}, each in its place (`token-header`)",
             claimed.map_or("absent or no text".to_owned(), |claimed| format!(
                 "{claimed:?}"
             )),
-            known.join(", ")
+            detail::quoted(known)
         )
     }
 

@@ -144,7 +144,8 @@ fn a_cause_names_the_setting_where_it_was_given() {
     let stack = ForgedStack::with(|plan| plan.environment("POSTERN_AUDIENCE", "orders"));
     let bearer = format!("Authorization: Bearer {}", stack.token());
     let end = stack.sidecar.explain(&["/orders/1"], &[bearer]);
-    let cause = "its `aud` is absent; --audience is orders; --audience comes from POSTERN_AUDIENCE";
+    let cause =
+        "its `aud` is absent; --audience is \"orders\"; --audience comes from POSTERN_AUDIENCE";
     assert!(end.stdout.contains(cause), "{}", end.stdout);
 }
 
