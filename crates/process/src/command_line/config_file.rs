@@ -2,10 +2,11 @@
 //! not know the keys.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::{self, PathBuf};
 
 use clap::{Arg, ArgAction};
 use serde::de::DeserializeOwned;
+use serde_path_to_error::Path;
 use toml::{Table, Value};
 use zeroize::Zeroizing;
 
@@ -27,7 +28,7 @@ pub struct ConfigFile {
 }
 
 impl ConfigFile {
-    pub(super) fn read(path: &Path) -> Result<Self, ExitError> {
+    pub(super) fn read(path: &path::Path) -> Result<Self, ExitError> {
         let reject = |why: &str| ExitError::Config(format!("{}: {why}", path.display()));
         let text = bounded_read::read_text(path, MAX_BYTES)
             .map_err(|why| ExitError::Config(format!("--config {}: {why}", path.display())))?;
@@ -49,7 +50,7 @@ impl ConfigFile {
         self.values.contains_key(key)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &path::Path {
         &self.path
     }
 
@@ -58,10 +59,34 @@ impl ConfigFile {
     /// # Errors
     /// [`ExitError::Config`] with the file, the line and the member that is wrong.
     pub fn read_only<T: DeserializeOwned>(&self) -> Result<T, ExitError> {
-        toml::from_str(&self.text).map_err(|error| {
-            let error = TomlError::new(&error, &self.text);
-            ExitError::Config(format!("{}: {error}", self.path.display()))
+        let rejected =
+            |error: TomlError| ExitError::Config(format!("{}: {error}", self.path.display()));
+        let document = toml::Deserializer::parse(&self.text)
+            .map_err(|error| rejected(TomlError::new(&error, &self.text)))?;
+        serde_path_to_error::deserialize(document).map_err(|error| {
+            let position = self.position(error.path());
+            rejected(TomlError::new(error.inner(), &self.text).within(&position))
         })
+    }
+
+    /// Returns the table and the member of a path: `[[issuer]] idp: jwks` for `issuer[1].jwks`. A table
+    /// without a name has its number.
+    fn position(&self, path: &Path) -> String {
+        let path = path.to_string();
+        let Some((key, rest)) = path.split_once('[') else {
+            return path;
+        };
+        let (index, member) = rest.split_once(']').unwrap_or_default();
+        let index: usize = index.parse().unwrap_or_default();
+        let file: Table = self.text.parse().unwrap_or_default();
+        let name = file
+            .get(key)
+            .and_then(|tables| tables.get(index)?.get("name")?.as_str());
+        let member = member.replacen('.', ": ", 1);
+        match name {
+            None | Some("") => format!("[[{key}]] {}{member}", index + 1),
+            Some(name) => format!("[[{key}]] {name}{member}"),
+        }
     }
 
     /// Removes the keys that the file alone can have. A setting of the same name stays unless it is an

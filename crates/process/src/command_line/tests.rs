@@ -212,10 +212,10 @@ pass = [['a']] => `pass` must be a text, a number, true or false, not array
 [name] => `name` must be a text, a number, true or false, not a table: of several, each has [[…]] above it
 name = 'a'|name = 'b' => line 2:
 name = => line 1:
-upstream = 'u'|[[rule]]|paths = ['/a']|[[rule]]|pahts = ['/b'] => line 5: unknown key `pahts`, expected `paths` or `claims`
-upstream = 'u'|[[rule]] => line 2: a key is missing: `paths`
-upstream = 'u'|[[rule]]|paths = 'a' => line 3: found the text \"a\", expected a list: [\"a\", \"b\"]
-upstream = 'u'|[[rule]]|paths = []|claims = {x = [-1]} => line 4: invalid value: integer `-1`, expected u32
+upstream = 'u'|[[rule]]|paths = ['/a']|[[rule]]|pahts = ['/b'] => line 5: [[rule]] 2: pahts: unknown key `pahts`, expected `paths` or `claims`
+upstream = 'u'|[[rule]] => line 2: [[rule]] 1: a key is missing: `paths`
+upstream = 'u'|[[rule]]|paths = 'a' => line 3: [[rule]] 1: paths: found the text \"a\", expected a list: [\"a\", \"b\"]
+upstream = 'u'|[[rule]]|paths = []|claims = {x = [-1]} => line 4: [[rule]] 1: claims.x: invalid value: integer `-1`, expected u32
 upstream = 'u'|[rule]|paths = [] => found a table, expected a list
 [[pass]]|paths = [] => `pass` must be a text, a number, true or false, not a table
 upstream = 'u'|name = [] => `name` must be a text, a number, true or false, not array";

@@ -19,6 +19,17 @@ impl TomlError {
             cause: in_plain_words(error.message()),
         }
     }
+
+    /// Names the table and the member in front of the cause, which may begin with a quoted value.
+    #[must_use]
+    pub fn within(mut self, position: &str) -> Self {
+        let colon = match self.cause.starts_with('\'') {
+            true => "",
+            false => ":",
+        };
+        self.cause = format!("{position}{colon} {}", self.cause);
+        self
+    }
 }
 
 /// Words of the standard library and of serde, and those of a file of settings.
