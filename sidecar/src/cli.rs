@@ -1,6 +1,7 @@
 //! The command line. Each doc comment is the help text of its command or flag.
 
 pub(crate) mod explain_args;
+pub(crate) mod issuer_members;
 pub(crate) mod issuer_table;
 pub(crate) mod key_args;
 mod limit_args;
@@ -10,6 +11,7 @@ pub(crate) mod policy_args;
 pub(crate) mod rule_args;
 mod serve_args;
 pub(crate) mod service_args;
+pub(crate) mod texts;
 
 use std::net::SocketAddr;
 

@@ -4,16 +4,24 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use postern_http::host::host_port::redacted;
 use postern_process::command_line::serialize::redact_urls;
 use postern_process::exit::ExitError;
-use postern_token::keys::Algorithm;
-use postern_token::keys::algorithms::asymmetric;
+use postern_token::claims::mapping::UserField;
+use postern_token::claims::name::ClaimName;
 use serde::de::value::SeqAccessDeserializer;
-use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::de::{SeqAccess, Visitor};
+use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::{Table, Value};
 
 use super::ServeArgs;
+use super::issuer_members::{
+    Asymmetric, Host, IssuerPattern, KeysWay, Name, Prefix, TableName, Tenant,
+};
+use super::texts::{List, Text};
+use crate::identity::field_name::FieldName;
+use crate::issuers::source::key_set::Location;
 use crate::issuers::source::kubernetes;
 
 /// The name of the auth server's issuer without a table.
@@ -22,38 +30,39 @@ const OWN_NAME: &str = "auth-server";
 impl ServeArgs {
     /// Returns all issuers: the one that the flags describe, unless a table has its place, and those
     /// of the tables, the auth server's first.
-    pub(crate) fn all_issuers(&self) -> Vec<IssuerTable> {
-        let is_in_table = self.issuers.iter().any(|table| table.auth_server);
-        let of_flags = Some(self.issuer_of_flags()).filter(|_| !is_in_table);
-        let of_flags = of_flags.flatten().into_iter();
-        let mut all: Vec<_> = of_flags.chain(self.issuers.iter().cloned()).collect();
+    ///
+    /// # Errors
+    /// [`ExitError::Config`] for an unusable `--jwks`.
+    pub(crate) fn all_issuers(&self) -> Result<Vec<IssuerTable>, ExitError> {
+        let mut all = self.issuers.clone();
+        if !all.iter().any(|table| table.auth_server) {
+            all.extend(self.issuer_of_flags()?);
+        }
         all.sort_by_key(|table| !table.auth_server);
-        all
+        Ok(all)
     }
 
     /// Returns the table that says what the flags do; `None` where they name no source of keys.
-    fn issuer_of_flags(&self) -> Option<IssuerTable> {
+    fn issuer_of_flags(&self) -> Result<Option<IssuerTable>, ExitError> {
         let (keys, tokens) = (&self.keys, &self.rules.tokens);
         let described = match (&keys.auth_server, &keys.issuer_url, &keys.jwks) {
-            (Some(_), ..) => IssuerTable {
-                name: OWN_NAME.to_owned(),
-                user_prefix: Some(String::new()),
-                auth_server: true,
-                ..IssuerTable::default()
-            },
-            (_, None, None) => return None,
+            (Some(_), ..) => IssuerTable::auth_server(),
+            (_, None, None) => return Ok(None),
             (_, url, jwks) => IssuerTable {
-                discovery: url.as_deref().is_some_and(|url| url != kubernetes::ISSUER),
-                jwks: jwks.clone(),
+                discovery: url
+                    .as_ref()
+                    .is_some_and(|url| url.as_str() != kubernetes::ISSUER),
+                jwks: jwks.as_deref().map(location).transpose()?,
                 ..IssuerTable::default()
             },
         };
         let issuer = tokens.issuer.as_ref().or(keys.issuer_url.as_ref());
-        Some(IssuerTable {
+        let audience = Some(tokens.audience.clone());
+        Ok(Some(IssuerTable {
             issuer: issuer.cloned(),
-            audience: tokens.audience.clone(),
+            audience: audience.filter(|names| !names.is_empty()).map(List),
             ..described
-        })
+        }))
     }
 
     /// Returns the settings as the text of a configuration file, without secrets in URLs. The
@@ -82,10 +91,16 @@ impl ServeArgs {
         }
         // The file has one key for the flag and for the tables.
         settings.remove("audience");
-        let tables = Value::try_from(self.all_issuers())?;
-        settings.insert("issuer".to_owned(), tables);
+        let tables = self.all_issuers().map_err(toml::ser::Error::custom)?;
+        settings.insert("issuer".to_owned(), Value::try_from(tables)?);
         Ok(settings)
     }
+}
+
+/// Parses the place of the keys that a flag names.
+fn location(text: &str) -> Result<Text<Location>, ExitError> {
+    text.parse()
+        .map_err(|error| ExitError::Config(format!("--jwks '{}': {error}", redacted(text))))
 }
 
 /// An issuer beside the auth server, or in place of it.
@@ -94,17 +109,16 @@ impl ServeArgs {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct IssuerTable {
     /// Its name in logs and metrics.
-    pub(crate) name: String,
+    pub(crate) name: Text<TableName>,
     /// The accepted `iss`.
-    pub(crate) issuer: Option<String>,
+    pub(crate) issuer: Option<Text<Name>>,
     /// True where its tokens have no `iss`; one that has an `iss` is not of this issuer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) no_issuer: bool,
     /// The accepted `iss` of several tenants with one key set, with `{…}` for the tenant.
-    pub(crate) issuer_pattern: Option<String>,
+    pub(crate) issuer_pattern: Option<Text<IssuerPattern>>,
     /// The accepted tenants.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) tenants: Vec<String>,
+    pub(crate) tenants: Option<List<Tenant>>,
     /// True for the issuer whose keys come from `--auth-server`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) auth_server: bool,
@@ -112,89 +126,62 @@ pub(crate) struct IssuerTable {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) discovery: bool,
     /// Further hosts that this document may name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) jwks_hosts: Vec<String>,
+    pub(crate) jwks_hosts: Option<List<Host>>,
     /// The address of its JWK Set, or a file with it or with its public keys in PEM.
-    pub(crate) jwks: Option<String>,
+    pub(crate) jwks: Option<Text<Location>>,
     /// A token is for one of them.
-    #[serde(
-        default,
-        deserialize_with = "texts",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    #[cfg_attr(test, schemars(with = "OneOrSeveral"))]
-    pub(crate) audience: Vec<String>,
+    pub(crate) audience: Option<List<Name>>,
     /// The claims that name it in place of `aud`: the first that is there and not empty counts.
-    #[serde(
-        default,
-        deserialize_with = "texts",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    #[cfg_attr(test, schemars(with = "OneOrSeveral"))]
-    pub(crate) audience_claim: Vec<String>,
-    /// The algorithms of the keys that count; empty for all.
-    #[serde(
-        default,
-        deserialize_with = "algorithms",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    #[cfg_attr(test, schemars(with = "Vec<String>"))]
-    pub(crate) algorithms: Vec<Algorithm>,
+    pub(crate) audience_claim: Option<List<ClaimName>>,
+    /// The algorithms of the keys that count; all without it.
+    pub(crate) algorithms: Option<List<Asymmetric>>,
     /// Fields of the user and their claims; of several the first that is there counts.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) claim: BTreeMap<String, OneOrSeveral>,
+    pub(crate) claim: Option<BTreeMap<Text<UserField>, List<ClaimName>>>,
     /// The header in which a proxy in front sends its tokens; they are accepted nowhere else.
-    pub(crate) token_header: Option<String>,
+    pub(crate) token_header: Option<Text<FieldName>>,
     /// Put before the id and account of its users; required where there are several issuers.
-    pub(crate) user_prefix: Option<String>,
+    pub(crate) user_prefix: Option<Text<Prefix>>,
     /// Headers with claims of its tokens alone, as `NAME=CLAIM`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) claim_header: Vec<String>,
+    pub(crate) claim_header: Option<List<String>>,
     /// Certificates to trust in place of the system's.
     pub(crate) ca: Option<PathBuf>,
     /// The proxy to its keys in place of the environment's, or `none`.
-    pub(crate) keys_proxy: Option<String>,
+    pub(crate) keys_proxy: Option<Text<KeysWay>>,
     /// A file with the pod's own token, for `kubernetes:///`.
     pub(crate) token_file: Option<PathBuf>,
 }
 
 impl IssuerTable {
+    /// Returns the auth server's table where the file has none.
+    fn auth_server() -> Self {
+        Self {
+            name: OWN_NAME.parse().unwrap_or_default(),
+            user_prefix: Some(Text::default()),
+            auth_server: true,
+            ..Self::default()
+        }
+    }
+
     /// Returns it without what a reload may change: the keys stay the same.
     #[must_use]
     pub(crate) fn about_keys(&self) -> Self {
         Self {
             issuer: self.issuer.clone().filter(|_| !self.auth_server),
-            audience: Vec::new(),
-            audience_claim: Vec::new(),
-            claim: BTreeMap::new(),
+            audience: None,
+            audience_claim: None,
+            claim: None,
             token_header: None,
             user_prefix: None,
-            claim_header: Vec::new(),
+            claim_header: None,
             ..self.clone()
         }
     }
-}
 
-/// A text, or a list of them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(untagged, expecting = "expected a text or a list of texts")]
-pub(crate) enum OneOrSeveral {
-    One(String),
-    Several(Vec<String>),
-}
-
-impl OneOrSeveral {
-    pub(crate) fn as_slice(&self) -> &[String] {
-        match self {
-            Self::One(text) => std::slice::from_ref(text),
-            Self::Several(texts) => texts,
-        }
+    /// Returns true for the issuer of the cluster whose pod this is.
+    pub(crate) fn is_kubernetes(&self) -> bool {
+        let issuer = self.issuer.as_ref().map(Text::as_str);
+        !self.auth_server && issuer == Some(kubernetes::ISSUER)
     }
-}
-
-fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    Ok(OneOrSeveral::deserialize(deserializer)?.as_slice().to_vec())
 }
 
 /// Reads the tables; a text is the flag `--issuer`.
@@ -218,10 +205,4 @@ pub(super) fn tables_or_name<'de, D: Deserializer<'de>>(
         }
     }
     deserializer.deserialize_any(Tables)
-}
-
-fn algorithms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Algorithm>, D::Error> {
-    let names = Vec::<String>::deserialize(deserializer)?;
-    let named = |name: &String| asymmetric(name).map_err(D::Error::custom);
-    names.iter().map(named).collect()
 }

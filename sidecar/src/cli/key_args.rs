@@ -11,7 +11,9 @@ use postern_token::keys::signing_type::SigningType;
 use secrecy::SecretString;
 use serde::Serialize;
 
+use super::issuer_members::Name;
 use super::policy_args::ISSUERS;
+use super::texts::Text;
 use crate::issuers::task::schedule::Schedule;
 
 /// The group of flags for the source of the verification keys: one is given, unless the file has
@@ -49,10 +51,9 @@ pub(crate) struct KeyArgs {
         group = KEY_SOURCE,
         requires = "audience",
         conflicts_with = "issuer",
-        value_parser = name,
         value_name = "URL"
     )]
-    pub(crate) issuer_url: Option<String>,
+    pub(crate) issuer_url: Option<Text<Name>>,
 
     /// Keys of any issuer: the address of its JWK Set, or a file
     ///

@@ -4,13 +4,15 @@ use clap::{ArgAction, Args, ValueEnum};
 use postern_contract::rules::Unmatched;
 use postern_http::cors::Origin;
 use postern_http::framing::is_tchar;
+use postern_process::command_line::member;
 use postern_process::command_line::seconds::{Seconds, within};
 use postern_process::command_line::serialize::each_displayed;
-use postern_process::command_line::{member, member_name, name};
 use serde::Serialize;
 
+use super::issuer_members::Name;
 use super::rule_args::{RuleTable, serialize_whole};
 use super::service_args::UpstreamRequestArgs;
+use super::texts::Text;
 use crate::identity::user_header::Encoding;
 
 /// Flags of key sources other than the auth server.
@@ -124,16 +126,16 @@ pub(crate) enum Enforce {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct TokenArgs {
     /// Accept only tokens of this issuer (iss)
-    #[arg(long, env, value_parser = name, value_name = "NAME")]
-    pub(crate) issuer: Option<String>,
+    #[arg(long, env, value_name = "NAME")]
+    pub(crate) issuer: Option<Text<Name>>,
 
     /// Accept only tokens for this audience (aud); repeatable
     ///
     /// For any of them; may hold several separated by commas. With --auth-server and without this, a
     /// token that names an audience has to name --app-id or --app-name
-    #[arg(long, env, value_delimiter = ',', value_parser = member_name, value_name = "NAME")]
+    #[arg(long, env, value_delimiter = ',', value_parser = member::<Text<Name>>, value_name = "NAME")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) audience: Vec<String>,
+    pub(crate) audience: Vec<Text<Name>>,
 
     /// Fill a field of the user from a claim; repeatable
     ///

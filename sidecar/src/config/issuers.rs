@@ -14,6 +14,7 @@ use super::flag_value::flag_error;
 use super::policy::user_header;
 use super::{key_source, policy};
 use crate::cli::ServeArgs;
+use crate::cli::texts::List;
 use crate::decision::issuers::{Issuer, Issuers, UserNames};
 use crate::identity::user_header::UserHeader;
 use crate::issuers::IssuerSettings;
@@ -44,7 +45,7 @@ pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
     let (mut sources, mut issuers, mut of_clients) = (Vec::new(), Vec::new(), Vec::new());
     for (keys, description) in described.iter().enumerate() {
         let token_header = description.token_header(&user_header)?;
-        if token_header.is_none() && !description.is_kubernetes() {
+        if token_header.is_none() && !description.table().is_kubernetes() {
             of_clients.extend_from_slice(description.accepted());
         }
         for policy in description.policies()? {
@@ -83,7 +84,7 @@ fn described(args: &ServeArgs) -> Result<Vec<Description<'_>>, ExitError> {
     if !args.issuers.is_empty() {
         reject_flags_of_one_issuer(args)?;
     }
-    let tables = args.all_issuers();
+    let tables = args.all_issuers()?;
     match tables.len() {
         0 => Err(ExitError::Config(
             "no source of keys: one of --auth-server, --issuer-url and --jwks is required, or an \
@@ -108,9 +109,10 @@ fn with_claim_headers(
     let mut header = user_header(&args.rules.identity)?;
     for (keys, description) in described.iter().enumerate() {
         let table = description.table();
-        for entry in &table.claim_header {
-            header = header.with_claim(entry, Some(keys)).map_err(|error| {
-                rejected(&table.name, format!("claim-header '{entry}': {error}"))
+        for entry in table.claim_header.iter().flat_map(List::texts) {
+            header = header.with_claim(&entry, Some(keys)).map_err(|error| {
+                let why = format!("claim-header '{entry}': {error}");
+                rejected(table.name.as_str(), why)
             })?;
         }
     }
@@ -175,7 +177,7 @@ fn reject_shared_keys(described: &[Description<'_>]) -> Result<(), ExitError> {
         return Ok(());
     }
     let why = "`no-issuer` needs a `jwks` of its own, and another table has the same";
-    Err(rejected(&nameless.name, why))
+    Err(rejected(nameless.name.as_str(), why))
 }
 
 /// Names the table; the issuer that flags describe has no name.

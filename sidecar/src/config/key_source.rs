@@ -28,7 +28,7 @@ pub(super) fn endpoint(args: &ServeArgs) -> Result<EndpointSettings, ExitError> 
         .with_registry()?;
     let is_https = *auth_server.scheme() == Scheme::HTTPS;
     Ok(EndpointSettings {
-        tls: only_with_https(tls_files(args), is_https).map_err(ExitError::Config)?,
+        tls: only_with_https(tls_files(args), is_https)?,
         auth_server,
         application: application(args)?,
         signing_type: signing_type(args)?,
@@ -59,10 +59,12 @@ pub(super) fn tls_files(args: &ServeArgs) -> PeerFiles {
 /// Returns the files; without https they would have no effect.
 ///
 /// # Errors
-/// The setting of the first file.
-pub(super) fn only_with_https(files: PeerFiles, is_https: bool) -> Result<PeerFiles, String> {
+/// [`ExitError::Config`] with the setting of the first file.
+pub(super) fn only_with_https(files: PeerFiles, is_https: bool) -> Result<PeerFiles, ExitError> {
     match files.first_setting() {
-        Some(setting) if !is_https => Err(format!("{setting}: has an effect only with https")),
+        Some(setting) if !is_https => Err(ExitError::Config(format!(
+            "{setting}: has an effect only with https"
+        ))),
         _ => Ok(files),
     }
 }

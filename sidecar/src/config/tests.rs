@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cli::issuer_table::IssuerTable;
+use crate::cli::texts::List;
 use crate::cli::{Cli, Command};
 
 const AUTH_SERVER: [&str; 2] = ["--auth-server", "http://127.0.0.1:9000/auth"];
@@ -70,11 +71,11 @@ fn the_cluster_is_an_issuer_by_its_address() {
         unreachable!("{parsed:?}");
     };
     let table = IssuerTable {
-        issuer: Some("kubernetes:///".to_owned()),
-        audience: vec!["orders".to_owned()],
+        issuer: Some("kubernetes:///".parse().unwrap()),
+        audience: Some(List(vec!["orders".parse().unwrap()])),
         ..IssuerTable::default()
     };
-    assert_eq!(args.all_issuers(), [table]);
+    assert_eq!(args.all_issuers().unwrap(), [table]);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use crate::identity::forwarded;
 
 /// Name of a header that carries the user or a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FieldName {
-    pub(super) name: HeaderName,
+pub(crate) struct FieldName {
+    pub(crate) name: HeaderName,
     /// The spelling of the configuration, which the service gets.
     pub(super) written: Bytes,
 }
@@ -24,31 +24,24 @@ pub(crate) enum FieldNameError {
     Reserved,
 }
 
+/// Parses a name that has no meaning of its own, and differs from every other such name in CGI too.
 impl std::str::FromStr for FieldName {
     type Err = FieldNameError;
 
     fn from_str(text: &str) -> Result<Self, FieldNameError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if !text.bytes().all(plain) {
+            return Err(FieldNameError::Malformed);
+        }
+        let name: HeaderName = text.parse().map_err(|_| FieldNameError::Malformed)?;
+        if is_reserved(name.as_str()) {
+            return Err(FieldNameError::Reserved);
+        }
         Ok(Self {
-            name: plain_name(text)?,
+            name,
             written: Bytes::copy_from_slice(text.as_bytes()),
         })
     }
-}
-
-/// Parses a name that has no meaning of its own, and differs from every other such name in CGI too.
-///
-/// # Errors
-/// [`FieldNameError`]
-pub(crate) fn plain_name(text: &str) -> Result<HeaderName, FieldNameError> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    if !text.bytes().all(plain) {
-        return Err(FieldNameError::Malformed);
-    }
-    let name: HeaderName = text.parse().map_err(|_| FieldNameError::Malformed)?;
-    if is_reserved(name.as_str()) {
-        return Err(FieldNameError::Reserved);
-    }
-    Ok(name)
 }
 
 /// Names with a meaning of their own, a line each; `*` ends a prefix.

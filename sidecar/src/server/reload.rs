@@ -218,7 +218,8 @@ fn apply_reloadable(start: &ServeArgs, effective: &ServeArgs, read: &ServeArgs) 
         let tables = args.issuers.iter().map(IssuerTable::about_keys);
         let keys = &args.keys;
         (
-            [&keys.auth_server, &keys.issuer_url, &keys.jwks].map(Clone::clone),
+            [&keys.auth_server, &keys.jwks].map(Clone::clone),
+            keys.issuer_url.clone(),
             tables.collect::<Vec<_>>(),
             args.service.upstream.clone(),
         )

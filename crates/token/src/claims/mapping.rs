@@ -1,5 +1,8 @@
 //! The mapping of another issuer's claims to the fields of the user (contract §2.5).
 
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
 use crate::claims::name::ClaimName;
 use crate::claims::user_details::CurrentUserDetails;
 use crate::invalid::InvalidToken;
@@ -10,15 +13,56 @@ use crate::strict_json::{Map, Value, is_whole};
 const REQUIRED: [&str; 2] = ["id", "account"];
 const SUBJECT: &str = "sub";
 
+/// The name of a field of the user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UserField(&'static str);
+
+impl FromStr for UserField {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let fields = CurrentUserDetails::FIELDS;
+        let known = fields.iter().find(|name| **name == text);
+        known.map(|name| Self(name)).ok_or_else(|| {
+            let fields = fields.join(", ");
+            format!(
+                "the user has no field of this name; there are {fields}; in a header of its own --claim-header X-Roles=roles \
+                 passes any claim"
+            )
+        })
+    }
+}
+
+impl UserField {
+    /// Returns true for a field that identifies the user.
+    #[must_use]
+    pub fn is_required(self) -> bool {
+        REQUIRED.contains(&self.0)
+    }
+}
+
 /// The fields of the user and the claims they come from, of which the first that is there counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimMapping {
-    fields: Vec<(&'static str, Vec<ClaimName>)>,
+    fields: BTreeMap<UserField, Vec<ClaimName>>,
     /// The claims with the audience, of which the first that is there and not empty counts.
     audience: Vec<ClaimName>,
 }
 
 impl ClaimMapping {
+    /// Creates the mapping. `id` and `account` come from `sub` unless they are among the fields.
+    #[must_use]
+    pub fn new(mut fields: BTreeMap<UserField, Vec<ClaimName>>) -> Self {
+        for field in REQUIRED.map(UserField) {
+            let claims = fields.entry(field);
+            claims.or_insert_with(|| vec![ClaimName::top_level(SUBJECT)]);
+        }
+        Self {
+            fields,
+            audience: vec![ClaimName::top_level("aud")],
+        }
+    }
+
     /// Parses `FIELD=CLAIM` entries; a field may have several, of which the first that is there
     /// counts. `id` and `account` come from `sub` unless an entry maps them.
     ///
@@ -27,23 +71,12 @@ impl ClaimMapping {
     pub fn parse<'a>(
         entries: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, (&'a str, String)> {
-        let mut fields: Vec<(&'static str, Vec<ClaimName>)> = Vec::new();
+        let mut fields: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for entry in entries {
             let (field, claim) = parse_entry(entry).map_err(|why| (entry, why))?;
-            match fields.iter_mut().find(|(other, _)| *other == field) {
-                Some((_, claims)) => claims.push(claim),
-                None => fields.push((field, vec![claim])),
-            }
+            fields.entry(field).or_default().push(claim);
         }
-        for field in REQUIRED {
-            if fields.iter().all(|(other, _)| *other != field) {
-                fields.push((field, vec![ClaimName::top_level(SUBJECT)]));
-            }
-        }
-        Ok(Self {
-            fields,
-            audience: vec![ClaimName::top_level("aud")],
-        })
+        Ok(Self::new(fields))
     }
 
     /// Takes the audience from these claims in place of `aud`, if there are any.
@@ -68,10 +101,10 @@ impl ClaimMapping {
 
     /// Returns the fields that identify a user, with their claims.
     pub(crate) fn required(&self) -> impl Iterator<Item = (&'static str, &[ClaimName])> {
-        let fields = self.fields.iter();
-        fields
-            .filter(|(field, _)| REQUIRED.contains(field))
-            .map(|(field, claims)| (*field, claims.as_slice()))
+        let claims = |field| self.fields.get(&UserField(field));
+        REQUIRED
+            .into_iter()
+            .filter_map(move |field| Some((field, claims(field)?.as_slice())))
     }
 
     /// Reads the user from a payload. Text stays as it is; numbers, booleans, arrays and objects
@@ -84,12 +117,12 @@ impl ClaimMapping {
         let mut user = CurrentUserDetails::default();
         for (field, claims) in &self.fields {
             let value = first(claims, members);
-            let value = if REQUIRED.contains(field) {
+            let value = if field.is_required() {
                 Some(required_text(value)?)
             } else {
                 value.and_then(optional_text)
             };
-            if let Some(slot) = user.field_mut(field) {
+            if let Some(slot) = user.field_mut(field.0) {
                 *slot = value;
             }
         }
@@ -111,19 +144,10 @@ pub(crate) fn counting<'c>(claims: &'c [ClaimName], members: &Map) -> Option<&'c
     claims.iter().find(is_there)
 }
 
-fn parse_entry(entry: &str) -> Result<(&'static str, ClaimName), String> {
+fn parse_entry(entry: &str) -> Result<(UserField, ClaimName), String> {
     let expected = "expected FIELD=CLAIM, such as account=preferred_username";
     let (field, claim) = entry.split_once('=').ok_or(expected)?;
-    let fields = CurrentUserDetails::FIELDS;
-    let known = fields.iter().find(|name| **name == field.trim());
-    let field = known.ok_or_else(|| {
-        let fields = fields.join(", ");
-        format!(
-            "the user has no field of this name; there are {fields}; in a header of its own --claim-header X-Roles=roles \
-             passes any claim"
-        )
-    })?;
-    Ok((field, claim.trim().parse()?))
+    Ok((field.trim().parse()?, claim.trim().parse()?))
 }
 
 /// Returns a claim that identifies a user. The service could take an empty id for another user, and

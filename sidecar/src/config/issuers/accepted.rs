@@ -8,58 +8,31 @@ const MAX_TENANTS: usize = 256;
 
 /// Returns each accepted `iss` of a table; none where its tokens have none.
 pub(super) fn accepted(table: &IssuerTable) -> Result<Vec<String>, String> {
-    match (table.issuer.as_deref(), table.issuer_pattern.as_deref()) {
-        (None, None) if table.no_issuer && table.jwks.is_some() && table.tenants.is_empty() => {
-            Ok(Vec::new())
-        }
-        _ if table.no_issuer => Err(
+    let why = match (&table.issuer, &table.issuer_pattern, &table.tenants) {
+        (None, None, None) if table.no_issuer && table.jwks.is_some() => return Ok(Vec::new()),
+        _ if table.no_issuer => {
             "`no-issuer` needs `jwks`, and excludes `issuer`, `issuer-pattern` and `tenants`"
-                .to_owned(),
-        ),
-        (Some(_), Some(_)) => Err("`issuer` and `issuer-pattern` exclude each other".to_owned()),
-        (None | Some(""), None) => Err(
-            "`issuer`, the accepted iss, is missing; `no-issuer = true` is for tokens without one"
-                .to_owned(),
-        ),
-        (Some(_), None) if !table.tenants.is_empty() => {
-            Err("`tenants` has an effect only with `issuer-pattern`".to_owned())
         }
-        (Some(kubernetes::ISSUER), None) => kubernetes::issuer(table.token_file.as_deref())
-            .map(|issuer| vec![issuer])
-            .map_err(|why| format!("{}: {why}", kubernetes::ISSUER)),
-        (Some(issuer), None) => Ok(vec![issuer.to_owned()]),
-        (None, Some(pattern)) => tenant_issuers(pattern, &table.tenants),
-    }
-}
-
-/// Puts each tenant into the pattern: only listed ones are accepted, because a tenant's own
-/// administrator issues its tokens.
-fn tenant_issuers(pattern: &str, tenants: &[String]) -> Result<Vec<String>, String> {
-    let parts = pattern
-        .split_once('{')
-        .and_then(|(before, rest)| Some((before, rest.split_once('}')?.1)))
-        .filter(|(_, after)| !after.contains(['{', '}']));
-    let Some((before, after)) = parts else {
-        return Err(format!(
-            "issuer-pattern '{pattern}': expected one {{…}} for the tenant"
-        ));
+        (Some(_), Some(_), _) => "`issuer` and `issuer-pattern` exclude each other",
+        (None, None, _) => {
+            "`issuer`, the accepted iss, is missing; `no-issuer = true` is for tokens without one"
+        }
+        (Some(_), None, Some(_)) => "`tenants` has an effect only with `issuer-pattern`",
+        (None, Some(_), None) => "`issuer-pattern` needs `tenants`",
+        (Some(_), None, None) if table.is_kubernetes() => {
+            return kubernetes::issuer(table.token_file.as_deref())
+                .map(|issuer| vec![issuer])
+                .map_err(|why| format!("{}: {why}", kubernetes::ISSUER));
+        }
+        (Some(issuer), None, None) => return Ok(vec![issuer.as_str().to_owned()]),
+        (None, Some(_), Some(tenants)) if tenants.0.len() > MAX_TENANTS => {
+            return Err(format!("`tenants` has more than {MAX_TENANTS}"));
+        }
+        // Only listed ones: a tenant's own administrator issues its tokens.
+        (None, Some(pattern), Some(tenants)) => {
+            let tenants = tenants.0.iter();
+            return Ok(tenants.map(|it| pattern.issuer(it.as_str())).collect());
+        }
     };
-    if tenants.is_empty() || tenants.iter().any(String::is_empty) {
-        return Err("`tenants`: at least one is needed, none of them empty".to_owned());
-    }
-    // A pattern would be compared literally; a part of a path could be another issuer's.
-    let is_one = |tenant: &&String| {
-        let plain = |c: char| c.is_ascii_graphic() && !"*?/\\#{}".contains(c);
-        tenant.chars().all(plain) && !tenant.starts_with('.')
-    };
-    if let Some(tenant) = tenants.iter().find(|tenant| !is_one(tenant)) {
-        return Err(format!(
-            "tenant '{tenant}': is not the name of one; list each"
-        ));
-    }
-    if tenants.len() > MAX_TENANTS {
-        return Err(format!("`tenants` has more than {MAX_TENANTS}"));
-    }
-    let issuer = |tenant: &String| format!("{before}{tenant}{after}");
-    Ok(tenants.iter().map(issuer).collect())
+    Err(why.to_owned())
 }

@@ -3,11 +3,9 @@
 use std::fmt::Display;
 
 use http::HeaderName;
-use postern_http::host::host_port::{is_url, redacted};
-use postern_http::host::server_url::ServerUrl;
+use postern_http::host::host_port::redacted;
 use postern_process::exit::ExitError;
 use postern_token::claims::mapping::ClaimMapping;
-use postern_token::claims::name::ClaimName;
 use postern_token::keys::Algorithm;
 use postern_token::keys::algorithms::ASYMMETRIC;
 use postern_token::policy::{Audience, RequiredIssuer, VerificationPolicy};
@@ -17,11 +15,12 @@ use super::accepted::accepted;
 use super::user_prefix::UserPrefix;
 use super::{key_source, policy};
 use crate::cli::ServeArgs;
+use crate::cli::issuer_members::{Asymmetric, KeysWay};
 use crate::cli::issuer_table::IssuerTable;
 use crate::cli::key_args::RevocationMode;
+use crate::cli::texts::{List, Text};
 use crate::config::flag_value::flag_error;
 use crate::decision::reporting::WOULD_REJECT;
-use crate::identity::field_name::plain_name;
 use crate::identity::user_header::UserHeader;
 use crate::issuers::IssuerSettings;
 use crate::issuers::cache_file::KeyCacheSettings;
@@ -30,13 +29,8 @@ use crate::issuers::source::key_set::{KeySetSettings, Location};
 use crate::issuers::source::keys_proxy::KeysProxy;
 use crate::issuers::source::{SourceSettings, kubernetes};
 
-/// The name stands in labels of metrics and in names of files.
-const MAX_NAME_BYTES: usize = 32;
 const OWN_ISS: &str = "the iss of the auth server's tokens is required beside other issuers: \
                        `issuer` in a table with auth-server = true, or POSTERN_ISSUER";
-/// The end of the file that replaces a key cache.
-const RESERVED_NAME: &str = "new";
-
 /// The description of one issuer, and the settings for all issuers.
 pub(super) struct Description<'a> {
     table: IssuerTable,
@@ -47,22 +41,19 @@ pub(super) struct Description<'a> {
 }
 
 impl<'a> Description<'a> {
-    /// Checks name and place of a table, and finds the accepted `iss`.
+    /// Checks the place of a table, and finds the accepted `iss`.
     ///
     /// # Errors
     /// [`ExitError::Config`] that names the flag or the table.
     pub(super) fn new(table: IssuerTable, args: &'a ServeArgs) -> Result<Self, ExitError> {
         let is_only = args.issuers.is_empty();
-        if !is_only {
-            check_name(&table.name)?;
-        }
         let issuers = match &table.issuer {
             None if table.auth_server && is_only => Ok(Vec::new()),
             None if table.auth_server => Err(OWN_ISS.to_owned()),
             _ => accepted(&table),
         };
         let described = Self {
-            issuers: issuers.map_err(|why| super::rejected(&table.name, why))?,
+            issuers: issuers.map_err(|why| super::rejected(table.name.as_str(), why))?,
             table,
             args,
         };
@@ -141,25 +132,27 @@ impl<'a> Description<'a> {
         &self,
         identity: &UserHeader,
     ) -> Result<Option<HeaderName>, ExitError> {
-        let Some(text) = self.table.token_header.as_deref() else {
-            return Ok(None);
-        };
-        let rejected = |why: &dyn Display| self.rejected(format!("token-header '{text}': {why}"));
-        let name = plain_name(text).map_err(|error| rejected(&error))?;
-        if identity.is_alias(name.as_str()) || name == *WOULD_REJECT {
-            return Err(rejected(&"the sidecar sends it to the service"));
+        match &self.table.token_header {
+            None => Ok(None),
+            Some(field)
+                if identity.is_alias(field.name.as_str()) || field.name == *WOULD_REJECT =>
+            {
+                let field = field.as_str();
+                let why = "the sidecar sends it to the service";
+                Err(self.rejected(format!("token-header '{field}': {why}")))
+            }
+            Some(field) => Ok(Some(field.name.clone())),
         }
-        Ok(Some(name))
     }
 
     /// Returns the prefix of its users.
     pub(super) fn user_prefix(&self) -> UserPrefix<'_> {
-        let mut names = ["id", "account"].into_iter();
+        let mut mapped = self.table.claim.iter().flatten();
         UserPrefix {
-            issuer: &self.table.name,
-            given: self.table.user_prefix.as_deref(),
-            is_cluster: self.is_kubernetes(),
-            are_mapped: names.any(|name| self.table.claim.contains_key(name)),
+            issuer: self.table.name.as_str(),
+            given: self.table.user_prefix.as_ref().map(Text::as_str),
+            is_cluster: self.table.is_kubernetes(),
+            are_mapped: mapped.any(|(field, _)| field.is_required()),
         }
     }
 
@@ -178,41 +171,21 @@ impl<'a> Description<'a> {
     }
 
     fn rejected(&self, why: impl Display) -> ExitError {
-        super::rejected(&self.table.name, why)
-    }
-
-    /// Rejects the value of a member, which may come from a flag.
-    fn rejected_value(&self, member: &str, value: &str, why: impl Display) -> ExitError {
-        ExitError::Config(format!("{} '{value}': {why}", self.setting(member)))
-    }
-
-    /// Returns the name of a member, or of the flag that says the same.
-    fn setting(&self, member: &str) -> String {
-        match (self.name(), member) {
-            (Some(name), member) => format!("[[issuer]] {name}: {member}"),
-            (None, "issuer") => "--issuer-url".to_owned(),
-            (None, flag) => format!("--{flag}"),
-        }
+        super::rejected(self.table.name.as_str(), why)
     }
 
     /// A key set serves every application of its issuer: without the audience a token for any of
     /// them would be accepted. The auth server knows the service by the names of its application.
     fn audience(&self) -> Result<Audience, ExitError> {
-        let audiences = &self.table.audience;
-        if audiences.is_empty() && self.table.auth_server {
-            let app_name = Some(&self.args.rules.app_name).filter(|name| !name.is_empty());
-            let own = self.args.keys.app_id.iter().chain(app_name);
-            return Ok(Audience::OneOfOrNone(own.cloned().collect()));
+        match &self.table.audience {
+            Some(audiences) => Ok(Audience::OneOf(audiences.texts())),
+            None if self.table.auth_server => {
+                let app_name = Some(&self.args.rules.app_name).filter(|name| !name.is_empty());
+                let own = self.args.keys.app_id.iter().chain(app_name);
+                Ok(Audience::OneOfOrNone(own.cloned().collect()))
+            }
+            None => Err(self.rejected("`audience`: at least one is needed")),
         }
-        if !audiences.is_empty() && !audiences.iter().any(String::is_empty) {
-            return Ok(Audience::OneOf(audiences.clone()));
-        }
-        let given = audiences.join(",");
-        Err(self.rejected_value(
-            "audience",
-            &given,
-            "at least one is needed, none of them empty",
-        ))
     }
 
     /// The auth server's tokens have the claims of the contract.
@@ -220,21 +193,25 @@ impl<'a> Description<'a> {
         if self.table.auth_server {
             return Ok(None);
         }
-        let audience = self.table.audience_claim.iter().map(|claim| {
-            let parsed: Result<ClaimName, _> = claim.parse();
-            parsed.map_err(|error| self.rejected_value("audience-claim", claim, error))
-        });
-        let audience = audience.collect::<Result<Vec<_>, _>>()?;
-        let of_table = self.table.claim.iter().flat_map(|(field, claims)| {
-            let claims = claims.as_slice().iter();
-            claims.map(move |claim| format!("{field}={claim}"))
-        });
-        let claims: Vec<_> = of_table
-            .chain(self.args.rules.tokens.claim.clone())
-            .collect();
-        ClaimMapping::parse(claims.iter().map(String::as_str))
-            .map(|mapping| Some(mapping.with_audience(audience)))
-            .map_err(|(entry, error)| self.rejected_value("claim", entry, error))
+        let mapping = match &self.table.claim {
+            Some(claims) if claims.is_empty() => {
+                return Err(self.rejected("claim: is empty: list at least one"));
+            }
+            Some(claims) => {
+                let fields = claims.iter();
+                let fields = fields.map(|(field, claims)| (**field, claims.values()));
+                ClaimMapping::new(fields.collect())
+            }
+            None => {
+                let entries = self.args.rules.tokens.claim.iter();
+                ClaimMapping::parse(entries.map(String::as_str))
+                    .map_err(|(entry, error)| flag_error("claim", entry, error))?
+            }
+        };
+        let audience = self.table.audience_claim.as_ref();
+        Ok(Some(mapping.with_audience(
+            audience.map(List::values).unwrap_or_default(),
+        )))
     }
 
     /// Returns the settings of the key cache; keys of a file have none.
@@ -251,10 +228,11 @@ impl<'a> Description<'a> {
             file.push(".");
             file.push(name);
         }
-        let issuer = self.table.issuer_pattern.as_ref().or(self.issuers.first());
-        source
-            .cached_in(file.into(), issuer.cloned())
-            .map_err(rejected)
+        let issuer = match &self.table.issuer_pattern {
+            Some(pattern) => Some(pattern.as_str().to_owned()),
+            None => self.issuers.first().cloned(),
+        };
+        source.cached_in(file.into(), issuer).map_err(rejected)
     }
 
     fn source(&self) -> Result<SourceSettings, ExitError> {
@@ -263,158 +241,112 @@ impl<'a> Description<'a> {
             settings.application.audience = self.audience()?;
             return Ok(SourceSettings::AuthServer(settings));
         }
-        self.reject_without_effect()?;
-        let settings = match self.is_kubernetes() {
-            true => self.kubernetes(),
-            false => self.key_set(self.location()?),
-        };
-        settings.map(SourceSettings::KeySet)
-    }
-
-    fn location(&self) -> Result<Location, ExitError> {
-        let table = &self.table;
-        match (&table.issuer, &table.jwks) {
-            (_, Some(url)) if is_url(url) => self.address(url),
-            (_, Some(file)) => Ok(Location::File(file.into())),
-            (Some(issuer), None) => IssuerUrl::new(issuer)
-                .map(|url| Location::Issuer(url, table.jwks_hosts.clone()))
-                .map_err(|error| self.rejected_value("issuer", &redacted(issuer), error)),
-            (None, None) => Err(self.rejected("names no source of keys")),
-        }
-    }
-
-    pub(super) fn is_kubernetes(&self) -> bool {
-        !self.table.auth_server && self.table.issuer.as_deref() == Some(kubernetes::ISSUER)
-    }
-
-    /// Rejects a table with no source of keys, or several, and members that the source ignores.
-    fn reject_without_effect(&self) -> Result<(), ExitError> {
-        let table = &self.table;
-        let has_jwks = table.jwks.is_some() && !self.is_kubernetes();
-        let sources = [table.discovery, has_jwks, self.is_kubernetes()];
-        if sources.iter().filter(|given| **given).count() != 1 {
-            return Err(self.rejected(format!(
-                "expected one source of keys of discovery = true, jwks, or issuer = \"{}\"",
-                kubernetes::ISSUER
-            )));
-        }
-        for (member, given, why) in [
-            (
-                "discovery",
-                table.discovery && table.issuer.is_none(),
-                "`issuer`",
-            ),
-            (
-                "jwks-hosts",
-                !table.jwks_hosts.is_empty() && !table.discovery,
-                "discovery",
-            ),
-            (
-                "token-file",
-                table.token_file.is_some() && !self.is_kubernetes(),
-                kubernetes::ISSUER,
-            ),
-        ] {
-            if given {
-                return Err(self.rejected(format!("`{member}` has an effect only with {why}")));
-            }
-        }
-        Ok(())
-    }
-
-    fn kubernetes(&self) -> Result<KeySetSettings, ExitError> {
-        let url = self.table.jwks.as_deref();
-        let settings = self.key_set(self.address(url.unwrap_or(kubernetes::JWKS_URL))?)?;
-        if !settings.location.is_https() {
-            return Err(self.rejected("`jwks` has to be https: the pod's token is sent there"));
-        }
-        let ca = settings.tls.ca;
-        let token_file = self.table.token_file.clone();
-        Ok(KeySetSettings {
-            tls: PeerFiles {
-                ca: ca.or_else(|| Some(kubernetes::CA_FILE.into())),
-                ..settings.tls
-            },
-            bearer_file: Some(token_file.unwrap_or_else(|| kubernetes::TOKEN_FILE.into())),
-            ..settings
-        })
-    }
-
-    fn address(&self, url: &str) -> Result<Location, ExitError> {
-        ServerUrl::from_http(url)
-            .map(Location::Address)
-            .map_err(|error| self.rejected_value("jwks", &redacted(url), error))
-    }
-
-    fn key_set(&self, location: Location) -> Result<KeySetSettings, ExitError> {
-        Ok(KeySetSettings {
+        let location = self.location()?;
+        self.reject_unused_members(&location)?;
+        Ok(SourceSettings::KeySet(KeySetSettings {
             tls: self.tls(location.is_https())?,
-            proxy: self.keys_proxy(location.is_https())?,
-            bearer_file: None,
+            proxy: self.keys_proxy(location.is_https()),
+            bearer_file: self.table.is_kubernetes().then(|| {
+                let file = self.table.token_file.clone();
+                file.unwrap_or_else(|| kubernetes::TOKEN_FILE.into())
+            }),
             location,
             algorithms: self.algorithms(),
             max_key_age: self.args.keys.max_key_age.limit(),
-        })
+        }))
+    }
+
+    /// Returns the one place of the keys.
+    fn location(&self) -> Result<Location, ExitError> {
+        let (table, is_kubernetes) = (&self.table, self.table.is_kubernetes());
+        match (table.discovery, &table.jwks) {
+            (false, Some(jwks)) if is_kubernetes && !jwks.is_https() => {
+                Err(self.rejected("`jwks` has to be https: the pod's token is sent there"))
+            }
+            (false, Some(jwks)) => Ok(Location::clone(jwks)),
+            (false, None) if is_kubernetes => {
+                let address = kubernetes::JWKS_URL.parse();
+                address.map_err(|error: String| self.rejected(error))
+            }
+            (true, None) if !is_kubernetes => self.discovered(),
+            _ => Err(self.rejected(format!(
+                "expected one source of keys of discovery = true, jwks, or issuer = \"{}\"",
+                kubernetes::ISSUER
+            ))),
+        }
+    }
+
+    fn discovered(&self) -> Result<Location, ExitError> {
+        let Some(issuer) = &self.table.issuer else {
+            return Err(self.rejected("`discovery` has an effect only with `issuer`"));
+        };
+        let hosts = self.table.jwks_hosts.as_ref();
+        let hosts = hosts.map(List::texts).unwrap_or_default();
+        IssuerUrl::new(issuer.as_str())
+            .map(|url| Location::Issuer(url, hosts))
+            .map_err(|error| {
+                let issuer = redacted(issuer.as_str());
+                match self.name() {
+                    Some(_) => self.rejected(format!("issuer '{issuer}': {error}")),
+                    None => flag_error("issuer-url", issuer, error),
+                }
+            })
+    }
+
+    /// Rejects members that the source of the keys ignores.
+    fn reject_unused_members(&self, location: &Location) -> Result<(), ExitError> {
+        let (table, is_https) = (&self.table, location.is_https());
+        let why = if table.jwks_hosts.is_some() && !table.discovery {
+            "`jwks-hosts` has an effect only with discovery"
+        } else if table.token_file.is_some() && !table.is_kubernetes() {
+            "`token-file` has an effect only with kubernetes:///"
+        } else if table.ca.is_some() && !is_https {
+            "`ca` has an effect only with https"
+        } else if table.keys_proxy.is_some() && !is_https {
+            "`keys-proxy` has an effect only with https"
+        } else {
+            return Ok(());
+        };
+        Err(self.rejected(why))
     }
 
     /// Each key says its algorithm itself; a table may allow fewer.
     fn algorithms(&self) -> Vec<Algorithm> {
-        let named = &self.table.algorithms;
-        let is_allowed = |one: &Algorithm| named.is_empty() || named.contains(one);
-        ASYMMETRIC.into_iter().filter(is_allowed).collect()
+        let Some(allowed) = &self.table.algorithms else {
+            return ASYMMETRIC.to_vec();
+        };
+        let allowed = allowed.values();
+        let all = ASYMMETRIC.into_iter();
+        all.filter(|one| allowed.contains(&Asymmetric(*one)))
+            .collect()
     }
 
-    /// Returns the certificates; without TLS they were meant for something else.
+    /// Returns the certificates of the table, or of the flags, which need https.
     fn tls(&self, is_https: bool) -> Result<PeerFiles, ExitError> {
-        let Some(name) = self.name() else {
-            let files = key_source::tls_files(self.args);
-            return key_source::only_with_https(files, is_https).map_err(ExitError::Config);
-        };
-        let files = PeerFiles {
-            settings: PeerSettings {
-                ca: "ca",
-                ..PeerSettings::default()
+        let mut files = match self.name() {
+            None => key_source::only_with_https(key_source::tls_files(self.args), is_https)?,
+            Some(_) => PeerFiles {
+                settings: PeerSettings {
+                    ca: "ca",
+                    ..PeerSettings::default()
+                },
+                ca: self.table.ca.clone(),
+                identity: None,
             },
-            ca: self.table.ca.clone(),
-            identity: None,
         };
-        key_source::only_with_https(files, is_https).map_err(|why| super::rejected(name, why))
+        if self.table.is_kubernetes() && files.ca.is_none() {
+            files.ca = Some(kubernetes::CA_FILE.into());
+        }
+        Ok(files)
     }
 
-    fn keys_proxy(&self, is_https: bool) -> Result<Option<KeysProxy>, ExitError> {
-        let text = match self.table.keys_proxy.as_deref().map(str::trim) {
+    fn keys_proxy(&self, is_https: bool) -> Option<KeysProxy> {
+        match self.table.keys_proxy.as_deref() {
+            Some(KeysWay::Direct) => None,
+            Some(KeysWay::Proxy(url)) => Some(KeysProxy::from_table(url.with_query())),
             // The API server of a cluster is inside of it.
-            None if is_https && !self.is_kubernetes() => {
-                return Ok(KeysProxy::from_environment(|name| std::env::var(name).ok()));
-            }
-            None | Some("none") => return Ok(None),
-            Some(text) => text,
-        };
-        let why = match ServerUrl::from_http(text) {
-            _ if !is_https => "has an effect only with https",
-            Ok(proxy) if !proxy.is_https() && proxy.target() == "/" => {
-                return Ok(Some(KeysProxy::from_table(proxy.with_query())));
-            }
-            _ => "expected none, or http://HOST:PORT without a path and without user information",
-        };
-        Err(self.rejected_value("keys-proxy", &redacted(text), why))
+            None if self.table.is_kubernetes() || !is_https => None,
+            None => KeysProxy::from_environment(|name| std::env::var(name).ok()),
+        }
     }
-}
-
-fn check_name(name: &str) -> Result<(), ExitError> {
-    let is_plain =
-        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
-    if name == RESERVED_NAME {
-        return Err(super::rejected(
-            name,
-            "the name belongs to a file of the key cache",
-        ));
-    }
-    if (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(is_plain) {
-        return Ok(());
-    }
-    let name = name.escape_debug();
-    Err(ExitError::Config(format!(
-        "[[issuer]] name '{name}': expected 1 to {MAX_NAME_BYTES} of a-z, 0-9, - and _"
-    )))
 }

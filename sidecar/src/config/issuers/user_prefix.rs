@@ -8,8 +8,6 @@ use postern_process::exit::ExitError;
 use super::rejected;
 use crate::decision::issuers::UserNames;
 
-/// Long enough for any name of an issuer, short enough for each user header.
-const MAX_BYTES: usize = 64;
 /// The beginning of all names in a Kubernetes cluster.
 const OF_CLUSTER: &str = "system:";
 
@@ -44,18 +42,8 @@ impl<'a> UserPrefix<'a> {
         }
     }
 
-    fn check(&self) -> Result<(), ExitError> {
-        let prefix = self.given.unwrap_or_default();
-        if prefix.len() <= MAX_BYTES && prefix.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Ok(());
-        }
-        Err(self.rejected(format!(
-            "expected up to {MAX_BYTES} visible ASCII characters"
-        )))
-    }
-
     fn rejected(&self, why: impl Display) -> ExitError {
-        let prefix = self.beginning().escape_debug();
+        let prefix = self.beginning();
         rejected(self.issuer, format!("user-prefix '{prefix}': {why}"))
     }
 }
@@ -71,7 +59,6 @@ pub(super) fn names(all: &[UserPrefix<'_>]) -> Result<Vec<UserNames>, ExitError>
     }
     let mut names = Vec::new();
     for (position, one) in all.iter().enumerate() {
-        one.check()?;
         let others = || {
             all.iter()
                 .enumerate()

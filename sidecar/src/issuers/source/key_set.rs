@@ -3,10 +3,13 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, StatusCode, header};
+use postern_http::host::host_port::is_url;
 use postern_http::host::server_url::ServerUrl;
+use postern_process::command_line::name;
 use postern_process::files::bounded_read;
 use postern_process::files::file_watch::run_blocking;
 use postern_token::keys::{Algorithm, KeySet};
@@ -27,7 +30,7 @@ const READ_AGAIN_AFTER: Duration = Duration::from_secs(3600);
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(300);
 
 /// The place of a key set.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Location {
     Address(ServerUrl),
     /// By the issuer's document, on its host or on one of these.
@@ -48,6 +51,22 @@ impl Location {
 
     pub(crate) fn is_https(&self) -> bool {
         self.first().is_some_and(ServerUrl::is_https)
+    }
+}
+
+/// Parses an address, or the name of a file.
+impl FromStr for Location {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = name(text)?;
+        if !is_url(&text) {
+            return Ok(Self::File(text.into()));
+        }
+        let address = ServerUrl::from_http(&text);
+        address
+            .map(Self::Address)
+            .map_err(|error| error.to_string())
     }
 }
 
