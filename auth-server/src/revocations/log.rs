@@ -19,7 +19,7 @@ use crate::store::{Change, LogEntry, Outcome, Store, StoreError};
 /// Each retry means that the store has become an older copy meanwhile.
 const ATTEMPTS: usize = 4;
 /// Entries of one commit: no script may keep the store from others for long.
-const BATCH: usize = 500;
+pub(crate) const BATCH: usize = 500;
 
 pub(crate) struct RevocationLog {
     /// As work in the background uses it, which waits for no request.

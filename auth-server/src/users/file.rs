@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use postern_contract::login::LoginRequest;
 use postern_process::files::{owner_only_file, replaced_file};
 
@@ -100,7 +99,7 @@ impl Loaded {
         let enabled = serde_json::to_string(&enabled(&users)).unwrap_or_default();
         Self {
             users,
-            enabled: URL_SAFE_NO_PAD.encode(digest_of(&enabled)),
+            enabled: digest_of(&enabled),
             since: Instant::now(),
         }
     }

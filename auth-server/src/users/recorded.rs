@@ -6,8 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use aws_lc_rs::digest::{SHA256, digest};
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -17,8 +15,9 @@ use tracing::{debug, warn};
 
 use super::PresentUser;
 use super::file::{EnabledUsers, FileUsers, ended};
+use super::users_file::digest_of;
 use crate::revocations::Revocation;
-use crate::revocations::log::RevocationLog;
+use crate::revocations::log::{BATCH, RevocationLog};
 use crate::store::open_store::OpenStore;
 use crate::store::{Key, Kind, Outcome, StoreError, Version};
 
@@ -26,8 +25,6 @@ use crate::store::{Key, Kind, Outcome, StoreError, Version};
 const RETRY: Duration = Duration::from_secs(2);
 /// Each retry sees what the former one, or another server at the same moment, has written.
 const ATTEMPTS: usize = 4;
-/// Revocations of one commit, as in the log.
-const BATCH: usize = 500;
 
 pub(crate) struct RecordedUsers {
     /// As work in the background uses it.
@@ -193,10 +190,9 @@ impl RecordedUsers {
     /// Names one record for each path: servers with other users may share the store.
     fn key(&self, part: &str) -> Key {
         let path = self.users.path().to_string_lossy();
-        let path = digest(&SHA256, path.as_bytes());
         Key {
             kind: Kind::Users,
-            id: URL_SAFE_NO_PAD.encode(path) + part,
+            id: digest_of(&path) + part,
         }
     }
 }

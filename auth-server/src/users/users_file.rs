@@ -31,7 +31,7 @@ const MAX_CLAIM_BYTES: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Users {
     /// Digest of the text: times and sizes of files miss changes, and reading is cheap.
-    digest: Vec<u8>,
+    digest: String,
     by_account: HashMap<String, KnownUser>,
     ids: HashSet<String>,
     /// Verified in place of an unknown account.
@@ -221,8 +221,8 @@ impl TryFrom<UserEntry> for KnownUser {
     }
 }
 
-pub(super) fn digest_of(text: &str) -> Vec<u8> {
-    digest(&SHA256, text.as_bytes()).as_ref().to_vec()
+pub(super) fn digest_of(text: &str) -> String {
+    URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
 }
 
 /// Digests what the user logs in with; the salt of the password makes it unguessable.
