@@ -20,10 +20,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postern_process::exit::ExitError;
 use postern_process::named_enum;
+use postern_process::pauses::Pauses;
 use zeroize::Zeroizing;
 
 /// Longer than the stores' own timeouts: an upper bound for any call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Of work in the background. The first is short: logins are rejected hardly longer than the store is
+/// unavailable.
+pub(crate) const RETRIES: Pauses = Pauses {
+    first: Duration::from_millis(200),
+    last: Duration::from_secs(5),
+};
 
 named_enum! {
     /// Subject of a record. The names stand in the store.

@@ -23,6 +23,7 @@ use crate::keys::ring::KeyRing;
 use crate::keys::ring::events::events;
 use crate::keys::update::{keep_revoked, update};
 use crate::metrics::gauge;
+use crate::random::fraction;
 use crate::revocations::Revocation;
 use crate::store::StoreError;
 
@@ -63,8 +64,7 @@ impl Synchronization {
     pub(crate) async fn run(mut self, poll_interval: Duration) {
         loop {
             let due_in = self.next_due().map(until);
-            let jitter = crate::random::fraction();
-            let pause = next_poll(poll_interval, self.failures, jitter, due_in);
+            let pause = next_poll(poll_interval, self.failures, fraction(), due_in);
             tokio::time::sleep(pause).await;
             self.poll(unix_now()).await;
         }

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -16,13 +15,12 @@ use tracing::{debug, warn};
 use super::PresentUser;
 use super::file::{EnabledUsers, FileUsers, ended};
 use super::users_file::digest_of;
+use crate::random::fraction;
 use crate::revocations::Revocation;
 use crate::revocations::log::{BATCH, RevocationLog};
 use crate::store::open_store::OpenStore;
-use crate::store::{Key, Kind, Outcome, StoreError, Version};
+use crate::store::{Key, Kind, Outcome, RETRIES, StoreError, Version};
 
-/// Pause before another try while the store is away.
-const RETRY: Duration = Duration::from_secs(2);
 /// Each retry sees what the former one, or another server at the same moment, has written.
 const ATTEMPTS: usize = 4;
 
@@ -69,17 +67,18 @@ impl RecordedUsers {
 
     /// Records the users at the start and after each change, for as long as the process lives.
     pub(crate) async fn follow(self: Arc<Self>) {
-        let mut was_logged = false;
+        let mut failures = 0;
         loop {
             let Err(error) = self.record().await else {
-                was_logged = false;
+                failures = 0;
                 self.changed.notified().await;
                 continue;
             };
-            if !std::mem::replace(&mut was_logged, true) {
+            failures += 1;
+            if failures == 1 {
                 warn!(%error, "the store does not have the users of the file yet: those who left keep their tokens");
             }
-            sleep(RETRY).await;
+            sleep(RETRIES.jittered(failures, fraction())).await;
         }
     }
 

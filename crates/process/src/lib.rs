@@ -1,5 +1,5 @@
 //! The process of each program: command line and configuration file, files and their changes, logs,
-//! metrics, exit codes, signals, supervised tasks, clock.
+//! metrics, exit codes, signals, supervised tasks, pauses, clock.
 //!
 //! Never here: sockets, tokens, keys, routes.
 
@@ -12,5 +12,6 @@ pub mod memory_limit;
 pub mod metrics;
 mod named_enum;
 pub mod output;
+pub mod pauses;
 pub mod signals;
 pub mod supervisor;

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use postern_process::pauses::Pauses;
 use registry::{Instance as Listed, RegistryClient, RegistrySettings};
 use tokio::net::lookup_host;
 use tokio::sync::watch;
@@ -15,8 +16,10 @@ use super::{DiscoveryError, Instance, RecentAttempts, in_time};
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(3);
 /// Between two polls, with up to a fifth more or less: a fleet that starts together spreads.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
-/// The pause after a failure; it doubles after each further one.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const RETRIES: Pauses = Pauses {
+    first: Duration::from_millis(500),
+    last: POLL_INTERVAL,
+};
 
 /// The known list; `None` before the first response of the registry.
 type Lists = watch::Receiver<Option<Arc<[Listed]>>>;
@@ -100,26 +103,26 @@ fn follow(settings: RegistrySettings) -> Lists {
 async fn poll(settings: RegistrySettings, lists: watch::Sender<Option<Arc<[Listed]>>>) {
     let registry = settings.to_string();
     let mut client = RegistryClient::new(settings);
-    let (mut after_failure, mut away) = (FIRST_PAUSE, false);
+    let mut failures = 0;
     loop {
         let pause = match client.instances().await {
             Ok(listed) => {
-                if std::mem::replace(&mut away, false) {
+                if failures > 0 {
                     tracing::info!(registry, "the registry responds again");
                 }
                 take(&lists, listed);
-                after_failure = FIRST_PAUSE;
+                failures = 0;
                 POLL_INTERVAL
             }
             Err(error) => {
-                if !std::mem::replace(&mut away, true) {
+                if failures == 0 {
                     tracing::warn!(
                         registry, %error,
                         "no list from the registry; keeping the last list of instances"
                     );
                 }
-                let longer = POLL_INTERVAL.min(after_failure * 2);
-                std::mem::replace(&mut after_failure, longer)
+                failures += 1;
+                RETRIES.after(failures)
             }
         };
         tokio::time::sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;

@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use pingora::{Error, ErrorSource, ErrorType, RetryType};
+use postern_process::pauses::Pauses;
 
 /// Time after the first failure in which a request is retried.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Pauses between tries double from the first to the last.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LAST_PAUSE: Duration = Duration::from_millis(100);
+const PAUSES: Pauses = Pauses {
+    first: Duration::from_millis(10),
+    last: Duration::from_millis(100),
+};
 
 /// Failures of one request.
 #[derive(Debug, Default)]
@@ -56,9 +58,7 @@ impl Tries {
 
     /// Returns the pause before the next try; `None` before the first.
     pub(crate) fn pause(&self) -> Option<Duration> {
-        let doublings = self.failures.checked_sub(1)?;
-        let pause = FIRST_PAUSE.saturating_mul(1 << doublings.min(8));
-        Some(pause.min(LAST_PAUSE))
+        (self.failures > 0).then(|| PAUSES.after(self.failures))
     }
 
     fn fits(&mut self, now: Instant) -> bool {
@@ -108,8 +108,11 @@ mod tests {
             now += tries.pause().unwrap();
         }
         let all: Duration = pauses.iter().sum();
-        assert!(all >= WINDOW && all < WINDOW + LAST_PAUSE, "{pauses:?}");
-        assert_eq!((pauses[0], pauses.last()), (FIRST_PAUSE, Some(&LAST_PAUSE)));
+        assert!(all >= WINDOW && all < WINDOW + PAUSES.last, "{pauses:?}");
+        assert_eq!(
+            (pauses[0], pauses.last()),
+            (PAUSES.first, Some(&PAUSES.last))
+        );
     }
 
     #[test]

@@ -2,13 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-/// Seconds between a failed attempt and the next one; the last value repeats.
-const PAUSES: [u64; 5] = [1, 2, 4, 8, 10];
+use postern_process::pauses::Pauses;
+
+const RETRIES: Pauses = Pauses {
+    first: Duration::from_secs(1),
+    last: Duration::from_secs(10),
+};
 
 /// The attempts since keys were last usable.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
-    in_a_row: usize,
+    failures: u32,
     retry: Option<Instant>,
 }
 
@@ -16,12 +20,14 @@ impl Backoff {
     /// Records a failure at `now`, which a retry follows if no key is usable. Returns the time until
     /// the next attempt: the retry or the tick, whichever is first.
     pub(super) fn failed(&mut self, now: Instant, until_tick: Duration, retries: bool) -> Duration {
-        let [.., longest] = PAUSES;
-        let pause = PAUSES.get(self.in_a_row).copied().unwrap_or(longest);
-        let pause = retries.then(|| Duration::from_secs(pause));
-        self.in_a_row += 1;
-        self.retry = pause.map(|pause| now + pause);
-        pause.map_or(until_tick, |pause| pause.min(until_tick))
+        self.failures = self.failures.saturating_add(1);
+        if !retries {
+            self.retry = None;
+            return until_tick;
+        }
+        let pause = RETRIES.after(self.failures);
+        self.retry = Some(now + pause);
+        pause.min(until_tick)
     }
 
     /// Returns the time of a retry before the tick.
