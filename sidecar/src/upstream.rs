@@ -19,6 +19,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use pingora::upstreams::peer::{HttpPeer, Peer};
+use postern_process::clock::unix_now;
+use postern_process::files::file_watch;
+use postern_transport::tls::followed::Followed;
 use tokio::sync::Notify;
 
 pub(crate) use address::{Endpoint, Protocol, UpstreamAddress};
@@ -32,6 +35,8 @@ pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Limit of a response's head.
 pub(crate) const MAX_HEAD_BYTES: usize = 1024 * 1024;
 
+const CERTIFICATES: &str = "certificates for the service";
+
 /// Settings of the upstream.
 #[derive(Debug, Clone)]
 pub(crate) struct UpstreamSettings {
@@ -43,16 +48,17 @@ pub(crate) struct UpstreamSettings {
     pub(crate) tls: Option<UpstreamTls>,
 }
 
-/// Present TLS settings, and their generation: it separates the connections that were opened with
-/// these settings.
-type CurrentTls = (Option<UpstreamTls>, u64);
+/// The TLS settings in force, and their generation: it separates the connections that were opened
+/// with these settings.
+type CurrentTls = Followed<UpstreamTls, u64>;
 
 /// Source of peers. Shared by all requests.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     settings: UpstreamSettings,
-    /// Locked while peers are replaced, so that the last ones use the last settings.
-    tls: Mutex<CurrentTls>,
+    /// `None` without TLS. Locked while peers are replaced, so that the last ones use the last
+    /// settings.
+    tls: Mutex<Option<CurrentTls>>,
     /// Peers, one for each address; empty until the name resolves.
     peers: ArcSwap<Vec<Arc<ServicePeer>>>,
     /// Index of the entry in use.
@@ -81,21 +87,22 @@ impl Upstream {
     /// # Errors
     /// A socket path that is too long for the system.
     pub(crate) fn new(mut settings: UpstreamSettings) -> Result<Self, String> {
-        let tls = (settings.tls.take(), 0);
+        let tls = settings.tls.take();
+        let tls = tls.map(|tls| Followed::new(CERTIFICATES, tls, 0));
         let peers = match &settings.address.endpoint {
             Endpoint::Unix(path) => {
                 let peer = path
                     .to_str()
                     .and_then(|path| HttpPeer::new_uds(path, false, String::new()).ok())
                     .ok_or("the path is too long for a socket")?;
-                vec![settings.peer(peer, &tls)]
+                vec![settings.peer(peer, tls.as_ref())]
             }
             Endpoint::Tcp { host, port } => {
                 let addresses = dns_refresh::resolve(host, *port).unwrap_or_else(|error| {
                     tracing::warn!(upstream = %settings.address, %error, "the service's name does not resolve yet");
                     Vec::new()
                 });
-                settings.all_peers(&addresses, &tls)
+                settings.all_peers(&addresses, tls.as_ref())
             }
         };
         Ok(Self {
@@ -164,41 +171,45 @@ impl Upstream {
     /// Replaces the addresses.
     fn set_addresses(&self, addresses: &[SocketAddr]) {
         let tls = self.tls.lock();
-        let peers = self.settings.all_peers(addresses, &tls);
+        let peers = self.settings.all_peers(addresses, tls.as_ref());
         self.peers.store(Arc::new(peers));
         self.preferred.store(0, Ordering::Relaxed);
     }
 
-    /// Opens new connections with `tls`; requests in flight keep their connections, which are not
-    /// reused. Returns true if `tls` is a change, and no expired certificate at `now`.
-    pub(crate) fn set_tls(&self, tls: Option<UpstreamTls>, now: i64) -> bool {
-        let mut current = self.tls.lock();
-        if current.0 == tls {
-            return false;
+    /// Opens new connections with `tls` if it is a change and may replace the present settings;
+    /// requests in flight keep their connections, which are not reused.
+    pub(crate) fn set_tls(&self, tls: Option<UpstreamTls>) {
+        let current = self.tls.lock();
+        // An address with TLS, or without, waits for the next start.
+        let (Some(current), Some(tls)) = (&*current, tls) else {
+            return;
+        };
+        let generation = current.load().value + 1;
+        let replaced = current.replace(tls, unix_now(), |_| Ok(generation));
+        if replaced != Ok(false) {
+            file_watch::log(CERTIFICATES, &replaced);
         }
-        if let (Some(former), Some(next)) = (&current.0, &tls)
-            && let Some(expired) = next.may_not_replace(former, now)
-        {
-            tracing::warn!("{expired}; it does not replace the present one");
-            return false;
+        if replaced == Ok(true) {
+            let peers = self.settings.all_peers(&self.addresses(), Some(current));
+            self.peers.store(Arc::new(peers));
         }
-        *current = (tls, current.1 + 1);
-        let peers = self.settings.all_peers(&self.addresses(), &current);
-        self.peers.store(Arc::new(peers));
-        true
     }
 }
 
 impl UpstreamSettings {
-    fn all_peers(&self, addresses: &[SocketAddr], tls: &CurrentTls) -> Vec<Arc<ServicePeer>> {
+    fn all_peers(
+        &self,
+        addresses: &[SocketAddr],
+        tls: Option<&CurrentTls>,
+    ) -> Vec<Arc<ServicePeer>> {
         let peer = |address: &SocketAddr| {
-            let peer = HttpPeer::new(*address, tls.0.is_some(), String::new());
+            let peer = HttpPeer::new(*address, tls.is_some(), String::new());
             self.peer(peer, tls)
         };
         addresses.iter().map(peer).collect()
     }
 
-    fn peer(&self, mut any: HttpPeer, (tls, generation): &CurrentTls) -> Arc<ServicePeer> {
+    fn peer(&self, mut any: HttpPeer, tls: Option<&CurrentTls>) -> Arc<ServicePeer> {
         let options = &mut any.options;
         options.connection_timeout = Some(self.connect_timeout);
         options.total_connection_timeout = Some(self.connect_timeout);
@@ -209,10 +220,11 @@ impl UpstreamSettings {
             Protocol::Https => options.set_http_version(2, 1),
         }
         if let Some(tls) = tls {
-            tls.apply_to(&mut any);
+            let tls = tls.load();
+            tls.content.apply_to(&mut any);
+            // The hash knows the address, and not each certificate.
+            any.group_key = tls.value;
         }
-        // The hash knows the address, and not each certificate.
-        any.group_key = *generation;
         let mut http_1 = any.clone();
         http_1.options.set_http_version(1, 1);
         Arc::new(ServicePeer {

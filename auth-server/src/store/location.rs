@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postern_process::exit::ExitError;
-use postern_transport::tls;
 
 use crate::store::directory::Access;
 use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::open_store::OpenStore;
 use crate::store::redis::RedisStore;
-use crate::store::redis::credentials::{CLIENT_CERTIFICATE, Credentials};
+use crate::store::redis::credentials::Credentials;
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Store, StoreError};
 
@@ -24,8 +23,6 @@ const SERVING_WAIT: Duration = Duration::from_secs(60);
 pub(crate) struct StoreLocation {
     backend: Backend,
     encryption: Arc<KeyEncryption>,
-    /// The file of the client certificate, and its expiry.
-    certificate: Option<(PathBuf, i64)>,
 }
 
 #[derive(Clone)]
@@ -49,7 +46,6 @@ impl StoreLocation {
         encryption: KeyEncryption,
     ) -> Result<Self, String> {
         Ok(Self {
-            certificate: access.certificate(),
             backend: Backend::parse(text, access)?,
             encryption: Arc::new(encryption),
         })
@@ -114,8 +110,10 @@ impl StoreLocation {
 
     /// Returns a warning about a certificate that expired before `now` (seconds since 1970).
     pub(crate) fn expired_certificate(&self, now: i64) -> Option<String> {
-        let (file, not_after) = self.certificate.as_ref()?;
-        tls::expired(CLIENT_CERTIFICATE, file, *not_after, now)
+        match &self.backend {
+            Backend::Redis(store) => store.expired_certificate(now),
+            Backend::Memory | Backend::File(_) => None,
+        }
     }
 }
 
@@ -159,6 +157,7 @@ impl fmt::Display for StoreLocation {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use postern_transport::tls::peer::PeerCertificates;
     use zeroize::Zeroizing;
 
     use super::*;
@@ -259,7 +258,10 @@ mod tests {
             (
                 "redis://x",
                 Credentials {
-                    ca: Some(Vec::new()),
+                    tls: PeerCertificates {
+                        authorities: Some(Vec::new()),
+                        identity: None,
+                    },
                     ..access()
                 },
             ),

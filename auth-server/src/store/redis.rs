@@ -20,7 +20,6 @@ use ::redis::{Cmd, ErrorKind, FromRedisValue, RedisError};
 use async_trait::async_trait;
 use postern_http::host::host_port::redacted;
 use postern_transport::tls::failure::in_words;
-use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use self::address::Address;
@@ -43,8 +42,7 @@ const KEPT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) struct RedisStore {
-    /// Locked while files are read too: the later of two calls must not keep what the earlier one read.
-    route: Mutex<Route>,
+    route: Route,
     /// Connections that no call uses.
     kept: parking_lot::Mutex<Vec<(Instant, Connection)>>,
     /// The error of the last commit that was left half done, until a check has named it.
@@ -65,13 +63,18 @@ impl RedisStore {
     pub(crate) fn new(address: &str, access: Credentials) -> Result<Self, String> {
         let parsed = Address::parse(address, &access)?;
         Ok(Self {
-            route: Mutex::new(Route::new(address, access, parsed.endpoint)),
+            route: Route::new(address, access, parsed.endpoint),
             kept: parking_lot::Mutex::default(),
             half_done: parking_lot::Mutex::default(),
             redacted: redacted(address),
             replicas: parsed.replicas,
             is_in_clear: parsed.is_in_clear,
         })
+    }
+
+    /// Returns the warning of a client certificate that has expired at `now`, in seconds since 1970.
+    pub(super) fn expired_certificate(&self, now: i64) -> Option<String> {
+        self.route.in_force().content.tls.expired(now)
     }
 
     /// Runs a command that may run twice, with one retry.
@@ -131,8 +134,8 @@ impl RedisStore {
                 return Ok((opened, connection));
             }
         }
-        let endpoint = self.route.lock().await.endpoint().await;
-        Ok((Instant::now(), Connection::open(&endpoint).await?))
+        let in_force = self.route.followed().await;
+        Ok((Instant::now(), Connection::open(&in_force.value).await?))
     }
 
     fn kept(&self) -> Option<(Instant, Connection)> {

@@ -3,6 +3,7 @@
 
 mod certificate;
 pub mod failure;
+pub mod followed;
 mod metrics;
 pub mod peer;
 mod server;
@@ -14,9 +15,9 @@ use clap::Args;
 use rustls::crypto::aws_lc_rs::default_provider;
 use serde::Serialize;
 
-pub use self::certificate::{CertificateError, CertificateFiles, expired, trusted};
+pub use self::certificate::{CertificateFiles, trusted};
 pub use self::metrics::CertificateMetrics;
-use self::server::ServerFiles;
+use self::peer::PeerFiles;
 pub use self::server::{HTTP_1, HTTP_2_OR_1, ServerTls};
 use postern_process::exit::ExitError;
 
@@ -48,10 +49,10 @@ impl TlsArgs {
         let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) else {
             return Ok(None);
         };
-        let files = ServerFiles {
-            cert: cert.clone(),
-            key: key.clone(),
-            client_ca: client_ca.map(Path::to_owned),
+        let files = PeerFiles {
+            settings: server::SETTINGS,
+            ca: client_ca.map(Path::to_owned),
+            identity: Some((cert.clone(), key.clone())),
         };
         ServerTls::open(files, protocols).map(|tls| Some(Arc::new(tls)))
     }

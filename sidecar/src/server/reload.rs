@@ -166,10 +166,7 @@ impl Reload {
 
     /// Applies the parts, which cannot fail.
     fn apply(&self, config: Config) {
-        let tls = config.upstream.tls.clone();
-        if self.app.upstream.set_tls(tls, unix_now()) {
-            tracing::info!("the certificates for the service were replaced");
-        }
+        self.app.upstream.set_tls(config.upstream.tls.clone());
         for warning in config.warnings() {
             tracing::warn!("{warning}");
         }

@@ -19,7 +19,6 @@ pub(crate) struct UpstreamTls {
     server_name: String,
     /// False for a service on this machine's loopback address.
     is_verified: bool,
-    files: PeerFiles,
     read: Arc<PeerCertificates>,
     ca: Option<Arc<CaType>>,
     client: Option<Arc<CertKey>>,
@@ -32,9 +31,16 @@ impl PartialEq for UpstreamTls {
     }
 }
 
+/// Prints no certificate.
 impl fmt::Debug for UpstreamTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.files.fmt(f)
+        self.server_name.fmt(f)
+    }
+}
+
+impl AsRef<PeerCertificates> for UpstreamTls {
+    fn as_ref(&self) -> &PeerCertificates {
+        &self.read
     }
 }
 
@@ -52,7 +58,7 @@ impl UpstreamTls {
     pub(crate) fn read(
         server_name: &str,
         is_verified: bool,
-        files: PeerFiles,
+        files: &PeerFiles,
     ) -> Result<Self, ExitError> {
         let invalid = |what: String| ExitError::Config(format!("--upstream: {what}"));
         if ServerName::try_from(server_name).is_err() {
@@ -74,7 +80,6 @@ impl UpstreamTls {
         Ok(Self {
             server_name: server_name.to_owned(),
             is_verified,
-            files,
             ca,
             client: client.map(Arc::new),
             read: Arc::new(read),
@@ -92,12 +97,7 @@ impl UpstreamTls {
     /// Returns the warning of a client certificate that has expired at `now`, in seconds since
     /// 1970.
     pub(crate) fn expired_certificate(&self, now: i64) -> Option<String> {
-        self.files.expired(&self.read, now)
-    }
-
-    /// Returns the error of an expired client certificate that must not replace the one of `former`.
-    pub(crate) fn may_not_replace(&self, former: &Self, now: i64) -> Option<String> {
-        self.files.may_not_replace(&former.read, &self.read, now)
+        self.read.expired(now)
     }
 
     /// Configures `peer` for TLS.

@@ -6,13 +6,16 @@
 
 use std::error::Error;
 
+use pem::Pem;
 use postern_http::host::host_port::host_and_port;
 use postern_http::host::loopback::is_loopback_host;
+use postern_transport::tls::peer::PeerCertificates;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::{
     Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult,
     TlsCertificates,
 };
+use rustls::pki_types::CertificateDer;
 
 use super::TIMEOUT;
 use super::credentials::Credentials;
@@ -68,7 +71,7 @@ impl Address {
         let (text, replicas) = replicas(text)?;
         let (scheme, rest) = text.split_once("://").ok_or("it has no host")?;
         let (transport, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
-        if transport != "rediss" && (access.ca.is_some() || access.client.is_some()) {
+        if transport != "rediss" && access.tls != PeerCertificates::default() {
             return Err("--store-ca and --store-client-cert are for rediss".to_owned());
         }
         if kind != "sentinel"
@@ -126,16 +129,23 @@ fn replicas(text: &str) -> Result<(&str, u8), &'static str> {
 
 /// Returns `None` for the system's authorities without a client certificate.
 fn certificates(access: &Credentials) -> Option<TlsCertificates> {
-    if access.ca.is_none() && access.client.is_none() {
+    if access.tls == PeerCertificates::default() {
         return None;
     }
     Some(TlsCertificates {
-        root_cert: access.ca.clone(),
-        client_tls: access.client.as_ref().map(|client| ClientTlsConfig {
+        root_cert: access.tls.authorities.as_deref().map(as_pem),
+        client_tls: access.tls.identity.as_ref().map(|client| ClientTlsConfig {
             client_cert: client.chain.clone(),
             client_key: client.key.as_bytes().to_vec(),
         }),
     })
+}
+
+fn as_pem(certificates: &[CertificateDer<'static>]) -> Vec<u8> {
+    let blocks = certificates
+        .iter()
+        .map(|one| Pem::new("CERTIFICATE", one.as_ref()));
+    pem::encode_many(&blocks.collect::<Vec<_>>()).into_bytes()
 }
 
 fn client(info: ConnectionInfo, certificates: Option<&TlsCertificates>) -> RedisResult<Client> {

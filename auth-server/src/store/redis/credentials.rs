@@ -1,29 +1,33 @@
 //! Passwords and certificates of a Redis store, from files that are read again for each connection.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use postern_process::files::secret_file;
-use postern_transport::tls::peer::PeerSettings;
-use postern_transport::tls::{CertificateFiles, trusted};
+use postern_transport::tls::peer::{PeerCertificates, PeerFiles, PeerSettings};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
-pub(crate) const CLIENT_CERTIFICATE: &str = "--store-client-cert";
 /// The settings of certificates.
-pub(super) const SETTINGS: PeerSettings =
-    PeerSettings::without_key("--store-ca", CLIENT_CERTIFICATE);
+pub(super) const SETTINGS: PeerSettings = PeerSettings {
+    ca: "--store-ca",
+    certificate: "--store-client-cert",
+    key: "--store-client-key",
+};
 
 #[derive(Default, PartialEq, Eq)]
 pub(crate) struct Credentials {
     pub(crate) files: CredentialFiles,
     /// Replaces the password in the address.
     pub(crate) password: Option<Zeroizing<String>>,
-    /// Trusted authorities as PEM; `None` for those of the system.
-    pub(crate) ca: Option<Vec<u8>>,
-    pub(crate) client: Option<CertificateFiles>,
+    pub(crate) tls: PeerCertificates,
     pub(crate) sentinel_password: Option<Zeroizing<String>>,
+}
+
+impl AsRef<PeerCertificates> for Credentials {
+    fn as_ref(&self) -> &PeerCertificates {
+        &self.tls
+    }
 }
 
 /// The paths, and the other settings of credentials, as flags have them.
@@ -64,18 +68,18 @@ impl Credentials {
     /// # Errors
     /// One line that names the flag of the first unusable file.
     pub(crate) fn read(files: CredentialFiles) -> Result<Self, String> {
+        let certificate = files.store_client_cert.clone();
+        let certificates = PeerFiles {
+            settings: SETTINGS,
+            ca: files.store_ca.clone(),
+            identity: certificate.zip(files.store_client_key.clone()),
+        };
         Ok(Self {
             password: secret(
                 "--store-password-file",
                 files.store_password_file.as_deref(),
             )?,
-            ca: files
-                .store_ca
-                .as_deref()
-                .map(trusted)
-                .transpose()
-                .map_err(|error| invalid("--store-ca", &error))?,
-            client: client_certificate(&files)?,
+            tls: certificates.read().map_err(|error| error.to_string())?,
             sentinel_password: secret(
                 "--store-sentinel-password-file",
                 files.store_sentinel_password_file.as_deref(),
@@ -83,33 +87,10 @@ impl Credentials {
             files,
         })
     }
-
-    /// Returns the file of the client certificate, and its expiry in seconds since 1970.
-    pub(crate) fn certificate(&self) -> Option<(PathBuf, i64)> {
-        let file = self.files.store_client_cert.as_ref()?;
-        Some((file.clone(), self.client.as_ref()?.not_after))
-    }
 }
 
 fn secret(flag: &'static str, file: Option<&Path>) -> Result<Option<Zeroizing<String>>, String> {
     file.map(secret_file::read)
         .transpose()
-        .map_err(|error| invalid(flag, &error))
-}
-
-/// Loads the client certificate and checks that its key matches.
-fn client_certificate(files: &CredentialFiles) -> Result<Option<CertificateFiles>, String> {
-    let client = files.store_client_cert.as_ref();
-    client
-        .zip(files.store_client_key.as_ref())
-        .map(|(cert, key)| CertificateFiles::read(cert, key))
-        .transpose()
-        .map_err(|error| {
-            let flag = error.setting(CLIENT_CERTIFICATE, "--store-client-key");
-            invalid(flag, &error)
-        })
-}
-
-fn invalid(flag: &str, problem: &dyn fmt::Display) -> String {
-    format!("{flag}: {problem}")
+        .map_err(|error| format!("{flag}: {error}"))
 }

@@ -23,31 +23,10 @@ const MAX_CERTIFICATE_BYTES: u64 = 1024 * 1024;
 
 const NOT_PARSED: &str = "holds a certificate that cannot be parsed";
 
-/// Error of files that are no certificate, or no pair. The text names the file and quotes no key.
-#[derive(Debug, thiserror::Error)]
-#[error("{text}")]
-pub struct CertificateError {
-    text: String,
-    is_of_key: bool,
-}
-
-impl CertificateError {
-    fn invalid_key(text: impl ToString) -> Self {
-        Self {
-            text: text.to_string(),
-            is_of_key: true,
-        }
-    }
-
-    /// Returns the setting of the faulty file: of `certificate` and `key` one.
-    #[must_use]
-    pub const fn setting<'s>(&self, certificate: &'s str, key: &'s str) -> &'s str {
-        if self.is_of_key { key } else { certificate }
-    }
-}
-
 /// A chain and its key as they stand in their files, checked to belong together; never printed.
 pub struct CertificateFiles {
+    /// The setting and the file of the chain, for warnings.
+    named: String,
     /// PEM, the certificate itself first.
     pub chain: Vec<u8>,
     /// PEM.
@@ -55,7 +34,7 @@ pub struct CertificateFiles {
     /// Both, parsed.
     pub certified: Arc<CertifiedKey>,
     /// The end of the certificate, in seconds since 1970.
-    pub not_after: i64,
+    pub(super) not_after: i64,
 }
 
 impl PartialEq for CertificateFiles {
@@ -67,20 +46,17 @@ impl PartialEq for CertificateFiles {
 impl Eq for CertificateFiles {}
 
 impl CertificateFiles {
-    /// Reads both files.
-    ///
-    /// # Errors
-    /// [`CertificateError`] for files that are not a chain and its key.
-    pub fn read(cert: &Path, key: &Path) -> Result<Self, CertificateError> {
-        let chain = read_bounded(cert).map_err(certificate_error(cert))?;
-        let (parsed, not_after) = parse_chain(&chain).map_err(certificate_error(cert))?;
-        let pem = secret_file::read(key).map_err(CertificateError::invalid_key)?;
-        let problem = |problem: String| {
-            CertificateError::invalid_key(format!("{}: {problem}", key.display()))
-        };
+    /// Reads both files; an error names the setting and the file.
+    pub(super) fn read(settings: &PeerSettings, cert: &Path, key: &Path) -> Result<Self, String> {
+        let of_chain =
+            |problem: String| format!("{}: {}: {problem}", settings.certificate, cert.display());
+        let of_key = |problem: String| format!("{}: {}: {problem}", settings.key, key.display());
+        let chain = read_bounded(cert).map_err(of_chain)?;
+        let (parsed, not_after) = parse_chain(&chain).map_err(of_chain)?;
+        let pem = secret_file::read(key).map_err(|error| format!("{}: {error}", settings.key))?;
         let der = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| {
             let found = found_in(pem.as_bytes());
-            problem(format!(
+            of_key(format!(
                 "holds no private key in PEM without encryption, but {found}"
             ))
         })?;
@@ -88,12 +64,13 @@ impl CertificateFiles {
             |error| match &error {
                 rustls::Error::InvalidCertificate(_) => {
                     let words = in_words(&error.to_string(), &PeerSettings::default());
-                    certificate_error(cert)(words.unwrap_or_default())
+                    of_chain(words.unwrap_or_default())
                 }
-                _ => problem(mismatch(&error, cert)),
+                _ => of_key(mismatch(&error, cert)),
             },
         )?;
         Ok(Self {
+            named: format!("{} {}", settings.certificate, cert.display()),
             chain,
             key: pem,
             certified: Arc::new(certified),
@@ -101,11 +78,12 @@ impl CertificateFiles {
         })
     }
 
-    /// Returns false for a certificate that has expired at `now`, in seconds since 1970, and is
-    /// another one than `former`: it replaces none, and keeps nothing else out.
-    #[must_use]
-    pub fn may_replace(&self, former: Option<&Self>, now: i64) -> bool {
-        now <= self.not_after || former == Some(self)
+    /// Returns the warning of a certificate that has expired at `now`, in seconds since 1970. It is not
+    /// a failure, which would keep down a program that is about to get a fresh one.
+    pub(super) fn expired(&self, now: i64) -> Option<String> {
+        let named = &self.named;
+        (self.not_after < now)
+            .then(|| format!("{named}: the certificate has expired: its peers reject it"))
     }
 
     /// Returns the chain and its key in one text.
@@ -126,32 +104,18 @@ fn mismatch(error: &rustls::Error, cert: &Path) -> String {
     }
 }
 
-/// Returns the warning about a certificate that has expired by `now`; both times are in seconds
-/// since 1970. It is not a failure, which would keep down a program that is about to get a fresh
-/// one.
-#[must_use]
-pub fn expired(flag: &str, cert: &Path, not_after: i64, now: i64) -> Option<String> {
-    (not_after < now).then(|| {
-        let file = cert.display();
-        format!("{flag} {file}: the certificate has expired: its peers reject it")
-    })
-}
-
 /// Reads a file of certificates to trust: PEM of at least one certificate.
 ///
 /// # Errors
-/// [`CertificateError`] for anything else.
-pub fn trusted(path: &Path) -> Result<Vec<u8>, CertificateError> {
+/// The file, and what it holds instead.
+pub fn trusted(path: &Path) -> Result<Vec<u8>, String> {
     read_bounded(path)
         .and_then(|pem| parse_chain(&pem).map(|_| pem))
-        .map_err(certificate_error(path))
+        .map_err(|problem| format!("{}: {problem}", path.display()))
 }
 
-/// Reads a file of authorities to trust: at least one, and all usable.
-///
-/// # Errors
-/// [`CertificateError`] for anything else.
-pub(super) fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+/// Reads a file of authorities to trust: at least one, and all usable. An error names the file.
+pub(super) fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let usable = |pem: Vec<u8>| {
         let (authorities, _) = parse_chain(&pem)?;
         roots(&authorities).map_err(|_| NOT_PARSED.to_owned())?;
@@ -159,7 +123,7 @@ pub(super) fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, C
     };
     read_bounded(path)
         .and_then(usable)
-        .map_err(certificate_error(path))
+        .map_err(|problem| format!("{}: {problem}", path.display()))
 }
 
 pub(super) fn roots(
@@ -170,13 +134,6 @@ pub(super) fn roots(
         roots.add(authority.clone())?;
     }
     Ok(roots)
-}
-
-fn certificate_error(path: &Path) -> impl Fn(String) -> CertificateError {
-    move |problem| CertificateError {
-        text: format!("{}: {problem}", path.display()),
-        is_of_key: false,
-    }
 }
 
 /// Returns the chain, and the end of its first certificate.
@@ -265,8 +222,13 @@ pub(super) mod tests {
             self.0.path().join("tls.key")
         }
 
-        fn read(&self) -> Result<CertificateFiles, CertificateError> {
-            CertificateFiles::read(&self.cert(), &self.key())
+        fn read(&self) -> Result<CertificateFiles, String> {
+            let settings = PeerSettings {
+                certificate: "cert",
+                key: "key",
+                ..PeerSettings::default()
+            };
+            CertificateFiles::read(&settings, &self.cert(), &self.key())
         }
     }
 
@@ -337,13 +299,14 @@ pub(super) mod tests {
             (&cert, "", true, "is empty"),
         ] {
             let files = Files::with(cert, key);
-            let error = files.read().err().unwrap();
-            let named = if of_key { files.key() } else { files.cert() };
-            let setting = error.setting("cert", "key");
-            assert_eq!(setting, if of_key { "key" } else { "cert" }, "{error}");
-            let line = error.to_string();
-            let named = named.to_str().unwrap();
-            assert!(line.contains(named) && line.contains(problem), "{line}");
+            let line = files.read().err().unwrap();
+            let (setting, file) = match of_key {
+                true => ("key: ", files.key()),
+                false => ("cert: ", files.cert()),
+            };
+            assert!(line.starts_with(setting), "{line}");
+            let file = file.to_str().unwrap();
+            assert!(line.contains(file) && line.contains(problem), "{line}");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! TLS towards a server: the authorities to trust, and the certificate to present.
+//! Files of one side of TLS: the authorities to trust, and the certificate to present.
 
 use std::path::PathBuf;
 
 use rustls::pki_types::CertificateDer;
 
-use super::certificate::{CertificateFiles, authorities, expired};
+use super::certificate::{CertificateFiles, authorities};
 use postern_process::exit::ExitError;
 
 /// The names of the settings, for errors and warnings.
@@ -38,12 +38,12 @@ pub struct PeerFiles {
     pub settings: PeerSettings,
     /// Authorities that are trusted in place of the system's.
     pub ca: Option<PathBuf>,
-    /// Certificate chain and private key, for a server that requires them.
+    /// Certificate chain and private key.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 /// The contents of the files, compared to notice a change; never printed.
-#[derive(PartialEq, Eq)]
+#[derive(Default, PartialEq, Eq)]
 pub struct PeerCertificates {
     /// `None` for the authorities of the system.
     pub authorities: Option<Vec<CertificateDer<'static>>>,
@@ -73,20 +73,14 @@ impl PeerFiles {
     /// # Errors
     /// [`ExitError::Config`] that names the setting and the file.
     pub fn read(&self) -> Result<PeerCertificates, ExitError> {
-        let PeerSettings {
-            ca,
-            certificate,
-            key,
-        } = self.settings;
+        let settings = &self.settings;
         let authorities = self.ca.as_deref().map(authorities).transpose();
         let identity = self.identity.as_ref();
-        let identity = identity.map(|(cert, key)| CertificateFiles::read(cert, key));
+        let identity = identity.map(|(cert, key)| CertificateFiles::read(settings, cert, key));
         Ok(PeerCertificates {
             authorities: authorities
-                .map_err(|error| ExitError::Config(format!("{ca}: {error}")))?,
-            identity: identity.transpose().map_err(|error| {
-                ExitError::Config(format!("{}: {error}", error.setting(certificate, key)))
-            })?,
+                .map_err(|error| ExitError::Config(format!("{}: {error}", settings.ca)))?,
+            identity: identity.transpose().map_err(ExitError::Config)?,
         })
     }
 
@@ -94,9 +88,7 @@ impl PeerFiles {
     /// since 1970.
     #[must_use]
     pub fn expired(&self, read: &PeerCertificates, now: i64) -> Option<String> {
-        let (file, _) = self.identity.as_ref()?;
-        let not_after = read.identity.as_ref()?.not_after;
-        expired(self.settings.certificate, file, not_after, now)
+        read.expired(now)
     }
 
     /// Returns the error of an expired certificate that must not replace the one of `former`.
@@ -107,8 +99,31 @@ impl PeerFiles {
         read: &PeerCertificates,
         now: i64,
     ) -> Option<String> {
-        let next = read.identity.as_ref()?;
-        let may_replace = next.may_replace(former.identity.as_ref(), now);
-        self.expired(read, now).filter(|_| !may_replace)
+        read.may_replace(former, now).err()
+    }
+}
+
+impl PeerCertificates {
+    /// Returns the warning of a certificate that has expired at `now`, in seconds since 1970.
+    #[must_use]
+    pub fn expired(&self, now: i64) -> Option<String> {
+        self.identity.as_ref()?.expired(now)
+    }
+
+    /// Returns the end of the certificate, in seconds since 1970; 0 without one.
+    pub(super) fn not_after(&self) -> i64 {
+        match &self.identity {
+            Some(identity) => identity.not_after,
+            None => 0,
+        }
+    }
+
+    /// Fails for a certificate that has expired at `now` and is another one than the former: it replaces
+    /// none. The former one, expired since, keeps nothing else out.
+    pub(super) fn may_replace(&self, former: &Self, now: i64) -> Result<(), String> {
+        match self.expired(now) {
+            Some(expired) if self.identity != former.identity => Err(expired),
+            _ => Ok(()),
+        }
     }
 }

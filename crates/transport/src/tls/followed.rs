@@ -1,0 +1,153 @@
+//! Values made of files with a certificate. Other content replaces the value as a whole; unusable
+//! content changes nothing, nor does an expired certificate.
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use postern_process::clock::unix_now;
+use postern_process::files::file_watch::{self, run_blocking};
+use postern_process::logs::once_a_minute::OnceAMinute;
+use tokio::sync::Mutex;
+
+use super::peer::PeerCertificates;
+
+/// The content of files that is in force, and the value that was made of it.
+#[derive(Debug)]
+pub struct InForce<C, T> {
+    /// As read.
+    pub content: C,
+    /// For use.
+    pub value: T,
+}
+
+/// A value of files that may change at any time.
+#[derive(Debug)]
+pub struct Followed<C, T> {
+    /// The files in words, for the log.
+    files: &'static str,
+    in_force: ArcSwap<InForce<C, T>>,
+    /// Locked while files are read too: the later of two reads counts.
+    failure_logged: Mutex<OnceAMinute>,
+}
+
+impl<C: PartialEq + AsRef<PeerCertificates>, T> Followed<C, T> {
+    /// Starts with a value and the content of which it was made.
+    pub fn new(files: &'static str, content: C, value: T) -> Self {
+        Self {
+            files,
+            in_force: ArcSwap::from_pointee(InForce { content, value }),
+            failure_logged: Mutex::default(),
+        }
+    }
+
+    /// Returns what is in force now.
+    pub fn load(&self) -> Arc<InForce<C, T>> {
+        self.in_force.load_full()
+    }
+
+    /// Puts other content in force at `now`, in seconds since 1970, and returns true; false for the
+    /// content that is in force already.
+    ///
+    /// # Errors
+    /// An expired certificate that may not replace another one, or the failure of `make`.
+    pub fn replace(
+        &self,
+        content: C,
+        now: i64,
+        make: impl FnOnce(&C) -> Result<T, String>,
+    ) -> Result<bool, String> {
+        let former = self.in_force.load();
+        if content == former.content {
+            return Ok(false);
+        }
+        content.as_ref().may_replace(former.content.as_ref(), now)?;
+        let value = make(&content)?;
+        self.in_force.store(Arc::new(InForce { content, value }));
+        Ok(true)
+    }
+
+    /// Reads the files before a use, and puts what they hold in force. Logs new content, and a failure
+    /// once a minute.
+    pub async fn follow<E: Display + Send + 'static>(
+        &self,
+        read: impl FnOnce() -> Result<C, E> + Send + 'static,
+        make: impl FnOnce(&C) -> Result<T, String>,
+    ) where
+        C: Send + 'static,
+    {
+        let mut failure_logged = self.failure_logged.lock().await;
+        let read = run_blocking(read).await;
+        let replaced = read.and_then(|content| self.replace(content, unix_now(), make));
+        let is_news = match &replaced {
+            Ok(is_new) => *is_new,
+            Err(_) => failure_logged.is_due(Instant::now()),
+        };
+        if is_news {
+            file_watch::log(self.files, &replaced);
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::super::certificate::tests::{Files, pair};
+    use super::super::peer::PeerFiles;
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000;
+
+    /// The end of the certificate, and another file beside it.
+    #[derive(PartialEq)]
+    struct Content(PeerCertificates, &'static str);
+
+    impl AsRef<PeerCertificates> for Content {
+        fn as_ref(&self) -> &PeerCertificates {
+            &self.0
+        }
+    }
+
+    fn read(files: &Files, other: &'static str) -> Result<Content, String> {
+        let files = PeerFiles {
+            identity: Some((files.cert(), files.key())),
+            ..PeerFiles::default()
+        };
+        match files.read() {
+            Ok(read) => Ok(Content(read, other)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn made(content: &Content) -> Result<i64, String> {
+        match content.1 {
+            "unusable" => Err("unusable".to_owned()),
+            _ => Ok(content.0.not_after()),
+        }
+    }
+
+    #[test]
+    fn an_expired_certificate_replaces_no_other() {
+        let (cert, key) = pair(2020);
+        let files = Files::with(&cert, &key);
+        let in_force = Content(PeerCertificates::default(), "");
+        let followed = Followed::new("files", in_force, 0);
+        let replace = |other, now| followed.replace(read(&files, other)?, now, made);
+        let end = 1_577_836_800;
+        let expired = replace("", NOW).unwrap_err();
+        assert!(expired.contains("has expired"), "{expired}");
+        assert_eq!(replace("", end), Ok(true));
+        assert_eq!(replace("", NOW), Ok(false), "it is in force");
+        assert_eq!(replace("password", NOW), Ok(true), "it was before");
+
+        let (cert, key) = pair(2100);
+        files.write(&cert, "half");
+        assert!(replace("", NOW).is_err());
+        files.write(&cert, &key);
+        assert!(replace("unusable", NOW).is_err());
+        assert_eq!(followed.load().value, end);
+        assert_eq!(replace("", NOW), Ok(true));
+        assert_eq!(followed.load().value, 4_102_444_800);
+    }
+}
