@@ -3,13 +3,11 @@
 
 use std::fmt::Display;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tracing::{error, info};
-
-use crate::logs::once_a_minute::OnceAMinute;
 
 /// Short for an operator who waits, and next to no work.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -101,17 +99,6 @@ pub fn log(files: &str, outcome: &Result<bool, String>) {
         Err(failure) => {
             error!(%failure, "{files}: unusable, keeping the previous content");
         }
-    }
-}
-
-/// Logs the outcome for files that are read at each use: new content, and a failure once a minute.
-pub fn log_news(files: &str, outcome: &Result<bool, String>, failures: &mut OnceAMinute) {
-    let is_news = match outcome {
-        Ok(is_new) => *is_new,
-        Err(_) => failures.is_due(Instant::now()),
-    };
-    if is_news {
-        log(files, outcome);
     }
 }
 

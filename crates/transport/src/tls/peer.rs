@@ -83,24 +83,6 @@ impl PeerFiles {
             identity: identity.transpose().map_err(ExitError::Config)?,
         })
     }
-
-    /// Returns the warning of a certificate among those `read` that has expired at `now`, in seconds
-    /// since 1970.
-    #[must_use]
-    pub fn expired(&self, read: &PeerCertificates, now: i64) -> Option<String> {
-        read.expired(now)
-    }
-
-    /// Returns the error of an expired certificate that must not replace the one of `former`.
-    #[must_use]
-    pub fn may_not_replace(
-        &self,
-        former: &PeerCertificates,
-        read: &PeerCertificates,
-        now: i64,
-    ) -> Option<String> {
-        read.may_replace(former, now).err()
-    }
 }
 
 impl PeerCertificates {

@@ -13,10 +13,10 @@ use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use postern_http::trace::TRACEPARENT;
 use postern_process::clock::unix_now;
-use postern_process::files::file_watch::{self, run_blocking};
-use postern_process::logs::once_a_minute::OnceAMinute;
+use postern_process::files::file_watch::run_blocking;
 use postern_process::logs::sanitize::LogText;
 use postern_transport::tls::failure::with_causes;
+use postern_transport::tls::followed::Followed;
 use postern_transport::tls::peer::{PeerCertificates, PeerFiles, PeerSettings};
 use postern_transport::traces::{self, Span};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -149,9 +149,8 @@ pub(crate) struct Transport {
     addresses: Arc<Addresses>,
     files: PeerFiles,
     proxy: Option<KeysProxy>,
-    failure_logged: OnceAMinute,
-    /// The client and its certificates; `None` until the files could be used.
-    client: Option<(Client, PeerCertificates)>,
+    /// `None` until the files could be used.
+    client: Option<Followed<Arc<PeerCertificates>, Client>>,
     /// Seconds by which the clock of the last server is ahead of this machine's.
     clock_ahead: Option<i64>,
 }
@@ -193,7 +192,6 @@ impl Transport {
             addresses: Arc::default(),
             files,
             proxy,
-            failure_logged: OnceAMinute::default(),
             client: None,
             clock_ahead: None,
         }
@@ -206,8 +204,8 @@ impl Transport {
     /// The setting, the file, and what is wrong with it.
     pub(crate) fn open(&mut self) -> Result<Option<String>, String> {
         let material = self.files.read().map_err(|error| error.to_string())?;
-        let expired = self.files.expired(&material, unix_now());
-        self.replace(material)?;
+        let expired = material.expired(unix_now());
+        self.client = Some(self.followed_from(Arc::new(material))?);
         Ok(expired)
     }
 
@@ -232,23 +230,26 @@ impl Transport {
 
     /// Returns the client with the present certificates. Half-written files change nothing.
     async fn followed(&mut self) -> Result<Client, String> {
-        let read = match &self.client {
-            Some((client, _)) if self.files.is_empty() => return Ok(client.clone()),
-            _ => {
-                let files = self.files.clone();
-                run_blocking(move || files.read()).await
-            }
+        let files = self.files.clone();
+        let read = move || files.read().map(Arc::new);
+        let Some(followed) = &self.client else {
+            let followed = self.followed_from(run_blocking(read).await?)?;
+            return Ok(self.client.insert(followed).load().value.clone());
         };
-        let was_open = self.client.is_some();
-        let replaced = read.and_then(|material| self.replace(material));
-        let Some((client, _)) = &self.client else {
-            return Err(replaced.err().unwrap_or_default());
-        };
-        if was_open {
-            let files = "certificates for the auth server";
-            file_watch::log_news(files, &replaced, &mut self.failure_logged);
+        if !self.files.is_empty() {
+            let client = |material: &Arc<PeerCertificates>| self.client_with(material);
+            followed.follow(read, client).await;
         }
-        Ok(client.clone())
+        Ok(followed.load().value.clone())
+    }
+
+    fn followed_from(
+        &self,
+        material: Arc<PeerCertificates>,
+    ) -> Result<Followed<Arc<PeerCertificates>, Client>, String> {
+        let client = self.client_with(&material)?;
+        let files = "certificates for the auth server";
+        Ok(Followed::new(files, material, client))
     }
 
     async fn send(
@@ -338,19 +339,6 @@ impl Transport {
             Some(identity) => Ok(client.identity(Identity::from_pem(&identity.pem())?)),
             None => Ok(client),
         }
-    }
-
-    fn replace(&mut self, material: PeerCertificates) -> Result<bool, String> {
-        if let Some((_, former)) = &self.client {
-            if material == *former {
-                return Ok(false);
-            }
-            if let Some(expired) = self.files.may_not_replace(former, &material, unix_now()) {
-                return Err(expired);
-            }
-        }
-        self.client = Some((self.client_with(&material)?, material));
-        Ok(true)
     }
 }
 
