@@ -75,7 +75,7 @@ pub(crate) enum DiscoveryError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AuthServerError {
     #[error(
-        "expected http://HOST:PORT/CONTEXT, dns://NAME:PORT/CONTEXT or nacos://HOST:PORT/CONTEXT"
+        "expected http://HOST:PORT/CONTEXT, dns://NAME:PORT/CONTEXT or nacos://HOST:PORT/CONTEXT, without a query or a fragment"
     )]
     Malformed,
     #[error("user and password are not allowed here: use --app-id and --app-secret-file")]
@@ -162,7 +162,9 @@ impl AuthServer {
 impl From<ServerUrlError> for AuthServerError {
     fn from(error: ServerUrlError) -> Self {
         match error {
-            ServerUrlError::Malformed | ServerUrlError::NotHttp => Self::Malformed,
+            ServerUrlError::Malformed | ServerUrlError::Fragment | ServerUrlError::NotHttp => {
+                Self::Malformed
+            }
             ServerUrlError::Credentials => Self::Credentials,
             ServerUrlError::Port(error) => Self::Port(error),
         }

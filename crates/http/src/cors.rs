@@ -50,7 +50,7 @@ impl std::str::FromStr for Origin {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const MALFORMED: &str = "must be http://HOST or https://HOST, or of an app as capacitor://localhost, with a port \
-                                 unless it is the usual one, in lower case, without a path";
+                                 unless it is the usual one, in lower case, without a user and a path";
         // Any attacker's page can match them.
         if matches!(text, "*" | "null") {
             return Err("is not one origin: '*' and 'null' are not supported".into());
@@ -71,9 +71,10 @@ impl std::str::FromStr for Origin {
         };
         if !is_origin || !text.bytes().all(is_plain) {
             let meant = url.origin().ascii_serialization();
-            return Err(match meant == "null" || meant == text {
-                true => MALFORMED.into(),
-                false => format!("{MALFORMED}: browsers send {meant}").into(),
+            let is_usable = meant != "null" && meant != text && meant.bytes().all(is_plain);
+            return Err(match is_usable {
+                true => format!("{MALFORMED}: browsers send {meant}").into(),
+                false => MALFORMED.into(),
             });
         }
         HeaderValue::from_str(text)

@@ -52,15 +52,20 @@ impl fmt::Display for KeyId {
     }
 }
 
+const SUPPORTED: &str = "RSA, P-256, P-384 and Ed25519 are supported";
+
 /// An unusable verification key. The text never holds the key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The content of no public key.
-    #[error("not a public key: expected PEM \"PUBLIC KEY\" (SPKI) or the base64 of its DER")]
+    #[error(
+        "not a public key: expected PEM \"PUBLIC KEY\" (SPKI) or the base64 of its DER; {}",
+        SUPPORTED
+    )]
     NotAPublicKey,
     /// Something else than PEM `PUBLIC KEY` or base64 of its DER.
     #[error(
-        "expected PEM \"PUBLIC KEY\" (`openssl x509 -pubkey` writes a certificate's), and found {found}"
+        "expected PEM \"PUBLIC KEY\" (`openssl x509 -pubkey` writes a certificate's), or a JWK Set in a file, and found {found}"
     )]
     NotPublicPem {
         /// The kind of text in its place.
@@ -95,7 +100,7 @@ pub enum KeyError {
         bytes: usize,
     },
     /// A public key that fits none of the allowed algorithms.
-    #[error("the key's type fits none of the allowed algorithms")]
+    #[error("the key's type fits none of the allowed algorithms; {}", SUPPORTED)]
     NotAllowed,
     /// Not a JWK Set (RFC 7517 §5).
     #[error("expected a JWK Set, {{\"keys\": […]}}, and found {found}")]
@@ -386,6 +391,7 @@ mod tests {
             pem(P256).replace("PUBLIC KEY", label)
         });
         let cut_off = "PEM that is cut off, or has other characters than base64";
+        let of_base64 = "the base64 of PEM: base64 -d decodes it";
         let open_ssh = "a key of OpenSSH: ssh-keygen -e -m PKCS8 -f FILE writes PEM";
         let utf_16 = |text: &str| {
             text.encode_utf16()
@@ -415,6 +421,11 @@ mod tests {
             (
                 vec![0x30, 0x82, 0x01, 0x22, 0x30, 0x0d],
                 "DER or PKCS #12, which openssl converts to PEM",
+            ),
+            (b"LS0tLS1CRUdJTiBQVUJMSUMgS0VZLS0tLS0K".to_vec(), of_base64),
+            (
+                vec![0xfe, 0xed, 0xfe, 0xed, 0, 0, 0, 2],
+                "a Java keystore: keytool converts it to PKCS #12, and openssl that to PEM",
             ),
             (utf_16(&key), "UTF-16: it has to be UTF-8"),
             (

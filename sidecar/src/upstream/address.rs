@@ -44,7 +44,7 @@ pub(crate) enum UpstreamAddressError {
     Malformed,
     #[error("{0}:// is not supported; expected http://, https://, h2c:// or unix:")]
     Scheme(String),
-    #[error("has a path or a query; leave it out: the service gets the client's")]
+    #[error("has a path, a query or a fragment; leave it out: the service gets the client's")]
     Path,
     #[error("expected an absolute path after unix:")]
     SocketPath,
@@ -56,6 +56,7 @@ impl From<ServerUrlError> for UpstreamAddressError {
     fn from(error: ServerUrlError) -> Self {
         match error {
             ServerUrlError::Port(error) => Self::Port(error),
+            ServerUrlError::Fragment => Self::Path,
             _ => Self::Malformed,
         }
     }

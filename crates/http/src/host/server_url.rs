@@ -22,8 +22,11 @@ pub struct ServerUrl {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServerUrlError {
     /// A URL of another form.
-    #[error("expected SCHEME://HOST[:PORT][/PATH], without a fragment")]
+    #[error("expected SCHEME://HOST[:PORT][/PATH]")]
     Malformed,
+    /// A fragment, which no server gets.
+    #[error("has a fragment: leave out # and what follows")]
+    Fragment,
     /// User information.
     #[error("has a user or a password")]
     Credentials,
@@ -39,11 +42,11 @@ impl ServerUrl {
     /// Parses a URL of `http` or `https`.
     ///
     /// # Errors
-    /// [`ServerUrlError::NotHttp`], [`ServerUrlError::Port`].
+    /// [`ServerUrlError::NotHttp`], [`ServerUrlError::Port`], [`ServerUrlError::Fragment`].
     pub fn from_http(text: &str) -> Result<Self, ServerUrlError> {
         match text.parse::<Self>() {
             Ok(url) if [Scheme::HTTP, Scheme::HTTPS].contains(&url.scheme) => Ok(url),
-            Err(error @ ServerUrlError::Port(_)) => Err(error),
+            Err(error @ (ServerUrlError::Port(_) | ServerUrlError::Fragment)) => Err(error),
             _ => Err(ServerUrlError::NotHttp),
         }
     }
@@ -118,8 +121,11 @@ impl FromStr for ServerUrl {
         if authority.as_str().contains('@') {
             return Err(ServerUrlError::Credentials);
         }
-        if text.contains('#') || authority.host().is_empty() {
+        if authority.host().is_empty() {
             return Err(ServerUrlError::Malformed);
+        }
+        if text.contains('#') {
+            return Err(ServerUrlError::Fragment);
         }
         Ok(Self {
             scheme,
@@ -158,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_would_be_ignored_is_rejected() {
-        use ServerUrlError::{Credentials, Malformed};
+        use ServerUrlError::{Credentials, Fragment, Malformed};
         let rejected = |text: &str| text.parse::<ServerUrl>().unwrap_err();
         for (text, error) in [
             ("", Malformed),
@@ -167,7 +173,8 @@ mod tests {
             ("/a", Malformed),
             ("http:///a", Malformed),
             ("http://:1/a", Malformed),
-            ("http://a/#b", Malformed),
+            ("http://a/#b", Fragment),
+            ("http://a#b", Fragment),
             ("http://me@a", Credentials),
             ("http://me:hush@a/b", Credentials),
             ("http://me:hu/sh@a/b", Credentials),

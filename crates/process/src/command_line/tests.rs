@@ -212,6 +212,10 @@ pass = [['a']] => `pass` must be a text, a number, true or false, not array
 [name] => `name` must be a text, a number, true or false, not a table: of several, each has [[…]] above it
 name = 'a'|name = 'b' => line 2:
 name = => line 1:
+name: x => line 1: key with no value, expected `=`; the file is JSON or YAML, and TOML is expected: name =
+---|name: a=b => ; the file is JSON or YAML, and TOML is expected
+# settings||{|  'name': 'x'|} => ; the file is JSON or YAML, and TOML is expected
+name = 'a:b'|lifetime: 1 => line 2:
 upstream = 'u'|[[rule]]|paths = ['/a']|[[rule]]|pahts = ['/b'] => line 5: [[rule]] 2: pahts: unknown key `pahts`, expected `paths` or `claims`
 upstream = 'u'|[[rule]] => line 2: [[rule]] 1: a key is missing: `paths`
 upstream = 'u'|[[rule]]|paths = 'a' => line 3: [[rule]] 1: paths: found the text \"a\", expected a list: [\"a\", \"b\"]

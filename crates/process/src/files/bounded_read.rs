@@ -18,6 +18,9 @@ const LINE_END: [char; 2] = ['\r', '\n'];
 /// Reserved for a stream, which has no length.
 const UNKNOWN_LENGTH: u64 = 64 * 1024;
 
+const NO_TEXT: &str = "is not UTF-8: it is a text of another encoding, or binary, as DER, PKCS #12 and Java's \
+                       keystores are (openssl and keytool convert them)";
+
 /// A read error. The text does not name the file.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -113,7 +116,7 @@ fn text_in(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<String>, ReadError
         Ok(text) => Ok(Zeroizing::new(text)),
         Err(error) => {
             error.into_bytes().zeroize();
-            Err(io::Error::new(ErrorKind::InvalidData, "is not UTF-8").into())
+            Err(io::Error::new(ErrorKind::InvalidData, NO_TEXT).into())
         }
     }
 }

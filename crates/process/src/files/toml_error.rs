@@ -16,7 +16,7 @@ impl TomlError {
         let before = error.span().and_then(|span| text.get(..span.start));
         Self {
             line: before.unwrap_or_default().matches('\n').count() + 1,
-            cause: in_plain_words(error.message()),
+            cause: in_plain_words(error.message()) + other_format(text),
         }
     }
 
@@ -29,6 +29,18 @@ impl TomlError {
         };
         self.cause = format!("{position}{colon} {}", self.cause);
         self
+    }
+}
+
+/// Returns the hint for a text that is JSON or YAML, by its first line of data.
+fn other_format(text: &str) -> &'static str {
+    let mut lines = text.lines().map(str::trim);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
+    let first = first.unwrap_or_default();
+    let name = first.split('=').next().unwrap_or_default();
+    match first.starts_with(['{', '-']) || name.contains(':') {
+        true => "; the file is JSON or YAML, and TOML is expected: name = \"value\"",
+        false => "",
     }
 }
 

@@ -81,6 +81,13 @@ fn other_kind(bytes: &[u8]) -> &'static str {
         [0x30, length, rest @ ..] if *length > 0x80 || usize::from(*length) == rest.len() => {
             "DER or PKCS #12, which openssl converts to PEM"
         }
+        [0xfe, 0xed, 0xfe, 0xed, ..] | [0xce, 0xce, 0xce, 0xce, ..] => {
+            "a Java keystore: keytool converts it to PKCS #12, and openssl that to PEM"
+        }
+        // `-----BEGIN`, as Secrets of Kubernetes hold it.
+        [b'L', b'S', b'0', b't', b'L', b'S', b'1', b'C', ..] => {
+            "the base64 of PEM: base64 -d decodes it"
+        }
         [b'<', ..] => "HTML",
         [b's', b's', b'h', b'-', ..] | [b'e', b'c', b'd', b's', b'a', b'-', ..] => {
             "a key of OpenSSH: ssh-keygen -e -m PKCS8 -f FILE writes PEM"

@@ -4,7 +4,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
 
 use super::found::{READABLE_BYTES, found_in, is_json, readable};
-use super::{KeyError, KeyId, VerificationKey, algorithms, public_pem};
+use super::{KeyError, KeyId, SUPPORTED, VerificationKey, algorithms, public_pem};
 use crate::strict_json::{self, Map, Value};
 use postern_http::text_encoding::BYTE_ORDER_MARK;
 
@@ -194,7 +194,10 @@ fn verification_key_from_jwk(
         ("oct", _) => return Err("a secret is never used".to_owned()),
         _ => {
             let kind = readable(&format!("{kty} {curve}"));
-            return Err(format!("a key of an unknown kind, '{}'", kind.trim_end()));
+            return Err(format!(
+                "a key of an unknown kind, '{}': {SUPPORTED}",
+                kind.trim_end()
+            ));
         }
     };
     // Without an `alg` of its own it is used with the first allowed one.
@@ -359,6 +362,10 @@ mod tests {
                 json!({"kty": "oct", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA"}),
                 "a secret is never used",
             ),
+            (
+                with("crv", json!("P-521")),
+                "'EC P-521': RSA, P-256, P-384 and Ed25519 are supported",
+            ),
             (json!({"kty": "XYZ"}), "key 1 (XYZ): a key of an unknown"),
             (json!(5), "key 1 (of no kind): it is a number"),
             (rsa("AQAB", "AQAB"), "key 1 (RSA): the RSA modulus has 17"),
@@ -393,7 +400,9 @@ mod tests {
         let both = json!([{"kty": "hush"}, with("use", json!("enc"))]);
         let both = jwks(&both).unwrap_err().to_string();
         assert!(
-            both.contains("kind, 'hush'; key 2 'ec' (P-256): it is for"),
+            both.contains(
+                "'hush': RSA, P-256, P-384 and Ed25519 are supported; key 2 'ec' (P-256): it is for"
+            ),
             "{both}"
         );
         let private = jwks(&json!([with("d", json!("AAAA"))]));

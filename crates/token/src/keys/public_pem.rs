@@ -27,7 +27,12 @@ pub(super) fn blocks(bytes: &[u8]) -> Result<Vec<Pem>, KeyError> {
     if blocks.iter().any(|block| is_private_der(block.contents())) {
         return Err(KeyError::PrivateKey);
     }
-    let is_public = |block: &Pem| LABELS.contains(&block.tag()) && !block.contents().is_empty();
+    let is_public = |block: &Pem| {
+        let content = block.contents();
+        // The base64 of PEM is base64 as well.
+        let is_der = !content.is_empty() && !content.starts_with(BEGIN.as_bytes());
+        is_der && LABELS.contains(&block.tag())
+    };
     match !blocks.is_empty() && blocks.iter().all(is_public) {
         true => Ok(blocks),
         false => Err(KeyError::NotPublicPem {

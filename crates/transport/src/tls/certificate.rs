@@ -2,6 +2,7 @@
 
 use std::mem::take;
 use std::path::Path;
+use std::slice;
 use std::sync::Arc;
 
 use postern_token::keys::found_in;
@@ -20,8 +21,6 @@ use postern_process::files::{bounded_read, secret_file};
 /// A company's bundle has a handful of certificates, the Internet's about 150 (200 KiB). A wrong
 /// path must not fill the memory.
 const MAX_CERTIFICATE_BYTES: u64 = 1024 * 1024;
-
-const NOT_PARSED: &str = "holds a certificate that cannot be parsed";
 
 /// A chain and its key as they stand in their files, checked to belong together; never printed.
 pub struct CertificateFiles {
@@ -118,7 +117,9 @@ pub fn trusted(path: &Path) -> Result<Vec<u8>, String> {
 pub(super) fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let usable = |pem: Vec<u8>| {
         let (authorities, _) = parse_chain(&pem)?;
-        roots(&authorities).map_err(|_| NOT_PARSED.to_owned())?;
+        all_usable(&authorities, |authority| {
+            roots(slice::from_ref(authority)).ok()
+        })?;
         Ok(authorities)
     };
     read_bounded(path)
@@ -147,13 +148,24 @@ fn parse_chain(pem: &[u8]) -> Result<(Vec<CertificateDer<'static>>, i64), String
     let chain = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|_| none())?;
-    let ends = chain
-        .iter()
-        .map(not_after)
-        .collect::<Option<Vec<_>>>()
-        .ok_or(NOT_PARSED)?;
+    let ends = all_usable(&chain, not_after)?;
     let first = ends.first().ok_or_else(none)?;
     Ok((chain, *first))
+}
+
+/// Returns what each certificate is used for, or names the first that is unusable.
+fn all_usable<T>(
+    chain: &[CertificateDer<'static>],
+    used: impl Fn(&CertificateDer<'static>) -> Option<T>,
+) -> Result<Vec<T>, String> {
+    let numbered = (1..).zip(chain);
+    let parsed = numbered.map(|(number, certificate)| {
+        used(certificate).ok_or_else(|| {
+            let of = chain.len();
+            format!("its certificate {number} of {of} cannot be parsed")
+        })
+    });
+    parsed.collect()
 }
 
 fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
@@ -259,6 +271,7 @@ pub(super) mod tests {
     fn what_is_no_pair_is_rejected_with_the_invalid_file() {
         let ((cert, key), (_, other_key)) = (pair(2100), pair(2100));
         let broken = cert.replacen("\nMII", "\nMIJ", 1);
+        let (bundle, in_base64) = (format!("{cert}{broken}"), "LS0tLS1CRUdJTiBDRVJU");
         let request = cert.replace("CERTIFICATE", "CERTIFICATE REQUEST");
         let cut_off = &cert[..cert.len() / 2];
         let encrypted = key.replace("PRIVATE", "ENCRYPTED PRIVATE");
@@ -266,7 +279,7 @@ pub(super) mod tests {
         let encrypted_by_header = key.replacen("KEY-----", header, 1);
         let open_ssh = key.replace("PRIVATE", "OPENSSH PRIVATE");
         let unknown = with_critical_extension();
-        let unparsed = "holds a certificate that cannot be parsed";
+        let unparsed = "its certificate 1 of 1 cannot be parsed";
         let foreign = "does not belong to the first certificate";
         for (cert, key, of_key, problem) in [
             ("", &*key, false, "in PEM (CERTIFICATE), but nothing"),
@@ -275,6 +288,13 @@ pub(super) mod tests {
             (&request, &key, false, "but PEM of CERTIFICATE REQUEST"),
             (cut_off, &key, false, "but PEM that is cut off"),
             (&broken, &key, false, unparsed),
+            (
+                &bundle,
+                &key,
+                false,
+                "its certificate 2 of 2 cannot be parsed",
+            ),
+            (in_base64, &key, false, "but the base64 of PEM"),
             (
                 &unknown.0,
                 &unknown.1,
