@@ -17,7 +17,8 @@ pub(super) fn exit_error(command: &Command, given: &ArgMatches, error: &clap::Er
             ExitError::Usage("a command is missing; see --help".to_owned())
         }
         _ => {
-            let line = without_secret(command, error, what_is_wrong(&error.to_string()));
+            // First: lines are joined, and a secret may have several.
+            let line = what_is_wrong(&without_secret(command, error, error.to_string()));
             let line = line + &missing_command(command, given, error);
             match is_configuration(command, error) {
                 true => ExitError::Config(format!("{line}{SEE_HELP}")),
