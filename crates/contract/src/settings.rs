@@ -2,6 +2,7 @@
 
 pub mod probes;
 
+use postern_http::pasted::error_of;
 use postern_http::path_patterns::{ContextPath, PassList, PassListError, PathError};
 
 /// Parses a pass list as its variable holds it: a comma follows each pattern but the last, and each
@@ -42,6 +43,9 @@ pub enum AppNameError {
     /// A name that is a path.
     #[error("write it without the leading '/'")]
     LeadingSlash,
+    /// A name that is a variable.
+    #[error("{0}")]
+    Pasted(&'static str),
     /// A name that makes no context path.
     #[error(transparent)]
     Path(#[from] PathError),
@@ -55,18 +59,22 @@ pub fn context_path(app_name: &str) -> Result<ContextPath, AppNameError> {
     match app_name {
         "" => Ok(ContextPath::default()),
         name if name.starts_with('/') => Err(AppNameError::LeadingSlash),
-        name => Ok(format!("/{name}").parse()?),
+        name => match error_of(name) {
+            Some(why) => Err(AppNameError::Pasted(why)),
+            None => Ok(format!("/{name}").parse()?),
+        },
     }
 }
 
 /// Checks the id of an application.
 ///
 /// # Errors
-/// For an empty one: an empty variable of a pod is a label that the pod lacks.
+/// For an empty one: an empty variable of a pod is a label that the pod lacks. For one as it was pasted.
 pub fn app_id(id: &str) -> Result<(), &'static str> {
     match id {
         "" => Err("is empty; in Kubernetes it is the pod's label app.kubernetes.io/name"),
-        _ => Ok(()),
+        _ if id.contains(char::is_control) => Err("holds a control character"),
+        _ => error_of(id).map_or(Ok(()), Err),
     }
 }
 

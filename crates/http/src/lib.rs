@@ -12,6 +12,7 @@ pub mod host;
 pub mod invalid;
 pub mod loose_path;
 pub mod methods;
+pub mod pasted;
 pub mod path_patterns;
 pub mod request;
 pub mod request_path;

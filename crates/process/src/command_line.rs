@@ -17,10 +17,12 @@ use std::str::FromStr;
 use clap::builder::OsStringValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Command, Parser, value_parser};
+use postern_http::pasted::{error_around, is_separator};
 
 use self::clap_errors::exit_error;
 pub use self::config_file::ConfigFile;
 pub use self::exposed::exposed_secrets;
+pub use self::pasted::joined_members;
 pub use self::sources::{overridden_keys, sourced, with_sources};
 use self::switch::with_switches;
 use crate::exit::{ExitError, one_line};
@@ -30,6 +32,7 @@ pub mod completions;
 mod config_file;
 mod exposed;
 mod from_file;
+mod pasted;
 pub mod seconds;
 pub mod serialize;
 mod sources;
@@ -127,12 +130,10 @@ pub fn config_file<C: WithFile>() -> Option<PathBuf> {
 /// For an empty value, which is a mistake in a manifest, and for what a file of variables leaves
 /// around a value: quotes, blanks, a carriage return.
 pub fn name(text: &str) -> Result<String, &'static str> {
-    let is_within = |quote| text.len() > 1 && text.starts_with(quote) && text.ends_with(quote);
-    match text {
-        "" => Err("is empty"),
+    match (text, error_around(text)) {
+        ("", _) => Err("is empty"),
         _ if text.contains(char::is_control) => Err("holds a control character"),
-        _ if text.trim() != text => Err("has a blank at an end"),
-        _ if is_within('"') || is_within('\'') => Err("is in quotes: leave them out"),
+        (_, Some(why)) => Err(why),
         _ => Ok(text.to_owned()),
     }
 }
@@ -145,7 +146,7 @@ pub fn member<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
     let text = text.trim();
     match text.parse() {
         _ if text.is_empty() => Err(EMPTY_MEMBER.to_owned()),
-        Err(error) if text.contains(char::is_whitespace) => {
+        Err(error) if text.contains(is_separator) => {
             Err(format!("{error}; commas separate the members of a list"))
         }
         parsed => parsed.map_err(|error: T::Err| error.to_string()),
@@ -203,6 +204,7 @@ fn parse_from<C: WithFile>(mut arguments: Vec<OsString>) -> Result<C, ParseOutco
     let added = from_file::arguments(&command, &given, keys, &variable)?;
     let end = before_operands(&arguments).len();
     arguments.splice(end..end, added);
+    pasted::reject(&command, &lenient_matches::<C>(&arguments)?)?;
 
     let outcome = |error: clap::Error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ParseOutcome::Help(error),

@@ -94,6 +94,7 @@ pub(crate) struct KeyArgs {
         // One generated secret in 64 begins with a hyphen.
         allow_hyphen_values = true,
         conflicts_with_all = ISSUERS,
+        value_parser = secret,
         value_name = "SECRET"
     )]
     #[serde(skip)]
@@ -175,6 +176,11 @@ pub(crate) struct KeyArgs {
         value_name = "DURATION"
     )]
     pub(crate) max_revocation_age: Seconds,
+}
+
+/// Parses a secret as a [`name`]: quotes and blanks of a file of variables are no part of it.
+fn secret(text: &str) -> Result<SecretString, &'static str> {
+    name(text).map(SecretString::from)
 }
 
 /// Use of the auth server's revocation list.

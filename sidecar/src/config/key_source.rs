@@ -82,7 +82,7 @@ fn signing_type(args: &ServeArgs) -> Result<SigningType, ExitError> {
 fn application(args: &ServeArgs) -> Result<Application, ExitError> {
     let keys = &args.keys;
     let id = keys.app_id.clone().unwrap_or_default();
-    settings::app_id(&id).map_err(|why| flag_error("app-id", "", why))?;
+    settings::app_id(&id).map_err(|why| flag_error("app-id", &id, why))?;
     let secret = match (&keys.app_secret, &keys.app_secret_file) {
         (Some(secret), _) => secret.clone(),
         (None, Some(file)) => secret_file::read(file)

@@ -1,5 +1,5 @@
-//! The flags that the configuration file, and below it the defaults of an image, add to a command
-//! line: those of the chosen subcommand that neither the command line nor the environment has.
+//! The flags that variables, below them the configuration file, and below it the defaults of an image
+//! add to a command line: those of the chosen subcommand that the command line lacks.
 
 use std::ffi::OsString;
 
@@ -10,10 +10,11 @@ use super::config_file::ConfigFile;
 use super::sources::{chosen_subcommand, source};
 use super::{all_settings, default_variable, setting_named, settings};
 use crate::exit::ExitError;
+use crate::files::bounded_read::LINE_END;
 
 /// Returns the flags of the settings of the chosen subcommand that are not given yet. Every key must
 /// be a setting of the program, whose file has further keys; `variable` returns the value of a
-/// default.
+/// variable.
 pub(super) fn arguments(
     command: &Command,
     given: &ArgMatches,
@@ -25,24 +26,38 @@ pub(super) fn arguments(
     }
     let (chosen, given) = chosen_subcommand(command, given);
     let mut arguments = Vec::new();
-    for setting in settings(chosen).filter(|setting| !is_given(setting, given)) {
-        let in_file = file.and_then(|(file, _)| {
-            let key = setting.get_long()?;
-            file.has(key).then_some((file, key))
-        });
-        match in_file {
-            Some((file, key)) => arguments.extend(file.arguments_for(key, setting)?),
-            None => arguments.extend(default(setting, variable)),
+    for setting in settings(chosen) {
+        let Some(flag) = setting.get_long() else {
+            continue;
+        };
+        match (source(setting, given), file) {
+            (Some(ValueSource::CommandLine), _) => {}
+            (Some(ValueSource::EnvVariable), _) => {
+                let name = setting.get_env().unwrap_or_default().to_string_lossy();
+                arguments.extend(variable(&name).map(|value| argument(flag, value)));
+            }
+            (_, Some((file, _))) if file.has(flag) => {
+                arguments.extend(file.arguments_for(flag, setting)?);
+            }
+            _ => {
+                let default = variable(&default_variable(flag));
+                arguments.extend(default.map(|value| argument(flag, value)));
+            }
         }
     }
     Ok(arguments)
 }
 
-fn default(setting: &Arg, variable: &dyn Fn(&str) -> Option<OsString>) -> Option<OsString> {
-    let flag = setting.get_long()?;
+/// Returns the flag with the value of a variable, without the line end of the file that it was
+/// copied from.
+fn argument(flag: &str, value: OsString) -> OsString {
+    let value = match value.into_string() {
+        Ok(text) => text.trim_end_matches(LINE_END).into(),
+        Err(value) => value,
+    };
     let mut argument = OsString::from(format!("--{flag}="));
-    argument.push(variable(&default_variable(flag))?);
-    Some(argument)
+    argument.push(value);
+    argument
 }
 
 /// Rejects unknown keys and secrets.
@@ -79,11 +94,4 @@ fn alike<'n>(key: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str>
     let best = likeness.max_by(|one, other| one.0.total_cmp(&other.0));
     best.filter(|(likeness, _)| *likeness > ENOUGH)
         .map(|(_, name)| name)
-}
-
-fn is_given(setting: &Arg, given: &ArgMatches) -> bool {
-    matches!(
-        source(setting, given),
-        Some(ValueSource::CommandLine | ValueSource::EnvVariable)
-    )
 }

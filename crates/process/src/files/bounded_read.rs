@@ -13,8 +13,8 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::files::replaced_file::{self, REMEDY};
 
-/// Characters at the end of a line.
-const LINE_END: [char; 2] = ['\r', '\n'];
+/// Characters at the end of a line, which editors and `echo` put behind a value.
+pub const LINE_END: [char; 2] = ['\r', '\n'];
 /// Reserved for a stream, which has no length.
 const UNKNOWN_LENGTH: u64 = 64 * 1024;
 

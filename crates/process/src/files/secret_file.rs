@@ -8,7 +8,7 @@ use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
 use crate::exit::ExitError;
-use crate::files::bounded_read;
+use crate::files::bounded_read::{self, LINE_END};
 
 /// Larger than any single secret of ours, so that a wrong path (a disk image, `/dev/zero`) cannot
 /// fill the memory.
@@ -57,7 +57,7 @@ pub fn read_up_to(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, Secr
     let text = content
         .into_text()
         .map_err(|cause| unusable(Some(&metadata), format!(": {cause}")))?;
-    let trimmed = Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned());
+    let trimmed = Zeroizing::new(text.trim_end_matches(LINE_END).to_owned());
     if trimmed.is_empty() {
         return Err(unusable(Some(&metadata), " is empty".to_owned()));
     }

@@ -37,7 +37,7 @@ impl KeyResponseError {
 fn remedy(reason: &str) -> &'static str {
     match reason == Rejection::ApplicationUnknown.reason() {
         true => {
-            ": compare --app-id and --app-secret-file with `auth-server application list`; `application add` registers one"
+            ": compare --app-id and the secret with `auth-server application list`; `application add` registers one"
         }
         false => "",
     }

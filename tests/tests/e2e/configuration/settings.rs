@@ -1,7 +1,9 @@
 //! Sources of settings – flags, variables, a file, secret files – and their order.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
 use tests::actors::auth_server::AuthServerPlan;
@@ -150,6 +152,53 @@ fn a_value_that_is_rejected_is_named_with_its_source() {
             end.stderr,
             format!("error: {}\n", line.replace("{{file}}", &path))
         );
+    }
+}
+
+#[test]
+fn a_line_end_behind_a_variable_is_not_part_of_its_value() {
+    for (variable, value, line) in [
+        ("UPSTREAM", "http://a:1\n", "upstream = \"http://a:1\""),
+        (
+            "REFRESH_CRON",
+            "1 * * * * *\r\n",
+            "refresh-cron = \"1 * * * * *\"",
+        ),
+        (
+            "DEFAULT_LISTEN",
+            "127.0.0.1:1\r",
+            "listen = \"127.0.0.1:1\"",
+        ),
+        ("LEEWAY", "60\n\n", "leeway = \"1m\""),
+        // What others may hold.
+        ("PUBLIC_PATH", "/$(a)/**", "public-path = [\"/$(a)/**\"]"),
+        ("AUDIENCE", "a b", "audience = [\"a b\"]"),
+    ] {
+        let check = Program::Sidecar.command().arguments(["check"]);
+        let check = check.arguments(&SIDECAR[1..]);
+        let check = check.environment(&format!("POSTERN_{variable}"), value);
+        has(format!("\n{}", check.run().stdout), format!("\n{line}\n"));
+    }
+}
+
+#[test]
+fn a_variable_that_is_not_utf_8_is_named() {
+    let value = OsStr::from_bytes(b"http://\xff:1");
+    for (program, variable, flag) in [
+        (Program::Sidecar, "POSTERN_UPSTREAM", "upstream"),
+        (Program::Sidecar, "POSTERN_AUDIENCE", "audience"),
+        (Program::Sidecar, "POSTERN_TLS_CERT", "tls-cert"),
+        (Program::Sidecar, "POSTERN_APP_SECRET", "app-secret"),
+        (Program::AuthServer, "POSTERN_STORE", "store"),
+        (Program::AuthServer, "POSTERN_DEFAULT_STORE", "store"),
+    ] {
+        let end = program
+            .command()
+            .arguments(["check"])
+            .environment(variable, value)
+            .run();
+        let line = format!("error: --{flag}: is not UTF-8; --{flag} comes from {variable}\n");
+        assert_eq!((end.code, end.stderr), (Some(CONFIG), line));
     }
 }
 

@@ -64,6 +64,25 @@ fn contract_4_3_rule_4_and_5_5_the_sidecar_sends_its_pair() {
     );
 }
 
+/// As the keys of a Secret hold it that was made of a file.
+#[test]
+fn a_line_end_behind_the_pair_in_variables_is_not_sent() {
+    let service = EchoService::start();
+    let auth_server = tests::services::fake_auth_server::FakeAuthServer::serving("not a key");
+    let url = auth_server.url();
+    let plan = SidecarPlan::of_issuer(&service, ["--auth-server", &url]);
+    let pair = [
+        ("POSTERN_APP_ID", "orders\n"),
+        ("POSTERN_APP_SECRET", "hush\r\n"),
+    ];
+    let _sidecar = plan.environments(&pair).start();
+    let request = tests::wait::until("the retrieval", || {
+        auth_server.retrievals().into_iter().next()
+    });
+    let target = String::from_utf8(request.target()).unwrap();
+    assert!(target.ends_with("?appId=orders&appSecret=hush"), "{target}");
+}
+
 #[test]
 fn a_registered_application_is_checked_and_others_rejected() {
     let server = AuthServerPlan::new()
