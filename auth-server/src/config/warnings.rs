@@ -1,7 +1,7 @@
 //! Warnings about valid but risky settings: `serve` logs them, `check` prints them.
 
 use postern_process::clock::unix_now;
-use postern_process::command_line::exposed_secrets;
+use postern_process::command_line::{exposed_secrets, joined_members};
 
 use super::{Config, rotation};
 use crate::applications::directory::MountedApplications;
@@ -49,7 +49,8 @@ fn store_warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
 }
 
 fn token_warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
-    let mut warnings = Vec::new();
+    let audiences = args.tokens.audience.iter().map(String::as_str);
+    let mut warnings = joined_members("audience", audiences);
     let (session, token) = (config.session_lifetime, config.issuer.lifetime);
     if config.refresh_tokens && session <= token {
         warnings.push(format!(

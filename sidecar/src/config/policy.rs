@@ -7,6 +7,7 @@ use postern_contract::settings;
 use postern_http::cors::AllowedOrigins;
 use postern_http::host::host_port::redacted;
 use postern_http::path_patterns::{ContextPath, PassList};
+use postern_process::command_line::joined_members;
 use postern_process::exit::ExitError;
 use postern_token::policy::VerificationPolicy;
 use postern_token::sources::TokenSources;
@@ -18,6 +19,7 @@ use super::reporting::reporting_until;
 use crate::cli::ServeArgs;
 use crate::cli::policy_args::{IdentityArgs, RulesArgs, TokenArgs};
 use crate::cli::service_args::UpstreamRequestArgs;
+use crate::cli::texts::Text;
 use crate::decision::authorize::AuthPolicy;
 use crate::decision::protected_resource::ProtectedResource;
 use crate::identity::user_header::UserHeader;
@@ -165,6 +167,19 @@ pub(super) fn common(args: &TokenArgs) -> VerificationPolicy {
         accept_bound_tokens: args.accept_bound_tokens,
         ..VerificationPolicy::default()
     }
+}
+
+/// Warns of members of lists that are several.
+pub(super) fn joined(args: &RulesArgs) -> Vec<String> {
+    let audiences = args.tokens.audience.iter().map(Text::as_str);
+    let mut warnings = joined_members("audience", audiences);
+    for (flag, members) in [
+        ("claim", &args.tokens.claim),
+        ("claim-header", &args.identity.claim_header),
+    ] {
+        warnings.extend(joined_members(flag, members.iter().map(String::as_str)));
+    }
+    warnings
 }
 
 /// Warns of claims with dots, which other products read as a path to a nested claim.

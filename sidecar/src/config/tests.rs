@@ -160,6 +160,25 @@ fn what_is_allowed_against_the_rule_is_warned_about() {
 }
 
 #[test]
+fn several_members_in_one_are_warned_about() {
+    for (flag, warnings) in [
+        ("--audience=a,b", 0),
+        ("--audience=a;b", 1),
+        ("--audience=a b", 1),
+        ("--claim-header=X-A=Full Name,X-B=b", 0),
+        ("--claim-header=X-A=a;X-B=b", 1),
+        ("--claim-header=X-A=a X-B=b", 1),
+    ] {
+        let said = with(&[flag]).unwrap().warnings();
+        assert_eq!(said.len(), warnings, "{flag}: {said:?}");
+        assert!(
+            said.iter()
+                .all(|line| line.contains("commas separate several"))
+        );
+    }
+}
+
+#[test]
 fn a_secret_is_in_no_debug_output() {
     assert!(!format!("{:?}", with(&[]).unwrap()).contains("hush"));
 }

@@ -55,16 +55,14 @@ fn error(setting: &Arg, values: &[&OsStr]) -> Option<&'static str> {
 
 /// Returns a warning for each member of a list of names that may be meant as several members. Names
 /// of claims may hold a blank.
-pub fn joined_members<'m>(
-    flag: &'m str,
-    members: &'m [String],
-) -> impl Iterator<Item = String> + 'm {
-    let is_joined =
-        |member: &&String| member.contains(is_separator) && member.matches('=').count() != 1;
-    let joined = members.iter().filter(is_joined);
-    joined.map(move |member| {
-        format!(
-            "--{flag} '{member}': is one member of the list: commas separate several, as in a,b"
-        )
-    })
+pub fn joined_members<'m>(flag: &str, members: impl IntoIterator<Item = &'m str>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for member in members {
+        if member.contains(is_separator) && member.matches('=').count() != 1 {
+            warnings.push(format!(
+                "--{flag} '{member}': is one member of the list: commas separate several, as in a,b"
+            ));
+        }
+    }
+    warnings
 }
