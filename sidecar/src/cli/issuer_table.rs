@@ -21,8 +21,8 @@ use super::issuer_members::{
 };
 use super::texts::{List, Text};
 use crate::identity::field_name::FieldName;
-use crate::issuers::source::key_set::Location;
 use crate::issuers::source::kubernetes;
+use postern_transport::issuer::key_set::Location;
 
 /// The name of the auth server's issuer without a table.
 const OWN_NAME: &str = "auth-server";

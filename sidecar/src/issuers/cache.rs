@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
     use crate::issuers::cache_file::tests::{FETCHED_AT, at, content, named, nameless, settings};
-    use crate::issuers::source::jwks::tests::{ONE, OTHER};
+    use crate::issuers::source::auth_server::tests::{ONE, OTHER};
     use crate::telemetry::metrics::TokenCacheCounters;
 
     fn cache(home: &TempDir) -> KeyCache {

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::installed_keys::{FetchTime, InstalledKeys};
 use super::revocations::Revocations;
-use super::source::http_client::MAX_BODY_BYTES;
+use postern_transport::http_client::MAX_BODY_BYTES;
 
 /// The longest fetched set and list, with room for the rest of the file.
 const MAX_FILE_BYTES: u64 = 2 * (MAX_BODY_BYTES + MAX_LIST_BYTES) as u64;
@@ -195,7 +195,7 @@ pub(crate) mod tests {
     use crate::issuers::current::CurrentKeys;
     use crate::issuers::fingerprint::KeySetFingerprint;
     use crate::issuers::revocations::tests::list_of;
-    use crate::issuers::source::jwks::tests::{ONE, OTHER, set_of};
+    use crate::issuers::source::auth_server::tests::{ONE, OTHER, set_of};
 
     pub(crate) const FETCHED_AT: i64 = 1_800_000_000;
 

@@ -13,8 +13,8 @@ use postern_token::revocations::{RevocationList, RevocationListError, SIGNED_EVE
 use super::cache_file::CachedList;
 use super::current::CurrentKeys;
 use super::installed_keys::FetchTime;
-use super::source::http_client::{TransportError, Unexpected};
 use crate::telemetry::metrics::{ListResult, Metrics};
+use postern_transport::http_client::{TransportError, Unexpected};
 
 /// An older signature is a replay, or of a server whose clock is far behind.
 const MAX_SIGNATURE_AGE: i64 = 3_600;

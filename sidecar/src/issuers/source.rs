@@ -3,12 +3,7 @@
 
 pub(crate) mod auth_server;
 pub(crate) mod fetch;
-pub(super) mod http_client;
-pub(crate) mod issuer_url;
-pub(super) mod jwks;
 mod key_response;
-pub(crate) mod key_set;
-pub(crate) mod keys_proxy;
 pub(crate) mod kubernetes;
 
 use std::path::PathBuf;
@@ -16,10 +11,11 @@ use std::path::PathBuf;
 use aws_lc_rs::digest::{SHA256, digest};
 use postern_http::host::server_url::ServerUrl;
 use postern_token::keys::signing_type::SigningType;
+use postern_transport::issuer::Purpose;
+use postern_transport::issuer::key_set::{KeySetSettings, KeySetSource, Location};
 
 use self::auth_server::{Application, EndpointSettings, KeyEndpointSource};
-use self::fetch::{FetchError, Fetched, Purpose};
-use self::key_set::{KeySetSettings, KeySetSource, Location};
+use self::fetch::{FetchError, Fetched};
 use super::cache_file::{KeyCacheSettings, KeysOrigin};
 use super::revocations::FetchedList;
 use crate::discovery::AuthServer;
@@ -157,15 +153,15 @@ impl KeySource {
     }
 
     /// Returns true for keys of a file.
-    pub(crate) const fn is_file(&self) -> bool {
-        matches!(self, Self::KeySet(set) if matches!(set.settings.location, Location::File(_)))
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self, Self::KeySet(set) if set.is_file())
     }
 
     /// Returns the seconds by which the clock of the last server is ahead of this machine's.
     pub(crate) fn clock_ahead(&self) -> Option<i64> {
         match self {
             Self::AuthServer(endpoint) => endpoint.transport.clock_ahead(),
-            Self::KeySet(set) => set.transport.clock_ahead(),
+            Self::KeySet(set) => set.clock_ahead(),
         }
     }
 

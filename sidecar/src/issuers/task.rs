@@ -29,9 +29,10 @@ use super::cache::KeyCache;
 use super::current::{CurrentKeys, FailedFetch};
 use super::fingerprint::KeySetFingerprint;
 use super::revocations::{FetchedList, RevocationRefresh};
-use super::source::fetch::{FetchError, Purpose};
+use super::source::fetch::FetchError;
 use super::source::{KeySource, SourceSettings};
 use crate::telemetry::metrics::{Metrics, RefreshResult};
+use postern_transport::issuer::Purpose;
 
 /// The senders of reloaded settings, in the order of the issuers.
 pub(crate) type Changes = Vec<mpsc::UnboundedSender<IssuerSettings>>;

@@ -20,9 +20,9 @@ use crate::issuers::IssuerSettings;
 use crate::issuers::fingerprint::KeySetFingerprint;
 use crate::issuers::revocations::{FetchedList, verified};
 use crate::issuers::source::KeySource;
-use crate::issuers::source::fetch::Purpose;
 use crate::upstream::errors::log_cause;
 use crate::upstream::{Protocol, Upstream, UpstreamSettings, exposure_check};
+use postern_transport::issuer::Purpose;
 
 /// For the first bytes of the service's response.
 const RESPONSE_WITHIN: Duration = Duration::from_secs(2);

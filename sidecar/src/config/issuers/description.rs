@@ -9,6 +9,9 @@ use postern_token::claims::mapping::ClaimMapping;
 use postern_token::keys::Algorithm;
 use postern_token::keys::algorithms::ASYMMETRIC;
 use postern_token::policy::{Audience, RequiredIssuer, VerificationPolicy};
+use postern_transport::http_client::proxy::KeysProxy;
+use postern_transport::issuer::document::IssuerUrl;
+use postern_transport::issuer::key_set::{KeySetSettings, Location};
 use postern_transport::tls::peer::{PeerFiles, PeerSettings};
 
 use super::accepted::accepted;
@@ -24,9 +27,6 @@ use crate::decision::reporting::WOULD_REJECT;
 use crate::identity::user_header::UserHeader;
 use crate::issuers::IssuerSettings;
 use crate::issuers::cache_file::KeyCacheSettings;
-use crate::issuers::source::issuer_url::IssuerUrl;
-use crate::issuers::source::key_set::{KeySetSettings, Location};
-use crate::issuers::source::keys_proxy::KeysProxy;
 use crate::issuers::source::{SourceSettings, kubernetes};
 
 const OWN_ISS: &str = "the iss of the auth server's tokens is required beside other issuers: \

@@ -8,12 +8,12 @@ use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{KeySet, VerificationKey};
 use postern_token::policy::Audience;
 use postern_token::revocations::MAX_LIST_BYTES;
+use postern_transport::http_client::{KeyRequest, KeyResponse, Transport, TransportError};
+use postern_transport::issuer::known_set::KnownSet;
 use postern_transport::tls::peer::PeerFiles;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::fetch::{FetchError, Fetched};
-use super::http_client::{KeyRequest, KeyResponse, Transport, TransportError};
-use super::jwks::{JwksError, KnownSet};
 use super::key_response::{KeyResponseError, key_string};
 use crate::discovery::{AuthServer, Instance, RecentAttempts};
 use crate::issuers::revocations::{FetchedList, ListError};
@@ -171,7 +171,7 @@ impl KeyEndpointSource {
         let (keys, _) = fetched.await?;
         let mut thumbprints = keys.keys().iter().map(VerificationKey::thumbprint);
         if thumbprints.all(|thumbprint| thumbprint != key.thumbprint()) {
-            return Err(JwksError::Inconsistent.into());
+            return Err(FetchError::Inconsistent);
         }
         self.known = known;
         Ok(keys)
@@ -266,4 +266,4 @@ fn announces(response: &KeyResponse, relation: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,10 +1,9 @@
-//! One fetch of keys: its purpose, and its result.
+//! The result of one fetch of keys.
 
 use postern_token::keys::{KeyError, KeySet};
+use postern_transport::http_client::{TransportError, Unexpected};
+use postern_transport::issuer::KeySetError;
 
-use super::http_client::{TransportError, Unexpected};
-use super::issuer_url::DocumentError;
-use super::jwks::JwksError;
 use super::key_response::KeyResponseError;
 use crate::discovery::DiscoveryError;
 use crate::issuers::revocations::FetchedList;
@@ -27,14 +26,10 @@ pub(crate) enum FetchError {
     },
     #[error("the key cannot be used: {0}")]
     Key(#[from] KeyError),
-    #[error("the key set was not fetched: {0}")]
-    JwksTransport(TransportError),
     #[error(transparent)]
-    Jwks(#[from] JwksError),
-    #[error(transparent)]
-    Document(#[from] DocumentError),
-    #[error("{0}")]
-    File(String),
+    KeySet(#[from] KeySetError),
+    #[error("the key set lacks the key of the key endpoint")]
+    Inconsistent,
     /// Without details, which are in the log: any client may read this text at the readiness probe.
     #[error("the fetch panicked, which is a bug in this program")]
     Panicked,
@@ -45,22 +40,14 @@ impl FetchError {
     pub(crate) fn is_away(&self) -> bool {
         match self {
             Self::Discovery(_) => true,
-            Self::Transport(error) | Self::JwksTransport(error) => error.is_away(),
-            Self::KeyResponse(KeyResponseError::Rejected { status, .. })
-            | Self::Document(DocumentError::Status(status))
-            | Self::Jwks(JwksError::Status(status)) => Unexpected(*status).is_for_now(),
+            Self::Transport(error) => error.is_away(),
+            Self::KeySet(error) => error.is_away(),
+            Self::KeyResponse(KeyResponseError::Rejected { status, .. }) => {
+                Unexpected(*status).is_for_now()
+            }
             _ => false,
         }
     }
-}
-
-/// The purpose of a fetch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Regular: notices changes in time.
-    Tick,
-    /// A token names an unknown key: the promised freshness no longer holds.
-    UnknownKey,
 }
 
 /// The result of a fetch.

@@ -2,11 +2,10 @@
 
 use http::StatusCode;
 use postern_contract::rejection::Rejection;
+use postern_transport::http_client::Unexpected;
 use serde::Deserialize;
 use serde_json::Value;
 use zeroize::Zeroizing;
-
-use super::http_client::Unexpected;
 
 /// The reason why a response holds no key string.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

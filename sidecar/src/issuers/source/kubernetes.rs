@@ -6,8 +6,7 @@
 use std::path::Path;
 
 use postern_token::unverified::DecodedToken;
-
-use super::key_set::bearer_token;
+use postern_transport::issuer::key_set::bearer_token;
 
 /// The `issuer` of the cluster whose pod this is.
 pub(crate) const ISSUER: &str = "kubernetes:///";

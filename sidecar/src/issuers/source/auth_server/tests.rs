@@ -5,15 +5,28 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc;
 use std::thread;
 
+use postern_transport::http_client::MAX_BODY_BYTES;
 use serde::Deserialize;
+use serde_json::json;
 use token_corpus::keys::SigningKey;
 use token_corpus::template;
 
 use super::*;
-use crate::issuers::source::http_client::MAX_BODY_BYTES;
-use crate::issuers::source::jwks::tests::{ONE, OTHER, set_of};
 
 const KEY: &str = "0123456789abcdef0123456789abcdef";
+
+/// Two P-256 keys (SPKI).
+pub(crate) const ONE: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEfMVwmU++jJT+E3CZyufERNg0tK2IdtY+UJfTh6cyCKRyZZLdYzkCF07DFHSIuAm2YyWTUWL999y7uJ1vg19ZvA==";
+pub(crate) const OTHER: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEpqa4TBTfujEenIJcB13QS8k4MnXHn8RphvaDJWPihFTVo4Jk/x9frQLd2CjQGLal13+488b8Q1C2m1M4TVVHZw==";
+
+fn key(text: &str) -> VerificationKey {
+    VerificationKey::parse(SigningType::Ecdsa, text).unwrap()
+}
+
+pub(crate) fn set_of(keys: &[&str]) -> String {
+    let keys: Vec<_> = keys.iter().map(|text| key(text).to_jwk()).collect();
+    json!({ "keys": keys }).to_string()
+}
 
 /// Responds to each connection with `response` and passes on the request's head.
 fn auth_server(response: String) -> (SocketAddr, mpsc::Receiver<String>) {

@@ -9,7 +9,7 @@ use postern_token::keys::found_in;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::http_client::Unexpected;
+use crate::http_client::Unexpected;
 
 /// The path of the document, behind the issuer without its final slash.
 const DOCUMENT: &str = "/.well-known/openid-configuration";
@@ -17,7 +17,7 @@ const DOCUMENT: &str = "/.well-known/openid-configuration";
 const OAUTH_DOCUMENT: &str = "/.well-known/oauth-authorization-server";
 /// The address of an issuer, which is its `iss` too.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct IssuerUrl {
+pub struct IssuerUrl {
     issuer: String,
     document: ServerUrl,
     /// Read where there is no other.
@@ -26,22 +26,29 @@ pub(crate) struct IssuerUrl {
 
 /// The error of an unusable issuer URL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum IssuerUrlError {
+pub enum IssuerUrlError {
+    /// No URL of a server.
     #[error(transparent)]
     Address(#[from] ServerUrlError),
+    /// A query.
     #[error("has a query, which an issuer never has")]
     Query,
+    /// The address of the document.
     #[error(
         "is the address of the discovery document: leave /.well-known/… off, the rest names the issuer"
     )]
     Document,
+    /// Plain HTTP over a network.
     #[error("a discovery document over plain HTTP is read from this machine only: https://")]
     Plain,
 }
 
 impl IssuerUrl {
     /// Parses the issuer, byte for byte its `iss`.
-    pub(crate) fn new(issuer: &str) -> Result<Self, IssuerUrlError> {
+    ///
+    /// # Errors
+    /// [`IssuerUrlError`]
+    pub fn new(issuer: &str) -> Result<Self, IssuerUrlError> {
         if issuer.contains('?') {
             return Err(IssuerUrlError::Query);
         }
@@ -66,11 +73,14 @@ impl IssuerUrl {
     }
 
     /// Returns the `iss`.
-    pub(crate) fn as_str(&self) -> &str {
+    #[must_use]
+    pub fn as_str(&self) -> &str {
         &self.issuer
     }
 
-    pub(crate) const fn document(&self) -> &ServerUrl {
+    /// Returns the address of the document.
+    #[must_use]
+    pub const fn document(&self) -> &ServerUrl {
         &self.document
     }
 
@@ -114,26 +124,38 @@ impl IssuerUrl {
 
 /// The reason why a document is not followed. Of its own text, which is foreign, only the issuer is logged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum DocumentError {
+pub enum DocumentError {
+    /// A status without a document.
     #[error("the response to the request for the discovery document was {}", Unexpected(*.0))]
     Status(StatusCode),
+    /// A body that holds this.
     #[error("the response has to be a discovery document, and holds {0}")]
     NotADocument(String),
+    /// A member that is no text.
     #[error("the {0} of the discovery document is missing, or no text")]
     NoText(&'static str),
+    /// The document of another issuer.
     #[error(
         "the discovery document is of the issuer '{}', not of '{expected}': both have to be equal byte for byte",
         LogText(found)
     )]
-    OtherIssuer { found: String, expected: String },
+    OtherIssuer {
+        /// As the document names it.
+        found: String,
+        /// As configured.
+        expected: String,
+    },
+    /// An unusable address of the key set.
     #[error(
         "the jwks_uri of the discovery document has to be https://HOST/PATH, without user information"
     )]
     NoAddress,
+    /// A key set on this host, which is not allowed.
     #[error(
         "the discovery document leads to {0}, which is not the issuer's host; `jwks-hosts` of an [[issuer]] table allows others"
     )]
     OtherHost(String),
+    /// A key set over plain HTTP.
     #[error("the jwks_uri of the discovery document is not https")]
     Plain,
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use crate::tls::peer::PeerFiles;
 use http::{HeaderMap, StatusCode, header};
 use postern_http::host::host_port::is_url;
 use postern_http::host::server_url::ServerUrl;
@@ -13,14 +14,13 @@ use postern_process::command_line::name;
 use postern_process::files::bounded_read;
 use postern_process::files::file_watch::run_blocking;
 use postern_token::keys::{Algorithm, KeySet};
-use postern_transport::tls::peer::PeerFiles;
 use zeroize::Zeroizing;
 
-use super::fetch::{FetchError, Purpose};
-use super::http_client::{KeyRequest, MAX_BODY_BYTES, Transport};
-use super::issuer_url::{DocumentError, IssuerUrl};
-use super::jwks::KnownSet;
-use super::keys_proxy::KeysProxy;
+use super::document::{DocumentError, IssuerUrl};
+use super::known_set::KnownSet;
+use super::{KeySetError, Purpose};
+use crate::http_client::proxy::KeysProxy;
+use crate::http_client::{KeyRequest, MAX_BODY_BYTES, Transport};
 
 /// Max. freshness: a longer promise of the issuer would keep a revoked key trusted.
 const MAX_FRESHNESS: Duration = Duration::from_secs(300);
@@ -31,7 +31,8 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_secs(300);
 
 /// The place of a key set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Location {
+pub enum Location {
+    /// At this address.
     Address(ServerUrl),
     /// By the issuer's document, on its host or on one of these.
     Issuer(IssuerUrl, Vec<String>),
@@ -41,7 +42,8 @@ pub(crate) enum Location {
 
 impl Location {
     /// Returns the address of the first request.
-    pub(crate) const fn first(&self) -> Option<&ServerUrl> {
+    #[must_use]
+    pub const fn first(&self) -> Option<&ServerUrl> {
         match self {
             Self::Address(address) => Some(address),
             Self::Issuer(issuer, _) => Some(issuer.document()),
@@ -49,7 +51,9 @@ impl Location {
         }
     }
 
-    pub(crate) fn is_https(&self) -> bool {
+    /// Returns true where the first request is for https.
+    #[must_use]
+    pub fn is_https(&self) -> bool {
         self.first().is_some_and(ServerUrl::is_https)
     }
 }
@@ -80,24 +84,29 @@ impl fmt::Display for Location {
     }
 }
 
+/// The settings of one key set.
 #[derive(Debug, Clone)]
-pub(crate) struct KeySetSettings {
-    pub(crate) location: Location,
-    pub(crate) tls: PeerFiles,
-    pub(crate) proxy: Option<KeysProxy>,
+pub struct KeySetSettings {
+    /// Its place.
+    pub location: Location,
+    /// Certificates for its server.
+    pub tls: PeerFiles,
+    /// The way to its server.
+    pub proxy: Option<KeysProxy>,
     /// A file with a token for the key server, read at each fetch.
-    pub(crate) bearer_file: Option<PathBuf>,
-    pub(crate) algorithms: Vec<Algorithm>,
+    pub bearer_file: Option<PathBuf>,
+    /// With which its keys are used.
+    pub algorithms: Vec<Algorithm>,
     /// The age after which keys are not trusted (`--max-key-age`): they are fetched well before
     /// that, whatever their freshness.
-    pub(crate) max_key_age: Option<Duration>,
+    pub max_key_age: Option<Duration>,
 }
 
 /// The key set, and the state of its last response.
 #[derive(Debug)]
-pub(crate) struct KeySetSource {
-    pub(super) settings: KeySetSettings,
-    pub(super) transport: Transport,
+pub struct KeySetSource {
+    settings: KeySetSettings,
+    transport: Transport,
     /// `None` before the first document.
     address: Option<ServerUrl>,
     /// The time of the next read of the document; `None` for now.
@@ -107,7 +116,9 @@ pub(crate) struct KeySetSource {
 }
 
 impl KeySetSource {
-    pub(crate) fn new(settings: KeySetSettings) -> Self {
+    /// Makes a source, without a request.
+    #[must_use]
+    pub fn new(settings: KeySetSettings) -> Self {
         let (address, uses_tls) = match &settings.location {
             Location::Address(address) => (Some(address.clone()), address.is_https()),
             // A document over plain HTTP may name an address with TLS.
@@ -128,7 +139,7 @@ impl KeySetSource {
     ///
     /// # Errors
     /// The setting, the file, and what is wrong with it.
-    pub(super) fn open(&mut self) -> Result<Option<String>, String> {
+    pub fn open(&mut self) -> Result<Option<String>, String> {
         match &self.settings.location {
             Location::File(file) => match keys_in(file, &self.settings.algorithms) {
                 Ok(_) => Ok(None),
@@ -138,8 +149,21 @@ impl KeySetSource {
         }
     }
 
+    /// Returns true for keys of a file.
+    #[must_use]
+    pub const fn is_file(&self) -> bool {
+        matches!(self.settings.location, Location::File(_))
+    }
+
+    /// Returns the seconds by which the clock of the last server is ahead of this machine's.
+    #[must_use]
+    pub const fn clock_ahead(&self) -> Option<i64> {
+        self.transport.clock_ahead()
+    }
+
     /// Returns the address of the key set, or of the document before its first read.
-    pub(crate) fn last_endpoint(&self) -> String {
+    #[must_use]
+    pub fn last_endpoint(&self) -> String {
         let location = &self.settings.location;
         match self.address.as_ref().or(location.first()) {
             Some(address) => address.to_string(),
@@ -149,11 +173,14 @@ impl KeySetSource {
 
     /// Reads the document if that is due, and fetches the set; `None` where the last response is
     /// still fresh and no token named an unknown key.
-    pub(crate) async fn fetch(&mut self, purpose: Purpose) -> Result<Option<KeySet>, FetchError> {
+    ///
+    /// # Errors
+    /// [`KeySetError`]
+    pub async fn fetch(&mut self, purpose: Purpose) -> Result<Option<KeySet>, KeySetError> {
         if let Location::File(file) = self.settings.location.clone() {
             let algorithms = self.settings.algorithms.clone();
             let keys = run_blocking(move || keys_in(&file, &algorithms)).await;
-            return keys.map(Some).map_err(FetchError::File);
+            return keys.map(Some).map_err(KeySetError::File);
         }
         if let Location::Issuer(issuer, hosts) = self.settings.location.clone()
             && self.next_read.is_none_or(|next| next <= Instant::now())
@@ -178,7 +205,7 @@ impl KeySetSource {
         &mut self,
         issuer: &IssuerUrl,
         hosts: &[String],
-    ) -> Result<(), FetchError> {
+    ) -> Result<(), KeySetError> {
         let mut response = None;
         for document in issuer.documents() {
             let url = document.with_query();
@@ -201,7 +228,7 @@ impl KeySetSource {
         Ok(())
     }
 
-    async fn fetch_set(&mut self, purpose: Purpose) -> Result<Option<KeySet>, FetchError> {
+    async fn fetch_set(&mut self, purpose: Purpose) -> Result<Option<KeySet>, KeySetError> {
         let is_fresh = self.fresh_until.is_some_and(|end| Instant::now() < end);
         if is_fresh && purpose == Purpose::Tick {
             return Ok(None);
@@ -229,12 +256,12 @@ impl KeySetSource {
     }
 
     /// Reads the token for the key server.
-    async fn bearer(&self) -> Result<Option<Zeroizing<String>>, FetchError> {
+    async fn bearer(&self) -> Result<Option<Zeroizing<String>>, KeySetError> {
         let Some(file) = self.settings.bearer_file.clone() else {
             return Ok(None);
         };
         let read = run_blocking(move || bearer_token(&file)).await;
-        read.map(Some).map_err(FetchError::File)
+        read.map(Some).map_err(KeySetError::File)
     }
 }
 
@@ -248,7 +275,10 @@ fn keys_in(file: &Path, allowed: &[Algorithm]) -> Result<KeySet, String> {
 }
 
 /// Reads a token from a file, such as the one that Kubernetes gives a pod.
-pub(crate) fn bearer_token(file: &Path) -> Result<Zeroizing<String>, String> {
+///
+/// # Errors
+/// The file and what is wrong with it.
+pub fn bearer_token(file: &Path) -> Result<Zeroizing<String>, String> {
     let text = bounded_read::read_text(file, MAX_BODY_BYTES as u64)
         .map_err(|error| format!("{}: {error}", file.display()))?;
     Ok(Zeroizing::new(text.trim().to_owned()))

@@ -2,6 +2,8 @@
 //!
 //! Queries hold a secret, so no error text here ever holds a URL.
 
+pub mod proxy;
+
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -9,16 +11,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::tls::failure::with_causes;
+use crate::tls::followed::Followed;
+use crate::tls::peer::{PeerCertificates, PeerFiles, PeerSettings};
+use crate::traces::{self, Span};
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use postern_http::trace::TRACEPARENT;
 use postern_process::clock::unix_now;
 use postern_process::files::file_watch::run_blocking;
 use postern_process::logs::sanitize::LogText;
-use postern_transport::tls::failure::with_causes;
-use postern_transport::tls::followed::Followed;
-use postern_transport::tls::peer::{PeerCertificates, PeerFiles, PeerSettings};
-use postern_transport::traces::{self, Span};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Certificate, Client, ClientBuilder, Identity, Response, redirect, tls};
 use time::OffsetDateTime;
@@ -26,10 +28,10 @@ use time::format_description::well_known::Rfc2822;
 use tokio::net::lookup_host;
 use zeroize::Zeroizing;
 
-use super::keys_proxy::KeysProxy;
+use self::proxy::KeysProxy;
 
 /// Max length of a response; the largest RSA key takes 2 KB in an envelope, and less in a key set.
-pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024;
+pub const MAX_BODY_BYTES: usize = 64 * 1024;
 /// Timeout from connecting to the last byte; two requests fit into the minute between ticks.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for which a connection is kept for another request of the same fetch, which follows at
@@ -44,11 +46,14 @@ const SETTINGS: PeerSettings = PeerSettings::without_key(
 
 /// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TransportError {
+pub enum TransportError {
     #[error("{}", with_causes(.0, &SETTINGS))]
+    /// No whole response.
     Http(reqwest::Error),
+    /// A response longer than this.
     #[error("the response is longer than {0} bytes")]
     TooLong(usize),
+    /// A response with this content coding.
     #[error(
         "the response is encoded (Content-Encoding: {0}), although the request accepts no encoding"
     )]
@@ -66,7 +71,7 @@ impl From<reqwest::Error> for TransportError {
 
 impl TransportError {
     /// Returns true where the server may respond later without a change of the configuration.
-    pub(crate) fn is_away(&self) -> bool {
+    pub fn is_away(&self) -> bool {
         match self {
             // An untrusted certificate, or a port without TLS, does not change by waiting.
             Self::Http(error) => !causes(error).any(is_of_tls),
@@ -77,27 +82,28 @@ impl TransportError {
 
 /// One GET request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct KeyRequest<'a> {
+pub struct KeyRequest<'a> {
     /// With a query that is no secret.
-    pub(crate) url: &'a str,
+    pub url: &'a str,
     /// The address to connect to in place of those of the URL's host.
-    pub(crate) address: Option<SocketAddr>,
+    pub address: Option<SocketAddr>,
     /// Added to the query.
-    pub(crate) credentials: &'a [(&'a str, &'a str)],
+    pub credentials: &'a [(&'a str, &'a str)],
     /// A token for the server; only over TLS.
-    pub(crate) bearer: Option<&'a str>,
-    pub(crate) accept: &'static str,
+    pub bearer: Option<&'a str>,
+    /// Media types of the response.
+    pub accept: &'static str,
     /// The `ETag` of the known version.
-    pub(crate) known: Option<&'a HeaderValue>,
+    pub known: Option<&'a HeaderValue>,
     /// True without a further request in this fetch: the connection ends with the response.
-    pub(crate) is_last: bool,
+    pub is_last: bool,
     /// Length of the longest response.
-    pub(crate) max_bytes: usize,
+    pub max_bytes: usize,
 }
 
 impl<'a> KeyRequest<'a> {
     /// Returns the last request of a fetch, for a short response in JSON.
-    pub(crate) const fn for_url(url: &'a str) -> Self {
+    pub const fn for_url(url: &'a str) -> Self {
         Self {
             url,
             address: None,
@@ -112,21 +118,26 @@ impl<'a> KeyRequest<'a> {
 }
 
 /// The whole response.
-pub(crate) struct KeyResponse {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
+pub struct KeyResponse {
+    /// As received.
+    pub status: StatusCode,
+    /// As received.
+    pub headers: HeaderMap,
     /// Zeroized, because in hmac mode the key is the secret.
-    pub(crate) body: Zeroizing<Vec<u8>>,
+    pub body: Zeroizing<Vec<u8>>,
 }
 
 /// A status without keys, for the log.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Unexpected(pub(crate) StatusCode);
+pub struct Unexpected(
+    /// Of the response.
+    pub StatusCode,
+);
 
 impl Unexpected {
     /// Returns true where the server may respond otherwise later without a change of the
     /// configuration.
-    pub(crate) fn is_for_now(self) -> bool {
+    pub fn is_for_now(self) -> bool {
         let for_now = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
         self.0.is_server_error() || for_now.contains(&self.0)
     }
@@ -143,7 +154,7 @@ impl fmt::Display for Unexpected {
 }
 
 /// The HTTP client. There is one request at a time.
-pub(crate) struct Transport {
+pub struct Transport {
     /// False where no request is for https: the system's certificates are then not loaded.
     uses_tls: bool,
     addresses: Arc<Addresses>,
@@ -186,7 +197,9 @@ impl Resolve for Addresses {
 }
 
 impl Transport {
-    pub(crate) fn new(uses_tls: bool, files: PeerFiles, proxy: Option<KeysProxy>) -> Self {
+    /// Makes a client, without reading a file.
+    #[must_use]
+    pub fn new(uses_tls: bool, files: PeerFiles, proxy: Option<KeysProxy>) -> Self {
         Self {
             uses_tls,
             addresses: Arc::default(),
@@ -202,7 +215,7 @@ impl Transport {
     ///
     /// # Errors
     /// The setting, the file, and what is wrong with it.
-    pub(crate) fn open(&mut self) -> Result<Option<String>, String> {
+    pub fn open(&mut self) -> Result<Option<String>, String> {
         let material = self.files.read().map_err(|error| error.to_string())?;
         let expired = material.expired(unix_now());
         self.client = Some(self.followed_from(Arc::new(material))?);
@@ -210,11 +223,15 @@ impl Transport {
     }
 
     /// Returns the seconds by which the clock of the last server is ahead; `None` without a `Date`.
-    pub(crate) const fn clock_ahead(&self) -> Option<i64> {
+    pub const fn clock_ahead(&self) -> Option<i64> {
         self.clock_ahead
     }
 
-    pub(crate) async fn get(
+    /// Sends one request.
+    ///
+    /// # Errors
+    /// [`TransportError`]
+    pub async fn get(
         &mut self,
         key_request: KeyRequest<'_>,
     ) -> Result<KeyResponse, TransportError> {

@@ -12,7 +12,7 @@ const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
 
 /// A proxy to key servers with https.
 #[derive(Debug, Clone)]
-pub(crate) struct KeysProxy {
+pub struct KeysProxy {
     /// May hold a password; `None` if the variable cannot be used.
     url: Option<SecretString>,
     /// The variable that names it; `None` for a proxy of a table.
@@ -23,7 +23,8 @@ pub(crate) struct KeysProxy {
 
 impl KeysProxy {
     /// Returns the proxy of a table, which is for every host.
-    pub(crate) fn from_table(url: String) -> Self {
+    #[must_use]
+    pub fn from_table(url: String) -> Self {
         Self {
             url: Some(url.into()),
             variable: None,
@@ -32,7 +33,7 @@ impl KeysProxy {
     }
 
     /// Returns the proxy of the environment; `None` without one, and with `NO_PROXY=*`.
-    pub(crate) fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+    pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let read = |name: &str| {
             let value = variable(name)?.trim().to_owned();
             (!value.is_empty()).then_some(value)
@@ -55,7 +56,8 @@ impl KeysProxy {
     }
 
     /// Returns the warning of a variable: its proxy may not be meant for keys, or cannot be used.
-    pub(crate) fn warning(&self) -> Option<String> {
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
         let name = self.variable?;
         if self.url.is_none() {
             let why = "expected http://[USER:PASSWORD@]HOST:PORT, or https://";
