@@ -1,19 +1,21 @@
-//! One GET to a key server, bounded in time and size.
+//! The HTTP client of every request that a program makes by itself: bounded in time and size, to the
+//! configured server and nowhere else, with the certificates that its files hold now.
 //!
-//! Queries hold a secret, so no error text here ever holds a URL.
+//! Queries may hold a secret, so no error text here ever holds a URL.
 
 pub mod proxy;
+mod request;
+mod settings;
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::tls::failure::with_causes;
 use crate::tls::followed::Followed;
-use crate::tls::peer::{PeerCertificates, PeerFiles, PeerSettings};
+use crate::tls::peer::{PeerCertificates, PeerFiles};
 use crate::traces::{self, Span};
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
@@ -21,35 +23,30 @@ use postern_http::trace::TRACEPARENT;
 use postern_process::clock::unix_now;
 use postern_process::files::file_watch::run_blocking;
 use postern_process::logs::sanitize::LogText;
+pub use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::{Certificate, Client, ClientBuilder, Identity, Response, redirect, tls};
+use reqwest::{
+    Certificate, Client, ClientBuilder, Identity, RequestBuilder, Response, redirect, tls,
+};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 use tokio::net::lookup_host;
 use zeroize::Zeroizing;
 
-use self::proxy::KeysProxy;
-
-/// Max length of a response; the largest RSA key takes 2 KB in an envelope, and less in a key set.
-pub const MAX_BODY_BYTES: usize = 64 * 1024;
-/// Timeout from connecting to the last byte; two requests fit into the minute between ticks.
-const TIMEOUT: Duration = Duration::from_secs(5);
-/// Time for which a connection is kept for another request of the same fetch, which follows at
-/// once: ten thousand sidecars that wait for their tick hold no connection.
-const KEPT: Duration = Duration::from_millis(100);
-
-/// The settings that errors name: those of flags and tables.
-const SETTINGS: PeerSettings = PeerSettings::without_key(
-    "--auth-ca, or `ca` of the [[issuer]],",
-    "--auth-client-cert",
-);
+pub use self::request::{Body, HttpRequest, MAX_BODY_BYTES, MaxLength};
+pub use self::settings::{ClientSettings, Trust};
 
 /// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
-    #[error("{}", with_causes(.0, &SETTINGS))]
     /// No whole response.
-    Http(reqwest::Error),
+    #[error("{why}")]
+    Http {
+        /// The causes, in words.
+        why: String,
+        /// True for a failure of TLS.
+        is_of_tls: bool,
+    },
     /// A response longer than this.
     #[error("the response is longer than {0} bytes")]
     TooLong(usize),
@@ -63,62 +60,20 @@ pub enum TransportError {
     NoClient(String),
 }
 
-impl From<reqwest::Error> for TransportError {
-    fn from(error: reqwest::Error) -> Self {
-        Self::Http(error.without_url())
-    }
-}
-
 impl TransportError {
     /// Returns true where the server may respond later without a change of the configuration.
-    pub fn is_away(&self) -> bool {
+    #[must_use]
+    pub const fn is_away(&self) -> bool {
         match self {
             // An untrusted certificate, or a port without TLS, does not change by waiting.
-            Self::Http(error) => !causes(error).any(is_of_tls),
+            Self::Http { is_of_tls, .. } => !*is_of_tls,
             Self::TooLong(_) | Self::Encoded(_) | Self::NoClient(_) => false,
         }
     }
 }
 
-/// One GET request.
-#[derive(Debug, Clone, Copy)]
-pub struct KeyRequest<'a> {
-    /// With a query that is no secret.
-    pub url: &'a str,
-    /// The address to connect to in place of those of the URL's host.
-    pub address: Option<SocketAddr>,
-    /// Added to the query.
-    pub credentials: &'a [(&'a str, &'a str)],
-    /// A token for the server; only over TLS.
-    pub bearer: Option<&'a str>,
-    /// Media types of the response.
-    pub accept: &'static str,
-    /// The `ETag` of the known version.
-    pub known: Option<&'a HeaderValue>,
-    /// True without a further request in this fetch: the connection ends with the response.
-    pub is_last: bool,
-    /// Length of the longest response.
-    pub max_bytes: usize,
-}
-
-impl<'a> KeyRequest<'a> {
-    /// Returns the last request of a fetch, for a short response in JSON.
-    pub const fn for_url(url: &'a str) -> Self {
-        Self {
-            url,
-            address: None,
-            credentials: &[],
-            bearer: None,
-            accept: "application/json",
-            known: None,
-            is_last: true,
-            max_bytes: MAX_BODY_BYTES,
-        }
-    }
-}
-
 /// The whole response.
-pub struct KeyResponse {
+pub struct HttpResponse {
     /// As received.
     pub status: StatusCode,
     /// As received.
@@ -154,12 +109,10 @@ impl fmt::Display for Unexpected {
 }
 
 /// The HTTP client. There is one request at a time.
-pub struct Transport {
-    /// False where no request is for https: the system's certificates are then not loaded.
-    uses_tls: bool,
+pub struct HttpClient {
+    settings: ClientSettings,
     addresses: Arc<Addresses>,
     files: PeerFiles,
-    proxy: Option<KeysProxy>,
     /// `None` until the files could be used.
     client: Option<Followed<Arc<PeerCertificates>, Client>>,
     /// Seconds by which the clock of the last server is ahead of this machine's.
@@ -167,9 +120,9 @@ pub struct Transport {
 }
 
 /// Neither certificates nor key.
-impl fmt::Debug for Transport {
+impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transport")
+        f.debug_struct("HttpClient")
             .field("files", &self.files)
             .finish_non_exhaustive()
     }
@@ -196,15 +149,14 @@ impl Resolve for Addresses {
     }
 }
 
-impl Transport {
+impl HttpClient {
     /// Makes a client, without reading a file.
     #[must_use]
-    pub fn new(uses_tls: bool, files: PeerFiles, proxy: Option<KeysProxy>) -> Self {
+    pub fn new(settings: ClientSettings, files: PeerFiles) -> Self {
         Self {
-            uses_tls,
+            settings,
             addresses: Arc::default(),
             files,
-            proxy,
             client: None,
             clock_ahead: None,
         }
@@ -231,14 +183,14 @@ impl Transport {
     ///
     /// # Errors
     /// [`TransportError`]
-    pub async fn get(
-        &mut self,
-        key_request: KeyRequest<'_>,
-    ) -> Result<KeyResponse, TransportError> {
+    pub async fn send(&mut self, request: HttpRequest<'_>) -> Result<HttpResponse, TransportError> {
         let client = self.followed().await.map_err(TransportError::NoClient)?;
-        let span = begun_span(key_request.url);
+        let span = match self.settings.is_traced {
+            true => begun_span(request),
+            false => None,
+        };
         let traceparent = span.as_ref().and_then(Span::traceparent);
-        let response = self.send(client, key_request, traceparent).await;
+        let response = self.exchange(&client, request, traceparent).await;
         if let Some(span) = span {
             end_span(span, response.as_ref().ok().map(|response| response.status));
         }
@@ -265,97 +217,155 @@ impl Transport {
         material: Arc<PeerCertificates>,
     ) -> Result<Followed<Arc<PeerCertificates>, Client>, String> {
         let client = self.client_with(&material)?;
-        let files = "certificates for the auth server";
-        Ok(Followed::new(files, material, client))
+        Ok(Followed::new(self.settings.files, material, client))
     }
 
-    async fn send(
+    async fn exchange(
         &mut self,
-        client: Client,
-        key_request: KeyRequest<'_>,
+        client: &Client,
+        request: HttpRequest<'_>,
         traceparent: Option<&HeaderValue>,
-    ) -> Result<KeyResponse, TransportError> {
-        self.addresses
-            .chosen
-            .store(key_request.address.map(Arc::new));
-        let mut request = client
-            .get(key_request.url)
-            .header(header::ACCEPT, key_request.accept)
-            .header(header::ACCEPT_ENCODING, "identity");
-        if !key_request.credentials.is_empty() {
-            request = request.query(key_request.credentials);
-        }
-        if let Some(traceparent) = traceparent {
-            request = request.header(TRACEPARENT, traceparent);
-        }
-        if let Some(token) = key_request
-            .bearer
-            .filter(|_| key_request.url.starts_with("https:"))
-        {
-            // Marked as sensitive by the library.
-            request = request.bearer_auth(token);
-        }
-        if let Some(known) = key_request.known {
-            request = request.header(header::IF_NONE_MATCH, known);
-        }
-        if key_request.is_last {
-            request = request.header(header::CONNECTION, "close");
-        }
-        let mut response = request.send().await?;
+    ) -> Result<HttpResponse, TransportError> {
+        self.addresses.chosen.store(request.address.map(Arc::new));
+        let sent = built(client, request, traceparent).send().await;
+        let mut response = sent.map_err(|error| self.failure(error))?;
         self.clock_ahead = date(response.headers()).map(|date| date - unix_now());
-        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
-        let body = bounded_body(response, key_request.max_bytes).await?;
+        let status = response.status();
+        let headers = std::mem::take(response.headers_mut());
+        let body = self.bounded_body(response, request.max_length).await?;
         // Some servers name an encoding that they do not use.
-        if let (StatusCode::OK, Some(encoding)) = (status, encoding(&headers))
+        if let (Some(_), StatusCode::OK, Some(encoding)) =
+            (request.accept, status, encoding(&headers))
             && !begins_as_text(&body)
         {
             return Err(TransportError::Encoded(LogText(&encoding).to_string()));
         }
-        Ok(KeyResponse {
+        Ok(HttpResponse {
             status,
             headers,
             body,
         })
     }
 
+    async fn bounded_body(
+        &self,
+        mut response: Response,
+        max: MaxLength,
+    ) -> Result<Zeroizing<Vec<u8>>, TransportError> {
+        let mut body = Zeroizing::new(Vec::new());
+        while let Some(chunk) = response
+            .chunk()
+            .await
+            .map_err(|error| self.failure(error))?
+        {
+            match max {
+                MaxLength::Rejected(bytes) if body.len() + chunk.len() > bytes => {
+                    return Err(TransportError::TooLong(bytes));
+                }
+                _ => body.extend_from_slice(&chunk),
+            }
+            if matches!(max, MaxLength::Cut(bytes) if body.len() >= bytes) {
+                break;
+            }
+        }
+        Ok(body)
+    }
+
+    fn failure(&self, error: reqwest::Error) -> TransportError {
+        let error = error.without_url();
+        TransportError::Http {
+            why: with_causes(&error, &self.settings.named),
+            is_of_tls: causes(&error).any(is_of_tls),
+        }
+    }
+
     fn client_with(&self, material: &PeerCertificates) -> Result<Client, String> {
         let built = self.builder(material).and_then(ClientBuilder::build);
         built.map_err(|error| {
-            let causes = with_causes(&error, &SETTINGS);
+            let causes = with_causes(&error, &self.settings.named);
             format!("the HTTP client cannot be built: {causes}")
         })
     }
 
     fn builder(&self, material: &PeerCertificates) -> reqwest::Result<ClientBuilder> {
-        let client = Client::builder()
-            .timeout(TIMEOUT)
-            // A redirect could replace the key.
+        let settings = &self.settings;
+        let mut client = Client::builder()
+            .timeout(settings.timeout)
+            // A redirect could replace a key, or carry a password to another server.
             .redirect(redirect::Policy::none())
             // The library reads the environment otherwise than curl, and for every request.
             .no_proxy()
-            .pool_max_idle_per_host(1)
-            .pool_idle_timeout(KEPT)
-            .dns_resolver(Arc::clone(&self.addresses))
-            .user_agent(concat!("postern-sidecar/", env!("CARGO_PKG_VERSION")));
-        let client = match &self.proxy {
-            Some(proxy) => proxy.apply_to(client)?,
-            None => client,
-        };
-        if !self.uses_tls {
-            return Ok(client.tls_certs_only([]));
+            .pool_max_idle_per_host(usize::from(!settings.kept.is_zero()))
+            .pool_idle_timeout(settings.kept)
+            .dns_resolver(Arc::clone(&self.addresses));
+        if let Some(timeout) = settings.connect_timeout {
+            client = client.connect_timeout(timeout);
         }
-        let client = client.tls_version_min(tls::Version::TLS_1_2);
-        let client = match &material.authorities {
-            Some(trusted) => {
-                let trusted = trusted.iter().map(|one| Certificate::from_der(one));
-                client.tls_certs_only(trusted.collect::<reqwest::Result<Vec<_>>>()?)
+        if let Some(program) = settings.user_agent {
+            client = client.user_agent(program);
+        }
+        if let Some(socket) = &settings.socket {
+            client = client.unix_socket(socket.clone());
+        }
+        if let Some(proxy) = &settings.proxy {
+            client = proxy.apply_to(client)?;
+        }
+        match settings.trust {
+            Trust::NoTls => return Ok(client.tls_certs_only([])),
+            Trust::Anyone => {
+                let client = client.tls_certs_only([]);
+                return Ok(client.tls_danger_accept_invalid_certs(true));
             }
-            None => client,
-        };
+            Trust::Authorities => client = client.tls_version_min(tls::Version::TLS_1_2),
+        }
+        if let Some(trusted) = &material.authorities {
+            let trusted = trusted.iter().map(|one| Certificate::from_der(one));
+            client = client.tls_certs_only(trusted.collect::<reqwest::Result<Vec<_>>>()?);
+        }
         match &material.identity {
             Some(identity) => Ok(client.identity(Identity::from_pem(&identity.pem())?)),
             None => Ok(client),
         }
+    }
+}
+
+/// Returns the request as the library sends it.
+fn built(
+    client: &Client,
+    request: HttpRequest<'_>,
+    traceparent: Option<&HeaderValue>,
+) -> RequestBuilder {
+    let mut built = client.request(request.method.clone(), request.url);
+    if let Some(headers) = request.headers {
+        built = built.headers(headers.clone());
+    }
+    if let Some(accept) = request.accept {
+        built = built
+            .header(header::ACCEPT, accept)
+            .header(header::ACCEPT_ENCODING, "identity");
+    }
+    if !request.query.is_empty() {
+        built = built.query(request.query);
+    }
+    if let Some(traceparent) = traceparent {
+        built = built.header(TRACEPARENT, traceparent);
+    }
+    if let Some(token) = request.bearer {
+        // Marked as sensitive by the library.
+        built = built.bearer_auth(token);
+    }
+    if let Some(known) = request.known {
+        built = built.header(header::IF_NONE_MATCH, known);
+    }
+    if request.is_last {
+        built = built.header(header::CONNECTION, "close");
+    }
+    match request.body {
+        Body::None => built,
+        Body::Form(form) => built.form(form),
+        Body::Json(json) => built
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(json.to_vec()),
     }
 }
 
@@ -377,11 +387,12 @@ fn begins_as_text(body: &[u8]) -> bool {
 }
 
 /// Begins a trace for a request; `None` without tracing.
-fn begun_span(url: &str) -> Option<Span> {
-    let mut span = traces::client_span("GET")?;
-    let url: Uri = url.parse().ok()?;
+fn begun_span(request: HttpRequest<'_>) -> Option<Span> {
+    let method = request.method.to_string();
+    let mut span = traces::client_span(method.clone())?;
+    let url: Uri = request.url.parse().ok()?;
     let host = url.authority().map(ToString::to_string);
-    span.set("http.request.method", "GET");
+    span.set("http.request.method", method);
     span.set("server.address", host.unwrap_or_default());
     span.set("url.path", url.path().to_owned());
     Some(span)
@@ -403,20 +414,6 @@ fn date(headers: &HeaderMap) -> Option<i64> {
     let date = headers.get(header::DATE)?.to_str().ok()?;
     let date = OffsetDateTime::parse(date, &Rfc2822).ok()?;
     Some(date.unix_timestamp())
-}
-
-async fn bounded_body(
-    mut response: Response,
-    max_bytes: usize,
-) -> Result<Zeroizing<Vec<u8>>, TransportError> {
-    let mut body = Zeroizing::new(Vec::new());
-    while let Some(chunk) = response.chunk().await? {
-        if body.len() + chunk.len() > max_bytes {
-            return Err(TransportError::TooLong(max_bytes));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
 }
 
 fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {

@@ -141,7 +141,7 @@ pub fn server_span(name: impl Into<Cow<'static, str>>, headers: &HeaderMap) -> O
 
 /// Begins the span of a request that this program makes by itself; `None` without tracing.
 #[must_use]
-pub fn client_span(name: &'static str) -> Option<Span> {
+pub fn client_span(name: impl Into<Cow<'static, str>>) -> Option<Span> {
     let tracer = INSTALLED.get()?;
     Some(tracer.span(name.into(), SpanKind::Client, &Context::new(), false))
 }

@@ -7,18 +7,43 @@ mod key_response;
 pub(crate) mod kubernetes;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use postern_http::host::server_url::ServerUrl;
 use postern_token::keys::signing_type::SigningType;
+use postern_transport::http_client::ClientSettings;
 use postern_transport::issuer::Purpose;
 use postern_transport::issuer::key_set::{KeySetSettings, KeySetSource, Location};
+use postern_transport::tls::peer::PeerSettings;
 
 use self::auth_server::{Application, EndpointSettings, KeyEndpointSource};
 use self::fetch::{FetchError, Fetched};
 use super::cache_file::{KeyCacheSettings, KeysOrigin};
 use super::revocations::FetchedList;
 use crate::discovery::AuthServer;
+
+/// Timeout from connecting to the last byte; two requests fit into the minute between ticks.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for which a connection is kept for another request of the same fetch, which follows at
+/// once: ten thousand sidecars that wait for their tick hold no connection.
+const KEPT: Duration = Duration::from_millis(100);
+
+/// Returns the settings of requests for keys.
+fn key_client() -> ClientSettings {
+    ClientSettings {
+        named: PeerSettings::without_key(
+            "--auth-ca, or `ca` of the [[issuer]],",
+            "--auth-client-cert",
+        ),
+        files: "certificates for the auth server",
+        kept: KEPT,
+        user_agent: Some(concat!("postern-sidecar/", env!("CARGO_PKG_VERSION"))),
+        is_traced: true,
+        timeout: TIMEOUT,
+        ..ClientSettings::default()
+    }
+}
 
 /// The settings of one source.
 #[derive(Debug, Clone)]
@@ -131,7 +156,9 @@ impl KeySource {
             SourceSettings::AuthServer(settings) => {
                 Self::AuthServer(Box::new(KeyEndpointSource::new(settings)))
             }
-            SourceSettings::KeySet(settings) => Self::KeySet(Box::new(KeySetSource::new(settings))),
+            SourceSettings::KeySet(settings) => {
+                Self::KeySet(Box::new(KeySetSource::new(settings, key_client())))
+            }
         }
     }
 
@@ -142,7 +169,7 @@ impl KeySource {
     /// The setting, the file, and what is wrong with it.
     pub(super) fn open(&mut self) -> Result<Option<String>, String> {
         match self {
-            Self::AuthServer(endpoint) => endpoint.transport.open(),
+            Self::AuthServer(endpoint) => endpoint.client.open(),
             Self::KeySet(set) => set.open(),
         }
     }
@@ -160,7 +187,7 @@ impl KeySource {
     /// Returns the seconds by which the clock of the last server is ahead of this machine's.
     pub(crate) fn clock_ahead(&self) -> Option<i64> {
         match self {
-            Self::AuthServer(endpoint) => endpoint.transport.clock_ahead(),
+            Self::AuthServer(endpoint) => endpoint.client.clock_ahead(),
             Self::KeySet(set) => set.clock_ahead(),
         }
     }

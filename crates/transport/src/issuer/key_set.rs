@@ -20,7 +20,7 @@ use super::document::{DocumentError, IssuerUrl};
 use super::known_set::KnownSet;
 use super::{KeySetError, Purpose};
 use crate::http_client::proxy::KeysProxy;
-use crate::http_client::{KeyRequest, MAX_BODY_BYTES, Transport};
+use crate::http_client::{ClientSettings, HttpClient, HttpRequest, MAX_BODY_BYTES, Trust};
 
 /// Max. freshness: a longer promise of the issuer would keep a revoked key trusted.
 const MAX_FRESHNESS: Duration = Duration::from_secs(300);
@@ -106,7 +106,7 @@ pub struct KeySetSettings {
 #[derive(Debug)]
 pub struct KeySetSource {
     settings: KeySetSettings,
-    transport: Transport,
+    client: HttpClient,
     /// `None` before the first document.
     address: Option<ServerUrl>,
     /// The time of the next read of the document; `None` for now.
@@ -116,17 +116,22 @@ pub struct KeySetSource {
 }
 
 impl KeySetSource {
-    /// Makes a source, without a request.
+    /// Makes a source, without a request. Trust and proxy of the `client` come from the settings.
     #[must_use]
-    pub fn new(settings: KeySetSettings) -> Self {
+    pub fn new(settings: KeySetSettings, client: ClientSettings) -> Self {
         let (address, uses_tls) = match &settings.location {
             Location::Address(address) => (Some(address.clone()), address.is_https()),
             // A document over plain HTTP may name an address with TLS.
             Location::Issuer(..) => (None, true),
             Location::File(_) => (None, false),
         };
+        let client = ClientSettings {
+            trust: Trust::for_https(uses_tls),
+            proxy: settings.proxy.clone(),
+            ..client
+        };
         Self {
-            transport: Transport::new(uses_tls, settings.tls.clone(), settings.proxy.clone()),
+            client: HttpClient::new(client, settings.tls.clone()),
             settings,
             address,
             next_read: None,
@@ -145,7 +150,7 @@ impl KeySetSource {
                 Ok(_) => Ok(None),
                 Err(error) => Err(format!("--jwks: {error}")),
             },
-            _ => self.transport.open(),
+            _ => self.client.open(),
         }
     }
 
@@ -158,7 +163,7 @@ impl KeySetSource {
     /// Returns the seconds by which the clock of the last server is ahead of this machine's.
     #[must_use]
     pub const fn clock_ahead(&self) -> Option<i64> {
-        self.transport.clock_ahead()
+        self.client.clock_ahead()
     }
 
     /// Returns the address of the key set, or of the document before its first read.
@@ -209,7 +214,7 @@ impl KeySetSource {
         let mut response = None;
         for document in issuer.documents() {
             let url = document.with_query();
-            let received = self.transport.get(KeyRequest::for_url(&url));
+            let received = self.client.send(HttpRequest::get_json(&url));
             let received = response.insert(received.await?);
             if received.status != StatusCode::NOT_FOUND {
                 break;
@@ -238,15 +243,19 @@ impl KeySetSource {
             .as_ref()
             .ok_or(DocumentError::NoText("jwks_uri"))?;
         let url = address.with_query();
-        let bearer = self.bearer().await?;
+        // The token is sent over TLS alone.
+        let bearer = match address.is_https() {
+            true => self.bearer().await?,
+            false => None,
+        };
         let requested_at = Instant::now();
         self.fresh_until = None;
-        let request = KeyRequest {
+        let request = HttpRequest {
             bearer: bearer.as_deref().map(String::as_str),
-            ..KeyRequest::for_url(&url)
+            ..HttpRequest::get_json(&url)
         };
-        let (transport, allowed) = (&mut self.transport, &self.settings.algorithms);
-        let (keys, headers) = self.known.fetch(transport, request, allowed).await?;
+        let (client, allowed) = (&mut self.client, &self.settings.algorithms);
+        let (keys, headers) = self.known.fetch(client, request, allowed).await?;
         let max = self
             .settings
             .max_key_age

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use postern_token::keys::{Algorithm, KeySet};
 
 use super::KeySetError;
-use crate::http_client::{KeyRequest, KeyResponse, Transport};
+use crate::http_client::{HttpClient, HttpRequest, HttpResponse};
 
 /// The media types of a set.
 const JWK_SET: &str = "application/jwk-set+json, application/json";
@@ -20,17 +20,17 @@ impl KnownSet {
     /// [`KeySetError`]
     pub async fn fetch(
         &mut self,
-        transport: &mut Transport,
-        request: KeyRequest<'_>,
+        client: &mut HttpClient,
+        request: HttpRequest<'_>,
         allowed: &[Algorithm],
     ) -> Result<(KeySet, HeaderMap), KeySetError> {
         let known = std::mem::take(self);
-        let request = KeyRequest {
-            accept: JWK_SET,
+        let request = HttpRequest {
+            accept: Some(JWK_SET),
             known: known.0.as_ref().map(|(version, _)| version),
             ..request
         };
-        let response = transport.get(request).await;
+        let response = client.send(request).await;
         let response = response.map_err(KeySetError::SetTransport)?;
         // Only the API server of a cluster gets a token.
         if request.bearer.is_some() && response.status == StatusCode::FORBIDDEN {
@@ -43,7 +43,7 @@ impl KnownSet {
 }
 
 fn parse(
-    response: &KeyResponse,
+    response: &HttpResponse,
     known: KnownSet,
     allowed: &[Algorithm],
 ) -> Result<(KeySet, KnownSet), KeySetError> {

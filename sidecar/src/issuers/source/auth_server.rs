@@ -8,12 +8,15 @@ use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{KeySet, VerificationKey};
 use postern_token::policy::Audience;
 use postern_token::revocations::MAX_LIST_BYTES;
-use postern_transport::http_client::{KeyRequest, KeyResponse, Transport, TransportError};
+use postern_transport::http_client::{
+    ClientSettings, HttpClient, HttpRequest, HttpResponse, MaxLength, TransportError, Trust,
+};
 use postern_transport::issuer::known_set::KnownSet;
 use postern_transport::tls::peer::PeerFiles;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::fetch::{FetchError, Fetched};
+use super::key_client;
 use super::key_response::{KeyResponseError, key_string};
 use crate::discovery::{AuthServer, Instance, RecentAttempts};
 use crate::issuers::revocations::{FetchedList, ListError};
@@ -42,7 +45,7 @@ pub(crate) struct Application {
 
 impl Application {
     /// Returns a warning if the server issues tokens for another audience.
-    fn foreign_audience(&self, response: &KeyResponse) -> Option<String> {
+    fn foreign_audience(&self, response: &HttpResponse) -> Option<String> {
         let named = str::from_utf8(response.headers.get(TOKEN_AUDIENCE)?.as_bytes()).ok()?;
         let each: Vec<_> = named.split(", ").map(str::to_owned).collect();
         (!self.audience.accepts(&each)).then(|| {
@@ -69,7 +72,7 @@ pub(crate) struct EndpointSettings {
 #[derive(Debug)]
 pub(crate) struct KeyEndpointSource {
     pub(super) settings: EndpointSettings,
-    pub(super) transport: Transport,
+    pub(super) client: HttpClient,
     attempts: RecentAttempts,
     known: KnownSet,
     /// The last instance that responded, also to reject the application.
@@ -80,9 +83,12 @@ pub(crate) struct KeyEndpointSource {
 
 impl KeyEndpointSource {
     pub(crate) fn new(settings: EndpointSettings) -> Self {
-        let uses_tls = *settings.auth_server.scheme() == Scheme::HTTPS;
+        let client = ClientSettings {
+            trust: Trust::for_https(*settings.auth_server.scheme() == Scheme::HTTPS),
+            ..key_client()
+        };
         Self {
-            transport: Transport::new(uses_tls, settings.tls.clone(), None),
+            client: HttpClient::new(client, settings.tls.clone()),
             settings,
             attempts: RecentAttempts::default(),
             known: KnownSet::default(),
@@ -139,10 +145,10 @@ impl KeyEndpointSource {
         let has_list = wants_list && self.may_have_list;
         let keys = if self.may_have_set() && announces(&response, KEY_SET) {
             let url = self.url(instance, KEY_SET_PATH);
-            let request = KeyRequest {
+            let request = HttpRequest {
                 address: instance.address,
                 is_last: !has_list,
-                ..KeyRequest::for_url(&url)
+                ..HttpRequest::get_json(&url)
             };
             self.key_set(request, known, &key).await?
         } else {
@@ -162,12 +168,12 @@ impl KeyEndpointSource {
     /// Fetches the set, which has to hold the contract's key.
     async fn key_set(
         &mut self,
-        request: KeyRequest<'_>,
+        request: HttpRequest<'_>,
         mut known: KnownSet,
         key: &VerificationKey,
     ) -> Result<KeySet, FetchError> {
         let allowed = [key.algorithm()];
-        let fetched = known.fetch(&mut self.transport, request, &allowed);
+        let fetched = known.fetch(&mut self.client, request, &allowed);
         let (keys, _) = fetched.await?;
         let mut thumbprints = keys.keys().iter().map(VerificationKey::thumbprint);
         if thumbprints.all(|thumbprint| thumbprint != key.thumbprint()) {
@@ -186,13 +192,13 @@ impl KeyEndpointSource {
         if let Some(cursor) = cursor {
             url = format!("{url}?after={cursor}");
         }
-        let key_request = KeyRequest {
+        let request = HttpRequest {
             address: instance.address,
-            accept: "text/plain",
-            max_bytes: MAX_LIST_BYTES,
-            ..KeyRequest::for_url(&url)
+            accept: Some("text/plain"),
+            max_length: MaxLength::Rejected(MAX_LIST_BYTES),
+            ..HttpRequest::get_json(&url)
         };
-        let response = self.transport.get(key_request).await?;
+        let response = self.client.send(request).await?;
         match response.status {
             StatusCode::OK => Ok(String::from_utf8_lossy(&response.body).into_owned()),
             status => Err(ListError::Status(status)),
@@ -225,20 +231,20 @@ impl KeyEndpointSource {
     async fn contract_response(
         &mut self,
         instance: &Instance,
-    ) -> Result<KeyResponse, TransportError> {
+    ) -> Result<HttpResponse, TransportError> {
         let application = &self.settings.application;
         let credentials = [
             ("appId", application.id.as_str()),
             ("appSecret", application.secret.expose_secret()),
         ];
         let url = self.url(instance, KEY_PATH);
-        let key_request = KeyRequest {
+        let request = HttpRequest {
             address: instance.address,
-            credentials: &credentials,
+            query: &credentials,
             is_last: !self.may_have_set() && !self.settings.wants_list,
-            ..KeyRequest::for_url(&url)
+            ..HttpRequest::get_json(&url)
         };
-        let response = self.transport.get(key_request).await?;
+        let response = self.client.send(request).await?;
         // One in trouble gets no second request of every sidecar.
         if !response.status.is_server_error() {
             self.responded = Some(instance.clone());
@@ -254,7 +260,7 @@ impl KeyEndpointSource {
 
 /// Returns true if a `Link` (RFC 8288) of the response announces the key set or the revocation list;
 /// a server without a set has one key without a name.
-fn announces(response: &KeyResponse, relation: &str) -> bool {
+fn announces(response: &HttpResponse, relation: &str) -> bool {
     let mut links = response.headers.get_all(header::LINK).iter();
     // Fields may have been joined on the way (RFC 9110 §5.3).
     let has = |field: &str| {

@@ -1,0 +1,86 @@
+//! One request, as its sender describes it.
+
+use std::net::SocketAddr;
+
+use http::{HeaderMap, HeaderValue, Method};
+
+/// Max length of a response with keys; the largest RSA key takes 2 KB in an envelope, and less in a key
+/// set.
+pub const MAX_BODY_BYTES: usize = 64 * 1024;
+
+/// One request.
+#[derive(Debug, Clone, Copy)]
+pub struct HttpRequest<'a> {
+    /// Mostly GET.
+    pub method: &'a Method,
+    /// With a query that is no secret.
+    pub url: &'a str,
+    /// The address to connect to in place of those of the URL's host.
+    pub address: Option<SocketAddr>,
+    /// Added to the query of the URL.
+    pub query: &'a [(&'a str, &'a str)],
+    /// Fields beside the following ones.
+    pub headers: Option<&'a HeaderMap>,
+    /// A token for the server.
+    pub bearer: Option<&'a str>,
+    /// Media types of the response, without any encoding; `None` accepts whatever comes.
+    pub accept: Option<&'static str>,
+    /// The `ETag` of the known version.
+    pub known: Option<&'a HeaderValue>,
+    /// Behind the head.
+    pub body: Body<'a>,
+    /// True without a further request: the connection ends with the response.
+    pub is_last: bool,
+    /// Of the response.
+    pub max_length: MaxLength,
+}
+
+/// The body of a request.
+#[derive(Debug, Clone, Copy)]
+pub enum Body<'a> {
+    /// No body.
+    None,
+    /// The form of browsers.
+    Form(&'a [(&'a str, &'a str)]),
+    /// JSON.
+    Json(&'a [u8]),
+}
+
+/// The length of the longest body of a response.
+#[derive(Debug, Clone, Copy)]
+pub enum MaxLength {
+    /// A longer one is an error.
+    Rejected(usize),
+    /// The rest of a longer one is not read.
+    Cut(usize),
+}
+
+impl<'a> HttpRequest<'a> {
+    /// Returns a GET of a short response.
+    #[must_use]
+    pub const fn get(url: &'a str) -> Self {
+        Self {
+            method: &Method::GET,
+            url,
+            address: None,
+            query: &[],
+            headers: None,
+            bearer: None,
+            accept: None,
+            known: None,
+            body: Body::None,
+            is_last: false,
+            max_length: MaxLength::Rejected(MAX_BODY_BYTES),
+        }
+    }
+
+    /// Returns the last request of a fetch, for a short response in JSON.
+    #[must_use]
+    pub const fn get_json(url: &'a str) -> Self {
+        Self {
+            accept: Some("application/json"),
+            is_last: true,
+            ..Self::get(url)
+        }
+    }
+}
