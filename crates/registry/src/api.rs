@@ -1,8 +1,8 @@
 //! The HTTP API of Nacos: version 3, and version 1 for servers of Nacos 1 and 2, which have only
 //! that. Paths, parameters and responses; no connection.
 
+use http::Method;
 use postern_http::host::host_port::host_and_port;
-use reqwest::Method;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;

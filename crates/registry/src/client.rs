@@ -6,20 +6,21 @@
 use std::fmt;
 use std::time::Duration;
 
-use postern_process::files::file_watch::run_blocking;
-use postern_transport::tls::failure::with_causes;
-use postern_transport::tls::peer::PeerSettings;
-use postern_transport::tls::trusted;
-use reqwest::{Certificate, Client, Method, StatusCode, redirect, tls};
+use http::{Method, StatusCode};
+use postern_transport::http_client::{
+    Body, ClientSettings, HttpClient, HttpRequest, HttpResponse, MaxLength, TransportError, Trust,
+};
+use postern_transport::tls::peer::{PeerFiles, PeerSettings};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};
+use zeroize::Zeroizing;
 
 use crate::api::{Api, Call, parsed};
 use crate::instance::Instance;
 use crate::settings::RegistrySettings;
 
-/// Deadline of one response, connecting included.
+/// Of one response, connecting included.
 const TIMEOUT: Duration = Duration::from_secs(3);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Far more than a list of thousand instances.
@@ -58,8 +59,7 @@ pub enum RegistryError {
 /// A client of one registry.
 pub struct RegistryClient {
     settings: RegistrySettings,
-    /// `None` before the first request and after a failure: built with the authorities of now.
-    http: Option<Client>,
+    http: HttpClient,
     /// The API of the last response.
     api: Api,
     token: Option<Token>,
@@ -92,10 +92,10 @@ impl fmt::Debug for RegistryClient {
 impl RegistryClient {
     /// Makes a client, without a request.
     #[must_use]
-    pub const fn new(settings: RegistrySettings) -> Self {
+    pub fn new(settings: RegistrySettings) -> Self {
         Self {
+            http: http_client(&settings),
             settings,
-            http: None,
             api: Api::V3,
             token: None,
             logged_in_at: None,
@@ -142,7 +142,7 @@ impl RegistryClient {
     }
 
     /// Returns the body of a success, after a login where one is due.
-    async fn call(&mut self, call: Call<'_>) -> Result<Vec<u8>, RegistryError> {
+    async fn call(&mut self, call: Call<'_>) -> Result<Zeroizing<Vec<u8>>, RegistryError> {
         self.ensure_token().await?;
         let response = self.send(call).await;
         if let Err(RegistryError::Rejected(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)) =
@@ -191,55 +191,50 @@ impl RegistryClient {
     }
 
     /// Sends the request, and sends it in the other version where the server lacks this one.
-    async fn send(&mut self, call: Call<'_>) -> Result<Vec<u8>, RegistryError> {
-        let http = match self.http.take() {
-            Some(http) => http,
-            None => http_client(&self.settings).await?,
-        };
-        let (mut status, mut body) = self.exchange(&http, self.api, call).await?;
-        if is_missing(status) {
-            (status, body) = self.exchange(&http, self.api.other(), call).await?;
-            if !is_missing(status) {
+    async fn send(&mut self, call: Call<'_>) -> Result<Zeroizing<Vec<u8>>, RegistryError> {
+        let mut response = self.exchange(self.api, call).await?;
+        if is_missing(response.status) {
+            response = self.exchange(self.api.other(), call).await?;
+            if !is_missing(response.status) {
                 self.api = self.api.other();
             }
         }
-        self.http = Some(http);
-        match status {
-            StatusCode::OK => Ok(body),
+        match response.status {
+            StatusCode::OK => Ok(response.body),
             status => Err(RegistryError::Rejected(status)),
         }
     }
 
-    async fn exchange(
-        &self,
-        http: &Client,
-        api: Api,
-        call: Call<'_>,
-    ) -> Result<(StatusCode, Vec<u8>), RegistryError> {
+    async fn exchange(&mut self, api: Api, call: Call<'_>) -> Result<HttpResponse, RegistryError> {
         let RegistrySettings {
             is_https, server, ..
         } = &self.settings;
         let scheme = if *is_https { "https" } else { "http" };
         let (method, path) = api.target(call);
-        let is_form = method == Method::POST;
-        let request = http.request(method, format!("{scheme}://{server}{path}"));
+        let url = format!("{scheme}://{server}{path}");
         let parameters = api.parameters(call, &self.settings);
-        let mut request = match is_form {
-            true => request.form(&parameters),
-            false => request.query(&parameters),
+        let parameters: Vec<_> = parameters
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        let (query, body) = match method {
+            Method::POST => (&[][..], Body::Form(&parameters)),
+            _ => (&parameters[..], Body::None),
         };
-        if let Some(token) = &self.token {
-            request = request.bearer_auth(token.value.expose_secret());
-        }
-        let mut response = request.send().await.map_err(unreachable)?;
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-            if body.len() + chunk.len() > MAX_RESPONSE_BYTES {
-                return Err(RegistryError::NotUnderstood);
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok((response.status(), body))
+        let token = self.token.as_ref();
+        let request = HttpRequest {
+            method: &method,
+            query,
+            body,
+            bearer: token.map(|token| token.value.expose_secret()),
+            max_length: MaxLength::Rejected(MAX_RESPONSE_BYTES),
+            ..HttpRequest::get(&url)
+        };
+        self.http.send(request).await.map_err(|error| match error {
+            TransportError::Http { why, .. } => RegistryError::Unreachable(why),
+            TransportError::NoClient(why) => RegistryError::Tls(why),
+            TransportError::TooLong(_) | TransportError::Encoded(_) => RegistryError::NotUnderstood,
+        })
     }
 }
 
@@ -251,39 +246,20 @@ fn is_missing(status: StatusCode) -> bool {
     )
 }
 
-/// Builds an HTTP client with the authorities of now.
-async fn http_client(settings: &RegistrySettings) -> Result<Client, RegistryError> {
-    let client = Client::builder()
-        .timeout(TIMEOUT)
-        // Shared by the addresses of a name: one that is away leaves time for the next.
-        .connect_timeout(CONNECT_TIMEOUT)
-        // The password goes to the configured server and nowhere else.
-        .redirect(redirect::Policy::none())
-        .no_proxy()
-        // Ten thousand sidecars hold no connection between two requests.
-        .pool_max_idle_per_host(0);
-    let client = match &settings.ca {
-        // Avoids loading the system's certificates.
-        _ if !settings.is_https => client.tls_certs_only([]),
-        None => client.tls_version_min(tls::Version::TLS_1_2),
-        Some(ca) => {
-            let file = ca.clone();
-            let pem = run_blocking(move || trusted(&file)).await;
-            let pem = pem.map_err(RegistryError::Tls)?;
-            let trusted = Certificate::from_pem_bundle(&pem).map_err(no_client)?;
-            client
-                .tls_version_min(tls::Version::TLS_1_2)
-                .tls_certs_only(trusted)
-        }
+/// Returns a client without connections between two requests: there may be ten thousand sidecars.
+fn http_client(settings: &RegistrySettings) -> HttpClient {
+    let client = ClientSettings {
+        trust: Trust::for_https(settings.is_https),
+        named: SETTINGS,
+        files: "authorities for the registry",
+        connect_timeout: Some(CONNECT_TIMEOUT),
+        timeout: TIMEOUT,
+        ..ClientSettings::default()
     };
-    client.build().map_err(no_client)
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "as `map_err` calls it")]
-fn no_client(error: reqwest::Error) -> RegistryError {
-    RegistryError::Tls(with_causes(&error, &SETTINGS))
-}
-
-fn unreachable(error: reqwest::Error) -> RegistryError {
-    RegistryError::Unreachable(with_causes(&error.without_url(), &SETTINGS))
+    let files = PeerFiles {
+        settings: SETTINGS,
+        ca: settings.ca.clone(),
+        identity: None,
+    };
+    HttpClient::new(client, files)
 }

@@ -9,8 +9,8 @@ use percent_encoding::percent_decode_str;
 use postern_http::host::loopback::is_loopback_host;
 use postern_process::exit::ExitError;
 use postern_process::files::secret_file;
+use postern_transport::http_client::Url;
 use postern_transport::tls::trusted;
-use reqwest::Url;
 use secrecy::SecretString;
 
 /// The default of Nacos, with and without TLS.

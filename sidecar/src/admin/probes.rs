@@ -16,7 +16,10 @@ use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 use postern_contract::settings::probes::Action;
 use postern_process::exit::ExitError;
-use reqwest::{Client, Request, redirect};
+use postern_transport::http_client::{
+    ClientSettings, HttpClient, HttpRequest, MaxLength, TransportError, Trust, Url,
+};
+use postern_transport::tls::peer::PeerFiles;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio_util::either::Either;
@@ -24,6 +27,8 @@ use tokio_util::either::Either;
 use crate::config::probes::ServiceProbe;
 use crate::upstream::{Endpoint, UpstreamAddress};
 
+/// The probe's own timeout comes first: it has a status.
+const TIMEOUT_MARGIN: Duration = Duration::from_secs(1);
 /// Below the second that is the shortest period of Kubernetes.
 const SHARED: Duration = Duration::from_millis(500);
 /// The kubelet reads as much of a body.
@@ -38,9 +43,17 @@ struct ForwardedProbe {
 
 /// The action of a probe with all that it needs.
 enum PreparedAction {
-    Http(Client, Box<Request>),
+    Http(Box<HttpProbe>),
     Tcp(Endpoint),
     Grpc(Endpoint, String),
+}
+
+/// A request of HTTP/1.1.
+struct HttpProbe {
+    /// Locked for one request: there is one at a time.
+    client: tokio::sync::Mutex<HttpClient>,
+    url: String,
+    headers: HeaderMap,
 }
 
 /// A request to the service; `None` until it has its outcome.
@@ -75,9 +88,12 @@ async fn respond(State(probe): State<Arc<ForwardedProbe>>) -> Response {
 }
 
 impl ForwardedProbe {
-    fn new(probe: ServiceProbe) -> Result<Self, reqwest::Error> {
+    fn new(probe: ServiceProbe) -> Result<Self, String> {
         let action = match probe.action {
-            Action::Http { path, headers, .. } => http(probe.address, &path, headers)?,
+            Action::Http { path, headers, .. } => {
+                let http = HttpProbe::new(probe.address, &path, headers, probe.timeout)?;
+                PreparedAction::Http(Box::new(http))
+            }
             Action::Tcp => PreparedAction::Tcp(probe.address.endpoint),
             Action::Grpc(service) => PreparedAction::Grpc(probe.address.endpoint, service),
         };
@@ -122,32 +138,47 @@ impl ForwardedProbe {
     }
 }
 
-fn http(
-    mut origin: UpstreamAddress,
-    path: &str,
-    headers: HeaderMap,
-) -> Result<PreparedAction, reqwest::Error> {
-    let client = Client::builder()
-        .redirect(redirect::Policy::none())
-        .no_proxy()
-        // The kubelet verifies no certificate of a probe either.
-        .tls_certs_only([])
-        .tls_danger_accept_invalid_certs(true)
-        .pool_max_idle_per_host(0);
-    let client = match origin.endpoint.clone() {
-        Endpoint::Tcp { .. } => client,
-        Endpoint::Unix(socket) => {
+impl HttpProbe {
+    fn new(
+        mut origin: UpstreamAddress,
+        path: &str,
+        headers: HeaderMap,
+        timeout: Duration,
+    ) -> Result<Self, String> {
+        let mut settings = ClientSettings {
+            // The kubelet verifies no certificate of a probe either.
+            trust: Trust::Anyone,
+            timeout: timeout.saturating_add(TIMEOUT_MARGIN),
+            ..ClientSettings::default()
+        };
+        if let Endpoint::Unix(socket) = origin.endpoint {
+            settings.socket = Some(socket);
             origin.endpoint = Endpoint::Tcp {
                 host: "localhost".to_owned(),
                 port: 80,
             };
-            client.unix_socket(socket)
         }
-    };
-    let client = client.build()?;
-    let request = client.get(format!("{origin}{path}")).headers(headers);
-    let request = request.build()?;
-    Ok(PreparedAction::Http(client, Box::new(request)))
+        let url = format!("{origin}{path}");
+        url.parse::<Url>().map_err(|error| error.to_string())?;
+        let mut client = HttpClient::new(settings, PeerFiles::default());
+        client.open()?;
+        Ok(Self {
+            client: tokio::sync::Mutex::new(client),
+            url,
+            headers,
+        })
+    }
+
+    /// Reads the beginning of the body too: a service that breaks it off is not well.
+    async fn status(&self) -> Result<StatusCode, TransportError> {
+        let request = HttpRequest {
+            headers: Some(&self.headers),
+            max_length: MaxLength::Cut(MAX_BODY_BYTES),
+            ..HttpRequest::get(&self.url)
+        };
+        let response = self.client.lock().await.send(request).await?;
+        Ok(response.status)
+    }
 }
 
 fn is_shared(flight: &Flight) -> bool {
@@ -161,7 +192,7 @@ fn is_shared(flight: &Flight) -> bool {
 impl PreparedAction {
     async fn status(&self) -> Outcome {
         let status = match self {
-            Self::Http(client, request) => http_status(client, request).await,
+            Self::Http(probe) => probe.status().await.map_err(BoxError::from),
             Self::Tcp(endpoint) => connected(endpoint).await.map(|_| StatusCode::OK),
             Self::Grpc(endpoint, service) => grpc_status(endpoint, service).await,
         };
@@ -178,23 +209,6 @@ impl PreparedAction {
             }
         }
     }
-}
-
-/// Reads the beginning of the body too: a service that breaks it off is not well.
-async fn http_status(client: &Client, request: &Request) -> Result<StatusCode, BoxError> {
-    let request = request.try_clone().ok_or("it cannot be repeated")?;
-    let response = client.execute(request).await;
-    let mut response = response.map_err(reqwest::Error::without_url)?;
-    let mut read = 0;
-    while read < MAX_BODY_BYTES
-        && let Some(chunk) = response
-            .chunk()
-            .await
-            .map_err(reqwest::Error::without_url)?
-    {
-        read += chunk.len();
-    }
-    Ok(response.status())
 }
 
 async fn connected(endpoint: &Endpoint) -> Result<Either<TcpStream, UnixStream>, BoxError> {
