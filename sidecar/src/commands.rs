@@ -11,7 +11,7 @@ use postern_transport::admin::client::AdminResponse;
 /// Returns the error for a response that a sidecar's admin port does not give.
 fn not_a_sidecar(response: &AdminResponse) -> ExitError {
     ExitError::Unavailable(format!(
-        "not the admin port of a sidecar: its response was {:?}",
-        response.status_line
+        "not the admin port of a sidecar: its response was {}",
+        response.status
     ))
 }

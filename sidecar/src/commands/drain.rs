@@ -6,8 +6,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use http::Method;
 use postern_process::exit::ExitError;
-use postern_transport::admin::client::{self, AdminResponse};
+use postern_transport::admin::client::{AdminRequest, AdminResponse};
 
 use crate::admin::drain::{PATH, Progress};
 use crate::commands::{not_a_sidecar, wait};
@@ -20,12 +21,13 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// At `timeout`, or without a response of the sidecar.
 pub(crate) fn until_drained(admin: SocketAddr, timeout: Duration) -> Result<(), ExitError> {
     wait::until_done(timeout, || {
-        let progress = progress(&client::request(
-            admin,
-            ("POST", PATH),
-            &[],
-            RESPONSE_TIMEOUT,
-        )?)?;
+        let request = AdminRequest {
+            method: Method::POST,
+            path: PATH,
+            json: &[],
+            timeout: RESPONSE_TIMEOUT,
+        };
+        let progress = progress(&request.send(admin)?)?;
         if progress.drained {
             return Ok(wait::Poll::Done);
         }

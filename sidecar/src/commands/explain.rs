@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use http::{Method, StatusCode};
 use postern_contract::explanation::Explanation;
 use postern_process::exit::ExitError;
 use postern_process::files::bounded_read;
 use postern_process::output;
-use postern_transport::admin::client;
+use postern_transport::admin::client::AdminRequest;
 
 use super::not_a_sidecar;
 use crate::admin::explain::request::ExplainRequest;
@@ -71,17 +72,20 @@ fn header_lines(args: &ExplainArgs) -> Result<Vec<String>, ExitError> {
 fn request(args: &ExplainArgs, question: &ExplainRequest) -> Result<Explanation, ExitError> {
     let json =
         serde_json::to_vec(question).map_err(|error| ExitError::Software(error.to_string()))?;
-    let response = client::request(
-        args.admin.admin_listen,
-        ("POST", PATH),
-        &json,
-        RESPONSE_TIMEOUT,
-    )?;
-    match response.status() {
-        Some(200) => serde_json::from_str(&response.body).map_err(|error| {
+    let request = AdminRequest {
+        method: Method::POST,
+        path: PATH,
+        json: &json,
+        timeout: RESPONSE_TIMEOUT,
+    };
+    let response = request.send(args.admin.admin_listen)?;
+    match response.status {
+        StatusCode::OK => serde_json::from_str(&response.body).map_err(|error| {
             ExitError::Unavailable(format!("not the admin port of a sidecar: {error}"))
         }),
-        Some(400 | 422) => Err(ExitError::Usage(response.body.trim_end().to_owned())),
+        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
+            Err(ExitError::Usage(response.body.trim_end().to_owned()))
+        }
         _ => Err(not_a_sidecar(&response)),
     }
 }
