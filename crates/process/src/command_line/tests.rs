@@ -219,7 +219,7 @@ name = 'a:b'|lifetime: 1 => line 2:
 upstream = 'u'|[[rule]]|paths = ['/a']|[[rule]]|pahts = ['/b'] => line 5: [[rule]] 2: pahts: unknown key `pahts`, expected `paths` or `claims`
 upstream = 'u'|[[rule]] => line 2: [[rule]] 1: a key is missing: `paths`
 upstream = 'u'|[[rule]]|paths = 'a' => line 3: [[rule]] 1: paths: found the text \"a\", expected a list: [\"a\", \"b\"]
-upstream = 'u'|[[rule]]|paths = []|claims = {x = [-1]} => line 4: [[rule]] 1: claims.x: invalid value: integer `-1`, expected u32
+upstream = 'u'|[[rule]]|paths = []|claims = {x = [-1]} => line 4: [[rule]] 1: claims.x[0]: invalid value: integer `-1`, expected u32
 upstream = 'u'|[rule]|paths = [] => found a table, expected a list
 [[pass]]|paths = [] => `pass` must be a text, a number, true or false, not a table
 upstream = 'u'|name = [] => `name` must be a text, a number, true or false, not array";
