@@ -31,6 +31,7 @@ impl<'h> Destination<'h> {
             return Ok(None);
         };
         let certain = certain_method(method, headers).map(Method::as_str);
+        // A method that is not certain may be carried out as one of them.
         if !matches!(certain, None | Some("COPY" | "MOVE")) {
             return Ok(None);
         }
@@ -42,6 +43,7 @@ impl<'h> Destination<'h> {
     fn parse(value: &'h [u8]) -> Option<Self> {
         let uri = AbsoluteForm::parse(value);
         let target = uri.map_or(value, |uri| uri.target);
+        // `//host/path` names another host; only some parsers cut a fragment off.
         if target.starts_with(b"//") || target.contains(&b'#') {
             return None;
         }

@@ -42,6 +42,7 @@ impl Form {
     pub fn parse(body: &[u8]) -> Result<Self, &'static str> {
         let body = std::str::from_utf8(body).map_err(|_| ENCODING)?;
         let (mut parameters, mut resources) = (BTreeMap::new(), Vec::new());
+        // An empty pair, as in `a=1&&b=2`, counts as nothing in the URL standard too.
         for pair in body.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (decode(name)?, decode(value)?);

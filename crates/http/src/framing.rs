@@ -33,9 +33,11 @@ pub enum Body {
 /// [`InvalidRequest::Framing`]; [`InvalidRequest::Malformed`] for a request line without three
 /// parts.
 pub fn check(raw: &[u8]) -> Result<Body, InvalidRequest> {
+    // Before the lines are split: a bare LF ends a line, or the head, for some parsers only.
     if has_bare_line_feed(raw, 0) {
         return Err(InvalidRequest::Framing);
     }
+    // Empty lines may precede the request line (RFC 9112 §2.2).
     let block = raw.trim_ascii_start();
     let first = lines(block).next().unwrap_or_default();
     let request_line = first.strip_suffix(b"\r").unwrap_or(first);
@@ -108,6 +110,7 @@ fn has_three_parts(request_line: &[u8]) -> bool {
 /// Returns name and trimmed value of each header line, after the request line.
 fn fields(block: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
     lines(block).skip(1).filter_map(|line| {
+        // A line without a colon frames nothing here; the parser of the head rejects it.
         let (name, value) = line.split_at(memchr(b':', line)?);
         Some((
             std::str::from_utf8(name).ok()?,

@@ -73,15 +73,19 @@ impl LoosePath {
             if segment.contains(is_dot) {
                 return Err(AnyPath::Unclear(format!("'{segment}'")));
             }
+            // With the slash before it, which disappears with an empty name.
             let range = start - 1..text.len();
+            // Each more would double the spellings, so a second one makes the path any.
             if let Some((former, _)) = empty.replace((segment, range)) {
                 return Err(AnyPath::EmptyNames(former.to_owned(), segment.to_owned()));
             }
         }
+        // One form with and without it; `each_spelling` tries both.
         if text.last() != Some(&b'/') {
             text.push(b'/');
         }
         let context = context.as_str();
+        // In any letter case: a service that ignores it routes the path to this application.
         let (prefix, below) = split_at(&text, context.len()).ok_or(AnyPath::Outside)?;
         if !prefix.eq_ignore_ascii_case(context) || !below.starts_with('/') {
             return Err(AnyPath::Outside);
@@ -96,6 +100,7 @@ impl LoosePath {
                 others.extend(String::from_utf8(other));
             }
         }
+        // Of each spelling so far also the one without streams: Windows opens the same file.
         if !is_plain && below.contains(':') {
             let with_streams = [below.to_owned()].into_iter().chain(others.clone());
             others.extend(with_streams.map(|path| without_streams(&path)));
@@ -137,6 +142,8 @@ fn may_be_empty(name: &[u8], segment: &str) -> bool {
     if is_file_empty || !name.starts_with('.') {
         return is_file_empty;
     }
+    // Behind trimmed characters the dot begins the suffix of an empty name; a dot that the
+    // segment itself begins with is part of a name, unless a blank follows.
     let mut beginning = name.chars().take_while(|c| ". ".contains(*c));
     !segment.starts_with('.') || beginning.any(|c| c == ' ')
 }
@@ -149,6 +156,7 @@ fn each_ending(path: &str, mut visit: impl FnMut(&str)) {
     visit(path);
     let name = path.rfind('/').map_or(0, |slash| slash + 1);
     let (directory, name) = path.split_at(name);
+    // Of `a.tar.gz` services cut the suffix off at the first dot or at the last.
     let (first, last) = (name.find('.'), name.rfind('.'));
     let ends = [first, last.filter(|last| Some(*last) != first)];
     // A leading dot begins no suffix.
@@ -175,6 +183,7 @@ fn file_of(name: &str) -> &str {
 
 /// Writes a name of a path in one form. A plain name differs from it in letter case alone.
 fn push_loose(name: &str, is_plain: bool, to: &mut Text) {
+    // In ASCII without `+` only the letter case differs, which is changed below.
     let folded = match is_plain || (name.is_ascii() && !name.contains('+')) {
         true => Cow::Borrowed(name),
         false => Cow::Owned(folded(name)),

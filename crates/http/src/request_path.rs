@@ -40,6 +40,7 @@ impl<'a> RequestPath<'a> {
         if raw.len() > MAX_PATH_BYTES {
             return Err(InvalidRequest::PathTooLong);
         }
+        // The short way of most paths, which allocates nothing; the other way checks every rule.
         match std::str::from_utf8(raw) {
             Ok(text) if is_evidently_canonical(raw) => Ok(Self {
                 raw,
@@ -57,9 +58,11 @@ impl<'a> RequestPath<'a> {
             return Err(InvalidRequest::PathNotCanonical);
         }
         let decoded = decode(raw, |_| true)?;
+        // Before the conversion to UTF-8, whose error makes the path unclear and no more.
         if has_overlong_utf8(&decoded) {
             return Err(InvalidRequest::PathNotCanonical);
         }
+        // In every layer of escapes: a program behind the service may decode once more.
         let hides_separators = hides_a_separator(&decoded)?;
         let is_clear = String::from_utf8(decoded).is_ok_and(|text| !is_confusing(&text));
         let written = as_written(raw).filter(|_| is_clear && !hides_separators);
@@ -121,6 +124,7 @@ impl<'a> RequestPath<'a> {
 /// Names the part for which a path is rejected, by itself or beside rules. Nothing else of it is
 /// repeated, because a query may hide behind an escape.
 pub(crate) fn rejected_part(raw: &[u8]) -> String {
+    // The empty name before the first slash is no segment.
     let mut names = raw.split(|byte| *byte == b'/').zip(0..).skip(1);
     let invalid = names.clone().find(|(name, _)| hides(name).is_err());
     let hiding = || names.find(|(name, _)| hides(name) == Ok(true));
@@ -192,6 +196,7 @@ fn decode(raw: &[u8], is_meant: impl Fn(u8) -> bool) -> Result<Vec<u8>, InvalidR
             b'%' => split_escape(tail).ok_or(InvalidRequest::PathNotCanonical)?,
             byte => (byte, tail),
         };
+        // In capitals, so that `%2f` and `%2F` compare alike (RFC 3986 §6.2.2.1).
         match first == b'%' && !is_meant(byte) {
             true => decoded.extend(format!("%{byte:02X}").into_bytes()),
             false => decoded.push(byte),
@@ -212,6 +217,7 @@ pub fn unescaped(written: &str) -> Cow<'_, str> {
     if !written.contains('%') {
         return Cow::Borrowed(written);
     }
+    // Never an error: a text as written has valid escapes of ASCII alone.
     let decoded = decode(written.as_bytes(), |_| true).unwrap_or_default();
     Cow::Owned(String::from_utf8(decoded).unwrap_or_default())
 }
@@ -255,9 +261,11 @@ fn hides_a_separator(decoded: &[u8]) -> Result<bool, InvalidRequest> {
     let mut hides = decoded.iter().copied().any(is_never_allowed);
     let mut layer = Cow::Borrowed(decoded);
     for _ in 0..MAX_ESCAPE_DEPTH {
+        // In any layer: who decodes that often leaves the folder.
         if has_dot_segment(&layer) {
             break;
         }
+        // Without a further escape no program can decode more than this layer.
         let Some((next, hidden)) = decode_leniently(&layer) else {
             return Ok(hides);
         };
@@ -278,6 +286,7 @@ fn decode_leniently(layer: &[u8]) -> Option<(Vec<u8>, bool)> {
     while let Some((&first, tail)) = rest.split_first() {
         rest = tail;
         let escape = (first == b'%').then(|| split_escape(tail)).flatten();
+        // Lenient decoders leave a percent sign that begins no escape as it is.
         let Some((byte, tail)) = escape else {
             decoded.push(first);
             continue;

@@ -35,6 +35,7 @@ impl Chunks {
         let mut skipped = 0;
         while let Some(&byte) = bytes.get(skipped) {
             match self {
+                // What follows belongs to the next message, and stays unread.
                 Self::End => break,
                 Self::Data { left } => {
                     let data = usize::try_from(*left).unwrap_or(usize::MAX);
@@ -63,12 +64,15 @@ impl Chunks {
         match (self, byte) {
             (Self::Size { size, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 let digit = char::from(byte).to_digit(16)?;
+                // One digit more would shift the first one out of the `u64`; leading zeros count.
                 (digits < MAX_DIGITS).then_some(Self::Size {
                     size: size << 4 | u64::from(digit),
                     digits: digits + 1,
                 })
             }
+            // To some parsers an empty size is 0, and ends the body.
             (Self::Size { digits: 0, .. }, _) => None,
+            // Senders pad the size with blanks; RFC 9112 §7.1.1 has them before an extension only.
             (Self::Size { size, .. }, b' ' | b'\t') => Some(Self::Blank { size, length: 1 }),
             (Self::Size { size, .. }, b';') => Some(Self::Extension { size, length: 1 }),
             (Self::Blank { size, length }, b' ' | b'\t') => Some(Self::Blank {
@@ -87,6 +91,7 @@ impl Chunks {
                 size,
                 length: longer(length)?,
             }),
+            // The last chunk: trailers or the final empty line follow, and no data.
             (Self::SizeLineFeed { size: 0 }, b'\n') => Some(Self::Trailers {
                 at_line_start: true,
                 length: 0,
@@ -124,6 +129,7 @@ impl Chunks {
                     length,
                 }
             }),
+            // Among others a CR or LF alone, which ends a line for some parsers only.
             _ => None,
         }
     }

@@ -35,6 +35,7 @@ impl RequestBoundaries {
     /// The first rejection. Callers follow no bytes after it: they belong to no request.
     pub fn follow(&mut self, received: &[u8]) -> Result<(), FramingError> {
         let mut passed = 0;
+        // One read may end a body, and hold whole requests behind it.
         while let Some(rest @ [_, ..]) = received.get(passed..) {
             let taken = match &mut self.body {
                 Some(body) => match body.next_piece(rest) {
@@ -43,6 +44,7 @@ impl RequestBoundaries {
                 },
                 None => self.follow_head(rest),
             };
+            // What precedes the rejection belongs to checked requests, and may still be read.
             passed += taken.map_err(|rejection| FramingError { passed, rejection })?;
             if self.body.is_some_and(|body| body.is_done()) {
                 self.body = None;
@@ -87,7 +89,9 @@ impl RequestBoundaries {
         let before = self.head.len();
         self.head.extend_from_slice(received);
         let end = end(&self.head, before);
+        // What follows the head is read as its body or as the next head.
         self.head.truncate(end.unwrap_or(self.head.len()));
+        // In the joined head: the CR of a line end may be the last byte of the piece before.
         if has_bare_line_feed(&self.head, before) {
             return Err(InvalidRequest::Framing);
         }
@@ -118,6 +122,7 @@ const fn is_of_a_blank_line(byte: &u8) -> bool {
 /// Returns the end of the head, if it is after `seen`. Empty lines may precede it (RFC 9112 §2.2).
 fn end(head: &[u8], seen: usize) -> Option<usize> {
     let start = head.iter().position(|byte| !is_of_a_blank_line(byte))?;
+    // The end may have begun in the bytes that were searched before.
     let from = start.max(seen.saturating_sub(END.len() - 1));
     let at = memmem::find(head.get(from..)?, END)?;
     Some(from + at + END.len())

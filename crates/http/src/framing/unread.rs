@@ -33,6 +33,7 @@ fn ends_in_mark(before: &[u8]) -> bool {
         let end = length.and_then(|length| before.get(length..));
         end.is_some_and(|end| end.eq_ignore_ascii_case(protocol))
     };
+    // Of an absolute target, `http://`, the blank stands before the scheme.
     let before_scheme = before.strip_suffix(b":").map(|scheme| {
         let is_other = |byte: &u8| !byte.is_ascii_alphanumeric() && !b"+-.".contains(byte);
         let end = scheme.iter().rposition(is_other);
@@ -53,6 +54,7 @@ fn has_simple_request(body: &[u8]) -> bool {
 /// Returns true if a line begins like a request, or if the next request could complete the last one.
 fn has_request_line(body: &[u8]) -> bool {
     let mut begin = 0;
+    // A CR alone and an LF alone too: some parser ends a line at each.
     for end in memchr2_iter(b'\r', b'\n', body) {
         if begins_like_request(body.get(begin..end).unwrap_or_default()) {
             return true;
@@ -63,6 +65,7 @@ fn has_request_line(body: &[u8]) -> bool {
 }
 
 fn begins_like_request(line: &[u8]) -> bool {
+    // Lenient parsers skip the blanks before a method.
     let line = without_indent(line);
     let token = line.iter().take_while(|byte| is_tchar(**byte)).count();
     token > 0 && line.get(token).copied().is_some_and(is_blank)
@@ -75,6 +78,7 @@ fn may_be_completed(line: &[u8]) -> bool {
     let is_word = (1..=MAX_METHOD).contains(&word.len()) && word.iter().copied().all(is_tchar);
     // Methods are in upper case, for all that compare them.
     let ends_in_method = matches!(line.last(), Some(b'A'..=b'Z' | b'-'));
+    // A method and a blank: the next head would be read as the target behind them.
     let is_behind_token = |at: usize| matches!(line.get(..at), Some([.., end]) if is_tchar(*end));
     let mut blanks = BLANKS
         .iter()

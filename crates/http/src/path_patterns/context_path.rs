@@ -31,6 +31,7 @@ impl ContextPath {
     pub fn strip_from<'p>(&self, path: &'p str) -> Option<&'p str> {
         match path.strip_prefix(self.0.as_str())? {
             "" => Some("/"),
+            // `/orders2` belongs to another application than `/orders`.
             rest if rest.starts_with('/') => Some(rest),
             _ => None,
         }

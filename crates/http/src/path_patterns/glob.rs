@@ -29,6 +29,7 @@ impl Glob {
         while steps.take(1) {
             match (split_character(glob), split_character(rest)) {
                 (None, None) => return true,
+                // Only the last star is tried again: more for an earlier one leaves it only less.
                 (Some(("*", after_glob)), _) => {
                     last_star = Some((after_glob, rest));
                     glob = after_glob;
@@ -39,6 +40,7 @@ impl Glob {
                     (glob, rest) = (after_glob, after_rest);
                 }
                 _ => {
+                    // A mismatch: the last star takes one more character, and its rest starts anew.
                     let Some((after_star, taken)) = &mut last_star else {
                         return false;
                     };
@@ -80,6 +82,7 @@ impl Glob {
             return true;
         }
         let start = skip_marks(name, 0);
+        // All offsets that the glob so far may reach, so that no way is tried twice.
         let mut offsets: Offsets = smallvec![start];
         // After a star every offset from the first on is reached.
         let mut after_star = false;
@@ -95,12 +98,14 @@ impl Glob {
             if !steps.take(offsets.len() + searched) {
                 return false;
             }
+            // The rest of the glob may stand for what was trimmed from the end of the name.
             if at >= ends && (after_star || offsets.last() == Some(&name.len())) {
                 return true;
             }
             let c = if c == '?' && is_expanded { '*' } else { c };
             let mut next: Offsets = match c {
                 '*' => smallvec![first],
+                // It may stand for a trimmed character or a mark, which the star takes as well.
                 '?' if after_star => continue,
                 '?' => offsets.iter().flat_map(|&at| after_any(name, at)).collect(),
                 letter if after_star => after_each(name, first, letter).collect(),
@@ -109,9 +114,11 @@ impl Glob {
                     offsets.iter().filter_map(after).map(|(_, at)| at).collect()
                 }
             };
+            // A blank at the begin of the glob may have been trimmed from the name.
             if at < begins && c.is_whitespace() {
                 next.push(start);
             }
+            // `first` and `last` above depend on the order.
             next.sort_unstable();
             next.dedup();
             (offsets, after_star) = (next, c == '*');

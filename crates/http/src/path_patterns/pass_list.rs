@@ -154,6 +154,7 @@ impl PassList {
         // A path that takes too many steps is on no list.
         self.each_match(path, |position| {
             if self.patterns.get(position).is_some_and(&is_meant) {
+                // Matches come in the order of the tree; the order of the list counts.
                 first = Some(first.unwrap_or(position).min(position));
             }
         })
@@ -200,6 +201,7 @@ impl PassList {
                 return Ok(());
             }
             ids = self.after(segment, &ids, &matches, &steps);
+            // False too once a glob has used up the steps: its mismatch was no comparison then.
             if !steps.take(ids.len()) {
                 return Err(TooManySteps);
             }
@@ -223,6 +225,7 @@ impl PassList {
             let Some(node) = self.nodes.get(id) else {
                 continue;
             };
+            // A `**` takes this segment too, and stays reached.
             if node.takes_all {
                 self.enter(id, &mut next);
             }
@@ -243,6 +246,7 @@ impl PassList {
         let Some(node) = self.nodes.get(id) else {
             return;
         };
+        // Each node once: two ways to it would double the work with every `**`.
         if let Err(position) = ids.binary_search(&id) {
             ids.insert(position, id);
         }

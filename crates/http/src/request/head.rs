@@ -51,6 +51,7 @@ impl ReceivedHead {
         let differs = authority
             .zip(field)
             .is_some_and(|(name, field)| name != field);
+        // A gateway and the service would route by different ones (RFC 9112 §3.2).
         if differs || another.is_some() {
             return Err(InvalidRequest::Malformed);
         }
@@ -68,6 +69,7 @@ impl ReceivedHead {
     pub fn host(&self) -> Option<&[u8]> {
         let field = || self.headers.get(header::HOST).map(HeaderValue::as_bytes);
         let of_target = || target::authority(self.target());
+        // The host of an absolute target counts more than the field (RFC 9112 §3.2.2).
         self.authority().or_else(of_target).or_else(field)
     }
 

@@ -60,9 +60,11 @@ pub fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, InvalidRequ
     let httparse::Status::Complete(length) = status? else {
         return Ok(None);
     };
+    // A complete head may be longer than the limit: one read brings many bytes at once.
     if length > MAX_HEAD_BYTES {
         return Err(InvalidRequest::HeaderTooLarge);
     }
+    // Offsets: the head is split off below, and the slices of the parser borrow from it.
     let range = |part: &[u8]| {
         let start = part.as_ptr().addr() - received.as_ptr().addr();
         start..start + part.len()
@@ -81,6 +83,7 @@ pub fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, InvalidRequ
     let fields: Vec<Field> = parsed.headers.iter().map(field).collect();
     let raw = received.split_to(length).freeze();
     let headers = headers_of(&raw, &fields).ok_or(InvalidRequest::Malformed)?;
+    // On the bytes as received: httparse accepts a bare LF, and trims values.
     let framing = framing::check(&raw);
     let body = framing.map_or(BodyReader::UNTIL_CLOSE, BodyReader::new);
     Ok(Some(ReceivedHead {
