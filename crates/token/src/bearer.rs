@@ -125,6 +125,7 @@ pub fn from_token_headers<'a>(
         return Err(InvalidToken::AuthorizationTooLarge);
     }
     let token = match parse(field.as_bytes()) {
+        // Bare, as many proxies write it: a token has no blank that a scheme could end at.
         Err(InvalidToken::AuthorizationScheme) => token68(field.as_bytes()),
         parsed => parsed,
     };
@@ -170,6 +171,7 @@ pub fn websocket_protocols_without_token(headers: &HeaderMap) -> Option<Vec<&[u8
             left.push(protocol);
         }
     }
+    // A token that the client also offers as a protocol elsewhere must not pass either.
     left.retain(|protocol| !tokens.contains(protocol));
     is_found.then_some(left)
 }

@@ -163,6 +163,7 @@ impl Claims {
         mapping: Option<&ClaimMapping>,
     ) -> Option<(&'m String, &'m Value)> {
         let read = |members: &Map| Self::from_members(members.clone(), mapping, &[]);
+        // Each claim is left out in turn and stays out, until the rest can be read.
         let mut left = members.clone();
         for (name, value) in members {
             left.remove(name);

@@ -39,6 +39,7 @@ impl<'a> CompactToken<'a> {
     pub(crate) fn split(token: &'a str) -> Result<Self, InvalidToken> {
         let (signed, signature) = token.rsplit_once('.').ok_or(InvalidToken::Malformed)?;
         let (header, payload) = signed.split_once('.').ok_or(InvalidToken::Malformed)?;
+        // More than three parts, as the five of an encrypted token (RFC 7516 §7.1).
         if payload.contains('.') {
             return Err(InvalidToken::Malformed);
         }

@@ -69,6 +69,7 @@ fn pairs(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
 /// Returns the value of a cookie of this name (RFC 6265 §4.2.1); most programs trim the name.
 fn value_of<'p>(pair: &'p [u8], name: &str) -> Option<&'p [u8]> {
     let equals = pair.iter().position(|&byte| byte == b'=')?;
+    // At the first `=`: a value may hold more of them.
     let (known_as, value) = pair.split_at(equals);
     (known_as.trim_ascii() == name.as_bytes()).then_some(value.get(1..)?)
 }
@@ -76,6 +77,7 @@ fn value_of<'p>(pair: &'p [u8], name: &str) -> Option<&'p [u8]> {
 /// Returns true if some program reads a cookie of this name: many separate cookies by commas and
 /// blanks too, skip odd bytes around a name, or compare names like those of CGI variables.
 fn may_be_read_as(pair: &[u8], name: &str) -> bool {
+    // Up to the last `=`: a program that splits elsewhere reads a name before any of them.
     let equals = pair.iter().rposition(|&byte| byte == b'=');
     let (before, _) = pair.split_at(equals.unwrap_or(0));
     // Each part once: a client sends as many `=` as it likes.

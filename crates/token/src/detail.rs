@@ -23,6 +23,7 @@ pub(super) fn describe(
     keys: &KeySet,
     token: &str,
 ) -> Option<String> {
+    // It cannot be decoded, so its text is described part by part.
     if invalid == InvalidToken::Malformed {
         return unreadable(token);
     }
@@ -116,6 +117,7 @@ fn describe_audience(policy: &VerificationPolicy, claims: &Map) -> String {
     });
     let found = found.collect::<Vec<_>>().join(", ");
     let other = in_table(policy, ", and `audience-claim` names another claim");
+    // As the verifier reads it: of several claims the first that says something.
     let deciding = match &policy.mapping {
         Some(mapping) => mapping.audience(claims),
         None => claims.get("aud"),

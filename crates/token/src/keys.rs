@@ -200,6 +200,7 @@ impl VerificationKey {
             .reduce(Result::or)
             .unwrap_or(Err(KeyError::NotAllowed))
             .map_err(|error| match error {
+                // A public key it is, so its curve is what fits none of them.
                 KeyError::NotAPublicKey => KeyError::NotAllowed,
                 error => error,
             })

@@ -54,6 +54,7 @@ impl RevocationDigest {
     }
 
     fn for_id(kind: &str, id: &str) -> Self {
+        // With the kind: the id of a user may equal the `jti` of a token.
         let digest = digest(&SHA256, format!("{kind}:{id}").as_bytes());
         Self(digest.as_ref().first_chunk().copied().unwrap_or_default())
     }
@@ -128,6 +129,7 @@ struct DigestHasher(u64);
 
 impl Hasher for DigestHasher {
     fn write(&mut self, bytes: &[u8]) {
+        // Called for the length of the array too, before its bytes: the last call counts.
         if let Some(first) = bytes.first_chunk() {
             self.0 = u64::from_ne_bytes(*first);
         }
@@ -345,6 +347,7 @@ impl RevocationList {
             verified_payload(keys, jws, check_type).map_err(RevocationListError::Signature)?;
         let head: ListHead =
             serde_json::from_slice(&payload).map_err(|_| RevocationListError::Malformed)?;
+        // The response does not say which it is: the chain that fits the signed head does.
         let begins = known.map(|known| (known.chain, &known.lines));
         for (begin, before) in begins
             .into_iter()
@@ -404,6 +407,7 @@ impl fmt::Display for RevocationList {
 fn with(before: &Arc<Lines>, lines: &str) -> Result<Arc<Lines>, Malformed> {
     let mut all = Arc::clone(before);
     if !lines.is_empty() {
+        // Copied for new lines alone: most fetches bring nothing but a newer head.
         let all = Arc::make_mut(&mut all);
         for line in lines.lines() {
             all.revoked.add(line.parse()?);

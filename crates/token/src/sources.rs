@@ -37,6 +37,7 @@ impl TokenSources {
         opens_websocket: bool,
         observer: &mut O,
     ) -> Result<Option<Bearer<'a>>, InvalidToken> {
+        // In a fixed order, so that two tokens never make the decision ambiguous.
         let mut token = bearer::from_token_headers(headers, &self.headers, max_bytes)?;
         let header = token.and_then(|token| self.headers.get(token.location().header()?));
         if let Some(name) = header {
@@ -50,6 +51,7 @@ impl TokenSources {
         }
         if let (None, Some(name)) = (token, &self.cookie) {
             let found = cookie::token_of(headers, name, max_bytes);
+            // Also of a malformed cookie: its error alone would not name the place.
             if found != Ok(None) {
                 observer.learned("from", format_args!("the cookie {name}"));
             }

@@ -63,6 +63,7 @@ pub fn value(bytes: &[u8]) -> serde_json::Result<Value> {
     if bytes.starts_with(BYTE_ORDER_MARK) {
         return Err(Error::custom("a byte order mark in front of it"));
     }
+    // Of the text itself: serde_json rounds numbers, and rejects half of a character.
     let (json, numbers) = scan(json);
     let mut parser = serde_json::Deserializer::from_str(&json);
     let value = Strict(&mut numbers.into_iter()).deserialize(&mut parser)?;
@@ -75,6 +76,7 @@ struct Strict<'n>(&'n mut IntoIter<Number>);
 
 impl Strict<'_> {
     fn number<E: Error>(self) -> Result<Value, E> {
+        // The parser visits the numbers in the order of the text.
         let number = self.0.next().map(Value::Number);
         number.ok_or_else(|| E::custom("no number"))
     }

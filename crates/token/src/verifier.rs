@@ -75,6 +75,7 @@ impl VerificationPolicy {
 
     fn claims(&self, payload: &[u8]) -> Result<Claims, InvalidToken> {
         let members = strict_json::object(payload).map_err(|_| InvalidToken::Malformed)?;
+        // Bound to its holder's key (RFC 7800), of which nothing here requires a proof.
         if member(&members, CONFIRMATION).is_some() && !self.accept_bound_tokens {
             return Err(InvalidToken::Bound);
         }
@@ -148,13 +149,16 @@ fn check_signature<'k>(
     header: &Header,
     token: &CompactToken<'_>,
 ) -> Result<&'k VerificationKey, InvalidToken> {
+    // First: a token of an algorithm that no key may have starts no fetch of newer keys.
     if !keys.allows(header.algorithm) {
         return Err(InvalidToken::Algorithm);
     }
+    // The only error behind which callers fetch: the key may be newer than the set.
     let mut candidates = keys.named_by(header.key_id.as_ref()).peekable();
     if candidates.peek().is_none() {
         return Err(InvalidToken::KeyUnknown);
     }
+    // The key fixes the algorithm, and `alg` selects none (RFC 8725 §3.1).
     let of_its_algorithm = |key: &&VerificationKey| key.algorithm() == header.algorithm;
     let mut candidates = candidates.filter(of_its_algorithm).peekable();
     if candidates.peek().is_none() {

@@ -122,6 +122,7 @@ impl ClaimMapping {
             } else {
                 value.and_then(optional_text)
             };
+            // Always there: the names of `UserField` are those of the user's fields.
             if let Some(slot) = user.field_mut(field.0) {
                 *slot = value;
             }

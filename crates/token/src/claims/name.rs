@@ -42,6 +42,7 @@ impl ClaimName {
             return members.get(&self.0);
         };
         let names = path.split('/');
+        // In this order (RFC 6901 §4): `~01` stands for `~1`.
         let mut names = names.map(|name| name.replace("~1", "/").replace("~0", "~"));
         let outer = members.get(&names.next()?)?;
         names.try_fold(outer, |value, name| match value {

@@ -73,12 +73,14 @@ impl KeySet {
         let (mut keys, mut skipped) = (Vec::new(), Vec::new());
         for (number, member) in members.iter().enumerate() {
             let name = || described(number, member);
+            // The whole set: with its private half published, any client can sign tokens.
             if is_private(member) {
                 let why = KeyError::PrivateKey;
                 return Err(no_usable_key(format!("{}: {why}", name())));
             }
             match verification_key_from_jwk(member, allowed) {
                 Ok(key) => keys.push(key),
+                // No error: issuers add keys of new kinds to a set that is in use.
                 Err(why) => skipped.push(format!("{}: {why}", name())),
             }
         }

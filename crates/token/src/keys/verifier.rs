@@ -63,6 +63,7 @@ impl Verifier {
 fn parsed_rsa(key: &DecodingKey, parameters: &'static RsaParameters) -> Result<Verifier, KeyError> {
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
+    // By way of a JWK, which has the numbers of a key that came as DER too.
     let jwk = Jwk::from_decoding_key(key, None).map_err(|_| KeyError::NotAPublicKey)?;
     let AlgorithmParameters::RSA(numbers) = jwk.algorithm else {
         return Err(KeyError::NotAPublicKey);

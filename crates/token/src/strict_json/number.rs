@@ -37,6 +37,7 @@ impl Number {
         let all = [whole.trim_start_matches('-'), fraction].concat();
         let all = all.trim_start_matches('0');
         let digits = all.trim_end_matches('0');
+        // Zero in every spelling, such as `-0` and `0e5`.
         if digits.is_empty() {
             return Some((false, String::new(), 0));
         }

@@ -14,6 +14,7 @@ pub(super) fn scan(json: &str) -> (Cow<'_, str>, Vec<Number>) {
     loop {
         let is_mark = |byte: u8| match byte {
             b'"' | b'\\' => true,
+            // Within a text digits are no numbers: only an escape or its end counts there.
             b'-' | b'0'..=b'9' => !is_in_text,
             _ => false,
         };
@@ -32,9 +33,11 @@ pub(super) fn scan(json: &str) -> (Cow<'_, str>, Vec<Number>) {
                 Some(Err(_)) => {
                     whole
                         .to_mut()
+                        // Of the same length, so that the offsets hold in both texts.
                         .replace_range(at..at + ESCAPE_BYTES, "\\ufffd");
                     ESCAPE_BYTES
                 }
+                // With the escaped character: `\"` ends no text.
                 None => 2,
             },
             _ => {
