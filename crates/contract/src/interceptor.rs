@@ -194,7 +194,8 @@ impl Interceptor {
         let path = observer.check("path", self.checked_path(path))?;
         let relative = self.context.strip(&path);
         let is_user_details = relative == Some(USER_DETAILS_PATH);
-        // Over HTTP/2 no field announces a body.
+        // Before a token is needed: browsers send preflights without one (Fetch standard). Over
+        // HTTP/2 no field announces a body.
         if !has_body && self.allowed_origins.is_preflight(method, headers) {
             observer.skipped("authorization", "a preflight of an allowed origin");
             return Ok(AuthRequirement::Preflight {
@@ -204,12 +205,15 @@ impl Interceptor {
         if is_user_details && !matches!(*method, Method::GET | Method::HEAD) {
             return observer.check("method", Err(Rejection::MethodNotAllowed));
         }
+        // The current user is never public, whatever a pattern says.
         let open = relative.filter(|_| !is_user_details);
         if let Some(pattern) = self.pattern_of(&self.pass_list, method, headers, open) {
             observer.learned("path", opened(relative, pattern));
             return Ok(AuthRequirement::Pass);
         }
+        // After the public paths, where even a malformed token is no error.
         let token = self.token_observed(headers, opens_websocket, observer);
+        // Only without a token: an invalid one is rejected here as well.
         if token == Ok(None)
             && let Some(pattern) = self.pattern_of(&self.optional, method, headers, open)
         {
@@ -259,6 +263,7 @@ impl Interceptor {
             false => Some(method),
         };
         let pattern = list.find_for(certain, path)?;
+        // The service writes there: both paths need a pattern, or neither is public.
         if let Some(destination) = Destination::from_request(method, headers).ok()? {
             let path = RequestPath::parse(destination.path).ok()?;
             list.find_for(certain, self.context.strip(&path)?)?;

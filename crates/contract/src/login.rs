@@ -43,6 +43,7 @@ impl LoginRequest {
         }
         let mut members = match strict_json::value(body) {
             Ok(Value::Object(members)) => members,
+            // Such as `null`, which clients send in place of a missing body.
             Ok(value) if value.says_nothing() => return Err(Rejection::LoginIncomplete),
             _ => return Err(Rejection::BodyMalformed),
         };

@@ -168,6 +168,7 @@ impl AccessRules {
         if self.rules.is_empty() {
             return Ok(());
         }
+        // Before the loose comparison, which restricts requests and never lets one pass.
         if self.unmatched == Unmatched::Deny && !self.has_exact_rule(request, context) {
             return Err(Broken {
                 rejection: Rejection::NoRule,
@@ -249,6 +250,7 @@ impl AccessRules {
         let mut positions = Positions::new();
         for path in request.paths() {
             if self.add_matching(path, context, &mut positions).is_err() {
+                // The path could be any, so every rule is for it; the method still selects below.
                 positions.extend(0..self.rules.len());
             }
         }

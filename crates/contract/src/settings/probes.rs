@@ -139,6 +139,7 @@ fn probe(name: &str, members: Value) -> Result<Probe, String> {
     if name.is_empty() || !name.bytes().all(is_plain) {
         return Err("a name is of letters, digits, '-' and '_'".to_owned());
     }
+    // By way of serde_json's own values: duplicates were rejected when these were parsed.
     let members = serde_json::to_value(members).and_then(serde_json::from_value);
     let members: Members = members.map_err(|error| error.to_string())?;
     let timeout = members.timeout_seconds.map_or(1, NonZeroU32::get);
