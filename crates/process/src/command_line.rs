@@ -189,6 +189,7 @@ impl From<ExitError> for ParseOutcome {
 }
 
 fn parse_from<C: WithFile>(mut arguments: Vec<OsString>) -> Result<C, ParseOutcome> {
+    // A first pass finds the command and the file; values are checked in the last one.
     let given = lenient_matches::<C>(&arguments)?;
     let mut command = command::<C>();
     // Built, so that the global flags stand in every subcommand.
@@ -197,13 +198,16 @@ fn parse_from<C: WithFile>(mut arguments: Vec<OsString>) -> Result<C, ParseOutco
         .map(|path| ConfigFile::read(path))
         .transpose()?;
     if let Some(file) = &mut file {
+        // `settings.take` reads these from the text; as flags they would be unknown.
         file.remove(C::KEYS, |name| setting_named(&command, name).is_some());
     }
     let variable = |name: &str| std::env::var_os(name);
     let keys = file.as_ref().map(|file| (file, C::KEYS));
     let added = from_file::arguments(&command, &given, keys, &variable)?;
+    // Behind a `--` they would be operands.
     let end = before_operands(&arguments).len();
     arguments.splice(end..end, added);
+    // With the values of all sources, and before clap, whose errors do not name this cause.
     pasted::reject(&command, &lenient_matches::<C>(&arguments)?)?;
 
     let outcome = |error: clap::Error| match error.kind() {

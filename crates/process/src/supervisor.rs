@@ -46,6 +46,7 @@ impl Supervisor {
         work: impl Future<Output = Result<(), String>> + Send + 'static,
     ) -> JoinHandle<()> {
         let background = self.clone();
+        // A task of its own, whose panic is seen by the one below.
         let working = tokio::spawn(work);
         tokio::spawn(async move {
             let cause = match working.await {
@@ -78,6 +79,7 @@ impl FirstFailure {
         let first = first.ok().and_then(|first| first.clone());
         match first {
             Some(failure) => failure,
+            // All senders are gone with the program's end, so no failure can follow.
             None => std::future::pending().await,
         }
     }

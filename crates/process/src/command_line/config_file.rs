@@ -78,6 +78,7 @@ impl ConfigFile {
         };
         let (index, member) = rest.split_once(']').unwrap_or_default();
         let index: usize = index.parse().unwrap_or_default();
+        // Parsed anew: `values` has lost its tables by now.
         let file: Table = self.text.parse().unwrap_or_default();
         let name = file
             .get(key)
@@ -128,6 +129,7 @@ impl ConfigFile {
                 return Err(self.reject(key, &why));
             }
         };
+        // With `=`: a value that begins with a hyphen would be read as a flag.
         Ok(OsString::from(format!("--{key}={text}")))
     }
 }

@@ -33,6 +33,7 @@ pub(super) fn arguments(
         match (source(setting, given), file) {
             (Some(ValueSource::CommandLine), _) => {}
             (Some(ValueSource::EnvVariable), _) => {
+                // Made a flag, without the line end that clap would take for a part of the value.
                 let name = setting.get_env().unwrap_or_default().to_string_lossy();
                 arguments.extend(variable(&name).map(|value| argument(flag, value)));
             }
@@ -55,6 +56,7 @@ fn argument(flag: &str, value: OsString) -> OsString {
         Ok(text) => text.trim_end_matches(LINE_END).into(),
         Err(value) => value,
     };
+    // Joined as bytes: a path in a variable need not be UTF-8.
     let mut argument = OsString::from(format!("--{flag}="));
     argument.push(value);
     argument

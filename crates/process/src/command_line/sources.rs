@@ -87,6 +87,7 @@ impl Sources {
         };
         let mut described = described.to_owned();
         for setting in settings(&self.command) {
+            // In the text as it was: what is added names flags as well.
             let flag = setting.get_long().filter(|flag| is_named(flag, text));
             if let Some((flag, source)) = flag.zip(self.describe_source(setting, text)) {
                 described += &format!("; --{flag} comes from {source}");

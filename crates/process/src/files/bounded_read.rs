@@ -91,6 +91,7 @@ pub(super) fn read_with(
         return Err(ReadError::Replaced);
     }
     let mut bytes = Zeroizing::new(Vec::with_capacity(reserved(metadata.len(), max_bytes)));
+    // One byte more shows that it is too long: a file may grow after its length was read.
     file.take(max_bytes + 1).read_to_end(&mut bytes)?;
     remove_mark(&mut bytes, max_bytes)?;
     Ok(FileContent { bytes, metadata })

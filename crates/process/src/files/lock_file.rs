@@ -70,6 +70,7 @@ pub fn try_lock(file: &File) -> io::Result<()> {
 /// # Errors
 /// Those of [`try_lock`], also for a file that is no longer at `path`.
 pub fn try_lock_in_place(file: &File, path: &Path) -> io::Result<()> {
+    // Locked first: before that, another process may still replace the file.
     try_lock(file)?;
     if is_in_place(file, path) {
         Ok(())

@@ -95,6 +95,7 @@ impl UnfinishedFile {
     /// # Errors
     /// Those of the operating system; the old file stays.
     pub fn rename(self, name: &Path) -> io::Result<()> {
+        // The content before the name: after a crash the name must not lead to half of it.
         self.file.sync_all()?;
         fs::rename(&self.path, name).map_err(renamed_over)?;
         // A rename is durable only with its directory.
@@ -188,6 +189,7 @@ fn remove_abandoned(new: &Path) -> io::Result<()> {
 /// Removes `new`, given the result of opening it. A link or a pipe was not made by [`claim`], but a
 /// regular file that this user cannot open may be locked by another one.
 fn remove_opened(new: &Path, opened: io::Result<File>) -> io::Result<()> {
+    // Held until the file is gone, so that no process begins to write it in between.
     let _locked = match opened {
         Ok(file) => {
             lock_file::try_lock_in_place(&file, new)?;

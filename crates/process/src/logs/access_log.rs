@@ -129,6 +129,7 @@ impl fmt::Display for LoggedPath<'_> {
         for byte in path.iter().take(MAX_PATH_BYTES) {
             write!(f, "{}", byte.escape_ascii())?;
         }
+        // Marked only where something may be missing that is no query.
         if meant || path.len() > MAX_PATH_BYTES {
             f.write_char('…')?;
         }

@@ -95,11 +95,13 @@ impl Write for LogLine<'_> {
         };
         let one_more = |waiting| (waiting < max).then_some(waiting + 1);
         let (relaxed, waiting) = (Ordering::Relaxed, &self.lines.waiting);
+        // Counted here, because the queue's own limit does not distinguish audit lines.
         if waiting.fetch_update(relaxed, relaxed, one_more).is_ok() {
             return self.lines.queue.clone().write(line);
         }
         DROPPED.log_lines_dropped.inc();
         DROPPED.audit_lines_dropped.inc_by(self.is_audit.into());
+        // As if written: of an error the subscriber would write to standard error itself.
         Ok(line.len())
     }
 

@@ -50,6 +50,7 @@ impl RejectionLine {
         let has_line = rates.take(self, Instant::now());
         if !has_line && !rates.is_reported {
             let reporting = thread::Builder::new().name("rejection lines".to_owned());
+            // Without a thread the count stays, and the next rejection tries again.
             rates.is_reported = reporting.spawn(report).is_ok();
         }
         has_line
@@ -101,6 +102,7 @@ fn report() {
         let counted = {
             let mut rates = RATES.lock();
             let counted = rates.counted();
+            // Under one lock with the counts: a later rejection finds that no thread reports it.
             rates.is_reported = !counted.is_empty();
             counted
         };

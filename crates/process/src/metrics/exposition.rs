@@ -28,6 +28,7 @@ fn plain(open_metrics: &str) -> Result<String, std::fmt::Error> {
     let mut help = "";
     for line in open_metrics.lines() {
         if let Some(declared) = line.strip_prefix("# HELP ") {
+            // Kept for the type, which comes next and decides the name in both declarations.
             help = declared.split_once(' ').map_or("", |(_, help)| help);
         } else if let Some(declared) = line.strip_prefix("# TYPE ") {
             let (name, kind) = declared.split_once(' ').unwrap_or((declared, "untyped"));
@@ -39,6 +40,7 @@ fn plain(open_metrics: &str) -> Result<String, std::fmt::Error> {
             };
             writeln!(text, "# HELP {name}{suffix} {help}")?;
             writeln!(text, "# TYPE {name}{suffix} {kind}")?;
+        // `# UNIT` and `# EOF` exist in OpenMetrics alone.
         } else if !line.starts_with('#') {
             writeln!(text, "{line}")?;
         }
