@@ -116,6 +116,7 @@ fn routes(health: Health, metrics: Arc<Registry>, open: Router, extra: Router) -
         .merge(open)
         .fallback_service(
             extra
+                // The last layer runs first: a body of another peer is not waited for.
                 .layer(middleware::from_fn_with_state(TIMEOUT, in_time))
                 .layer(middleware::from_fn(for_loopback)),
         )

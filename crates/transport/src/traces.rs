@@ -93,6 +93,7 @@ fn exporter(metrics: &ExportMetrics) -> Result<Option<(Collector, CountedExporte
 /// Describes this program: the variables count more.
 fn resource(collector: &Collector, program: &'static str, version: &'static str) -> Resource {
     let named = collector.service_name.clone();
+    // What is added later replaces the former: the variables, and last the service's name.
     Resource::builder_empty()
         .with_service_name(program)
         .with_attribute(KeyValue::new("service.version", version))

@@ -59,6 +59,7 @@ impl CertificateFiles {
                 "holds no private key in PEM without encryption, but {found}"
             ))
         })?;
+        // Also checks that they belong together: the two files are not written at once.
         let certified = CertifiedKey::from_der(parsed, der, &default_provider()).map_err(
             |error| match &error {
                 rustls::Error::InvalidCertificate(_) => {

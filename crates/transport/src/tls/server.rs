@@ -121,6 +121,7 @@ impl ServerTls {
         socket: S,
         limit: Duration,
     ) -> io::Result<TlsStream<S>> {
+        // A handshake ends with the certificate that it began with.
         let acceptor = self.followed.load().value.clone();
         let accepted = tokio::time::timeout(limit, acceptor.accept(socket)).await;
         let accepted = accepted.map_err(|_| io::ErrorKind::TimedOut)?;

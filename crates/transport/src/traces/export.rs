@@ -124,6 +124,7 @@ impl HttpClient for ObservedClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let sent = self.client.send_bytes(request).await;
         let cause = sent.as_ref().err();
+        // Also without an error, so that a later failure does not get this cause.
         *self.cause.lock() = cause.map(|error| with_causes(error.as_ref(), &SETTINGS));
         sent
     }
