@@ -104,11 +104,13 @@ impl AuthPolicy {
             resources: Arc::default(),
             generation: 0,
         };
+        // Without rules too: this gives the issuers the claims of the user header.
         policy.with_access_rules(AccessRules::default())
     }
 
     /// Sets the rules that a verified token has to satisfy.
     pub(crate) fn with_access_rules(mut self, rules: AccessRules) -> Self {
+        // In this order: `verify_with` splits them behind those of the header.
         let mut claims = self.user_header.extra_claims();
         claims.extend_from_slice(rules.claims());
         self.issuers.set_extra_claims(&claims);
@@ -217,7 +219,9 @@ impl AuthPolicy {
         observer: &mut impl Observer,
     ) -> Result<Decision, Rejected> {
         let (method, headers) = (&request.method, &request.headers);
+        // First: no other check means anything for a head that others may read differently.
         let target = observer.check("framing", request.checked_target())?;
+        // Before a token is needed: clients read here where to get one (RFC 9728 §3).
         if let Some(metadata) = self.metadata(request, target.path()) {
             return Ok(observer.check("method", metadata)?);
         }
@@ -238,6 +242,7 @@ impl AuthPolicy {
             requirement => requirement?,
         };
         let verified = match requirement {
+            // An endpoint of the sidecar itself, which no rule of the service restricts.
             AuthRequirement::UserDetails(token) => {
                 let body = self.user_details(&keys, token, now, observer)?;
                 return Ok(Decision::Respond(body));
@@ -247,6 +252,7 @@ impl AuthPolicy {
                 return Ok(observer.check("upgrade", Err(Rejection::UpgradeNotAllowed))?);
             }
             AuthRequirement::Pass => None,
+            // Before the verification: the page gets the same response, whatever the cookie holds.
             AuthRequirement::NeedsToken(token)
                 if token.location() != TokenLocation::Explicit
                     && is_cross_site_request(
@@ -264,6 +270,7 @@ impl AuthPolicy {
                     path: target.path(),
                 };
                 self.check_rules(requested, token, &verified, observer)?;
+                // HTTP/2 to the service has no Upgrade (RFC 9113 §8.6), so the handshake ends here.
                 if is_websocket && !self.carries_websockets {
                     return Ok(observer.check("upgrade", Err(Rejection::UpgradeNotAllowed))?);
                 }
@@ -369,6 +376,7 @@ impl AuthPolicy {
         }
         keys.with_keys(issuer.keys, |keys| {
             let keys = observer.check("keys", keys)?;
+            // Only now is it known which issuer's cache lacks the token.
             if digest.is_some() {
                 keys.verified_tokens().count_miss();
             }
@@ -391,11 +399,13 @@ impl AuthPolicy {
         let validity = claims.validity();
         let digests = TokenDigests::from_claims(&claims);
         let holder = Holder::verified(claims.issuer.as_deref(), &claims.user_id);
+        // Before it is remembered; a cached token is checked again at each use.
         observer.check("revocation", keys.check_revoked(&digests))?;
         let mut extra = std::mem::take(&mut claims.extra);
         let of_rules = extra.split_off(self.user_header.claim_count());
         let details = issuer.users.apply(claims.into_user_details());
         let details = observer.check("user", details)?;
+        // Its error is returned beside the user: the current-user response needs no header.
         let identity = self.user_header.identity(&details, issuer.keys, &extra);
         let verified = identity.map(|identity| {
             let verified = Arc::new(VerifiedToken {
@@ -429,12 +439,14 @@ impl AuthPolicy {
         let digest = TokenDigest::new(token);
         let cached = |issuer| {
             keys.with_keys(issuer, |keys| {
+                // Missing or stale keys are no error yet: `verify` reports the issuer's own.
                 let keys = keys.ok()?;
                 let known = keys.verified_tokens().find(&digest, self.generation)?;
                 let checked = self.still_valid(&known, keys, now);
                 Some(checked.map(|()| Lookup::Found(known)))
             })
         };
+        // The issuer is unknown until the token is parsed, so each cache of its place is tried.
         let found = self.issuers.key_sets(token.location()).find_map(cached);
         found.unwrap_or(Ok(Lookup::Missing(Some(digest))))
     }

@@ -48,6 +48,7 @@ impl UserNames {
         for name in [&mut user.id, &mut user.account].into_iter().flatten() {
             name.insert_str(0, &self.prefix);
             let mut of_others = self.of_others.iter();
+            // An issuer without a prefix chooses its ids freely: one may begin with another's.
             if of_others.any(|beginning| begins_alike(name, beginning)) {
                 return Err(Rejection::TokenUser);
             }
@@ -153,6 +154,7 @@ impl Issuers {
         if let Some(only) = self.only() {
             return Ok(only);
         }
+        // Only selects: the rules of that issuer require this `iss` again behind the signature.
         let claimed = unverified_issuer(token)?;
         let header = token.location().header();
         let is_of_it = |issuer: &&Issuer| {

@@ -135,6 +135,7 @@ impl AuthPolicy {
     ) -> Option<Result<Decision, Rejection>> {
         let host = request.host().unwrap_or_default();
         let is_at = |metadata: &String| metadata.as_bytes() == path;
+        // Reversed: of equals `max_by_key` takes the last, and the first configured one counts.
         let found = self.resources.iter().rev();
         let found = found.filter(|resource| resource.metadata.iter().any(is_at));
         let resource =

@@ -35,6 +35,7 @@ impl AuthPolicy {
             return Err(rejected);
         }
         let target = request.checked_target()?;
+        // A tunnel needs a verified token even now: nothing else authenticates its bytes.
         let opens_tunnel = request.kind == RequestKind::WebSocket;
         let may_open_tunnel = rejected.verified.is_some() && self.carries_websockets;
         if self.interceptor.is_user_details(target.path()) || (opens_tunnel && !may_open_tunnel) {

@@ -32,6 +32,7 @@ pub(crate) fn remove_from(
     }
     if sources.websocket_protocol {
         let field = "sec-websocket-protocol";
+        // A look-alike is the same variable to CGI services, and would keep the token.
         request.remove_where(|name| !name.eq_ignore_ascii_case(field) && cgi_equal(name, field));
         let protocols = fields_of(request, header::SEC_WEBSOCKET_PROTOCOL);
         if let Some(left) = websocket_protocols_without_token(&protocols) {
