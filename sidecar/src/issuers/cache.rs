@@ -85,8 +85,10 @@ impl KeyCache {
             return false;
         }
         let content = Arc::new(content);
+        // Before it is written: a failure clears it, so that the next fetch tries again.
         queue.last = Some(Arc::clone(&content));
         queue.next = Some(content);
+        // A writer at work takes `next` itself when it is done.
         !std::mem::replace(&mut queue.is_writing, true)
     }
 
@@ -110,6 +112,7 @@ impl KeyCache {
 
     fn next(&self) -> Option<Arc<Content>> {
         let mut queue = self.queue.lock();
+        // Under one lock with `is_writing`: a later content starts a writer, or is found here.
         let next = queue.next.take();
         queue.is_writing = next.is_some();
         next

@@ -122,9 +122,11 @@ impl KeyCacheSettings {
             .map(Duration::from_secs)
             .ok_or(CacheError::InTheFuture)?;
         let keys = content.keys(&self.allowed)?;
+        // Newer keys were in force than it holds: it may name a key that was withdrawn.
         if owner_only_file::is_outdated(&self.file) {
             return Err(CacheError::Outdated);
         }
+        // Busy is no error: another process writes the file, so it can be written.
         match owner_only_file::replace(&self.file, &text) {
             Err(error) if error.kind() != ErrorKind::ResourceBusy => {
                 return Err(CacheError::Fixed(error));
@@ -149,6 +151,7 @@ impl Content {
     pub(super) fn from_state(origin: &KeysOrigin, state: &InstalledKeys, now: i64) -> Option<Self> {
         let jwk = |key: &VerificationKey| {
             let mut jwk = key.to_jwk()?;
+            // `to_jwk` names each key: read again, a nameless one would verify other tokens.
             jwk.common.key_id = jwk.common.key_id.filter(|_| key.is_named());
             Some(jwk)
         };

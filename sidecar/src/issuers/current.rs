@@ -168,12 +168,14 @@ impl CurrentKeys {
     pub(crate) fn install(&self, keys: KeySet, fetched: impl Into<FetchTime>) -> RefreshResult {
         let fetched = fetched.into();
         let names = KeySetFingerprint::new(&keys);
+        // Loaded and stored without a lock: the issuer's task is the only writer.
         let former = self.state.load();
         let former = former.as_deref();
         let (change, generation, verified) = match former {
             Some(former) if former.names == names => (
                 RefreshResult::Unchanged,
                 former.generation,
+                // The same keys have verified these tokens; other keys begin without any.
                 Arc::clone(&former.verified),
             ),
             _ => (
@@ -188,6 +190,7 @@ impl CurrentKeys {
             generation,
             fetched,
             verified,
+            // The list stays: what it ends does not depend on the keys.
             revocations: former.and_then(|former| former.revocations.clone()),
         })));
         change
@@ -208,6 +211,7 @@ impl CurrentKeys {
             ..InstalledKeys::clone(&former)
         })));
         if is_changed {
+            // After the store: a stream that wakes finds the list in force.
             self.revocations.send_replace(Some(revocations));
         }
         is_changed

@@ -67,6 +67,7 @@ impl Past {
     /// Notes that `client` names this key, and returns the number of others that it named just before.
     fn note(&mut self, client: Holder, key: u64, now: Instant) -> usize {
         let named = self.named.get_or_insert_mut(client, SmallVec::new);
+        // The key itself is noted anew below, so it does not count among the others.
         named.retain(|(other, at)| *other != key && now.saturating_duration_since(*at) < PAUSE);
         let others = named.len();
         if others < KEYS_OF_A_CLIENT {
@@ -80,6 +81,7 @@ impl Past {
 
     /// Takes a fetch, if `reserved` ones are left then.
     fn take_fetch(&mut self, reserved: u32, now: Instant) -> bool {
+        // A token bucket as one time: each fetch moves it by a pause, up to `FETCHES` of them.
         let full_at = self.full_at.map_or(now, |full_at| full_at.max(now));
         if full_at.saturating_duration_since(now) > PAUSE * (FETCHES - 1 - reserved) {
             return false;
@@ -167,6 +169,7 @@ impl OnDemandFetch {
     }
 
     fn turn(&self, key: u64, client: Holder, now: Instant) -> Turn {
+        // Held to the end: two requests must not both find that no fetch is under way.
         let mut past = self.past.lock();
         let others = past.note(client, key, now);
         let is_under_way = *self.state.borrow() == FetchState::UnderWay;
@@ -184,10 +187,12 @@ impl OnDemandFetch {
         };
         let begins = !is_under_way && past.take_fetch(reserved, now);
         if begins {
+            // Before the task is woken, which may end the fetch at once.
             self.state.send_replace(FetchState::UnderWay);
             self.requested.notify_one();
         }
         match (is_under_way, begins) {
+            // The fetch may begin for the sake of later tries; this client waits for none.
             _ if others == KEYS_OF_A_CLIENT => Turn::Decide,
             (true, _) => Turn::Join,
             (false, true) => Turn::Begin,

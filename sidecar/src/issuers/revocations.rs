@@ -158,7 +158,9 @@ impl RevocationRefresh {
         };
         match RevocationList::verify(state.keys(), &cached.list, None) {
             Ok(list) => {
+                // However old: the list of our own file still ends tokens, and has its age.
                 let age = unix_now().saturating_sub(list.issued_at());
+                // Signed ahead of our clock it counts as signed now.
                 let age = Duration::from_secs(u64::try_from(age).unwrap_or_default());
                 let (seq, entries) = (list.seq(), list.count());
                 let fetched = FetchTime::before(Instant::now(), age);
@@ -185,6 +187,7 @@ impl RevocationRefresh {
     pub(crate) fn on_fetch(&mut self, fetched: FetchedList, server: &str) {
         let outcome = match fetched {
             None => return,
+            // A server without lists is a valid choice here: one warning, and no failed fetch.
             Some(Err(ListError::Absent)) if !self.keys.requires_revocations() => {
                 if !std::mem::replace(&mut self.is_failing, true) {
                     tracing::warn!(
@@ -197,9 +200,11 @@ impl RevocationRefresh {
             Some(list) => list.and_then(|list| self.on_list(&list)),
         };
         match &outcome {
+            // Perhaps not the end of our lines: a whole list needs no lines to fit.
             Err(ListError::List(_)) => self.wants_whole = true,
             // Without a list there is nothing that could be joined.
             Err(ListError::Transport(_) | ListError::Status(_) | ListError::Absent) => {}
+            // All of these were verified, so the end of our lines can be requested again.
             Ok(_) | Err(ListError::TooOld(_) | ListError::Ahead(_) | ListError::Older { .. }) => {
                 self.wants_whole = false;
             }
@@ -219,6 +224,7 @@ impl RevocationRefresh {
         let Some(state) = state.as_deref() else {
             return Ok(ListResult::Failed);
         };
+        // The keys in force: the task installs those of the same fetch first.
         let (known, keys) = (state.revocations(), state.keys());
         let now = unix_now();
         let list = verified(keys, response, known.map(Revocations::list), now)?;

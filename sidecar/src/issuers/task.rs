@@ -91,6 +91,7 @@ impl IssuerTask {
             changes,
             metrics,
         };
+        // Before the first fetch, which may take as long as the key server is away.
         task.load_cache(SystemTime::now());
         Ok((task, sender))
     }
@@ -112,6 +113,7 @@ impl IssuerTask {
         } else {
             tracing::warn!(issuer, %key_ids, age_seconds, "the key in the key cache is too old to be trusted");
         }
+        // After the keys, which verify it.
         if let (Some(revocations), Some(list)) = (&self.revocations, &found.revocations) {
             revocations.on_cached(list);
         }
@@ -133,17 +135,21 @@ impl IssuerTask {
 
     /// Waits for the next tick, and does all that is due before it.
     async fn until_tick(&mut self, ticks: &Ticks) -> Tick {
+        // Outside of the loop: begun anew it would miss a tick during one of the fetches below.
         let mut tick = pin!(ticks.next());
         loop {
             let retry = self.backoff.retry();
             tokio::select! {
+                // Settings first, for the fetches below; then requests that wait; then the tick.
                 biased;
                 Some(settings) = self.changes.recv() => self.apply(settings).await,
                 () = self.keys.on_demand().requested() => {
                     let succeeded = self.fetch(Purpose::UnknownKey).await;
+                    // Once the keys are installed: the waiting requests are decided by them now.
                     self.keys.on_demand().ended(succeeded);
                 }
                 tick = &mut tick => return tick,
+                // Only while no key is usable; else `retry` is `None`, and the tick comes first.
                 () = wait_until(retry) => {
                     self.fetch(Purpose::Tick).await;
                 }
@@ -178,6 +184,7 @@ impl IssuerTask {
                     None => self.count(RefreshResult::Unchanged),
                 }
                 self.keys.set_failed(None);
+                // After the keys: a list may be signed by one that came with it.
                 self.on_list(fetched.list);
                 true
             }
@@ -233,6 +240,7 @@ impl IssuerTask {
         }
         self.keys.on_demand().fetched(Instant::now());
         let key_ids = KeySetFingerprint::new(&keys);
+        // Loaded before the new ones are installed: the log line depends on what they replace.
         let former = self.keys.load();
         let result = self.keys.install(keys, Instant::now());
         let issuer = self.keys.name.as_deref();
@@ -294,6 +302,7 @@ impl IssuerTask {
 async fn unless_it_panics<T>(work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     poll_fn(|cx| {
+        // After a panic the future is only dropped, so no broken state of its own is used.
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx)));
         polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
     })

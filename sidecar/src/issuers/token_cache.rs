@@ -108,6 +108,7 @@ impl TokenCache {
     /// a lookup, and allocates nothing.
     pub(crate) fn find(&self, digest: &TokenDigest, rules: u64) -> Option<Arc<VerifiedToken>> {
         let found = self.cache.as_ref()?.get(digest);
+        // An entry of former rules counts as missing, and is replaced by the next verification.
         let found = found.filter(|known| known.rules == rules)?;
         self.counters.token_cache_hits.inc();
         Some(found)

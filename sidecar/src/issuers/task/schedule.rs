@@ -110,6 +110,7 @@ impl Ticks {
     /// Waits for the next tick, or until two intervals have passed without one. May be dropped
     /// while it waits.
     pub(crate) async fn next(&self) -> Tick {
+        // Not the first: a tick that is a little late is no clock that was set back.
         let two_intervals = self.schedule.until_next_two().map(|[_, second]| second);
         let limit = two_intervals.unwrap_or(TWO_MINUTES);
         match timeout(limit, self.tick.notified()).await {
