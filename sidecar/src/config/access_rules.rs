@@ -43,6 +43,7 @@ pub(super) fn access_rules(
         let line = format!("[[rule]]: there are more than {MAX_RULES}");
         return Err(ExitError::Config(line));
     }
+    // Compared as loosely as rules: a pattern may open a path in another spelling.
     let open = loosened(open);
     let mut rules: Vec<Rule> = Vec::new();
     for (index, table) in args.rule.iter().enumerate() {

@@ -45,6 +45,7 @@ pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
     let (mut sources, mut issuers, mut of_clients) = (Vec::new(), Vec::new(), Vec::new());
     for (keys, description) in described.iter().enumerate() {
         let token_header = description.token_header(&user_header)?;
+        // Tokens of the others are added by a proxy or the cluster: no client fetches them.
         if token_header.is_none() && !description.table().is_kubernetes() {
             of_clients.extend_from_slice(description.accepted());
         }
@@ -124,6 +125,7 @@ fn with_claim_headers(
 fn reject_flags_of_one_issuer(args: &ServeArgs) -> Result<(), ExitError> {
     let (keys, tokens) = (&args.keys, &args.rules.tokens);
     let is_in_table = args.issuers.iter().any(|table| table.auth_server);
+    // An auth server without a table is described by the flags, also beside tables.
     let is_described = keys.auth_server.is_some() && !is_in_table;
     let of_one = [
         ("issuer-url", keys.issuer_url.is_some()),

@@ -90,6 +90,7 @@ fn application(args: &ServeArgs) -> Result<Application, ExitError> {
             .map_err(|error| flag_error("app-secret-file", file.display(), error))?,
         (None, None) => "".into(),
     };
+    // Also an empty variable: the server would reject it at each fetch, and not at the start.
     if secret.expose_secret().is_empty() {
         let line = "--app-secret or --app-secret-file is required, and not empty";
         return Err(ExitError::Config(line.to_owned()));

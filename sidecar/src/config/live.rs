@@ -40,6 +40,7 @@ impl CurrentRules {
     pub(crate) fn replace(&self, mut rules: Rules) {
         rules
             .auth_policy
+            // Compared with the rules in force: cached tokens of other rules count no more.
             .next_generation(&self.0.load().auth_policy);
         self.0.store(Arc::new(rules));
     }

@@ -53,6 +53,7 @@ pub(super) fn auth_policy(
         AuthPolicy::new(interceptor, common, issuers, user_header).with_access_rules(access_rules);
     rules.reporting_until = reporting_until(&args.enforcement)?;
     rules.carries_websockets = !upstream.speaks_http_2();
+    // Last: their metadata list the scopes of the rules above.
     rules.resources = resources(args, &of_clients, &rules)?;
     Ok(rules)
 }

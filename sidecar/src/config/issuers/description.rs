@@ -82,6 +82,7 @@ impl<'a> Description<'a> {
             Some("there is one auth server, and another table has auth-server = true")
         } else if self.args.keys.auth_server.is_none() {
             Some("auth-server = true: no auth server is set")
+        // Compared whole: a member that tables get later is rejected here as well.
         } else if *table != plain {
             Some(
                 "with auth-server = true a table has name, issuer, audience, user-prefix and claim-header only",
@@ -224,6 +225,7 @@ impl<'a> Description<'a> {
             return Err(rejected("is not the name of a file"));
         }
         let mut file = given.clone().into_os_string();
+        // One file for each; the auth server's keeps its name when tables come beside it.
         if let Some(name) = self.name().filter(|_| !self.table.auth_server) {
             file.push(".");
             file.push(name);
@@ -263,6 +265,7 @@ impl<'a> Description<'a> {
             (false, Some(jwks)) if is_kubernetes && !jwks.is_https() => {
                 Err(self.rejected("`jwks` has to be https: the pod's token is sent there"))
             }
+            // Any other address is the operator's choice: plain HTTP is a warning, no error.
             (false, Some(jwks)) => Ok(Location::clone(jwks)),
             (false, None) if is_kubernetes => {
                 let address = kubernetes::JWKS_URL.parse();
@@ -334,6 +337,7 @@ impl<'a> Description<'a> {
                 identity: None,
             },
         };
+        // The API server's certificate is of the cluster's own authority, which each pod has.
         if self.table.is_kubernetes() && files.ca.is_none() {
             files.ca = Some(kubernetes::CA_FILE.into());
         }

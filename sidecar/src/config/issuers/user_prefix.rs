@@ -78,6 +78,7 @@ pub(super) fn names(all: &[UserPrefix<'_>]) -> Result<Vec<UserNames>, ExitError>
         names.push(UserNames {
             prefix: one.given.unwrap_or_default().to_owned(),
             of_others: of_others
+                // The empty one begins every name; the names of its own issuer are checked instead.
                 .filter(|beginning| !beginning.is_empty())
                 .map(str::to_owned)
                 .collect(),
