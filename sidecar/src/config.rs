@@ -112,6 +112,7 @@ impl Config {
                 address: upstream,
             },
             token_cache: TokenCacheConfig {
+                // One bound for all of them: each set of keys has a cache of its own.
                 bytes: TOKEN_CACHE_BYTES / sources_of_keys.len().max(1),
                 ..TokenCacheConfig::default()
             },

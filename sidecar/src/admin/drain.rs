@@ -42,6 +42,7 @@ impl Drain {
             tracing::info!("draining by command");
             self.serving.set_not_ready("draining");
         }
+        // Repeated requests only report: `begin` below keeps the time of the first one.
         let in_flight = self.metrics.requests_in_flight.get();
         Progress {
             drained: self.draining.begin().elapsed() >= self.lame_duck && in_flight == 0,

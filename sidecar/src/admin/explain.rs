@@ -92,6 +92,7 @@ impl Explainer {
         {
             explanation.facts.insert("found".to_owned(), vec![cause]);
         }
+        // As the proxy decides in report-only mode; the checks so far stay as they are.
         let decision =
             decision.or_else(|rejected| policy.forward_if_reporting(rejected, received, at));
         if let Some(token) = policy.token(received) {

@@ -45,6 +45,7 @@ pub(crate) fn until_done(
         if left.is_zero() {
             return Err(failure);
         }
+        // The last poll is at the timeout itself, and not up to a pause before it.
         thread::sleep(PAUSE.min(left));
     }
 }

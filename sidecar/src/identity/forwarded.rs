@@ -94,6 +94,7 @@ fn append(request: &mut ServiceFields<'_>, client: &Client) {
             join(request, "Forwarded", ours.as_bytes());
         }
     }
+    // A gateway in front knows the scheme of the client; we know our connection's alone.
     if !request.contains("x-forwarded-proto") {
         let scheme = HeaderValue::from_static(client.scheme());
         request.set("X-Forwarded-Proto", scheme);

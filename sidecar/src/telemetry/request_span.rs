@@ -23,6 +23,7 @@ impl RequestSpan {
         let Some(mut span) = traces::server_span(known.unwrap_or("HTTP"), headers) else {
             return Self::default();
         };
+        // Before the return below: the service learns of a trace that is not sampled, too.
         if let Some(traceparent) = span.traceparent() {
             ids.continue_trace(traceparent.clone(), headers);
         }
@@ -30,6 +31,7 @@ impl RequestSpan {
             return Self::default();
         }
         span.set("http.request.method", known.unwrap_or(OTHER_METHOD));
+        // OpenTelemetry has the client's own word in an attribute, never in the name of a span.
         if known.is_none() {
             span.set("http.request.method_original", short(method).to_owned());
         }

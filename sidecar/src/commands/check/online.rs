@@ -69,6 +69,7 @@ impl Findings {
     /// Returns the first rejection before anything that is unreachable: waiting does not repair it.
     pub(super) fn verdict(self) -> Result<(), ExitError> {
         let is_invalid = |failure: &ExitError| matches!(failure, ExitError::Config(_));
+        // Invalid settings first: they stay wrong when the others are back.
         let (invalid, away): (Vec<_>, Vec<_>) = self.failures.into_iter().partition(is_invalid);
         let mut failures = invalid.into_iter().chain(away);
         failures.next().map_or(Ok(()), Err)
@@ -181,6 +182,7 @@ async fn connected(settings: UpstreamSettings) -> Result<(), ExitError> {
     match connecting.new_stream(&peer.any).await {
         Ok(mut stream) => timeout(RESPONSE_WITHIN, speaks(&mut stream, protocol))
             .await
+            // A slow response is no failure: the connection was accepted.
             .unwrap_or(Ok(())),
         Err(error) if rejected.contains(error.etype()) => Err(ExitError::Config(log_cause(&error))),
         Err(error) => Err(ExitError::Unavailable(log_cause(&error))),
@@ -193,6 +195,7 @@ async fn speaks(stream: &mut Stream, protocol: Protocol) -> Result<(), ExitError
     let sent = match protocol {
         Protocol::Http => OPTIONS,
         Protocol::H2c => PREFACE,
+        // The handshake has chosen the version already.
         Protocol::Https => return Ok(()),
     };
     let mut first = [0; 7];

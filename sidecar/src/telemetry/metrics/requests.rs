@@ -98,6 +98,7 @@ impl RequestMetrics {
             }
             return;
         }
+        // The frequent outcomes: with counters at hand no request takes the family's lock.
         let mut plain = PLAIN.iter().zip(&self.plain);
         let by_class = plain.find_map(|(plain, by_class)| (*plain == outcome).then_some(by_class));
         if let Some(counter) = by_class.and_then(|by_class| by_class.get(at)) {
