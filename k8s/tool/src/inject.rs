@@ -24,9 +24,11 @@ const EARLY: &str = "is moved at once, before the pods that it leads to have the
 /// # Errors
 /// For the first object that would look protected and not be.
 pub(crate) fn inject(documents: &mut [Document], settings: &Settings) -> Result<(), ExitError> {
+    // Before the sidecars are put in: these pods run without one until their rollout.
     let is_running = |object: &Object<'_>| !text(object.0, "/metadata/resourceVersion").is_empty();
     let without = objects(documents).filter(|each| is_running(each) && !each.is_protected());
     let without: BTreeSet<String> = without.map(Object::described).collect();
+    // Workloads first: Services are moved only to pods that have a sidecar by now.
     change(documents, |value, input| {
         let warnings = change_workload(value, input, settings)?;
         Ok([warnings, missing(Object(value), input)].concat())
@@ -105,6 +107,7 @@ fn change(
             Err(why) => Err(error(&document.location, &line(why))),
         }
     };
+    // All before any is replaced: each is changed beside the input as it was.
     let all: Result<Vec<_>, ExitError> = documents.iter().map(of_document).collect();
     for (document, (value, warnings)) in documents.iter_mut().zip(all?) {
         document.value = value;
@@ -158,6 +161,7 @@ fn change_service(
         return Err("selects pods with and without a sidecar, or with different ports".to_owned());
     }
     let is_moved = services::move_to_sidecar(value, |target| {
+        // A service on a socket has no port that could lead to it.
         port.is_some() && ports::resolved(pod, target) == port
     })?;
     let mut selected = selected.iter().map(|each| each.described());

@@ -58,6 +58,7 @@ pub(crate) fn add_sidecar(
     let unknown = object.unknown_annotation().or(pod.unknown_annotation());
     let warning = |name| format!("the annotation {name} means nothing");
     let mut warnings: Vec<String> = unknown.map(warning).into_iter().collect();
+    // After the checks: what was edited since must still leave the sidecar in front.
     if pod.sidecar().is_some() {
         return Ok(warnings);
     }
@@ -89,6 +90,7 @@ pub(crate) fn add_sidecar(
     };
     let (container, volumes) = (sidecar.container(&probes)?, sidecar.volumes());
     changes.extend(resources::whole_pod_changes(pod, &container));
+    // All is decided: from here on the pod changes, and an error leaves it half done.
     let pod = value.pointer_mut(path).ok_or("has no containers")?;
     let put = original::change(pod, changes)
         .and_then(|()| prepend(pod, "initContainers", vec![container]))
@@ -109,6 +111,7 @@ fn check(pod: Object<'_>) -> Result<(), String> {
     if pod.spec("os")["name"] == "windows" || nodes["kubernetes.io/os"] == "windows" {
         return Err("the sidecar does not run on Windows".to_owned());
     }
+    // Its container and its volumes have the names below by right.
     if pod.sidecar().is_some() {
         return Ok(());
     }
@@ -188,6 +191,7 @@ impl Sidecar<'_> {
             set_user(&mut container, text)
                 .map_err(|why| format!("the annotation {}: {why}", names::RUN_AS_USER))?;
         }
+        // Without one the settings of all sidecars are in `env`, or the pod's file has them.
         if let Some(name) = self.config_map {
             container["envFrom"] = json!([{"configMapRef": {"name": name}}]);
         } else if let Some(members) = container.as_object_mut() {
@@ -230,6 +234,7 @@ impl Sidecar<'_> {
         bounds: Option<Bounds>,
     ) -> Result<BTreeMap<String, String>, String> {
         let mut variables = BTreeMap::new();
+        // A ConfigMap or file of the pod's own takes the place of the operator's settings.
         if self.config_map.or(self.config_file).is_none() {
             variables.clone_from(&self.settings.variables);
             let bounds = bounds.filter(|_| self.settings.follows_memory);
@@ -254,6 +259,7 @@ impl Sidecar<'_> {
             variables.extend(self.settings.component.of_tasks.clone());
         }
         if let Some(mut list) = self.setting(names::PUBLIC_PATH, settings::pass_list)? {
+            // The annotation adds to the operator's patterns, and takes none away.
             if let Some(of_all) = variables.get(PUBLIC_PATH) {
                 list = format!("{of_all},{list}");
             }

@@ -24,6 +24,7 @@ const STANDARD_INPUT: &str = "-";
 pub(crate) fn run(args: &InjectArgs) -> Result<(), ExitError> {
     let settings = Settings::new(&args.sidecars)?;
     let mut documents = documents(&args.files)?;
+    // Other settings make other sidecars: the present ones go first, and are put in anew.
     if args.remove || args.sidecars != SidecarsArgs::default() {
         remove(&mut documents, |each| args.remove || each.is_protected());
     }

@@ -106,6 +106,7 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
         failure = ends.first() => Err(failure),
     };
     if outcome.is_ok() {
+        // Still serving: the API server sends reviews until it learns that this replica ends.
         serving.set_not_ready("stopping");
         tokio::select! {
             () = tokio::time::sleep(LAME_DUCK) => {}
@@ -113,6 +114,7 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
         }
     }
     stop.send_replace(());
+    // A failure while it stops changes nothing: the process ends in any case.
     let _ = accepting.await;
     info!("stopped");
     outcome

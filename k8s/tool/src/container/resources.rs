@@ -65,6 +65,7 @@ pub(crate) fn set(
         }
     }
     let of_pod = amount(pod.spec("resources"), "limits", "memory");
+    // Without a limit of its own it has what the whole pod may take.
     match amount(resources, "limits", "memory").or(of_pod) {
         Some(memory) if memory < LEAST => {
             Err("its sidecar needs a memory-limit of 64Mi at least".to_owned())
@@ -155,6 +156,7 @@ fn factor(unit: &str) -> Option<f64> {
     if let Some(power) = index(&BINARY).and_then(power) {
         return Some(1024_f64.powi(power));
     }
+    // Behind the units: `E` alone is exa, `E3` an exponent.
     let exponent = unit.strip_prefix(['e', 'E'])?;
     Some(10_f64.powi(exponent.parse().ok()?))
 }
@@ -162,6 +164,7 @@ fn factor(unit: &str) -> Option<f64> {
 fn bounds(memory: f64, is_http_1: bool) -> Bounds {
     let [http_1, http_2] = OF_NINE;
     let of_nine = if is_http_1 { http_1 } else { http_2 };
+    // Positive: the caller has rejected what is below `LEAST`.
     let times = u64::from(((memory - OF_PROCESS) / of_nine) as u32);
     [4 * times, 5 * times]
 }

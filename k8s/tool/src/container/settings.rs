@@ -79,6 +79,7 @@ impl Settings {
                 "--set: {one} and {other} are two sources of the key"
             )));
         }
+        // Another source takes the place of the component's, whose secret no pod has then.
         if !sources.is_empty() && !set.contains(AUTH_SERVER) {
             variables.remove(AUTH_SERVER);
             variables.remove(APP_SECRET_FILE);

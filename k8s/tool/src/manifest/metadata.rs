@@ -57,6 +57,7 @@ fn give(object: &mut Value, port: Option<u16>) -> Result<(), String> {
 
 /// Takes the sidecar from an object that has lost its label, and returns what was edited since.
 pub(crate) fn follow(object: &mut Value) -> Vec<String> {
+    // Without what its pods have from it: only a label of their own counts then.
     let mut own = object.clone();
     disinherit(&mut own);
     if Object(&own).wants_sidecar() {

@@ -167,6 +167,7 @@ impl<'v> Object<'v> {
 
     /// Returns the containers beside the sidecar that serve as long as the pod lives.
     pub(crate) fn others(self) -> impl Iterator<Item = &'v Value> + use<'v> {
+        // Compared by address below: another container may have the same text.
         let sidecar = self.sidecar();
         self.serving()
             .filter(move |each| sidecar.is_none_or(|sidecar| !std::ptr::eq(sidecar, *each)))
@@ -188,6 +189,7 @@ impl<'v> Object<'v> {
 
 /// Returns the pointer of the first specification with containers.
 fn path_of_containers(value: &Value) -> Option<String> {
+    // With an image they are a pod's; other lists may have this name.
     if list(&value["containers"]).any(|each| each.get("image").is_some()) {
         return Some(String::new());
     }

@@ -50,9 +50,11 @@ pub(crate) fn put_back(object: &mut Value, above: &str) -> Vec<String> {
     };
     let is_below = |(path, _): &(String, Replaced)| path.starts_with(above);
     let (below, others): (Record, Record) = record.into_iter().partition(is_below);
+    // `None` becomes null, which removes the annotation.
     let others = (!others.is_empty()).then(|| json!(others).to_string());
     // A record has been read from there.
     let _ = put(object, ANNOTATION, others.into());
+    // `/spec/containers/0/readinessProbe`: what lies below goes back whole or not at all.
     let member = |path: &str| path.split('/').take(5).collect::<Vec<_>>().join("/");
     let other_than = |value: fn(&Replaced) -> &Value| -> BTreeSet<String> {
         let present = |path: &str| object.pointer(path).unwrap_or(&Value::Null);
@@ -67,6 +69,7 @@ pub(crate) fn put_back(object: &mut Value, above: &str) -> Vec<String> {
             let _ = put(object, &path, was);
         }
     }
+    // One that an author put back themselves needs no notice.
     edited.retain(|member| changed.contains(member));
     edited.into_iter().collect()
 }
@@ -76,6 +79,7 @@ pub(crate) fn put_back(object: &mut Value, above: &str) -> Vec<String> {
 pub(crate) fn take_away(value: &mut Value) -> Option<Vec<String>> {
     let path = Object(value).pod_path().unwrap_or_default();
     let object = value.pointer_mut(path)?;
+    // Without a record nothing here is known to be ours.
     record(object)?;
     if let Some(sidecar) = Object(object).sidecar().cloned() {
         retain(object, "initContainers", |container| *container != sidecar);
@@ -122,7 +126,9 @@ pub(crate) fn put(object: &mut Value, path: &str, member: Value) -> Result<(), S
     let Some((above, name)) = path.rsplit_once('/') else {
         return Ok(());
     };
+    // In this order (RFC 6901 §4): `~01` stands for `~1`.
     let name = name.replace("~1", "/").replace("~0", "~");
+    // The maps above are made for a member that is set, never for one that is removed.
     if !member.is_null() && object.pointer(above).is_none_or(Value::is_null) {
         put(object, above, json!({}))?;
     }

@@ -27,6 +27,7 @@ pub(crate) fn service_port(pod: Object<'_>) -> Result<Option<u16>, String> {
         Some(present) => upstream(present).unwrap_or_else(|| found(pod).ok()),
         None => {
             let service = found(pod)?;
+            // Only without a sidecar: with one, probes go to its admin port by right.
             used.extend(probed(pod).chain([service]));
             Some(service)
         }
@@ -105,6 +106,7 @@ fn found(pod: Object<'_>) -> Result<u16, String> {
         named.next().filter(|_| named.next().is_none())
     };
     let only = match declared.as_slice() {
+        // Nothing is declared: probes of one port name it, or it is the component's default.
         [] => {
             let probed = probed(pod).filter(|port| !OWN.contains(port));
             let probed: BTreeSet<u16> = probed.collect();

@@ -25,6 +25,7 @@ pub(crate) fn redirected(
                 continue;
             };
             let name = format!("{}-{end}", name_of(container));
+            // By the sidecar's own parser: what it rejects would keep the pod from starting.
             let alone = json!({ &name: forwarded });
             let is_about_user = |name: &str| user_headers.iter().any(|user| cgi_equal(name, user));
             let parsed = probes::parse(&alone.to_string());

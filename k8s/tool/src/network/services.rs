@@ -66,6 +66,7 @@ pub(crate) fn selects(service: Object<'_>, object: Object<'_>) -> bool {
     };
     let meets = |name: &str, value: &Value| match pod.label(name) {
         Some(label) => value == label,
+        // A StatefulSet names its pods after itself, with a number behind a hyphen.
         None if name == "statefulset.kubernetes.io/pod-name" => {
             let is_of = |value: &str| {
                 let rest = value.strip_prefix(object.name());
@@ -73,10 +74,12 @@ pub(crate) fn selects(service: Object<'_>, object: Object<'_>) -> bool {
             };
             value.as_str().is_some_and(is_of)
         }
+        // No manifest has these, so the pod may get any value of them.
         None => LABELS_OF_CONTROLLERS.contains(&name),
     };
     service.kind() == "Service"
         && share_namespace(service, object)
+        // Without a selector the endpoints are written by hand, or the Service has none.
         && !selector.is_empty()
         && selector.iter().all(|(name, value)| meets(name, value))
 }

@@ -83,6 +83,7 @@ impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Reader<I> {
             match self.next()? {
                 Event::StreamEnd => return Ok(found),
                 Event::DocumentStart(_) => {
+                    // Anchors end with their document, and so does the bound on what they copy.
                     self.anchors.clear();
                     self.copied = 0;
                     let first = self.next()?;
@@ -123,6 +124,7 @@ impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Reader<I> {
             Event::MappingStart(anchor, _) => (self.map(depth)?, anchor),
             _ => (Value::Null, 0),
         };
+        // Once the value is whole: a reference from within it finds nothing.
         if anchor > 0 {
             self.anchors.insert(anchor, value.clone());
         }
@@ -131,6 +133,7 @@ impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Reader<I> {
 
     fn copy(&mut self, anchor: usize) -> Result<Value, String> {
         let value = self.anchors.get(&anchor).ok_or("refers to itself")?;
+        // By length: each reference to references multiplies what it copies.
         self.copied += value.to_string().len();
         if self.copied > MAX_COPIED_BYTES {
             return Err("has references without an end".to_owned());

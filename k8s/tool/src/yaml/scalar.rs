@@ -34,6 +34,7 @@ fn whole(digits: &str, negative: bool) -> Option<Number> {
         Some("0x" | "0X") => (16, digits.get(2..)?),
         Some("0o" | "0O") => (8, digits.get(2..)?),
         Some("0b" | "0B") => (2, digits.get(2..)?),
+        // As in `defaultMode: 0644`; YAML 1.2 would read a decimal number.
         Some(octal) if octal.starts_with('0') => (8, digits),
         _ => (10, digits),
     };

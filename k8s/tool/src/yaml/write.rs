@@ -46,6 +46,7 @@ fn key(name: &str) -> String {
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"_./-".contains(&byte));
     match plain(name) {
+        // `yes` and `on` are words as well, but read without quotes they are no text.
         Some(Value::String(_)) if is_word => name.to_owned(),
         _ => quoted(name),
     }

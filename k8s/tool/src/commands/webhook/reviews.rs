@@ -63,6 +63,7 @@ async fn reviewed_in_turn(
     if request.body().size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(StatusCode::PAYLOAD_TOO_LARGE);
     }
+    // Before the body is read, and held until its review ends: it bounds the memory.
     let of_body = Arc::clone(&reviews.bodies).acquire_owned().await;
     let body = to_bytes(request.into_body(), MAX_BODY_BYTES);
     let body = timeout(BODY_TIMEOUT, body).await;
