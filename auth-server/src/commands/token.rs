@@ -125,7 +125,7 @@ mod tests {
     use crate::keys::pair::SigningKeyPair;
     use crate::keys::pair::tests::pair;
     use crate::keys::ring::KeyRing;
-    use crate::tokens::issuer::TokenIssuer;
+    use crate::tokens::issuer::{TokenIssuer, UserTokenIds};
     use crate::users::builtin::tests::builtin_user;
 
     #[test]
@@ -175,8 +175,12 @@ mod tests {
             issuer: "auth".to_owned(),
             lifetime: 60,
         };
+        let ids = UserTokenIds {
+            token_id: "id".to_owned(),
+            session: None,
+        };
         issuer
-            .issue(pair, &builtin_user(), (0, 60), ("id".to_owned(), None))
+            .issue(pair, &builtin_user(), issuer.validity_from(0), ids)
             .unwrap()
     }
 

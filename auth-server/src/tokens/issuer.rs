@@ -23,6 +23,22 @@ pub(crate) struct TokenIssuer {
     pub(crate) lifetime: u32,
 }
 
+/// `iat` and `exp` of a token, in seconds since the epoch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Validity {
+    pub(crate) issued_at: i64,
+    pub(crate) expires: i64,
+}
+
+/// The ids in a token for a user.
+#[derive(Debug)]
+pub(crate) struct UserTokenIds {
+    /// `jti`.
+    pub(crate) token_id: String,
+    /// `sid`; `None` for a login without a session.
+    pub(crate) session: Option<String>,
+}
+
 /// `typ` of a token for a user (RFC 7519 §5.1).
 pub(crate) const TOKEN_TYPE: &str = "JWT";
 /// `typ` of a token for an application (RFC 9068 §2.1).
@@ -48,23 +64,22 @@ pub(crate) enum SigningError {
 }
 
 impl TokenIssuer {
-    /// Signs a JWT for `user` (contract §2.4) with these `iat` and `exp`, its `jti` and the `sid` of its
-    /// session.
+    /// Signs a JWT for `user` (contract §2.4).
     pub(crate) fn issue(
         &self,
         pair: &SigningKeyPair,
         user: &User,
-        times: (i64, i64),
-        (token_id, session): (String, Option<String>),
+        validity: Validity,
+        ids: UserTokenIds,
     ) -> Result<String, SigningError> {
         let contract = Claims {
-            session,
+            session: ids.session,
             subject: Some(user.id.clone()),
             username: user.account.clone(),
             nick_name: Some(user.nick_name.clone()),
             user_id: user.id.clone(),
             extra_info: user.extra_info.clone(),
-            ..self.common_claims(&user.grant, times, token_id)
+            ..self.common_claims(&user.grant, validity, ids.token_id)
         };
         let payload = Payload {
             contract,
@@ -79,10 +94,12 @@ impl TokenIssuer {
     pub(crate) fn issue_to_application(
         &self,
         pair: &SigningKeyPair,
-        (id, grant): (&AppId, &Grant),
+        id: &AppId,
+        grant: &Grant,
         now: i64,
         token_id: String,
     ) -> Result<String, SigningError> {
+        let validity = self.validity_from(now);
         let contract = Claims {
             subject: Some(id.to_string()),
             client_id: Some(id.to_string()),
@@ -92,7 +109,7 @@ impl TokenIssuer {
                 user_type: Some(APPLICATION.to_owned()),
                 ..ExtraInfo::default()
             },
-            ..self.common_claims(grant, (now, self.expiry(now)), token_id)
+            ..self.common_claims(grant, validity, token_id)
         };
         let payload = Payload {
             contract,
@@ -102,9 +119,12 @@ impl TokenIssuer {
         sign(pair, ACCESS_TOKEN_TYPE, &payload)
     }
 
-    /// Returns the `exp` of a token that is issued at `now`.
-    pub(crate) fn expiry(&self, now: i64) -> i64 {
-        now.saturating_add(i64::from(self.lifetime))
+    /// Returns the times of a token that is issued at `now`.
+    pub(crate) fn validity_from(&self, now: i64) -> Validity {
+        Validity {
+            issued_at: now,
+            expires: now.saturating_add(i64::from(self.lifetime)),
+        }
     }
 
     /// Returns the `aud` of a token; an audience of the grant takes the place of the common one.
@@ -116,18 +136,13 @@ impl TokenIssuer {
     }
 
     /// Returns the claims about issuer, audience and times.
-    fn common_claims(
-        &self,
-        grant: &Grant,
-        (issued_at, expires): (i64, i64),
-        token_id: String,
-    ) -> Claims {
+    fn common_claims(&self, grant: &Grant, validity: Validity, token_id: String) -> Claims {
         Claims {
             issuer: Some(self.issuer.clone()),
             audience: self.audience(grant),
-            issued_at: Some(issued_at),
-            not_before: Some(issued_at),
-            expires_at: Some(expires),
+            issued_at: Some(validity.issued_at),
+            not_before: Some(validity.issued_at),
+            expires_at: Some(validity.expires),
             token_id: Some(token_id),
             ..Claims::default()
         }
@@ -172,13 +187,12 @@ mod tests {
             audience: Vec::new(),
             lifetime: 18_000,
         };
+        let ids = UserTokenIds {
+            token_id: "id".into(),
+            session: None,
+        };
         issuer
-            .issue(
-                pair,
-                &builtin_user(),
-                (NOW, NOW + 18_000),
-                ("id".into(), None),
-            )
+            .issue(pair, &builtin_user(), issuer.validity_from(NOW), ids)
             .unwrap()
     }
 

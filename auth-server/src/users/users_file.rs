@@ -288,7 +288,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::config::MAX_AUTHORIZATION_BYTES;
     use crate::keys::pair::tests::pair;
-    use crate::tokens::issuer::TokenIssuer;
+    use crate::tokens::issuer::{TokenIssuer, UserTokenIds, Validity};
 
     pub(crate) fn entry(account: &str, password: &str) -> String {
         let hash = cheap(password);
@@ -502,10 +502,15 @@ pub(crate) mod tests {
                 issuer: "x".repeat(MAX_CHARACTERS),
                 lifetime: u32::MAX,
             };
-            let jti = "x".repeat(MAX_CHARACTERS);
-            let token = issuer
-                .issue(&pair, &user, (i64::MAX / 2, i64::MAX), (jti, None))
-                .unwrap();
+            let validity = Validity {
+                issued_at: i64::MAX / 2,
+                expires: i64::MAX,
+            };
+            let ids = UserTokenIds {
+                token_id: "x".repeat(MAX_CHARACTERS),
+                session: None,
+            };
+            let token = issuer.issue(&pair, &user, validity, ids).unwrap();
             let field = "Bearer ".len() + token.len();
             assert!(field <= MAX_AUTHORIZATION_BYTES, "{piece:?}: {field}");
         }

@@ -103,8 +103,24 @@ fn names(keys: &KeySet) -> impl Iterator<Item = &KeyId> {
     keys.keys().iter().map(|key| key.id())
 }
 
-/// The list of a fetch, or the end of one, not verified yet; `None` where none was requested.
-pub(crate) type FetchedList = Option<Result<String, ListError>>;
+/// The list of a fetch.
+#[derive(Debug)]
+pub(crate) enum FetchedList {
+    /// Not requested: the issuer has none, or no server has responded yet.
+    NotRequested,
+    /// The whole list or its end, not verified yet.
+    Received(String),
+    Failed(ListError),
+}
+
+impl From<Result<String, ListError>> for FetchedList {
+    fn from(received: Result<String, ListError>) -> Self {
+        match received {
+            Ok(list) => Self::Received(list),
+            Err(error) => Self::Failed(error),
+        }
+    }
+}
 
 /// The reason why there is no list.
 #[derive(Debug, thiserror::Error)]
@@ -186,9 +202,9 @@ impl RevocationRefresh {
     /// Puts a fetched list in force.
     pub(crate) fn on_fetch(&mut self, fetched: FetchedList, server: &str) {
         let outcome = match fetched {
-            None => return,
+            FetchedList::NotRequested => return,
             // A server without lists is a valid choice here: one warning, and no failed fetch.
-            Some(Err(ListError::Absent)) if !self.keys.requires_revocations() => {
+            FetchedList::Failed(ListError::Absent) if !self.keys.requires_revocations() => {
                 if !std::mem::replace(&mut self.is_failing, true) {
                     tracing::warn!(
                         server,
@@ -197,7 +213,8 @@ impl RevocationRefresh {
                 }
                 return;
             }
-            Some(list) => list.and_then(|list| self.on_list(&list)),
+            FetchedList::Received(list) => self.on_list(&list),
+            FetchedList::Failed(error) => Err(error),
         };
         match &outcome {
             // Perhaps not the end of our lines: a whole list needs no lines to fit.
@@ -420,7 +437,7 @@ pub(crate) mod tests {
             (Ok(list_now(8, &[])), &cursor),
             (Ok(list_now(7, &["x"])), &cursor),
         ] {
-            refresh.on_fetch(Some(response), "auth");
+            refresh.on_fetch(response.into(), "auth");
             assert_eq!(refresh.cursor(), *next);
         }
         let state = refresh.keys.load();

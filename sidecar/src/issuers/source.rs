@@ -204,7 +204,7 @@ impl KeySource {
     pub(crate) async fn fetch_list(&mut self, cursor: Option<&str>) -> FetchedList {
         match self {
             Self::AuthServer(endpoint) => endpoint.fetch_list(cursor).await,
-            Self::KeySet(_) => None,
+            Self::KeySet(_) => FetchedList::NotRequested,
         }
     }
 
@@ -225,7 +225,7 @@ impl KeySource {
             Self::AuthServer(endpoint) => endpoint.fetch(cursor).await,
             Self::KeySet(set) => Ok(Fetched {
                 keys: set.fetch(purpose).await?,
-                list: None,
+                list: FetchedList::NotRequested,
                 warning: None,
             }),
         }

@@ -43,8 +43,11 @@ pub(crate) struct Reload {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileState(Result<(Vec<u8>, [u32; 2]), String>);
 
-/// Files and what a poll has read of them.
-type Polled = (Vec<PathBuf>, Vec<FileState>);
+/// Files, and what a poll has read of them.
+struct Polled {
+    paths: Vec<PathBuf>,
+    states: Vec<FileState>,
+}
 
 /// Returns the state of the files of `args`. Called before they are read for the first time, so that
 /// later changes are noticed.
@@ -99,9 +102,10 @@ impl Reload {
         loop {
             self.remind(&mut reminder);
             let polled = paths.clone();
-            if let Some(files) = files.poll(move || states_of(&polled)).await {
-                let polled = (paths, files.clone());
-                self.reload(&mut effective, polled).await;
+            if let Some(states) = files.poll(move || states_of(&polled)).await {
+                let states = states.clone();
+                self.reload(&mut effective, Polled { paths, states }).await;
+                // The settings that were read may name other files.
                 let in_effect = effective.clone();
                 let reading = spawn_blocking(move || watched(&in_effect));
                 paths = reading.await.map_err(|error| error.to_string())?;
@@ -120,7 +124,7 @@ impl Reload {
     /// Reloads once; `effective` holds the settings in effect, before and after.
     async fn reload(&self, effective: &mut ServeArgs, polled: Polled) {
         match self.read_and_apply(effective, polled).await {
-            Ok((now, waiting)) => {
+            Ok(Reloaded { now, waiting }) => {
                 match differences(effective, &now).join(", ").as_str() {
                     "" => tracing::info!("configuration read again: no setting has changed"),
                     changed => tracing::info!(changed, "configuration reloaded"),
@@ -141,27 +145,27 @@ impl Reload {
         }
     }
 
-    /// Applies what is reloadable; returns the settings in effect and the names of those that wait
-    /// for the next start.
+    /// Applies what is reloadable.
     async fn read_and_apply(
         &self,
         effective: &ServeArgs,
-        (paths, files): Polled,
-    ) -> Result<(ServeArgs, Vec<String>), ExitError> {
+        polled: Polled,
+    ) -> Result<Reloaded, ExitError> {
         let (start, effective) = (self.start.clone(), effective.clone());
         // All that reads files or can fail comes first.
         let reading = spawn_blocking(move || {
             let read = read_and_check(&start, &effective);
             let read = read.map_err(command_line::with_sources::<Cli>)?;
-            match states_of(&paths) == files {
+            // What was checked may be half of a change that is still being written.
+            match states_of(&polled.paths) == polled.states {
                 true => Ok(read),
                 false => Err(ExitError::Config("a file has changed again".to_owned())),
             }
         });
         let ended = |error: JoinError| ExitError::Software(error.to_string());
-        let (now, config, waiting) = reading.await.map_err(ended)??;
+        let (config, reloaded) = reading.await.map_err(ended)??;
         self.apply(config);
-        Ok((now, waiting))
+        Ok(reloaded)
     }
 
     /// Applies the parts, which cannot fail.
@@ -180,10 +184,19 @@ impl Reload {
     }
 }
 
-/// The settings in effect, their configuration, and the names of those that wait for the next start.
-type Read = (ServeArgs, Config, Vec<String>);
+/// The settings after a reload.
+struct Reloaded {
+    /// Those in effect.
+    now: ServeArgs,
+    /// The names of those that wait for the next start.
+    waiting: Vec<String>,
+}
 
-fn read_and_check(start: &ServeArgs, effective: &ServeArgs) -> Result<Read, ExitError> {
+/// Returns the settings after a reload with their configuration.
+fn read_and_check(
+    start: &ServeArgs,
+    effective: &ServeArgs,
+) -> Result<(Config, Reloaded), ExitError> {
     let read = read()?;
     // With an invalid one the next start would fail.
     Config::new(&read)?;
@@ -195,7 +208,7 @@ fn read_and_check(start: &ServeArgs, effective: &ServeArgs) -> Result<Read, Exit
             "without {waiting}, which wait for the next start: {error}"
         ))
     })?;
-    Ok((now, config, waiting))
+    Ok((config, Reloaded { now, waiting }))
 }
 
 /// Reads the settings: flag > variable > file, as at the start. Of these only the file can have

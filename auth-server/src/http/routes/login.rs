@@ -17,6 +17,7 @@ use crate::http::issuance::token_id;
 use crate::http::response::ErrorResponse;
 use crate::http::{body, response};
 use crate::metrics::OK;
+use crate::tokens::issuer::UserTokenIds;
 use crate::users::PresentUser;
 use crate::users::authenticate::AuthenticationError;
 
@@ -47,15 +48,21 @@ pub(crate) async fn login(
         client,
         outcome: code,
         scope: None,
-        token: outcome.as_ref().ok().map(|(_, ids)| ids),
+        token: outcome.as_ref().ok().map(|issued| &issued.ids),
         ids: parts.extensions.get(),
     });
-    let response = outcome.map(|(token, _)| response::ok(MSG_LOGIN_SUCCEEDED, token));
-    response.map_err(|denied| denied.response)
+    match outcome {
+        Ok(issued) => Ok(response::ok(MSG_LOGIN_SUCCEEDED, issued.token)),
+        Err(denied) => Err(denied.response),
+    }
 }
 
-/// An issued token, with the ids for the audit line.
-type Issued = (AccessTokenInfo, TokenIds);
+/// An issued token.
+struct Issued {
+    token: AccessTokenInfo,
+    /// For the audit line.
+    ids: TokenIds,
+}
 
 /// A login that failed.
 struct Denied {
@@ -128,13 +135,17 @@ async fn token_for(app: &App, verified: &PresentUser, now: i64) -> Result<Issued
         true => app.sessions.begin(verified, now).await,
         false => None,
     };
-    let (token_id, id) = match &session {
+    // A session names its first token, so that its end is the end of the token.
+    let (token_id, session_id) = match &session {
         Some(session) => (session.token_id.clone(), Some(session.id.clone())),
         None => (token_id()?, None),
     };
-    let expires = app.config.issuer.expiry(now);
     let (access_token, ids) = app.sign(token_id, |issuer, pair, token_id| {
-        issuer.issue(pair, user, (now, expires), (token_id, id))
+        let ids = UserTokenIds {
+            token_id,
+            session: session_id,
+        };
+        issuer.issue(pair, user, issuer.validity_from(now), ids)
     })?;
     let token = AccessTokenInfo {
         access_token,
@@ -144,7 +155,7 @@ async fn token_for(app: &App, verified: &PresentUser, now: i64) -> Result<Issued
         info: user.info(),
         ..AccessTokenInfo::default()
     };
-    Ok((token, ids))
+    Ok(Issued { token, ids })
 }
 
 #[cfg(test)]

@@ -153,7 +153,7 @@ fn issue_to_application(
     grant.scope = scope(form.value("scope"), &grant)?;
     grant.audience = audience(app, form.resources(), &grant)?;
     let (token, ids) = app.sign(token_id()?, |issuer, pair, token_id| {
-        issuer.issue_to_application(pair, (&id, &grant), now, token_id)
+        issuer.issue_to_application(pair, &id, &grant, now, token_id)
     })?;
     let lifetime = i64::from(app.config.issuer.lifetime);
     Ok(Issued {

@@ -117,15 +117,16 @@ impl Findings {
     }
 
     fn revocations(&mut self, endpoint: &str, keys: &KeySet, fetched: FetchedList) {
-        let verified = |list: String| verified(keys, &list, None, unix_now());
-        match fetched.map(|list| list.and_then(verified)) {
-            None => {}
-            Some(Ok(list)) => {
-                let count = list.count();
-                self.lines
-                    .push(format!("{count} revocations from {endpoint}"));
-            }
-            Some(Err(error)) => self
+        let list = match fetched {
+            FetchedList::NotRequested => return,
+            FetchedList::Received(list) => verified(keys, &list, None, unix_now()),
+            FetchedList::Failed(error) => Err(error),
+        };
+        match list {
+            Ok(list) => self
+                .lines
+                .push(format!("{} revocations from {endpoint}", list.count())),
+            Err(error) => self
                 .warnings
                 .push(format!("no revocation list from {endpoint}: {error}")),
         }

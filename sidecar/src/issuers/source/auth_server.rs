@@ -101,10 +101,12 @@ impl KeyEndpointSource {
     /// application, so that one that rejects ours does for it too.
     pub(crate) async fn fetch_list(&mut self, cursor: Option<&str>) -> FetchedList {
         if !(self.settings.wants_list && self.may_have_list) {
-            return None;
+            return FetchedList::NotRequested;
         }
-        let instance = self.responded.clone()?;
-        Some(self.revocation_list(&instance, cursor).await)
+        match self.responded.clone() {
+            Some(instance) => self.revocation_list(&instance, cursor).await.into(),
+            None => FetchedList::NotRequested,
+        }
     }
 
     /// Returns the last instance; before the first fetch the configured location.
@@ -154,9 +156,10 @@ impl KeyEndpointSource {
         } else {
             KeySet::nameless(key)
         };
-        let list = match has_list {
-            true => Some(self.revocation_list(instance, cursor).await),
-            false => wants_list.then_some(Err(ListError::Absent)),
+        let list = match (wants_list, has_list) {
+            (false, _) => FetchedList::NotRequested,
+            (true, false) => FetchedList::Failed(ListError::Absent),
+            (true, true) => self.revocation_list(instance, cursor).await.into(),
         };
         Ok(Fetched {
             keys: Some(keys),

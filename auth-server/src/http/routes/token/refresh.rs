@@ -12,6 +12,7 @@ use crate::http::oauth::AccessToken;
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::sessions::SessionError;
 use crate::sessions::refresh_token::RefreshToken;
+use crate::tokens::issuer::{UserTokenIds, Validity};
 
 const CREDENTIALS: &str =
     "a session belongs to no application: leave out client_secret and Authorization: Basic";
@@ -54,8 +55,15 @@ pub(super) async fn refresh(
     user.grant.scope = scope;
     user.grant.audience = audience;
     let (token, ids) = app.sign(renewed.token_id, |issuer, pair, token_id| {
-        let times = (renewed.issued_at, renewed.expires);
-        issuer.issue(pair, &user, times, (token_id, Some(renewed.id)))
+        let validity = Validity {
+            issued_at: renewed.issued_at,
+            expires: renewed.expires,
+        };
+        let ids = UserTokenIds {
+            token_id,
+            session: Some(renewed.id),
+        };
+        issuer.issue(pair, &user, validity, ids)
     })?;
     let left = renewed.expires.saturating_sub(now).max(0);
     Ok(Issued {

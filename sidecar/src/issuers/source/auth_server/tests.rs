@@ -257,7 +257,10 @@ async fn the_list_comes_from_a_server_that_rejects_the_application() {
         }
         source.fetch_from(&rejecting, None).await.unwrap_err();
         let list = source.fetch_list(None).await;
-        assert_eq!(list.unwrap().unwrap(), "a list", "{was_accepted}");
+        let FetchedList::Received(list) = list else {
+            unreachable!("{list:?}");
+        };
+        assert_eq!(list, "a list", "{was_accepted}");
         assert!(heads.recv().unwrap().contains("appSecret"));
         let head = heads.recv().unwrap();
         let line = "GET /auth/.well-known/revocations HTTP/1.1\r\n";
