@@ -134,6 +134,8 @@ impl<'a, C: Downstream> Serving<'a, C> {
     async fn decline(&mut self, response: LocalResponse) -> bool {
         let (app, head) = (self.app(), &self.request.head);
         let is_http_2 = head.version == Version::HTTP_2;
+        // It may still send its body, or leave it out (RFC 9110 §10.1.1): the begin of its next
+        // request is uncertain.
         let may_omit = head.has_body() && head.expects_continue();
         let keep_alive = head.keep_alive && !may_omit;
         // A user with its share gets no permit as an address.
@@ -160,6 +162,7 @@ impl<'a, C: Downstream> Serving<'a, C> {
         let (out, rest) = (&mut progress.download.out, progress.rest);
         let (method, version) = (&request.head.method, request.head.version);
         progress.own = Some(response.write(method, version, keep_alive, out));
+        // In this order: a client may stop sending once it has read the response.
         self.downstream.send(out).await && self.downstream.discard(rest).await && keep_alive
     }
 
@@ -170,11 +173,13 @@ impl<'a, C: Downstream> Serving<'a, C> {
         let carried = self.exchange(forward, &mut upload).await;
         let is_received = upload.is_received();
         let is_cut_off = upload.has_failed() && !upload.is_tunnel;
+        // Before `fail`, whose response has to be followed by this rest.
         self.progress.rest = upload.body;
         if let Err(error) = carried {
             self.fail(&error).await;
             return false;
         }
+        // The client may still be sending: a close now would reset its response (RFC 9112 §9.6).
         if !is_received && is_cut_off {
             self.downstream.discard(self.progress.rest).await;
         }
@@ -186,6 +191,7 @@ impl<'a, C: Downstream> Serving<'a, C> {
     async fn exchange(&mut self, forward: &Forward, upload: &mut Upload) -> pingora::Result<()> {
         let app = self.app();
         let to_http_1 = app.upstream.speaks_http_1();
+        // Before a connection is taken: a slow client holds none of the service's.
         if forward.is_held(&self.request.head, to_http_1) {
             let out = &mut self.progress.download.out;
             self.request.send_continue(out);
@@ -194,6 +200,7 @@ impl<'a, C: Downstream> Serving<'a, C> {
         }
         let holder = self.request.holder_of_connection(app, forward);
         let (method, headers) = (&self.request.head.method, &self.request.head.headers);
+        // `None` where the service may carry out another method: then no retry is safe.
         let method = certain_method(method, headers).cloned();
         let is_idempotent = method.as_ref().is_some_and(Method::is_idempotent);
         let mut reuse = Some(NextRequest {
@@ -202,6 +209,7 @@ impl<'a, C: Downstream> Serving<'a, C> {
         });
         let mut suspect = None;
         loop {
+            // A body that was framed for HTTP/1.1 cannot become the data of a stream.
             let only_in_http_1 = forward.kind == RequestKind::WebSocket || upload.is_framed();
             let mut connected = self.connect(forward, reuse, only_in_http_1).await?;
             let service = &mut connected.service;
@@ -232,20 +240,24 @@ impl<'a, C: Downstream> Serving<'a, C> {
                 self.release(connected, upload, holder, suspect);
                 return Ok(());
             };
+            // Once a part of the response is here, the service may have carried the request out.
             let may_repeat = upload.is_repeatable && !self.progress.download.has_begun();
             let tries = &mut self.progress.tries;
             let (method, is_reused) = (method.as_ref(), connected.is_reused);
             let repeats =
                 may_repeat && tries.after_sending(&error, method, is_reused, Instant::now());
             if let Some(behind) = connected.behind.take() {
+                // The next try has no body before it on its connection, so its response decides.
                 reuse = None;
                 suspect = self.suspect(behind, &error);
             }
+            // A misread request is idempotent, and is sent again whatever the tries report.
             if repeats || upload.is_repeatable && suspect.is_some() {
                 self.progress.download.restart();
                 upload.rewind();
                 continue;
             }
+            // A reset of the client is passed on with its code.
             let is_of_client = *error.esource() == ErrorSource::Downstream;
             let reason = errors::reset_reason(&error).filter(|_| is_of_client);
             connected.service.end(reason).await;
@@ -275,6 +287,7 @@ impl<'a, C: Downstream> Serving<'a, C> {
                 &mut progress.service,
             );
             let error = match connecting.await {
+                // Pingora leaves the source unset; `Downstream` is an error of the client's head.
                 Err(error) if *error.esource() != ErrorSource::Downstream => error.into_up(),
                 connected => return connected,
             };
@@ -298,6 +311,7 @@ impl<'a, C: Downstream> Serving<'a, C> {
         let Some(rejection) = rejection else {
             return;
         };
+        // No second response can follow a head: the client has to see that this one is cut off.
         if progress.download.head.is_some() {
             let reason = match error.esource() {
                 ErrorSource::Downstream => Some(Reason::CANCEL),

@@ -91,6 +91,7 @@ impl Parsed<'_> {
     /// Writes the client's head.
     pub(super) fn write(&self, head: &ResponseHead, request: ResponseTo<'_>, out: &mut Outgoing) {
         let names_protocol = head.status == StatusCode::UPGRADE_REQUIRED;
+        // The service's own `Connection` is about another connection, and is not passed on.
         let connection = match (head.keep_client, names_protocol) {
             _ if head.is_interim() => None,
             _ if head.opens_tunnel() => Some("Upgrade"),
@@ -114,6 +115,8 @@ impl Parsed<'_> {
                 fields.put("Transfer-Encoding", b"chunked");
             }
             let offers_token = request.handshake.is_some_and(|it| it.offers_token);
+            // Browsers fail a handshake that chooses none of the protocols they offered, and the
+            // service never saw `bearer`.
             let has_protocol = || self.values("sec-websocket-protocol").next().is_some();
             if head.opens_tunnel() && offers_token && !has_protocol() {
                 fields.put("Sec-WebSocket-Protocol", BEARER.as_bytes());

@@ -58,6 +58,7 @@ impl<C: Downstream> Exchange<'_, C> {
             }
             // There is room for more of the body.
             let uploaded = moved && !self.upload.is_received();
+            // Behind a failed upload too: the response may explain why the service stopped reading.
             let responded = self.poll_service(cx)?;
             let out = &mut self.progress.download.out;
             let sent = self.client.poll_send(out, cx)?;
@@ -66,19 +67,23 @@ impl<C: Downstream> Exchange<'_, C> {
                 return Poll::Ready(Ok(()));
             }
             if out.is_sent() {
+                // Nothing is left to move: the service has everything, or takes no more.
                 if self.upload.is_sent() || self.upload.has_failed() {
                     return Poll::Ready(Ok(()));
                 }
+                // Once only: it restarts the timeout of the body.
                 if !std::mem::replace(&mut self.is_rest, true) {
                     self.deadlines.begin_rest();
                 }
                 self.deadlines.await_end();
             }
+            // Bytes that are here already wake no task.
             let has_more =
                 received && self.upload.has_more || responded && self.progress.download.has_more();
             if has_more {
                 transfer::give_way(cx);
             }
+            // Only a turn that moved nothing has left a waker with each side.
             if has_more || !(uploaded || received || responded || sent) {
                 return self.deadlines.poll(self.client.timer(), cx).map(Err);
             }
@@ -91,7 +96,9 @@ impl<C: Downstream> Exchange<'_, C> {
         if !is_received && self.upload.has_room() {
             return self.deadlines.poll_body(self.client, self.upload, cx);
         }
+        // The service is the slow side now, or the body is complete: the client is not timed.
         self.deadlines.body_until = None;
+        // Its end is no error here: the service still gets what waits.
         if is_received && self.upload.is_tunnel {
             return Ok(false);
         }
@@ -106,14 +113,17 @@ impl<C: Downstream> Exchange<'_, C> {
         let download = &mut self.progress.download;
         let had_head = download.head.is_some();
         if !download.has_room() {
+            // Frames of a shared connection must not pile up in `h2` while this client is slow.
             self.service.take_in(cx);
             if !had_head {
                 self.await_head();
+            // The client is the slow side: the service's timeout begins with the next read.
             } else if !self.is_rest {
                 self.deadlines.response_until = None;
             }
             return Ok(false);
         }
+        // With the latest state: a drain may have begun, and an unread body ends the connection.
         let request = ResponseTo {
             keep_alive: self.request.keep_alive
                 && self.upload.is_received()
@@ -142,14 +152,17 @@ impl<C: Downstream> Exchange<'_, C> {
             && let Some(head) = download.head
             && may_be_misread(head.status)
         {
+            // It was queued in this turn, so nothing of it has left yet.
             download.out.take_back(waiting);
             download.head = None;
             self.progress.misread = Some(head.status);
+            // The error of a connection that broke, for which a retry exists.
             return Err(Error::new_up(ErrorType::ConnectionClosed));
         }
         if !had_head {
             self.response_began();
         }
+        // Last: the head may have arrived in the same read as the error.
         received.map(|()| true).map_err(|error| {
             let failure = match self.service {
                 Service::Http1(_) => self.upload.failure(),
@@ -177,6 +190,7 @@ impl<C: Downstream> Exchange<'_, C> {
         let after = Instant::now().saturating_duration_since(self.progress.forwarded);
         self.progress.upstream_duration = Some(after);
         self.deadlines.response_began(self.app, self.forward, head);
+        // Both directions change at once: what the client sends behind its head is no HTTP.
         if head.opens_tunnel() {
             self.upload.open_tunnel();
             self.client.open_tunnel();

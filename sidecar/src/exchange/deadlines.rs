@@ -72,6 +72,7 @@ impl Deadlines {
         self.token = forward
             .ends_at
             .and_then(|ends_at| Instant::now().checked_add(clock::until(ends_at)));
+        // One wait lasts from the request to the end of its stream.
         if self.revocation.is_none()
             && let Some(verified) = &forward.verified
             // The list is about the tokens of its own issuer.
@@ -87,6 +88,7 @@ impl Deadlines {
     /// their token.
     pub(super) fn response_began(&mut self, app: &App, forward: &Forward, head: &ResponseHead) {
         let may_be_silent = forward.kind != RequestKind::Plain;
+        // Only a stream ends with its token; any other response that has begun may finish.
         self.token = None;
         if head.is_stream {
             self.end_with_token(app, forward);
@@ -94,6 +96,7 @@ impl Deadlines {
         } else {
             self.revocation = None;
             if may_be_silent {
+                // Until now the call had the timeout of its response alone.
                 self.body = app.request_body_timeout;
                 // The client has its write timeout for each part too.
                 let send = app.downstream_write_timeout.unwrap_or_default();
@@ -101,6 +104,7 @@ impl Deadlines {
                 self.response = read.map(|read| read.saturating_add(send));
             }
         }
+        // A tunnel may be silent in both directions for as long as its token holds.
         if head.opens_tunnel() {
             (self.body, self.pace) = (None, None);
         }
@@ -110,7 +114,9 @@ impl Deadlines {
     pub(super) fn begin_rest(&mut self) {
         let body = self.body.unwrap_or(DRAIN_TIMEOUT);
         self.body = Some(body.min(DRAIN_TIMEOUT));
+        // The client has its response: the end of the token would cut off nothing but the rest.
         self.token = None;
+        // A longer timeout may be running.
         self.body_until = None;
     }
 
@@ -134,6 +140,7 @@ impl Deadlines {
             }
             return Ok(true);
         }
+        // This begins the wait that the next part is charged for.
         let left = self.pace.as_mut().map(Pace::left);
         start(
             &mut self.body_until,
@@ -154,6 +161,7 @@ impl Deadlines {
 
     /// Returns the first one that has passed.
     pub(super) fn poll(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<Box<Error>> {
+        // In each poll, before the timers: it has to leave its waker.
         if let Some(revocation) = &mut self.revocation
             && revocation.as_mut().poll(cx).is_ready()
         {
@@ -164,6 +172,7 @@ impl Deadlines {
             return Poll::Pending;
         };
         ready!(timer.poll_until(cx, first));
+        // Of equal ends the token's comes first: it is an error of neither side.
         Poll::Ready(match first {
             first if self.token == Some(first) => Error::new_in(TOKEN_EXPIRED),
             first if self.body_until == Some(first) => Error::new_down(ErrorType::ReadTimedout),
@@ -194,12 +203,14 @@ pub(super) async fn hold(
         ..Deadlines::default()
     };
     poll_fn(|cx| {
+        // It may carry the 100 without which the client sends no body.
         downstream.poll_send(interim, cx)?;
         while !upload.is_held() {
             let received = deadlines.poll_body(downstream, upload, cx)?;
             if upload.has_more {
                 give_way(cx);
             }
+            // Behind much framing too: it does not stop a deadline that runs.
             if upload.has_more || !received {
                 return deadlines.poll(downstream.timer(), cx).map(Err);
             }
@@ -264,6 +275,7 @@ impl Pace {
         let waited = self.since.take().map(|since| since.elapsed());
         let earned = Duration::from_millis(bytes.saturating_mul(1000) / BYTES_PER_SECOND);
         let left = self.left.saturating_sub(waited.unwrap_or_default());
+        // `most` limits what is earned, and takes nothing of what was left.
         self.left = left.max(left.saturating_add(earned).min(self.most));
     }
 }

@@ -63,6 +63,7 @@ impl App {
             let Some(waited) = self.in_flight.while_waiting(Some(client), fetch).await else {
                 return Err(Rejection::ServerBusy.into());
             };
+            // As of now and not of the request's begin: the keys were fetched in between.
             let decision = self.decide_at(request, Instant::now());
             if decision != unknown {
                 return decision;
@@ -86,6 +87,7 @@ impl App {
     ) -> Action {
         let (outcome, response) = match decision {
             Ok(Decision::Forward(forward)) => {
+                // A user has one share, whatever addresses the requests come from.
                 let user = forward.verified.as_ref().map(|verified| verified.holder);
                 let holder = user.unwrap_or_else(|| request.holder(self));
                 match self.in_flight.take(holder).await {

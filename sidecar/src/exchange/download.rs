@@ -100,6 +100,7 @@ impl Download {
                 return Poll::Ready(Ok(()));
             }
             self.head = Some(head);
+            // Nothing follows the head, so the end of the stream is not awaited.
             if head.body.is_done() {
                 self.finish();
                 return Poll::Ready(Ok(()));
@@ -114,12 +115,14 @@ impl Download {
             Some(data) => {
                 self.body_bytes += data.len() as u64;
                 put_data(&mut self.out.bytes, &data, head.sends_chunks);
+                // With the end in the same turn, the last part for the client carries it.
                 if stream.has_ended() {
                     return self.poll_receive_data(stream, request, cx);
                 }
             }
             None => {
                 let trailers = std::task::ready!(stream.poll_trailers(cx))?;
+                // Dropped for a client of HTTP/1.x, as with any chunked body.
                 let trailers = trailers.filter(|_| request.version == Version::HTTP_2);
                 self.out.trailers = trailers.map(response_head::trimmed);
                 self.finish();
@@ -134,6 +137,7 @@ impl Download {
         request: ResponseTo<'_>,
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<()>> {
+        // Left by the previous turn: reading on would let the buffer grow without a bound.
         if self.has_more() {
             return Poll::Ready(self.convert_body());
         }
@@ -168,6 +172,7 @@ impl Download {
             let Some(head) = relayed else {
                 return Ok(());
             };
+            // Another head may follow an interim one; its search begins anew.
             self.head_search = HeadSearch::default();
             self.received.advance(head.length);
             self.head = (!head.is_interim()).then_some(head);
@@ -191,6 +196,7 @@ impl Download {
         let (out, length) = (&mut self.out.bytes, &mut self.body_bytes);
         let taken = transfer::take_body(&mut head.body, &mut self.received, |data| {
             *length += data.len() as u64;
+            // Moved and not copied, where it needs no framing and nothing precedes it.
             if out.is_empty() && !head.sends_chunks {
                 *out = data;
             } else {
@@ -209,6 +215,7 @@ impl Download {
     /// Handles the close of the service's connection, which may be the end of the body.
     fn end(&mut self) -> pingora::Result<()> {
         self.is_closed = true;
+        // Any other body was cut off, and the client has to notice it.
         if !self
             .head
             .is_some_and(|head| head.body.ends_with_connection())

@@ -101,6 +101,7 @@ impl Timer {
         let sleep = self
             .0
             .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        // Only an earlier deadline needs it; a later one is found when the timer fires.
         if sleep.deadline() > deadline {
             sleep.as_mut().reset(deadline);
         }
@@ -109,6 +110,7 @@ impl Timer {
             if Instant::now() >= deadline {
                 return Poll::Ready(());
             }
+            // Armed for a deadline that has moved since.
             sleep.as_mut().reset(deadline);
         }
         Poll::Pending

@@ -16,6 +16,7 @@ impl HeadSearch {
         if received.len() < long {
             return true;
         }
+        // The end may begin within the last two bytes of the previous part.
         let from = self.searched.saturating_sub(2);
         self.searched = received.len();
         let added = received.get(from..).unwrap_or_default();

@@ -49,6 +49,7 @@ fn broken_line(received: &[u8]) -> Option<String> {
                 continue;
             }
         };
+        // A folded line continues the field above it, so that one is named.
         let name = if is_folded { last_name } else { name };
         let name = name.get(..MAX_NAME).unwrap_or(name);
         return Some(format!("{}: {rule}", name.escape_ascii()));

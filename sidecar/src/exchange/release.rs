@@ -50,6 +50,7 @@ impl<C: Downstream> Serving<'_, C> {
             return;
         };
         let conduct = &self.exchanges.connections.conduct;
+        // The same request has now succeeded or failed without a body before it.
         if let Some(Suspect(last, status)) = suspect {
             match head.status.as_u16() {
                 ..400 => conduct.body_was_left(&last),
@@ -66,6 +67,7 @@ impl<C: Downstream> Serving<'_, C> {
         let is_declared = request.rules.upstream_request.reuse_after_body;
         let has_body = upload.is_framed() && !is_declared;
         let last = LastRequest::new(request.head.method.clone(), request.head.target(), has_body);
+        // Its bytes cannot be assigned to a request: the connection is not kept.
         if download.has_surplus() {
             conduct.surplus_after(&last);
             behind
@@ -73,6 +75,7 @@ impl<C: Downstream> Serving<'_, C> {
                 .for_each(|behind| conduct.body_was_left(behind));
             return;
         }
+        // It was passed on, not repeated, so only a doubt remains.
         if behind.is_some() && may_be_misread(head.status) {
             conduct.body_may_be_left(ended);
         }

@@ -114,6 +114,7 @@ impl LocalResponse {
         };
         if rejection == Rejection::MethodNotAllowed {
             let methods = HeaderValue::from_static(match received.method {
+                // No service gets TRACE or CONNECT; any other failed at an endpoint of the sidecar.
                 Method::TRACE | Method::CONNECT => SERVICE_METHODS,
                 _ => USER_DETAILS_METHODS,
             });
@@ -133,6 +134,7 @@ impl LocalResponse {
         // The text is printable: it cannot fail.
         let message = message.unwrap_or(HeaderValue::from_static("internal"));
         self.fields.insert(GRPC_MESSAGE, message);
+        // The head alone is the response (Trailers-Only of gRPC); its fields carry the status.
         Self {
             status: StatusCode::OK,
             body: Vec::new(),
@@ -162,6 +164,7 @@ impl LocalResponse {
             }
             false
         });
+        // `Content-Length` stays the one of a GET (RFC 9110 §9.3.2).
         let body: &[u8] = match *method {
             Method::HEAD => &[],
             _ => &self.body,

@@ -162,16 +162,19 @@ impl<'h> Parsed<'h> {
         let status = StatusCode::from_u16(self.status);
         let status = status.map_err(|_| malformed("the status is less than 100"))?;
         let completes = |handshake: Handshake| handshake.is_completed_by(self);
+        // Behind any other 101 the service may read the client's bytes as requests, past all rules.
         if opens_tunnel && !request.handshake.is_some_and(completes) {
             return Err(malformed(
                 "a 101 that completes no handshake of a WebSocket",
             ));
         }
+        // RFC 9112 §6.3: whatever the fields announce.
         let has_no_body = self.status < 200 || request.is_head || matches!(self.status, 204 | 304);
         let fields = self.fields.iter().map(|field| (field.name, field.value));
         let framing = ResponseFraming::read(fields, has_no_body);
         let framing = framing.map_err(|error| malformed(error.to_string()))?;
         let needs_chunks = !has_no_body && framing.length.is_none();
+        // HTTP/1.0 has no chunks: only the end of the connection ends such a body.
         let ends_client = needs_chunks && request.version == Version::HTTP_10;
         // RFC 9112 §6.1: such a message may be framed in another way than it says.
         let is_doubtful = framing.is_doubtful
@@ -226,6 +229,7 @@ impl<'h> Parsed<'h> {
             let mut options = self.connection_options();
             options.any(|one| one.eq_ignore_ascii_case(option))
         };
+        // HTTP/1.0 closes by default (RFC 9112 §9.3).
         !has(b"close") && (!self.is_http_1_0 || has(b"keep-alive"))
     }
 }

@@ -68,6 +68,7 @@ pub(crate) fn poll_write(
         }
         (moved, *needs_flush) = (true, true);
     }
+    // TLS may hold a record back until it is flushed.
     if *needs_flush && Pin::new(stream).poll_flush(cx)?.is_ready() {
         (moved, *needs_flush) = (true, false);
     }

@@ -82,12 +82,14 @@ impl Upload {
     /// Begins on a connection of HTTP/1.1, with the head of the first try; `head` gets true if no
     /// service could take the body for a request.
     pub(super) fn begin(&mut self, head: impl FnOnce(bool) -> BytesMut) {
+        // A previous try has framed it: the same bytes are sent again.
         if self.is_http_2.replace(false) == Some(false) {
             return;
         }
         // The body without a framing: received before its head, or tried over HTTP/2.
         let body = std::mem::take(&mut self.bytes);
         self.bytes = head(self.cannot_be_a_request(&body));
+        // From here on each part is framed as it is received.
         self.in_chunks = self.is_chunked;
         put_data(&mut self.bytes, &body, self.in_chunks);
         self.end_chunks();
@@ -106,9 +108,11 @@ impl Upload {
 
     /// Begins on a stream of HTTP/2, which has its head.
     pub(super) fn begin_stream(&mut self) {
+        // A head of HTTP/1.1 without a body: a framed body is sent over HTTP/1.1 alone.
         if self.is_http_2.replace(true) == Some(false) {
             self.bytes.clear();
         }
+        // The end of the stream has to be sent, even behind an empty body.
         self.needs_flush = self.has_body;
     }
 
@@ -164,6 +168,7 @@ impl Upload {
     pub(crate) fn take_data(&mut self, data: &[u8]) {
         self.received += data.len() as u64;
         put_data(&mut self.bytes, data, self.in_chunks);
+        // Too long to be kept: from now on written bytes are dropped, and no retry is possible.
         self.is_repeatable &= self.bytes.len() <= MAX_HELD;
     }
 
@@ -172,6 +177,7 @@ impl Upload {
         if let Some(trailers) = trailers {
             let checked = http2::check_values(&trailers);
             checked.map_err(|_| Error::new_down(ErrorType::InvalidHTTPHeader))?;
+            // Longer ones may end a shared connection, with the requests of others.
             if size_of(&trailers) > MAX_SHARED_FIELDS {
                 let why = "trailers of more than 8 KiB";
                 return Err(Error::explain(ErrorType::InvalidHTTPHeader, why).into_down());
@@ -179,6 +185,7 @@ impl Upload {
             let trailers = rewritten_trailers(&trailers, &self.rules.auth_policy);
             self.trailers = Some(trailers);
         }
+        // Before the last chunk, which is due once nothing follows.
         self.body = BodyReader::NONE;
         self.end_chunks();
         Ok(())
@@ -192,6 +199,7 @@ impl Upload {
 
     /// Takes the body's part of `received`.
     pub(crate) fn take(&mut self, received: &mut BytesMut) -> Result<(), MalformedChunk> {
+        // A copy, because the closure borrows all of the upload.
         let mut body = self.body;
         let taken = transfer::take_body(&mut body, received, |data| self.take_data(&data));
         self.body = body;
@@ -210,6 +218,7 @@ impl Upload {
             Service::Http1(stream) => self.poll_write(stream, cx),
             Service::Http2(stream) => self.poll_send_data(stream, cx),
         };
+        // Nothing is sent again, so what has left is not kept.
         if !self.is_repeatable {
             self.bytes.advance(self.written);
             self.written = 0;
@@ -233,7 +242,9 @@ impl Upload {
             }
             moved = true;
         }
+        // The end is a frame of its own: the data before it left when more could follow.
         if self.needs_flush && self.is_received() {
+            // Cloned, because another try would send them again.
             stream.end(self.trailers.clone())?;
             self.needs_flush = false;
             moved = true;
