@@ -28,8 +28,10 @@ pub(crate) async fn serve(
                 return Box::pin(downstream.reject(raw_http1_response(rejection))).await;
             }
         };
+        // Noted before the head is moved: only a buffer that has grown is released.
         let had_large_buffer = !head.body.is_done() || head.raw.len() > HEAD_READ;
         downstream.activity.serves();
+        // `None`: no other request may follow, but the response still has to arrive.
         let Some(ended) = exchanges.serve(head, downstream, client).await else {
             return downstream.close_behind_response().await;
         };
@@ -45,12 +47,14 @@ async fn next_head(
 ) -> Result<Option<ReceivedHead>, Rejection> {
     let mut search = HeadSearch::default();
     loop {
+        // Requests may be pipelined: the next head can be here before any read.
         if !downstream.received.is_empty()
             && search.may_be_whole(&downstream.received, LONG_HEAD)
             && let Some(head) = received::take(&mut downstream.received)?
         {
             return Ok(Some(head));
         }
+        // Behind the parser: a short head may precede many more bytes.
         if downstream.received.len() > MAX_HEAD_BYTES {
             return Err(Rejection::RequestHeaderTooLarge);
         }

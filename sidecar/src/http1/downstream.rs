@@ -102,6 +102,7 @@ impl Http1Downstream {
         let mut closing = pin!(closing.cancelled());
         poll_fn(|cx| {
             if let Poll::Ready(is_open) = self.poll_read_ahead(cx) {
+                // Before the head is parsed: a request that is here must not be evicted.
                 self.activity.received();
                 return Poll::Ready(Ok(is_open));
             }
@@ -110,11 +111,13 @@ impl Http1Downstream {
             if has_begun {
                 self.activity.waits_for_rest();
             } else {
+                // Only a silent connection ends at once: a head that has begun is still served.
                 self.activity.waits_for_request();
                 if closing.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(Ok(false));
                 }
             }
+            // Silence has its own timeout; from the first byte on the one of a head runs.
             let until = match self.received.is_empty() {
                 true => self.silent_until,
                 false => self.head_began + self.head_timeout,
@@ -130,9 +133,11 @@ impl Http1Downstream {
 
     /// Waits for the next request, whose head may be here already; the last one `ended`.
     pub(super) fn await_next(&mut self, ended: std::time::Instant, had_large_buffer: bool) {
+        // From the end of the response: its record took time as well.
         self.silent_until = Instant::from_std(ended) + CLIENT_IDLE;
         self.head_began = Instant::now();
         self.close_polls = None;
+        // Otherwise the buffer would stay for as long as the connection is idle.
         if had_large_buffer && self.received.is_empty() {
             self.received = BytesMut::new();
         }
@@ -142,6 +147,7 @@ impl Http1Downstream {
     /// read it, or after a while.
     pub(crate) async fn reject(&mut self, mut response: Outgoing) {
         self.activity.waits_for_rest();
+        // The connection ends, whether the response arrives or not.
         let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.send(&mut response)).await;
         self.close_behind_response().await;
     }
@@ -161,6 +167,7 @@ impl Http1Downstream {
     pub(crate) async fn close(&mut self) {
         self.activity.waits_for_rest();
         if !self.is_cut_off {
+            // The client may be gone already.
             let _ = self.transport.shutdown().await;
         }
     }
@@ -184,6 +191,7 @@ impl Http1Downstream {
         let mut bytes = [MaybeUninit::uninit(); HEAD_READ];
         let mut buffer = ReadBuf::uninit(&mut bytes);
         let read = ready!(Pin::new(&mut self.transport).poll_read(cx, &mut buffer));
+        // The first byte begins the timeout of a head; further ones do not extend it.
         if self.received.is_empty() {
             self.head_began = Instant::now();
         }
@@ -200,6 +208,7 @@ impl Http1Downstream {
             if body.is_done() {
                 return Ok(());
             }
+            // Behind much framing: no read waits here, so other tasks need their turn.
             if !self.received.is_empty() {
                 yield_now().await;
             } else if poll_fn(|cx| self.poll_read(cx)).await? == 0 {
@@ -215,8 +224,10 @@ impl Downstream for Http1Downstream {
         upload: &mut Upload,
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<()>> {
+        // What came with the head is used before the next read.
         if self.received.is_empty() {
             match ready!(self.poll_read(cx)) {
+                // A tunnel ends in order with a half-close; a body would stay incomplete.
                 Ok(0) if self.is_tunnel => {
                     upload.close_tunnel();
                     return Poll::Ready(Ok(()));
@@ -236,6 +247,7 @@ impl Downstream for Http1Downstream {
     /// Keeps one buffer of the next request: a reader that stops at its first byte would miss that
     /// the client closes the connection.
     fn poll_left(&mut self, is_received: bool, cx: &mut Context<'_>) -> Poll<Box<Error>> {
+        // More bytes belong to the body, which `poll_receive` alone reads.
         if !is_received {
             return Poll::Pending;
         }
@@ -246,6 +258,7 @@ impl Downstream for Http1Downstream {
             interval_at(Instant::now() + CLOSE_POLL_INTERVAL, CLOSE_POLL_INTERVAL)
         });
         loop {
+            // Until the timer is pending, which leaves the waker for the next tick.
             ready!(polls.poll_tick(cx));
             if has_left(&self.transport) {
                 return Poll::Ready(gone());
@@ -263,6 +276,7 @@ impl Downstream for Http1Downstream {
         self.set_cut_off(response.ends_with_connection && !response.is_sent());
         let (bytes, needs_flush) = (&mut response.bytes, &mut response.needs_flush);
         let moved = transfer::poll_write(&mut self.transport, bytes, needs_flush, cx);
+        // A part may have left: TLS must not end as if the response were whole.
         if moved.is_err() {
             self.is_cut_off = true;
         } else if response.is_sent() {
@@ -287,6 +301,7 @@ impl Downstream for Http1Downstream {
     /// Sends the part of the response that arrived whole.
     async fn abandon(&mut self, response: &mut Outgoing, _: Option<Reason>) {
         self.send(response).await;
+        // Behind the last bytes that came whole: only the end is missing.
         self.is_cut_off = true;
     }
 

@@ -30,6 +30,7 @@ pub(crate) fn chose_http_2(transport: &ClientTransport) -> Option<bool> {
 /// Returns true once the client has closed or reset its side, even behind unread bytes.
 pub(crate) fn has_left(transport: &ClientTransport) -> bool {
     let info = get_tcp_info(socket_of(transport).as_raw_fd());
+    // An unreadable state does not prove that the client has left.
     info.is_ok_and(|info| info.tcpi_state != TCP_ESTABLISHED)
 }
 
