@@ -57,15 +57,19 @@ pub(crate) async fn serve(
     let draining = &exchanges.app.draining;
     loop {
         let accepted = tokio::select! {
+            // A busy connection, whose `accept` is always ready, has to leave too.
             biased;
             () = leave(draining, has_served, &mut shutdown, goodbye, &streams), if !is_leaving => {
                 is_leaving = true;
+                // The next `accept` sends the GOAWAY and still takes streams that are on their way.
                 connection.graceful_shutdown();
                 continue;
             }
             accepted = connection.accept() => accepted,
+            // A client may keep the connection open behind the GOAWAY.
             () = idle(&streams), if is_leaving => None,
         };
+        // `None` behind the last stream; an error is one of the whole connection.
         let Some(Ok((request, response))) = accepted else {
             break;
         };
@@ -78,9 +82,11 @@ pub(crate) async fn serve(
             let timeout = exchanges.app.downstream_write_timeout;
             let mut downstream = Http2Downstream::new(body, response, timeout);
             exchanges.serve(head, &mut downstream, &client).await;
+            // In this order: the connection is busy until the stream has its end or its reset.
             drop((downstream, stream));
         });
     }
+    // It ends the streams that are left, whose tasks would wait for their clients.
     drop(connection);
     // Until each request is recorded: the process may end with its last connection.
     streams.wait().await;
@@ -110,6 +116,7 @@ async fn leave(
 ) {
     tokio::select! {
         () = draining.begun(), if has_served => {}
+        // Without a sender no shutdown comes: the other reasons still apply.
         changed = shutdown.changed() => if changed.is_err() { pending().await },
         () = goodbye.notified() => {}
         () = idle(streams) => {}

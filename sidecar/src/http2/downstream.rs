@@ -112,10 +112,12 @@ impl Http2Downstream {
                 return Ok(moved);
             };
             let part = response.bytes.split_to(length?).freeze();
+            // The last part carries the end, unless trailers follow.
             self.has_ended = response.ends_here();
             stream.send_data(counted(part), self.has_ended)?;
             moved = true;
         }
+        // The end was unknown when the last part left, so it needs a frame of its own.
         if response.is_whole && !self.has_ended {
             match response.trailers.take() {
                 Some(trailers) => stream.send_trailers(trailers)?,
@@ -134,6 +136,7 @@ impl Http2Downstream {
     ) -> Result<bool, h2::Error> {
         let mut moved = self.poll_send_heads(response, cx)?;
         moved |= self.poll_send_body(response, cx)?;
+        // Until no part is queued, or the next one to leave wakes the task.
         while self.has_ended && response.needs_flush {
             let parts = self.unsent.as_ref().map_or(0, |unsent| unsent.parts());
             match &self.unsent {
@@ -158,6 +161,7 @@ impl Downstream for Http2Downstream {
     ) -> Poll<pingora::Result<()>> {
         match ready!(self.body.poll_data(cx)) {
             Some(Ok(data)) => {
+                // At once: the upload has a limit of its own, below which alone this is called.
                 // An error means that the stream has ended, which the next read says.
                 let _ = self.body.flow_control().release_capacity(data.len());
                 upload.take_data(&data);
@@ -186,6 +190,7 @@ impl Downstream for Http2Downstream {
         cx: &mut Context<'_>,
     ) -> pingora::Result<bool> {
         let moved = self.poll_queue(response, cx).map_err(broken)?;
+        // Queued parts count too: a client can take its window back and read no more.
         let is_waiting = !response.heads.is_empty()
             || !response.bytes.is_empty()
             || (self.has_ended && response.needs_flush);
@@ -208,6 +213,7 @@ impl Downstream for Http2Downstream {
                 if response.is_sent() {
                     return Poll::Ready(true);
                 }
+                // Without progress, a reset by the client may be what comes next.
                 if !moved {
                     return self.poll_left(true, cx).map(|_| false);
                 }

@@ -62,6 +62,7 @@ impl Frames {
     /// Calls `see` with each frame of which enough was read.
     pub(super) fn follow(&mut self, mut bytes: &[u8], mut see: impl FnMut(Frame)) {
         while !bytes.is_empty() {
+            // First the rest of the payload that is not kept.
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
             bytes = bytes.get(skipped..).unwrap_or_default();
@@ -74,6 +75,7 @@ impl Frames {
             }
             self.have += taken;
             bytes = rest;
+            // Compared anew: with the header complete, a begin of the payload may be wanted.
             if self.have >= HEADER_BYTES && self.have == self.wanted() {
                 see(self.take());
             }
@@ -106,6 +108,7 @@ impl Frames {
             begin,
         };
         let kept = self.have - HEADER_BYTES;
+        // What was kept of the payload is no longer ahead.
         *self = Self::behind(frame.length - kept);
         frame
     }
@@ -150,6 +153,7 @@ impl Flood {
         if self.idle <= MAX_IDLE_FRAMES {
             return false;
         }
+        // The clock is read only here: few connections ever count so far.
         let now = Instant::now();
         let is_over = now.duration_since(self.second) < SECOND;
         (self.second, self.idle) = (now, 0);

@@ -64,11 +64,13 @@ impl AsyncRead for FollowedTransport {
         let before = buffer.filled().len();
         if self.peeked.is_empty() {
             let read = Pin::new(&mut self.transport).poll_read(cx, buffer);
+            // `h2` has taken all that came: without open streams only a request can follow.
             if read.is_pending() {
                 self.activity.waits_for_request();
             }
             ready!(read)?;
         } else {
+            // `h2` has to see the preface, which was read to detect the version.
             let length = self.peeked.len().min(buffer.remaining());
             buffer.put_slice(&self.peeked.split_to(length));
         }
@@ -81,6 +83,7 @@ impl AsyncRead for FollowedTransport {
         });
         if is_flood {
             (self.report)();
+            // An error of the transport makes `h2` end the connection with all streams.
             return Poll::Ready(Err(io::ErrorKind::QuotaExceeded.into()));
         }
         Poll::Ready(Ok(()))
@@ -106,6 +109,7 @@ impl AsyncWrite for FollowedTransport {
         let written = ready!(Pin::new(&mut self.transport).poll_write_vectored(cx, pieces))?;
         let mut left = written;
         for piece in pieces {
+            // The write may end within any of the pieces.
             let sent = piece.get(..left.min(piece.len())).unwrap_or_default();
             self.follow_sent(sent);
             left -= sent.len();

@@ -36,6 +36,7 @@ impl Unsent {
             return Poll::Ready(());
         }
         *self.waker.lock() = Some(cx.waker().clone());
+        // Again: the last part may have left before the waker was stored.
         if self.parts() < parts {
             Poll::Ready(())
         } else {
@@ -57,6 +58,7 @@ impl AsRef<[u8]> for Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
+        // Before the waker is taken: a task that polls in between reads the new number.
         self.unsent.parts.fetch_sub(1, Ordering::AcqRel);
         if let Some(waker) = self.unsent.waker.lock().take() {
             waker.wake();
