@@ -123,6 +123,7 @@ impl Upstream {
     /// Returns the address in use; `None` while the name does not resolve.
     pub(crate) fn peer(&self) -> Option<Arc<ServicePeer>> {
         let peers = self.peers.load();
+        // The list is empty until the name resolves.
         let index = self.preferred.load(Ordering::Relaxed) % peers.len().max(1);
         peers.get(index).map(Arc::clone)
     }
@@ -170,6 +171,7 @@ impl Upstream {
 
     /// Replaces the addresses.
     fn set_addresses(&self, addresses: &[SocketAddr]) {
+        // Locked to the end: certificates that are replaced meanwhile would get lost.
         let tls = self.tls.lock();
         let peers = self.settings.all_peers(addresses, tls.as_ref());
         self.peers.store(Arc::new(peers));
@@ -190,6 +192,7 @@ impl Upstream {
             file_watch::log(CERTIFICATES, &replaced);
         }
         if replaced == Ok(true) {
+            // Their new keys separate later requests from connections with the old certificates.
             let peers = self.settings.all_peers(&self.addresses(), Some(current));
             self.peers.store(Arc::new(peers));
         }

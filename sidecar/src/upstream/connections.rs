@@ -98,6 +98,7 @@ impl Connections {
     ) -> pingora::Result<Connected> {
         let peer = upstream.peer();
         let peer = peer.ok_or_else(|| Error::explain(ErrorType::ConnectError, "no address"))?;
+        // Before the try, because the log of a failure names it.
         *tried = Some(peer.any.address().clone());
         let is_tls = peer.any.is_tls();
         // Boxed, as what opens a connection: they would be most of what an idle connection takes.
@@ -139,16 +140,19 @@ impl Connections {
         };
         let dial = Arc::new(Dial::default());
         let mut settings = Box::new(settings.clone());
+        // A Unix socket delays no acknowledgement.
         if settings.address().as_inet().is_some() {
             settings.options.custom_l4 = Some(Arc::clone(&dial) as _);
         }
         let opened = Box::pin(self.connector.new_stream(&*settings)).await;
+        // The next try uses another address.
         let opened = opened.inspect_err(|_| upstream.unreachable(&peer))?;
         // Without TLS, the settings chose the version.
         let is_http_2 = match is_tls {
             true => opened.selected_alpn_proto() == Some(ALPN::H2),
             false => !in_http_1,
         };
+        // Only a connection for which the service had the choice.
         if is_tls && !only_in_http_1 {
             upstream.has_chosen(is_http_2);
         }
@@ -162,6 +166,7 @@ impl Connections {
         let shared = Box::pin(Shared::begin(opened)).await;
         let shared = shared.or_err(ErrorType::HandshakeError, "HTTP/2")?;
         let slot = shared.slot();
+        // A long head may end its connection, so no other request shares it.
         if http2::is_short(&head.0) {
             self.open.put(Kept::Http2(shared), peer.key, Instant::now());
         }

@@ -66,7 +66,9 @@ impl UpstreamNames {
         let mut known = self.upstream.addresses();
         loop {
             self.update(&mut known, self.resolve().await);
+            // Outside the wait: connections can be lost faster than a resolver may be queried.
             tokio::time::sleep(MIN_INTERVAL).await;
+            // The timeout is no error, just the usual interval.
             let _ = tokio::time::timeout(INTERVAL, self.upstream.lost.notified()).await;
         }
     }

@@ -20,6 +20,7 @@ pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
         }
         (Upstream, Kind::InvalidHTTPHeader | Kind::InvalidH2) => Rejection::UpstreamMalformed,
         (Upstream, _) => Rejection::UpstreamUnavailable,
+        // The client is gone: no response can reach it.
         (Downstream, Kind::ReadError | Kind::WriteError | WriteTimedout) => return None,
         (Downstream, Kind::ConnectionClosed | Kind::H2Error) => return None,
         (Downstream, ReadTimedout) => Rejection::RequestTimeout,
@@ -32,6 +33,7 @@ pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
 /// Returns the code with which one side has reset its stream of HTTP/2.
 pub(crate) fn reset_reason(error: &Error) -> Option<Reason> {
     let cause = error.root_cause().downcast_ref::<h2::Error>()?;
+    // An error of the connection, or one that `h2` found, is no code of the other side's stream.
     let is_of_stream = !cause.is_go_away() && !cause.is_library();
     cause.reason().filter(|_| is_of_stream)
 }

@@ -78,6 +78,7 @@ impl ExposureProbe {
         // First: a service that starts between the two probes does not pass for unexposed.
         let is_up = probe(own).await;
         let is_exposed = probe(self.target).await;
+        // With both down nothing is known, and the last result holds.
         (is_up || is_exposed).then_some(is_exposed)
     }
 

@@ -48,6 +48,7 @@ impl Tries {
         } else if !broke_before_response(error) {
             false
         } else if is_reused {
+            // It may have been closed as idle, or after the request was carried out.
             method.is_some_and(Method::is_idempotent)
         } else {
             // Once only: a request that crashes the service must not do so for the whole window.

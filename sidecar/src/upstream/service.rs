@@ -105,6 +105,7 @@ impl Http2Stream {
     ) -> Poll<io::Result<usize>> {
         let room = poll_room(&mut self.request, data.len(), cx);
         let stalled = || Arc::clone(&self.slot.usage.stalled);
+        // Held while the windows are full: the pool then puts no other request behind it.
         self.stalled = room.is_pending().then(stalled);
         let room = ready!(room).map_err(io::Error::other)?;
         let part = data.get(..room).unwrap_or(data);

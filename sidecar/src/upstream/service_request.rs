@@ -118,9 +118,11 @@ impl<'r> ServiceRequest<'r> {
             }
             _ => {}
         }
+        // HTTP/2 may split cookies into fields; a service of HTTP/1.1 expects one.
         if to_http_2 || received.version == Version::HTTP_2 {
             join_cookies(&mut fields);
         }
+        // The client has its 100, and the sidecar waits for no second one.
         if self.is_continued {
             fields.remove("expect");
         }
@@ -134,6 +136,7 @@ impl<'r> ServiceRequest<'r> {
         if !forwards_tokens {
             fields.remove("authorization");
         }
+        // It describes a trace that is not continued here (W3C Trace Context).
         if self.ids.begins_trace {
             fields.remove(TRACESTATE.as_str());
         }
@@ -145,6 +148,7 @@ impl<'r> ServiceRequest<'r> {
         remove_path_overrides(fields, self.client);
         // Before the identity headers: `overwrite` would remove X-Forwarded-User.
         self.policy.forwarded.apply(fields, self.client);
+        // A client's own field would pass for a mark of the report-only mode.
         fields.remove_where(|name| cgi_equal(name, WOULD_REJECT));
         if let Some(rejection) = self.forward.reported {
             fields.set(WOULD_REJECT, HeaderValue::from_static(rejection.reason()));

@@ -72,6 +72,7 @@ impl Conduct {
 
     /// Notes bytes that followed the response to `last`.
     pub(crate) fn surplus_after(&self, last: &LastRequest) {
+        // Logged once: from then on connections are used in another way.
         if !self.sent_surplus.swap(true, Ordering::Relaxed) {
             self.metrics.upstream_sent_surplus.set(1);
             tracing::warn!(
@@ -80,6 +81,7 @@ impl Conduct {
                  one request only"
             );
         }
+        // The surplus may be the response to the body, taken for a request.
         if last.has_body {
             self.body_was_left(last);
         }

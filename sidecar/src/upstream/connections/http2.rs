@@ -77,6 +77,7 @@ impl Shared {
             .max_header_list_size(MAX_HEAD_BYTES as u32)
             .max_send_buffer_size(SEND_BYTES)
             .initial_window_size(STREAM_WINDOW)
+            // A response that its client does not read must not stop the others.
             .initial_connection_window_size(MAX_STREAMS * STREAM_WINDOW);
         let (requests, connection) = builder.handshake(stream).await?;
         tokio::spawn(in_short_turns(connection));
@@ -108,8 +109,10 @@ impl Shared {
         let most = self.requests.current_max_send_streams();
         let most = most.min(MAX_STREAMS as usize);
         let mut context = Context::from_waker(Waker::noop());
+        // Polled once: no request waits for a stream of this connection.
         match self.requests.poll_ready(&mut context) {
             Poll::Ready(Err(_)) => None,
+            // The count includes the pool's own, so there is room for one more.
             Poll::Ready(Ok(())) => Some(!is_stalled && Arc::strong_count(&self.usage) <= most),
             Poll::Pending => Some(false),
         }
@@ -122,6 +125,7 @@ async fn in_short_turns(connection: impl Future) {
     let mut was_busy = false;
     poll_fn(|cx| {
         let unused = if was_busy { UNUSED_BUDGET } else { 0 };
+        // Spent on purpose: tokio lets the connection yield once its budget is used up.
         for _ in 0..unused {
             if let Poll::Ready(budget) = poll_proceed(cx) {
                 budget.made_progress();

@@ -90,6 +90,7 @@ impl Pool {
     /// or else one that others have left in order.
     pub(super) fn take(&self, key: u64, next: NextRequest, now: Instant) -> Option<Idle> {
         while !self.conduct.has_sent_surplus() {
+            // The lock ends before the socket is read, which is a system call.
             let entry = {
                 let entries = &mut self.open.lock().entries;
                 let at = position_of_own(entries, key, next, &self.conduct, now)
@@ -97,10 +98,12 @@ impl Pool {
                 entries.remove(at)?
             };
             let is_fresh = now.duration_since(entry.used) < self.idle_timeout;
+            // Before the age: surplus is noted of an expired connection too.
             if let Kept::Http1(mut idle) = entry.kept
                 && self.is_silent(&mut idle)
                 && is_fresh
             {
+                // Used before its rest: a late response to this holder may still come on it.
                 idle.is_exclusive |= !idle.is_rested(entry.used, now);
                 return Some(idle);
             }
@@ -115,6 +118,7 @@ impl Pool {
             let Kept::Http2(shared) = &mut entry.kept else {
                 return true;
             };
+            // Each one is polled, so that those the service has ended are dropped.
             let room = shared.has_room();
             if found.is_none() && entry.key == key && room == Some(true) {
                 entry.used = now;
@@ -132,12 +136,14 @@ impl Pool {
         }
         let mut open = self.open.lock();
         let is_idle = |entry: &Entry| matches!(entry.kept, Kept::Http1(_));
+        // Only HTTP/1.1 gives way: a connection of HTTP/2 may be in use.
         if open.entries.len() >= self.max_idle
             && let Some(oldest) = open.entries.iter().position(is_idle)
         {
             open.entries.remove(oldest);
         }
         open.entries.push_back(Entry { kept, key, used });
+        // Under the lock: of two callers only one begins the task.
         let is_swept = std::mem::replace(&mut open.is_swept, true);
         drop(open);
         if !is_swept {
@@ -158,10 +164,12 @@ impl Pool {
                     // Surplus is noticed in a pool without requests too.
                     Kept::Http1(idle) => self.is_silent(idle) && is_fresh,
                     Kept::Http2(shared) => {
+                        // In use it stays, however long ago its last request began.
                         shared.has_room().is_some() && (is_fresh || !shared.is_idle())
                     }
                 }
             });
+            // Under the lock: the next `put` begins a new task.
             if open.entries.is_empty() {
                 open.is_swept = false;
                 return;
@@ -211,6 +219,7 @@ fn position_of_rested(entries: &mut VecDeque<Entry>, key: u64, now: Instant) -> 
         };
         // A body that was left unread would be a part of another holder's request.
         let may_be_shared = !idle.is_exclusive && !idle.last.has_body;
+        // Last, for connections that may be taken at all: it may cost a packet.
         if entry.key == key && may_be_shared && idle.has_rested(entry.used, now) {
             return Some(at);
         }
@@ -222,6 +231,7 @@ impl Idle {
     /// Returns true once all that the service sent with its last response, or a moment later, is here.
     fn is_rested(&self, used: Instant, now: Instant) -> bool {
         match (&self.socket, self.acknowledged) {
+            // Other sockets delay nothing for an acknowledgement.
             (None, _) => now.duration_since(used) >= REST,
             (Some(_), Some(acknowledged)) => now.duration_since(acknowledged) >= REST,
             (Some(_), None) => now.duration_since(used) >= LONGEST_DELAY,
@@ -243,6 +253,7 @@ impl Idle {
 fn check(stream: &mut Stream) -> State {
     let mut byte = [0];
     let mut buffer = ReadBuf::new(&mut byte);
+    // Polled once, without a task to wake.
     let mut context = Context::from_waker(Waker::noop());
     let read = poll_fn(|context| Pin::new(&mut *stream).poll_read(context, &mut buffer));
     // Nothing is ready for a task that has used up its budget, as a client's pipelined requests do.

@@ -40,6 +40,7 @@ impl AsyncRead for Socket {
         loop {
             ready!(self.0.poll_read_ready(cx))?;
             match self.0.try_read_buf(buffer) {
+                // The readiness was out of date, which `try_read_buf` has noted: poll again.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return Poll::Ready(read.map(drop)),
             }
@@ -98,6 +99,7 @@ impl L4Connect for Dial {
         let address = address.as_inet();
         let address = address.ok_or_else(|| Error::new(ErrorType::ConnectError))?;
         let socket = Socket(Arc::new(ext::connect(address, None).await?));
+        // Pingora owns the stream from here on; the pool needs the clone.
         *self.0.lock() = Some(socket.clone());
         Ok(VirtualSocketStream::new(Box::new(socket)).into())
     }
