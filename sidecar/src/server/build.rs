@@ -41,6 +41,7 @@ use crate::upstream::{IDLE_TIMEOUT, UpstreamNames};
 /// At the start an address that cannot be bound or resolved; later the end of a background task.
 pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitError> {
     let args = &config.args;
+    // First: a port in use ends the start before any task runs.
     let public = bind(Port::Public, args.listening.listen)?;
     let admin = bind(Port::Admin, args.listening.admin_listen)?;
     let app = Arc::new(App::new(&config)?);

@@ -121,7 +121,9 @@ impl ClientConnections {
             Ok(false) if chose != Some(true) => {
                 http1::serve(requests, &mut downstream, &client).await
             }
+            // Closed before the first byte: nothing was requested.
             Ok(false) if downstream.received.is_empty() => {}
+            // TLS chose HTTP/2: such a client could not read a response of HTTP/1.1.
             Ok(false) => requests.report_unparsed(RequestMalformed, client.address, false),
             Err(why) if chose == Some(true) => requests.report_unparsed(why, client.address, false),
             Err(why) => {

@@ -107,6 +107,7 @@ impl Reload {
                 self.reload(&mut effective, Polled { paths, states }).await;
                 // The settings that were read may name other files.
                 let in_effect = effective.clone();
+                // On a thread of its own, because reading files blocks.
                 let reading = spawn_blocking(move || watched(&in_effect));
                 paths = reading.await.map_err(|error| error.to_string())?;
             }
@@ -174,11 +175,13 @@ impl Reload {
         for warning in config.warnings() {
             tracing::warn!("{warning}");
         }
+        // Before the rules are in force: each has its series before its first rejection.
         self.app
             .metrics
             .expect_rules(config.rules.auth_policy.rule_names());
         self.app.rules.replace(config.rules);
         for (issuer, settings) in self.issuers.iter().zip(config.issuers) {
+            // It fails only for a task that has ended, which stops the process.
             let _ = issuer.send(settings);
         }
     }

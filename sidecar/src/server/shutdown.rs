@@ -46,6 +46,7 @@ pub(crate) struct GracefulStop {
 
 impl GracefulStop {
     async fn drain(&self, lame_duck: Duration) {
+        // First: routers need time to notice it while requests are still accepted.
         self.serving.set_not_ready("stopping");
         tracing::info!(
             in_flight = self.metrics.requests_in_flight.get(),
@@ -55,6 +56,7 @@ impl GracefulStop {
         // The wait of a `drain` command counts.
         let waited = self.draining.begin().elapsed();
         tokio::time::sleep(lame_duck.saturating_sub(waited)).await;
+        // Only now: up to here new connections are served.
         self.connections.send_replace(true);
         let closed = tokio::time::timeout(self.drain_timeout, self.connections.closed());
         if closed.await.is_ok() {
@@ -65,6 +67,7 @@ impl GracefulStop {
                 "--drain-timeout is over: closing connections with requests in flight"
             );
         }
+        // The last spans are those of requests that have just ended.
         traces::flush().await;
     }
 }
@@ -85,6 +88,7 @@ impl ShutdownSignalWatch for GracefulStop {
             announce(*port, *address, self.log_format);
         }
         let lame_duck = tokio::select! {
+            // With a signal here, the end of a background task is a part of the stop.
             biased;
             first = signals.next() => match first {
                 Termination::Requested => self.lame_duck,
