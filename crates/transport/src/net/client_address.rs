@@ -25,11 +25,13 @@ impl TrustedProxies {
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
         for hop in hops_from_the_right(headers) {
+            // A hop counts only if a trusted proxy has written it.
             if !self.trusts(client) {
                 break;
             }
             match parse(hop) {
                 Some(address) => client = address,
+                // The proxy itself is the nearest address that is known.
                 None => break,
             }
         }

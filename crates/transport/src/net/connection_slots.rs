@@ -131,10 +131,13 @@ impl ConnectionSlots {
         let port = &self.0;
         loop {
             if let Ok(slot) = Port::take(port, peer, is_proxy) {
+                // No newcomer waits any more: connections that say goodbye have their time.
                 port.pressed.send_if_modified(std::mem::take);
                 return slot;
             }
+            // Before the wait: it cuts short the goodbye of those that are leaving.
             port.pressed.send_replace(true);
+            // `notify_one` leaves a permit, so an end before this line is not missed.
             port.left.notified().await;
         }
     }
@@ -176,6 +179,7 @@ impl Port {
                 slots.log_rejection(port, peer);
                 return Ok(None);
             }
+            // One was evicted for this newcomer, which now waits for its end.
             if waits {
                 return Err(WouldWait);
             }
@@ -210,6 +214,7 @@ impl Port {
         let now = self.now();
         let mut slots = self.slots.lock();
         while slots.leaving < MAX_LEAVING && slots.evict(self, 0, now) {}
+        // Goodbyes are cut short as well: descriptors are missing now.
         self.pressed.send_replace(true);
         slots.leaving > 0
     }
@@ -237,6 +242,7 @@ impl Slots {
         if connection.queued.is_some() || connection.evict.is_none() {
             return;
         }
+        // `None` for a busy one, which reports its next wait by itself.
         connection.queued = connection.activity.wait();
         let (client, is_proxy) = (connection.client, connection.is_proxy);
         if let Some(wait) = connection.queued {
@@ -256,6 +262,7 @@ impl Slots {
 
     /// Signals the next connection to close; false if there is none.
     fn evict(&mut self, port: &Port, newcomer_holds: usize, now: u64) -> bool {
+        // Proxies last: each of their connections serves many clients.
         for is_proxy in [false, true] {
             while let Some(wait) = self.queues_of(is_proxy).first(newcomer_holds, now) {
                 self.dequeue(wait.id);
@@ -266,9 +273,11 @@ impl Slots {
                     continue;
                 };
                 if let Some(evict) = connection.evict.take() {
+                    // It cannot fail: the receiver lives until `free` has removed the connection.
                     let _ = evict.send(());
                 }
                 let (client, peer) = (connection.client, connection.peer);
+                // It counts among the leaving ones until `leaves` or `free` corrects that.
                 self.dequeue(wait.id);
                 self.queues_of(is_proxy).remove(client);
                 self.taken -= 1;
@@ -299,6 +308,7 @@ impl Slots {
         if !connection.activity.is_busy() {
             return Ok(());
         }
+        // A request has arrived: the connection takes its slot back, even above the limit.
         let (evict, evicted) = oneshot::channel();
         connection.evict = Some(evict);
         let (client, is_proxy) = (connection.client, connection.is_proxy);
@@ -314,6 +324,7 @@ impl Slots {
         let Some(connection) = self.connections.remove(&id) else {
             return;
         };
+        // Without its channel it was evicted, and has left the queue then.
         if connection.evict.is_some() {
             self.queues_of(connection.is_proxy)
                 .remove(connection.client);
@@ -340,6 +351,7 @@ impl Slot {
     ) {
         loop {
             tokio::select! {
+                // Its end makes an eviction needless.
                 biased;
                 () = connection.as_mut() => return,
                 _ = &mut self.evicted => {}
@@ -363,6 +375,7 @@ impl Slot {
             () = connection.as_mut() => return true,
             () = tokio::time::sleep(NOTICE) => {}
         }
+        // Only HTTP/2 has a goodbye; an idle connection of HTTP/1.1 just closes.
         if !self.activity.is_http_2() || self.activity.is_busy() {
             return false;
         }
@@ -392,6 +405,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
+        // Before the signal: the newcomer counts the slots at once.
         self.port.slots.lock().free(self.id);
         self.port.left.notify_one();
     }

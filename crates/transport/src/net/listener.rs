@@ -92,6 +92,7 @@ pub fn bind(port: Port, address: SocketAddr) -> Result<TcpListener, ExitError> {
     let listener = TcpListener::bind(address)
         .or_else(|error| without_ipv6(address, error))
         .map_err(unavailable)?;
+    // Again, for the backlog: the standard library has called it with its own.
     rustix::net::listen(&listener, BACKLOG).map_err(|error| unavailable(error.into()))?;
     keep_alive(&listener).map_err(|error| unavailable(error.into()))?;
     listener.set_nonblocking(true).map_err(unavailable)?;

@@ -99,12 +99,14 @@ impl Shares {
     /// in turn with others, and leaves the queue when the future is dropped.
     pub async fn take(&self, holder: Holder) -> Option<Share> {
         let mut permit = self.nothing_for(holder);
+        // One lock from the try to the queue: a permit that is given back in between is not missed.
         let (position, granted) = {
             let mut state = self.0.lock();
             if state.change(holder, 0, 1) {
                 permit.amount = 1;
                 return Some(permit);
             }
+            // It holds some already; only a holder of none may wait.
             if state.held.contains_key(&holder) {
                 return None;
             }
@@ -112,6 +114,7 @@ impl Shares {
             (state.waiting.join(holder, grant)?, granted)
         };
         let _waiting = Waiting { of: self, position };
+        // The channel breaks where an earlier turn takes this position in a full queue.
         timeout(MAX_WAIT, granted).await.ok()?.ok()
     }
 
@@ -151,6 +154,7 @@ impl Share {
                 holder,
                 amount: 1,
             };
+            // Without a receiver the permit is dropped, which gives it back.
             let _ = grant.send(permit);
         }
         true
@@ -199,10 +203,12 @@ impl State {
             return false;
         };
         let held = before - from + to;
+        // Only for more: giving back is always possible.
         if to > from && exceeds_its_share(before, held, free) {
             return false;
         }
         self.free = free;
+        // No entry without an amount: `take` reads an entry as a holder of some.
         match entry {
             Entry::Occupied(entry) if held == 0 => {
                 entry.remove();

@@ -43,6 +43,7 @@ impl<S> WriteDeadline<S> {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
+            // Progress, or an error: the next wait has its full time.
             self.timer = None;
             return written;
         }

@@ -74,6 +74,7 @@ impl Activity {
 
     /// Counts a stream until the guard is dropped.
     pub fn stream(&self) -> OpenStream {
+        // First the count, which a wait that is being published reads.
         self.0.streams.fetch_add(1, Ordering::SeqCst);
         self.serves();
         OpenStream(self.clone())
@@ -89,6 +90,7 @@ impl Activity {
 
     /// Returns the present wait. A busy connection reports its next one to the port.
     pub(super) fn wait(&self) -> Option<Wait> {
+        // The update fails for a connection that waits, and returns its word.
         let parked = self
             .0
             .word
@@ -114,18 +116,21 @@ impl Activity {
     fn waits(&self, unfinished: u64) {
         let word = self.0.word.load(Ordering::Acquire);
         let is_same = word & UNFINISHED == unfinished && word & SERVED == 0;
+        // Nothing has changed: its position in the queue stays.
         if is_same && word & BUSY == 0 || self.has_streams() {
             return;
         }
         let Some(port) = self.0.port.upgrade() else {
             return;
         };
+        // Bytes that were no request do not make a wait younger.
         let since = if is_same {
             word >> SINCE_BIT
         } else {
             port.now()
         };
         let next = since << SINCE_BIT | unfinished;
+        // The port met it while it was busy, and has to queue it again.
         if self.0.word.swap(next, Ordering::AcqRel) & PARKED != 0 {
             port.waits_again(self.0.id);
         }

@@ -19,6 +19,7 @@ pub(super) fn share(port: &Arc<Port>) {
 /// Closes connections without a request in flight, on the port that has most: without a free
 /// descriptor no port accepts any.
 pub(crate) fn make_room() {
+    // Collected first: no port is locked under the lock of the list.
     let mut ports: Vec<_> = PORTS.lock().iter().filter_map(Weak::upgrade).collect();
     ports.sort_by_key(|port| Reverse(port.slots.lock().taken));
     for port in ports {

@@ -135,6 +135,7 @@ impl Queues {
     }
 
     fn change(&mut self, client: Client, change: impl FnOnce(&mut Group)) {
+        // Taken out and put back, because its position depends on what changes.
         let mut group = self.groups.remove(&client).unwrap_or_default();
         if group.held > self.fair_share {
             self.large.remove(&(group.held, client));
@@ -142,6 +143,7 @@ impl Queues {
             group.queue.waits().for_each(|wait| self.small.remove(wait));
         }
         change(&mut group);
+        // No entry without a connection: the map would only grow.
         if group.held == 0 {
             return;
         }

@@ -33,6 +33,7 @@ impl<T> Queue<T> {
     pub(super) fn join(&mut self, holder: Holder, signal: T) -> Option<Position> {
         let of_holder = self.positions.values().filter(|(it, _)| *it == holder);
         let turn = of_holder.count();
+        // A holder with many requests gives way to one with fewer.
         if self.positions.len() == MAX_WAITING {
             self.positions
                 .last_entry()
