@@ -149,6 +149,7 @@ impl HttpPort {
                 }
             }
         };
+        // Nothing is accepted any more, and `closed` waits for the connections alone.
         drop((listener, stopped));
         // Each connection holds a receiver until it ends.
         info!(
@@ -264,6 +265,7 @@ impl Connection {
         let ended = match ended {
             Some(ended) => ended,
             None => {
+                // The request in flight still gets its response.
                 Pin::new(&mut connection).graceful_shutdown();
                 poll_fn(|cx| connection.poll_without_shutdown(cx)).await
             }
@@ -278,6 +280,7 @@ impl Connection {
             }
         }
         if let Some(rejection) = missing_response {
+            // A client that is gone needs no response.
             let _ = stream.write_all(&self.reject(rejection)).await;
         }
         self.activity.waits_for_rest();
@@ -329,6 +332,7 @@ impl HttpPort {
 async fn detect_tls(tls: &ServerTls, stream: Socket, limit: Duration) -> io::Result<FirstBytes> {
     let mut first = [0];
     stream.get_ref().peek(&mut first).await?;
+    // A TLS handshake begins with the byte 22, which is no letter.
     if first.iter().all(u8::is_ascii_alphabetic) {
         return Ok(FirstBytes::Plain(stream));
     }

@@ -173,6 +173,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Http1Guard<S> {
             // What was withheld is the reason, not what hyper has read instead.
             let withheld = self.withheld.as_ref().map(|held| held.rejection);
             self.missing_response = withheld.or(Some(rejection));
+            // hyper takes it for written, and ends the connection.
             return Poll::Ready(Ok(written.len()));
         }
         let taken = Pin::new(&mut self.stream).poll_write(cx, written);
@@ -196,6 +197,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Http1Guard<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        // Behind withheld bytes no request has a certain begin: the socket is not read again.
         if let Some(withheld) = &mut this.withheld {
             return Pin::new(&mut withheld.substitute).poll_read(cx, buffer);
         }
