@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, head
 use postern_contract::envelope::Envelope;
 use postern_contract::rejection::Rejection;
 use postern_http::cors::Endpoint;
+use postern_http::methods;
 
 use super::client_head::ClientHead;
 use super::downstream::Outgoing;
@@ -113,10 +114,11 @@ impl LocalResponse {
             return self;
         };
         if rejection == Rejection::MethodNotAllowed {
-            let methods = HeaderValue::from_static(match received.method {
-                // No service gets TRACE or CONNECT; any other failed at an endpoint of the sidecar.
-                Method::TRACE | Method::CONNECT => SERVICE_METHODS,
-                _ => USER_DETAILS_METHODS,
+            let methods = HeaderValue::from_static(match methods::check(&received.method) {
+                // TRACE or CONNECT, in any letter case, which no service gets.
+                Err(_) => SERVICE_METHODS,
+                // Any other failed at an endpoint of the sidecar.
+                Ok(()) => USER_DETAILS_METHODS,
             });
             self.fields.insert(header::ALLOW, methods);
         }
