@@ -1,8 +1,17 @@
 //! The arguments of `explain`.
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
+use postern_contract::rejection::{Maker, Rejection};
 
 use super::AdminArgs;
+
+/// Returns the parser of the outcomes without a rejection, and of the reason codes.
+fn outcomes() -> PossibleValuesParser {
+    let codes = Rejection::made_by(Maker::Sidecar).map(Rejection::reason);
+    let forwarded = ["verified", "passed", "responded"].into_iter();
+    PossibleValuesParser::new(forwarded.chain(codes))
+}
 
 /// The request, and the sidecar that explains it by its own settings.
 #[derive(Debug, Args)]
@@ -40,7 +49,7 @@ pub(crate) struct ExplainArgs {
     /// End with exit code 1 unless this is the outcome
     ///
     /// `verified`, `passed`, `responded`, or the reason code of the rejection, such as token_expired
-    #[arg(long, value_name = "OUTCOME")]
+    #[arg(long, value_name = "OUTCOME", value_parser = outcomes(), hide_possible_values = true)]
     pub(crate) expect: Option<String>,
 
     #[command(flatten)]

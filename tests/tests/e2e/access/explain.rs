@@ -21,13 +21,23 @@ fn an_expected_outcome_is_a_gate_and_a_url_is_a_request() {
         (&*url, &[], "token_missing", 0),
         ("/orders/1", &[], "verified", 1),
         ("/orders/1", &[&*token], "token_missing", 1),
+        ("/orders/1", &[&*token], "token_mising", 64),
+        ("/orders/1", &[], "too_many_attempts", 64),
     ] {
         let end = stack
             .sidecar
             .explain(&["--expect", expected, target], lines);
         let output = end.stdout + &end.stderr;
         assert_eq!(end.code, Some(code), "{target}: {output}");
-        assert_eq!(output.contains("--expect"), code == 1, "{output}");
+        assert_eq!(output.contains("--expect"), code != 0, "{output}");
+        let list = "[possible values: verified, passed, responded, ";
+        assert_eq!(output.contains(list), code == 64, "{output}");
+        let nearest = "a similar value exists: 'token_missing'";
+        assert_eq!(
+            output.contains(nearest),
+            expected == "token_mising",
+            "{output}"
+        );
     }
 }
 
