@@ -220,9 +220,20 @@ fn parse_from<C: WithFile>(mut arguments: Vec<OsString>) -> Result<C, ParseOutco
         .map_err(outcome)?;
     let mut settings = C::from_arg_matches_mut(&mut matches).map_err(outcome)?;
     if let Some(file) = &file {
-        settings.take(file)?;
+        let reworded = |failure: ExitError| failure.reworded(|text| below_a_table(&command, text));
+        settings.take(file).map_err(reworded)?;
     }
     Ok(settings)
+}
+
+/// Adds the remedy for a setting that TOML takes for a member of the table above it.
+fn below_a_table(command: &Command, text: &str) -> String {
+    let key = text.split("unknown key `").nth(1);
+    let key = key.and_then(|rest| rest.split('`').next());
+    match key.and_then(|key| setting_named(command, key)) {
+        Some(_) => format!("{text}; as a setting of the program it belongs above the first [[…]]"),
+        None => text.to_owned(),
+    }
 }
 
 /// Returns the program's command with `--config` and the names of its variables.
@@ -372,8 +383,12 @@ fn unknown(command: &Command, set: impl Iterator<Item = OsString>) -> impl Itera
     ours.into_iter().map(move |name| {
         let setting = name.strip_suffix("_FILE");
         let setting = setting.filter(|setting| read.contains(OsStr::new(setting)));
-        let hint = setting.map(|setting| format!("; {setting} takes the value itself"));
-        let hint = hint.unwrap_or_default();
+        let known = read.iter().filter_map(|name| name.to_str());
+        let hint = match (setting, from_file::alike(&name, known)) {
+            (Some(setting), _) => format!("; {setting} takes the value itself"),
+            (None, Some(meant)) => format!("; did you mean {meant}?"),
+            (None, None) => String::new(),
+        };
         format!("{name} is no setting of this program: ignored{hint}")
     })
 }

@@ -8,7 +8,7 @@ use clap::{Arg, ArgMatches, Command};
 
 use super::config_file::ConfigFile;
 use super::sources::{chosen_subcommand, source};
-use super::{all_settings, default_variable, setting_named, settings};
+use super::{VARIABLE_PREFIX, all_settings, default_variable, setting_named, settings};
 use crate::exit::ExitError;
 use crate::files::bounded_read::LINE_END;
 
@@ -89,10 +89,15 @@ fn reject_wrong_keys(
 }
 
 /// Returns the name that is most like a misspelt one.
-fn alike<'n>(key: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub(super) fn alike<'n>(misspelt: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     const ENOUGH: f64 = 0.9;
-    let key = key.replace('_', "-");
-    let likeness = names.map(|name| (strsim::jaro_winkler(&key, name), name));
+    // The prefix of every variable would make all of them alike.
+    let own_part = |name: &str| {
+        let own = name.strip_prefix(VARIABLE_PREFIX).unwrap_or(name);
+        own.replace('_', "-")
+    };
+    let misspelt = own_part(misspelt);
+    let likeness = names.map(|name| (strsim::jaro_winkler(&misspelt, &own_part(name)), name));
     let best = likeness.max_by(|one, other| one.0.total_cmp(&other.0));
     best.filter(|(likeness, _)| *likeness > ENOUGH)
         .map(|(_, name)| name)

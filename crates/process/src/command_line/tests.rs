@@ -210,13 +210,14 @@ no-upstream = [true] => `no-upstream` must be a text, a number, true or false, n
 name = ['a'] => `name` must be a text, a number, true or false, not array
 pass = [['a']] => `pass` must be a text, a number, true or false, not array
 [name] => `name` must be a text, a number, true or false, not a table: of several, each has [[…]] above it
-name = 'a'|name = 'b' => line 2:
+name = 'a'|name = 'b' => line 2: duplicate key `name`
 name = => line 1:
 name: x => line 1: key with no value, expected `=`; the file is JSON or YAML, and TOML is expected: name =
 ---|name: a=b => ; the file is JSON or YAML, and TOML is expected
 # settings||{|  'name': 'x'|} => ; the file is JSON or YAML, and TOML is expected
 name = 'a:b'|lifetime: 1 => line 2:
 upstream = 'u'|[[rule]]|paths = ['/a']|[[rule]]|pahts = ['/b'] => line 5: [[rule]] 2: pahts: unknown key `pahts`, expected `paths` or `claims`
+[[rule]]|paths = ['/a']|upstream = 'u' => unknown key `upstream`, expected `paths` or `claims`; as a setting of the program it belongs above the first [[…]]
 upstream = 'u'|[[rule]] => line 2: [[rule]] 1: a key is missing: `paths`
 upstream = 'u'|[[rule]]|paths = 'a' => line 3: [[rule]] 1: paths: found the text \"a\", expected a list: [\"a\", \"b\"]
 upstream = 'u'|[[rule]]|paths = []|claims = {x = [-1]} => line 4: [[rule]] 1: claims.x[0]: invalid value: integer `-1`, expected u32
@@ -294,13 +295,14 @@ fn what_is_rejected_is_one_line_naming_the_flag() {
 
 #[test]
 fn a_variable_of_ours_that_no_flag_declares_is_noticed() {
-    let names = "POSTERN_UNSET_NAME POSTERN_CONFIG POSTERN_NMAE POSTERN_UNSET_NAME_FILE HOME";
+    let names = "POSTERN_UNSET_NAME POSTERN_CONFIG POSTERN_UNSET_NMAE POSTERN_UNSET_NAME_FILE POSTERN_ZEBRA HOME";
     let names = names.split(' ').map(OsString::from);
     let command = command::<Program>();
     let warnings: Vec<_> = unknown(&command, names).collect();
     let expected = [
-        "POSTERN_NMAE is no setting of this program: ignored",
         "POSTERN_UNSET_NAME_FILE is no setting of this program: ignored; POSTERN_UNSET_NAME takes the value itself",
+        "POSTERN_UNSET_NMAE is no setting of this program: ignored; did you mean POSTERN_UNSET_NAME?",
+        "POSTERN_ZEBRA is no setting of this program: ignored",
     ];
     assert_eq!(warnings, expected);
 }

@@ -1,6 +1,9 @@
 //! Errors of TOML texts without a quote of them: the parser's message shows the faulty line, which
 //! may hold a secret.
 
+/// The message about a key that stands twice; its span is the key alone.
+const DUPLICATE: &str = "duplicate key";
+
 /// One error, with its line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {cause}")]
@@ -13,10 +16,15 @@ impl TomlError {
     /// Locates an error of the parser in `text`.
     #[must_use]
     pub fn new(error: &toml::de::Error, text: &str) -> Self {
-        let before = error.span().and_then(|span| text.get(..span.start));
+        let span = error.span().unwrap_or_default();
+        let before = text.get(..span.start).unwrap_or_default();
+        let cause = match (error.message(), text.get(span)) {
+            (DUPLICATE, Some(key)) => format!("{DUPLICATE} `{key}`"),
+            (message, _) => in_plain_words(message) + other_format(text),
+        };
         Self {
-            line: before.unwrap_or_default().matches('\n').count() + 1,
-            cause: in_plain_words(error.message()) + other_format(text),
+            line: before.matches('\n').count() + 1,
+            cause,
         }
     }
 
