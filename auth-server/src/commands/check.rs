@@ -33,10 +33,11 @@ pub(crate) async fn run(
     let comments = reported.map(|warning| format!("# warning: {warning}\n"));
     let comments: String = comments.collect();
     print((comments + &settings.to_string()).trim_end())?;
-    match args.strict {
-        true => exit::strictly(&all),
-        false => Ok(()),
+    if args.strict {
+        exit::strictly(&all)?;
     }
+    exit::usable(overridden.len() + all.len());
+    Ok(())
 }
 
 /// Returns a warning about an unavailable store, which does not prevent a start.

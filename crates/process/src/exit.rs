@@ -97,6 +97,16 @@ pub fn strictly(warnings: &[String]) -> Result<(), ExitError> {
     }
 }
 
+/// Prints the result of a check that found this many warnings, after its output.
+pub fn usable(warnings: usize) {
+    let found = match warnings {
+        0 => "no warnings".to_owned(),
+        1 => "1 warning".to_owned(),
+        many => format!("{many} warnings"),
+    };
+    let _ = writeln!(std::io::stderr(), "usable, {found}");
+}
+
 /// Writes the last line in the format of the log. A closed standard error must not turn the exit
 /// code into a panic's.
 fn last_line(exit_code: u8, line: &str) {

@@ -50,10 +50,11 @@ pub(crate) fn run(
     };
     output::print(&format!("{toml}{paths}{found}"))?;
     found.verdict()?;
-    match args.strict {
-        true => exit::strictly(&warnings),
-        false => Ok(()),
+    if args.strict {
+        exit::strictly(&warnings)?;
     }
+    exit::usable(overridden.len() + warnings.len());
+    Ok(())
 }
 
 /// An issuer and its open source.

@@ -126,6 +126,12 @@ fn what_check_prints_and_what_it_rejects_the_schema_does_too() {
         (&sidecar, Program::Sidecar.run(&flags)),
         (&auth_server, Program::AuthServer.run(&["check"])),
     ] {
+        let warnings = match end.stdout.matches("# warning: ").count() {
+            0 => "no warnings".to_owned(),
+            1 => "1 warning".to_owned(),
+            many => format!("{many} warnings"),
+        };
+        assert_eq!(end.stderr, format!("usable, {warnings}\n"));
         let printed: toml::Table = end.stdout.parse().unwrap();
         assert_eq!(kind.problem(&printed), None, "{}", kind.name);
     }
