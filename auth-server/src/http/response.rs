@@ -8,7 +8,7 @@ use http::header::{
     RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use http::{HeaderValue, StatusCode};
-use postern_contract::envelope::Envelope;
+use postern_contract::envelope::{Envelope, Reason};
 use postern_contract::rejection::Rejection;
 use postern_http::cors::Endpoint;
 use serde::Serialize;
@@ -108,12 +108,21 @@ pub(in crate::http) fn store_rejection(error: &StoreError, effect: &str) -> Reje
     }
 }
 
+/// Returns the body of a rejection. A person at a login does not see `Retry-After`.
+fn envelope(error: ErrorResponse) -> Envelope<Reason> {
+    let mut envelope = Envelope::rejection(error.rejection);
+    if let (Rejection::TooManyAttempts, Some(wait)) = (error.rejection, error.retry_after) {
+        envelope.msg = format!("{}; try again in {wait} s", envelope.msg).into();
+    }
+    envelope
+}
+
 /// Returns a rejection as in its table row, or with a retry time of its own.
 pub(in crate::http) fn rejection(error: impl Into<ErrorResponse>) -> Response {
     let error = error.into();
     let rejection = error.rejection;
     // An envelope of constants cannot fail; an empty body would still be a valid response.
-    let json = Envelope::rejection(rejection).to_json().unwrap_or_default();
+    let json = envelope(error).to_json().unwrap_or_default();
     let mut response = json_response(rejection.status(), json);
     let fields = response.headers_mut();
     if rejection == Rejection::BodyEncoding {

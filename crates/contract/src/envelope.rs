@@ -1,5 +1,7 @@
 //! The one JSON envelope of every response (contract §2.1).
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use crate::rejection::Rejection;
@@ -17,7 +19,7 @@ pub struct Envelope<T> {
     /// 200 on success, otherwise the HTTP status of the response.
     pub status: u16,
     /// A sentence for people.
-    pub msg: &'static str,
+    pub msg: Cow<'static, str>,
     /// The operation's payload.
     pub data: T,
 }
@@ -35,7 +37,7 @@ impl<T> Envelope<T> {
         Self {
             success: true,
             status: 200,
-            msg,
+            msg: Cow::Borrowed(msg),
             data,
         }
     }
@@ -47,7 +49,7 @@ impl Envelope<Reason> {
         Self {
             success: false,
             status: rejection.status().as_u16(),
-            msg: rejection.message(),
+            msg: Cow::Borrowed(rejection.message()),
             data: Reason {
                 reason: rejection.reason(),
             },
