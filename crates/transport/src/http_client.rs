@@ -104,6 +104,9 @@ impl fmt::Display for Unexpected {
         if self.0.is_redirection() && self.0 != StatusCode::NOT_MODIFIED {
             f.write_str("; redirects are not followed")?;
         }
+        if self.0 == StatusCode::BAD_REQUEST {
+            f.write_str("; is it a port of TLS, https:// in place of http://?")?;
+        }
         Ok(())
     }
 }

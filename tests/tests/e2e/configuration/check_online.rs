@@ -94,12 +94,15 @@ fn a_response_that_may_change_is_69_and_one_that_stays_is_78() {
         ("503 Service Unavailable", UNAVAILABLE),
         ("429 Too Many Requests", UNAVAILABLE),
         ("408 Request Timeout", UNAVAILABLE),
+        ("400 Bad Request", CONFIG),
         ("401 Unauthorized", CONFIG),
         ("404 Not Found", CONFIG),
     ] {
         let server = FakeAuthServer::replying(json_response(status, "{}"));
         let end = online(&server.url(), &service.url(), &[]);
         assert_eq!(end.code, Some(code), "{status}: {}", end.stderr);
+        let names_tls = end.stderr.contains("https:// in place of http://");
+        assert_eq!(names_tls, status.starts_with("400"), "{}", end.stderr);
         let jwks_url = format!("--jwks={}", server.url());
         let end = Program::Sidecar.run(&[
             "check",
@@ -111,6 +114,8 @@ fn a_response_that_may_change_is_69_and_one_that_stays_is_78() {
             &service.url(),
         ]);
         assert_eq!(end.code, Some(code), "{status}: {}", end.stderr);
+        let names_tls = end.stderr.contains("https:// in place of http://");
+        assert_eq!(names_tls, status.starts_with("400"), "{}", end.stderr);
     }
 }
 
