@@ -39,7 +39,9 @@ pub enum IssuerUrlError {
     )]
     Document,
     /// Plain HTTP over a network.
-    #[error("a discovery document over plain HTTP is read from this machine only: https://")]
+    #[error(
+        "a discovery document over plain HTTP is read from this machine only: https://, or on a network of your own --jwks http://… --issuer …"
+    )]
     Plain,
 }
 
