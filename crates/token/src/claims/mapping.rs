@@ -26,8 +26,8 @@ impl FromStr for UserField {
         known.map(|name| Self(name)).ok_or_else(|| {
             let fields = fields.join(", ");
             format!(
-                "the user has no field of this name; there are {fields}; in a header of its own --claim-header X-Roles=roles \
-                 passes any claim"
+                "the user has no field of this name; --claim-header X-Roles=roles passes any claim in a header of its own; \
+                 the fields are {fields}"
             )
         })
     }
