@@ -14,6 +14,7 @@ use crate::cli::{Cli, ServeArgs};
 use crate::config::live::Rules;
 use crate::discovery::AuthServer;
 use crate::issuers::IssuerSettings;
+use crate::issuers::cache_file::KeyCacheSettings;
 use crate::issuers::source::SourceSettings;
 use crate::issuers::token_cache::TokenCacheConfig;
 use crate::upstream::{UpstreamSettings, UpstreamTls};
@@ -145,6 +146,8 @@ impl Config {
         let mut warnings = self.warnings();
         warnings.extend(exposed_secrets::<Cli>());
         warnings.extend(self.sources().find_map(SourceSettings::proxy_warning));
+        let mut caches = self.issuers.iter().filter_map(|it| it.key_cache.as_ref());
+        warnings.extend(caches.find_map(KeyCacheSettings::warning));
         warnings
     }
 

@@ -102,6 +102,18 @@ pub(super) struct Found {
 }
 
 impl KeyCacheSettings {
+    /// Returns a warning where the file has no directory: the program makes none.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let directory = self.file.parent()?;
+        match directory.as_os_str().is_empty() || directory.is_dir() {
+            true => None,
+            false => Some(format!(
+                "--key-cache {}: there is no such directory; no keys are kept over a restart",
+                directory.display()
+            )),
+        }
+    }
+
     /// Returns the content of the file, which is written once more: what cannot be written was not
     /// kept up to date.
     pub(super) fn read(&self, now: SystemTime) -> Result<Option<Found>, CacheError> {

@@ -51,6 +51,22 @@ scope = ['admin']
 }
 
 #[test]
+fn a_key_cache_without_a_directory_has_a_warning() {
+    let directory = tempfile::tempdir().unwrap();
+    for (directory, warned) in [(directory.path(), false), ("/nowhere".as_ref(), true)] {
+        let checked = check(&["--key-cache", directory.join("keys").to_str().unwrap()]);
+        let warning = "# warning: --key-cache /nowhere: there is no such directory";
+        assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+        assert_eq!(
+            checked.stdout.contains(warning),
+            warned,
+            "{}",
+            checked.stdout
+        );
+    }
+}
+
+#[test]
 fn patterns_that_match_every_path_have_a_warning() {
     for (flag, patterns, warned) in [
         ("--public-path", "/**", true),
