@@ -4,7 +4,6 @@ pub(crate) mod synchronization;
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use postern_process::exit::ExitError;
@@ -12,11 +11,11 @@ use postern_process::logs::telemetry::LogFormat;
 use postern_process::signals::{Termination, Terminations};
 use postern_process::supervisor::{FirstFailure, Supervisor, supervisor};
 use postern_transport::admin::health::{Condition, Health};
+use postern_transport::drain::DrainTrigger;
 use postern_transport::http_port::HttpPort;
 use postern_transport::net::listener::{self, Port};
 use postern_transport::{admin, traces};
 use prometheus_client::registry::Registry;
-use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use self::synchronization::Synchronization;
@@ -76,32 +75,34 @@ pub(crate) async fn serve_on(
     let admin = listener::bind(Port::Admin, args.listening.admin_listen)?;
     let mut synchronization = Synchronization::new(Arc::clone(&app), &health);
     // Probes first: a process waiting for a stalled store must not seem to hang.
-    let stop = watch::Sender::new(());
+    let admin_drain = DrainTrigger::default();
     listener::announce(
         Port::Admin,
         listener::address(&admin)?,
         args.logs.log_format,
     );
-    let admin_task = admin::spawn(admin, &health, metrics_registry(&app), &stop, &background);
+    let metrics = metrics_registry(&app);
+    let admin_task = admin::spawn(admin, &health, metrics, admin_drain.clone(), &background);
     synchronization.start().await?;
     follow_files(&app, &background)?;
     background.spawn_critical(
         "the synchronization",
         synchronization.run(app.config.store_poll_interval),
     );
-    let closing = Arc::<AtomicBool>::default();
+    let drain = DrainTrigger::default();
     let end = shutdown(
         terminations,
         ends,
         registration(&public, &app, &background)?,
         health.condition("serving", "starting"),
-        Arc::clone(&closing),
+        drain.clone(),
         args.lame_duck.duration(),
     );
-    let outcome = serve_public(app, public, args.logs.log_format, &health, closing, end).await;
+    let outcome = serve_public(app, public, args.logs.log_format, &health, drain, end).await;
 
     traces::flush().await;
-    stop.send_replace(());
+    // Later than the public port: probes are served to the end.
+    admin_drain.stop_accepting();
     let _ = tokio::time::timeout(Duration::from_secs(2), admin_task).await;
     info!(uptime_s = started.elapsed().as_secs(), "stopped");
     outcome
@@ -188,7 +189,7 @@ async fn shutdown(
     ends: FirstFailure,
     registration: Option<Registration>,
     serving: Condition,
-    closing: Arc<AtomicBool>,
+    drain: DrainTrigger,
     lame_duck: Duration,
 ) -> Result<(), ExitError> {
     serving.set_ready();
@@ -204,7 +205,7 @@ async fn shutdown(
         }
     };
     audit::server_stopping(&cause);
-    closing.store(true, Ordering::Relaxed);
+    drain.begin();
     let gradual = async {
         if let Some(registration) = registration {
             registration.end().await;
@@ -227,7 +228,7 @@ async fn serve_public(
     listener: TcpListener,
     format: LogFormat,
     health: &Health,
-    closing: Arc<AtomicBool>,
+    drain: DrainTrigger,
     end: impl Future<Output = Result<(), ExitError>>,
 ) -> Result<(), ExitError> {
     let of_app = Arc::clone(&app);
@@ -236,7 +237,7 @@ async fn serve_public(
         keep_alive: true,
         is_busy_with_requests: true,
         drain_timeout: DRAIN_TIMEOUT,
-        closing,
+        drain,
         unfinished: app.unfinished.clone(),
         reject: Arc::new(move |invalid, client| reject_unparsed(&of_app, invalid.into(), client)),
         ..HttpPort::new(

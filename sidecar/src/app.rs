@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use postern_process::exit::ExitError;
 use postern_transport::admin::health::Health;
+use postern_transport::drain::DrainTrigger;
 use postern_transport::net::client_address::TrustedProxies;
 use postern_transport::net::fd_limit;
 use postern_transport::traces;
 use prometheus_client::registry::Registry;
 
 use self::in_flight::InFlight;
-use crate::background::Draining;
 use crate::config::Config;
 use crate::config::live::{CurrentRules, Enforcing};
 use crate::issuers::current::CurrentKeys;
@@ -42,7 +42,7 @@ pub(crate) struct App {
     pub(crate) registry: Arc<Registry>,
     pub(crate) request_ids: bool,
     pub(crate) health: Health,
-    pub(crate) draining: Draining,
+    pub(crate) drain: DrainTrigger,
 }
 
 impl App {
@@ -80,7 +80,7 @@ impl App {
             registry: Arc::new(registry),
             request_ids: args.access.request_id,
             health,
-            draining: Draining::default(),
+            drain: DrainTrigger::default(),
         })
     }
 }

@@ -1,16 +1,13 @@
-//! Supervised background tasks, and the draining state.
+//! Supervised background tasks.
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::time::Instant;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::{BackgroundService, GenBackgroundService, background_service};
 use postern_process::supervisor::Supervisor;
-use tokio::sync::SetOnce;
 
 /// Wraps a task as a Pingora service, which would drop a panic silently. The task runs to the end of
 /// the process, and returns the error that it cannot recover from.
@@ -57,27 +54,5 @@ impl BackgroundService for Supervised {
                 .spawn_critical_until_shutdown(self.name, work)
                 .await;
         }
-    }
-}
-
-/// The time since which the process drains: responses then end their connection.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Draining(Arc<SetOnce<Instant>>);
-
-impl Draining {
-    pub(crate) fn is_on(&self) -> bool {
-        self.0.initialized()
-    }
-
-    /// Starts the drain, and returns the time of its start.
-    pub(crate) fn begin(&self) -> Instant {
-        let now = Instant::now();
-        let _ = self.0.set(now);
-        self.0.get().copied().unwrap_or(now)
-    }
-
-    /// Completes once the drain has begun.
-    pub(crate) async fn begun(&self) {
-        self.0.wait().await;
     }
 }

@@ -25,7 +25,6 @@ use http::{Method, Version};
 use pingora::ErrorSource;
 use postern_contract::rejection::Rejection;
 use postern_http::methods::certain_method;
-use tokio_util::sync::CancellationToken;
 
 use self::copy::Exchange;
 use self::deadlines::{Deadlines, ends_with_token, hold};
@@ -50,8 +49,6 @@ use postern_http::request::received::ReceivedHead;
 pub(crate) struct Exchanges {
     pub(crate) app: Arc<App>,
     connections: Arc<Connections>,
-    /// Closes the connections that wait for their next request.
-    pub(crate) closing: CancellationToken,
 }
 
 impl Exchanges {
@@ -62,7 +59,6 @@ impl Exchanges {
         Self {
             app,
             connections: Arc::new(Connections::new(conduct, max_idle, idle_timeout)),
-            closing: CancellationToken::new(),
         }
     }
 
@@ -154,7 +150,7 @@ impl<'a, C: Downstream> Serving<'a, C> {
     /// Sends a response of the sidecar, behind interim ones of the service; returns true if the
     /// connection of HTTP/1.x stays.
     async fn respond(&mut self, response: LocalResponse, keep_alive: bool) -> bool {
-        let keep_alive = keep_alive && !response.must_close() && !self.app().draining.is_on();
+        let keep_alive = keep_alive && !response.must_close() && !self.app().drain.has_begun();
         let (request, progress) = (&self.request, &mut self.progress);
         let cors = request.rules.auth_policy.cors_fields(&request.head);
         let response = response.with(cors).with(request.ids.echo());

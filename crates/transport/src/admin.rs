@@ -18,11 +18,11 @@ use axum::{Json, Router};
 use http::{HeaderMap, StatusCode, header};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use self::access::{for_loopback, is_loopback, with_one_host};
 use crate::admin::health::Health;
+use crate::drain::DrainTrigger;
 use crate::http_port::HttpPort;
 use crate::net::connection_slots::{ConnectionSlots, Slot};
 use crate::net::fd_limit::ADMIN_CONNECTIONS;
@@ -48,18 +48,21 @@ const MAX_OF_OTHERS: usize = 24;
 /// second.
 const MAX_OF_LOOPBACK: usize = 24;
 
-/// Serves the admin port in a task of its own, until `stop` is sent to. The end of the program waits
-/// for that.
+/// Serves the admin port in a task of its own, until `drain` stops accepting. The end of the program
+/// waits for that.
 pub fn spawn(
     listener: std::net::TcpListener,
     health: &Health,
     metrics: Registry,
-    stop: &watch::Sender<()>,
+    drain: DrainTrigger,
     background: &Supervisor,
 ) -> JoinHandle<()> {
     let none = Router::new;
-    let port = port(health.clone(), Arc::new(metrics), none(), none());
-    port.spawn(listener, slots(), stop, background)
+    let port = HttpPort {
+        drain,
+        ..port(health.clone(), Arc::new(metrics), none(), none())
+    };
+    port.spawn(listener, slots(), background)
 }
 
 /// Serves the admin port until `shutdown` resolves. `open` adds routes for any peer, `extra` for

@@ -12,7 +12,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -26,7 +25,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use postern_http::invalid::InvalidRequest;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
@@ -34,8 +32,9 @@ use tracing::{debug, info, warn};
 
 use self::http1_guard::Http1Guard;
 pub use self::in_flight::InFlightBody;
+use crate::drain::{DrainTrigger, DrainWatcher, Phase};
 use crate::net::connection_slots::{Activity, OpenStream, Slot};
-use crate::net::listener::{self, CLIENT_IDLE, LAST_REQUEST};
+use crate::net::listener::{self, CLIENT_IDLE};
 use crate::net::shares::{Holder, Shares};
 use crate::net::unfinished;
 use crate::net::write_deadline::WriteDeadline;
@@ -72,9 +71,8 @@ pub struct HttpPort {
     pub is_busy_with_requests: bool,
     /// Of requests in flight at the end.
     pub drain_timeout: Duration,
-    /// Once true, each response closes its connection: a client could send its next request into the
-    /// final close, and not know that it was never read.
-    pub closing: Arc<AtomicBool>,
+    /// Watched by its connections alone.
+    pub drain: DrainTrigger,
     /// Budget for incomplete heads.
     pub unfinished: Shares,
     /// See [`Reject`].
@@ -93,7 +91,7 @@ impl HttpPort {
             keep_alive: false,
             is_busy_with_requests: false,
             drain_timeout: timeout,
-            closing: Arc::default(),
+            drain: DrainTrigger::default(),
             unfinished: unfinished::budget(),
             reject: Arc::new(|rejection, _| {
                 let status = rejection.status();
@@ -103,17 +101,18 @@ impl HttpPort {
         }
     }
 
-    /// Serves in a task of its own, until `stop` is sent to. The end of the program waits for that.
+    /// Serves in a task of its own, until its drain stops accepting. The end of the program waits for
+    /// that.
     pub fn spawn<F: Future<Output = Option<Slot>> + Send>(
         self,
         listener: StdListener,
         slot: impl Fn(IpAddr) -> F + Send + Sync + 'static,
-        stop: &watch::Sender<()>,
         background: &Supervisor,
     ) -> JoinHandle<()> {
-        let mut stop = stop.subscribe();
+        let mut drain = self.drain.watcher();
         background.spawn_critical_until_shutdown(self.name, async move {
-            let stopped = async { _ = stop.changed().await };
+            // It takes the watcher along: the port waits until there is none.
+            let stopped = async move { drain.reached(Phase::Closing).await };
             let served = self.serve(listener, slot, stopped).await;
             served.map_err(|error| error.to_string())
         })
@@ -131,7 +130,7 @@ impl HttpPort {
         shutdown: impl Future<Output = T>,
     ) -> io::Result<T> {
         let listener = TcpListener::from_std(listener)?;
-        let (stop, stopped) = watch::channel(());
+        let watcher = self.drain.watcher();
         let port = Arc::new(self);
         tokio::pin!(shutdown);
         let reason = loop {
@@ -142,7 +141,7 @@ impl HttpPort {
                         port: Arc::clone(&port),
                         peer,
                         activity: slot.activity().clone(),
-                        stop: stopped.clone(),
+                        drain: watcher.clone(),
                     };
                     let served = connection.serve(stream);
                     tokio::spawn(async move { slot.serve(pin!(served), || ()).await });
@@ -150,18 +149,16 @@ impl HttpPort {
             }
         };
         // Nothing is accepted any more, and `closed` waits for the connections alone.
-        drop((listener, stopped));
-        // Each connection holds a receiver until it ends.
+        drop((listener, watcher));
         info!(
-            connections = stop.receiver_count(),
+            connections = port.drain.watchers(),
             port = port.name,
             "draining"
         );
-        stop.send_replace(());
-        match tokio::time::timeout(port.drain_timeout, stop.closed()).await {
-            Ok(()) => info!(port = port.name, "drained: every connection is closed"),
-            Err(_) => warn!(
-                connections = stop.receiver_count(),
+        match port.drain.close(port.drain_timeout).await {
+            true => info!(port = port.name, "drained: every connection is closed"),
+            false => warn!(
+                connections = port.drain.watchers(),
                 port = port.name,
                 "closing connections that did not finish in time"
             ),
@@ -175,7 +172,7 @@ struct Connection {
     port: Arc<HttpPort>,
     peer: SocketAddr,
     activity: Activity,
-    stop: watch::Receiver<()>,
+    drain: DrainWatcher,
 }
 
 /// The begin of a connection to a TLS port.
@@ -186,7 +183,7 @@ enum FirstBytes {
 }
 
 impl Connection {
-    /// Serves the connection until it ends; after `stop` changed, until its last response is
+    /// Serves the connection until it ends; once it is to end, until its last response is
     /// written.
     async fn serve(self, stream: TcpStream) {
         // A response may be two writes; the second must not wait for the acknowledgement of the
@@ -218,12 +215,12 @@ impl Connection {
 
     /// Shakes hands within the timeout, and aborts soon after a stop: nothing was requested yet.
     async fn handshake(&self, tls: &ServerTls, stream: Socket) -> io::Result<FirstBytes> {
-        let (limit, mut stop) = (self.port.timeout, self.stop.clone());
+        let (limit, mut drain) = (self.port.timeout, self.drain.clone());
         tokio::select! {
             begun = tokio::time::timeout(limit, detect_tls(tls, stream, limit)) => {
                 begun.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
             }
-            () = self.port.last_request(&mut stop) => Err(io::ErrorKind::ConnectionAborted.into()),
+            () = self.port.last_request(&mut drain) => Err(io::ErrorKind::ConnectionAborted.into()),
         }
     }
 
@@ -260,7 +257,7 @@ impl Connection {
         // Not as a future: that would close the socket while a client is still sending.
         let ended = tokio::select! {
             ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => Some(ended),
-            () = port.last_request(&mut self.stop) => None,
+            () = port.last_request(&mut self.drain) => None,
         };
         let ended = match ended {
             Some(ended) => ended,
@@ -301,7 +298,7 @@ impl Connection {
             let (port, activity) = (Arc::clone(&port), activity.clone());
             Box::pin(async move {
                 let mut response = port.routes.clone().oneshot(request).await?;
-                if port.closing.load(Ordering::Relaxed) {
+                if port.drain.has_begun() {
                     // RFC 9112 §9.6.
                     let close = HeaderValue::from_static("close");
                     response.headers_mut().insert(CONNECTION, close);
@@ -320,12 +317,13 @@ type InFlightResponse = http::Response<InFlightBody<Option<OpenStream>>>;
 type PinnedResponse = Pin<Box<dyn Future<Output = Result<InFlightResponse, Infallible>> + Send>>;
 
 impl HttpPort {
-    /// Waits for a stop, and for the last request of a client that does not know of it.
-    async fn last_request(&self, stop: &mut watch::Receiver<()>) {
-        let _ = stop.changed().await;
-        if self.keep_alive {
-            tokio::time::sleep(LAST_REQUEST).await;
-        }
+    /// Waits until an idle connection is to end. No other request comes on one that is for one.
+    async fn last_request(&self, drain: &mut DrainWatcher) {
+        let phase = match self.keep_alive {
+            true => Phase::Ending,
+            false => Phase::Closing,
+        };
+        drain.reached(phase).await;
     }
 }
 

@@ -1,9 +1,10 @@
 //! Bytes between this process and its peers: listeners and their limits, TLS, ports that speak HTTP,
-//! the admin port, one HTTP client, the fetch of an issuer's keys, the export of spans.
+//! their drain, the admin port, one HTTP client, the fetch of an issuer's keys, the export of spans.
 //!
 //! Never here: what a token is worth, the contract's bodies, routes other than the admin port's.
 
 pub mod admin;
+pub mod drain;
 pub mod http_client;
 pub mod http_port;
 pub mod issuer;

@@ -6,9 +6,9 @@ use axum::extract::State;
 use axum::routing::post;
 use axum::{Json, Router};
 use postern_transport::admin::health::Condition;
+use postern_transport::drain::DrainTrigger;
 use serde::{Deserialize, Serialize};
 
-use crate::background::Draining;
 use crate::telemetry::metrics::Metrics;
 
 pub(crate) const PATH: &str = "/drain";
@@ -16,7 +16,7 @@ pub(crate) const PATH: &str = "/drain";
 /// The state behind the drain route.
 #[derive(Debug, Clone)]
 pub(crate) struct Drain {
-    pub(crate) draining: Draining,
+    pub(crate) drain: DrainTrigger,
     pub(crate) serving: Condition,
     pub(crate) metrics: Metrics,
     pub(crate) lame_duck: Duration,
@@ -38,14 +38,14 @@ impl Drain {
     }
 
     fn begin(&self) -> Progress {
-        if !self.draining.is_on() {
+        if !self.drain.has_begun() {
             tracing::info!("draining by command");
             self.serving.set_not_ready("draining");
         }
         // Repeated requests only report: `begin` below keeps the time of the first one.
         let in_flight = self.metrics.requests_in_flight.get();
         Progress {
-            drained: self.draining.begin().elapsed() >= self.lame_duck && in_flight == 0,
+            drained: self.drain.begin().elapsed() >= self.lame_duck && in_flight == 0,
             in_flight,
         }
     }
@@ -66,7 +66,7 @@ mod tests {
     fn the_lame_duck_time_comes_before_drained() {
         let health = Health::new();
         let drain = Drain {
-            draining: Draining::default(),
+            drain: DrainTrigger::default(),
             serving: health.condition("serving", "starting"),
             metrics: Metrics::new(&TokenCacheCounters::default()).0,
             lame_duck: Duration::from_secs(3600),

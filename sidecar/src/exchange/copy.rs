@@ -127,7 +127,7 @@ impl<C: Downstream> Exchange<'_, C> {
         let request = ResponseTo {
             keep_alive: self.request.keep_alive
                 && self.upload.is_received()
-                && !self.app.draining.is_on(),
+                && !self.app.drain.has_begun(),
             ..self.request
         };
         let waiting = download.out.waiting();

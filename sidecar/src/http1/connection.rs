@@ -1,6 +1,7 @@
 //! The requests of one connection.
 
 use postern_contract::rejection::Rejection;
+use postern_transport::drain::DrainWatcher;
 
 use super::downstream::{HEAD_READ, Http1Downstream};
 use crate::exchange::Exchanges;
@@ -18,9 +19,10 @@ pub(crate) async fn serve(
     exchanges: &Exchanges,
     downstream: &mut Http1Downstream,
     client: &Client,
+    drain: &mut DrainWatcher,
 ) {
     loop {
-        let head = match next_head(exchanges, downstream).await {
+        let head = match next_head(downstream, drain).await {
             Ok(Some(head)) => head,
             Ok(None) => break,
             Err(rejection) => {
@@ -42,8 +44,8 @@ pub(crate) async fn serve(
 
 /// Waits for the head of a request; returns `None` if no other follows.
 async fn next_head(
-    exchanges: &Exchanges,
     downstream: &mut Http1Downstream,
+    drain: &mut DrainWatcher,
 ) -> Result<Option<ReceivedHead>, Rejection> {
     let mut search = HeadSearch::default();
     loop {
@@ -58,7 +60,7 @@ async fn next_head(
         if downstream.received.len() > MAX_HEAD_BYTES {
             return Err(Rejection::RequestHeaderTooLarge);
         }
-        if !downstream.read_head(&exchanges.closing).await? {
+        if !downstream.read_head(drain).await? {
             return Ok(None);
         }
     }

@@ -12,13 +12,13 @@ use h2::Reason;
 use pingora::{Error, ErrorType};
 use postern_contract::rejection::Rejection;
 use postern_http::framing::body::BodyReader;
+use postern_transport::drain::{DrainWatcher, Phase};
 use postern_transport::net::connection_slots::Activity;
 use postern_transport::net::listener::CLIENT_IDLE;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::task::yield_now;
 use tokio::time::{Instant, Interval, interval_at};
 use tokio_util::io::poll_read_buf;
-use tokio_util::sync::CancellationToken;
 
 use super::HTTP_2_PREFACE;
 use super::transport::{self, ClientTransport, has_left};
@@ -82,12 +82,12 @@ impl Http1Downstream {
     /// [`Rejection::RequestTimeout`].
     pub(crate) async fn begins_http_2(
         &mut self,
-        closing: &CancellationToken,
+        drain: &mut DrainWatcher,
     ) -> Result<bool, Rejection> {
         let may_be = |received: &[u8]| {
             received.len() < HTTP_2_PREFACE.len() && HTTP_2_PREFACE.starts_with(received)
         };
-        while may_be(&self.received) && self.read_head(closing).await? {}
+        while may_be(&self.received) && self.read_head(drain).await? {}
         Ok(self.received.starts_with(HTTP_2_PREFACE))
     }
 
@@ -95,11 +95,8 @@ impl Http1Downstream {
     ///
     /// # Errors
     /// [`Rejection::RequestTimeout`] once a head that has begun takes too long.
-    pub(super) async fn read_head(
-        &mut self,
-        closing: &CancellationToken,
-    ) -> Result<bool, Rejection> {
-        let mut closing = pin!(closing.cancelled());
+    pub(super) async fn read_head(&mut self, drain: &mut DrainWatcher) -> Result<bool, Rejection> {
+        let mut ending = pin!(drain.reached(Phase::Ending));
         poll_fn(|cx| {
             if let Poll::Ready(is_open) = self.poll_read_ahead(cx) {
                 // Before the head is parsed: a request that is here must not be evicted.
@@ -113,7 +110,7 @@ impl Http1Downstream {
             } else {
                 // Only a silent connection ends at once: a head that has begun is still served.
                 self.activity.waits_for_request();
-                if closing.as_mut().poll(cx).is_ready() {
+                if ending.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(Ok(false));
                 }
             }

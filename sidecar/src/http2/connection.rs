@@ -1,18 +1,16 @@
 //! A connection: its limits, its streams and its end.
 
-use std::future::pending;
 use std::sync::Arc;
 
 use h2::server::Builder;
-use pingora::server::ShutdownWatch;
 use postern_contract::rejection::Rejection;
+use postern_transport::drain::{DrainWatcher, Phase};
 use postern_transport::net::listener::CLIENT_IDLE;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use super::downstream::Http2Downstream;
 use super::transport::FollowedTransport;
-use crate::background::Draining;
 use crate::exchange::Exchanges;
 use crate::http1::Http1Downstream;
 use crate::identity::forwarded::Client;
@@ -27,14 +25,13 @@ const STREAMS: u32 = 100;
 /// Bytes of one body that a client may send before the service has read it (RFC 9113 §6.9.2).
 const STREAM_WINDOW: u32 = 65_535;
 
-/// Serves the streams of a connection to their end, and sends a GOAWAY in a drain, at a shutdown or as
-/// `goodbye`.
+/// Serves the streams of a connection to their end, and sends a GOAWAY in a drain or as `goodbye`.
 pub(crate) async fn serve(
     exchanges: &Arc<Exchanges>,
     downstream: Http1Downstream,
     client: Client,
     goodbye: &Notify,
-    mut shutdown: ShutdownWatch,
+    mut drain: DrainWatcher,
 ) {
     let (transport, activity, received) = (
         downstream.transport,
@@ -54,12 +51,11 @@ pub(crate) async fn serve(
     // It is waited for while it may get more.
     streams.close();
     let (mut has_served, mut is_leaving) = (false, false);
-    let draining = &exchanges.app.draining;
     loop {
         let accepted = tokio::select! {
             // A busy connection, whose `accept` is always ready, has to leave too.
             biased;
-            () = leave(draining, has_served, &mut shutdown, goodbye, &streams), if !is_leaving => {
+            () = leave(&mut drain, has_served, goodbye, &streams), if !is_leaving => {
                 is_leaving = true;
                 // The next `accept` sends the GOAWAY and still takes streams that are on their way.
                 connection.graceful_shutdown();
@@ -108,16 +104,17 @@ fn builder() -> Builder {
 /// one of HTTP/1.x does: its client may know no other place yet, and would only come again. An idle
 /// one is left with a GOAWAY too, without which a request on its way would be lost (RFC 9113 §9.1).
 async fn leave(
-    draining: &Draining,
+    drain: &mut DrainWatcher,
     has_served: bool,
-    shutdown: &mut ShutdownWatch,
     goodbye: &Notify,
     streams: &TaskTracker,
 ) {
+    let phase = match has_served {
+        true => Phase::Draining,
+        false => Phase::Closing,
+    };
     tokio::select! {
-        () = draining.begun(), if has_served => {}
-        // Without a sender no shutdown comes: the other reasons still apply.
-        changed = shutdown.changed() => if changed.is_err() { pending().await },
+        () = drain.reached(phase) => {}
         () = goodbye.notified() => {}
         () = idle(streams) => {}
     }

@@ -13,7 +13,6 @@ use postern_process::supervisor::{FirstFailure, supervisor};
 use postern_transport::net::connection_slots::ConnectionSlots;
 use postern_transport::net::fd_limit;
 use postern_transport::net::listener::{Port, address, bind};
-use tokio::sync::watch;
 
 use crate::admin::drain::Drain;
 use crate::admin::explain::Explainer;
@@ -53,7 +52,6 @@ pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitErr
     let (tasks, changes) = issuer_tasks(&config, &app)?;
     let stop = graceful_stop((addresses, args.logs.log_format), &config, &app, ends);
     let failure = Arc::clone(&stop.failure);
-    let connections = stop.connections.subscribe();
     let admin_routes = admin_routes(&config, &app, &stop);
     let started = Instant::now();
 
@@ -87,7 +85,7 @@ pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitErr
     }
     let probes = probes::routes(config.probes.clone())?;
     let clients = client_connections(&config, Arc::clone(&app));
-    let clients = listener::serve(clients, public, connections);
+    let clients = listener::serve(clients, public, app.drain.watcher());
     let mut clients = until_stopped("proxy", clients, &background);
     // As many as are configured.
     clients.threads = None;
@@ -110,7 +108,7 @@ pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitErr
 /// Returns what the admin port serves to loopback peers.
 fn admin_routes(config: &Config, app: &App, stop: &GracefulStop) -> Router {
     let drain = Drain {
-        draining: app.draining.clone(),
+        drain: app.drain.clone(),
         serving: stop.serving.clone(),
         metrics: app.metrics.clone(),
         lame_duck: stop.lame_duck,
@@ -150,9 +148,8 @@ fn graceful_stop(
         log_format,
         lame_duck: config.args.stop.lame_duck.duration(),
         drain_timeout: config.args.stop.drain_timeout.duration(),
-        draining: app.draining.clone(),
+        drain: app.drain.clone(),
         serving,
-        connections: watch::Sender::new(false),
         metrics: app.metrics.clone(),
         ends,
         failure: Arc::default(),

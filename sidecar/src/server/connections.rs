@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pingora::server::ShutdownWatch;
 use postern_contract::rejection::Rejection::RequestMalformed;
+use postern_transport::drain::DrainWatcher;
 use postern_transport::net::connection_slots::{Activity, ConnectionSlots, Slot};
 use postern_transport::net::listener;
 use postern_transport::tls::ServerTls;
@@ -48,13 +48,13 @@ impl ClientConnections {
     pub(crate) async fn accept(
         self: Arc<Self>,
         listener: TcpListener,
-        shutdown: ShutdownWatch,
+        drain: DrainWatcher,
     ) -> Infallible {
         loop {
             let next = listener::accept(&listener, "public port", |peer| self.slot(peer));
             let (slot, socket, peer) = next.await;
-            let (clients, shutdown) = (Arc::clone(&self), shutdown.clone());
-            tokio::spawn(async move { clients.serve(slot, socket, peer, &shutdown).await });
+            let (clients, drain) = (Arc::clone(&self), drain.clone());
+            tokio::spawn(async move { clients.serve(slot, socket, peer, drain).await });
         }
     }
 
@@ -70,17 +70,11 @@ impl ClientConnections {
     }
 
     /// Serves a connection to its end, or until it makes room for another one.
-    async fn serve(
-        &self,
-        slot: Slot,
-        socket: TcpStream,
-        peer: SocketAddr,
-        shutdown: &ShutdownWatch,
-    ) {
+    async fn serve(&self, slot: Slot, socket: TcpStream, peer: SocketAddr, drain: DrainWatcher) {
         let _open = Counted::among(&self.requests.app.metrics.connections);
         let activity = slot.activity().clone();
         let goodbye = Notify::new();
-        let serving = pin!(self.serve_requests(socket, peer, activity, &goodbye, shutdown));
+        let serving = pin!(self.serve_requests(socket, peer, activity, &goodbye, drain));
         slot.serve(serving, || goodbye.notify_one()).await;
     }
 
@@ -90,7 +84,7 @@ impl ClientConnections {
         peer: SocketAddr,
         activity: Activity,
         goodbye: &Notify,
-        shutdown: &ShutdownWatch,
+        mut drain: DrainWatcher,
     ) {
         let requests = &self.requests;
         // Without a timeout a write may wait forever.
@@ -110,16 +104,16 @@ impl ClientConnections {
         let mut downstream = Http1Downstream::new(transport, activity, self.head_timeout);
         let is_http_2 = match chose {
             Some(false) => Ok(false),
-            _ => downstream.begins_http_2(&requests.closing).await,
+            _ => downstream.begins_http_2(&mut drain).await,
         };
         match is_http_2 {
             Ok(true) => {
-                let serving = http2::serve(requests, downstream, client, goodbye, shutdown.clone());
+                let serving = http2::serve(requests, downstream, client, goodbye, drain);
                 // Boxed: most connections speak HTTP/1.1.
                 Box::pin(serving).await;
             }
             Ok(false) if chose != Some(true) => {
-                http1::serve(requests, &mut downstream, &client).await
+                http1::serve(requests, &mut downstream, &client, &mut drain).await
             }
             // Closed before the first byte: nothing was requested.
             Ok(false) if downstream.received.is_empty() => {}

@@ -15,11 +15,10 @@ use postern_process::logs::telemetry::LogFormat;
 use postern_process::signals::{Termination, Terminations};
 use postern_process::supervisor::FirstFailure;
 use postern_transport::admin::health::Condition;
+use postern_transport::drain::DrainTrigger;
 use postern_transport::net::listener::{Port, announce};
 use postern_transport::traces;
-use tokio::sync::watch;
 
-use crate::background::Draining;
 use crate::telemetry::metrics::Metrics;
 
 /// Waits for the signal and carries out the shutdown.
@@ -32,12 +31,9 @@ pub(crate) struct GracefulStop {
     pub(crate) lame_duck: Duration,
     /// Time after which requests in flight are cut off.
     pub(crate) drain_timeout: Duration,
-    pub(crate) draining: Draining,
+    pub(crate) drain: DrainTrigger,
     /// The readiness condition that is lost first.
     pub(crate) serving: Condition,
-    /// Its receivers live in the accept loop and in every connection: all of them are gone when the
-    /// last connection is closed.
-    pub(crate) connections: watch::Sender<bool>,
     pub(crate) metrics: Metrics,
     pub(crate) ends: FirstFailure,
     /// The error that the process ends with, unless a signal ends it.
@@ -54,12 +50,9 @@ impl GracefulStop {
             "draining"
         );
         // The wait of a `drain` command counts.
-        let waited = self.draining.begin().elapsed();
+        let waited = self.drain.begin().elapsed();
         tokio::time::sleep(lame_duck.saturating_sub(waited)).await;
-        // Only now: up to here new connections are served.
-        self.connections.send_replace(true);
-        let closed = tokio::time::timeout(self.drain_timeout, self.connections.closed());
-        if closed.await.is_ok() {
+        if self.drain.close(self.drain_timeout).await {
             tracing::info!("drained: every request is complete, every connection is closed");
         } else {
             tracing::warn!(
@@ -104,11 +97,7 @@ impl ShutdownSignalWatch for GracefulStop {
         };
         tokio::select! {
             () = self.drain(lame_duck) => {}
-            _ = signals.next() => {
-                tracing::warn!("second signal: ending at once");
-                // Dropping it would make the accept loop log an error.
-                self.connections.send_replace(true);
-            }
+            _ = signals.next() => tracing::warn!("second signal: ending at once"),
         }
         ShutdownSignal::FastShutdown
     }
@@ -125,6 +114,7 @@ mod tests {
     use pingora::server::{RunArgs, Server};
     use postern_process::supervisor::supervisor;
     use postern_transport::admin::health::Health;
+    use postern_transport::drain::Phase;
 
     use super::*;
     use crate::background::supervised;
@@ -140,9 +130,8 @@ mod tests {
             log_format: LogFormat::Text,
             lame_duck: Duration::ZERO,
             drain_timeout,
-            draining: Draining::default(),
+            drain: DrainTrigger::default(),
             serving,
-            connections: watch::Sender::new(false),
             metrics: Metrics::new(&TokenCacheCounters::default()).0,
             ends,
             failure: Arc::default(),
@@ -153,9 +142,9 @@ mod tests {
     #[tokio::test]
     async fn open_connections_are_closed_at_the_drain_timeout() {
         let (stop, _) = stop(Duration::from_millis(1), supervisor().1);
-        let connection = stop.connections.subscribe();
+        let mut connection = stop.drain.watcher();
         stop.drain(stop.lame_duck).await;
-        assert!(*connection.borrow());
+        connection.reached(Phase::Closing).await;
     }
 
     async fn defective() -> Result<Infallible, String> {

@@ -31,8 +31,6 @@ const KEEPALIVE_PROBES: u32 = 4;
 /// Longest silence of a client between two requests. Longer than the idle time of the usual load
 /// balancers (60 s), so that they close first and never send into a closing connection.
 pub const CLIENT_IDLE: Duration = Duration::from_secs(75);
-/// Silence after which a stop closes an idle connection: a last request may be on its way.
-pub const LAST_REQUEST: Duration = Duration::from_secs(1);
 
 /// One of the two ports of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

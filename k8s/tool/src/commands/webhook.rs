@@ -13,12 +13,12 @@ use postern_process::signals::Terminations;
 use postern_process::supervisor::supervisor;
 use postern_transport::admin;
 use postern_transport::admin::health::Health;
+use postern_transport::drain::DrainTrigger;
 use postern_transport::http_port::HttpPort;
 use postern_transport::net::connection_slots::ConnectionSlots;
 use postern_transport::net::listener::{self, Port};
 use postern_transport::tls::{CertificateMetrics, HTTP_1};
 use prometheus_client::registry::Registry;
-use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::admission::Outcome;
@@ -82,13 +82,14 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
 
     let health = Health::new();
     let serving = health.condition("serving", "starting");
-    let stop = watch::Sender::new(());
+    let (drain, admin_drain) = (DrainTrigger::default(), DrainTrigger::default());
     listener::announce(Port::Admin, listener::address(&admin)?, format);
-    admin::spawn(admin, &health, registry, &stop, &background);
+    admin::spawn(admin, &health, registry, admin_drain.clone(), &background);
     let port = HttpPort {
         tls: Some(tls),
         keep_alive: true,
         drain_timeout: DRAIN_TIMEOUT,
+        drain: drain.clone(),
         ..HttpPort::new(PORT, reviews::routes(settings, reviewed), TIMEOUT)
     };
     listener::announce(Port::Public, listener::address(&public)?, format);
@@ -97,7 +98,7 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
         let slots = slots.clone();
         async move { slots.take(peer, false).await }
     };
-    let accepting = port.spawn(public, slot, &stop, &background);
+    let accepting = port.spawn(public, slot, &background);
     health.set_started();
     serving.set_ready();
 
@@ -113,7 +114,8 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
             _ = terminations.next() => {}
         }
     }
-    stop.send_replace(());
+    drain.stop_accepting();
+    admin_drain.stop_accepting();
     // A failure while it stops changes nothing: the process ends in any case.
     let _ = accepting.await;
     info!("stopped");
