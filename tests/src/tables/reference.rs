@@ -195,8 +195,11 @@ fn usage(option: &Arg) -> String {
     format!("--{}{value}", name(option))
 }
 
-/// Returns the words that the option takes, if it takes no others.
+/// Returns the words that the option takes, if it takes no others and its help lists them.
 fn values(option: &Arg) -> Vec<String> {
+    if option.is_hide_possible_values_set() {
+        return Vec::new();
+    }
     let words = option.get_possible_values();
     let words = words.iter().map(|word| word.get_name().to_owned());
     words

@@ -217,7 +217,7 @@ name: x => line 1: key with no value, expected `=`; the file is JSON or YAML, an
 # settings||{|  'name': 'x'|} => ; the file is JSON or YAML, and TOML is expected
 name = 'a:b'|lifetime: 1 => line 2:
 upstream = 'u'|[[rule]]|paths = ['/a']|[[rule]]|pahts = ['/b'] => line 5: [[rule]] 2: pahts: unknown key `pahts`, expected `paths` or `claims`
-[[rule]]|paths = ['/a']|upstream = 'u' => unknown key `upstream`, expected `paths` or `claims`; as a setting of the program it belongs above the first [[…]]
+upstream = 'u'|[[rule]]|paths = ['/a']|name = 'n' => unknown key `name`, expected `paths` or `claims`; as a setting of the program it belongs above the first [[…]]
 upstream = 'u'|[[rule]] => line 2: [[rule]] 1: a key is missing: `paths`
 upstream = 'u'|[[rule]]|paths = 'a' => line 3: [[rule]] 1: paths: found the text \"a\", expected a list: [\"a\", \"b\"]
 upstream = 'u'|[[rule]]|paths = []|claims = {x = [-1]} => line 4: [[rule]] 1: claims.x[0]: invalid value: integer `-1`, expected u32

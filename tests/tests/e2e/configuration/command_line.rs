@@ -148,7 +148,9 @@ fn a_closed_reader_is_no_failure_and_a_full_disk_is() {
     ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        assert_eq!(end_with(program, words, writer), (Some(0), String::new()));
+        let (code, result) = end_with(program, words, writer);
+        assert_eq!(code, Some(0), "{result}");
+        assert!(result.starts_with("usable, "), "{result}");
         let full = std::fs::File::create("/dev/full").unwrap();
         let (code, complaint) = end_with(program, words, full);
         assert_eq!(code, Some(70), "{complaint}");
