@@ -41,6 +41,8 @@ struct Sources {
 impl Sources {
     /// Joins both into one record for each application.
     fn joined(&self) -> Option<Arc<Applications>> {
+        // Without the store nothing is in force: an application that it has removed must not come
+        // back by a file.
         let mut all = self.stored.clone()?;
         for (id, mounted) in self.mounted.all() {
             let stored = all.get(id.as_str()).cloned().unwrap_or_default();
@@ -75,6 +77,7 @@ impl ApplicationRegistry {
     /// Replaces the directory's applications, and returns the changes.
     pub(crate) fn mount(&self, applications: Applications) -> Vec<(AppId, ApplicationEvent)> {
         let mut sources = self.sources.lock();
+        // Under the lock, so that a poll of the store does not join the former ones meanwhile.
         let former = std::mem::replace(&mut sources.mounted, applications);
         self.in_force.store(sources.joined());
         let now = &sources.mounted;
@@ -104,6 +107,7 @@ impl ApplicationRegistry {
         if all.is_empty() && self.required {
             return Err(Rejection::StoreUnavailable);
         }
+        // Both are computed: the time shows nothing of whether the id is registered.
         match all.accepts(id, secret) | self.are_open(&all) {
             true => Ok(()),
             false => Err(Rejection::ApplicationUnknown),
@@ -149,6 +153,8 @@ impl ApplicationRegistry {
         match (sources.stored.take(), stored) {
             (None, stored) => sources.stored = stored,
             (Some(mut memory), None) => {
+                // A record of the stored document may be missing here: nothing may be concluded
+                // from its absence.
                 memory.is_incomplete = true;
                 sources.stored = Some(memory);
             }

@@ -139,6 +139,7 @@ impl OpenStore {
     }
 
     fn open_key(&self, entry: Entry, text: &Zeroizing<String>) -> Result<Decrypted, StoreError> {
+        // Other programs of the contract read the public key, so it is never encrypted.
         if entry == Entry::Public && is_public(text) {
             return Ok(Decrypted {
                 text: text.clone(),
@@ -148,6 +149,8 @@ impl OpenStore {
         let opened = self.encryption.open(&entry.key(), text);
         if let Err(EncryptionError::NoKey { needed, .. }) = &opened {
             // Not in clear, should the store lose its content next.
+            // Remembered although it cannot be opened: what this server writes later must not be in
+            // clear.
             let is_encrypted = AtRest::Encrypted(needed.clone());
             self.encryption.take_over(&is_encrypted);
         }
@@ -174,6 +177,8 @@ impl OpenStore {
         let stays_encrypted = was_encrypted && self.encryption.current.is_some();
         Ok(match (key, in_clear) {
             (_, Some((entry, _))) if key.is_some() || stays_encrypted => {
+                // One value in clear beside an encrypted one, or in a store that was encrypted at
+                // the last read.
                 return Err(self.not_open(*entry, &EncryptionError::Planted));
             }
             (Some(id), _) if is_being_encrypted(ring.map(|ring| &ring.text)) => {

@@ -136,6 +136,7 @@ impl KeyRing {
     /// Counts a change of the keys at `now`.
     pub(crate) fn in_next_generation(mut self, now: i64) -> Self {
         let generation = &mut self.metadata.rest.generation;
+        // Each change counts, so that an older copy of the store can be distinguished from a later ring.
         *generation = generation.next(now);
         self
     }
@@ -146,6 +147,8 @@ impl KeyRing {
 
     pub(crate) fn current_since(&self) -> Option<i64> {
         let current = self.metadata.rest.current.as_ref()?;
+        // Another program of the contract may have replaced the pair alone: the time then belongs
+        // to a former key.
         (current.kid == self.current.id().as_str()).then_some(current.since)
     }
 
@@ -184,6 +187,7 @@ impl KeyRing {
             key: &retired.key,
             time: Some(retired.until()),
         });
+        // Next is listed before it signs: every verifier has to know it by then.
         std::iter::once(current).chain(next).chain(retired)
     }
 
@@ -224,6 +228,7 @@ pub(super) fn with_revoked(
 ) -> Option<Zeroizing<String>> {
     let mut record = RingRecord::parse(stored).ok()?;
     let missing = revoked.iter().map(KeyId::to_string);
+    // The set only grows: what another server has revoked stays.
     let missing = missing.filter(|kid| !record.revoked.contains(kid));
     let missing: Vec<_> = missing.collect();
     if missing.is_empty() {
@@ -247,6 +252,7 @@ impl RingMetadata {
         Ok(Self {
             next: next.transpose()?,
             retired: retired.collect::<Result<_, _>>()?,
+            // A name that is no key id was never listed, and needs no revocation.
             revoked: revoked.iter().filter_map(|kid| KeyId::new(kid)).collect(),
             rest,
         })

@@ -108,6 +108,8 @@ impl AccountLockout {
         if let Some(bucket) = tables.check(&names, now)? {
             tables.buckets.put(names.account, bucket);
         }
+        // From the second try on the failure counts before the hash is computed: many at once would
+        // all be free.
         let is_counted = tables.by_client.contains(&names.at_client);
         if is_counted {
             count(&mut tables.by_client, names.at_client, now);

@@ -74,6 +74,8 @@ impl RevocationLog {
             // Behind an entry that cannot be read no server would find them.
             self.follow(&*call).await?;
         }
+        // An id below what sidecars have seen would never reach them: they read from their cursor
+        // on.
         let above = self.state.read().above();
         let append = |it: &Revocation| it.fact.append(it.ends, above);
         // The revocations first: of a commit that was left half done a repetition ends what is still there.
@@ -87,6 +89,7 @@ impl RevocationLog {
             // A fail-over may have lost one, and only what was read is noticed as lost.
             let mut noted = self.noted.lock();
             for one in revocations {
+                // Not read back: the next poll commits it once more unless it is found by then.
                 if self.lacks(one) && !noted.contains(one) {
                     noted.push(one.clone());
                 }
@@ -106,6 +109,7 @@ impl RevocationLog {
     /// Those of the store; they stay noted, and may be there twice in the end.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
         // Without those that were read since.
+        // Read back meanwhile, or covered by a later revocation of the user.
         self.noted.lock().retain(|one| self.lacks(one));
         let noted = self.noted.lock().clone();
         for batch in noted.chunks(BATCH) {
@@ -125,11 +129,13 @@ impl RevocationLog {
     /// # Errors
     /// Those of the store, and entries of a newer version.
     pub(crate) async fn poll(&self) -> Result<(), StoreError> {
+        // First: what others have written may already do what is noted here.
         self.catch_up(&self.store).await?;
         self.flush().await?;
         let now = self.store.clock.now();
         let (surplus, last) = {
             let state = self.state.read();
+            // The lock ends here, as `collapse` below commits.
             let surplus = state.surplus(now.saturating_add(1));
             (surplus, state.last.clone())
         };
@@ -157,6 +163,8 @@ impl RevocationLog {
 
     async fn follow(&self, store: &dyn Store) -> Result<(), StoreError> {
         if !self.read_on(store).await? {
+            // The store is an older copy. One writes back what it lacks; the others then find it
+            // there.
             let _alone = self.restoring.lock().await;
             // Another one may have restored it meanwhile.
             if !self.read_on(store).await? {
@@ -173,10 +181,13 @@ impl RevocationLog {
     async fn read_on(&self, store: &dyn Store) -> Result<bool, StoreError> {
         let now = self.store.clock.now();
         let known = self.state.read().last.clone();
+        // The last known entry is read again: it proves that this is the history that we know.
         let begin = known.as_ref().map_or(0, |known| known.id.saturating_sub(1));
         let read = self.since(store, begin).await?;
         let is_there = known.is_none() || read.first() == known.as_ref();
         if is_there {
+            // Under the lock alone: `extend` finds its place again, as another reading may have
+            // been quicker.
             self.state.write().extend(&read, now, self.keep);
         }
         Ok(is_there)
@@ -203,6 +214,7 @@ impl RevocationLog {
                 let state = self.state.read();
                 (state.last.clone(), state.above())
             };
+            // The whole log: where two histories part is not known.
             let read = self.since(store, 0).await?;
             let missing = self.state.read().missing_in(&read, now);
             if missing.is_empty() {

@@ -55,6 +55,7 @@ impl State {
     /// `keep`: the seconds for which a token of this server may be valid.
     pub(super) fn extend(&mut self, read: &[LogEntry], now: i64, keep: i64) {
         let known = match &self.last {
+            // Nothing is known yet: all that was read is new.
             None => Some(0),
             Some(last) => read.iter().position(|it| it == last).map(|at| at + 1),
         };
@@ -66,6 +67,8 @@ impl State {
     /// Replaces all entries by those of an older copy of the store.
     pub(super) fn replace(&mut self, read: &[LogEntry], now: i64, keep: i64) {
         *self = Self {
+            // The number stays: a list of the older copy must not have a smaller one than sidecars
+            // know.
             seq: self.seq,
             ..Self::default()
         };
@@ -73,17 +76,20 @@ impl State {
     }
 
     fn add(&mut self, read: &[LogEntry], now: i64, keep: i64) {
+        // The full hour, the same on all servers: their lists stay byte for byte alike.
         let removed = now.saturating_sub(now.rem_euclid(REMOVED_EVERY));
         let mut is_anew = removed != self.removed;
         for stored in read {
             match Entry::parse(stored) {
                 Some(entry) => {
+                    // A fact that replaces others changes lines that are published already.
                     is_anew |= !self.only_adds(&entry);
                     self.entries.push(entry);
                     if !is_anew {
                         self.publish(&entry, keep);
                     }
                 }
+                // Of a newer version: it ends tokens that we would accept, so `poll` reports it.
                 None => self.unknown += 1,
             }
             // A list that lacks an entry must not have the number of one that has it.
@@ -115,6 +121,7 @@ impl State {
         self.entries
             .retain(|entry| entry.ends > self.removed && facts.insert(entry.fact));
         for entry in &self.entries {
+            // First all times, then the tokens: a later entry may imply an earlier one.
             if !matches!(entry.fact.revokes, Revoked::Token(_)) {
                 times.add(entry.fact.revokes);
             }
@@ -124,6 +131,7 @@ impl State {
         self.revoked = RevokedTokens::default();
         self.list = List::default();
         let entries = std::mem::take(&mut self.entries);
+        // In the order of ids, so that each server's chained digest is the same.
         entries.iter().for_each(|entry| self.publish(entry, keep));
         self.entries = entries;
     }
@@ -151,6 +159,7 @@ impl State {
         let mut times = RevokedTokens::default();
         there.iter().for_each(|entry| times.add(entry.fact.revokes));
         let is_missing = |entry: &&Entry| {
+            // What is about to end may be missing because it has ended, by the store's clock.
             entry.ends > now.saturating_add(MARGIN)
                 && !facts.contains(&entry.fact)
                 && !is_implied(&times, &entry.fact)
@@ -170,6 +179,7 @@ impl State {
             }
         }
         let mut by_user: Vec<_> = by_user.into_iter().collect();
+        // The user breaks ties, so that every server chooses the same.
         by_user.sort_by_key(|(user, entries)| (std::cmp::Reverse(entries.len()), *user));
         let is_full = self.list.bytes() > MAX_PUBLISHED;
         let (mut bytes, mut surplus) = (self.list.bytes(), Vec::new());
@@ -181,6 +191,7 @@ impl State {
             bytes = bytes.saturating_sub(entries.len() * LINE);
             surplus.push(Surplus::new(Some(user), &entries));
         }
+        // Users alone did not help: one line for all ends every token before this moment.
         if is_full && bytes > MAX_PUBLISHED && !implied.is_empty() {
             surplus = vec![Surplus::new(None, &implied)];
         }

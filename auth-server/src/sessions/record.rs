@@ -104,13 +104,16 @@ impl SessionRecord {
 
     /// Returns the record after a use of `token` at `now`, whose end stays.
     pub(super) fn renewed(&self, token: &RefreshToken, now: i64, expires: i64) -> Self {
+        // The number makes the next token and `jti`, so that a repeated use gives the same pair.
         let counter = self.counter.saturating_add(1);
         Self {
             counter,
             token_sha256: token.next(&self.secret, counter).hash(),
+            // Known for a repetition, and to recognise a stolen token later.
             former_sha256: Some(self.token_sha256),
             renewed: now,
             expires,
+            // A lifetime that was made shorter ends no token that was issued before.
             live_until: self.live_until.max(expires),
             ..self.clone()
         }
@@ -131,6 +134,8 @@ impl SessionRecord {
     pub(crate) fn revocation(&self, id: SessionId, now: i64) -> Option<Revocation> {
         let live = self.live_until.saturating_add(KEEP_AFTER_EXPIRY);
         let revocation = Revocation::for_token(id.text(), Some(self.user_id.clone()), now);
+        // As long as a token of it may be accepted anywhere, or its refresh token could come back
+        // with an older copy.
         let revocation = revocation.until(live, self.ends);
         (revocation.ends > now).then_some(revocation)
     }
@@ -144,6 +149,7 @@ impl SessionRecord {
 
     /// Returns true for the `jti` of an access token of the session, which is named `id`.
     pub(crate) fn has_token(&self, id: SessionId, token_id: &str) -> bool {
+        // The latest first: a logout nearly always has the present token.
         let numbers = (0..=self.counter).rev().take(KNOWN_TOKENS);
         let mut ids = numbers.map(|number| id.token_id(&self.secret, number));
         ids.any(|id| id == token_id)

@@ -50,11 +50,14 @@ impl KeyEncryptionKey {
     /// # Errors
     /// For any other text, and for a placeholder: 32 equal bytes.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+        // The line end of a file counts for nothing.
         let bytes = decode(text.trim()).ok_or(NO_KEY)?;
         if bytes.iter().all(|byte| Some(byte) == bytes.first()) {
             return Err(NO_KEY);
         }
         let mut digest = Context::new(&SHA256);
+        // A prefix of its own, so that the id is no digest that another program publishes of the
+        // key.
         digest.update(b"postern key-encryption key");
         digest.update(&bytes);
         let named = digest.finish();
@@ -80,6 +83,7 @@ impl KeyEncryptionKey {
             .key
             .seal_in_place_separate_tag(additional(&head, record), &mut bytes)
             .map_err(|_| EncryptionError::Failed)?;
+        // Ciphertext by now: only `bytes` above held the plaintext, and is zeroized.
         let data = [nonce.as_ref().as_slice(), bytes.as_slice(), tag.as_ref()].concat();
         Ok(Zeroizing::new(head + &URL_SAFE_NO_PAD.encode(data)))
     }
@@ -91,6 +95,7 @@ fn decode(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     [HEXLOWER_PERMISSIVE, BASE64_NOPAD, BASE64URL_NOPAD]
         .iter()
         .filter_map(|encoding| encoding.decode(text).ok().map(Zeroizing::new))
+        // 64 digits of hex are base64 too, of another length: the length decides.
         .find(|bytes| bytes.len() == KEY_BYTES)
 }
 

@@ -97,6 +97,7 @@ impl OpenStore {
     /// [`StoreError::Busy`].
     pub(crate) async fn call(&self) -> Result<Call<'_>, StoreError> {
         let _permit = match &self.permits {
+            // In turn; a store that hangs rejects what waits, and keeps no request for good.
             Some(permits) => Some(permits.take(None).await.ok_or(StoreError::Busy)?),
             None => None,
         };
@@ -116,6 +117,7 @@ impl OpenStore {
         let held = self.call().await?.get(key).await?;
         let open = |held: &Stored| self.encryption.open_record(key, &held.value);
         let opened = held.as_ref().map(open).transpose();
+        // Compared before the error becomes a text: the callers of planted records remove them.
         let is_planted = opened == Err(EncryptionError::Planted);
         let record = opened.map_err(|error| error.to_string());
         // Without the text of the error, which may quote the record.

@@ -87,10 +87,13 @@ impl RedisStore {
     async fn commit_once(&self, command: &Cmd) -> Result<bool, StoreError> {
         let done = self.twice(command, self.replicas).await;
         done.map_err(|failed| {
+            // Nothing was sent, or the server rejected it before its first write.
             if !failed.may_have_arrived {
                 return self.error(&failed);
             }
             let unclear = StoreError::Unclear(self.describe_failure(&failed));
+            // Kept for the next poll, which names it: the caller sees only that the outcome is
+            // unclear.
             if is_halfway(&failed.error) {
                 *self.half_done.lock() = Some(unclear.clone());
             }
@@ -101,6 +104,8 @@ impl RedisStore {
     async fn twice<T: FromRedisValue>(&self, command: &Cmd, replicas: u8) -> Result<T, Failed> {
         let attempts = async {
             let first = match self.attempt(command, replicas).await {
+                // A failover, a connection that ended: the same command may run on the new master,
+                // because its mark makes it one.
                 Err(failed) if is_worth_repeating(&failed.error) => failed,
                 outcome => return outcome,
             };
@@ -108,6 +113,7 @@ impl RedisStore {
             self.kept.lock().clear();
             tokio::time::sleep(PAUSE).await;
             let second = self.attempt(command, replicas).await;
+            // Unclear if either attempt may have arrived.
             second.map_err(|last| last.after(&first))
         };
         let done = timeout(CALL_TIMEOUT, attempts).await;
@@ -119,8 +125,11 @@ impl RedisStore {
         let (opened, mut connection) = self.connection().await?;
         let done = connection.query(command).await;
         let done = done.map_err(|error| Failed::from_query(error, connection.repeats()))?;
+        // On the same connection: `WAIT` counts what this connection has written.
         let acknowledged = acknowledged(&mut connection, replicas).await;
         acknowledged.map_err(Failed::on_the_way)?;
+        // Only after success: what is left unread on a failed one would be the next call's
+        // response.
         self.kept.lock().push((opened, connection));
         Ok(done)
     }
@@ -130,6 +139,8 @@ impl RedisStore {
     async fn connection(&self) -> Result<(Instant, Connection), Failed> {
         if let Some((opened, mut connection)) = self.kept() {
             let time = scripts::time();
+            // A harmless command tries it: a commit on a connection that has ended would be
+            // unclear.
             if let Ok(Ok(())) = timeout(TIMEOUT, connection.query(&time)).await {
                 return Ok((opened, connection));
             }
@@ -155,6 +166,7 @@ impl RedisStore {
 
     fn describe_failure(&self, Failed { error, server, .. }: &Failed) -> String {
         let error = match error.kind() {
+            // The text would quote what came, which may be another service's response.
             ErrorKind::Parse => "this is not a Redis server".to_owned(),
             _ => {
                 let text = error.to_string();

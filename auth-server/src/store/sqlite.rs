@@ -93,6 +93,8 @@ impl Opened {
 
     fn is_in_place(&self, now: &Files, access: Access) -> bool {
         match access {
+            // Never again, even if the former files come back: what was written between is not in
+            // them.
             _ if self.is_lost => false,
             Access::Serve => now.are_unchanged(&self.files),
             // Beside a server, which writes.
@@ -115,6 +117,7 @@ impl Opened {
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         let mut opened = self.opened.get_mut().take();
+        // SQLite plays the journal as the connection closes, into whatever stands under the name.
         if let (Some(directory), Some(_)) = (&self.directory, &opened) {
             let _ = self.follow_files(directory, &mut opened, IfMissing::Empty);
         }
@@ -134,6 +137,7 @@ impl SqliteStore {
     /// Makes a store that ends with the process.
     pub(crate) fn in_memory() -> Result<Arc<Self>, StoreError> {
         let mut made = Connection::open_in_memory();
+        // The tables are made at once: there is no file whose absence could mean an empty store.
         let prepared = made.as_mut().map_or(Ok(()), prepare);
         let connection = prepared.and(made);
         let connection = connection.map_err(|error| failed(Path::new(MEMORY), &error))?;
@@ -176,6 +180,7 @@ impl SqliteStore {
 
     fn copy_into(&self, file: &Path) -> Result<(), StoreError> {
         let copied = self.blocking(IfMissing::Empty, |opened| {
+            // One read transaction: a server may write meanwhile, and the copy is of one moment.
             let copy = opened.connection.execute("VACUUM INTO ?1", [file.to_str()]);
             // The journal that is there now, or the next one, is not the copy's.
             let marked = copy.and_then(|_| {
@@ -209,6 +214,8 @@ impl SqliteStore {
         let unclear = |cause: &dyn fmt::Display| {
             let text = format!("{}: {cause}", self.path().display());
             match missing {
+                // A commit may have taken place before the task was given up; a read has changed
+                // nothing.
                 IfMissing::Create => StoreError::Unclear(text),
                 IfMissing::Empty => StoreError::Unavailable(text),
             }
@@ -236,11 +243,15 @@ impl SqliteStore {
         missing: IfMissing,
         call: impl FnOnce(&mut Opened) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
+        // One connection, so one call at a time; a disk that hangs must not pile up threads behind
+        // it.
         let Some(mut opened) = self.opened.try_lock_for(BUSY_TIMEOUT) else {
             let text = format!("{}: other calls do not end", self.path().display());
             return Err(StoreError::Unavailable(text));
         };
         if let Some(directory) = &self.directory {
+            // Before each call: writing into a replaced or removed file would be lost without an
+            // error.
             self.follow_files(directory, &mut opened, missing)?;
         }
         let Some(held) = opened.as_mut() else {

@@ -58,6 +58,7 @@ impl FileUsers {
 
     /// Uses these users from now on, and returns the changed accounts; `None` for those in use.
     pub(super) fn replace(&self, users: Arc<Users>) -> Option<Vec<String>> {
+        // The text decides, not the time of the file: an editor may have written the same.
         let former = self.loaded();
         if former.users == users {
             return None;
@@ -73,6 +74,7 @@ impl FileUsers {
     /// Removes what a killed command has left, hashes among it.
     pub(crate) fn remove_unfinished(&self) {
         if let Ok(path) = self.path.canonicalize() {
+            // Of the file behind a link: commands write beside that.
             let _ = owner_only_file::remove_unfinished(&path);
         }
     }

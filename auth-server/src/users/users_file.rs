@@ -78,6 +78,8 @@ impl Users {
                 return Err(format!("user {account:?}: this account is listed twice"));
             }
         }
+        // Made at each load, so that a login of an unknown account has the cost of the present
+        // file.
         let stand_in = most_common(by_account.values().map(|known| &known.password));
         Ok(Self {
             digest: digest_of(text),
@@ -127,6 +129,7 @@ impl Users {
     /// Returns a warning about accounts that people take for one: letter case counts.
     pub(crate) fn letter_case_warning(&self) -> Option<String> {
         let mut accounts: Vec<_> = self.by_account.keys().collect();
+        // The map has no order, and the warning should be the same at each start.
         accounts.sort_unstable();
         let mut seen = HashMap::new();
         accounts.into_iter().find_map(|account| {
@@ -156,6 +159,7 @@ impl Users {
     /// as a wrong password.
     pub(super) fn authenticate(&self, account: &str, password: &str) -> Option<PresentUser> {
         let known = self.by_account.get(account);
+        // The hash is computed in every case; whether the user is present is decided behind it.
         let stored = known.map_or(&self.stand_in, |known| &known.password);
         match stored.matches(password) {
             true => self.present(account),
@@ -186,6 +190,7 @@ impl TryFrom<UserEntry> for KnownUser {
                 "userType {APPLICATION:?} is for applications alone: services would take the user for one"
             ));
         }
+        // Before the entry is taken apart.
         let credentials = credentials(&entry);
         let claims = entry.claims.with_roles(entry.roles);
         let user = User {
@@ -230,6 +235,7 @@ fn credentials(entry: &UserEntry) -> String {
     let mut digest = Context::new(&SHA256);
     for part in [&entry.account, &entry.password] {
         digest.update(part.as_bytes());
+        // Neither part holds a line end, so that no two pairs have the same text.
         digest.update(b"\n");
     }
     URL_SAFE_NO_PAD.encode(digest.finish())
@@ -269,6 +275,7 @@ fn is_name(text: &str) -> bool {
 fn most_common<'p>(passwords: impl Iterator<Item = &'p HashedPassword>) -> HashedPassword {
     let mut costs: HashMap<_, (usize, &HashedPassword)> = HashMap::new();
     for password in passwords {
+        // Counted by cost alone: the salts differ.
         costs.entry(password.cost()).or_insert((0, password)).0 += 1;
     }
     costs

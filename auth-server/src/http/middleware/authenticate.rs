@@ -73,11 +73,13 @@ fn authorize(app: &App, request: &Request) -> Result<Access, Rejection> {
     check_host(request)?;
     let (path, interceptor) = (request.uri().path(), &app.config.interceptor);
     let (method, headers) = (request.method(), request.headers());
+    // From any origin: the document is the same for everyone.
     if is_public_document(app, path) && cors::is_preflight(method, headers) {
         return Ok(Access::Preflight(Endpoint::Reading));
     }
     let origins = interceptor.allowed_origins();
     let is_preflight = origins.is_preflight(method, headers);
+    // A preflight of an exempt path has CORS rules all the same.
     if !is_preflight && is_exempt(app, path) {
         return Ok(Access::Public);
     }
@@ -95,6 +97,7 @@ fn verify(app: &App, token: Bearer<'_>) -> Result<Claims, Rejection> {
     let keys = keys.ok_or(Rejection::AuthKeysUnavailable)?;
     let policy = &app.config.policy;
     let claims = policy.verify_at(&keys.verification_keys, token, app.now())?;
+    // Behind the signature: what was never issued is no revoked token.
     if app.revocations.revokes(&claims) {
         return Err(Rejection::TokenRevoked);
     }

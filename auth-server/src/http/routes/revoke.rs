@@ -50,11 +50,14 @@ pub(crate) async fn revoke(State(app): State<Arc<App>>, request: Request) -> Res
 async fn end(app: &Arc<App>, request: Request) -> Result<(), ErrorResponse> {
     let (parts, client, body) = body::receive(app, request).await;
     let token = presented_token(&parts.headers, &body?)?;
+    // The form of a refresh token is unlike any JWT: the hint `token_type_hint` is not needed (RFC
+    // 7009 §2.1).
     let Some(token) = RefreshToken::parse(&token) else {
         return end_access_token(app, &token, client).await;
     };
     let ended = app.sessions.end(token.session(), EndCause::Logout, None);
     if !ended.await.map_err(not_ended)? {
+        // No such session: it may be a guess, while a second logout of the same session is rare.
         app.count_guess(client)?;
         confirm(app).await?;
     }
@@ -79,6 +82,7 @@ async fn end_access_token(
     let (now, policy) = (app.now(), policy(&app.config));
     let verified =
         Bearer::new(token).and_then(|token| policy.verify_at(&keys.verification_keys, token, now));
+    // Not ours, or expired beyond every leeway: no verifier accepts it, so the logout is done.
     let Ok(claims) = verified else {
         return Ok(());
     };
@@ -87,6 +91,7 @@ async fn end_access_token(
     let Some(revocation) = revocation_of(claims, now) else {
         return Ok(());
     };
+    // No verifier accepts it any more; a session may live longer, and is ended below.
     if session.is_none() && revocation.ends <= now {
         return Ok(());
     }
@@ -102,6 +107,7 @@ async fn end_access_token(
                 let appended = app.revocations.append(&app.requests, &revoked, vec![]);
                 appended.await.map(|_| true)
             };
+            // A client that hangs up must not leave the commit half way: it runs on by itself.
             to_the_end(append).await
         }
     };

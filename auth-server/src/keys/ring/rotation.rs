@@ -32,6 +32,7 @@ impl KeyRing {
         if self.next().is_some() {
             return None;
         }
+        // Unknown until the schedule begins, or where another program has replaced the pair.
         let since = self.current_since()?;
         Some(since.saturating_add(policy.every?.saturating_sub(policy.lead)))
     }
@@ -51,6 +52,7 @@ impl KeyRing {
     /// the next key already.
     pub(crate) fn advance(mut self, now: i64, policy: &RotationPolicy) -> Self {
         let next = &mut self.metadata.next;
+        // One at most: there is never a second next key.
         if let Some(next) = next.take_if(|next| next.signs_from <= now) {
             let former = self.replace_current(next.pair, now);
             self.retire(&former, now.saturating_add(policy.keep));
@@ -87,10 +89,12 @@ impl KeyRing {
         now: i64,
     ) -> Option<Self> {
         if self.current.id() == id {
+            // Verifiers know the next key already; a fresh one they have to fetch first.
             let next = self.metadata.next.take().map(|next| next.pair);
             self.replace_current(next.or_else(|| fresh.cloned())?, now);
         }
         self.metadata.revoked.insert(id.clone());
+        // The former current key as well: `replace_current` does not list it.
         self.forget_revoked();
         Some(self)
     }

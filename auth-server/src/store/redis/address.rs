@@ -68,6 +68,7 @@ impl Address {
         if text.contains('#') {
             return Err("it may not have a fragment".to_owned());
         }
+        // Our own parameter, which the client does not know.
         let (text, replicas) = replicas(text)?;
         let (scheme, rest) = text.split_once("://").ok_or("it has no host")?;
         let (transport, kind) = scheme.split_once('+').unwrap_or((scheme, ""));

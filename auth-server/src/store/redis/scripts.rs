@@ -155,6 +155,7 @@ pub(super) fn ids(kind: Kind, group: &str) -> Cmd {
 pub(super) fn since(cursor: i64) -> Cmd {
     let [entries, _] = log_keys();
     let mut command = redis::cmd("ZRANGEBYSCORE");
+    // A bracket excludes the cursor itself.
     command.arg(entries).arg(format!("({cursor}")).arg("+inf");
     command
 }
@@ -165,6 +166,8 @@ pub(super) fn time() -> Cmd {
 
 /// Returns the command of a commit, which may be sent twice.
 pub(super) fn commit(changes: &[Change]) -> Result<Cmd, Unspecified> {
+    // Drawn once a commit: a repetition of the command has the same mark, and changes nothing
+    // twice.
     let mark = random::token_id()?;
     let mut keys = vec![format!("{PREFIX}commit:{mark}"), format!("{PREFIX}last")];
     keys.extend(log_keys());
@@ -190,6 +193,7 @@ fn script(text: &str, keys: &[String]) -> Cmd {
 pub(super) fn record_key(Key { kind, id }: &Key) -> String {
     match kind {
         Kind::Installation => format!("{PREFIX}{id}"),
+        // Below the kind, so that no id can name a record of another kind or an index.
         _ => format!("{PREFIX}{}:{id}", kind.name()),
     }
 }
@@ -218,6 +222,8 @@ fn keys_of(change: &Change) -> [String; 3] {
         ],
         Change::Append(_) | Change::Remove { .. } => {
             let [entries, ends] = log_keys();
+            // The script expects three keys a change; a log has no groups, so that both indexes are
+            // its ends.
             [entries, ends.clone(), ends]
         }
     }
@@ -246,6 +252,7 @@ fn arguments(change: &Change) -> [Zeroizing<String>; 5] {
             removed = ids.join(" ");
             let LogEntry { id, ends, value } = expected;
             number = id.to_string();
+            // As the script wrote it: it compares the whole entry, not its number alone.
             let entry = Some(format!("{id} {ends} {value}"));
             ("remove", entry, &*removed, None, &*number)
         }
@@ -257,12 +264,15 @@ fn arguments(change: &Change) -> [Zeroizing<String>; 5] {
 
 pub(super) fn stored((value, digest): (Vec<u8>, String)) -> Stored {
     Stored {
+        // What is no UTF-8 was not written by this program; its digest is of the bytes, so that a
+        // commit over it still compares what is there.
         value: Zeroizing::new(String::from_utf8_lossy(&value).into_owned()),
         version: Version(digest),
     }
 }
 
 pub(super) fn log_entry(text: &str) -> Option<LogEntry> {
+    // The value comes last, because it may hold blanks.
     let mut parts = text.splitn(3, ' ');
     Some(LogEntry {
         id: parts.next()?.parse().ok()?,
