@@ -57,6 +57,7 @@ impl Fact {
     /// Returns the time before which everything that this fact ends was issued.
     pub(super) fn latest(&self) -> i64 {
         match self.revokes {
+            // It was issued before, but perhaps by a server whose clock is ahead.
             Revoked::Token(_) => self.at.saturating_add(SKEW),
             Revoked::User(_, before)
             | Revoked::Application(_, before)

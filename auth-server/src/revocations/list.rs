@@ -50,6 +50,7 @@ impl List {
             let (count, _) = cursor.split_once('.')?;
             let last = count.parse::<usize>().ok()?.checked_sub(1)?;
             let (end, chain) = self.marks.get(last)?;
+            // Another chain: the reader has lines of a list that began anew, so it reads all.
             (chain.cursor() == cursor).then_some(*end)
         });
         let mut known = known.unwrap_or_default();

@@ -4,6 +4,17 @@
 //! One thing is ever written back: entries that an older copy of the store lacks. It is noticed where
 //! the last known entry is not in its place, and facts only add to each other. Readings do not wait for
 //! one another: of two at once each takes over what the other one has not.
+//!
+//! ```text
+//! request      append: follow, commit, follow; what was not read back is noted
+//! background   note: kept until the next flush
+//! poll         catch_up: follow
+//!              flush: append, for each batch that was noted and is still lacking
+//!              collapse: commit one revocation in place of many, follow
+//! each follow  read_on: reads what is new, where the last known entry is in its place;
+//!              where it is not, one caller reads on again, and then restores:
+//!              restore: commit what the store lacks, go on with what it has
+//! ```
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use postern_token::claims::Claims;
