@@ -171,6 +171,7 @@ fn sentinels(transport: &str, rest: &str, access: &Credentials) -> Parsed<Target
     let infos = hosts.infos(transport, database, SENTINEL_PORT, access)?;
     let certificates = certificates(access);
     let clients = infos.iter().map(|info| {
+        // The user, password and database of the address are for the master, not the Sentinel.
         let info = info.addr().clone().into_connection_info()?;
         let mut settings = info.redis_settings().clone();
         if let Some(user) = &access.files.store_sentinel_user {
@@ -219,6 +220,7 @@ impl<'a> Hosts<'a> {
             return Err("it may not have a query".into());
         }
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        // The last one, as a password may hold others; a host holds none.
         let (user, hosts) = match authority.rfind('@') {
             Some(at) => authority.split_at(at + 1),
             None => ("", authority),

@@ -50,6 +50,7 @@ impl Failed {
 
 /// Returns true if the server, or the client before it sent anything, rejected the command as a whole.
 fn is_rejected(error: &RedisError) -> bool {
+    // No response, or none that can be read: the command may have run.
     let is_without_response = matches!(
         error.kind(),
         ErrorKind::Io | ErrorKind::Parse | ErrorKind::UnexpectedReturnType

@@ -35,6 +35,7 @@ impl Route {
     /// nothing.
     pub(super) async fn followed(&self) -> Arc<InForce<Credentials, Endpoint>> {
         let files = self.in_force().content.files.clone();
+        // Without files nothing can change, and no thread is needed to read them.
         if files != CredentialFiles::default() {
             let read = move || Credentials::read(files);
             let endpoint = |access: &Credentials| {
