@@ -23,11 +23,15 @@ pub(super) fn change(
     }: &mut Opened,
     changes: Vec<Change>,
 ) -> rusqlite::Result<Option<Transaction<'_>>> {
+    // Before the transaction: within one SQLite runs no checkpoint, even one that only counts.
     let played = mark_of_played(connection)?;
+    // Immediate: SQLite does not wait for a lock to which a reading transaction is upgraded.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Before the count of `take_room`: what has ended takes no room.
     transaction.execute("DELETE FROM record WHERE ends <= unixepoch()", [])?;
     for change in &changes {
         if !is_expected(&transaction, change)? {
+            // Dropping the transaction rolls it back, with the removal of what has ended.
             return Ok(None);
         }
     }
@@ -35,6 +39,7 @@ pub(super) fn change(
     for change in changes {
         apply(&transaction, change)?;
     }
+    // After the changes: the entry that was the last one until now may be removed as well.
     let over = format!("{REMOVE} AND ends <= unixepoch()");
     transaction.execute(&over, [])?;
     // Another process may have begun the journal meanwhile, and marked it.

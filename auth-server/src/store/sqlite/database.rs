@@ -60,6 +60,7 @@ pub(super) fn keep_journal(connection: &Connection, is_kept: bool) -> rusqlite::
 /// beside it.
 pub(super) fn open_for_preview(path: &Path) -> rusqlite::Result<Connection> {
     match path.with_extension("db-wal").exists() {
+        // `immutable` would ignore the journal, and what was committed to it.
         true => open(path, OpenFlags::SQLITE_OPEN_READ_ONLY),
         false => open_without_journal(path),
     }
@@ -67,6 +68,7 @@ pub(super) fn open_for_preview(path: &Path) -> rusqlite::Result<Connection> {
 
 /// Opens a database as one that does not change, without its journal.
 fn open_without_journal(path: &Path) -> rusqlite::Result<Connection> {
+    // The percent sign first, as the other escapes contain it.
     let escaped: String = path.to_string_lossy().replace('%', "%25");
     let address = format!(
         "file:{}?immutable=1",
@@ -100,6 +102,7 @@ pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Identity> {
 /// Sets the journal, which stands in the file, and makes the tables of an empty database.
 pub(super) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     write_ahead(connection)?;
+    // With a write-ahead log NORMAL may lose the last commits when the power fails.
     connection.pragma_update(None, "synchronous", "FULL")?;
     // What was in clear before the store was encrypted would stay in the pages that it has left.
     connection.pragma_update(None, "secure_delete", true)?;

@@ -129,6 +129,7 @@ impl SqliteStore {
             Some(held) => return Err(self.lost(held, &found)),
             None => {}
         }
+        // Not made anew: SQLite would remove the journal, and what was committed to it.
         if found.lack_database() {
             return Err(unusable(&self.path(), NO_DATABASE));
         }
@@ -153,11 +154,13 @@ impl SqliteStore {
         if !held.is_in_place(&found, self.access) {
             return Err(self.lost(held, &found));
         }
+        // What this call has written must not look like a change by another program.
         held.files = found;
         if self.access == Access::Serve && held.is_journal_to_empty() {
             // A disk that does not take it fails the next commit.
             let _ = empty_journal(&held.connection);
             held.journal_emptied = Some(Instant::now());
+            // Emptying has written the database, which the next call would take for a change.
             held.files = self.inspect(directory)?;
             held.journal_stays = held.files.journal_bytes > 0;
         }
@@ -171,6 +174,7 @@ impl SqliteStore {
             let _ = empty_journal(&held.connection);
         }
         held.is_lost = true;
+        // Closing must not play the journal into the file that stands there now.
         let _ = keep_journal(&held.connection, true);
         StoreError::Replaced(format!("{}: {REPLACED}", self.path().display()))
     }
@@ -224,12 +228,14 @@ impl SqliteStore {
         }
         let prepared = match self.access {
             Access::Preview => Ok(()),
+            // The check reads the whole file: a server does it once, commands do not.
             Access::Serve => check(&connection).and_then(|()| prepare(&mut connection)),
             Access::Write => prepare(&mut connection),
         };
         prepared.map_err(|error| failed(&path, &error))?;
         let files = self.inspect(directory)?;
         let inode = |files: &Files| files.database.map(|database| database.inode);
+        // SQLite opened a name: another file may have come to stand there since it was checked.
         if inode(&files) != inode(&before) {
             let text = format!("{}: replaced while it was opened", path.display());
             return Err(StoreError::Unavailable(text));
