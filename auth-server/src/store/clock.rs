@@ -38,6 +38,7 @@ impl StoreClock {
     pub(crate) async fn measure(&self, store: &dyn Store) -> Result<(), StoreError> {
         let before = unix_now();
         let theirs = store.now().await?;
+        // The store has read its clock about halfway between request and response.
         let mine = i64::midpoint(before, unix_now());
         self.skew
             .store(mine.saturating_sub(theirs), Ordering::Relaxed);

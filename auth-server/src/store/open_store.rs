@@ -185,6 +185,7 @@ impl OpenStore {
                     left += 1;
                     break;
                 };
+                // On a conflict a request has changed or removed it meanwhile: it is read again.
                 if self.write(key.clone(), held.version, &record, ends).await? {
                     break;
                 }
