@@ -40,6 +40,8 @@ impl Planner<'_> {
         let held = RingMetadata::parse(self.signing_type, stored)?;
         let is_older_copy = stored.ring.is_some()
             && self.memory.is_some_and(|memory| {
+                // The same generation with another content is another history: the keys in
+                // memory stay, which have signed tokens.
                 memory.metadata.rest.generation >= held.rest.generation && memory.metadata != held
             });
         let is_lost = stored.ring.is_none();
@@ -48,6 +50,7 @@ impl Planner<'_> {
             _ => held.clone(),
         };
         let known = self.memory.map(KeyRing::revoked);
+        // Of both, whichever is used: an older copy must not bring a revoked key back.
         metadata.revoked = known
             .into_iter()
             .flatten()
@@ -58,7 +61,9 @@ impl Planner<'_> {
             return Ok(Plan::Generate);
         };
         let ring = KeyRing { current, metadata };
+        // Bounded with the keys of memory, which together may be too many for a sidecar.
         let ring = self.with_keys_in_use(ring).bounded();
+        // Promoted first: while a next key is there the schedule publishes no other one.
         let ring = ring.advance(self.now, self.policy);
         let Some(ring) = ring.on_schedule(self.now, self.policy, fresh) else {
             return Ok(Plan::Generate);
@@ -82,6 +87,7 @@ impl Planner<'_> {
         let mine = self.memory.map(KeyRing::current);
         let theirs = match (&stored.pair, mine) {
             (None, _) => None,
+            // The usual case at each poll: the same strings are not parsed again.
             (Some(pair), Some(mine)) if mine.stored() == pair => Some(Arc::clone(mine)),
             (Some(pair), _) => {
                 let pair = SigningKeyPair::parse(self.signing_type, pair.clone())?;
@@ -90,6 +96,7 @@ impl Planner<'_> {
         };
         let mut candidates = [theirs.as_ref(), mine, fresh];
         if is_older_copy {
+            // The pair of an older copy may have been retired since.
             candidates.swap(0, 1);
         }
         let mut usable = candidates
@@ -101,6 +108,7 @@ impl Planner<'_> {
 
     /// Lists each key once, with those of memory that may have signed tokens in use.
     fn with_keys_in_use(&self, mut ring: KeyRing) -> KeyRing {
+        // The stored pair may be the next key of this ring, and each key is listed once.
         let current = ring.current.id().clone();
         ring.metadata
             .next
@@ -115,6 +123,7 @@ impl Planner<'_> {
                 ring.retire_key(retired.clone());
             }
             let until = self.now.saturating_add(self.policy.keep);
+            // Nothing happens if it is still the current one: that is listed already.
             ring.retire(memory.current(), until);
         }
         ring

@@ -68,6 +68,7 @@ impl OpenStore {
         let (private, public) = private.zip(public).unzip();
         let (private, public) = (open(Entry::Private, private)?, open(Entry::Public, public)?);
         let stated = self.at_rest_of(private.as_ref(), ring.as_ref())?;
+        // Other records are opened and sealed by what these values show.
         if let Some(at_rest) = &stated {
             self.take_over(at_rest);
         }
@@ -116,6 +117,7 @@ impl OpenStore {
             });
         }
         let is_done = self.call().await?.commit(changes).await? == Outcome::Committed;
+        // Not after a conflict: another server may have left the store in another state.
         if is_done {
             self.take_over(at_rest);
         }
@@ -174,6 +176,7 @@ impl OpenStore {
         let in_clear = found().find(|(_, under)| under.is_none());
         let known = self.encryption.known_at_rest();
         let was_encrypted = known.is_some_and(|known| known.key().is_some());
+        // Without a key of its own this server is to decrypt the store, and expects such values.
         let stays_encrypted = was_encrypted && self.encryption.current.is_some();
         Ok(match (key, in_clear) {
             (_, Some((entry, _))) if key.is_some() || stays_encrypted => {
@@ -200,6 +203,7 @@ impl OpenStore {
     /// Takes over the state of the store, and logs another one where there is a key-encryption key.
     fn take_over(&self, at_rest: &AtRest) {
         let is_another = self.encryption.take_over(at_rest);
+        // A server without any key has nothing to compare the store with.
         if !is_another || self.encryption.keys().next().is_none() {
             return;
         }

@@ -55,6 +55,7 @@ pub(crate) async fn update(
             }
             Plan::Write(ring) => ring,
             Plan::Generate => {
+                // Planned again on the same reading: the write conflicts if it is out of date.
                 generated = Some(fresh_pair(signing_type).await?);
                 continue;
             }
@@ -68,6 +69,7 @@ pub(crate) async fn update(
                 if store.read_keys().await?.keys != new {
                     return Err(unclear);
                 }
+                // A failover could still lose what was read: no token is signed with it before.
                 store.confirm().await?;
                 true
             }

@@ -16,6 +16,7 @@ impl KeyRing {
     /// planted to last go before genuine ones.
     pub(in crate::keys) fn bounded(mut self) -> Self {
         let signing = self.listed().filter(|it| it.role != Role::Retired);
+        // The signing keys count as seen, so that a retired copy of one is dropped.
         let mut seen: BTreeSet<KeyId> = signing.map(|it| it.key.id().clone()).collect();
         let retired = &mut self.metadata.retired;
         retired.retain(|retired| seen.insert(retired.key.id().clone()));

@@ -121,6 +121,7 @@ impl RingRecord {
         match ring.version {
             Some(newer) if newer > VERSION => Err(KeyRingError::NewerRing(newer)),
             _ => Ok(Self {
+                // An empty ring is equal to a missing one, with a version or without.
                 version: None,
                 ..ring
             }),

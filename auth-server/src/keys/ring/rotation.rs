@@ -55,6 +55,7 @@ impl KeyRing {
         // One at most: there is never a second next key.
         if let Some(next) = next.take_if(|next| next.signs_from <= now) {
             let former = self.replace_current(next.pair, now);
+            // After the replacement: a key that is listed as the current one is not retired.
             self.retire(&former, now.saturating_add(policy.keep));
         }
         let retired = &mut self.metadata.retired;
