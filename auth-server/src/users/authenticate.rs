@@ -72,13 +72,17 @@ impl Authenticator {
         request: LoginRequest,
         client: IpAddr,
     ) -> Result<PresentUser, AuthenticationError> {
+        // The built-in user takes any password: nothing to guess, and no slow check to bound.
         if !self.users.checks_passwords() {
             let user = self.users.authenticate(&request);
             return user.ok_or(AuthenticationError::Failed);
         }
+        // Before a permit is taken: an attempt within its wait must not queue for a core.
         self.locks
             .check(&request.username, client, Instant::now())?;
         let is_known = self.locks.knows(&request.username, client);
+        // A known client waits in both queues. The wait that loses is dropped, and passes its
+        // permit on.
         let permit = tokio::select! {
             permit = self.checks.take(Some(client)) => permit,
             permit = self.for_known.take(Some(client)), if is_known => permit,
@@ -93,6 +97,7 @@ impl Authenticator {
         // Counted inside the task, so that a client that hangs up before the response is counted
         // too.
         let checked = spawn_blocking(move || {
+            // Held by the task: it bounds the checks that run, also those whose client has left.
             let _permit = permit;
             let user = users.authenticate(&request);
             match user {
@@ -103,6 +108,7 @@ impl Authenticator {
         });
         match checked.await {
             Ok(user) => user.ok_or(AuthenticationError::Failed),
+            // It has panicked: neither `failed` nor `succeeded` ran, as the password is unknown.
             Err(_) => Err(AuthenticationError::Internal),
         }
     }

@@ -70,6 +70,7 @@ impl HashedPassword {
     /// rejected for another reason.
     pub(crate) fn matches(&self, password: &str) -> bool {
         let form = Zeroizing::new(compatible(password));
+        // Hashed before the `||` below, which would skip it after a match of the other form.
         let as_typed = *form != password && self.hashes(password);
         self.hashes(&form) || as_typed
     }

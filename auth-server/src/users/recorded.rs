@@ -71,10 +71,12 @@ impl RecordedUsers {
         loop {
             let Err(error) = self.record().await else {
                 failures = 0;
+                // No change during the commit is missed: `notify_one` keeps one permit.
                 self.changed.notified().await;
                 continue;
             };
             failures += 1;
+            // Once for each outage: the retries would repeat it every few seconds.
             if failures == 1 {
                 warn!(%error, "the store does not have the users of the file yet: those who left keep their tokens");
             }
@@ -90,6 +92,7 @@ impl RecordedUsers {
     /// Writes the users, in one commit with the revocations of those who left, after those of
     /// applications.
     async fn record(&self) -> Result<(), StoreError> {
+        // A reload may have noted the applications that have the name of a new user.
         self.revocations.flush().await?;
         let store = &self.store;
         for _ in 0..ATTEMPTS {
@@ -105,6 +108,7 @@ impl RecordedUsers {
                 self.is_recorded(users, generation);
                 return Ok(());
             }
+            // The store may have lost its record of users: memory still knows who has left since.
             let left = ended(&self.recorded.lock(), &users);
             let left: BTreeSet<_> = before
                 .iter()
@@ -125,6 +129,7 @@ impl RecordedUsers {
                 Revocation::for_user(id, at)
             });
             let revocations: Vec<_> = revocations.collect();
+            // The time is a floor: a store that was emptied begins above all former generations.
             let generation = now.max(generation.saturating_add(1));
             let next = Head {
                 generation,
@@ -134,6 +139,7 @@ impl RecordedUsers {
                 store.put(self.key(HEAD), head_version, &next, None)?,
                 store.put(self.key(USERS), version, &users, None)?,
             ];
+            // Before the record, in batches: a failure in between misses no user, and repeats some.
             let (first, last) = revocations.split_at(revocations.len().saturating_sub(BATCH));
             for some in first.chunks(BATCH) {
                 self.revocations.append(store, some, Vec::new()).await?;
@@ -171,6 +177,7 @@ impl RecordedUsers {
             Err(_) => return Ok(true),
         };
         let generation = self.generation.load(Ordering::Relaxed);
+        // Before its first record this server cannot know which of two files is the later one.
         if generation == 0 || head.users == self.users.loaded().enabled {
             return Ok(true);
         }
@@ -179,6 +186,7 @@ impl RecordedUsers {
             self.changed();
             return Ok(true);
         }
+        // Another server has loaded a later file, but perhaps without a change of this user.
         let others = match read::<EnabledUsers>(requests, self.key(USERS)).await {
             Err(busy @ StoreError::Busy) => return Err(busy),
             others => others.ok().and_then(|(others, _)| others),

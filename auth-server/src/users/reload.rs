@@ -24,6 +24,7 @@ pub(crate) fn follow(
     registrations: Arc<ApplicationRegistry>,
 ) -> std::io::Result<impl Future<Output = ()>> {
     let users = &recorded.users;
+    // With the users that were loaded at the start, so that the first poll finds no change.
     let mut file = PolledFiles::start(Ok(Arc::clone(&users.loaded().users)))?;
     metrics.users.set(gauge(users.count()));
     metrics.users_file_usable.set(1);
@@ -61,8 +62,10 @@ fn replace(
     for warning in users.warnings() {
         warn!("{warning}");
     }
+    // The text may differ in comments or in the order of users alone.
     if !changed.is_empty() {
         revoke_applications(recorded, registrations, &changed);
+        // After the applications are noted: the record that this wakes commits them first.
         recorded.changed();
     }
 }

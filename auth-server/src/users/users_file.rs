@@ -217,6 +217,7 @@ impl TryFrom<UserEntry> for KnownUser {
             present: PresentUser { credentials, user },
             disabled: entry.disabled,
         };
+        // At the load, not at a login: a file with such a user leaves the former users in use.
         match claim_bytes(&known.present.user) {
             ..=MAX_CLAIM_BYTES => Ok(known),
             too_many => Err(format!(
