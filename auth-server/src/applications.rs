@@ -51,6 +51,8 @@ impl Applications {
     /// Returns true for an older copy of a document, and for one that began anew where a store has lost
     /// the other.
     fn is_older_than(&self, known: &Self) -> bool {
+        // The earlier begin is the later document: one that began anew lacks what was lost.
+        // Without a begin it was never changed, and is older than all others.
         let age = |it: &Self| (it.began.map(Reverse), it.generation);
         age(self) < age(known)
     }
@@ -63,6 +65,7 @@ impl Applications {
             let known = known.applications.get(id);
             is_changed |= known.is_some_and(|known| secrets.drop_those_of(known));
         }
+        // It counts as a change: every server has to take this document for the later one.
         self.generation = self.generation.saturating_add(is_changed.into());
         is_changed
     }

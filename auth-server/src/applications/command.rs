@@ -56,6 +56,7 @@ impl Change<'_> {
         match (self, registered) {
             (Self::Add { secret, grant }, None) => Ok(granted(first(secret), grant)),
             (Self::Add { .. }, Some(_)) => Err(REGISTERED),
+            // Before the arms that would make it valid again, also for a removed application.
             (Self::Ensure { secret }, _) if record.is_some_and(|it| it.is_dropped(secret)) => {
                 Err(DROPPED)
             }

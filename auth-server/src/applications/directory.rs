@@ -69,6 +69,7 @@ impl MountedApplications {
 
     fn take_over(&self, former: &Self, registrations: &ApplicationRegistry, metrics: &Metrics) {
         self.count_errors(metrics);
+        // Only new ones: the others were logged when an earlier poll found them.
         for error in self.errors.iter().filter(|it| !former.errors.contains(it)) {
             error!(%error, "an application's file is unusable; the application stays as it was, unless the file was replaced under its mount");
         }
@@ -84,6 +85,7 @@ impl MountedApplications {
 
     fn reread(&self) -> Self {
         let read = Self::read_files(self.path.clone(), &self.applications);
+        // A directory that cannot be read ends no application: those of the last poll stay.
         read.unwrap_or_else(|error| Self {
             errors: vec![format!("{}: {error}", self.path.display())],
             ..self.clone()
@@ -121,6 +123,7 @@ impl MountedApplications {
                 }
             }
         }
+        // A directory has no order, and a poll counts only if two readings are equal.
         now.errors.sort();
         Ok(now)
     }

@@ -104,6 +104,8 @@ impl ApplicationRegistry {
     pub(crate) fn authorize(&self, id: &str, secret: &str) -> Result<(), Rejection> {
         let all = self.in_force.load_full();
         let all = all.ok_or(Rejection::StoreUnavailable)?;
+        // No pair can be right until an operator registers one: a retry may help, another
+        // secret does not.
         if all.is_empty() && self.required {
             return Err(Rejection::StoreUnavailable);
         }
@@ -151,6 +153,7 @@ impl ApplicationRegistry {
         let mut sources = self.sources.lock();
         let mut reconciled = Reconciled::default();
         match (sources.stored.take(), stored) {
+            // Nothing is in memory yet that it could be older than.
             (None, stored) => sources.stored = stored,
             (Some(mut memory), None) => {
                 // A record of the stored document may be missing here: nothing may be concluded
@@ -159,6 +162,7 @@ impl ApplicationRegistry {
                 sources.stored = Some(memory);
             }
             (Some(memory), Some(stored)) if stored.is_older_than(&memory) => {
+                // The store was rolled back or has lost it: the caller writes memory over it.
                 reconciled.restored = Some(memory.clone());
                 sources.stored = Some(memory);
             }
@@ -169,7 +173,9 @@ impl ApplicationRegistry {
                     secrets.grant().is_some_and(obtains_tokens) && is_removed(id)
                 });
                 reconciled.ended = ended.map(|(id, _)| id.clone()).collect();
+                // Without a begin this is an empty store, where the unreadable document once was.
                 stored.is_incomplete = memory.is_incomplete && stored.began.is_none();
+                // A later document may still be a change of an older copy, with its leaked secrets.
                 let is_changed = stored.drop_those_of(&memory);
                 reconciled.restored = is_changed.then(|| stored.clone());
                 sources.stored = Some(stored);
@@ -207,6 +213,7 @@ impl ApplicationRegistry {
             };
         };
         let is_id = |text: &str| all.get(text).is_some();
+        // A known id in the field of the secret: the two are swapped, and `sent` is the secret.
         if all.hold_secret(sent) || (is_id(secret) && !is_id(sent)) {
             "[a secret]".into()
         } else if is_id(sent) {
