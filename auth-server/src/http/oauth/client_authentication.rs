@@ -22,6 +22,7 @@ impl Presented {
         let mut fields = headers.get_all(header::AUTHORIZATION).iter();
         let (in_form, secret) = (form.value("client_id"), form.value("client_secret"));
         match (fields.next(), fields.next(), secret) {
+            // Of two fields a proxy and this server could each read another one.
             (_, Some(_), _) => Err(Rejection::AuthorizationRepeated),
             (Some(_), None, Some(_)) => Err(Rejection::CredentialsAmbiguous),
             (Some(field), None, None) => {
@@ -46,13 +47,16 @@ impl Presented {
         if !scheme.eq_ignore_ascii_case(SCHEME) {
             return None;
         }
+        // RFC 9110 §11.4 allows more than one space after the scheme.
         let pair = Zeroizing::new(STANDARD.decode(token.trim()).ok()?);
         let pair = std::str::from_utf8(&pair).ok()?;
+        // RFC 7617 §2: a user-id has no colon, a password may have some.
         let (id, secret) = pair.split_once(':')?;
         let plain = (id.to_owned(), Zeroizing::new(secret.to_owned()));
         let decoded = decode(id).ok().zip(decode(secret).ok());
         let decoded = decoded.map(|(id, secret)| (id, Zeroizing::new(secret)));
         let other = decoded.filter(|decoded| *decoded != plain);
+        // First as RFC 6749 reads it, then for clients that encode nothing.
         Some(Self(other.into_iter().chain([plain]).collect()))
     }
 

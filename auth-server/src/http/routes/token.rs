@@ -84,6 +84,7 @@ impl GrantRequest {
     fn read(app: &App, headers: &HeaderMap, body: &[u8]) -> Result<Self, ErrorResponse> {
         let form = oauth::parse_form(headers, body)?;
         let presented = match form.value("grant_type") {
+            // Switched off, this grant is as unsupported as an unknown one.
             Some(REFRESH_TOKEN) if app.config.refresh_tokens => {
                 refresh::check_client(headers, &form)?;
                 None
@@ -127,6 +128,7 @@ async fn issue(app: &App, granted: &GrantRequest, client: IpAddr) -> Result<Issu
             Rejection::GrantInvalid | Rejection::ApplicationUnknown
         )
     {
+        // Over the limit a 429 takes the place of the rejection.
         app.count_guess(client)?;
     }
     issued
@@ -142,10 +144,12 @@ fn issue_to_application(
     let now = app.now();
     let registrations = &app.registrations;
     let (id, mut grant) = registrations.authenticate(&presented.pairs())?;
+    // Not the limit of guesses, which others behind the same address could use up.
     app.count_proven(client)?;
     if grant.audience.is_empty() {
         return Err(ErrorResponse::from(Rejection::GrantNotAllowed).described(NO_AUDIENCE));
     }
+    // RFC 9700 §4.15: services could take its `sub` for the user of that name.
     if app.users.is_user(id.as_str()) {
         warn!(app_id = %id, "an application has the name of a user: it gets no token");
         return Err(Rejection::GrantNotAllowed.into());

@@ -40,20 +40,24 @@ pub(super) async fn refresh(
     let token = form.value(REFRESH_TOKEN);
     let token = token.ok_or(Rejection::ParameterMissing)?;
     let token = RefreshToken::parse(token).ok_or(Rejection::GrantInvalid)?;
+    // The file was replaced where it cannot be read: it is unknown who may still log in.
     if !app.users.is_current() {
         return Err(Rejection::UsersStale.into());
     }
     let now = app.now();
     let session = app.sessions.open(token, now).await.map_err(rejected)?;
+    // Only a right token gets here: wrong ones count as guesses in `issue`.
     app.count_proven(client)?;
     app.check_user_is_current(&session.present).await?;
     let grant = &session.present.user.grant;
+    // Before the renewal: a rejected scope or resource must not use the refresh token up.
     let scope = scope(form.value("scope"), grant)?;
     let audience = audience(app, form.resources(), grant)?;
     let renewed = app.sessions.renew(session, now).await.map_err(rejected)?;
     let mut user = renewed.user;
     user.grant.scope = scope;
     user.grant.audience = audience;
+    // If this fails, the client may present its token again: soon after, it is a repetition.
     let (token, ids) = app.sign(renewed.token_id, |issuer, pair, token_id| {
         let validity = Validity {
             issued_at: renewed.issued_at,
@@ -65,6 +69,7 @@ pub(super) async fn refresh(
         };
         issuer.issue(pair, &user, validity, ids)
     })?;
+    // A repetition gives the first pair again, whose lifetime has begun already.
     let left = renewed.expires.saturating_sub(now).max(0);
     Ok(Issued {
         response: AccessToken {
