@@ -105,6 +105,7 @@ impl AccountLockout {
     ) -> Result<Attempt, RetryAfter> {
         let names = Names::new(account, client);
         let mut tables = self.0.lock();
+        // One lock for the check and the count: no other attempt is checked in between.
         if let Some(bucket) = tables.check(&names, now)? {
             tables.buckets.put(names.account, bucket);
         }
@@ -122,6 +123,7 @@ impl AccountLockout {
         if !attempt.is_counted {
             count(&mut tables.by_client, attempt.names.at_client, now);
         }
+        // Not counted at the begin: success does not clear the failures of a network.
         count(&mut tables.by_network, attempt.names.at_network, now);
     }
 
@@ -141,6 +143,7 @@ fn count(failures: &mut Table<Name, Failures>, name: Name, now: Instant) {
 impl Tables {
     /// Checks an attempt, and returns the account's bucket after it if the shared rate applies.
     fn check(&mut self, names: &Names, now: Instant) -> Result<Option<TokenBucket>, RetryAfter> {
+        // The own wait first: an attempt that it rejects takes no token of the shared bucket.
         if let Some(failures) = self.by_client.peek(&names.at_client) {
             failures.check(now)?;
         }
@@ -148,6 +151,7 @@ impl Tables {
             return Ok(None);
         }
         let former = self.buckets.peek(&names.account).copied();
+        // A copy, which `begin` puts back: a mere check takes nothing.
         let mut bucket = former.unwrap_or_else(|| TokenBucket::full(now));
         bucket.take(SHARED_RATE, now)?;
         Ok(Some(bucket))
@@ -156,6 +160,7 @@ impl Tables {
     fn is_throttled(&mut self, names: &Names, now: Instant) -> bool {
         let of_network = self.by_network.peek(&names.at_network);
         let failed_here = of_network.map_or(0, |failures| failures.in_a_row(now));
+        // `get`, not `peek`: a known client that needs its entry keeps it from being evicted.
         failed_here >= FREE_FAILURES_PER_NETWORK && self.known.get(&names.at_client).is_none()
     }
 }

@@ -47,6 +47,7 @@ impl AddressLimit {
         let full = || TokenBucket::full(now);
         let client = clients.get_or_insert_mut(ClientPrefix::client(address), full);
         let network = networks.get_or_insert_mut(ClientPrefix::network(address), full);
+        // On copies: what one of the two limits rejects must not count for the other one.
         let (mut after, mut network_after) = (*client, *network);
         after.take(self.rate, now)?;
         network_after.take(self.network_rate, now)?;

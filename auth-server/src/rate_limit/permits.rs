@@ -42,8 +42,10 @@ impl Permits {
 
     /// Waits for a permit; `None` after too long.
     pub(crate) async fn take(&self, client: Option<IpAddr>) -> Option<Permit> {
+        // The block ends the lock before the wait: permits could not be given back meanwhile.
         let waiting = {
             let mut state = self.0.lock();
+            // Then nothing waits: a permit that is given back goes straight to the next in turn.
             if state.free > 0 {
                 state.free -= 1;
                 return Some(Permit(Arc::clone(&self.0)));
@@ -91,6 +93,7 @@ impl State {
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        // The lock ends before the send, whose failure drops the permit and takes the lock again.
         let next = {
             let mut state = self.0.lock();
             let next = state.next();

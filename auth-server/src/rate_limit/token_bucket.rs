@@ -40,6 +40,7 @@ impl TokenBucket {
     /// # Errors
     /// [`RetryAfter`] while it is empty; a rejected call takes nothing.
     pub(crate) fn take(&mut self, rate: Rate, now: Instant) -> Result<(), RetryAfter> {
+        // The time to full after this token; beyond the capacity the bucket would be below empty.
         let missing = self.full_at.saturating_duration_since(now) + rate.every;
         let capacity = rate.every.saturating_mul(rate.burst);
         match missing.checked_sub(capacity) {
