@@ -109,7 +109,7 @@ impl SessionRecord {
         Self {
             counter,
             token_sha256: token.next(&self.secret, counter).hash(),
-            // Known for a repetition, and to recognise a stolen token later.
+            // For a repetition alone: every other token of the session ends it as reuse.
             former_sha256: Some(self.token_sha256),
             renewed: now,
             expires,
