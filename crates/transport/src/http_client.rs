@@ -1,4 +1,4 @@
-//! The HTTP client of every request that a program makes by itself: bounded in time and size, to the
+//! The HTTP client of every request that a program makes by itself, but the export of spans: bounded in time and size, to the
 //! configured server and nowhere else, with the certificates that its files hold now.
 //!
 //! Queries may hold a secret, so no error text here ever holds a URL.
@@ -105,7 +105,7 @@ impl fmt::Display for Unexpected {
             f.write_str("; redirects are not followed")?;
         }
         if self.0 == StatusCode::BAD_REQUEST {
-            f.write_str("; is it a port of TLS, https:// in place of http://?")?;
+            f.write_str("; a port of TLS, https://, responds so to http://")?;
         }
         Ok(())
     }
@@ -196,6 +196,14 @@ impl HttpClient {
         let response = self.exchange(&client, request, traceparent).await;
         if let Some(span) = span {
             end_span(span, response.as_ref().ok().map(|response| response.status));
+        }
+        // The system's authorities, which no file of ours names, are read as a client is built.
+        if let Err(TransportError::Http {
+            is_of_tls: true, ..
+        }) = &response
+            && self.files.is_empty()
+        {
+            self.client = None;
         }
         response
     }

@@ -101,7 +101,7 @@ fn a_response_that_may_change_is_69_and_one_that_stays_is_78() {
         let server = FakeAuthServer::replying(json_response(status, "{}"));
         let end = online(&server.url(), &service.url(), &[]);
         assert_eq!(end.code, Some(code), "{status}: {}", end.stderr);
-        let names_tls = end.stderr.contains("https:// in place of http://");
+        let names_tls = end.stderr.contains("a port of TLS, https://, responds so");
         assert_eq!(names_tls, status.starts_with("400"), "{}", end.stderr);
         let jwks_url = format!("--jwks={}", server.url());
         let end = Program::Sidecar.run(&[
@@ -114,7 +114,7 @@ fn a_response_that_may_change_is_69_and_one_that_stays_is_78() {
             &service.url(),
         ]);
         assert_eq!(end.code, Some(code), "{status}: {}", end.stderr);
-        let names_tls = end.stderr.contains("https:// in place of http://");
+        let names_tls = end.stderr.contains("a port of TLS, https://, responds so");
         assert_eq!(names_tls, status.starts_with("400"), "{}", end.stderr);
     }
 }
