@@ -54,9 +54,11 @@ fn is_within(text: &str, [open, close]: [char; 2]) -> bool {
 
 fn holds_variable(text: &str) -> bool {
     VARIABLES.into_iter().any(|[open, close]| {
-        let name = text.split_once(open).map_or("", |(_, rest)| rest);
         let begins = |letter: char| letter.is_ascii_alphabetic() || "_ .".contains(letter);
-        name.starts_with(begins) && name.contains(close)
+        // Each one: a harmless `$(1)` may stand before it.
+        text.split(open)
+            .skip(1)
+            .any(|name| name.starts_with(begins) && name.contains(close))
     })
 }
 
@@ -76,6 +78,7 @@ mod tests {
             ("$()", None, None, None),
             ("a\"b", None, None, None),
             ("http://$(HOST):1", VARIABLE, None, None),
+            ("http://h/$(1)/$(HOST)", VARIABLE, None, None),
             ("$(_A)", VARIABLE, None, VARIABLE),
             ("${A:-b}", VARIABLE, None, VARIABLE),
             ("{{ .Values.a }}", VARIABLE, None, VARIABLE),

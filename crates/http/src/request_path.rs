@@ -155,9 +155,14 @@ fn hides(name: &[u8]) -> Result<bool, InvalidRequest> {
     RequestPath::parse_any(&path).map(|path| path.hides_separators)
 }
 
+/// Escapes of a segment among which the hiding one is searched for.
+const MAX_NAMED_MARKS: usize = 16;
+
 /// Names the first part of a segment that is no escape, or that is or hides a separator.
 fn hiding_part(name: &[u8]) -> String {
-    let mut rests = memchr::memchr2_iter(b'%', b'\\', name).filter_map(|at| name.get(at..));
+    // The first few are enough for a text; each is parsed several times, and a client sends thousands.
+    let marks = memchr::memchr2_iter(b'%', b'\\', name).take(MAX_NAMED_MARKS);
+    let mut rests = marks.filter_map(|at| name.get(at..));
     let part = rests.find_map(|rest| match rest.strip_prefix(b"%").map(split_escape) {
         Some(None) => rest.get(.."%zz".len()).or(Some(rest)),
         _ => {

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use postern_http::host::host_port::host_and_port;
 use postern_http::host::server_url::ServerUrl;
+use postern_http::pasted::error_of;
 use postern_process::command_line::name;
 use postern_token::keys::Algorithm;
 use postern_token::keys::algorithms::asymmetric;
@@ -69,7 +70,11 @@ impl FromStr for Name {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        name(text).map(|_| Self)
+        name(text)?;
+        match error_of(text) {
+            Some(error) => Err(error),
+            None => Ok(Self),
+        }
     }
 }
 

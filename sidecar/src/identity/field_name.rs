@@ -48,7 +48,12 @@ impl std::str::FromStr for FieldName {
 const RESERVED: &str = include_str!("reserved_fields.txt");
 /// Names that [`forwarded::is_client_address_header`] matches but that other proxies use for the
 /// user or the token.
-const FORWARDED_USER: [&str; 5] = [
+const FORWARDED_USER: [&str; 10] = [
+    "forwarded-user",
+    "wl-proxy-remote-user",
+    "x-appengine-user-email",
+    "x-appengine-user-id",
+    "x-appengine-user-nickname",
     "x-forwarded-access-token",
     "x-forwarded-email",
     "x-forwarded-groups",
@@ -80,6 +85,7 @@ mod tests {
             X-HTTP-Method-Override X-HTTP-Method X-Method-Override X-Rest-Method
             X-Envoy-Original-Path X-Ms-Original-Url X-App-Secret X-Remote-Addr";
     const FREE: &str = "
+            Forwarded-User WL-Proxy-Remote-User X-AppEngine-User-Email
             X-User X-Auth-Request-User X-Forwarded-User X-Forwarded-Preferred-Username
             X-Forwarded-Email X-Forwarded-Groups X-App-User X-Original-User X-Auth-User
             X-WEBAUTH-USER X-Webauth-User Remote-User Current-User User Security";

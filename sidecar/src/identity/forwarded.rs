@@ -204,7 +204,7 @@ mod tests {
         X-MS-Forwarded-Client-IP X-Host X-Original-Host X-HTTP-Host-Override X-Envoy-Original-Host \
         X-Backend-Host Proxy-Host Disguised-Host WAS-DEFAULT-HOSTNAME X-AppService-Proto X-ARR-SSL \
         X-AppEngine-Https X-AppEngine-Default-Version-Hostname WL-Proxy-SSL $WSRA $WSSC $WSIS HTTPS \
-        X-Https X-Proto Ssl-Offloaded";
+        X-Https X-Proto Ssl-Offloaded XForwarded-For OriginalForwarded_For";
     const SIMILAR: &str = "X-Forwarding X-Forward-For X-Client Client-IP-Version XClient-IP X-Original-URL \
         X-Real-User Remote-User X-IP X-Scheme-Version X-GitHub-Enterprise-Host X-Hosted X-Protocol-Version \
         Upgrade-Insecure-Requests X-Auth-Request-User X-Goog-IAP-JWT-Assertion CF-Ray Https-Only \
