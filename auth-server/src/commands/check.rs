@@ -33,11 +33,7 @@ pub(crate) async fn run(
     let comments = reported.map(|warning| format!("# warning: {warning}\n"));
     let comments: String = comments.collect();
     print((comments + &settings.to_string()).trim_end())?;
-    if args.strict {
-        exit::strictly(&all)?;
-    }
-    exit::usable(overridden.len() + all.len());
-    Ok(())
+    exit::end_check(args.strict, &all, overridden.len())
 }
 
 /// Returns a warning about an unavailable store, which does not prevent a start.

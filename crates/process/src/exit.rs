@@ -84,7 +84,7 @@ pub fn finish(outcome: Result<(), ExitError>) -> ExitCode {
 ///
 /// # Errors
 /// [`ExitError::Config`] with the first warning.
-pub fn strictly(warnings: &[String]) -> Result<(), ExitError> {
+fn strictly(warnings: &[String]) -> Result<(), ExitError> {
     match warnings {
         [] => Ok(()),
         [only] => Err(ExitError::Config(format!("--strict: {only}"))),
@@ -97,14 +97,22 @@ pub fn strictly(warnings: &[String]) -> Result<(), ExitError> {
     }
 }
 
-/// Prints the result of a check that found this many warnings, after its output.
-pub fn usable(warnings: usize) {
-    let found = match warnings {
+/// Ends a check after its output: prints its result. Keys that were overridden are warnings that
+/// `--strict` accepts.
+///
+/// # Errors
+/// [`ExitError::Config`] with the first warning, where `is_strict`.
+pub fn end_check(is_strict: bool, warnings: &[String], overridden: usize) -> Result<(), ExitError> {
+    if is_strict {
+        strictly(warnings)?;
+    }
+    let found = match overridden + warnings.len() {
         0 => "no warnings".to_owned(),
         1 => "1 warning".to_owned(),
         many => format!("{many} warnings"),
     };
     let _ = writeln!(std::io::stderr(), "usable, {found}");
+    Ok(())
 }
 
 /// Writes the last line in the format of the log. A closed standard error must not turn the exit

@@ -111,7 +111,7 @@ impl HttpPort {
     ) -> JoinHandle<()> {
         let mut drain = self.drain.watcher();
         background.spawn_critical_until_shutdown(self.name, async move {
-            // It takes the watcher along: the port waits until there is none.
+            // This block owns the watcher and drops it at its end: `serve` waits until all are dropped.
             let stopped = async move { drain.reached(Phase::Closing).await };
             let served = self.serve(listener, slot, stopped).await;
             served.map_err(|error| error.to_string())

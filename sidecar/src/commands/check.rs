@@ -50,11 +50,7 @@ pub(crate) fn run(
     };
     output::print(&format!("{toml}{paths}{found}"))?;
     found.verdict()?;
-    if args.strict {
-        exit::strictly(&warnings)?;
-    }
-    exit::usable(overridden.len() + warnings.len());
-    Ok(())
+    exit::end_check(args.strict, &warnings, overridden.len())
 }
 
 /// An issuer and its open source.
