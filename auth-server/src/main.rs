@@ -1,113 +1,11 @@
-//! `auth-server`: issues signed access tokens, keeps the key pair they are signed with, and hands
-//! out the half that verifies them. See `ARCHITECTURE.md` for the map.
-
-mod app;
-mod applications;
-mod audit;
-mod cli;
-mod commands;
-mod config;
-mod grants;
-mod http;
-mod keys;
-mod metrics;
-mod nacos;
-mod random;
-mod rate_limit;
-mod revocations;
-mod server;
-mod sessions;
-mod store;
-mod tokens;
-mod users;
+//! The program; its rooms stand in `lib.rs`, which the simulation uses too.
 
 use std::process::ExitCode;
-use std::time::Duration;
-
-use postern_process::command_line::completions::print_completions;
-use postern_process::exit::{ExitError, finish};
-use postern_process::logs::telemetry::{self, LogFormat};
-use postern_process::{command_line, signals};
-use postern_transport::admin::healthcheck;
-use postern_transport::tls;
-
-use crate::cli::{Cli, Command, ServeArgs};
-
-/// Two sign thousands of tokens a second (an RSA signature takes under half a millisecond); more
-/// would cost memory on machines where this server idles.
-const WORKERS: usize = 2;
-/// Timeout of the health check, shorter than the few seconds that a probe's caller waits.
-const HEALTHCHECK_TIMEOUT: Duration = Duration::from_secs(2);
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// mimalloc: a response makes some hundred allocations, nearly all of them within axum and hyper.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    finish(run().map_err(command_line::with_sources::<Cli>))
-}
-
-fn run() -> Result<(), ExitError> {
-    tls::install_provider()?;
-    // Before any file is read, which may take seconds.
-    signals::ignore_sighup()?;
-    let command = command_line::parse::<Cli>()?.command;
-    let warnings = command_line::unknown_variables::<Cli>();
-    if !matches!(command, Command::Serve(_) | Command::Check(_)) {
-        command_line::warn(&warnings);
-        command_line::warn(&command_line::exposed_secrets::<Cli>());
-    }
-    match command {
-        Command::Serve(args) => {
-            let overridden = command_line::overridden_keys::<Cli>();
-            serve(&args, &[warnings, overridden].concat())
-        }
-        Command::Dev(args) => {
-            let _logs = telemetry::init(LogFormat::Text, &args.log_level)?;
-            block_on(commands::dev::run(&args))
-        }
-        Command::Check(args) => {
-            let warnings = [warnings, postern_transport::traces::warnings()].concat();
-            telemetry::check(&args.settings.logs.log_level)?;
-            let overridden = command_line::overridden_keys::<Cli>();
-            block_on(commands::check::run(&args, warnings, &overridden))
-        }
-        Command::Healthcheck(args) => healthcheck::ready(args.admin_listen, HEALTHCHECK_TIMEOUT),
-        Command::Keys(command) => audited(commands::keys::run(&command)),
-        Command::Revoke(args) => audited(commands::revoke::run(&args)),
-        Command::Application(command) => audited(commands::application::run(&command)),
-        Command::Token(command) => block_on(commands::token::run(&command)),
-        Command::User(command) => commands::user::run(&command),
-        Command::Store(command) => commands::store::run(&command),
-        Command::Completions(args) => print_completions::<Cli>(&args),
-    }
-}
-
-fn serve(args: &ServeArgs, warnings: &[String]) -> Result<(), ExitError> {
-    let _logs = telemetry::init(args.logs.log_format, &args.logs.log_level)?;
-    for warning in warnings {
-        tracing::warn!("{warning}");
-    }
-    postern_transport::traces::install("postern-auth-server", env!("CARGO_PKG_VERSION"))?;
-    block_on(server::serve(args))
-}
-
-/// Runs a command that logs what it changes.
-fn audited(command: impl Future<Output = Result<(), ExitError>>) -> Result<(), ExitError> {
-    let filter = "error,audit=info,auth_server::store::directory=warn";
-    let _logs = telemetry::init(LogFormat::Text, filter)?;
-    block_on(command)
-}
-
-fn block_on(work: impl Future<Output = Result<(), ExitError>>) -> Result<(), ExitError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
-        .enable_all()
-        .build()
-        .map_err(|error| ExitError::Software(format!("no runtime: {error}")))?;
-    let outcome = runtime.block_on(work);
-    // A hanging file system must not delay the exit.
-    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
-    outcome
+    auth_server::run_process()
 }
