@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 use parking_lot::Mutex;
+use postern_process::clock::instant;
 use postern_transport::net::connection_slots::{ConnectionSlots, Slot};
 use postern_transport::net::shares::Shares;
 use postern_transport::net::{fd_limit, unfinished};
@@ -139,7 +139,7 @@ impl App {
 }
 
 fn take(limit: Option<&AddressLimit>, client: IpAddr) -> Result<(), RetryAfter> {
-    limit.map_or(Ok(()), |limit| limit.take(client, Instant::now()))
+    limit.map_or(Ok(()), |limit| limit.take(client, instant()))
 }
 
 /// Returns the configured number, or as many as there are descriptors.

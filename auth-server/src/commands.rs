@@ -19,8 +19,11 @@ use rustix::process::getuid;
 use rustix::system::uname;
 use serde_json::Value;
 
+/// Prints a note for the one at the terminal.
 fn print_note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    if !cfg!(feature = "simulation") {
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
 }
 
 /// Returns the actor of this process, `user@host`, for the audit log. It proves nothing. Of a user behind
@@ -36,6 +39,9 @@ fn actor() -> String {
 }
 
 fn print(text: &str) -> Result<(), ExitError> {
+    if cfg!(feature = "simulation") {
+        return Ok(());
+    }
     output::print(&format!("{text}\n"))
 }
 

@@ -1,7 +1,8 @@
 //! The only source of randomness of this program.
 
 use aws_lc_rs::error::Unspecified;
-use aws_lc_rs::rand;
+#[cfg(not(feature = "simulation"))]
+use aws_lc_rs::rand::fill;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use zeroize::Zeroizing;
 
@@ -18,14 +19,14 @@ pub(crate) fn token_id() -> Result<String, Unspecified> {
 /// Random bytes for a refresh token, or the salt of a password.
 pub(crate) fn bytes<const BYTES: usize>() -> Result<Zeroizing<[u8; BYTES]>, Unspecified> {
     let mut bytes = Zeroizing::new([0; BYTES]);
-    rand::fill(bytes.as_mut_slice())?;
+    fill(bytes.as_mut_slice())?;
     Ok(bytes)
 }
 
 /// Returns a request number. It is no secret, so a failed source does no harm.
 pub(crate) fn number() -> u128 {
     let mut bytes = [0; 16];
-    let _ = rand::fill(&mut bytes);
+    let _ = fill(&mut bytes);
     u128::from_ne_bytes(bytes)
 }
 
@@ -33,8 +34,15 @@ pub(crate) fn number() -> u128 {
 pub(crate) fn fraction() -> f64 {
     let mut bytes = [0; 4];
     // A failed source makes every server retry at the same moment, which is tolerable.
-    let _ = rand::fill(&mut bytes);
+    let _ = fill(&mut bytes);
     f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX)
+}
+
+/// Fills the bytes with the random numbers of the simulated world.
+#[cfg(feature = "simulation")]
+fn fill(bytes: &mut [u8]) -> Result<(), Unspecified> {
+    postern_process::simulation::fill(bytes);
+    Ok(())
 }
 
 fn text<const BYTES: usize>() -> Result<String, Unspecified> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use postern_process::named_enum;
+use postern_process::{named_enum, tasks};
 use postern_token::claims::Claims;
 use tracing::{info, warn};
 use zeroize::Zeroizing;
@@ -145,7 +145,7 @@ impl Sessions {
     /// for the next login.
     fn remove_unclear(self: &Arc<Self>) {
         let sessions = Arc::clone(self);
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let Ok(_alone) = sessions.removing.try_lock() else {
                 return;
             };
@@ -182,7 +182,7 @@ impl Sessions {
         }
         let sessions = Arc::clone(self);
         // The login does not wait for it.
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             for id in surplus {
                 let ended = sessions.end_now(id, EndCause::Limit, None).await;
                 let _ = ended.inspect_err(log_surplus);

@@ -162,7 +162,11 @@ async fn change(args: &ApplicationArgs, change: Change<'_>) -> Result<(), ExitEr
 }
 
 /// Reads, decides and swaps, until no other change came in between.
-async fn change_in(store: &CommandStore, id: &AppId, change: Change<'_>) -> Result<(), ExitError> {
+pub(crate) async fn change_in(
+    store: &CommandStore,
+    id: &AppId,
+    change: Change<'_>,
+) -> Result<(), ExitError> {
     let (records, location) = (&store.opened, &store.location);
     let now = store.now().await?;
     for _ in 0..ATTEMPTS {

@@ -79,7 +79,7 @@ async fn rotate(args: &KeyArgs, lead: &LeadArgs) -> Result<(), ExitError> {
     rotate_in(&keys, lead.rotation_lead.get().into()).await
 }
 
-async fn rotate_in(keys: &KeysInStore, lead: i64) -> Result<(), ExitError> {
+pub(crate) async fn rotate_in(keys: &KeysInStore, lead: i64) -> Result<(), ExitError> {
     if keys.signing_type == SigningType::Hmac {
         return Err(ExitError::Usage(
             "--signing-type hmac: a shared secret cannot be announced; keys revoke replaces it at once"
@@ -107,7 +107,10 @@ async fn rotate_in(keys: &KeysInStore, lead: i64) -> Result<(), ExitError> {
 }
 
 async fn revoke(args: &KeysRevokeArgs) -> Result<(), ExitError> {
-    let (keys, kid) = (KeysInStore::open(&args.keys).await?, &args.kid);
+    revoke_in(&KeysInStore::open(&args.keys).await?, &args.kid).await
+}
+
+pub(crate) async fn revoke_in(keys: &KeysInStore, kid: &KeyId) -> Result<(), ExitError> {
     let before = keys.load().await?;
     let now = keys.store.now().await?;
     let updated = keys
@@ -195,9 +198,9 @@ fn log_change(updated: &Updated, kind: KeyEventKind, kid: &KeyId, at: Option<i64
     }
 }
 
-pub(super) struct KeysInStore {
-    store: CommandStore,
-    signing_type: SigningType,
+pub(crate) struct KeysInStore {
+    pub(crate) store: CommandStore,
+    pub(crate) signing_type: SigningType,
 }
 
 impl KeysInStore {

@@ -67,7 +67,7 @@ fn revocation(args: &RevokeArgs, now: i64) -> Result<(Revocation, String), ExitE
 
 /// Revokes the tokens of an application that was removed. Servers revoke them again when they learn of
 /// the removal, because they may issue some until then.
-pub(super) async fn end_application(store: &CommandStore, id: &AppId) -> Result<(), ExitError> {
+pub(crate) async fn end_application(store: &CommandStore, id: &AppId) -> Result<(), ExitError> {
     if !store.holds_pair {
         return Ok(());
     }

@@ -21,16 +21,16 @@ pub(crate) fn run(command: &StoreCommand) -> Result<(), ExitError> {
 }
 
 /// The store of a command, opened.
-pub(super) struct CommandStore {
-    pub(super) location: StoreLocation,
-    pub(super) opened: OpenStore,
+pub(crate) struct CommandStore {
+    pub(crate) location: StoreLocation,
+    pub(crate) opened: OpenStore,
     /// False before the first start of a server: there are no tokens either.
-    pub(super) holds_pair: bool,
+    pub(crate) holds_pair: bool,
 }
 
 impl CommandStore {
     /// Opens the store, and reads how it is encrypted: other records are read accordingly.
-    pub(super) async fn open(args: &StoreArgs) -> Result<Self, ExitError> {
+    pub(crate) async fn open(args: &StoreArgs) -> Result<Self, ExitError> {
         let location = store_location(args)?;
         let opened = location.open(Access::Write)?;
         Ok(Self {
@@ -42,7 +42,7 @@ impl CommandStore {
 
     /// Appends a revocation, together with another change, and logs it. Its number is above all numbers
     /// before this time, so that sidecars go on with the list of an older copy.
-    pub(super) async fn append(
+    pub(crate) async fn append(
         &self,
         revocation: &Revocation,
         change: Option<Change>,
@@ -62,7 +62,7 @@ impl CommandStore {
     }
 
     /// Returns the store's time: the operator's clock may be wrong.
-    pub(super) async fn now(&self) -> Result<i64, ExitError> {
+    pub(crate) async fn now(&self) -> Result<i64, ExitError> {
         let clock = &self.opened.clock;
         clock.measure(&*self.opened.call().await?).await?;
         if clock.is_noticeable() {
@@ -77,7 +77,7 @@ impl CommandStore {
         Ok(clock.now())
     }
 
-    pub(super) fn no_pair(&self) -> StoreError {
+    pub(crate) fn no_pair(&self) -> StoreError {
         StoreError::Unavailable(format!(
             "{} holds no key pair yet: the first start of auth-server serve makes it",
             self.location

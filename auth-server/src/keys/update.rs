@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use postern_process::tasks;
 use postern_token::keys::KeyId;
 use postern_token::keys::signing_type::SigningType;
 
@@ -106,7 +107,7 @@ pub(crate) async fn keep_revoked(
 }
 
 async fn fresh_pair(signing_type: SigningType) -> Result<Arc<SigningKeyPair>, StoreError> {
-    match tokio::task::spawn_blocking(move || generate(signing_type)).await {
+    match tasks::blocking(move || generate(signing_type)).await {
         Ok(Ok(pair)) => Ok(Arc::new(pair)),
         _ => Err(StoreError::Unavailable(
             "no key pair could be generated".to_owned(),

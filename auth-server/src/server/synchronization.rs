@@ -63,15 +63,25 @@ impl Synchronization {
     /// Synchronizes for as long as the process lives.
     pub(crate) async fn run(mut self, poll_interval: Duration) {
         loop {
-            let due_in = self.next_due().map(until);
-            let pause = next_poll(poll_interval, self.failures, fraction(), due_in);
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(self.pause(poll_interval)).await;
             self.poll(unix_now()).await;
         }
     }
 
+    /// Returns the time until the next poll.
+    pub(crate) fn pause(&self, poll_interval: Duration) -> Duration {
+        let due_in = self.next_due().map(until);
+        next_poll(poll_interval, self.failures, fraction(), due_in)
+    }
+
+    /// Returns true if the last poll failed.
+    #[cfg(feature = "simulation")]
+    pub(crate) const fn has_failed(&self) -> bool {
+        self.failures > 0
+    }
+
     /// Synchronizes once; `now` is the time of this machine's clock.
-    async fn poll(&mut self, now: i64) {
+    pub(crate) async fn poll(&mut self, now: i64) {
         let mut outcome = self.synchronize(now).await;
         if outcome.is_err()
             && let Err(failure) = self.advance_offline(now)

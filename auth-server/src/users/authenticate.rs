@@ -5,10 +5,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread::available_parallelism;
-use std::time::Instant;
 
 use postern_contract::login::LoginRequest;
-use tokio::task::spawn_blocking;
+use postern_process::clock::instant;
+use postern_process::tasks;
 
 use super::{PresentUser, UserStore};
 use crate::rate_limit::{AccountLockout, Permits, RetryAfter};
@@ -78,8 +78,7 @@ impl Authenticator {
             return user.ok_or(AuthenticationError::Failed);
         }
         // Before a permit is taken: an attempt within its wait must not queue for a core.
-        self.locks
-            .check(&request.username, client, Instant::now())?;
+        self.locks.check(&request.username, client, instant())?;
         let is_known = self.locks.knows(&request.username, client);
         // A known client waits in both queues. The wait that loses is dropped, and passes its
         // permit on.
@@ -89,20 +88,18 @@ impl Authenticator {
         };
         let permit = permit.ok_or(AuthenticationError::Busy)?;
         // Checked again: others of the same client may have failed while this attempt waited.
-        let attempt = self
-            .locks
-            .begin(&request.username, client, Instant::now())?;
+        let attempt = self.locks.begin(&request.username, client, instant())?;
 
         let (users, locks) = (Arc::clone(&self.users), Arc::clone(&self.locks));
         // Counted inside the task, so that a client that hangs up before the response is counted
         // too.
-        let checked = spawn_blocking(move || {
+        let checked = tasks::blocking(move || {
             // Held by the task: it bounds the checks that run, also those whose client has left.
             let _permit = permit;
             let user = users.authenticate(&request);
             match user {
                 Some(_) => locks.succeeded(&attempt),
-                None => locks.failed(&attempt, Instant::now()),
+                None => locks.failed(&attempt, instant()),
             }
             user
         });

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use postern_contract::login::LoginRequest;
+use postern_process::clock::instant;
 use postern_process::files::{owner_only_file, replaced_file};
 
 use super::users_file::{self, Users, digest_of};
@@ -102,7 +103,7 @@ impl Loaded {
         Self {
             users,
             enabled: digest_of(&enabled),
-            since: Instant::now(),
+            since: instant(),
         }
     }
 

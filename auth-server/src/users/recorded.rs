@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::Mutex;
+use postern_process::clock::instant;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -117,7 +118,8 @@ impl RecordedUsers {
                 .collect();
             // Up to the load, not up to now: who logged in since then is a user of this file. One who is
             // not in it can only have logged in at another server, which had not loaded it yet.
-            let passed = i64::try_from(loaded.since.elapsed().as_secs()).unwrap_or_default();
+            let passed =
+                i64::try_from(instant().duration_since(loaded.since).as_secs()).unwrap_or_default();
             let now = self.store.clock.now();
             let loaded_at = now.saturating_sub(passed);
             let revocations = left.into_iter().map(|id| {

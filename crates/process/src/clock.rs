@@ -1,11 +1,30 @@
 //! The machine's clock, which may be before the epoch. Decisions get the time as an argument.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Returns the time of the machine's clock.
+#[must_use]
+pub fn now() -> SystemTime {
+    #[cfg(feature = "simulation")]
+    if let Some(simulated) = crate::simulation::now() {
+        return simulated;
+    }
+    SystemTime::now()
+}
+
+/// Returns the time of the clock that nobody sets, for ages and pauses.
+#[must_use]
+pub fn instant() -> Instant {
+    #[cfg(feature = "simulation")]
+    return tokio::time::Instant::now().into_std();
+    #[cfg(not(feature = "simulation"))]
+    Instant::now()
+}
 
 /// Returns the seconds since the epoch.
 #[must_use]
 pub fn unix_now() -> i64 {
-    unix_seconds(SystemTime::now())
+    unix_seconds(now())
 }
 
 /// Returns the seconds from the epoch to `now`, negative before it.
@@ -24,7 +43,7 @@ pub fn until(time: i64) -> Duration {
     let time = Duration::from_secs(time.try_into().unwrap_or_default());
     let until = SystemTime::UNIX_EPOCH
         .checked_add(time)
-        .map(|time| time.duration_since(SystemTime::now()));
+        .map(|time| time.duration_since(now()));
     match until {
         Some(until) => until.unwrap_or_default(),
         None => Duration::MAX,

@@ -14,4 +14,7 @@ mod named_enum;
 pub mod output;
 pub mod pauses;
 pub mod signals;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 pub mod supervisor;
+pub mod tasks;

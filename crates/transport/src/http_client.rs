@@ -6,6 +6,8 @@
 pub mod proxy;
 mod request;
 mod settings;
+#[cfg(feature = "simulation")]
+pub mod simulated;
 
 use std::error::Error;
 use std::fmt;
@@ -238,7 +240,7 @@ impl HttpClient {
         traceparent: Option<&HeaderValue>,
     ) -> Result<HttpResponse, TransportError> {
         self.addresses.chosen.store(request.address.map(Arc::new));
-        let sent = built(client, request, traceparent).send().await;
+        let sent = send(built(client, request, traceparent)).await;
         let mut response = sent.map_err(|error| self.failure(error))?;
         self.clock_ahead = date(response.headers()).map(|date| date - unix_now());
         let status = response.status();
@@ -338,6 +340,13 @@ impl HttpClient {
             None => Ok(client),
         }
     }
+}
+
+async fn send(request: RequestBuilder) -> reqwest::Result<Response> {
+    #[cfg(feature = "simulation")]
+    return simulated::send(request).await;
+    #[cfg(not(feature = "simulation"))]
+    request.send().await
 }
 
 /// Returns the request as the library sends it.

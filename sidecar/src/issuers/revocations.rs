@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use postern_process::clock::unix_now;
+use postern_process::clock::{self, unix_now};
 use postern_token::keys::{KeyId, KeySet};
 use postern_token::revocations::{RevocationList, RevocationListError, SIGNED_EVERY};
 
@@ -179,7 +179,7 @@ impl RevocationRefresh {
                 // Signed ahead of our clock it counts as signed now.
                 let age = Duration::from_secs(u64::try_from(age).unwrap_or_default());
                 let (seq, entries) = (list.seq(), list.count());
-                let fetched = FetchTime::before(Instant::now(), age);
+                let fetched = FetchTime::before(clock::instant(), age);
                 self.keys.install_revocations(Revocations {
                     number: cached.number.max(seq),
                     ..Revocations::new(list, state.keys(), fetched)
@@ -246,7 +246,7 @@ impl RevocationRefresh {
         let now = unix_now();
         let list = verified(keys, response, known.map(Revocations::list), now)?;
         let (seq, entries) = (list.seq(), list.count());
-        let fetched = as_fresh_as_signed(list.issued_at(), now, Instant::now());
+        let fetched = as_fresh_as_signed(list.issued_at(), now, clock::instant());
         let next = Revocations::after(known, list, keys, fetched)?;
         if !self.keys.install_revocations(next) {
             return Ok(ListResult::Unchanged);
@@ -262,7 +262,7 @@ impl RevocationRefresh {
         let state = self.keys.load();
         let is_fresh = state
             .as_deref()
-            .is_some_and(|state| self.keys.has_fresh_revocations(state, Instant::now()));
+            .is_some_and(|state| self.keys.has_fresh_revocations(state, clock::instant()));
         if is_older && is_fresh {
             tracing::debug!(server, %error, "an older revocation list is ignored");
         } else if !std::mem::replace(&mut self.is_failing, true) {

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
+use postern_process::clock;
 use postern_process::exit::ExitError;
 use postern_token::keys::KeySet;
 use tokio::sync::mpsc;
@@ -23,7 +24,7 @@ use tokio::time::sleep_until;
 use tokio_cron_scheduler::JobSchedulerError;
 
 use self::backoff::Backoff;
-use self::schedule::{Schedule, Tick, Ticks};
+use self::schedule::{Schedule, Tick};
 use super::IssuerSettings;
 use super::cache::KeyCache;
 use super::current::{CurrentKeys, FailedFetch};
@@ -92,7 +93,7 @@ impl IssuerTask {
             metrics,
         };
         // Before the first fetch, which may take as long as the key server is away.
-        task.load_cache(SystemTime::now());
+        task.load_cache(clock::now());
         Ok((task, sender))
     }
 
@@ -103,7 +104,7 @@ impl IssuerTask {
             return;
         };
         let key_ids = KeySetFingerprint::new(&found.keys);
-        let now = Instant::now();
+        let now = clock::instant();
         self.keys.install(found.keys, found.fetched);
         let state = self.keys.load();
         let age_seconds = state.as_ref().map(|state| state.age(now).as_secs());
@@ -127,16 +128,16 @@ impl IssuerTask {
         let mut ticks = self.schedule.start().await?;
         loop {
             self.fetch(Purpose::Tick).await;
-            if self.until_tick(&ticks).await == Tick::Overdue {
+            if self.until_tick(ticks.next()).await == Tick::Overdue {
                 ticks.begin_again().await;
             }
         }
     }
 
     /// Waits for the next tick, and does all that is due before it.
-    async fn until_tick(&mut self, ticks: &Ticks) -> Tick {
+    pub(crate) async fn until_tick(&mut self, tick: impl Future<Output = Tick>) -> Tick {
         // Outside of the loop: begun anew it would miss a tick during one of the fetches below.
-        let mut tick = pin!(ticks.next());
+        let mut tick = pin!(tick);
         loop {
             let retry = self.backoff.retry();
             tokio::select! {
@@ -172,7 +173,7 @@ impl IssuerTask {
     }
 
     /// Fetches once. Returns false after a failure, which leaves the keys as they are.
-    async fn fetch(&mut self, purpose: Purpose) -> bool {
+    pub(crate) async fn fetch(&mut self, purpose: Purpose) -> bool {
         let cursor = self.list_cursor();
         let fetched = unless_it_panics(self.source.fetch(purpose, cursor.as_deref())).await;
         match fetched.unwrap_or(Err(FetchError::Panicked)) {
@@ -227,7 +228,7 @@ impl IssuerTask {
             revocations.on_fetch(fetched, &self.source.last_endpoint());
         }
         if let (Some(cache), Some(state)) = (&self.cache, self.keys.load().as_deref()) {
-            cache.keep(state, SystemTime::now());
+            cache.keep(state, clock::now());
         }
     }
 
@@ -238,11 +239,11 @@ impl IssuerTask {
                 tracing::info!(issuer = self.keys.name, key, "a key of the set is not used");
             }
         }
-        self.keys.on_demand().fetched(Instant::now());
+        self.keys.on_demand().fetched(clock::instant());
         let key_ids = KeySetFingerprint::new(&keys);
         // Loaded before the new ones are installed: the log line depends on what they replace.
         let former = self.keys.load();
-        let result = self.keys.install(keys, Instant::now());
+        let result = self.keys.install(keys, clock::instant());
         let issuer = self.keys.name.as_deref();
         match (result, former.as_ref()) {
             (RefreshResult::Replaced, None) => {
@@ -268,7 +269,7 @@ impl IssuerTask {
     fn on_failure(&mut self, error: &FetchError) {
         self.count(RefreshResult::Failed);
         let (source, issuer) = (self.source.last_endpoint(), self.keys.name.as_deref());
-        let (state, now) = (self.keys.load(), Instant::now());
+        let (state, now) = (self.keys.load(), clock::instant());
         let is_usable = self.keys.usable(state.as_deref(), now).is_ok();
         let until_tick = self.schedule.until_next();
         let wait = self.backoff.failed(now, until_tick, !is_usable);

@@ -6,8 +6,9 @@ use std::io;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::spawn_blocking;
 use tracing::{error, info};
+
+use crate::tasks;
 
 /// Short for an operator who waits, and next to no work.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -59,7 +60,7 @@ impl<C: PartialEq + Send + 'static> PolledFiles<C> {
             false => INTERVAL,
         };
         // It fails where the process ends.
-        let read = spawn_blocking(read).await.ok()?;
+        let read = tasks::blocking(read).await.ok()?;
         self.content.settled(read, is_signalled)
     }
 }
@@ -85,7 +86,7 @@ where
     T: Send + 'static,
     E: Display + Send + 'static,
 {
-    match spawn_blocking(work).await {
+    match tasks::blocking(work).await {
         Ok(outcome) => outcome.map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     }

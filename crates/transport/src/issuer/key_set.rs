@@ -10,6 +10,7 @@ use crate::tls::peer::PeerFiles;
 use http::{HeaderMap, StatusCode, header};
 use postern_http::host::host_port::is_url;
 use postern_http::host::server_url::ServerUrl;
+use postern_process::clock::instant;
 use postern_process::command_line::name;
 use postern_process::files::bounded_read;
 use postern_process::files::file_watch::run_blocking;
@@ -188,14 +189,14 @@ impl KeySetSource {
             return keys.map(Some).map_err(KeySetError::File);
         }
         if let Location::Issuer(issuer, hosts) = self.settings.location.clone()
-            && self.next_read.is_none_or(|next| next <= Instant::now())
+            && self.next_read.is_none_or(|next| next <= instant())
         {
             let read = self.read_document(&issuer, &hosts).await;
             if self.address.is_none() {
                 read?;
             } else if let Err(error) = read {
                 // The known address may still serve.
-                self.next_read = Instant::now().checked_add(TRY_AGAIN_AFTER);
+                self.next_read = instant().checked_add(TRY_AGAIN_AFTER);
                 tracing::warn!(issuer = issuer.as_str(), %error, "discovery document not read");
             }
         }
@@ -225,7 +226,7 @@ impl KeySetSource {
             return Err(DocumentError::Status(response.status).into());
         }
         let address = issuer.address_in(&response.body, hosts)?;
-        self.next_read = Instant::now().checked_add(READ_AGAIN_AFTER);
+        self.next_read = instant().checked_add(READ_AGAIN_AFTER);
         if self.address.as_ref() != Some(&address) {
             (self.known, self.fresh_until) = (KnownSet::default(), None);
             self.address = Some(address);
@@ -234,7 +235,7 @@ impl KeySetSource {
     }
 
     async fn fetch_set(&mut self, purpose: Purpose) -> Result<Option<KeySet>, KeySetError> {
-        let is_fresh = self.fresh_until.is_some_and(|end| Instant::now() < end);
+        let is_fresh = self.fresh_until.is_some_and(|end| instant() < end);
         if is_fresh && purpose == Purpose::Tick {
             return Ok(None);
         }
@@ -248,7 +249,7 @@ impl KeySetSource {
             true => self.bearer().await?,
             false => None,
         };
-        let requested_at = Instant::now();
+        let requested_at = instant();
         self.fresh_until = None;
         let request = HttpRequest {
             bearer: bearer.as_deref().map(String::as_str),

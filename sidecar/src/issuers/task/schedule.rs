@@ -8,7 +8,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postern_process::clock::until;
+use chrono::{DateTime, Utc};
+use postern_process::clock::{now, until};
 use tokio::sync::Notify;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
@@ -84,8 +85,8 @@ impl Schedule {
     fn until_next_two(&self) -> Option<[Duration; 2]> {
         let mut job = self.job(&Arc::default()).ok()?;
         let data = job.job_data().ok()?;
-        let next = data.next_tick_utc()?;
-        let second = data.schedule()?.iter_after(next).next()?;
+        let mut ticks = data.schedule()?.iter_after(DateTime::<Utc>::from(now()));
+        let (next, second) = (ticks.next()?, ticks.next()?);
         Some([until(next.timestamp()), until(second.timestamp())])
     }
 }

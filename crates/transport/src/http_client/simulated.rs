@@ -1,0 +1,40 @@
+//! The network of `tests/simulation` in place of sockets. Built for the simulation alone.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reqwest::{Client, Request, RequestBuilder, Response};
+
+tokio::task_local! {
+    static NETWORK: Arc<dyn Network>;
+}
+
+/// The response of a simulated server; `None` where none comes.
+pub type Responding = Pin<Box<dyn Future<Output = Option<http::Response<Bytes>>> + Send>>;
+
+/// The way from one simulated process to the servers.
+pub trait Network: Send + Sync {
+    /// Carries a request.
+    fn carry(&self, request: Request) -> Responding;
+}
+
+/// Runs work whose requests go this way.
+pub fn within<T>(
+    network: Arc<dyn Network>,
+    work: impl Future<Output = T> + Send,
+) -> impl Future<Output = T> + Send {
+    NETWORK.scope(network, work)
+}
+
+/// Sends a request.
+pub(super) async fn send(request: RequestBuilder) -> reqwest::Result<Response> {
+    let Ok(network) = NETWORK.try_with(Arc::clone) else {
+        return request.send().await;
+    };
+    match network.carry(request.build()?).await {
+        Some(response) => Ok(response.into()),
+        // The library makes its errors itself: this is the one for an address that is none.
+        None => Client::new().get("no address").send().await,
+    }
+}
