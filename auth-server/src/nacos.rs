@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use postern_http::host::host_port::host_and_port;
+use postern_http::host::loopback::is_loopback;
 use postern_http::path_patterns::ContextPath;
 use postern_process::exit::ExitError;
 use registry::{Instance, RegistrySettings};
@@ -72,7 +73,7 @@ impl Advertised {
 
     /// Returns the address of `--listen` if other hosts can reach it.
     fn from_listen(listen: SocketAddr) -> Result<Self, &'static str> {
-        if listen.ip().is_unspecified() || listen.ip().is_loopback() {
+        if listen.ip().is_unspecified() || is_loopback(listen.ip()) {
             return Err(MISSING);
         }
         Self::reachable(listen.ip().to_string(), None)
@@ -157,6 +158,7 @@ mod tests {
             ("[::]:9000", Err(MISSING)),
             ("127.0.0.1:9000", Err(MISSING)),
             ("[::1]:9000", Err(MISSING)),
+            ("[::ffff:127.0.0.1]:9000", Err(MISSING)),
         ] {
             let found = Advertised::from_listen(listen.parse().unwrap());
             let context = "/auth".parse().unwrap();

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use postern_http::host::loopback::is_loopback;
 use postern_process::exit::ExitError;
 use postern_transport::net::listener::{self, Port};
 
@@ -16,7 +17,7 @@ use crate::store::directory::Access;
 /// # Errors
 /// [`ExitError::Config`] for an address that other machines reach; those of `serve`.
 pub(crate) async fn run(args: &DevArgs) -> Result<(), ExitError> {
-    if !args.listen.ip().is_loopback() {
+    if !is_loopback(args.listen.ip()) {
         return Err(ExitError::Config(format!(
             "--listen {}: dev signs any claims, so it serves on a loopback address only, \
              such as 127.0.0.1:9000; auth-server serve is for other machines",

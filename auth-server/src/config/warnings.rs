@@ -1,5 +1,6 @@
 //! Warnings about valid but risky settings: `serve` logs them, `check` prints them.
 
+use postern_http::host::loopback::is_loopback;
 use postern_process::clock::unix_now;
 use postern_process::command_line::{exposed_secrets, joined_members};
 
@@ -92,7 +93,7 @@ fn network_warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     let listen = args.listening.listen;
     match &config.tls {
         Some(tls) => warnings.extend(tls.expired(unix_now())),
-        None if !listen.ip().is_loopback() => warnings.push(format!(
+        None if !is_loopback(listen.ip()) => warnings.push(format!(
             "--listen {listen} without --tls-cert: passwords and application secrets travel \
              unencrypted unless something in front of this server sees to it"
         )),

@@ -20,13 +20,13 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
 
-use self::access::{for_loopback, is_loopback, with_one_host};
+use self::access::{for_loopback, with_one_host};
 use crate::admin::health::Health;
 use crate::drain::DrainTrigger;
 use crate::http_port::HttpPort;
 use crate::net::connection_slots::{ConnectionSlots, Slot};
 use crate::net::fd_limit::ADMIN_CONNECTIONS;
-use postern_http::host::loopback::names_this_machine;
+use postern_http::host::loopback::{is_loopback, names_this_machine};
 use postern_process::files::replaced_file::REPLACED_FILES;
 use postern_process::logs::log_lines::DROPPED;
 use postern_process::metrics::exposition::{MEDIA_TYPE, exposition};
@@ -95,7 +95,7 @@ fn slots() -> impl Fn(IpAddr) -> Pin<Box<dyn Future<Output = Option<Slot>> + Sen
     let others = ConnectionSlots::new(PORT, MAX_OF_OTHERS);
     let loopback = ConnectionSlots::new(PORT, MAX_OF_LOOPBACK);
     move |peer| {
-        let slots = match peer.is_loopback() {
+        let slots = match is_loopback(peer) {
             true => loopback.clone(),
             false => others.clone(),
         };
@@ -156,7 +156,7 @@ async fn readiness(
     let status = status(health.is_ready());
     let mut conditions = health.conditions();
     // A page whose name leads here is a loopback peer as well.
-    if !is_loopback(peer) || !names_this_machine(&headers) {
+    if !is_loopback(peer.ip()) || !names_this_machine(&headers) {
         for condition in &mut conditions {
             (condition.reason, condition.note) = (None, None);
         }

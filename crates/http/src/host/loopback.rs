@@ -11,8 +11,14 @@ use http::{HeaderMap, header};
 pub fn is_loopback_host(host: &str) -> bool {
     let name = host.strip_suffix('.').unwrap_or(host);
     let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    name.eq_ignore_ascii_case("localhost")
-        || address.is_ok_and(|address| address.to_canonical().is_loopback())
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(is_loopback)
+}
+
+/// Returns true for an address that only this machine reaches, in IPv6's form of it (RFC 4291
+/// §2.5.5.2) too.
+#[must_use]
+pub fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
 }
 
 /// Returns true if the Host field names this machine. An attacker's page may let its own name lead

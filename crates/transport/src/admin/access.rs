@@ -7,7 +7,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use postern_http::host::loopback::names_this_machine;
+use postern_http::host::loopback::{is_loopback, names_this_machine};
 
 /// Rejects a request that names two hosts.
 pub(super) async fn with_one_host(request: Request, next: Next) -> Response {
@@ -18,17 +18,13 @@ pub(super) async fn with_one_host(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-pub(super) fn is_loopback(peer: SocketAddr) -> bool {
-    peer.ip().to_canonical().is_loopback()
-}
-
 /// Decides by the connection's own address.
 pub(super) async fn for_loopback(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request,
     next: Next,
 ) -> Response {
-    if !is_loopback(peer) {
+    if !is_loopback(peer.ip()) {
         (StatusCode::FORBIDDEN, "for loopback peers only\n").into_response()
     } else if !names_this_machine(request.headers()) {
         let why = "request this as 127.0.0.1 or localhost: Host names another machine\n";
