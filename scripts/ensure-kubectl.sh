@@ -10,7 +10,7 @@ directory=$1
 python=${POSTERN_TEST_PYTHON:-python3}
 
 renders() {
-    kubectl kustomize k8s/overlays/dev >/dev/null 2>&1 && helm template k8s/chart --set webhook.certificate.issuer=any >/dev/null 2>&1
+    kubectl kustomize k8s/overlays/dev >/dev/null 2>&1 && helm template k8s/chart --set webhook.certificate.issuer=any,authServer.users=builtin >/dev/null 2>&1
 }
 
 PATH=$directory:$PATH

@@ -15,7 +15,7 @@ if [ "${1:-}" = full ]; then
     needs "a Docker engine" "apt-get install docker.io iptables" engine
     needs "docker-compose 1.29" "apt-get install docker-compose" command -v docker-compose
     needs "kubectl" "scripts/ensure-kubectl.sh DIRECTORY" kubectl kustomize k8s/overlays/dev
-    needs "helm" "scripts/ensure-kubectl.sh DIRECTORY" helm template k8s/chart --set webhook.certificate.issuer=any
+    needs "helm" "scripts/ensure-kubectl.sh DIRECTORY" helm template k8s/chart --set webhook.certificate.issuer=any,authServer.users=builtin
     needs "wrk" "make bench-peers" command -v wrk
     needs "systemd-analyze" "apt-get install systemd" command -v systemd-analyze
     needs "pytest, kubernetes-validate" "make venv" \

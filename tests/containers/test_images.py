@@ -11,7 +11,7 @@ PROGRAMS = [*SERVERS, "postern-k8s"]
 MAX_BYTES = 26 * 1000 * 1000
 CONFINED = ["--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
 SERVE = {
-    "auth-server": ["serve"],
+    "auth-server": ["serve", "--users", "builtin"],
     "sidecar": ["serve", "--auth-server", "http://127.0.0.1:9000/auth", "--app-id", "a", "--app-secret", "b"],
 }
 

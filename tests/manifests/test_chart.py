@@ -13,6 +13,7 @@ from kubernetes import K8S, REPOSITORY, VERSIONS, containers, directories, named
 from programs import Mounts, accepted, run, variables
 
 CHART = K8S / "chart"
+TRIAL = ["--set", "authServer.users=builtin"]
 REDIS = ["--set", "authServer.store.url=rediss://redis.example.com:6380/0"]
 PRODUCTION = [
     *REDIS,
@@ -38,7 +39,7 @@ def helm(*arguments):
 
 def rendered(*arguments, cluster=None):
     """Returns the end of a rendering for a cluster, as `helm install` makes one."""
-    return helm("template", *arguments, *(cluster or empty()).flags())
+    return helm("template", *TRIAL, *arguments, *(cluster or empty()).flags())
 
 
 def template(*arguments, cluster=None):
@@ -99,7 +100,7 @@ def neutral(objects):
         for _, pod in pods([each]) if each["kind"] in ("Deployment", "Job") else []:
             for container in containers(pod):
                 container.pop("imagePullPolicy", None)
-                container["env"] = [v for v in container["env"] if v["name"] != "POSTERN_AUDIENCE"]
+                container["env"] = [v for v in container["env"] if v["name"] not in ("POSTERN_AUDIENCE", "POSTERN_USERS")]
         found[each["kind"], each["metadata"]["name"]] = each
     return found
 
@@ -164,6 +165,25 @@ def test_the_programs_accept_their_configuration(shape, tmp_path):
     accepted("auth-server", values)
 
 
+def test_users_have_to_be_chosen():
+    end = helm("template", CHART, "--set", "webhook.enabled=false")
+    assert end.returncode != 0 and "authServer.usersSecret" in end.stderr and "authServer.users=builtin" in end.stderr, end.stderr
+
+
+@pytest.mark.parametrize(
+    "flags, expected",
+    [
+        ([], "builtin"),
+        (["--set", "authServer.usersSecret=auth-users"], "file:/secrets/users/users.toml"),
+        (["--set-string", 'authServer.config=users = "file:/etc/users.toml"\n'], None),
+    ],
+    ids=str,
+)
+def test_users_of_a_secret_or_a_file_replace_the_built_in_one(flags, expected):
+    (container,) = named(template(*flags), "Deployment", "auth-server")["spec"]["template"]["spec"]["containers"]
+    assert [each["value"] for each in container["env"] if each["name"] == "POSTERN_USERS"] == [expected] * bool(expected)
+
+
 def test_a_registration_is_what_the_program_expects():
     (job,) = of_kind(template(*PRODUCTION), "Job")
     (container,) = job["spec"]["template"]["spec"]["containers"]
@@ -185,6 +205,7 @@ def test_applications_without_a_shared_store_are_an_error(applications):
         ["--set", "webhook.settings.PASS=/a"],
         ["--set", "authServer.store.url=http://redis"],
         ["--set", "authServer.usersSecret=Not A Name"],
+        ["--set", "authServer.users=ada"],
         ["--set-json", 'applications=[{"name":"A B","secret":"s"}]'],
         ["--set-json", 'webhook.namespaceLabels=null'],
     ],
@@ -453,7 +474,7 @@ def test_the_chart_can_be_packaged(tmp_path):
     end = helm("package", CHART, "--destination", tmp_path)
     assert end.returncode == 0, end.stderr
     (archive,) = tmp_path.glob("postern-*.tgz")
-    end = helm("template", "postern", archive, "--namespace", "postern", "--set", "webhook.enabled=false")
+    end = helm("template", "postern", archive, "--namespace", "postern", "--set", "webhook.enabled=false", *TRIAL)
     packed = [document for document in yaml.safe_load_all(end.stdout) if document]
     assert neutral(packed) == neutral(template("--set", "webhook.enabled=false"))
     assert program(named(packed, "Deployment", "auth-server")["spec"]["template"]["spec"]["containers"][0]) == "auth-server"

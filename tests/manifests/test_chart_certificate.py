@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from cluster import Cluster
 from kubernetes import DOCUMENT, K8S, named, of_kind
-from test_chart import CHART, helm, template, webhook
+from test_chart import CHART, TRIAL, helm, template, webhook
 
 CA = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 OWN = ["--set", "webhook.certificate.secret=own-tls", "--set-string", f"webhook.certificate.caBundle={CA}"]
@@ -39,7 +39,7 @@ def test_an_upgrade_keeps_it():
 
 def without_a_cluster(*flags):
     """Returns the end of a rendering as Argo CD makes one."""
-    return helm("template", "postern", CHART, "--namespace", "postern", *flags)
+    return helm("template", "postern", CHART, "--namespace", "postern", *TRIAL, *flags)
 
 
 @pytest.mark.parametrize("flags", [OWN, ISSUER, ["--set", "webhook.enabled=false"]], ids=str)

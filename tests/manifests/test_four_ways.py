@@ -17,7 +17,7 @@ from programs import Mounts, environment, path, run
 from test_inject import flat, sidecars
 
 OF_THE_COMPONENT = "POSTERN_AUTH_SERVER=http://auth:9000/auth"
-CHART = ["helm", "template", "postern", K8S / "chart", "--namespace", "postern"]
+CHART = ["helm", "template", "postern", K8S / "chart", "--namespace", "postern", "--set", "authServer.users=builtin"]
 
 
 def objects():
