@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use postern_contract::interceptor::Interceptor;
 use postern_http::cors::AllowedOrigins;
+use postern_http::host::loopback::is_loopback;
 use postern_http::host::server_url::ServerUrl;
 use postern_http::path_patterns::{ContextPath, PassList};
 use postern_process::exit::ExitError;
@@ -74,6 +75,8 @@ pub(crate) struct Config {
     pub(crate) static_root: Option<PathBuf>,
     pub(crate) request_timeout: Duration,
     pub(crate) max_connections: u32,
+    /// `--users`, or its default.
+    pub(crate) users_location: UsersLocation,
     /// Loaded users of a file; `None` for the built-in user.
     pub(crate) users: Option<Arc<FileUsers>>,
     /// `None` if only the store holds applications.
@@ -100,7 +103,8 @@ impl Config {
         )?;
         let context_path = args.listening.context_path.clone();
         let signing_type = args.keys.signing.signing_type;
-        let (max_sessions, max_logins) = match args.accounts.users {
+        let users_location = users_location(args)?;
+        let (max_sessions, max_logins) = match users_location {
             UsersLocation::Builtin => (0, 0),
             UsersLocation::File(_) => (SESSIONS_PER_USER, LOGINS_PER_MINUTE),
         };
@@ -133,7 +137,8 @@ impl Config {
             static_root: static_root(args)?,
             request_timeout: args.limits.request_timeout.duration(),
             max_connections: args.limits.max_connections,
-            users: users(&args.accounts.users)?,
+            users: users(&users_location)?,
+            users_location,
             mounted_applications: mounted_applications(args)?,
             login_rate_limit: args.limits.login_rate_limit.unwrap_or(max_logins),
             trusted_proxies: TrustedProxies::new(args.limits.trusted_proxy.clone()),
@@ -156,6 +161,20 @@ pub(crate) fn verification_policy(issuer: &str) -> VerificationPolicy {
         audience: Audience::Any,
         leeway_seconds: LEEWAY_SECONDS,
         ..VerificationPolicy::default()
+    }
+}
+
+/// Returns who can log in. The built-in user has no password: for clients of other machines an
+/// operator has to choose it.
+fn users_location(args: &ServeArgs) -> Result<UsersLocation, ExitError> {
+    let listen = args.listening.listen;
+    match &args.accounts.users {
+        Some(location) => Ok(location.clone()),
+        None if is_loopback(listen.ip()) => Ok(UsersLocation::Builtin),
+        None => Err(ExitError::Config(format!(
+            "--listen {listen}: other machines reach it, and without --users any name with any password \
+             logs in; add --users file:FILE, or --users builtin if that is meant"
+        ))),
     }
 }
 
@@ -238,6 +257,27 @@ pub(crate) mod tests {
         assert_eq!(config.issuer.lifetime, 18_000);
         assert_eq!(config.store_poll_interval, Duration::from_secs(30));
         assert!(!config.refresh_tokens);
+    }
+
+    #[test]
+    fn users_are_chosen_where_other_machines_reach_the_server() {
+        for (address, expected) in [
+            ("127.0.0.1:0", true),
+            ("127.8.9.10:9000", true),
+            ("[::1]:0", true),
+            ("[::ffff:127.0.0.1]:0", true),
+            ("0.0.0.0:0", false),
+            ("[::]:0", false),
+            ("[::ffff:0.0.0.0]:0", false),
+            ("10.0.0.5:9000", false),
+            ("[::ffff:10.0.0.5]:9000", false),
+            ("[fe80::1]:9000", false),
+        ] {
+            let listen = &*format!("--listen={address}");
+            assert_eq!(config(&[listen]).is_ok(), expected, "{address}");
+            let chosen = config(&[listen, "--users=builtin"]).unwrap();
+            assert!(chosen.users.is_none(), "{address}");
+        }
     }
 
     #[test]

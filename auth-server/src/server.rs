@@ -64,7 +64,7 @@ pub(crate) async fn serve_on(
         listen = %args.listening.listen,
         admin_listen = %args.listening.admin_listen,
         store = %config.store,
-        users = %args.accounts.users,
+        users = %config.users_location,
         "starting"
     );
     for warning in warnings(args, &config) {

@@ -142,7 +142,7 @@ def production_errors(objects):
         for container in containers(pod):
             values = settings(container)
             if program(container) == "auth-server" and container.get("args") == ["serve"]:
-                if values.get("POSTERN_USERS", "builtin") == "builtin":
+                if values.get("POSTERN_USERS") == "builtin":
                     errors.append(f"{name}: --users builtin lets any client in")
                 if values.get("POSTERN_STORE", "file:").startswith("file:") and workload["spec"]["replicas"] > 1:
                     errors.append(f"{name}: a file store is one server's, not several replicas'")

@@ -17,6 +17,8 @@ from pathlib import Path
 import jsonschema
 from kubernetes import REPOSITORY, program, settings
 
+DOCKERFILE = (REPOSITORY / "deploy/Dockerfile").read_text()
+
 
 def path(name):
     target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
@@ -52,9 +54,16 @@ def check_with_secret(identity, extra_group, owner, group, mode):
         return subprocess.run(command, **user, env={}, capture_output=True, text=True)
 
 
+def checked(name, values):
+    """Returns the end of `check` in the program's image with these variables."""
+    stage = DOCKERFILE.partition(f"\nFROM root AS {name}\n")[2].partition("\nFROM ")[0]
+    brought = dict(re.findall(r"(POSTERN_DEFAULT_\w+)=(\S+)", stage))
+    return run(name, "check", values={**brought, **values})
+
+
 def accepted(name, values):
     """Returns the configuration that these variables make, which the program and its schema accept."""
-    end = run(name, "check", values=values)
+    end = checked(name, values)
     assert end.returncode == 0, end.stderr
     schema = json.loads((REPOSITORY / f"docs/schema/{name}.json").read_text())
     jsonschema.validate(tomllib.loads(end.stdout), schema)

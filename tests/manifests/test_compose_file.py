@@ -8,11 +8,10 @@ import tomllib
 import pytest
 import yaml
 from kubernetes import REPOSITORY
-from programs import Mounts, accepted, variables
+from programs import DOCKERFILE, Mounts, accepted, variables
 
 COMPOSE = yaml.safe_load((REPOSITORY / "deploy/docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
-DOCKERFILE = (REPOSITORY / "deploy/Dockerfile").read_text()
 OURS = {name: each for name, each in SERVICES.items() if each["image"].startswith("localhost/postern/")}
 
 

@@ -254,6 +254,9 @@ def with_everything(scratch, deployment=None, patches=(), more=None):
     ours, its_service = service()
     components = [K8S / "components" / name for name in ["sidecar", "networkpolicy"]]
     resources = [K8S / "base/auth-server", scratch / "service"]
+    # The base leaves the users to its overlay.
+    users = yaml.safe_load((K8S / "overlays/dev/kustomization.yaml").read_text())["patches"]
+    patches = [*users, *patches]
     write_overlay(scratch, yaml.safe_dump_all([deployment or ours, its_service]), components, resources, patches, more)
     return render(scratch)
 

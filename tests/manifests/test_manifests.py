@@ -26,7 +26,7 @@ from kubernetes import (
     settings,
 )
 from openshift import assigned
-from programs import Mounts, Running, accepted, run, variables
+from programs import Mounts, Running, accepted, checked, run, variables
 
 # A version without native sidecars.
 PLAIN_VERSION = "1.28"
@@ -171,6 +171,7 @@ def containers_of_ours(name):
     [
         (name, which)
         for name in KUSTOMIZATIONS
+        if name != "base/auth-server"
         for which in containers_of_ours(name)
     ],
 )
@@ -183,6 +184,14 @@ def test_the_programs_accept_their_configuration(rendered, name, which, tmp_path
         for variable, value in mounts.localised(container).items():
             flag = variable.removeprefix("POSTERN_").lower().replace("_", "-")
             assert re.search(rf"^{flag} = ", printed, re.M), f"--{flag} ({value}) is not in effect:\n{printed}"
+
+
+def test_the_base_leaves_the_users_to_an_overlay(rendered, tmp_path):
+    ((_, container),) = ours(rendered["base/auth-server"])
+    values = Mounts(tmp_path).localised(container)
+    end = checked("auth-server", values)
+    assert end.returncode == 78 and "without --users" in end.stderr, end.stderr
+    accepted("auth-server", {**values, "POSTERN_USERS": "builtin"})
 
 
 @pytest.mark.parametrize("name, application", [("overlays/prod", "orders"), ("examples/application", "invoices")])
@@ -346,7 +355,6 @@ def replace_environment(container, values):
     "change, error",
     [
         (set_variable("POSTERN_USERS", "builtin"), "--users builtin"),
-        (drop_variable("POSTERN_USERS"), "--users builtin"),
         (set_variable("POSTERN_STORE", "file:/var/lib/postern"), "a file store"),
         (drop_variable("POSTERN_STORE"), "a file store"),
         (set_variable("POSTERN_STORE", "redis://redis:6379/0"), "without TLS"),

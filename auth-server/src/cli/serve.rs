@@ -7,7 +7,7 @@ use clap::{ArgAction, Args};
 use postern_http::cors::Origin;
 use postern_http::path_patterns::ContextPath;
 use postern_process::command_line::seconds::{Seconds, within};
-use postern_process::command_line::serialize::{displayed, each_displayed, word};
+use postern_process::command_line::serialize::{displayed, displayed_if_any, each_displayed, word};
 use postern_process::command_line::{member, member_name, name};
 use postern_process::logs::access_log::AccessLog;
 use postern_process::logs::telemetry::LogArgs;
@@ -159,13 +159,13 @@ pub(crate) struct TokenArgs {
 #[command(next_help_heading = "Users and applications")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct AccountArgs {
-    /// Users that can log in: builtin, or file:FILE
+    /// Users that can log in: builtin, or file:FILE [default: builtin on a loopback address]
     ///
     /// builtin: any name with any password is the same fixed user. file: the users of a TOML file,
-    /// reloaded when it changes
-    #[arg(long, env, value_name = "USERS", default_value = "builtin")]
-    #[serde(serialize_with = "displayed")]
-    pub(crate) users: UsersLocation,
+    /// reloaded when it changes. Where other machines reach --listen, there is no default
+    #[arg(long, env, value_name = "USERS")]
+    #[serde(serialize_with = "displayed_if_any")]
+    pub(crate) users: Option<UsersLocation>,
     /// Directory of applications that may fetch the verification key, a file each
     ///
     /// Beside those in the store. A file's name is the id, its content the secret (or two, each on

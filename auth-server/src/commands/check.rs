@@ -55,7 +55,8 @@ fn effective(args: &ServeArgs, config: &Config) -> Result<Table, toml::ser::Erro
     let derived = [
         // Without a password in the address.
         ("store", config.store.to_string().into()),
-        // The default depends on --users.
+        // The default depends on --listen, and those of the next two on --users.
+        ("users", config.users_location.to_string().into()),
         ("login-rate-limit", config.login_rate_limit.into()),
         ("sessions-per-user", config.sessions_per_user.into()),
     ];

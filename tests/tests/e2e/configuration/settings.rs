@@ -224,6 +224,7 @@ fn the_auth_server_s_check_warns_of_all_that_serve_warns_of() {
     );
     let flags = [
         "--listen=0.0.0.0:0",
+        "--users=builtin",
         "--rotation-lead=1",
         &*registry,
         "--advertise=10.0.0.5:9000",
@@ -244,11 +245,33 @@ fn the_auth_server_s_check_warns_of_all_that_serve_warns_of() {
         assert!(!warning.contains("hush"), "{warning}");
     }
 
-    let flags = ["--listen=0.0.0.0:0", "--rotation-lead=1"];
+    let flags = ["--listen=0.0.0.0:0", "--users=builtin", "--rotation-lead=1"];
     let warnings = warned(&check(&flags));
     let server = AuthServerPlan::new().flags(["--rotation-lead=1"]).start();
     for warning in warnings.iter().filter(|line| !line.starts_with("--listen")) {
         server.until_logged(warning);
+    }
+}
+
+/// For clients of other machines as a word, on a loopback address by default.
+#[test]
+fn the_built_in_user_is_chosen_by_flag_variable_or_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("postern.toml");
+    fs::write(&file, "users = 'builtin'\n").unwrap();
+    let check = |listen: &str| {
+        let check = Program::AuthServer.command().arguments(["check"]);
+        check.environment("POSTERN_DEFAULT_LISTEN", listen)
+    };
+    for chosen in [
+        check("[::]:9000").arguments(["--users", "builtin"]),
+        check("[::]:9000").environment("POSTERN_USERS", "builtin"),
+        check("[::]:9000").environment("POSTERN_CONFIG", &file),
+        check("127.0.0.1:9000"),
+    ] {
+        let end = chosen.run();
+        end.says(0, "");
+        has(&end.stdout, "\nusers = \"builtin\"\n");
     }
 }
 
