@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use postern_contract::explanation::moment;
 use postern_process::clock::unix_now;
 use postern_process::command_line::exposed_secrets;
 use postern_process::exit::ExitError;
 use postern_token::keys::signing_type::SigningType;
+use postern_token::times::moment;
 use postern_transport::tls::{HTTP_2_OR_1, ServerTls};
 
 use crate::cli::{Cli, ServeArgs};

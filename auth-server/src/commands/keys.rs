@@ -5,11 +5,11 @@ mod reencrypt;
 use std::path::Path;
 use std::sync::Arc;
 
-use postern_contract::explanation::moment;
 use postern_process::exit::ExitError;
 use postern_process::files::secret_file;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{KeyId, found_in};
+use postern_token::times::moment;
 use serde_json::{Value, json};
 
 use self::reencrypt::reencrypt;

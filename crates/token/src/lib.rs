@@ -16,5 +16,6 @@ pub mod policy;
 pub mod revocations;
 pub mod sources;
 pub mod strict_json;
+pub mod times;
 pub mod unverified;
 pub mod verifier;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use postern_contract::explanation::moment;
 use postern_process::clock::unix_now;
+use postern_token::times::moment;
 use postern_transport::admin::health::Health;
 
 use super::suggest::pass_list;

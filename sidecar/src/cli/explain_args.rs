@@ -39,7 +39,7 @@ pub(crate) struct ExplainArgs {
     pub(crate) headers: Vec<String>,
 
     /// Explain at this time: seconds since the epoch, or 2026-01-31T12:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = postern_contract::explanation::parse_moment)]
+    #[arg(long, value_name = "TIME", value_parser = postern_token::times::parse_moment)]
     pub(crate) at: Option<i64>,
 
     /// Print JSON

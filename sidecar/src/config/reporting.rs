@@ -1,7 +1,7 @@
 //! Report-only mode: its end, and what excludes it.
 
-use postern_contract::explanation::{moment, parse_moment};
 use postern_process::exit::ExitError;
+use postern_token::times::{moment, parse_moment};
 
 use super::flag_value::flag_error;
 use crate::cli::ServeArgs;

@@ -1,6 +1,6 @@
 //! Reminders that requests are only reported: a log line every hour.
 
-use postern_contract::explanation::moment;
+use postern_token::times::moment;
 
 const SECONDS_BETWEEN: i64 = 60 * 60;
 
