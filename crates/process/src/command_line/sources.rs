@@ -38,7 +38,7 @@ pub fn overridden_keys<C: WithFile>() -> Vec<String> {
 
 /// The settings that command line and environment give to the chosen command, and the file.
 pub(super) struct Sources {
-    command: Command,
+    pub(super) command: Command,
     given: ArgMatches,
     file: Option<ConfigFile>,
 }
@@ -101,17 +101,29 @@ impl Sources {
         if source(setting, &self.given) == Some(ValueSource::CommandLine) {
             return None;
         }
+        match self.key(setting) {
+            Some((_, file)) if self.variable(setting).is_none() && text.starts_with(&file) => None,
+            _ => self.source(setting),
+        }
+    }
+
+    /// Returns the source of the setting; `None` for a default of the program.
+    pub(super) fn source(&self, setting: &Arg) -> Option<String> {
+        if source(setting, &self.given) == Some(ValueSource::CommandLine) {
+            return Some("the command line".to_owned());
+        }
         if let Some(variable) = self.variable(setting) {
             return Some(variable);
         }
-        match self.key(setting) {
-            Some((_, file)) if text.starts_with(&file) => None,
-            Some((key, file)) => Some(format!("{key} in {file}")),
-            None => {
-                let variable = default_variable(setting.get_long()?);
-                is_set(&variable).then_some(variable)
-            }
+        if let Some((key, file)) = self.key(setting) {
+            return Some(format!("{key} in {file}"));
         }
+        let variable = default_variable(setting.get_long()?);
+        is_set(&variable).then_some(variable)
+    }
+
+    pub(super) fn is_in_file(&self, key: &str) -> bool {
+        self.file.as_ref().is_some_and(|file| file.has(key))
     }
 
     /// Returns the variable that gives the setting.

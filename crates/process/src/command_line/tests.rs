@@ -3,6 +3,7 @@
 
 use std::iter;
 
+use super::given::given_by;
 use super::sources::Sources;
 use super::*;
 
@@ -349,6 +350,32 @@ fn a_failure_names_settings_from_other_sources() {
         line,
         "for '--from-env <X>': no; --from-env comes from CARGO_PKG_NAME; see --help"
     );
+}
+
+#[test]
+fn settings_with_a_source_are_printed_without_secrets() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("prog.toml");
+    let file = "lifetime = 60\n[[rule]]\npaths = ['/a']\n";
+    std::fs::write(&path, file).unwrap();
+    let path = path.display().to_string();
+    let line = "prog serve --secret eightlet --secret-file /s --upstream http://me:hush@a/x?y=hush";
+    let line = line.split(' ').chain(["--config", &path]);
+    let line: Vec<_> = line.map(OsString::from).collect();
+    let sources = Sources::from_arguments::<Program>(&line).unwrap();
+    // More than a program would print: the secret of its own.
+    let in_force = "name = 'default'\nfrom-env = 'e'\nupstream = 'http://me:hush@a/x?y=hush'\n\
+        shout = false\nlifetime = 60\nsecret = 'eightlet'\n[[rule]]\npaths = ['/a']\n";
+    let given = given_by(&sources, Program::KEYS, &in_force.parse().unwrap());
+    let expected = format!(
+        "from-env = \"e\"  # CARGO_PKG_NAME\n\
+         upstream = \"http://a/x?…\"  # the command line\n\
+         lifetime = 60  # `lifetime` in {path}\n\
+         secret = \"(set)\"  # the command line\n\
+         secret-file = \"(set)\"  # the command line\n\
+         [[rule]]\npaths = [\"/a\"]  # the file\n"
+    );
+    assert_eq!(given, expected);
 }
 
 #[test]

@@ -1,0 +1,43 @@
+//! The settings that are not defaults of the program, for an operator who has not started it.
+
+use toml::Table;
+
+use super::serialize::redact_urls;
+use super::sources::Sources;
+use super::{WithFile, settings};
+
+/// The value of a secret, and of a setting that is not printed.
+const SET: &str = "(set)";
+
+/// Returns the settings that the command line, a variable, the file or a default of an image gives,
+/// as a file has them, with each source as a comment. The values are those `in_force`.
+#[must_use]
+pub fn given<C: WithFile>(in_force: &Table) -> String {
+    let sources = Sources::from_process::<C>();
+    sources.map_or(String::new(), |sources| {
+        given_by(&sources, C::KEYS, in_force)
+    })
+}
+
+pub(super) fn given_by(sources: &Sources, keys: &[&str], in_force: &Table) -> String {
+    let mut text = String::new();
+    let mut add = |name: &str, is_secret: bool, source: String| {
+        let value = in_force.get(name).filter(|_| !is_secret).cloned();
+        let mut value = value.unwrap_or_else(|| SET.into());
+        redact_urls(&mut value);
+        let setting = Table::from_iter([(name.to_owned(), value)]).to_string();
+        text += &format!("{}  # {source}\n", setting.trim_end());
+    };
+    for setting in settings(&sources.command) {
+        if let (Some(name), Some(source)) = (setting.get_long(), sources.source(setting)) {
+            add(name, setting.is_hide_env_values_set(), source);
+        }
+    }
+    let is_flag = |key: &str| settings(&sources.command).any(|it| it.get_long() == Some(key));
+    for key in keys.iter().filter(|key| sources.is_in_file(key)) {
+        if !is_flag(key) {
+            add(key, false, "the file".to_owned());
+        }
+    }
+    text
+}
