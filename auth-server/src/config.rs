@@ -13,12 +13,14 @@ use postern_http::cors::AllowedOrigins;
 use postern_http::host::loopback::is_loopback;
 use postern_http::host::server_url::ServerUrl;
 use postern_http::path_patterns::{ContextPath, PassList};
+use postern_process::command_line::serialize::redact_urls;
 use postern_process::exit::ExitError;
 use postern_process::logs::access_log::AccessLog;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::policy::{Audience, RequiredIssuer, VerificationPolicy};
 use postern_transport::net::client_address::TrustedProxies;
 use postern_transport::tls::{HTTP_1, ServerTls};
+use toml::Table;
 
 pub(crate) use self::store::store_location;
 pub(crate) use self::warnings::warnings;
@@ -151,6 +153,32 @@ impl Config {
         let mounted = self.mounted_applications.as_ref();
         let mounted = mounted.map(|mounted| mounted.applications.clone());
         ApplicationRegistry::new(self.signing_type == SigningType::Hmac, mounted)
+    }
+
+    /// Returns one key per setting, named like its flag, without secrets.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub(crate) fn printable(&self, args: &ServeArgs) -> Result<Table, ExitError> {
+        let mut settings = Table::try_from(args).map_err(|error| {
+            ExitError::Software(format!("the configuration cannot be printed: {error}"))
+        })?;
+        settings.iter_mut().for_each(|(_, it)| redact_urls(it));
+        let derived = [
+            // Without a password in the address.
+            ("store", self.store.to_string().into()),
+            // The default depends on --listen, and those of the next two on --users.
+            ("users", self.users_location.to_string().into()),
+            ("login-rate-limit", self.login_rate_limit.into()),
+            ("sessions-per-user", self.sessions_per_user.into()),
+        ];
+        settings.extend(derived.map(|(name, value)| (name.to_owned(), value)));
+        if let Some(registry) = &self.registry {
+            let (port, context) = (args.listening.listen.port(), &self.context_path);
+            let advertised = registry.advertised.instance(port, context, false);
+            settings.insert("advertise".to_owned(), advertised.authority().into());
+        }
+        Ok(settings)
     }
 }
 

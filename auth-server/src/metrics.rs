@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use postern_contract::rejection::{Maker, Rejection};
+use postern_process::clock::unix_now;
 use postern_process::metrics::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
 use postern_process::metrics::{Label, counters, counters_by};
 use postern_process::{metrics, named_enum};
@@ -14,7 +15,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-const PREFIX: &str = "postern_auth_server";
+pub(crate) const PREFIX: &str = "postern_auth_server";
 
 /// Buckets from ECDSA and HMAC on an idle machine to RSA on a busy one.
 const SIGNING_BOUNDS: [Duration; 10] =
@@ -115,6 +116,8 @@ metrics! {
         /// Rejected requests by reason code
         rejections: Family<Label, Counter>
             = counters_by("reason", Rejection::made_by(Maker::AuthServer).map(Rejection::reason)),
+        /// Time of the last rejection in seconds since 1970 by reason code
+        last_rejection_timestamp_seconds: Family<Label, Gauge>,
         /// 1 if any name with any password logs in as the built-in user
         pub(crate) builtin_users: Gauge,
     }
@@ -168,6 +171,8 @@ impl Metrics {
     pub(crate) fn rejected(&self, rejection: Rejection) {
         let reason = ("reason", rejection.reason());
         self.rejections.get_or_create(&[reason]).inc();
+        let last = &self.last_rejection_timestamp_seconds;
+        last.get_or_create(&[reason]).set(unix_now());
     }
 
     /// Counts a retrieval of the key; `app_id` is the id of a registered application.

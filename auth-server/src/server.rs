@@ -6,11 +6,15 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::Router;
+use postern_contract::rejection::Help;
+use postern_process::command_line::given;
 use postern_process::exit::ExitError;
 use postern_process::logs::telemetry::LogFormat;
 use postern_process::signals::{Termination, Terminations};
 use postern_process::supervisor::{FirstFailure, Supervisor, supervisor};
 use postern_transport::admin::health::{Condition, Health};
+use postern_transport::admin::page::{OwnPart, SETTINGS, Section, StatusPage};
 use postern_transport::drain::DrainTrigger;
 use postern_transport::http_port::HttpPort;
 use postern_transport::net::listener::{self, Port};
@@ -20,9 +24,10 @@ use tracing::{error, info, warn};
 
 use self::synchronization::Synchronization;
 use crate::app::App;
-use crate::cli::ServeArgs;
+use crate::cli::{Cli, ServeArgs};
 use crate::config::{Config, warnings};
 use crate::http::middleware::access_log::reject_unparsed;
+use crate::metrics::PREFIX;
 use crate::nacos::registration::Registration;
 use crate::store::directory::Access;
 use crate::store::open_store::OpenStore;
@@ -81,10 +86,18 @@ pub(crate) async fn serve_on(
         listener::address(&admin)?,
         args.logs.log_format,
     );
-    let metrics = metrics_registry(&app);
-    let admin_task = admin::spawn(admin, &health, metrics, admin_drain.clone(), &background);
+    let metrics = Arc::new(metrics_registry(&app));
+    let page = status_page(args, &app, &health, &metrics, started)?;
+    let admin_task = admin::spawn(
+        admin,
+        &health,
+        metrics,
+        page,
+        admin_drain.clone(),
+        &background,
+    );
     synchronization.start().await?;
-    follow_files(&app, &background)?;
+    follow_files(&app, &health, &background)?;
     background.spawn_critical(
         "the synchronization",
         synchronization.run(app.config.store_poll_interval),
@@ -112,6 +125,33 @@ fn no_signals(error: std::io::Error) -> ExitError {
     ExitError::Software(format!("signals cannot be received: {error}"))
 }
 
+/// Returns the route of the status page.
+fn status_page(
+    args: &ServeArgs,
+    app: &App,
+    health: &Health,
+    metrics: &Arc<Registry>,
+    started: Instant,
+) -> Result<Router, ExitError> {
+    let page = StatusPage {
+        started,
+        health: health.clone(),
+        metrics: Arc::clone(metrics),
+        prefix: PREFIX,
+        outcome: "code",
+        rejections: "rejections_total",
+        help: Help::texts,
+    };
+    let title = concat!("Postern auth-server ", env!("CARGO_PKG_VERSION"));
+    let title = format!("{title} {}", app.config.context_path);
+    let settings = given::<Cli>(&app.config.printable(args)?);
+    Ok(page.routes(move || OwnPart {
+        title: title.clone(),
+        notice: None,
+        sections: vec![Section::text(SETTINGS, &settings)],
+    }))
+}
+
 /// Registers this server, if it is to be.
 fn registration(
     public: &TcpListener,
@@ -135,7 +175,7 @@ fn registration(
 }
 
 /// Follows the users, the applications and the certificate in their files.
-fn follow_files(app: &App, background: &Supervisor) -> Result<(), ExitError> {
+fn follow_files(app: &App, health: &Health, background: &Supervisor) -> Result<(), ExitError> {
     let (config, metrics) = (&app.config, &app.metrics);
     match &app.recorded_users {
         None => drop(metrics.builtin_users.set(1)),
@@ -147,18 +187,24 @@ fn follow_files(app: &App, background: &Supervisor) -> Result<(), ExitError> {
                 Arc::clone(recorded),
                 metrics.users_file.clone(),
                 registrations,
+                health.files("users_file"),
             );
             let following = following.map_err(no_signals)?;
             background.spawn_critical("following the users file", following);
         }
     }
     if let Some(mounted) = config.mounted_applications.clone() {
-        let following = mounted.watch(Arc::clone(&app.registrations), metrics.clone());
+        let following = mounted.watch(
+            Arc::clone(&app.registrations),
+            metrics.clone(),
+            health.files("applications_dir"),
+        );
         let following = following.map_err(no_signals)?;
         background.spawn_critical("following the applications directory", following);
     }
     if let Some(tls) = &config.tls {
-        let following = Arc::clone(tls).follow(metrics.tls.clone());
+        let following =
+            Arc::clone(tls).follow(metrics.tls.clone(), health.files("tls_files").reloads());
         let following = following.map_err(no_signals)?;
         background.spawn_critical("following the TLS certificate", following);
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use postern_process::clock::unix_now;
-use postern_process::command_line::exposed_secrets;
+use postern_process::command_line::{exposed_secrets, given};
 use postern_process::exit::ExitError;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::times::moment;
@@ -98,7 +98,7 @@ impl Config {
         let rules = Rules {
             auth_policy,
             upstream_request: upstream_request(&args.rules.upstream_request),
-            settings: args.to_toml()?,
+            settings: given::<Cli>(&args.printable()?),
         };
         Ok(Self {
             tls,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use postern_process::files::file_watch::PolledFiles;
 use postern_process::files::{replaced_file, secret_file};
+use postern_transport::admin::health::Condition;
 use tracing::{error, info};
 
 use super::registry::ApplicationRegistry;
@@ -47,6 +48,7 @@ impl MountedApplications {
         self,
         registrations: Arc<ApplicationRegistry>,
         metrics: Metrics,
+        condition: Condition,
     ) -> std::io::Result<impl Future<Output = ()>> {
         let mut files = PolledFiles::start(self.clone())?;
         self.count_errors(&metrics);
@@ -56,6 +58,8 @@ impl MountedApplications {
                 let before = former.clone();
                 if let Some(now) = files.poll(move || before.reread()).await {
                     now.take_over(&former, &registrations, &metrics);
+                    let errors = now.errors.join("; ");
+                    condition.reloaded(Some(errors.as_str()).filter(|errors| !errors.is_empty()));
                     former = now.clone();
                 }
             }
@@ -158,6 +162,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::time::Duration;
 
+    use postern_transport::admin::health::Health;
     use tokio::time::sleep;
 
     use super::*;
@@ -230,7 +235,11 @@ mod tests {
         let registry = ApplicationRegistry::new(false, Some(mounted.applications.clone()));
         let registry = Arc::new(registry);
         registry.reconcile(Some(Applications::default()));
-        let watching = mounted.watch(Arc::clone(&registry), Metrics::default());
+        let watching = mounted.watch(
+            Arc::clone(&registry),
+            Metrics::default(),
+            Health::new().files("applications_dir"),
+        );
         tokio::spawn(watching.unwrap());
         let accepts = |secret: &str| registry.authorize("orders", secret).is_ok();
 

@@ -16,7 +16,7 @@ pub(crate) struct DevArgs {
     /// Loopback address to serve on; port 0 picks a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000", value_parser = ip_address_and_port)]
     pub(crate) listen: SocketAddr,
-    /// Address of the admin port: /livez, /readyz, /startupz, /metrics
+    /// Address for probes, metrics and the status page; port 0 picks a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9001", value_parser = ip_address_and_port)]
     pub(crate) admin_listen: SocketAddr,
     /// Path in front of every route; may be empty

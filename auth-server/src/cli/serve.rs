@@ -82,7 +82,7 @@ pub(crate) struct ListenArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) tls: TlsArgs,
-    /// Address of the admin port: /livez, /readyz, /startupz, /metrics
+    /// Address for probes, metrics and the status page; port 0 picks a free one
     #[arg(
         long,
         env,

@@ -1,12 +1,10 @@
 //! `check`: prints the effective configuration as a file, without secrets. The store is read, not
 //! changed: a directory that cannot be made is found by `serve` alone.
 
-use postern_process::command_line::serialize::redact_urls;
 use postern_process::exit::{self, ExitError};
-use toml::Table;
 
 use super::print;
-use crate::cli::{CheckArgs, ServeArgs};
+use crate::cli::CheckArgs;
 use crate::config::{Config, warnings};
 use crate::server::synchronization::preview::preview;
 use crate::store::StoreError;
@@ -23,9 +21,7 @@ pub(crate) async fn run(
 ) -> Result<(), ExitError> {
     let config = Config::from_args(&args.settings)?;
     let away = check_store(&config).await?;
-    let settings = effective(&args.settings, &config).map_err(|error| {
-        ExitError::Software(format!("the configuration cannot be shown: {error}"))
-    })?;
+    let settings = config.printable(&args.settings)?;
     let mut all = unknown_variables;
     all.extend(warnings(&args.settings, &config));
     all.extend(away);
@@ -48,31 +44,12 @@ async fn check_store(config: &Config) -> Result<Option<String>, ExitError> {
     }
 }
 
-/// Returns one key per setting, named like its flag.
-fn effective(args: &ServeArgs, config: &Config) -> Result<Table, toml::ser::Error> {
-    let mut settings = Table::try_from(args)?;
-    settings.iter_mut().for_each(|(_, it)| redact_urls(it));
-    let derived = [
-        // Without a password in the address.
-        ("store", config.store.to_string().into()),
-        // The default depends on --listen, and those of the next two on --users.
-        ("users", config.users_location.to_string().into()),
-        ("login-rate-limit", config.login_rate_limit.into()),
-        ("sessions-per-user", config.sessions_per_user.into()),
-    ];
-    settings.extend(derived.map(|(name, value)| (name.to_owned(), value)));
-    if let Some(registry) = &config.registry {
-        let (port, context) = (args.listening.listen.port(), &config.context_path);
-        let advertised = registry.advertised.instance(port, context, false);
-        settings.insert("advertise".to_owned(), advertised.authority().into());
-    }
-    Ok(settings)
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use ::tests::wire::certificates::{Authority, write_private};
+
+    use toml::Table;
 
     use super::*;
     use crate::cli::{Cli, Command};
@@ -86,7 +63,8 @@ mod tests {
             unreachable!("the command is check")
         };
         let settings = &args.settings;
-        effective(settings, &Config::from_args(settings).unwrap()).unwrap()
+        let config = Config::from_args(settings).unwrap();
+        config.printable(settings).unwrap()
     }
 
     /// A secret has no key in a file.

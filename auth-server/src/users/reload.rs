@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use postern_process::files::file_watch::{self, PolledFiles};
+use postern_transport::admin::health::Condition;
 use tracing::{error, warn};
 
 use super::UserStore;
@@ -22,6 +23,7 @@ pub(crate) fn follow(
     recorded: Arc<RecordedUsers>,
     metrics: UsersFileMetrics,
     registrations: Arc<ApplicationRegistry>,
+    condition: Condition,
 ) -> std::io::Result<impl Future<Output = ()>> {
     let users = &recorded.users;
     // With the users that were loaded at the start, so that the first poll finds no change.
@@ -35,6 +37,7 @@ pub(crate) fn follow(
                 continue;
             };
             metrics.users_file_usable.set(read.is_ok().into());
+            condition.reloaded(read.as_ref().err().map(String::as_str));
             match read {
                 Ok(read) => replace(&recorded, &metrics, &registrations, Arc::clone(read)),
                 Err(failure) if !recorded.users.is_current() => {

@@ -4,6 +4,7 @@ mod access;
 pub mod client;
 pub mod health;
 pub mod healthcheck;
+pub mod page;
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -49,18 +50,18 @@ const MAX_OF_OTHERS: usize = 24;
 const MAX_OF_LOOPBACK: usize = 24;
 
 /// Serves the admin port in a task of its own, until `drain` stops accepting. The end of the program
-/// waits for that.
+/// waits for that. `extra` adds routes for loopback peers.
 pub fn spawn(
     listener: std::net::TcpListener,
     health: &Health,
-    metrics: Registry,
+    metrics: Arc<Registry>,
+    extra: Router,
     drain: DrainTrigger,
     background: &Supervisor,
 ) -> JoinHandle<()> {
-    let none = Router::new;
     let port = HttpPort {
         drain,
-        ..port(health.clone(), Arc::new(metrics), none(), none())
+        ..port(health.clone(), metrics, Router::new(), extra)
     };
     port.spawn(listener, slots(), background)
 }
@@ -257,6 +258,21 @@ mod tests {
         assert_eq!(status, 200);
         let ready = r#"{"name":"signing_key","ok":true,"reason":null}"#;
         assert!(report.contains(ready), "{report}");
+
+        let files = health.files("configuration");
+        files.reloaded(Some("line 1"));
+        let (status, report) = response(&health, loopback, "/readyz").await;
+        assert_eq!(status, 200);
+        let (name, cause) = (r#""name":"configuration","ok":true"#, r#"in use: line 1"}"#);
+        assert!(report.contains(name) && report.contains(cause), "{report}");
+        let (_, report) = response(&health, peer, "/readyz").await;
+        assert!(
+            report.contains(name) && !report.contains("line 1"),
+            "{report}"
+        );
+        files.reloaded(None);
+        let (_, report) = response(&health, loopback, "/readyz").await;
+        assert!(!report.contains("rejected"), "{report}");
 
         key.set_not_ready("the store is away");
         assert_eq!(response(&health, peer, "/readyz").await.0, 503);

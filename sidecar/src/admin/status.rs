@@ -1,39 +1,51 @@
-//! `GET /` on the admin port: readiness, the pass-list lines of report-only mode, and the
-//! configuration in force, as text. `GET /suggest` is the lines alone.
-//!
-//! It has no facts of its own, and the admin port serves it to loopback peers only.
+//! The sidecar's part of the status page, and `GET /suggest`: the pass-list lines of report-only mode
+//! alone.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Router;
-use axum::extract::State;
 use axum::routing::get;
+use postern_contract::rejection::Help;
 use postern_process::clock::unix_now;
 use postern_token::times::moment;
 use postern_transport::admin::health::Health;
+use postern_transport::admin::page::{OwnPart, SETTINGS, Section, StatusPage};
+use prometheus_client::registry::Registry;
 
 use super::suggest::pass_list;
 use crate::config::live::CurrentRules;
+use crate::telemetry::metrics::PREFIX;
 use crate::telemetry::reported_paths::ReportedPaths;
 
-/// The sources of the page.
+/// The sources of the page that only the sidecar has.
 #[derive(Debug, Clone)]
 pub(crate) struct Status {
-    pub(crate) health: Health,
     pub(crate) rules: Arc<CurrentRules>,
     pub(crate) reported: Arc<ReportedPaths>,
 }
 
 impl Status {
     /// Returns the routes.
-    pub(crate) fn routes(self) -> Router {
-        let status = async |State(this): State<Self>| this.text();
-        let suggest = async |State(this): State<Self>| this.suggestion();
-        Router::new()
-            .route("/", get(status))
+    pub(crate) fn routes(
+        self,
+        started: Instant,
+        health: &Health,
+        metrics: &Arc<Registry>,
+    ) -> Router {
+        let page = StatusPage {
+            started,
+            health: health.clone(),
+            metrics: Arc::clone(metrics),
+            prefix: PREFIX,
+            outcome: "outcome",
+            rejections: "requests_total",
+            help: Help::texts,
+        };
+        let status = self.clone();
+        let suggest = async move || status.suggestion();
+        page.routes(move || self.own_part())
             .route("/suggest", get(suggest))
-            .with_state(self)
     }
 
     fn suggestion(&self) -> String {
@@ -44,33 +56,24 @@ impl Status {
         )
     }
 
-    fn text(&self) -> String {
+    fn own_part(&self) -> OwnPart {
         let rules = self.rules.load();
         let policy = &rules.auth_policy;
         let (version, context) = (env!("CARGO_PKG_VERSION"), policy.interceptor.context());
-        let mut text = format!("# Postern sidecar {version} {context}\n");
-        if let Some(until) = policy.report_only_until(unix_now()) {
+        let notice = |until| {
             let until = moment(until);
-            text += &format!(
-                "# Not enforcing until {until}: requests without a valid token reach the service\n"
-            );
-        }
-        let state = if self.health.is_ready() {
-            "Ready"
-        } else {
-            "Not ready"
+            format!("Not enforcing until {until}: requests without a valid token reach the service")
         };
-        text += &format!("# {state}\n");
-        for condition in self.health.conditions() {
-            let mark = if condition.ok { "" } else { "not " };
-            let said = [condition.reason, condition.note].into_iter().flatten();
-            let said: String = said.map(|said| format!(": {said}")).collect();
-            let _ = writeln!(text, "#   {mark}{}{said}", condition.name);
+        OwnPart {
+            title: format!("Postern sidecar {version} {context}"),
+            notice: policy.report_only_until(unix_now()).map(notice),
+            sections: vec![
+                Section::text(
+                    "Requests without a token, as pass-list lines",
+                    &self.suggestion(),
+                ),
+                Section::text(SETTINGS, &rules.settings),
+            ],
         }
-        let suggestion = self.suggestion();
-        if !suggestion.is_empty() {
-            text += &format!("\n# Requests without a token, as pass-list lines\n{suggestion}");
-        }
-        text + "\n# Configuration in force\n" + &rules.settings
     }
 }

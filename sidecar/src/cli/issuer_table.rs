@@ -71,13 +71,22 @@ impl ServeArgs {
     /// # Errors
     /// Those of the serializer.
     pub(crate) fn to_toml(&self) -> Result<String, ExitError> {
+        let settings = self.printable()?;
+        let secret = self.keys.app_secret.as_ref();
+        let secret = secret.map_or("", |_| "# app-secret is set\n");
+        Ok(format!("{settings}{secret}"))
+    }
+
+    /// Returns [`ServeArgs::to_table`] without secrets in URLs.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub(crate) fn printable(&self) -> Result<Table, ExitError> {
         let mut settings = self.to_table().map_err(|error| {
             ExitError::Software(format!("the configuration cannot be printed: {error}"))
         })?;
         settings.iter_mut().for_each(|(_, it)| redact_urls(it));
-        let secret = self.keys.app_secret.as_ref();
-        let secret = secret.map_or("", |_| "# app-secret is set\n");
-        Ok(format!("{settings}{secret}"))
+        Ok(settings)
     }
 
     /// Returns the settings as a configuration file has them, without secrets.

@@ -18,7 +18,7 @@ use crate::upstream::service_request::UpstreamRequestPolicy;
 pub(crate) struct Rules {
     pub(crate) auth_policy: AuthPolicy,
     pub(crate) upstream_request: UpstreamRequestPolicy,
-    /// All settings in force as a configuration file, without secrets.
+    /// Those in force that are not defaults as a configuration file, without secrets.
     pub(crate) settings: String,
 }
 

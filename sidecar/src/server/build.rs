@@ -52,8 +52,8 @@ pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitErr
     let (tasks, changes) = issuer_tasks(&config, &app)?;
     let stop = graceful_stop((addresses, args.logs.log_format), &config, &app, ends);
     let failure = Arc::clone(&stop.failure);
-    let admin_routes = admin_routes(&config, &app, &stop);
     let started = Instant::now();
+    let admin_routes = admin_routes(&config, &app, &stop, started);
 
     let mut server = Server::new_with_opt_and_conf(None, pingora_conf(&config));
     if let Some(names) = UpstreamNames::for_upstream(&app.upstream) {
@@ -64,10 +64,12 @@ pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitErr
         files,
         app: Arc::clone(&app),
         issuers: changes,
+        condition: app.health.files("configuration"),
     };
     server.add_service(supervised("reload", reload.run(), &background));
     if let Some(tls) = &config.tls {
-        let following = follow_tls(Arc::clone(tls), app.metrics.tls.clone());
+        let condition = app.health.files("tls_files");
+        let following = follow_tls(Arc::clone(tls), app.metrics.tls.clone(), condition);
         server.add_service(supervised("certificate reload", following, &background));
     }
     if let Some((target, rejected)) = config.exposure {
@@ -106,7 +108,7 @@ pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitErr
 }
 
 /// Returns what the admin port serves to loopback peers.
-fn admin_routes(config: &Config, app: &App, stop: &GracefulStop) -> Router {
+fn admin_routes(config: &Config, app: &App, stop: &GracefulStop, started: Instant) -> Router {
     let drain = Drain {
         drain: app.drain.clone(),
         serving: stop.serving.clone(),
@@ -125,14 +127,11 @@ fn admin_routes(config: &Config, app: &App, stop: &GracefulStop) -> Router {
         ),
     };
     let status = Status {
-        health: app.health.clone(),
         rules: Arc::clone(&app.rules),
         reported: Arc::clone(&app.request_logger.reported),
     };
-    drain
-        .routes()
-        .merge(explainer.routes())
-        .merge(status.routes())
+    let routes = drain.routes().merge(explainer.routes());
+    routes.merge(status.routes(started, &app.health, &app.registry))
 }
 
 fn graceful_stop(

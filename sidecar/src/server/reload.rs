@@ -16,6 +16,7 @@ use postern_process::command_line;
 use postern_process::exit::ExitError;
 use postern_process::files::bounded_read::{self, FileContent};
 use postern_process::files::file_watch::PolledFiles;
+use postern_transport::admin::health::Condition;
 use tokio::task::{JoinError, spawn_blocking};
 
 use crate::app::App;
@@ -37,6 +38,8 @@ pub(crate) struct Reload {
     pub(crate) files: Vec<FileState>,
     pub(crate) app: Arc<App>,
     pub(crate) issuers: Changes,
+    /// Notes the last reload.
+    pub(crate) condition: Condition,
 }
 
 /// The content of one file with its owner and mode: an unreadable one may be readable now.
@@ -130,8 +133,11 @@ impl Reload {
                     "" => tracing::info!("configuration read again: no setting has changed"),
                     changed => tracing::info!(changed, "configuration reloaded"),
                 }
+                self.condition.reloaded(None);
                 if !waiting.is_empty() {
                     let settings = waiting.join(", ");
+                    let note = format!("reloaded; these take effect at the next start: {settings}");
+                    self.condition.set_note(Some(note));
                     tracing::warn!(settings, "these settings take effect at the next start");
                 }
                 *effective = now;
@@ -141,6 +147,7 @@ impl Reload {
             }
             Err(error) => {
                 tracing::error!(%error, "the configuration is not usable: keeping the previous one");
+                self.condition.reloaded(Some(&error.to_string()));
                 self.app.metrics.config_reloaded(false);
             }
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::Router;
 use postern_process::supervisor::STOPPED_UNEXPECTEDLY;
 use postern_transport::admin;
-use postern_transport::admin::health::Health;
+use postern_transport::admin::health::{Condition, Health};
 use postern_transport::tls::{CertificateMetrics, ServerTls};
 use prometheus_client::registry::Registry;
 use tokio::task::JoinSet;
@@ -36,8 +36,9 @@ pub(crate) async fn serve_admin_port(
 pub(crate) async fn follow_tls(
     tls: Arc<ServerTls>,
     metrics: CertificateMetrics,
+    condition: Condition,
 ) -> Result<Infallible, String> {
-    let following = tls.follow(metrics);
+    let following = tls.follow(metrics, condition.reloads());
     following.map_err(|error| error.to_string())?.await;
     Err(STOPPED_UNEXPECTEDLY.to_owned())
 }

@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 
 use self::requests::RequestMetrics;
 
-const PREFIX: &str = "postern_sidecar";
+pub(crate) const PREFIX: &str = "postern_sidecar";
 
 const WRITTEN: &str = "written";
 const FAILED: &str = "failed";

@@ -79,6 +79,24 @@ impl Browser {
         self.post(&format!("/element/{element}/click"), &json!({}));
     }
 
+    /// Lays pages out for a window of this width in points, in dark colours or in light ones.
+    pub fn emulate(&self, width: u32, is_dark: bool) {
+        let scheme = if is_dark { "dark" } else { "light" };
+        let feature = json!({"name": "prefers-color-scheme", "value": scheme});
+        self.devtools(
+            "Emulation.setEmulatedMedia",
+            &json!({"features": [feature]}),
+        );
+        let size = json!({"width": width, "height": 800, "deviceScaleFactor": 2, "mobile": true});
+        self.devtools("Emulation.setDeviceMetricsOverride", &size);
+    }
+
+    /// Runs a command of Chromium's own protocol.
+    fn devtools(&self, command: &str, parameters: &Value) {
+        let call = json!({"cmd": command, "params": parameters});
+        self.post("/goog/cdp/execute", &call);
+    }
+
     /// Runs a function body and returns its result.
     pub fn run(&self, script: &str) -> Value {
         self.post("/execute/sync", &json!({"script": script, "args": []}))

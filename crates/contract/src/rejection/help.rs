@@ -18,13 +18,16 @@ pub struct Help {
 impl Rejection {
     /// Returns cause and action. Text between backticks is code.
     pub fn help(self) -> Help {
-        let mut lines = TEXTS.lines().skip_while(|line| *line != self.reason());
-        let mut next = || lines.next().unwrap_or_default();
-        next();
-        Help {
-            cause: next(),
-            action: next(),
-        }
+        let [cause, action] = Help::texts(self.reason());
+        Help { cause, action }
+    }
+}
+
+impl Help {
+    /// Returns cause and action for a reason code.
+    pub fn texts(reason: &str) -> [&'static str; 2] {
+        let mut lines = TEXTS.lines().skip_while(|line| *line != reason).skip(1);
+        [(); 2].map(|()| lines.next().unwrap_or_default())
     }
 }
 

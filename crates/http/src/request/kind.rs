@@ -62,7 +62,8 @@ fn is_grpc_call(method: &Method, version: Version, headers: &HeaderMap) -> bool 
         && has_media_type(headers, &header::CONTENT_TYPE, is_grpc)
 }
 
-fn has_media_type(
+/// Returns true if a member of the list has this media type, whatever its parameters.
+pub fn has_media_type(
     headers: &HeaderMap,
     field: &header::HeaderName,
     is: impl Fn(&[u8]) -> bool,

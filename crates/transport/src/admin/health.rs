@@ -10,7 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use postern_process::clock::unix_now;
 use postern_process::files::replaced_file;
+use postern_token::times::moment;
+
+/// The begin of a note.
+pub(super) const RELOAD_REJECTED: &str = "reload rejected at ";
 
 /// The health of one program. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -69,6 +74,14 @@ impl Health {
         })));
         let reported = condition.clone();
         self.computed(move || reported.0.lock().clone());
+        condition
+    }
+
+    /// Adds a condition that holds, for files whose handle notes their last reload.
+    #[must_use]
+    pub fn files(&self, name: &'static str) -> Condition {
+        let condition = self.condition(name, "");
+        condition.set_ready();
         condition
     }
 
@@ -134,6 +147,20 @@ impl Condition {
     /// Replaces the note.
     pub fn set_note(&self, note: Option<String>) {
         self.0.lock().note = note;
+    }
+
+    /// Notes the end of a reload: the cause, if the previous content stays in use.
+    pub fn reloaded(&self, rejected: Option<&str>) {
+        let at = moment(unix_now());
+        self.set_note(Some(match rejected {
+            None => format!("reloaded at {at}"),
+            Some(cause) => format!("{RELOAD_REJECTED}{at}, the former stays in use: {cause}"),
+        }));
+    }
+
+    /// Returns [`Condition::reloaded`] for a task that does not know this room.
+    pub fn reloads(self) -> impl Fn(Option<&str>) + Send + Sync + 'static {
+        move |rejected| self.reloaded(rejected)
     }
 
     fn set(&self, ok: bool, reason: Option<String>) {

@@ -83,13 +83,15 @@ impl ServerTls {
         self.followed.replace(read, unix_now(), make)
     }
 
-    /// Follows the files for as long as the process lives.
+    /// Follows the files for as long as the process lives. `reloaded` gets the end of each reload: the
+    /// cause, if the previous content stays in use.
     ///
     /// # Errors
     /// If the handler of SIGHUP cannot be installed.
     pub fn follow(
         self: Arc<Self>,
         metrics: CertificateMetrics,
+        reloaded: impl Fn(Option<&str>) + Send + Sync + 'static,
     ) -> io::Result<impl Future<Output = ()> + Send> {
         let in_force = self.followed.load();
         metrics.report(in_force.content.not_after(), None);
@@ -106,6 +108,7 @@ impl ServerTls {
                     Err(error) => Err(error.to_string()),
                 };
                 file_watch::log(FILES, &replaced);
+                reloaded(replaced.as_ref().err().map(String::as_str));
                 let not_after = self.followed.load().content.not_after();
                 metrics.report(not_after, Some(&replaced));
             }
@@ -212,7 +215,7 @@ mod tests {
         let (cert, key) = pair(2100);
         let files = Files::with(&cert, &key);
         let tls = Arc::new(open(&files, None));
-        let following = Arc::clone(&tls).follow(CertificateMetrics::default());
+        let following = Arc::clone(&tls).follow(CertificateMetrics::default(), |_| {});
         tokio::spawn(following.unwrap());
         let (cert, key) = pair(2099);
         files.write(&cert, &key);

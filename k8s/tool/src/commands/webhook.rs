@@ -6,6 +6,7 @@ mod reviews;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use postern_process::clock::unix_now;
 use postern_process::exit::ExitError;
 use postern_process::metrics::counters_by;
@@ -75,16 +76,23 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     let help = "Reviewed objects by outcome (allowed, patched, rejected, malformed)";
     registry.register("reviews", help, reviewed.clone());
     of_certificate.register(&mut registry);
+    let health = Health::new();
     let following = Arc::clone(&tls)
-        .follow(of_certificate)
+        .follow(of_certificate, health.files("tls_files").reloads())
         .map_err(no_signals)?;
     background.spawn_critical("following the TLS files", following);
 
-    let health = Health::new();
     let serving = health.condition("serving", "starting");
     let (drain, admin_drain) = (DrainTrigger::default(), DrainTrigger::default());
     listener::announce(Port::Admin, listener::address(&admin)?, format);
-    admin::spawn(admin, &health, registry, admin_drain.clone(), &background);
+    admin::spawn(
+        admin,
+        &health,
+        Arc::new(registry),
+        Router::new(),
+        admin_drain.clone(),
+        &background,
+    );
     let port = HttpPort {
         tls: Some(tls),
         keep_alive: true,

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use postern_contract::rejection::{Maker, Rejection};
+use postern_process::clock::unix_now;
 use postern_process::metrics;
 use postern_process::metrics::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
 use postern_process::metrics::{Label, counters, counters_by};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 
 use crate::telemetry::outcome::{Completion, Outcome};
 
@@ -62,6 +64,8 @@ metrics! {
         /// Requests without a response of the service, by reason code
         upstream_errors: Family<Label, Counter>
             = counters_by("reason", UPSTREAM_ERRORS.map(Rejection::reason)),
+        /// Time of the last rejection in seconds since 1970 by reason code, also of one that was only reported
+        last_rejection_timestamp_seconds: Family<Label, Gauge>,
     }
     beside {
         /// The counts of each of [`PLAIN`], by class.
@@ -92,9 +96,11 @@ impl RequestMetrics {
             let labels = labels(outcome, class);
             self.requests.get_or_create(&labels).inc();
             self.rejected.inc();
+            let reason = [("reason", rejection.reason())];
+            let last = &self.last_rejection_timestamp_seconds;
+            last.get_or_create(&reason).set(unix_now());
             if UPSTREAM_ERRORS.contains(&rejection) {
-                let labels = [("reason", rejection.reason())];
-                self.upstream_errors.get_or_create(&labels).inc();
+                self.upstream_errors.get_or_create(&reason).inc();
             }
             return;
         }

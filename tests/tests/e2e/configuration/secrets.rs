@@ -4,6 +4,7 @@
 use serde_json::json;
 use tests::actors::applications::register_in;
 use tests::actors::auth_server::{AuthServerPlan, LOGIN, USER_DETAILS, admin_get, file_store};
+use tests::actors::expect::has;
 use tests::actors::file_store;
 use tests::actors::programs::Program;
 use tests::actors::sidecar::{EVERY_SECOND, SidecarPlan};
@@ -81,7 +82,8 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
     let key = file_store::value(directory.path(), file_store::PRIVATE).unwrap();
     let metrics =
         [auth_server.admin(), sidecar.admin()].map(|admin| admin_get(admin, "/metrics").text());
-    let page = admin_get(sidecar.admin(), "/").text();
+    let pages = [auth_server.admin(), sidecar.admin()].map(|admin| admin_get(admin, "/").text());
+    has(&pages[1], "app-secret = \"(set)\"");
     let bearer = format!("Authorization: Bearer {token}");
     let explained = sidecar.explain(&["/orders/list"], &[bearer]);
     assert!(explained.stdout.contains("✓ signature"), "{explained:?}");
@@ -92,7 +94,7 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
         auth_server_output,
         sidecar.process().output(),
         metrics.concat(),
-        page,
+        pages.concat(),
     ];
     let signature = token.rsplit('.').next().unwrap_or_default();
     assert!(!(explained.stdout + &explained.stderr).contains(signature));

@@ -1,0 +1,174 @@
+//! The status page of the admin port: both programs, as text and in a browser.
+
+use std::fs;
+use std::net::SocketAddr;
+
+use serde_json::json;
+use tests::actors::auth_server::{AuthServerPlan, LOGIN, admin_get};
+use tests::actors::browser::Browser;
+use tests::actors::client::Request;
+use tests::actors::expect::has;
+use tests::actors::stack::ForgedStack;
+use tests::actors::users_file::UsersFile;
+use tests::wait;
+use tests::wire::raw_client::exchange;
+
+fn page(admin: SocketAddr) -> String {
+    admin_get(admin, "/").text()
+}
+
+/// Waits until the page and the readiness of a program, which stays ready, name the last reload of
+/// these files: rejected for this cause, or not.
+fn until_reloaded(admin: SocketAddr, files: &str, cause: Option<&str>) {
+    let expected = match cause {
+        Some(_) => "ok       reload rejected at 20",
+        None => "ok       reloaded",
+    };
+    wait::until(&format!("{files}: {expected}"), || {
+        let page = page(admin);
+        let line = page
+            .lines()
+            .find(|line| line.starts_with(&format!("{files} ")))?;
+        (line.contains(expected) && line.contains(cause.unwrap_or_default())).then_some(())
+    });
+    let readiness = admin_get(admin, "/readyz");
+    assert_eq!(readiness.status(), 200);
+    let readiness = readiness.text();
+    assert_eq!(
+        readiness.contains("rejected"),
+        cause.is_some(),
+        "{readiness}"
+    );
+    has(readiness, cause.unwrap_or_default());
+}
+
+#[test]
+fn a_rejected_reload_of_the_sidecar_stands_until_a_good_one() {
+    let stack = ForgedStack::configured("public-path = [\"/first/**\"]");
+    let sidecar = &stack.sidecar;
+    sidecar.reload("public-path = [\"second\"]", "rejected");
+    until_reloaded(
+        sidecar.admin(),
+        "configuration",
+        Some("--public-path 'second'"),
+    );
+    has(
+        page(sidecar.admin()),
+        "public-path = [\"/first/**\"]  # `public-path` in ",
+    );
+    sidecar.reload(
+        "public-path = [\"/second/**\"]\nmax-key-age = 60",
+        "applied",
+    );
+    until_reloaded(sidecar.admin(), "configuration", None);
+    let page = page(sidecar.admin());
+    has(&page, "public-path = [\"/second/**\"]  # `public-path` in ");
+    has(&page, "these take effect at the next start: max-key-age");
+}
+
+#[test]
+fn a_rejected_users_file_stands_until_a_good_one() {
+    let users = UsersFile::with("ada", "a long password");
+    let server = AuthServerPlan::polling().flags(["--users", &users.location()]);
+    let server = server.ready();
+    let good = fs::read_to_string(users.path()).unwrap();
+    fs::write(users.path(), "[[user]]\n").unwrap();
+    until_reloaded(server.admin(), "users_file", Some("line 1"));
+    fs::write(users.path(), good).unwrap();
+    until_reloaded(server.admin(), "users_file", None);
+    has(
+        page(server.admin()),
+        "signing-type = \"ecdsa\"  # the command line",
+    );
+}
+
+#[test]
+fn both_pages_have_requests_by_outcome_and_rejections_by_reason() {
+    let stack = ForgedStack::start();
+    let server = AuthServerPlan::polling().ready();
+    let expired = stack.forge.token(0, &json!({}));
+    assert_eq!(stack.sidecar.verdict_of(&expired), "401 token_expired");
+    assert_eq!(stack.sidecar.verdict_of(&stack.token()), "200");
+    server
+        .anonymous()
+        .send(&Request::new("POST", format!("/auth{LOGIN}")).json(&json!({})));
+    for (admin, counted, reason, cause) in [
+        (
+            stack.sidecar.admin(),
+            "verified",
+            "token_expired",
+            "The token's time (",
+        ),
+        (server.admin(), "4xx", "login_incomplete", "The login"),
+    ] {
+        // A request is counted after its response.
+        let page = wait::until("both requests", || {
+            let page = page(admin);
+            let is_counted = |name: &str| page.contains(&format!("\n{name:<26} 1 "));
+            (is_counted(reason) && page.contains(&format!("\n{counted} "))).then_some(page)
+        });
+        has(&page, "last ");
+        let request = Request::new("GET", "/").line("Accept: text/html,*/*;q=0.8");
+        let html = exchange(admin, "GET", &request.bytes(&admin.to_string()));
+        assert_eq!(html.header("content-type"), ["text/html; charset=utf-8"]);
+        has(html.text(), reason);
+        has(html.text(), cause);
+    }
+}
+
+/// Returns the smallest contrast of a text with its background (WCAG 2.2 §1.4.3).
+const CONTRAST: &str = r"
+    const luminance = (color) => {
+        const [r, g, b] = color.match(/[\d.]+/g).map((part) => part / 255)
+            .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const back = luminance(getComputedStyle(document.body).backgroundColor);
+    const contrasts = [...document.body.querySelectorAll('*')].map((element) => {
+        const text = luminance(getComputedStyle(element).color);
+        return (Math.max(text, back) + 0.05) / (Math.min(text, back) + 0.05);
+    });
+    return Math.min(...contrasts);";
+
+#[test]
+fn both_pages_fit_a_phone_in_light_and_in_dark_without_a_script() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let users = UsersFile::with("ada", "a long password");
+    let server = AuthServerPlan::polling().flags(["--users", &users.location()]);
+    let server = server.ready();
+    fs::write(users.path(), "[[user]]\n").unwrap();
+    until_reloaded(server.admin(), "users_file", Some("line 1"));
+    let stack =
+        ForgedStack::configured("[[rule]]\npaths = [\"/a/**\", \"/b/**\"]\nscope = [\"read\"]");
+    stack.sidecar.anonymous().get("/a");
+    let unready = stack
+        .plan("http://127.0.0.1:9")
+        .flags(["--max-key-age", "1"])
+        .start();
+    let mut backgrounds = Vec::new();
+    for is_dark in [false, true] {
+        for width in [320, 375, 1200] {
+            browser.emulate(width, is_dark);
+            for admin in [unready.admin(), server.admin(), stack.sidecar.admin()] {
+                browser.open(&format!("http://{admin}/"));
+                browser.run(
+                    "document.querySelectorAll('details').forEach((it) => { it.open = true })",
+                );
+                let is_read = |script: &str| browser.run(&format!("return {script}"));
+                let widths = "[innerWidth, document.documentElement.scrollWidth]";
+                assert_eq!(is_read(widths), json!([width, width]), "{admin}");
+                assert_eq!(is_read("document.scripts.length"), 0);
+                assert!(browser.run(CONTRAST).as_f64() > Some(4.5), "{is_dark}");
+                backgrounds.push(is_read("getComputedStyle(document.body).backgroundColor"));
+            }
+        }
+    }
+    backgrounds.dedup();
+    assert_eq!(backgrounds.len(), 2, "{backgrounds:?}");
+    browser.click("summary");
+    let is_open = "return document.querySelector('details').open";
+    assert_eq!(browser.run(is_open), json!(false));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
