@@ -142,8 +142,11 @@ impl Sessions {
     }
 
     /// Removes the sessions that the store may have, unless that is going on already. What fails is left
-    /// for the next login.
-    fn remove_unclear(self: &Arc<Self>) {
+    /// for the next login or poll.
+    pub(crate) fn remove_unclear(self: &Arc<Self>) {
+        if self.unclear.lock().is_empty() {
+            return;
+        }
         let sessions = Arc::clone(self);
         tasks::spawn(async move {
             let Ok(_alone) = sessions.removing.try_lock() else {

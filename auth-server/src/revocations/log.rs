@@ -87,7 +87,7 @@ impl RevocationLog {
         }
         // An id below what sidecars have seen would never reach them: they read from their cursor
         // on.
-        let above = self.state.read().above();
+        let above = self.above();
         let append = |it: &Revocation| it.fact.append(it.ends, above);
         // The revocations first: of a commit that was left half done a repetition ends what is still there.
         let mut all: Vec<_> = revocations.iter().map(append).collect::<Result<_, _>>()?;
@@ -107,6 +107,12 @@ impl RevocationLog {
             }
         }
         Ok(outcome)
+    }
+
+    /// Returns the number that the next entry is to exceed. The time in seconds is a floor: a copy of the
+    /// store may lack entries that sidecars have read, and that no running server knows.
+    fn above(&self) -> i64 {
+        self.state.read().above().max(self.store.clock.now())
     }
 
     /// Adds revocations that no request waits for; [`flush`](Self::flush) and each poll commit them.
@@ -221,10 +227,7 @@ impl RevocationLog {
     /// Appends the entries that an older copy of the store lacks, and goes on with what it has.
     async fn restore(&self, store: &dyn Store, now: i64) -> Result<(), StoreError> {
         for _ in 0..ATTEMPTS {
-            let (known, above) = {
-                let state = self.state.read();
-                (state.last.clone(), state.above())
-            };
+            let (known, above) = (self.state.read().last.clone(), self.above());
             // The whole log: where two histories part is not known.
             let read = self.since(store, 0).await?;
             let missing = self.state.read().missing_in(&read, now);
@@ -274,7 +277,7 @@ impl RevocationLog {
         let ends = surplus
             .ends
             .max(end_of_tokens(now.saturating_add(1), self.keep));
-        let append = revocation.fact.append(ends, self.state.read().above())?;
+        let append = revocation.fact.append(ends, self.above())?;
         let remove = Change::Remove {
             ids: surplus.ids,
             expected: last.clone(),

@@ -242,6 +242,8 @@ impl Synchronization {
         }
         self.failures = 0;
         self.last_failure = None;
+        // Otherwise the first login long after an outage would get no refresh token.
+        self.app.sessions.remove_unclear();
         self.store_condition.set_note(None);
         self.store_condition.set_ready();
     }

@@ -14,6 +14,8 @@ use postern_contract::envelope::MSG_OPERATION_SUCCEEDED;
 use postern_contract::rejection::Rejection;
 use postern_token::bearer::{self, Bearer};
 use postern_token::claims::Claims;
+use postern_token::invalid::InvalidToken;
+use postern_token::keys::KeySet;
 use postern_token::policy::VerificationPolicy;
 use serde_json::json;
 
@@ -22,6 +24,7 @@ use crate::config::Config;
 use crate::http::body::MAX_BODY_BYTES;
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::http::{body, oauth, response};
+use crate::keys::ring::KeyRing;
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation};
 use crate::sessions::EndCause;
 use crate::sessions::refresh_token::{RefreshToken, SessionId};
@@ -78,10 +81,8 @@ async fn end_access_token(
     token: &str,
     client: IpAddr,
 ) -> Result<(), ErrorResponse> {
-    let keys = app.keys()?;
-    let (now, policy) = (app.now(), policy(&app.config));
-    let verified =
-        Bearer::new(token).and_then(|token| policy.verify_at(&keys.verification_keys, token, now));
+    let now = app.now();
+    let verified = verified(app, token, client, now).await?;
     // Not ours, or expired beyond every leeway: no verifier accepts it, so the logout is done.
     let Ok(claims) = verified else {
         return Ok(());
@@ -115,6 +116,31 @@ async fn end_access_token(
         confirm(app).await?;
     }
     Ok(())
+}
+
+/// Verifies a token that is to end. A key that this server does not know yet may be in the store: another
+/// server signs with it already.
+async fn verified(
+    app: &App,
+    token: &str,
+    client: IpAddr,
+    now: i64,
+) -> Result<Result<Claims, InvalidToken>, ErrorResponse> {
+    let keys = app.keys()?;
+    let policy = policy(&app.config);
+    let verify = |keys: &KeySet| Bearer::new(token).and_then(|it| policy.verify_at(keys, it, now));
+    match verify(&keys.verification_keys) {
+        Err(InvalidToken::KeyUnknown) => {
+            // It may be invented, and each costs a reading.
+            app.count_guess(client)?;
+            let held = app.requests.read_keys().await.map_err(not_ended)?;
+            let signing_type = app.config.signing_type;
+            let ring = KeyRing::parse(signing_type, &held.keys).ok().flatten();
+            let keys = ring.ok_or(Rejection::StoreUnavailable)?;
+            Ok(verify(&keys.verification_key_set(signing_type)))
+        }
+        verified => Ok(verified),
+    }
 }
 
 /// Returns the revocation of a verified token; `None` for one without an id, which this server does
