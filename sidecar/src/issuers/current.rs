@@ -222,8 +222,7 @@ impl CurrentKeys {
         let mut lists = self.revocations.subscribe();
         async move {
             let is_revoked = |list: &Option<Arc<Revocations>>| {
-                let list = list.as_deref().map(Revocations::list);
-                list.is_some_and(|list| list.revoked().revokes(&token))
+                list.as_deref().is_some_and(|list| list.revokes(&token))
             };
             if lists.wait_for(is_revoked).await.is_err() {
                 // The program ends: there will be no further list.

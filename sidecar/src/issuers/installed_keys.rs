@@ -46,9 +46,7 @@ impl InstalledKeys {
     /// [`Rejection::TokenRevoked`].
     pub(crate) fn check_revoked(&self, token: &TokenDigests) -> Result<(), Rejection> {
         match &self.revocations {
-            Some(revocations) if revocations.list().revoked().revokes(token) => {
-                Err(Rejection::TokenRevoked)
-            }
+            Some(revocations) if revocations.revokes(token) => Err(Rejection::TokenRevoked),
             _ => Ok(()),
         }
     }

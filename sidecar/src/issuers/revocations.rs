@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use http::StatusCode;
 use postern_process::clock::{self, unix_now};
 use postern_token::keys::{KeyId, KeySet};
-use postern_token::revocations::{RevocationList, RevocationListError, SIGNED_EVERY};
+use postern_token::revocations::{RevocationList, RevocationListError, SIGNED_EVERY, TokenDigests};
 
 use super::cache_file::CachedList;
 use super::current::CurrentKeys;
@@ -21,28 +21,58 @@ const MAX_SIGNATURE_AGE: i64 = 3_600;
 /// Seconds by which clocks may differ: a signature of a later time would be confirmed until then.
 const MAX_AHEAD: i64 = 300;
 
-/// A list, its fetch time, and the names of the keys in force at that time.
+/// Former lists that count beside the latest: installations replace all keys at once rarely.
+const MAX_FORMER: usize = 3;
+
+/// The lists in force.
 #[derive(Debug)]
 pub(crate) struct Revocations {
+    latest: Arc<NumberedList>,
+    fetched: FetchTime,
+    /// Lists of other keys. They still count: numbers begin anew with the keys of a new store, but also
+    /// at a server that is cut off, and has keys that were revoked since.
+    former: Vec<Arc<NumberedList>>,
+}
+
+/// A list, and the names of the keys in force at its fetch.
+#[derive(Debug)]
+struct NumberedList {
     list: RevocationList,
     /// The largest number of the list and of those before it.
     number: u64,
     keys: Vec<KeyId>,
-    fetched: FetchTime,
 }
 
-impl Revocations {
-    pub(crate) fn new(list: RevocationList, keys: &KeySet, fetched: impl Into<FetchTime>) -> Self {
+impl NumberedList {
+    fn new(list: RevocationList, keys: &KeySet) -> Self {
         Self {
             number: list.seq(),
             list,
             keys: names(keys).cloned().collect(),
-            fetched: fetched.into(),
         }
     }
 
-    /// Puts a verified list in place of `known`. One that only adds to it is never older, and
-    /// leaves its number.
+    /// Returns false where all keys of its time are gone: the numbers have begun anew.
+    fn is_comparable(&self, keys: &KeySet) -> bool {
+        names(keys).any(|name| self.keys.contains(name))
+    }
+
+    /// Returns the list that follows this one. A list that only adds to it is never older, and leaves
+    /// its number.
+    fn followed_by(&self, next: Self) -> Result<Self, ListError> {
+        if next.number < self.number && !next.list.extends(&self.list) {
+            return Err(ListError::Older {
+                number: next.number,
+                known: self.number,
+            });
+        }
+        let number = next.number.max(self.number);
+        Ok(Self { number, ..next })
+    }
+}
+
+impl Revocations {
+    /// Puts a verified list in place of the one of `known` that has a key in common with it.
     ///
     /// # Errors
     /// [`ListError::Older`]: a server that has not read its store yet, or a replay.
@@ -52,46 +82,47 @@ impl Revocations {
         keys: &KeySet,
         fetched: impl Into<FetchTime>,
     ) -> Result<Self, ListError> {
-        let (known, next) = (
-            known.filter(|known| known.is_comparable(keys)),
-            Self::new(list, keys, fetched),
-        );
-        let Some(known) = known else {
-            return Ok(next);
-        };
-        if next.number < known.number && !next.list.extends(&known.list) {
-            return Err(ListError::Older {
-                number: next.number,
-                known: known.number,
-            });
+        let mut next = NumberedList::new(list, keys);
+        let mut former = known.map(Self::all).unwrap_or_default();
+        if let Some(index) = former.iter().position(|known| known.is_comparable(keys)) {
+            next = former.remove(index).followed_by(next)?;
         }
+        former.truncate(MAX_FORMER);
         Ok(Self {
-            number: next.number.max(known.number),
-            ..next
+            latest: Arc::new(next),
+            fetched: fetched.into(),
+            former,
         })
     }
 
-    /// Returns false once all keys of its time are gone, as after the loss of a store: numbers begin anew
-    /// with the keys, and the tokens of the former ones are void.
-    fn is_comparable(&self, keys: &KeySet) -> bool {
-        names(keys).any(|name| self.keys.contains(name))
+    /// Returns the lists in force, the latest first.
+    fn all(&self) -> Vec<Arc<NumberedList>> {
+        let latest = std::iter::once(&self.latest);
+        latest.chain(&self.former).cloned().collect()
     }
 
-    /// Returns true if both end the same tokens.
+    /// Returns true if one of the lists ends the token.
+    pub(crate) fn revokes(&self, token: &TokenDigests) -> bool {
+        let mut lists = std::iter::once(&self.latest).chain(&self.former);
+        lists.any(|known| known.list.revoked().revokes(token))
+    }
+
+    /// Returns true if the latest lists end the same tokens.
     pub(super) fn has_lines_of(&self, other: &Self) -> bool {
-        self.list.count() == other.list.count() && self.list.extends(&other.list)
+        self.list().count() == other.list().count() && self.list().extends(other.list())
     }
 
-    /// Returns it as a file keeps it.
+    /// Returns the latest list as a file keeps it.
     pub(super) fn cached(&self) -> CachedList {
         CachedList {
-            number: self.number,
-            list: self.list.to_string(),
+            number: self.latest.number,
+            list: self.list().to_string(),
         }
     }
 
+    /// Returns the latest list.
     pub(crate) fn list(&self) -> &RevocationList {
-        &self.list
+        &self.latest.list
     }
 
     pub(crate) fn age(&self, now: Instant) -> Duration {
@@ -179,10 +210,14 @@ impl RevocationRefresh {
                 // Signed ahead of our clock it counts as signed now.
                 let age = Duration::from_secs(u64::try_from(age).unwrap_or_default());
                 let (seq, entries) = (list.seq(), list.count());
-                let fetched = FetchTime::before(clock::instant(), age);
-                self.keys.install_revocations(Revocations {
+                let latest = NumberedList {
                     number: cached.number.max(seq),
-                    ..Revocations::new(list, state.keys(), fetched)
+                    ..NumberedList::new(list, state.keys())
+                };
+                self.keys.install_revocations(Revocations {
+                    latest: Arc::new(latest),
+                    fetched: FetchTime::before(clock::instant(), age),
+                    former: Vec::new(),
                 });
                 tracing::info!(seq, entries, "revocation list loaded from the key cache");
             }
@@ -244,7 +279,7 @@ impl RevocationRefresh {
         // The keys in force: the task installs those of the same fetch first.
         let (known, keys) = (state.revocations(), state.keys());
         let now = unix_now();
-        let list = verified(keys, response, known.map(Revocations::list), now)?;
+        let list = verified(keys, response, known.map(|known| known.list()), now)?;
         let (seq, entries) = (list.seq(), list.count());
         let fetched = as_fresh_as_signed(list.issued_at(), now, clock::instant());
         let next = Revocations::after(known, list, keys, fetched)?;
@@ -308,6 +343,7 @@ pub(crate) fn verified(
 pub(crate) mod tests {
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
     use jsonwebtoken::{Algorithm, EncodingKey, crypto};
+    use postern_token::claims::Claims;
     use postern_token::keys::VerificationKey;
     use postern_token::keys::signing_type::SigningType;
     use postern_token::revocations::{Chain, LIST_TYPE, ListHead, RevocationDigest, Revoked};
@@ -316,6 +352,20 @@ pub(crate) mod tests {
     use super::*;
     use crate::issuers::token_cache::TokenCacheConfig;
     use crate::telemetry::metrics::TokenCacheCounters;
+
+    impl Revocations {
+        pub(crate) fn new(
+            list: RevocationList,
+            keys: &KeySet,
+            fetched: impl Into<FetchTime>,
+        ) -> Self {
+            Self {
+                latest: Arc::new(NumberedList::new(list, keys)),
+                fetched: fetched.into(),
+                former: Vec::new(),
+            }
+        }
+    }
 
     const NOW: i64 = 1_800_000_000;
     const MAX_AGE: Duration = Duration::from_secs(300);
@@ -372,11 +422,13 @@ pub(crate) mod tests {
         ] {
             let list = list('a', seq, tokens);
             let next = Revocations::after(Some(&known("a")), list, &keys("a"), Instant::now());
-            let next = next.ok().map(|next| (next.number, next.list.count()));
+            let next = next
+                .ok()
+                .map(|next| (next.latest.number, next.list().count()));
             assert_eq!(next, expected, "{seq} {tokens:?}");
         }
         let first = Revocations::after(None, list('a', 1, &[]), &keys("a"), Instant::now());
-        assert_eq!(first.unwrap().number, 1);
+        assert_eq!(first.unwrap().latest.number, 1);
     }
 
     #[test]
@@ -384,7 +436,33 @@ pub(crate) mod tests {
         for (former, number) in [("a", Some(1)), ("ab", None)] {
             let list = list('b', 1, &[]);
             let next = Revocations::after(Some(&known(former)), list, &keys("b"), Instant::now());
-            assert_eq!(next.ok().map(|next| next.number), number, "{former}");
+            assert_eq!(next.ok().map(|next| next.latest.number), number, "{former}");
+        }
+    }
+
+    #[test]
+    fn a_list_counts_beside_one_of_other_keys_until_its_own_come_again() {
+        let token = |id: &str| {
+            TokenDigests::from_claims(&Claims {
+                token_id: Some(id.to_owned()),
+                ..Claims::default()
+            })
+        };
+        let mut known = known("a");
+        for (letter, seq, tokens, expected) in [
+            // A server that is cut off, with a key that was revoked since.
+            ('b', 1, &[][..], Some([true, false])),
+            ('b', 2, &["y"], Some([true, true])),
+            ('a', 6, &["y"], None),
+            ('a', 8, &[], Some([false, true])),
+            ('b', 3, &[], Some([false, false])),
+        ] {
+            let (list, keys) = (list(letter, seq, tokens), keys(&letter.to_string()));
+            let next = Revocations::after(Some(&known), list, &keys, Instant::now());
+            let revoked = next.as_ref().ok();
+            let revoked = revoked.map(|next| ["x", "y"].map(|id| next.revokes(&token(id))));
+            assert_eq!(revoked, expected, "{letter} {seq}");
+            known = next.unwrap_or(known);
         }
     }
 

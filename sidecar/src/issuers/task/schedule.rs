@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use postern_process::clock::{now, until};
+use postern_process::clock::{unix_now, until};
 use tokio::sync::Notify;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
@@ -85,8 +85,11 @@ impl Schedule {
     fn until_next_two(&self) -> Option<[Duration; 2]> {
         let mut job = self.job(&Arc::default()).ok()?;
         let data = job.job_data().ok()?;
-        let mut ticks = data.schedule()?.iter_after(DateTime::<Utc>::from(now()));
-        let (next, second) = (ticks.next()?, ticks.next()?);
+        let schedule = data.schedule()?;
+        let now = DateTime::<Utc>::from_timestamp(unix_now(), 0)?;
+        let next = schedule.iter_after(now).next()?;
+        // From the next one on: the library's iterator leaves each other second out.
+        let second = schedule.iter_after(next).next()?;
         Some([until(next.timestamp()), until(second.timestamp())])
     }
 }
