@@ -23,7 +23,7 @@ demo: cmake ## See a small service protected, then play with it (ONCE=1: end wit
 	@deploy/demo/tour.sh
 
 .PHONY: test
-test: skips lint tests policy ## Formatting, lints, unit and e2e tests, dependency policy
+test: skips lint tests simulated policy ## Formatting, lints, unit and e2e tests, 3,000 simulated worlds, dependency policy
 	@scripts/skips.sh
 	@echo "make test: passed"
 
@@ -48,7 +48,10 @@ lint: cmake ## Words, formatting, clippy with warnings as errors, no I/O in the 
 	cargo clippy $(LOCKED) --workspace --all-targets -- -D warnings
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --locked --manifest-path fuzz/Cargo.toml --target-dir "$(or $(CARGO_TARGET_DIR),target)" -- -D warnings
+	cargo fmt --manifest-path tests/simulation/Cargo.toml --check
+	cargo clippy --locked --manifest-path tests/simulation/Cargo.toml --target-dir "$(or $(CARGO_TARGET_DIR),target)" --all-targets -- -D warnings
 	scripts/pure-crates.sh
+	for fault in tests/simulation/faults/*.patch; do git apply --check "$$fault"; done
 
 .PHONY: fmt
 fmt: ## Format the code
@@ -79,6 +82,10 @@ tests: cmake
 	    cargo test $(LOCKED) --workspace; \
 	fi
 
+.PHONY: simulated
+simulated: cmake
+	@SEEDS=3000 scripts/simulate.sh
+
 .PHONY: conformance
 conformance: cmake ## Others' clients through the sidecar: h2load, nghttp, curl, grpcio, grpc-go, websockets (after `make venv`)
 	cargo build $(LOCKED) --workspace --bins
@@ -104,6 +111,14 @@ restarts: cmake ## 200 restarts of the service and 50 of a sidecar beside anothe
 .PHONY: fuzz
 fuzz: cmake ## Fuzz tokens, paths, keys, forms, framing and heads for FUZZ_SECONDS each, 60 by default
 	@scripts/fuzz.sh "$(or $(FUZZ_SECONDS),60)"
+
+.PHONY: simulate
+simulate: cmake ## Worlds in which everything fails, SEEDS of them; REPLAY=SEED: the story of one, SHORT=1 without what does not matter
+	@scripts/simulate.sh
+
+.PHONY: simulate-faults
+simulate-faults: cmake ## Each planted fault has to be found (WRITE=1: the table of their seeds)
+	@scripts/simulate-faults.sh
 
 .PHONY: policy
 policy:

@@ -21,6 +21,10 @@ mod store;
 mod tokens;
 mod users;
 
+#[cfg(feature = "simulation")]
+#[path = "../../tests/simulation/inside/auth_server.rs"]
+pub mod simulation;
+
 use std::process::ExitCode;
 use std::time::Duration;
 

@@ -12,6 +12,9 @@ pub(crate) mod envelope_encryption;
 pub(crate) mod location;
 pub(crate) mod open_store;
 pub(crate) mod redis;
+#[cfg(any(test, feature = "simulation"))]
+#[path = "../../tests/simulation/inside/store.rs"]
+pub(crate) mod simulated;
 pub(crate) mod sqlite;
 
 use std::fmt;
@@ -19,8 +22,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postern_process::exit::ExitError;
-use postern_process::named_enum;
 use postern_process::pauses::Pauses;
+use postern_process::{named_enum, tasks};
 use zeroize::Zeroizing;
 
 /// Longer than the stores' own timeouts: an upper bound for any call.
@@ -165,7 +168,7 @@ pub(crate) enum StoreError {
 pub(crate) async fn to_the_end<T: Send + 'static>(
     change: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> Result<T, StoreError> {
-    let ended = tokio::spawn(change).await;
+    let ended = tasks::spawn(change).await;
     ended.unwrap_or_else(|error| Err(StoreError::Unclear(error.to_string())))
 }
 

@@ -18,6 +18,10 @@ mod server;
 mod telemetry;
 mod upstream;
 
+#[cfg(feature = "simulation")]
+#[path = "../../tests/simulation/inside/sidecar.rs"]
+pub mod simulation;
+
 use std::process::ExitCode;
 
 use postern_process::command_line::completions::print_completions;

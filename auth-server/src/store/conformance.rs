@@ -8,7 +8,7 @@ pub(crate) mod unsteady;
 use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
-use self::installations::{Installation, Memory, Topology};
+use self::installations::{Installation, Memory, Simulated, Topology};
 use super::{Change, Key, Kind, LogEntry, NewEntry, Outcome, Store, Version};
 
 /// Makes one test of each rule for each kind of store; with a name in front also a function of all
@@ -57,6 +57,11 @@ for_every_store!(every_rule:
 #[tokio::test]
 async fn a_store_in_memory_follows_every_rule() {
     every_rule(&Memory::new()).await;
+}
+
+#[tokio::test]
+async fn the_simulated_store_follows_every_rule() {
+    every_rule(&Simulated::new()).await;
 }
 
 #[tokio::test]

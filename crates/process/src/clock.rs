@@ -12,7 +12,7 @@ pub fn now() -> SystemTime {
     SystemTime::now()
 }
 
-/// Returns the time of the clock that nobody sets, for ages and pauses.
+/// Returns the time of the clock that is never set, for ages and pauses.
 #[must_use]
 pub fn instant() -> Instant {
     #[cfg(feature = "simulation")]

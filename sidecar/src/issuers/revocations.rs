@@ -441,7 +441,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_list_counts_beside_one_of_other_keys_until_its_own_come_again() {
+    fn a_former_list_counts_beside_one_of_other_keys() {
         let token = |id: &str| {
             TokenDigests::from_claims(&Claims {
                 token_id: Some(id.to_owned()),

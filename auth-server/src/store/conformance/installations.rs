@@ -14,6 +14,7 @@ use super::super::Store;
 use super::super::directory::Access;
 use super::super::redis::RedisStore;
 use super::super::redis::credentials::{CredentialFiles, Credentials};
+use super::super::simulated::{Fair, SimulatedStore};
 use super::super::sqlite::SqliteStore;
 
 /// One store that several servers may open.
@@ -66,6 +67,26 @@ impl Installation for Memory {
 
     async fn clear(&self) {
         *self.0.lock() = SqliteStore::in_memory().unwrap();
+    }
+}
+
+/// The store of the simulation, where nothing fails.
+pub(crate) struct Simulated(SimulatedStore);
+
+impl Simulated {
+    pub(crate) fn new() -> Self {
+        Self(SimulatedStore::new(true))
+    }
+}
+
+#[async_trait]
+impl Installation for Simulated {
+    fn open(&self) -> Arc<dyn Store> {
+        self.0.reached_through(Arc::new(Fair))
+    }
+
+    async fn clear(&self) {
+        self.0.flush();
     }
 }
 

@@ -1,7 +1,9 @@
 //! The network of `tests/simulation` in place of sockets. Built for the simulation alone.
 
+#![expect(clippy::expect_used, reason = "a part of a test")]
+
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use reqwest::{Client, Request, RequestBuilder, Response};
@@ -27,6 +29,18 @@ pub fn within<T>(
     NETWORK.scope(network, work)
 }
 
+/// Returns an error as only the library makes them, by an unusable address.
+fn no_response() -> reqwest::Error {
+    static CLIENT: OnceLock<Client> = OnceLock::new();
+    let client = CLIENT.get_or_init(|| {
+        Client::builder()
+            .tls_certs_only([])
+            .build()
+            .expect("a client")
+    });
+    client.get("no address").build().expect_err("no address")
+}
+
 /// Sends a request.
 pub(super) async fn send(request: RequestBuilder) -> reqwest::Result<Response> {
     let Ok(network) = NETWORK.try_with(Arc::clone) else {
@@ -34,7 +48,6 @@ pub(super) async fn send(request: RequestBuilder) -> reqwest::Result<Response> {
     };
     match network.carry(request.build()?).await {
         Some(response) => Ok(response.into()),
-        // The library makes its errors itself: this is the one for an address that is none.
-        None => Client::new().get("no address").send().await,
+        None => Err(no_response()),
     }
 }

@@ -146,17 +146,22 @@ fn every_path_that_tells_contributors_where_to_begin_exists() {
     assert_eq!(missing, Vec::<&str>::new());
 }
 
-/// Fuzzing covers the released code: the packages of both have one version.
+/// Fuzzing and simulation cover the released code: each package has one version.
 #[test]
-fn the_fuzz_targets_are_locked_to_the_versions_of_the_product() {
+fn other_workspaces_are_locked_to_the_versions_of_the_product() {
     let shipped = locked("Cargo.lock");
-    for (name, version) in locked("fuzz/Cargo.lock") {
-        let known: Vec<_> = shipped.iter().filter(|(other, _)| *other == name).collect();
-        let same = known.iter().any(|(_, other)| *other == version);
-        assert!(
-            known.is_empty() || same,
-            "fuzz/Cargo.lock has {name} {version}: see scripts/fuzz.sh"
-        );
+    for (file, script) in [
+        ("fuzz/Cargo.lock", "scripts/fuzz.sh"),
+        ("tests/simulation/Cargo.lock", "scripts/simulate.sh"),
+    ] {
+        for (name, version) in locked(file) {
+            let known: Vec<_> = shipped.iter().filter(|(other, _)| *other == name).collect();
+            let same = known.iter().any(|(_, other)| *other == version);
+            assert!(
+                known.is_empty() || same,
+                "{file} has {name} {version}: see {script}"
+            );
+        }
     }
 }
 

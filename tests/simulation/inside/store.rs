@@ -1,0 +1,429 @@
+//! The store of the simulation: one primary with the history of its states, and what can go wrong on the
+//! way to it. Its rules are those of every store (`conformance`); what goes wrong comes from [`Weather`].
+
+#![allow(missing_docs, reason = "only tests/simulation uses it")]
+#![cfg_attr(
+    not(feature = "simulation"),
+    expect(
+        unreachable_pub,
+        dead_code,
+        reason = "only the simulation uses all of it"
+    )
+)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use postern_token::claims::Claims;
+use postern_token::revocations::{RevokedTokens, TokenDigests};
+use zeroize::Zeroizing;
+
+use super::{Change, Key, Kind, LogEntry, NewEntry, Outcome, Store, StoreError, Stored, Version};
+
+/// A call, as the weather sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    Read,
+    /// A commit of no change confirms what was read.
+    Commit {
+        is_empty: bool,
+    },
+}
+
+/// The fate of one call.
+#[derive(Debug, Clone, Copy)]
+pub struct Fate {
+    /// The time on the way to the store.
+    pub there: Duration,
+    /// The time on the way back.
+    pub back: Duration,
+    pub event: Event,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    Served,
+    /// The store was not reached.
+    Away,
+    /// Too many calls wait.
+    Busy,
+    /// No response: the request did not arrive.
+    RequestLost,
+    /// No response: it was served.
+    ResponseLost,
+    /// A reading is served by a copy that lacks the last commits, this many at most.
+    OlderCopy(usize),
+}
+
+/// The world's influence on the calls of one server, and the clock of the store.
+pub trait Weather: Send + Sync {
+    fn fate(&self, call: Call) -> Fate;
+    /// Seconds since the epoch, by the clock of the store.
+    fn now(&self) -> i64;
+}
+
+/// Everything that one state of the store holds.
+#[derive(Clone, Default)]
+struct State {
+    records: BTreeMap<(&'static str, String), Record>,
+    log: BTreeMap<i64, LogEntry>,
+    /// The last number that was given to an entry.
+    last: i64,
+}
+
+#[derive(Clone)]
+struct Record {
+    value: Zeroizing<String>,
+    ends: Option<i64>,
+}
+
+/// The states since the beginning, of which the last one is the present one.
+struct History {
+    states: Vec<Arc<State>>,
+    /// The last state that no fail-over can lose.
+    safe: usize,
+    /// Counts fail-overs: a commit whose acknowledgement one has overtaken is unclear.
+    epoch: usize,
+    /// True where a commit waits until replicas have it (`?wait=`).
+    waits: bool,
+}
+
+/// The servers of one store.
+#[derive(Clone)]
+pub struct SimulatedStore(Arc<Mutex<History>>);
+
+impl SimulatedStore {
+    #[must_use]
+    pub fn new(waits: bool) -> Self {
+        Self(Arc::new(Mutex::new(History {
+            states: vec![Arc::default()],
+            safe: 0,
+            epoch: 0,
+            waits,
+        })))
+    }
+
+    /// Returns the store as one server reaches it.
+    pub(crate) fn reached_through(&self, weather: Arc<dyn Weather>) -> Arc<dyn Store> {
+        Arc::new(Reached {
+            store: self.clone(),
+            weather,
+        })
+    }
+
+    /// A copy takes the place of the primary, which lacks up to `lost` commits: those only that were not
+    /// waited for. Returns the number of commits that are lost.
+    pub fn fail_over(&self, lost: usize) -> usize {
+        let mut history = self.0.lock();
+        history.epoch += 1;
+        let present = history.states.len() - 1;
+        let earliest = if history.waits { history.safe } else { 0 };
+        let kept = present.saturating_sub(lost).max(earliest);
+        history.states.truncate(kept + 1);
+        history.safe = history.safe.min(kept);
+        present - kept
+    }
+
+    /// A backup takes the place of the store: the state before the last `lost` commits.
+    pub fn restore(&self, lost: usize) {
+        let mut history = self.0.lock();
+        let kept = (history.states.len() - 1).saturating_sub(lost);
+        let backup = Arc::clone(&history.states[kept]);
+        history.begin_with(backup);
+    }
+
+    /// Everything is gone.
+    pub fn flush(&self) {
+        self.0.lock().begin_with(Arc::default());
+    }
+
+    /// Returns the numbers of the entries of the log, and when each ends.
+    #[must_use]
+    pub fn log_ends(&self) -> Vec<(i64, i64)> {
+        let state = self.0.lock().present();
+        state
+            .log
+            .values()
+            .map(|entry| (entry.id, entry.ends))
+            .collect()
+    }
+
+    /// Returns the number of records of a kind, by its name.
+    #[must_use]
+    pub fn records(&self, kind: &str) -> usize {
+        let state = self.0.lock().present();
+        state
+            .records
+            .keys()
+            .filter(|(name, _)| *name == kind)
+            .count()
+    }
+
+    /// Returns true if the log ends all these tokens.
+    #[must_use]
+    pub fn revokes(&self, tokens: &[&Claims]) -> bool {
+        let state = self.0.lock().present();
+        let mut revoked = RevokedTokens::default();
+        for entry in state.log.values() {
+            let value: serde_json::Value = serde_json::from_str(&entry.value).unwrap_or_default();
+            let line = value["revokes"].as_str().unwrap_or_default();
+            line.parse().into_iter().for_each(|one| revoked.add(one));
+        }
+        tokens
+            .iter()
+            .all(|claims| revoked.revokes(&TokenDigests::from_claims(claims)))
+    }
+
+    /// Returns true if the key of this id is among those that the ring names as revoked.
+    #[must_use]
+    pub fn has_revoked_key(&self, id: &str) -> bool {
+        let state = self.0.lock().present();
+        let ring = state.records.get(&("installation", "ring".to_owned()));
+        let ring = ring.and_then(|ring| serde_json::from_str(&ring.value).ok());
+        let ring: serde_json::Value = ring.unwrap_or_default();
+        let revoked = ring["revoked"].as_array().cloned().unwrap_or_default();
+        revoked.iter().any(|revoked| revoked.as_str() == Some(id))
+    }
+
+    /// Returns the number of commits that changed something.
+    #[must_use]
+    pub fn commits(&self) -> usize {
+        self.0.lock().states.len() - 1
+    }
+}
+
+impl History {
+    fn present(&self) -> Arc<State> {
+        self.before(0)
+    }
+
+    /// Returns the state before the last commits, or the last one that is safe.
+    fn before(&self, commits: usize) -> Arc<State> {
+        let present = self.states.len() - 1;
+        Arc::clone(&self.states[present.saturating_sub(commits)])
+    }
+
+    fn begin_with(&mut self, state: Arc<State>) {
+        self.epoch += 1;
+        self.states = vec![state];
+        self.safe = 0;
+    }
+}
+
+impl State {
+    fn record(&self, key: &Key, now: i64) -> Option<&Record> {
+        let record = self.records.get(&(key.kind.name(), key.id.clone()));
+        record.filter(|record| record.ends.is_none_or(|ends| now < ends))
+    }
+
+    fn read(&self, key: &Key, now: i64) -> Option<Stored> {
+        self.record(key, now).map(|record| Stored {
+            value: record.value.clone(),
+            version: version_of(&record.value),
+        })
+    }
+
+    fn ids(&self, kind: Kind, group: &str, now: i64) -> Vec<String> {
+        let of_kind = self.records.iter().filter(|((name, id), record)| {
+            let lives = record.ends.is_none_or(|ends| now < ends);
+            *name == kind.name() && lives && id.starts_with(group)
+        });
+        let mut ids: Vec<_> = of_kind
+            .map(|((_, id), record)| (record.ends.unwrap_or(i64::MAX), id.clone()))
+            .collect();
+        ids.sort();
+        ids.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Returns false where a change expects another version.
+    fn permits(&self, change: &Change, now: i64) -> bool {
+        let held = |key| {
+            self.record(key, now)
+                .map(|record| version_of(&record.value))
+        };
+        match change {
+            Change::Put { key, expected, .. } => held(key) == *expected,
+            Change::Delete { key, expected } => held(key).as_ref() == Some(expected),
+            Change::Append(_) => true,
+            Change::Remove { expected, .. } => self.log.get(&expected.id) == Some(expected),
+        }
+    }
+
+    fn make(&mut self, change: Change, now: i64) {
+        match change {
+            Change::Put {
+                key, value, ends, ..
+            } => {
+                let record = Record { value, ends };
+                self.records.insert((key.kind.name(), key.id), record);
+            }
+            Change::Delete { key, .. } => {
+                self.records.remove(&(key.kind.name(), key.id));
+            }
+            Change::Append(entry) => self.append(entry, now),
+            Change::Remove { ids, .. } => {
+                self.log
+                    .retain(|id, _| *id == self.last || !ids.contains(id));
+            }
+        }
+        self.records
+            .retain(|_, record| record.ends.is_none_or(|ends| now < ends));
+    }
+
+    fn append(&mut self, entry: NewEntry, now: i64) {
+        self.last = self.last.max(entry.above) + 1;
+        let id = self.last;
+        let NewEntry { value, ends, .. } = entry;
+        self.log.insert(id, LogEntry { id, value, ends });
+        // The last one stays, so that its number is known.
+        self.log
+            .retain(|other, entry| *other == id || now < entry.ends);
+    }
+}
+
+/// As in Redis, equal values have equal versions.
+fn version_of(value: &str) -> Version {
+    Version(value.to_owned())
+}
+
+/// The store as one server reaches it.
+struct Reached {
+    store: SimulatedStore,
+    weather: Arc<dyn Weather>,
+}
+
+impl Reached {
+    /// Returns the state that a reading sees, once it is there.
+    async fn state(&self) -> Result<Arc<State>, StoreError> {
+        let fate = self.weather.fate(Call::Read);
+        tokio::time::sleep(fate.there).await;
+        let state = match fate.event {
+            Event::Away | Event::RequestLost | Event::ResponseLost => return Err(away()),
+            Event::Busy => return Err(StoreError::Busy),
+            Event::Served => self.store.0.lock().present(),
+            Event::OlderCopy(commits) => self.store.0.lock().before(commits),
+        };
+        tokio::time::sleep(fate.back).await;
+        Ok(state)
+    }
+}
+
+fn away() -> StoreError {
+    StoreError::Unavailable("the store is away".to_owned())
+}
+
+fn unclear() -> StoreError {
+    StoreError::Unclear("no response".to_owned())
+}
+
+impl SimulatedStore {
+    /// Makes a commit. Returns the number of the state that has it, and the epoch.
+    fn make(&self, changes: Vec<Change>, now: i64) -> Option<(usize, usize)> {
+        let mut history = self.0.lock();
+        let mut state = State::clone(&history.present());
+        if !changes.iter().all(|change| state.permits(change, now)) {
+            return None;
+        }
+        // Records that have ended at once leave nothing behind.
+        let is_empty = changes.iter().all(is_without_effect);
+        if !is_empty {
+            for change in changes {
+                state.make(change, now);
+            }
+            history.states.push(Arc::new(state));
+        }
+        Some((history.states.len() - 1, history.epoch))
+    }
+
+    /// Replicas have the commit, unless a fail-over was quicker.
+    fn acknowledge(&self, (number, epoch): (usize, usize)) -> Result<Outcome, StoreError> {
+        let mut history = self.0.lock();
+        match history.waits {
+            true if history.epoch != epoch => Err(unclear()),
+            true => {
+                history.safe = history.safe.max(number);
+                Ok(Outcome::Committed)
+            }
+            false => Ok(Outcome::Committed),
+        }
+    }
+}
+
+fn is_without_effect(change: &Change) -> bool {
+    matches!(change, Change::Put { ends: Some(0), .. })
+}
+
+#[async_trait]
+impl Store for Reached {
+    async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>, StoreError> {
+        let (state, now) = (self.state().await?, self.weather.now());
+        Ok(keys.iter().map(|key| state.read(key, now)).collect())
+    }
+
+    async fn ids(&self, kind: Kind, group: &str) -> Result<Vec<String>, StoreError> {
+        let (state, now) = (self.state().await?, self.weather.now());
+        Ok(state.ids(kind, group, now))
+    }
+
+    async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError> {
+        let is_empty = changes.is_empty();
+        let fate = self.weather.fate(Call::Commit { is_empty });
+        tokio::time::sleep(fate.there).await;
+        match fate.event {
+            Event::Away => return Err(away()),
+            Event::Busy => return Err(StoreError::Busy),
+            Event::RequestLost => {
+                tokio::time::sleep(fate.back).await;
+                return Err(unclear());
+            }
+            Event::Served | Event::ResponseLost | Event::OlderCopy(_) => {}
+        }
+        let made = self.store.make(changes, self.weather.now());
+        tokio::time::sleep(fate.back).await;
+        let Some(made) = made else {
+            return Ok(Outcome::Conflict);
+        };
+        match fate.event {
+            // The replicas have it, or a fail-over will show that they have not.
+            Event::ResponseLost => Err(unclear()),
+            _ => self.store.acknowledge(made),
+        }
+    }
+
+    async fn since(&self, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
+        let state = self.state().await?;
+        let after = state.log.range(cursor.saturating_add(1)..);
+        Ok(after.map(|(_, entry)| entry.clone()).collect())
+    }
+
+    async fn now(&self) -> Result<i64, StoreError> {
+        self.state().await?;
+        Ok(self.weather.now())
+    }
+
+    fn describe(&self, key: &Key) -> String {
+        format!("{} {}", key.kind.name(), key.id)
+    }
+}
+
+/// The weather of the conformance suite: every call is served at once.
+#[cfg(test)]
+pub(crate) struct Fair;
+
+#[cfg(test)]
+impl Weather for Fair {
+    fn fate(&self, _: Call) -> Fate {
+        Fate {
+            there: Duration::ZERO,
+            back: Duration::ZERO,
+            event: Event::Served,
+        }
+    }
+
+    fn now(&self) -> i64 {
+        postern_process::clock::unix_now()
+    }
+}

@@ -1,0 +1,389 @@
+//! The actions of clients, administrators and nature.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use auth_server::simulation::{Administration, Reply, administer};
+use axum::body::Body;
+use http::{Request, StatusCode, header};
+use tokio::time::Instant;
+
+use crate::model::{End, Ended, Keeps, Session, Token};
+use crate::plan::{Action, Credential, Presented};
+use crate::world::World;
+
+/// A client whose logout failed asks again this often.
+const LOGOUTS: usize = 4;
+/// The id of the built-in user.
+const USER: &str = "1";
+
+pub async fn act(world: Arc<World>, action: Action) {
+    match action {
+        Action::Login { client, server } => {
+            login(&world, client, server).await;
+        }
+        Action::Refresh {
+            client,
+            server,
+            token,
+        } => {
+            {
+                refresh(&world, client, server, token).await;
+            };
+        }
+        Action::Logout { client, server, by } => {
+            log_out(&world, client, server, by).await;
+        }
+        Action::Use {
+            client,
+            sidecar,
+            former,
+        } => {
+            use_token(&world, client, sidecar, former).await;
+        }
+        Action::RotateKeys => {
+            command(&world, Administration::RotateKeys).await;
+        }
+        Action::RevokeKey => revoke_key(&world).await,
+        Action::RevokeUser => {
+            let ended = Ended::User(USER.to_owned(), world.sky.store_now());
+            end(&world, ended, Administration::RevokeUser(USER.to_owned())).await;
+        }
+        Action::RevokeEveryone => {
+            let ended = Ended::Everyone(world.sky.store_now());
+            end(&world, ended, Administration::RevokeEveryone).await;
+        }
+        Action::RemoveApplication => {
+            command(&world, Administration::RemoveApplication(OTHER.to_owned())).await;
+        }
+        Action::RegisterApplication => register_other(&world).await,
+        Action::StartServer(server) => world.start_server(server),
+        Action::KillServer(server) => world.kill_server(server),
+        Action::StartSidecar(sidecar) => world.start_sidecar(sidecar),
+        Action::KillSidecar(sidecar) => world.kill_sidecar(sidecar),
+        Action::StoreAway(lasts) => {
+            world
+                .story
+                .tell(|| format!("the store is away for {lasts:?}"));
+            world.sky.take_store_away(lasts);
+        }
+        Action::CutOff { server, lasts } => {
+            world
+                .story
+                .tell(|| format!("server {server} does not reach the store for {lasts:?}"));
+            world.ways[server].cut_off(lasts);
+        }
+        Action::Isolate { sidecar, lasts } => {
+            world
+                .story
+                .tell(|| format!("sidecar {sidecar} reaches no server for {lasts:?}"));
+            world.isolate(sidecar, lasts);
+        }
+        Action::FailOver { lost } => {
+            let lost = world.store.fail_over(lost);
+            world.story.tell(|| {
+                format!("a copy takes the place of the store, without the last {lost} commits")
+            });
+            let is_lossy = lost > 0 && !world.setting.waits;
+            world.laws.lock().store_has_lost(&world, is_lossy);
+        }
+        Action::Restore { lost } => {
+            world.store.restore(lost);
+            world
+                .story
+                .tell(|| format!("a backup takes the place of the store, {lost} commits old"));
+            world.laws.lock().store_has_lost(&world, true);
+        }
+        Action::Flush => {
+            world.store.flush();
+            world.story.tell(|| "the store loses everything".to_owned());
+            world.laws.lock().store_has_lost(&world, true);
+        }
+        Action::SetServerClock { server, seconds } => {
+            world
+                .story
+                .tell(|| format!("the clock of server {server} is {seconds} s ahead"));
+            world.set_clock(server, seconds);
+        }
+        Action::SetStoreClock { seconds } => {
+            world
+                .story
+                .tell(|| format!("the clock of the store is {seconds} s ahead"));
+            world.sky.set_store_ahead(seconds);
+        }
+    }
+}
+
+/// An application that comes and goes.
+const OTHER: &str = "reports";
+
+/// Registers the application of the sidecars. Returns false where that failed.
+pub async fn register(world: &Arc<World>) -> bool {
+    let ensure = Administration::EnsureApplication {
+        id: "orders".to_owned(),
+        secret: "a-secret-of-the-simulated-application".to_owned(),
+    };
+    command(world, ensure).await
+}
+
+/// Registers another one: from then on the sidecars' application has to be registered too. A secret that
+/// was dropped never counts again, so it is a new one each time.
+async fn register_other(world: &Arc<World>) {
+    let ensure = Administration::EnsureApplication {
+        id: OTHER.to_owned(),
+        secret: format!(
+            "another-secret-of-{:?}-after-the-beginning",
+            world.sky.began.elapsed()
+        ),
+    };
+    command(world, ensure).await;
+    register(world).await;
+}
+
+async fn command(world: &Arc<World>, command: Administration) -> bool {
+    let machine = world.machine();
+    let way = Arc::clone(&world.ways[world.setting.servers]);
+    let done = administer(&machine, &world.store, way, command.clone()).await;
+    world
+        .story
+        .tell(|| format!("{command:?}: {}", if done { "done" } else { "failed" }));
+    done
+}
+
+/// Asks for an end, and notes its confirmation.
+async fn end(world: &Arc<World>, ended: Ended, request: Administration) {
+    let position = note(world, ended);
+    if command(world, request).await {
+        confirm(world, position);
+    }
+}
+
+fn note(world: &World, ended: Ended) -> usize {
+    let mut laws = world.laws.lock();
+    laws.ends.push(End {
+        ended,
+        confirmed: None,
+        keeps: Keeps::Store,
+    });
+    laws.ends.len() - 1
+}
+
+fn confirm(world: &World, position: usize) {
+    if let Some(end) = world.laws.lock().ends.get_mut(position) {
+        end.confirmed = Some(Instant::now());
+    }
+}
+
+async fn revoke_key(world: &Arc<World>) {
+    let servers = world.running_servers();
+    let keys = servers.values().find_map(|server| server.keys());
+    if let Some(keys) = keys {
+        end(
+            world,
+            Ended::Key(keys.current.clone()),
+            Administration::RevokeKey(keys.current),
+        )
+        .await;
+    }
+}
+
+fn posted(path: &str, content_type: &str, body: String) -> Request<Body> {
+    Request::post(format!("/auth{path}"))
+        .header(header::CONTENT_TYPE, content_type)
+        .header(header::CONTENT_LENGTH, body.len())
+        .body(Body::from(body))
+        .expect("a request")
+}
+
+fn form(path: &str, body: String) -> Request<Body> {
+    posted(path, "application/x-www-form-urlencoded", body)
+}
+
+fn json(reply: &Reply) -> serde_json::Value {
+    serde_json::from_slice(&reply.body).unwrap_or_default()
+}
+
+fn described(reply: Option<&Reply>) -> String {
+    let Some(reply) = reply else {
+        return "no response".to_owned();
+    };
+    match reply.status {
+        StatusCode::OK => "200".to_owned(),
+        status => format!(
+            "{} {}",
+            status.as_u16(),
+            String::from_utf8_lossy(&reply.body)
+        ),
+    }
+}
+
+/// Logs a client in. Returns true with a session.
+pub async fn login(world: &Arc<World>, client: usize, server: usize) -> bool {
+    let body = r#"{"username":"ada","password":"ada's"}"#.to_owned();
+    let reply = world
+        .send(server, posted("/oauth/jwt/token", "application/json", body))
+        .await;
+    world.story.tell(|| {
+        format!(
+            "client {client} logs in at server {server}: {}",
+            described(reply.as_ref())
+        )
+    });
+    let Some(reply) = reply.filter(|reply| reply.status == StatusCode::OK) else {
+        return false;
+    };
+    let data = &json(&reply)["data"];
+    let token = data["access_token"].as_str().and_then(Token::read);
+    let mut laws = world.laws.lock();
+    laws.require(token.is_some(), || {
+        format!("a login without a token: {data}")
+    });
+    let Some(token) = token else {
+        return false;
+    };
+    let refresh_token = data["refresh_token"].as_str().map(str::to_owned);
+    let has_session = refresh_token.is_some();
+    laws.clients[client] = laws.sessions.len();
+    laws.sessions.push(Session {
+        id: token.claims.session.clone().unwrap_or_default(),
+        received: refresh_token
+            .into_iter()
+            .map(|it| (it, Instant::now()))
+            .collect(),
+        is_safe: true,
+        ..Session::default()
+    });
+    laws.tokens.push(token);
+    has_session
+}
+
+/// Uses a refresh token. Returns true for the next one.
+pub async fn refresh(world: &Arc<World>, client: usize, server: usize, which: Presented) -> bool {
+    let sent = Instant::now();
+    let (session, presented, is_latest) = {
+        let laws = world.laws.lock();
+        let session = laws.clients[client];
+        let Some(known) = laws.sessions.get(session) else {
+            return false;
+        };
+        let latest = known.received.len().saturating_sub(1);
+        let position = match which {
+            Presented::Latest => latest,
+            Presented::Former => latest.saturating_sub(1),
+            Presented::First => 0,
+        };
+        let Some((token, _)) = known.received.get(position) else {
+            return false;
+        };
+        (session, token.clone(), position == latest)
+    };
+    let body = format!("grant_type=refresh_token&refresh_token={presented}");
+    let reply = world.send(server, form("/oauth/token", body)).await;
+    world.story.tell(|| {
+        format!(
+            "client {client} refreshes session {session} at server {server} with {which:?}: {}",
+            described(reply.as_ref())
+        )
+    });
+    let Some(reply) = reply else {
+        return false;
+    };
+    let said = json(&reply);
+    let mut laws = world.laws.lock();
+    if reply.status == StatusCode::OK {
+        let next = said["refresh_token"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        laws.renewed(session, &presented, &next, sent);
+        let token = said["access_token"].as_str().and_then(Token::read);
+        laws.tokens.extend(token);
+        return true;
+    }
+    // A used refresh token has ended its session, before this response.
+    if reply.status == StatusCode::BAD_REQUEST && said["error"] == "invalid_grant" && !is_latest {
+        laws.session_is_over(session);
+    }
+    false
+}
+
+/// Logs a client out, again where that fails. Returns true once it is confirmed.
+pub async fn log_out(world: &Arc<World>, client: usize, server: usize, by: Credential) -> bool {
+    let (session, token) = {
+        let laws = world.laws.lock();
+        let session = laws.clients[client];
+        let Some(known) = laws.sessions.get(session) else {
+            return false;
+        };
+        let id = known.id.clone();
+        let of_session = |token: &&Token| token.claims.session.as_deref() == Some(id.as_str());
+        let access = laws.tokens.iter().rev().find(of_session);
+        let token = match by {
+            Credential::RefreshToken => known.received.last().map(|(token, _)| token.clone()),
+            Credential::AccessToken => access.map(|token| token.text.clone()),
+        };
+        let Some(token) = token.filter(|_| !id.is_empty()) else {
+            return false;
+        };
+        (session, token)
+    };
+    let id = world.laws.lock().sessions[session].id.clone();
+    let position = note(world, Ended::Session(id));
+    for _ in 0..LOGOUTS {
+        let reply = world
+            .send(server, form("/oauth/revoke", format!("token={token}")))
+            .await;
+        world.story.tell(|| {
+            format!(
+                "client {client} logs out of session {session} at server {server} by {by:?}: {}",
+                described(reply.as_ref())
+            )
+        });
+        if reply.is_some_and(|reply| reply.status == StatusCode::OK) {
+            let mut laws = world.laws.lock();
+            if laws.promises_end(world, session, &token) {
+                laws.ends[position].confirmed = Some(Instant::now());
+                laws.sessions[session].over = Some(Instant::now());
+            }
+            return true;
+        }
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+    false
+}
+
+/// Sends a request with a token of a client through a sidecar. Returns true where the service gets it.
+pub async fn use_token(world: &Arc<World>, client: usize, sidecar: usize, former: bool) -> bool {
+    let Some(running) = world.sidecar(sidecar) else {
+        return false;
+    };
+    let token = {
+        let laws = world.laws.lock();
+        let session = laws.sessions.get(laws.clients[client]);
+        let id = session.map(|session| session.id.clone());
+        let of_session = |token: &&Token| token.claims.session == id;
+        let mut tokens = laws.tokens.iter().rev().filter(of_session);
+        let token = if former {
+            tokens.next_back()
+        } else {
+            tokens.next()
+        };
+        token.cloned()
+    };
+    let Some(token) = token else {
+        return false;
+    };
+    let keys = running.keys();
+    let verdict = running.decide(&token.text).await;
+    world
+        .story
+        .tell(|| format!("client {client} comes to sidecar {sidecar}: {verdict:?}"));
+    let Some(verdict) = verdict else {
+        return false;
+    };
+    world
+        .laws
+        .lock()
+        .decided(world, sidecar, &token, &keys, verdict);
+    verdict == sidecar::simulation::Verdict::Forwarded
+}

@@ -1,0 +1,156 @@
+//! The calm after the storm: nothing fails any more, every process runs. Then all servers and sidecars
+//! agree, every token counts that was not ended, and a whole life of a session succeeds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sidecar::simulation::Verdict;
+
+use crate::actions::{log_out, login, refresh, register, use_token};
+use crate::plan::{Credential, Presented};
+use crate::world::World;
+
+/// A poll of each server, and a tick of each sidecar behind it.
+const UNTIL_ALL_KNOW: Duration = Duration::from_secs(75);
+/// Longer than anything is kept.
+const AGES: Duration = Duration::from_secs(400 * 86_400);
+
+pub async fn calm_down(world: &Arc<World>) {
+    world.story.tell(|| "it becomes calm".to_owned());
+    world.sky.calm();
+    world.sky.set_store_ahead(0);
+    world.ways.iter().for_each(|way| way.heal());
+    (0..world.setting.sidecars).for_each(|sidecar| world.isolate(sidecar, Duration::ZERO));
+    for server in 0..world.setting.servers {
+        world.set_clock(server, 0);
+        world.start_server(server);
+    }
+    (0..world.setting.sidecars).for_each(|sidecar| world.start_sidecar(sidecar));
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    let is_registered = register(world).await;
+    world.laws.lock().require(is_registered, || {
+        "no application can be registered".to_owned()
+    });
+    tokio::time::sleep(UNTIL_ALL_KNOW).await;
+    if is_changing(world) {
+        // At the moment of a rotation; the next one is minutes away.
+        tokio::time::sleep(UNTIL_ALL_KNOW).await;
+    }
+    agree(world);
+    tokens_count(world).await;
+    for server in 0..world.setting.servers {
+        live(world, server).await;
+    }
+    tokio::time::sleep(UNTIL_ALL_KNOW).await;
+    let mut laws = world.laws.lock();
+    laws.check(world);
+    laws.require_ended(world);
+    drop(laws);
+    end(world).await;
+}
+
+/// Returns true where the keys of the servers, or of a sidecar, are others.
+fn is_changing(world: &Arc<World>) -> bool {
+    let servers = world.running_servers();
+    let keys: Vec<_> = servers.values().map(|server| server.keys()).collect();
+    let listed = keys[0].as_ref().map_or(0, |keys| keys.listed.len());
+    let sidecars = world.running_sidecars();
+    let is_behind = sidecars
+        .values()
+        .any(|sidecar| sidecar.keys().len() != listed);
+    is_behind || keys.iter().any(|other| *other != keys[0])
+}
+
+/// All servers have the same keys and the same list, and so have all sidecars.
+fn agree(world: &Arc<World>) {
+    let mut laws = world.laws.lock();
+    laws.check(world);
+    let servers = world.running_servers();
+    let mut keys = servers.values().map(|server| server.keys());
+    let first = keys.next().flatten();
+    laws.require(first.is_some(), || "a server has no keys".to_owned());
+    laws.require(keys.all(|keys| keys == first), || {
+        "servers have different keys".to_owned()
+    });
+    for (number, server) in &servers {
+        let unclear = server.unclear_sessions();
+        laws.require(unclear == 0, || {
+            format!("server {number} has {unclear} unclear sessions")
+        });
+    }
+    let sidecars = world.running_sidecars();
+    let lists: Vec<_> = sidecars.values().map(|sidecar| sidecar.list()).collect();
+    // After the loss of a revocation that no server knows any more a sidecar may keep its own, later list.
+    let may_differ = laws.has_lost();
+    let is_same = may_differ || lists.iter().all(|list| list.is_some() && *list == lists[0]);
+    laws.require(is_same, || {
+        format!("sidecars have different lists: {lists:?}")
+    });
+    let listed = first.map(|keys| keys.listed).unwrap_or_default();
+    for (number, sidecar) in sidecars {
+        let keys = sidecar.keys();
+        let is_same = keys.len() == listed.len() && keys.iter().all(|key| listed.contains(key));
+        laws.require(is_same, || {
+            format!("sidecar {number} has the keys {keys:?}, servers {listed:?}")
+        });
+    }
+}
+
+/// A token counts everywhere that has not expired, and that was not ended.
+async fn tokens_count(world: &Arc<World>) {
+    let now = world.sky.world_now();
+    let live: Vec<_> = {
+        let laws = world.laws.lock();
+        let counts = laws
+            .tokens
+            .iter()
+            .filter(|token| laws.must_count(token, now));
+        counts.cloned().collect()
+    };
+    for token in live {
+        for (number, sidecar) in world.running_sidecars() {
+            let verdict = sidecar.decide(&token.text).await;
+            world
+                .laws
+                .lock()
+                .require(verdict == Some(Verdict::Forwarded), || {
+                    format!(
+                        "a token of the key {} does not count at sidecar {number}: {verdict:?}",
+                        token.key
+                    )
+                });
+        }
+    }
+}
+
+/// A login, a refresh, requests and a logout succeed.
+async fn live(world: &Arc<World>, server: usize) {
+    let client = 0;
+    let has_begun = login(world, client, server).await;
+    let renews = refresh(world, client, server, Presented::Latest).await;
+    let mut is_served = true;
+    for sidecar in 0..world.setting.sidecars {
+        is_served &= use_token(world, client, sidecar, false).await;
+    }
+    let has_ended = log_out(world, client, server, Credential::RefreshToken).await;
+    let mut laws = world.laws.lock();
+    // After the loss of a revocation that no server knows any more a sidecar serves no client by an older list.
+    let lives = [has_begun, renews, is_served || laws.has_lost(), has_ended];
+    laws.require(lives == [true; 4], || {
+        format!("no life at server {server}: {lives:?}")
+    });
+}
+
+/// After ages nothing is left of sessions and revocations.
+async fn end(world: &Arc<World>) {
+    world.stop();
+    tokio::time::advance(AGES).await;
+    world.start_server(0);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    login(world, 0, 0).await;
+    log_out(world, 0, 0, Credential::RefreshToken).await;
+    let (sessions, log) = (world.store.records("session"), world.store.log_ends().len());
+    world.laws.lock().require(sessions == 0 && log == 1, || {
+        format!("after ages there are {sessions} sessions, and {log} entries of the log")
+    });
+}

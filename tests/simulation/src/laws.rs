@@ -1,0 +1,456 @@
+//! The laws of every world, checked after each event, and again when it has calmed down.
+//!
+//! They hold for what was confirmed. A store that loses what it has confirmed (a fail-over without
+//! `?wait=`, a backup, `FLUSHALL`) may lose an end too, unless a server that knows it lives on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use auth_server::simulation::{Polls, Reply, Server};
+use http::StatusCode;
+use sidecar::simulation::{MAX_KEY_AGE, MAX_LIST_AGE, Verdict};
+use tokio::time::Instant;
+
+use crate::model::{End, Ended, Keeps, Session, Token};
+use crate::plan::Setting;
+use crate::world::World;
+
+/// A measured time is a whole second.
+const SECOND: Duration = Duration::from_secs(1);
+/// Seconds for which the former refresh token gives the same again, and as much for the clocks.
+const REPEATED: Duration = Duration::from_secs(30 + 2);
+
+#[derive(Default)]
+pub struct Laws {
+    pub tokens: Vec<Token>,
+    /// The sessions of each client.
+    pub sessions: Vec<Session>,
+    /// The present session of each client, by its position.
+    pub clients: Vec<usize>,
+    pub ends: Vec<End>,
+    sidecars: BTreeMap<usize, Fetches>,
+    /// The moment when a key was first seen among those of a server.
+    keys_seen: BTreeMap<String, Instant>,
+    /// The entries of the log at the last check.
+    log: Vec<(i64, i64)>,
+    /// The largest number of a list that each running server has published.
+    numbers: BTreeMap<usize, i64>,
+    /// True once the store has lost something that it had confirmed.
+    has_lost: bool,
+    sets_clocks: bool,
+    broken: Option<String>,
+}
+
+/// The fetches of one sidecar.
+#[derive(Debug, Clone, Copy, Default)]
+struct Fetches {
+    key: Option<Instant>,
+    list: Option<Instant>,
+    /// The begin of the last poll whose keys a fetch has brought, which is not at its end.
+    fetching: Option<Instant>,
+    has_new_keys: bool,
+    keys_in_force: Option<InForce>,
+    list_in_force: Option<InForce>,
+}
+
+/// The last poll of a server whose result has reached a sidecar.
+#[derive(Debug, Clone, Copy)]
+struct InForce {
+    begun: Instant,
+    arrived: Instant,
+}
+
+/// Takes over a poll that began later.
+fn later(in_force: &mut Option<InForce>, begun: Option<Instant>, arrived: Instant) {
+    if let Some(begun) = begun
+        && in_force.is_none_or(|before| before.begun < begun)
+    {
+        *in_force = Some(InForce { begun, arrived });
+    }
+}
+
+impl Fetches {
+    /// Returns the poll whose result is in force for such an end.
+    fn in_force(&self, ended: &Ended) -> Option<InForce> {
+        let in_force = match ended {
+            Ended::Key(_) => self.keys_in_force,
+            _ => self.list_in_force,
+        };
+        // What arrived in this moment is not installed yet.
+        in_force.filter(|it| it.arrived < Instant::now())
+    }
+}
+
+impl Laws {
+    #[must_use]
+    pub fn new(setting: Setting) -> Self {
+        Self {
+            sets_clocks: setting.sets_clocks,
+            clients: vec![usize::MAX; setting.clients],
+            ..Self::default()
+        }
+    }
+
+    /// Returns the first law that was broken.
+    #[must_use]
+    pub fn broken(&self) -> Option<&str> {
+        self.broken.as_deref()
+    }
+
+    /// Returns true once the store has lost something that it had confirmed.
+    #[must_use]
+    pub fn has_lost(&self) -> bool {
+        self.has_lost
+    }
+
+    pub fn require(&mut self, holds: bool, law: impl FnOnce() -> String) {
+        if !holds && self.broken.is_none() {
+            self.broken = Some(law());
+        }
+    }
+
+    pub fn sidecar_starts(&mut self, sidecar: usize) {
+        self.sidecars.insert(sidecar, Fetches::default());
+    }
+
+    /// A request of a sidecar has ended. `polled`: the polls of the server when the request came;
+    /// `knows_signer`: the sidecar had the key by which the server signs.
+    pub fn fetched(
+        &mut self,
+        sidecar: usize,
+        path: &str,
+        reply: Option<&Reply>,
+        polled: Option<Polls>,
+        knows_signer: bool,
+    ) {
+        let now = Instant::now();
+        let is_good = |status| status == StatusCode::OK || status == StatusCode::NOT_MODIFIED;
+        let is_good = reply.is_some_and(|reply| is_good(reply.status));
+        let begun = polled.and_then(|polls| polls.succeeded).filter(|_| is_good);
+        let fetches = self.sidecars.entry(sidecar).or_default();
+        if path.ends_with("/key") {
+            fetches.fetching = None;
+            fetches.has_new_keys = false;
+            fetches.key = is_good.then_some(now).or(fetches.key);
+        }
+        if path.ends_with("/jwks.json") {
+            fetches.fetching = begun;
+            fetches.has_new_keys = is_good;
+        }
+        if path.ends_with("/revocations") {
+            // The last request of a fetch: its keys are installed now, with the list or without.
+            if fetches.has_new_keys {
+                // The keys of a server that is cut off may have been revoked.
+                let begun = fetches.fetching;
+                fetches.keys_in_force = begun.map(|begun| InForce {
+                    begun,
+                    arrived: now,
+                });
+            }
+            if is_good && (fetches.has_new_keys || knows_signer) {
+                later(&mut fetches.list_in_force, begun, now);
+                fetches.list = Some(now);
+            }
+        }
+    }
+
+    /// Returns true where a requested end, confirmed or not, may end this token.
+    #[must_use]
+    pub fn may_be_ended(&self, token: &Token) -> bool {
+        self.ends.iter().any(|end| end.ended.may_end(token))
+    }
+
+    /// Returns true where a key may have been lost with the store, or revoked.
+    fn may_lack_key(&self, token: &Token) -> bool {
+        let ends = self.ends.iter().map(|end| &end.ended);
+        let mut revoked = ends.filter(|ended| matches!(ended, Ended::Key(id) if *id == token.key));
+        self.has_lost || revoked.next().is_some()
+    }
+
+    /// The store has lost states: those ends are left that a server has in memory.
+    pub fn store_has_lost(&mut self, world: &World, is_lossy: bool) {
+        self.log.clear();
+        if !is_lossy {
+            return;
+        }
+        self.has_lost = true;
+        self.sessions
+            .iter_mut()
+            .for_each(|session| session.is_safe = false);
+        let servers = world.running_servers();
+        let tokens = &self.tokens;
+        for end in &mut self.ends {
+            if end.confirmed.is_none() || world.store_has(end, tokens) {
+                continue;
+            }
+            let holds = |server: &Arc<Server>| end.is_in_force(server, tokens);
+            let holders: BTreeSet<_> = servers
+                .iter()
+                .filter(|(_, server)| holds(server))
+                .map(|(number, _)| *number)
+                .collect();
+            end.keeps = match holders.is_empty() {
+                true => Keeps::Lost,
+                false => Keeps::Servers(holders),
+            };
+        }
+    }
+
+    pub fn server_dies(&mut self, server: usize) {
+        self.numbers.remove(&server);
+        for end in &mut self.ends {
+            if let Keeps::Servers(holders) = &mut end.keeps {
+                holders.remove(&server);
+                if holders.is_empty() {
+                    end.keeps = Keeps::Lost;
+                }
+            }
+        }
+    }
+
+    /// Checks what holds at every moment.
+    pub fn check(&mut self, world: &World) {
+        self.check_log(world);
+        self.note_keys(world);
+        self.note_restored(world);
+        self.check_ends(world);
+    }
+
+    /// The log only grows.
+    fn check_log(&mut self, world: &World) {
+        let (now, log) = (world.sky.store_now(), world.store.log_ends());
+        let there: BTreeSet<_> = log.iter().collect();
+        let lacking = self
+            .log
+            .iter()
+            .find(|entry| entry.1 > now && !there.contains(entry));
+        let lacking = lacking.copied();
+        self.require(lacking.is_none(), || {
+            format!("the log has lost the entry {lacking:?}")
+        });
+        self.log = log;
+        for (number, server) in world.running_servers() {
+            let list = server.list_number();
+            let former = self.numbers.insert(number, list).unwrap_or_default();
+            self.require(former <= list, || {
+                format!("the list of server {number} goes back from {former} to {list}")
+            });
+        }
+    }
+
+    fn note_keys(&mut self, world: &World) {
+        for server in world.running_servers().values() {
+            for key in server.keys().into_iter().flat_map(|keys| keys.listed) {
+                self.keys_seen.entry(key).or_insert_with(Instant::now);
+            }
+        }
+    }
+
+    /// An end that servers have written back is in the store again.
+    fn note_restored(&mut self, world: &World) {
+        let tokens = &self.tokens;
+        for end in &mut self.ends {
+            if matches!(end.keeps, Keeps::Servers(_)) && world.store_has(end, tokens) {
+                end.keeps = Keeps::Store;
+                end.confirmed = Some(Instant::now());
+            }
+        }
+    }
+
+    /// A confirmed end is in force in every server after its next poll, and in every sidecar after its
+    /// next fetch.
+    fn check_ends(&mut self, world: &World) {
+        let store_now = world.sky.store_now();
+        let live: Vec<_> = self
+            .tokens
+            .iter()
+            .filter(|it| it.expires > store_now)
+            .collect();
+        let mut broken = None;
+        for end in &self.ends {
+            let (Some(confirmed), Keeps::Store) = (end.confirmed, &end.keeps) else {
+                continue;
+            };
+            let ended: Vec<_> = live.iter().filter(|it| end.ended.ends(it)).collect();
+            for (number, server) in world.running_servers() {
+                if server
+                    .polls()
+                    .succeeded
+                    .is_none_or(|begun| begun < confirmed)
+                {
+                    continue;
+                }
+                let is_in_force = match &end.ended {
+                    Ended::Key(id) => server.keys().is_none_or(|it| !it.listed.contains(id)),
+                    _ => ended.iter().all(|token| server.revokes(&token.claims)),
+                };
+                if !is_in_force {
+                    broken = Some(format!(
+                        "{:?} is not in force at server {number}",
+                        end.ended
+                    ));
+                }
+            }
+            for (number, sidecar) in world.running_sidecars() {
+                let fetches = self.sidecars.get(&number).copied().unwrap_or_default();
+                let known = fetches.in_force(&end.ended);
+                if known.is_none_or(|it| it.begun < confirmed) {
+                    continue;
+                }
+                let is_in_force = match &end.ended {
+                    Ended::Key(id) => !sidecar.keys().contains(id),
+                    _ => ended.iter().all(|token| sidecar.revokes(&token.claims)),
+                };
+                if !is_in_force {
+                    broken = Some(format!(
+                        "{:?} is not in force at sidecar {number}",
+                        end.ended
+                    ));
+                }
+            }
+        }
+        self.require(broken.is_none(), || broken.unwrap_or_default());
+    }
+
+    /// In the calm every sidecar has heard of every end.
+    pub fn require_ended(&mut self, world: &World) {
+        let mut unheard = None;
+        for end in &self.ends {
+            if end.confirmed.is_none() || end.keeps != Keeps::Store {
+                continue;
+            }
+            let ended = self.tokens.iter().filter(|token| end.ended.ends(token));
+            let live: Vec<_> = ended
+                .filter(|it| it.expires > world.sky.world_now())
+                .collect();
+            for (number, sidecar) in world.running_sidecars() {
+                let is_known = match &end.ended {
+                    Ended::Key(id) => !sidecar.keys().contains(id),
+                    _ => live.iter().all(|token| sidecar.revokes(&token.claims)),
+                };
+                if !is_known {
+                    unheard = Some(format!("sidecar {number} has not heard of {:?}", end.ended));
+                }
+            }
+        }
+        self.require(unheard.is_none(), || unheard.unwrap_or_default());
+    }
+
+    /// A sidecar has decided about a token. `keys`: those that it had before.
+    pub fn decided(
+        &mut self,
+        world: &World,
+        sidecar: usize,
+        token: &Token,
+        keys: &[String],
+        verdict: Verdict,
+    ) {
+        let now = Instant::now();
+        let fetches = self.sidecars.get(&sidecar).copied().unwrap_or_default();
+        let age = |at: Option<Instant>| at.map(|at| now.duration_since(at));
+        let is_fresh = |at, max| age(at).is_some_and(|age| age <= max + SECOND);
+        let is_served = verdict == Verdict::Forwarded;
+        if is_served {
+            let is_fresh =
+                is_fresh(fetches.key, MAX_KEY_AGE) && is_fresh(fetches.list, MAX_LIST_AGE);
+            self.require(is_fresh, || {
+                format!("sidecar {sidecar} serves by keys or a list of {fetches:?}")
+            });
+        }
+        let is_ended = self.ends.iter().any(|end| {
+            let known = fetches.in_force(&end.ended);
+            let is_known = end
+                .confirmed
+                .is_some_and(|at| known.is_some_and(|it| at <= it.begun));
+            is_known && end.keeps == Keeps::Store && end.ended.ends(token)
+        });
+        self.require(!(is_ended && is_served), || {
+            format!("sidecar {sidecar} serves a token that was ended")
+        });
+        if self.may_be_ended(token) || !token.is_of_this_time(world.sky.world_now()) {
+            return;
+        }
+        // Below its bound by some seconds: the decision took a while.
+        let has_list = age(fetches.list).is_some_and(|age| age + 5 * SECOND < MAX_LIST_AGE);
+        if has_list && keys.contains(&token.key) {
+            self.require(is_served, || {
+                format!(
+                    "sidecar {sidecar} knows the key {} and says {verdict:?}",
+                    token.key
+                )
+            });
+        }
+        let seen = self.keys_seen.get(&token.key).copied();
+        let servers = world.running_servers();
+        let has_polled = |server: &Arc<Server>| seen.is_some() && server.polls().succeeded >= seen;
+        if has_list && !self.may_lack_key(token) && servers.values().all(has_polled) {
+            let is_401 = matches!(verdict, Verdict::Rejected(_, 401));
+            self.require(!is_401, || {
+                format!(
+                    "every server knows the key {}, and sidecar {sidecar} says {verdict:?}",
+                    token.key
+                )
+            });
+        }
+    }
+
+    /// Returns true for a token that every sidecar has to accept.
+    #[must_use]
+    pub fn must_count(&self, token: &Token, now: i64) -> bool {
+        token.is_of_this_time(now) && !self.may_be_ended(token) && !self.may_lack_key(token)
+    }
+
+    /// Returns true where the response to a logout with this token is a promise: an access token that no
+    /// server can verify ends nothing, and neither does a refresh token whose session the store has lost.
+    #[must_use]
+    pub fn promises_end(&self, world: &World, session: usize, text: &str) -> bool {
+        match self.tokens.iter().find(|token| token.text == text) {
+            Some(token) => token.expires > world.sky.world_now() && !self.may_lack_key(token),
+            None => self.sessions.get(session).is_some_and(|it| it.is_safe),
+        }
+    }
+
+    /// A server has ended a session, because a used refresh token came again.
+    pub fn session_is_over(&mut self, session: usize) {
+        let now = Instant::now();
+        let Some(it) = self.sessions.get_mut(session) else {
+            return;
+        };
+        it.over.get_or_insert(now);
+        self.ends.push(End {
+            ended: Ended::Session(it.id.clone()),
+            confirmed: it.is_safe.then_some(now),
+            keeps: Keeps::Store,
+        });
+    }
+
+    /// A session has been renewed: `next` came for `presented`, in a request that was sent at `sent`.
+    pub fn renewed(&mut self, session: usize, presented: &str, next: &str, sent: Instant) {
+        let sets_clocks = self.sets_clocks;
+        let Some(it) = self.sessions.get_mut(session) else {
+            return;
+        };
+        let known = it.successors.insert(presented.to_owned(), next.to_owned());
+        let is_of_chain = known.as_deref().is_none_or(|known| known == next);
+        let received = it.received.iter().find(|(token, _)| token == next);
+        let since = received.map(|(_, at)| sent.saturating_duration_since(*at));
+        let is_soon = sets_clocks || since.is_none_or(|since| since < REPEATED);
+        let is_open = it.over.is_none_or(|over| over > sent);
+        if received.is_none() {
+            it.received.push((next.to_owned(), Instant::now()));
+        }
+        if it.is_safe {
+            let id = it.id.clone();
+            self.require(is_of_chain, || {
+                format!("session {id} has two refresh tokens at once")
+            });
+            self.require(is_soon, || {
+                format!("session {id} took a used refresh token after {since:?}")
+            });
+            self.require(is_open, || {
+                format!("session {id} had ended, and was renewed")
+            });
+        }
+    }
+}

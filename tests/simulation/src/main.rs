@@ -1,0 +1,93 @@
+//! `simulate`: tries seeds until a law is broken, or tells the story of one.
+
+#![allow(clippy::print_stdout, reason = "a program that prints")]
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use clap::Parser;
+use simulation::{Plan, play, shortened};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Lets worlds happen in which everything fails
+#[derive(Debug, Parser)]
+struct Args {
+    /// How many worlds, each of the next seed
+    #[arg(long, default_value_t = 1000)]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    from: u64,
+    /// Tell the story of this seed
+    #[arg(long)]
+    replay: Option<u64>,
+    /// Leave out what does not matter
+    #[arg(long, requires = "replay")]
+    short: bool,
+    /// Number of threads
+    #[arg(long, default_value_t = 2)]
+    threads: u64,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    match args.replay {
+        Some(seed) => replay(seed, args.short),
+        None => try_seeds(&args),
+    }
+}
+
+fn replay(seed: u64, short: bool) -> ExitCode {
+    let mut plan = Plan::from_seed(seed);
+    if short {
+        plan = shortened(&plan);
+    }
+    println!("{:?}", plan.setting);
+    let ending = play(&plan, true);
+    ending.story.iter().for_each(|line| println!("{line}"));
+    match ending.broken {
+        Some(_) => ExitCode::FAILURE,
+        None => ExitCode::SUCCESS,
+    }
+}
+
+fn try_seeds(args: &Args) -> ExitCode {
+    let (is_broken, began) = (AtomicBool::new(false), Instant::now());
+    let (next, commits) = (AtomicU64::new(args.from), AtomicU64::new(0));
+    let end = args.from + args.seeds;
+    thread::scope(|scope| {
+        for _ in 0..args.threads {
+            scope.spawn(|| {
+                while !is_broken.load(Ordering::Relaxed) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end {
+                        return;
+                    }
+                    let ending = play(&Plan::from_seed(seed), false);
+                    commits.fetch_add(ending.commits as u64, Ordering::Relaxed);
+                    if let Some(law) = ending.broken {
+                        is_broken.store(true, Ordering::Relaxed);
+                        println!("seed {seed}: {law}");
+                        println!("make simulate REPLAY={seed}");
+                    }
+                }
+            });
+        }
+    });
+    let seconds = began.elapsed().as_secs_f64();
+    let tried = next.load(Ordering::Relaxed).min(end) - args.from;
+    println!(
+        "{tried} seeds in {seconds:.1} s, {:.0} a second",
+        tried as f64 / seconds
+    );
+    println!("{} commits", commits.load(Ordering::Relaxed));
+    match is_broken.load(Ordering::Relaxed) {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
+}

@@ -1,0 +1,135 @@
+//! The knowledge of the clients and administrators of a world: tokens and sessions that they were given, and
+//! ends that were confirmed to them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use auth_server::simulation::Server;
+use postern_token::claims::Claims;
+use postern_token::unverified::DecodedToken;
+use tokio::time::Instant;
+
+/// An access token that a client was given.
+#[derive(Debug, Clone)]
+pub struct Token {
+    pub text: String,
+    pub claims: Claims,
+    /// The id of the key that signed it.
+    pub key: String,
+    pub expires: i64,
+}
+
+impl Token {
+    /// Returns false for a token that has expired or is about to, and for one of a server whose clock was
+    /// set: until its next poll it takes that for the time.
+    #[must_use]
+    pub fn is_of_this_time(&self, now: i64) -> bool {
+        let is_issued = self
+            .claims
+            .issued_at
+            .is_some_and(|issued| issued <= now + 25);
+        is_issued && now + 60 < self.expires
+    }
+
+    /// Reads a token, which is not verified here.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let decoded = DecodedToken::decode(text)?;
+        let text_of = |name: &str| decoded.claims.get(name)?.as_str().map(str::to_owned);
+        let number = |name: &str| {
+            let number = serde_json::to_string(decoded.claims.get(name)?).ok()?;
+            number.parse().ok()
+        };
+        Some(Self {
+            key: decoded.header.get("kid")?.as_str()?.to_owned(),
+            expires: number("exp")?,
+            claims: Claims {
+                user_id: text_of("userId")?,
+                issued_at: number("iat"),
+                token_id: text_of("jti"),
+                session: text_of("sid"),
+                ..Claims::default()
+            },
+            text: text.to_owned(),
+        })
+    }
+}
+
+/// A session, as its client knows it.
+#[derive(Debug, Default)]
+pub struct Session {
+    /// `sid` of its access tokens.
+    pub id: String,
+    /// The refresh tokens that were received, each with that moment.
+    pub received: Vec<(String, Instant)>,
+    /// Each refresh token that was used, with the one that came for it.
+    pub successors: BTreeMap<String, String>,
+    /// The moment when a server confirmed its end.
+    pub over: Option<Instant>,
+    /// False once its record may have been lost.
+    pub is_safe: bool,
+}
+
+/// The object of an end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    Session(String),
+    /// Tokens that were issued up to this time, in seconds since the epoch.
+    Everyone(i64),
+    User(String, i64),
+    Key(String),
+}
+
+impl Ended {
+    /// Returns true for a token that has to be rejected.
+    #[must_use]
+    pub fn ends(&self, token: &Token) -> bool {
+        let is_before = |time: i64| token.claims.issued_at.is_some_and(|issued| issued <= time);
+        match self {
+            Self::Session(id) => token.claims.session.as_ref() == Some(id),
+            Self::Everyone(time) => is_before(*time),
+            Self::User(id, time) => token.claims.user_id == *id && is_before(*time),
+            Self::Key(id) => token.key == *id,
+        }
+    }
+
+    /// Returns true for a token that may be rejected, once the end was requested.
+    #[must_use]
+    pub fn may_end(&self, token: &Token) -> bool {
+        match self {
+            Self::Everyone(_) | Self::User(..) => true,
+            _ => self.ends(token),
+        }
+    }
+}
+
+/// A requested end.
+#[derive(Debug, Clone)]
+pub struct End {
+    pub ended: Ended,
+    /// The moment of the confirmation; `None` where there was none.
+    pub confirmed: Option<Instant>,
+    pub keeps: Keeps,
+}
+
+/// Where an end is kept, once the store has lost it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Keeps {
+    /// The store has it.
+    Store,
+    /// These servers have it in memory, and write it back at their next poll.
+    Servers(BTreeSet<usize>),
+    /// It is gone, as documented for a store that loses what it has confirmed.
+    Lost,
+}
+
+impl End {
+    /// Returns true for an end in force at a server: in its list, or not among its keys.
+    #[must_use]
+    pub fn is_in_force(&self, server: &Server, tokens: &[Token]) -> bool {
+        if let Ended::Key(id) = &self.ended {
+            return server.keys().is_some_and(|keys| keys.revoked.contains(id));
+        }
+        let mut ended = tokens.iter().filter(|token| self.ended.ends(token));
+        ended.all(|token| server.revokes(&token.claims))
+    }
+}

@@ -1,0 +1,211 @@
+//! The events of one world, each with its time: drawn from the seed before the world begins, so that an event can
+//! be left out and the others stay.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// The size of a world, and what may go wrong in it.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    pub servers: usize,
+    pub sidecars: usize,
+    pub clients: usize,
+    /// Commits wait until replicas have them (`?wait=`).
+    pub waits: bool,
+    /// Of a thousand calls of the store, those that are lost or find it busy.
+    pub losses: u32,
+    pub fails_over: bool,
+    /// Backups from long ago, and stores that lose everything.
+    pub has_disasters: bool,
+    pub sets_clocks: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub seed: u64,
+    pub setting: Setting,
+    pub steps: Vec<Step>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Since the world began.
+    pub at: Duration,
+    pub action: Action,
+}
+
+/// Servers, sidecars and clients by their numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    Login {
+        client: usize,
+        server: usize,
+    },
+    Refresh {
+        client: usize,
+        server: usize,
+        token: Presented,
+    },
+    Logout {
+        client: usize,
+        server: usize,
+        by: Credential,
+    },
+    /// A request with the client's last token, or one of its former ones.
+    Use {
+        client: usize,
+        sidecar: usize,
+        former: bool,
+    },
+    RotateKeys,
+    RevokeKey,
+    RevokeUser,
+    RevokeEveryone,
+    RemoveApplication,
+    RegisterApplication,
+    StartServer(usize),
+    KillServer(usize),
+    StartSidecar(usize),
+    KillSidecar(usize),
+    /// No server reaches the store.
+    StoreAway(Duration),
+    /// One server does not reach the store.
+    CutOff {
+        server: usize,
+        lasts: Duration,
+    },
+    /// One sidecar reaches no server.
+    Isolate {
+        sidecar: usize,
+        lasts: Duration,
+    },
+    FailOver {
+        lost: usize,
+    },
+    Restore {
+        lost: usize,
+    },
+    Flush,
+    /// The clock of a server is ahead by so much from now on.
+    SetServerClock {
+        server: usize,
+        seconds: i64,
+    },
+    SetStoreClock {
+        seconds: i64,
+    },
+}
+
+/// The refresh token that a client presents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presented {
+    Latest,
+    /// The one before: its response may have been lost.
+    Former,
+    /// One from long ago, as a thief has it.
+    First,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Credential {
+    AccessToken,
+    RefreshToken,
+}
+
+/// The time in which things happen; afterwards the world calms down.
+pub const STORMY: Duration = Duration::from_secs(300);
+
+impl Plan {
+    /// Draws a plan.
+    #[must_use]
+    pub fn from_seed(seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let setting = Setting {
+            servers: random.usize(1..=3),
+            sidecars: random.usize(1..=3),
+            clients: random.usize(1..=4),
+            waits: random.u8(..10) < 7,
+            losses: [0, 5, 30, 100][random.usize(..4)],
+            fails_over: random.bool(),
+            has_disasters: random.u8(..10) == 0,
+            sets_clocks: random.u8(..10) < 2,
+        };
+        let events = random.usize(20..=80);
+        let mut steps: Vec<_> = (0..events)
+            .map(|_| Step {
+                at: Duration::from_millis(random.u64(..STORMY.as_secs() * 1000)),
+                action: action(&setting, &mut random),
+            })
+            .collect();
+        steps.sort_by_key(|step| step.at);
+        Self {
+            seed,
+            setting,
+            steps,
+        }
+    }
+}
+
+fn action(setting: &Setting, random: &mut Rng) -> Action {
+    let server = random.usize(..setting.servers);
+    let sidecar = random.usize(..setting.sidecars);
+    let client = random.usize(..setting.clients);
+    let lasts = Duration::from_millis(random.u64(100..90_000));
+    let lost = random.usize(1..=6);
+    match random.u8(..100) {
+        0..14 => Action::Login { client, server },
+        14..32 => Action::Refresh {
+            client,
+            server,
+            token: match random.u8(..10) {
+                0..7 => Presented::Latest,
+                7..9 => Presented::Former,
+                _ => Presented::First,
+            },
+        },
+        32..42 => Action::Logout {
+            client,
+            server,
+            by: match random.bool() {
+                true => Credential::AccessToken,
+                false => Credential::RefreshToken,
+            },
+        },
+        42..62 => Action::Use {
+            client,
+            sidecar,
+            former: random.u8(..3) == 0,
+        },
+        62..65 => Action::RotateKeys,
+        65..67 => Action::RevokeKey,
+        67..69 => Action::RevokeUser,
+        69 => Action::RevokeEveryone,
+        70 => Action::RemoveApplication,
+        71 => Action::RegisterApplication,
+        72..76 => Action::KillServer(server),
+        76..80 => Action::StartServer(server),
+        80..82 => Action::KillSidecar(sidecar),
+        82..84 => Action::StartSidecar(sidecar),
+        84..87 => Action::StoreAway(lasts),
+        87..90 => Action::CutOff { server, lasts },
+        90..92 => Action::Isolate { sidecar, lasts },
+        92..96 if setting.fails_over => Action::FailOver { lost },
+        96 if setting.has_disasters => Action::Restore {
+            lost: random.usize(1..=40),
+        },
+        97 if setting.has_disasters => Action::Flush,
+        98 if setting.sets_clocks => Action::SetServerClock {
+            server,
+            seconds: random.i64(-90..=90),
+        },
+        99 if setting.sets_clocks => Action::SetStoreClock {
+            seconds: random.i64(-30..=30),
+        },
+        _ => Action::Use {
+            client,
+            sidecar,
+            former: false,
+        },
+    }
+}

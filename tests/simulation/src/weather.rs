@@ -1,0 +1,119 @@
+//! The weather between one server and the store: delays, losses, outages; and the clocks of the world.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use auth_server::simulation::{Call, Event, Fate, Weather};
+use fastrand::Rng;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// 2027-01-15, in seconds since the epoch.
+pub const EPOCH: u64 = 1_800_000_000;
+
+/// The part that all share: the beginning, the clock of the store, its outages.
+pub struct Sky {
+    pub began: Instant,
+    state: Mutex<SkyState>,
+}
+
+struct SkyState {
+    /// Seconds by which the store's clock is ahead.
+    store_ahead: i64,
+    away_until: Instant,
+    losses: u32,
+}
+
+impl Sky {
+    #[must_use]
+    pub fn new(losses: u32) -> Arc<Self> {
+        let began = Instant::now();
+        Arc::new(Self {
+            began,
+            state: Mutex::new(SkyState {
+                store_ahead: 0,
+                away_until: began,
+                losses,
+            }),
+        })
+    }
+
+    pub fn set_store_ahead(&self, seconds: i64) {
+        self.state.lock().store_ahead = seconds;
+    }
+
+    pub fn take_store_away(&self, lasts: Duration) {
+        self.state.lock().away_until = Instant::now() + lasts;
+    }
+
+    /// From now on nothing is lost.
+    pub fn calm(&self) {
+        let mut state = self.state.lock();
+        state.losses = 0;
+        state.away_until = self.began;
+    }
+
+    /// Returns the time of the store's clock, in seconds since the epoch.
+    #[must_use]
+    pub fn store_now(&self) -> i64 {
+        self.world_now() + self.state.lock().store_ahead
+    }
+
+    /// Returns the time of a clock that is never set.
+    #[must_use]
+    pub fn world_now(&self) -> i64 {
+        (EPOCH + self.began.elapsed().as_secs()).cast_signed()
+    }
+}
+
+/// The way of one server to the store.
+pub struct Way {
+    sky: Arc<Sky>,
+    random: Mutex<Rng>,
+    cut_off_until: Mutex<Instant>,
+}
+
+impl Way {
+    #[must_use]
+    pub fn new(sky: &Arc<Sky>, seed: u64) -> Arc<Self> {
+        Arc::new(Self {
+            random: Mutex::new(Rng::with_seed(seed)),
+            cut_off_until: Mutex::new(sky.began),
+            sky: Arc::clone(sky),
+        })
+    }
+
+    pub fn cut_off(&self, lasts: Duration) {
+        *self.cut_off_until.lock() = Instant::now() + lasts;
+    }
+
+    pub fn heal(&self) {
+        *self.cut_off_until.lock() = self.sky.began;
+    }
+}
+
+impl Weather for Way {
+    fn fate(&self, call: Call) -> Fate {
+        let mut random = self.random.lock();
+        let mut delay = || Duration::from_micros(random.u64(100..3_000));
+        let (there, back) = (delay(), delay());
+        let (now, state) = (Instant::now(), self.sky.state.lock());
+        let is_away = now < state.away_until || now < *self.cut_off_until.lock();
+        let is_lost = random.u32(..1000) < state.losses;
+        let event = match (is_away, is_lost) {
+            (true, _) => Event::Away,
+            (false, false) => Event::Served,
+            (false, true) => match random.u8(..4) {
+                0 => Event::Away,
+                1 if call == Call::Read => Event::Busy,
+                1 | 2 => Event::RequestLost,
+                _ => Event::ResponseLost,
+            },
+        };
+        Fate { there, back, event }
+    }
+
+    fn now(&self) -> i64 {
+        self.sky.store_now()
+    }
+}

@@ -1,0 +1,267 @@
+//! One installation: a store, servers, sidecars, clients, and the network between them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use auth_server::simulation::{Reply, Server, SimulatedStore};
+use axum::body::Body;
+use bytes::Bytes;
+use fastrand::Rng;
+use http::{HeaderValue, Request, header};
+use parking_lot::Mutex;
+use postern_process::simulation::Machine;
+use postern_transport::http_client::simulated::{Network, Responding};
+use sidecar::simulation::Sidecar;
+use tokio::time::Instant;
+
+use crate::laws::Laws;
+use crate::model::{End, Ended, Token};
+use crate::plan::Setting;
+use crate::story::Story;
+use crate::weather::{EPOCH, Sky, Way};
+
+/// The time after which a client gives a server up.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+pub struct World {
+    pub setting: Setting,
+    pub sky: Arc<Sky>,
+    pub store: SimulatedStore,
+    pub laws: Mutex<Laws>,
+    pub story: Story,
+    servers: Vec<Mutex<Option<Running<Server>>>>,
+    sidecars: Vec<Mutex<Option<Running<Sidecar>>>>,
+    pub ways: Vec<Arc<Way>>,
+    /// The time until which a sidecar reaches no server.
+    isolated_until: Vec<Mutex<Instant>>,
+    clocks: Vec<Mutex<i64>>,
+    random: Mutex<Rng>,
+}
+
+struct Running<T> {
+    machine: Arc<Machine>,
+    program: Arc<T>,
+}
+
+impl World {
+    #[must_use]
+    pub fn new(seed: u64, setting: Setting, story: Story) -> Arc<Self> {
+        let sky = Sky::new(setting.losses);
+        let way = |server| Way::new(&sky, seed.wrapping_mul(31).wrapping_add(server));
+        let servers = setting.servers as u64;
+        Arc::new(Self {
+            store: SimulatedStore::new(setting.waits),
+            laws: Mutex::new(Laws::new(setting)),
+            servers: (0..servers).map(|_| Mutex::default()).collect(),
+            sidecars: (0..setting.sidecars).map(|_| Mutex::default()).collect(),
+            // The last one is the administrators'.
+            ways: (0..=servers).map(way).collect(),
+            isolated_until: (0..setting.sidecars)
+                .map(|_| Mutex::new(sky.began))
+                .collect(),
+            clocks: (0..servers).map(|_| Mutex::default()).collect(),
+            random: Mutex::new(Rng::with_seed(!seed)),
+            sky,
+            setting,
+            story,
+        })
+    }
+
+    #[must_use]
+    pub fn server(&self, number: usize) -> Option<Arc<Server>> {
+        let running = self.servers[number].lock();
+        running.as_ref().map(|running| Arc::clone(&running.program))
+    }
+
+    #[must_use]
+    pub fn sidecar(&self, number: usize) -> Option<Arc<Sidecar>> {
+        let running = self.sidecars[number].lock();
+        running.as_ref().map(|running| Arc::clone(&running.program))
+    }
+
+    /// Returns the servers that run, by their numbers.
+    #[must_use]
+    pub fn running_servers(&self) -> BTreeMap<usize, Arc<Server>> {
+        let all = 0..self.servers.len();
+        all.filter_map(|number| Some((number, self.server(number)?)))
+            .collect()
+    }
+
+    /// Returns the sidecars that run, by their numbers.
+    #[must_use]
+    pub fn running_sidecars(&self) -> BTreeMap<usize, Arc<Sidecar>> {
+        let all = 0..self.sidecars.len();
+        all.filter_map(|number| Some((number, self.sidecar(number)?)))
+            .collect()
+    }
+
+    #[must_use]
+    pub fn machine(&self) -> Arc<Machine> {
+        Machine::new(self.sky.began, EPOCH)
+    }
+
+    /// Starts a server, unless it runs.
+    pub fn start_server(&self, number: usize) {
+        let mut position = self.servers[number].lock();
+        if position.is_some() {
+            return;
+        }
+        let machine = self.machine();
+        machine.set_ahead(*self.clocks[number].lock());
+        let server = Server::start(
+            Arc::clone(&machine),
+            &self.store,
+            Arc::clone(&self.ways[number]) as _,
+        );
+        self.story.tell(|| format!("server {number} starts"));
+        *position = Some(Running {
+            machine,
+            program: Arc::new(server),
+        });
+    }
+
+    /// Ends a server wherever it stands.
+    pub fn kill_server(&self, number: usize) {
+        if let Some(running) = self.servers[number].lock().take() {
+            self.story.tell(|| format!("server {number} dies"));
+            running.machine.kill();
+            self.laws.lock().server_dies(number);
+        }
+    }
+
+    /// Sets the clock of a server, now and after each start.
+    pub fn set_clock(&self, server: usize, seconds: i64) {
+        *self.clocks[server].lock() = seconds;
+        if let Some(running) = &*self.servers[server].lock() {
+            running.machine.set_ahead(seconds);
+        }
+    }
+
+    pub fn start_sidecar(self: &Arc<Self>, number: usize) {
+        let mut position = self.sidecars[number].lock();
+        if position.is_some() {
+            return;
+        }
+        let machine = self.machine();
+        let wire = Wire {
+            world: Arc::clone(self),
+            sidecar: number,
+            server: Mutex::default(),
+        };
+        let sidecar = Sidecar::start(Arc::clone(&machine), Arc::new(wire));
+        self.story.tell(|| format!("sidecar {number} starts"));
+        self.laws.lock().sidecar_starts(number);
+        *position = Some(Running {
+            machine,
+            program: Arc::new(sidecar),
+        });
+    }
+
+    pub fn kill_sidecar(&self, number: usize) {
+        if let Some(running) = self.sidecars[number].lock().take() {
+            self.story.tell(|| format!("sidecar {number} dies"));
+            running.machine.kill();
+        }
+    }
+
+    pub fn isolate(&self, sidecar: usize, lasts: Duration) {
+        *self.isolated_until[sidecar].lock() = Instant::now() + lasts;
+    }
+
+    /// Returns true where a sidecar has the key by which a server signs.
+    fn knows_signer(&self, sidecar: usize, server: usize) -> bool {
+        let signer = self.server(server).and_then(|server| server.keys());
+        let keys = self.sidecar(sidecar).map(|sidecar| sidecar.keys());
+        signer
+            .zip(keys)
+            .is_some_and(|(signer, keys)| keys.contains(&signer.current))
+    }
+
+    /// Returns true where the store has an end.
+    #[must_use]
+    pub fn store_has(&self, end: &End, tokens: &[Token]) -> bool {
+        if let Ended::Key(id) = &end.ended {
+            return self.store.has_revoked_key(id);
+        }
+        let ended = tokens.iter().filter(|token| end.ended.ends(token));
+        let claims: Vec<_> = ended.map(|token| &token.claims).collect();
+        self.store.revokes(&claims)
+    }
+
+    /// Ends every process: the world has an end.
+    pub fn stop(&self) {
+        (0..self.servers.len()).for_each(|server| self.kill_server(server));
+        (0..self.sidecars.len()).for_each(|sidecar| self.kill_sidecar(sidecar));
+    }
+
+    /// Returns a random number of the network, below `end`.
+    fn draw(&self, end: usize) -> usize {
+        self.random.lock().usize(..end)
+    }
+
+    /// Sends a request to a server; `None` without a response.
+    pub async fn send(&self, server: usize, mut request: Request<Body>) -> Option<Reply> {
+        let host = HeaderValue::from_static("auth:9000");
+        request.headers_mut().insert(header::HOST, host);
+        let running = self.server(server)?;
+        tokio::time::sleep(Duration::from_micros(200)).await;
+        tokio::time::timeout(REQUEST_TIMEOUT, running.respond(request))
+            .await
+            .ok()?
+    }
+}
+
+/// The network of one sidecar. It keeps the world alive that it is a part of, until that stops.
+struct Wire {
+    world: Arc<World>,
+    sidecar: usize,
+    /// The server of the present fetch.
+    server: Mutex<usize>,
+}
+
+impl Wire {
+    /// Each fetch begins with the key, and stays with its server.
+    fn server_for(&self, path: &str) -> usize {
+        let mut server = self.server.lock();
+        if path.ends_with("/key") {
+            *server = self.world.draw(self.world.setting.servers);
+        }
+        *server
+    }
+}
+
+impl Network for Wire {
+    fn carry(&self, request: reqwest::Request) -> Responding {
+        let (world, sidecar) = (Arc::clone(&self.world), self.sidecar);
+        let number = self.server_for(request.url().path());
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            if Instant::now() < *world.isolated_until[sidecar].lock() {
+                return None;
+            }
+            let path = request.url().path().to_owned();
+            let polled = world.server(number).map(|server| server.polls());
+            let reply = world.send(number, converted(&request)).await;
+            let knows_signer = world.knows_signer(sidecar, number);
+            let mut laws = world.laws.lock();
+            laws.fetched(sidecar, &path, reply.as_ref(), polled, knows_signer);
+            drop(laws);
+            let reply = reply?;
+            let mut response = http::Response::new(reply.body);
+            *response.status_mut() = reply.status;
+            *response.headers_mut() = reply.headers;
+            Some(response)
+        })
+    }
+}
+
+fn converted(request: &reqwest::Request) -> Request<Body> {
+    let body = request.body().and_then(|body| body.as_bytes());
+    let body = Bytes::copy_from_slice(body.unwrap_or_default());
+    let mut converted = Request::new(Body::from(body));
+    *converted.method_mut() = request.method().clone();
+    *converted.uri_mut() = request.url().as_str().parse().expect("a URI");
+    *converted.headers_mut() = request.headers().clone();
+    converted
+}
