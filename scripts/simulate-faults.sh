@@ -21,8 +21,8 @@ missed=0
 for patch in "$faults"/*.patch; do
     name=$(basename "$patch" .patch)
     git -C "$copy" apply "$patch"
-    cargo build --quiet --release --locked --manifest-path "$copy/tests/simulation/Cargo.toml"
-    if found=$("$CARGO_TARGET_DIR/release/simulate" --seeds "$seeds"); then
+    cargo build --quiet --locked --manifest-path "$copy/tests/simulation/Cargo.toml"
+    if found=$("$CARGO_TARGET_DIR/debug/simulate" --seeds "$seeds"); then
         echo "$name: not found within $seeds seeds" >&2
         missed=$((missed + 1))
     else

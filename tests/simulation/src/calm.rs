@@ -42,10 +42,11 @@ pub async fn calm_down(world: &Arc<World>) {
         live(world, server).await;
     }
     tokio::time::sleep(UNTIL_ALL_KNOW).await;
-    let mut laws = world.laws.lock();
-    laws.check(world);
-    laws.require_ended(world);
-    drop(laws);
+    {
+        let mut laws = world.laws.lock();
+        laws.check(world);
+        laws.require_ended(world);
+    }
     end(world).await;
 }
 
