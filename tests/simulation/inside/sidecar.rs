@@ -28,7 +28,7 @@ use crate::issuers::task::IssuerTask;
 use crate::issuers::task::schedule::{Schedule, Tick};
 
 /// The settings of every sidecar.
-const SETTINGS: [&str; 9] = [
+const SETTINGS: [&str; 10] = [
     "sidecar",
     "serve",
     "--upstream=http://127.0.0.1:3000",
@@ -36,13 +36,13 @@ const SETTINGS: [&str; 9] = [
     "--app-id=orders",
     "--app-secret=a-secret-of-the-simulated-application",
     "--signing-type=ecdsa",
-    "--max-key-age=15m",
+    "--max-key-age=3m",
+    "--max-revocation-age=2m",
     "--revocations=required",
 ];
 /// Of the settings above.
-pub const MAX_KEY_AGE: Duration = Duration::from_secs(900);
-/// The default.
-pub const MAX_LIST_AGE: Duration = Duration::from_secs(300);
+pub const MAX_KEY_AGE: Duration = Duration::from_secs(180);
+pub const MAX_LIST_AGE: Duration = Duration::from_secs(120);
 /// A cache of some tokens, in position of one of thousands: worlds are made often.
 const TOKEN_CACHE_BYTES: usize = 64 * 1024;
 const MINUTE: i64 = 60;

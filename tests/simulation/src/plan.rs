@@ -189,7 +189,10 @@ fn action(setting: &Setting, random: &mut Rng) -> Action {
         82..84 => Action::StartSidecar(sidecar),
         84..87 => Action::StoreAway(lasts),
         87..90 => Action::CutOff { server, lasts },
-        90..92 => Action::Isolate { sidecar, lasts },
+        90..92 => Action::Isolate {
+            sidecar,
+            lasts: 2 * lasts,
+        },
         92..96 if setting.fails_over => Action::FailOver { lost },
         96 if setting.has_disasters => Action::Restore {
             lost: random.usize(1..=40),

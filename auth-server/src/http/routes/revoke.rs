@@ -147,7 +147,9 @@ async fn verified(
 /// not issue.
 fn revocation_of(claims: Claims, now: i64) -> Option<Revocation> {
     let ends = claims.expires_at?.saturating_add(KEEP_AFTER_EXPIRY);
-    let revocation = Revocation::for_token(claims.token_id?, Some(claims.user_id), now);
+    // Not before the token: see `SessionRecord::revocation`.
+    let at = now.max(claims.issued_at.unwrap_or(now));
+    let revocation = Revocation::for_token(claims.token_id?, Some(claims.user_id), at);
     Some(revocation.until(ends, ends))
 }
 
