@@ -132,7 +132,6 @@ impl Laws {
         if path.ends_with("/key") {
             fetches.fetching = None;
             fetches.has_new_keys = false;
-            fetches.key = is_good.then_some(now).or(fetches.key);
         }
         if path.ends_with("/jwks.json") {
             fetches.fetching = begun;
@@ -141,6 +140,7 @@ impl Laws {
         if path.ends_with("/revocations") {
             // The last request of a fetch: its keys are installed now, with the list or without.
             if fetches.has_new_keys {
+                fetches.key = Some(now);
                 // The keys of a server that is cut off may have been revoked.
                 let begun = fetches.fetching;
                 fetches.keys_in_force = begun.map(|begun| InForce {
@@ -372,8 +372,10 @@ impl Laws {
             return;
         }
         // Below its bound by some seconds: the decision took a while.
-        let has_list = age(fetches.list).is_some_and(|age| age + 5 * SECOND < MAX_LIST_AGE);
-        if has_list && keys.contains(&token.key) {
+        let has_long = |at, max| age(at).is_some_and(|age| age + 5 * SECOND < max);
+        let is_up_to_date =
+            has_long(fetches.list, MAX_LIST_AGE) && has_long(fetches.key, MAX_KEY_AGE);
+        if is_up_to_date && keys.contains(&token.key) {
             self.require(is_served, || {
                 format!(
                     "sidecar {sidecar} knows the key {} and says {verdict:?}",
@@ -384,7 +386,7 @@ impl Laws {
         let seen = self.keys_seen.get(&token.key).copied();
         let servers = world.running_servers();
         let has_polled = |server: &Arc<Server>| seen.is_some() && server.polls().succeeded >= seen;
-        if has_list && !self.may_lack_key(token) && servers.values().all(has_polled) {
+        if is_up_to_date && !self.may_lack_key(token) && servers.values().all(has_polled) {
             let is_401 = matches!(verdict, Verdict::Rejected(_, 401));
             self.require(!is_401, || {
                 format!(
