@@ -368,6 +368,10 @@ impl Laws {
         self.require(!(is_ended && is_served), || {
             format!("sidecar {sidecar} serves a token that was ended")
         });
+        // By the list of a store that has lost entries a sidecar may serve no client any more.
+        if self.has_lost {
+            return;
+        }
         if self.may_be_ended(token) || !token.is_of_this_time(world.sky.world_now()) {
             return;
         }

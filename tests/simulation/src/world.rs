@@ -103,8 +103,8 @@ impl World {
 
     /// Starts a server, unless it runs.
     pub fn start_server(&self, number: usize) {
-        let mut position = self.servers[number].lock();
-        if position.is_some() {
+        let mut slot = self.servers[number].lock();
+        if slot.is_some() {
             return;
         }
         let machine = self.machine();
@@ -115,7 +115,7 @@ impl World {
             Arc::clone(&self.ways[number]) as _,
         );
         self.story.tell(|| format!("server {number} starts"));
-        *position = Some(Running {
+        *slot = Some(Running {
             machine,
             program: Arc::new(server),
         });
@@ -139,8 +139,8 @@ impl World {
     }
 
     pub fn start_sidecar(self: &Arc<Self>, number: usize) {
-        let mut position = self.sidecars[number].lock();
-        if position.is_some() {
+        let mut slot = self.sidecars[number].lock();
+        if slot.is_some() {
             return;
         }
         let machine = self.machine();
@@ -152,7 +152,7 @@ impl World {
         let sidecar = Sidecar::start(Arc::clone(&machine), Arc::new(wire));
         self.story.tell(|| format!("sidecar {number} starts"));
         self.laws.lock().sidecar_starts(number);
-        *position = Some(Running {
+        *slot = Some(Running {
             machine,
             program: Arc::new(sidecar),
         });
