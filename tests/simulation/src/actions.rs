@@ -300,9 +300,10 @@ pub async fn refresh(world: &Arc<World>, client: usize, server: usize, which: Pr
         laws.tokens.extend(token);
         return true;
     }
-    // A used refresh token has ended its session, before this response.
-    if reply.status == StatusCode::BAD_REQUEST && said["error"] == "invalid_grant" && !is_latest {
-        laws.session_is_over(session);
+    if reply.status == StatusCode::BAD_REQUEST && said["error"] == "invalid_grant" {
+        // A used refresh token has ended its session, before this response. The latest that the client
+        // knows may be one: the response to its use was lost.
+        laws.session_is_over(session, !is_latest);
     }
     false
 }

@@ -417,16 +417,19 @@ impl Laws {
         }
     }
 
-    /// A server has ended a session, because a used refresh token came again.
-    pub fn session_is_over(&mut self, session: usize) {
+    /// A server rejects a refresh token. `is_used`: it has ended the session, as a used one came again;
+    /// otherwise it may have.
+    pub fn session_is_over(&mut self, session: usize, is_used: bool) {
         let now = Instant::now();
         let Some(it) = self.sessions.get_mut(session) else {
             return;
         };
-        it.over.get_or_insert(now);
+        if is_used {
+            it.over.get_or_insert(now);
+        }
         self.ends.push(End {
             ended: Ended::Session(it.id.clone()),
-            confirmed: it.is_safe.then_some(now),
+            confirmed: (is_used && it.is_safe).then_some(now),
             keeps: Keeps::Store,
         });
     }
