@@ -20,6 +20,8 @@ use crate::world::World;
 const SECOND: Duration = Duration::from_secs(1);
 /// Seconds for which the former refresh token gives the same again, and as much for the clocks.
 const REPEATED: Duration = Duration::from_secs(30 + 2);
+/// The time for which a sidecar takes a key as absent that a fetch has not brought, and some more.
+const ABSENT: Duration = Duration::from_secs(10 + 2);
 
 #[derive(Default)]
 pub struct Laws {
@@ -32,6 +34,8 @@ pub struct Laws {
     sidecars: BTreeMap<usize, Fetches>,
     /// The moment when a key was first seen among those of a server.
     keys_seen: BTreeMap<String, Instant>,
+    /// The moment when a sidecar has last rejected a token with 401, by its number and the key.
+    rejected: BTreeMap<(usize, String), Instant>,
     /// The entries of the log at the last check.
     log: Vec<(i64, i64)>,
     /// The largest number of a list that each running server has published.
@@ -387,11 +391,21 @@ impl Laws {
                 )
             });
         }
+        let is_401 = matches!(verdict, Verdict::Rejected(_, 401));
+        let former = match is_401 {
+            true => self.rejected.insert((sidecar, token.key.clone()), now),
+            false => None,
+        };
+        // A server may have lacked the key then that is dead now.
+        let was_absent = former.is_some_and(|at| now.duration_since(at) < ABSENT);
         let seen = self.keys_seen.get(&token.key).copied();
         let servers = world.running_servers();
         let has_polled = |server: &Arc<Server>| seen.is_some() && server.polls().succeeded >= seen;
-        if is_up_to_date && !self.may_lack_key(token) && servers.values().all(has_polled) {
-            let is_401 = matches!(verdict, Verdict::Rejected(_, 401));
+        if is_up_to_date
+            && !was_absent
+            && !self.may_lack_key(token)
+            && servers.values().all(has_polled)
+        {
             self.require(!is_401, || {
                 format!(
                     "every server knows the key {}, and sidecar {sidecar} says {verdict:?}",
