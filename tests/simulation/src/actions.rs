@@ -277,6 +277,11 @@ pub async fn refresh(world: &Arc<World>, client: usize, server: usize, which: Pr
         };
         (session, token.clone(), position == latest)
     };
+    if !is_latest {
+        // It may end the session, also where this client does not live to hear of it.
+        let id = world.laws.lock().sessions[session].id.clone();
+        note(world, Ended::Session(id));
+    }
     let body = format!("grant_type=refresh_token&refresh_token={presented}");
     let reply = world.send(server, form("/oauth/token", body)).await;
     world.story.tell(|| {

@@ -116,8 +116,8 @@ async fn tokens_count(world: &Arc<World>) {
                 .lock()
                 .require(verdict == Some(Verdict::Forwarded), || {
                     format!(
-                        "a token of the key {} does not count at sidecar {number}: {verdict:?}",
-                        token.key
+                        "a token of the key {} and the session {:?}, issued at {:?}, does not count at sidecar {number}: {verdict:?}",
+                        token.key, token.claims.session, token.claims.issued_at
                     )
                 });
         }
