@@ -78,6 +78,14 @@ impl Revocation {
         }
     }
 
+    /// Moves its time to the issuance of the last token that it ends, where that is later: this server's
+    /// clock may have been set back, and a revocation of the user between the two would seem to do what
+    /// this one does.
+    pub(crate) fn not_before(mut self, issued: i64) -> Self {
+        self.fact.at = self.fact.at.max(issued);
+        self
+    }
+
     /// Limits it to tokens that no program accepts from `live` on; the store keeps it at least until `ends`.
     pub(crate) fn until(mut self, live: i64, ends: i64) -> Self {
         self.fact.live = Some(live);

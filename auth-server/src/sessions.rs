@@ -295,9 +295,10 @@ impl Sessions {
             let now = self.store.clock.now();
             let by_name = |live: i64| {
                 let ends = now.saturating_add(self.lifetime);
-                // Not before its token: see `SessionRecord::revocation`.
                 let issued = live.saturating_sub(end_of_tokens(0, self.token_lifetime));
-                Revocation::for_token(id.text(), None, now.max(issued)).until(live, ends)
+                Revocation::for_token(id.text(), None, now)
+                    .not_before(issued)
+                    .until(live, ends)
             };
             let held = self.store.read_session(id).await?;
             let (account, revoked) = match (&held.record, verified) {

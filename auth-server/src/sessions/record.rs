@@ -133,10 +133,8 @@ impl SessionRecord {
     /// program accepts one, by its own clock and leeway.
     pub(crate) fn revocation(&self, id: SessionId, now: i64) -> Option<Revocation> {
         let live = self.live_until.saturating_add(KEEP_AFTER_EXPIRY);
-        // Not before its last token: this server's clock may have been set back, and a revocation of
-        // the user between the two would seem to do what this one does.
-        let at = now.max(self.renewed);
-        let revocation = Revocation::for_token(id.text(), Some(self.user_id.clone()), at);
+        let revocation = Revocation::for_token(id.text(), Some(self.user_id.clone()), now)
+            .not_before(self.renewed);
         // As long as a token of it may be accepted anywhere, or its refresh token could come back
         // with an older copy.
         let revocation = revocation.until(live, self.ends);

@@ -147,9 +147,8 @@ async fn verified(
 /// not issue.
 fn revocation_of(claims: Claims, now: i64) -> Option<Revocation> {
     let ends = claims.expires_at?.saturating_add(KEEP_AFTER_EXPIRY);
-    // Not before the token: see `SessionRecord::revocation`.
-    let at = now.max(claims.issued_at.unwrap_or(now));
-    let revocation = Revocation::for_token(claims.token_id?, Some(claims.user_id), at);
+    let revocation = Revocation::for_token(claims.token_id?, Some(claims.user_id), now)
+        .not_before(claims.issued_at.unwrap_or(now));
     Some(revocation.until(ends, ends))
 }
 
