@@ -14,6 +14,7 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use postern_process::clock::unix_now;
+use postern_process::exit::ExitError;
 use postern_process::simulation::Machine;
 use postern_token::claims::Claims;
 use postern_token::keys::KeyId;
@@ -195,7 +196,6 @@ pub enum Administration {
     /// Revokes the key of this id.
     RevokeKey(String),
     RevokeUser(String),
-    RevokeApplication(String),
     RevokeEveryone,
     /// Registers an application with this secret, or adds it.
     EnsureApplication {
@@ -203,6 +203,14 @@ pub enum Administration {
         secret: String,
     },
     RemoveApplication(String),
+}
+
+async fn append(
+    store: &CommandStore,
+    revocation: impl FnOnce(i64) -> Revocation,
+) -> Result<(), ExitError> {
+    let now = store.now().await?;
+    store.append(&revocation(now), None, now).await.map(drop)
 }
 
 /// Runs a command on a machine of its own. Returns false where it failed, or its machine ended.
@@ -217,10 +225,7 @@ pub async fn administer(
     running.await.unwrap_or_default()
 }
 
-async fn run(
-    opened: OpenStore,
-    command: Administration,
-) -> Result<(), postern_process::exit::ExitError> {
+async fn run(opened: OpenStore, command: Administration) -> Result<(), ExitError> {
     let args = settings();
     let store = CommandStore {
         holds_pair: opened.read_keys().await?.keys.pair.is_some(),
@@ -230,44 +235,21 @@ async fn run(
     if !store.holds_pair {
         return Err(store.no_pair().into());
     }
-    let signing_type = args.keys.signing.signing_type;
+    let keys_in = |store| keys::KeysInStore {
+        store,
+        signing_type: args.keys.signing.signing_type,
+    };
     match command {
         Administration::RotateKeys => {
-            let keys = keys::KeysInStore {
-                store,
-                signing_type,
-            };
-            keys::rotate_in(&keys, args.keys.lead.rotation_lead.get().into()).await
+            let lead = args.keys.lead.rotation_lead.get().into();
+            keys::rotate_in(&keys_in(store), lead).await
         }
         Administration::RevokeKey(id) => {
-            let keys = keys::KeysInStore {
-                store,
-                signing_type,
-            };
             let id = KeyId::new(&id).expect("the id of a key");
-            keys::revoke_in(&keys, &id).await
+            keys::revoke_in(&keys_in(store), &id).await
         }
-        Administration::RevokeUser(id) => {
-            let now = store.now().await?;
-            store
-                .append(&Revocation::for_user(id, now), None, now)
-                .await
-                .map(drop)
-        }
-        Administration::RevokeApplication(id) => {
-            let now = store.now().await?;
-            store
-                .append(&Revocation::for_application(id, now), None, now)
-                .await
-                .map(drop)
-        }
-        Administration::RevokeEveryone => {
-            let now = store.now().await?;
-            store
-                .append(&Revocation::for_everyone(now), None, now)
-                .await
-                .map(drop)
-        }
+        Administration::RevokeUser(id) => append(&store, |now| Revocation::for_user(id, now)).await,
+        Administration::RevokeEveryone => append(&store, Revocation::for_everyone).await,
         Administration::EnsureApplication { id, secret } => {
             let id = id.parse().expect("an id of an application");
             application::change_in(&store, &id, Change::Ensure { secret: &secret }).await

@@ -43,7 +43,7 @@ const SETTINGS: [&str; 10] = [
 /// Of the settings above.
 pub const MAX_KEY_AGE: Duration = Duration::from_secs(180);
 pub const MAX_LIST_AGE: Duration = Duration::from_secs(120);
-/// A cache of some tokens, in position of one of thousands: worlds are made often.
+/// A cache of some tokens, in place of one of thousands: worlds are made often.
 const TOKEN_CACHE_BYTES: usize = 64 * 1024;
 const MINUTE: i64 = 60;
 
@@ -137,7 +137,7 @@ impl Sidecar {
     }
 }
 
-/// Does what `run` of the task does, by the clock of the machine in position of the scheduler's.
+/// Does what `run` of the task does, by the clock of the machine in place of the scheduler's.
 async fn refresh(mut task: IssuerTask) {
     loop {
         task.fetch(Purpose::Tick).await;

@@ -27,10 +27,7 @@ use super::{Change, Key, Kind, LogEntry, NewEntry, Outcome, Store, StoreError, S
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     Read,
-    /// A commit of no change confirms what was read.
-    Commit {
-        is_empty: bool,
-    },
+    Commit,
 }
 
 /// The fate of one call.
@@ -54,8 +51,6 @@ pub enum Event {
     RequestLost,
     /// No response: it was served.
     ResponseLost,
-    /// A reading is served by a copy that lacks the last commits, this many at most.
-    OlderCopy(usize),
 }
 
 /// The world's influence on the calls of one server, and the clock of the store.
@@ -197,13 +192,7 @@ impl SimulatedStore {
 
 impl History {
     fn present(&self) -> Arc<State> {
-        self.before(0)
-    }
-
-    /// Returns the state before the last commits, or the last one that is safe.
-    fn before(&self, commits: usize) -> Arc<State> {
-        let present = self.states.len() - 1;
-        Arc::clone(&self.states[present.saturating_sub(commits)])
+        Arc::clone(&self.states[self.states.len() - 1])
     }
 
     fn begin_with(&mut self, state: Arc<State>) {
@@ -304,7 +293,6 @@ impl Reached {
             Event::Away | Event::RequestLost | Event::ResponseLost => return Err(away()),
             Event::Busy => return Err(StoreError::Busy),
             Event::Served => self.store.0.lock().present(),
-            Event::OlderCopy(commits) => self.store.0.lock().before(commits),
         };
         tokio::time::sleep(fate.back).await;
         Ok(state)
@@ -369,8 +357,7 @@ impl Store for Reached {
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError> {
-        let is_empty = changes.is_empty();
-        let fate = self.weather.fate(Call::Commit { is_empty });
+        let fate = self.weather.fate(Call::Commit);
         tokio::time::sleep(fate.there).await;
         match fate.event {
             Event::Away => return Err(away()),
@@ -379,7 +366,7 @@ impl Store for Reached {
                 tokio::time::sleep(fate.back).await;
                 return Err(unclear());
             }
-            Event::Served | Event::ResponseLost | Event::OlderCopy(_) => {}
+            Event::Served | Event::ResponseLost => {}
         }
         let made = self.store.make(changes, self.weather.now());
         tokio::time::sleep(fate.back).await;

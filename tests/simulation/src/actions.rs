@@ -8,7 +8,7 @@ use axum::body::Body;
 use http::{Request, StatusCode, header};
 use tokio::time::Instant;
 
-use crate::model::{End, Ended, Keeps, Session, Token};
+use crate::model::{Ended, Session, Token};
 use crate::plan::{Action, Credential, Presented};
 use crate::world::World;
 
@@ -27,9 +27,7 @@ pub async fn act(world: Arc<World>, action: Action) {
             server,
             token,
         } => {
-            {
-                refresh(&world, client, server, token).await;
-            };
+            refresh(&world, client, server, token).await;
         }
         Action::Logout { client, server, by } => {
             log_out(&world, client, server, by).await;
@@ -152,25 +150,9 @@ async fn command(world: &Arc<World>, command: Administration) -> bool {
 
 /// Asks for an end, and notes its confirmation.
 async fn end(world: &Arc<World>, ended: Ended, request: Administration) {
-    let position = note(world, ended);
+    let position = world.laws.lock().note(ended, None);
     if command(world, request).await {
-        confirm(world, position);
-    }
-}
-
-fn note(world: &World, ended: Ended) -> usize {
-    let mut laws = world.laws.lock();
-    laws.ends.push(End {
-        ended,
-        confirmed: None,
-        keeps: Keeps::Store,
-    });
-    laws.ends.len() - 1
-}
-
-fn confirm(world: &World, position: usize) {
-    if let Some(end) = world.laws.lock().ends.get_mut(position) {
-        end.confirmed = Some(Instant::now());
+        world.laws.lock().ends[position].confirmed = Some(Instant::now());
     }
 }
 
@@ -279,8 +261,9 @@ pub async fn refresh(world: &Arc<World>, client: usize, server: usize, which: Pr
     };
     if !is_latest {
         // It may end the session, also where this client does not live to hear of it.
-        let id = world.laws.lock().sessions[session].id.clone();
-        note(world, Ended::Session(id));
+        let mut laws = world.laws.lock();
+        let id = laws.sessions[session].id.clone();
+        laws.note(Ended::Session(id), None);
     }
     let body = format!("grant_type=refresh_token&refresh_token={presented}");
     let reply = world.send(server, form("/oauth/token", body)).await;
@@ -315,7 +298,7 @@ pub async fn refresh(world: &Arc<World>, client: usize, server: usize, which: Pr
 
 /// Logs a client out, again where that fails. Returns true once it is confirmed.
 pub async fn log_out(world: &Arc<World>, client: usize, server: usize, by: Credential) -> bool {
-    let (session, token) = {
+    let (session, id, token) = {
         let laws = world.laws.lock();
         let session = laws.clients[client];
         let Some(known) = laws.sessions.get(session) else {
@@ -331,10 +314,9 @@ pub async fn log_out(world: &Arc<World>, client: usize, server: usize, by: Crede
         let Some(token) = token.filter(|_| !id.is_empty()) else {
             return false;
         };
-        (session, token)
+        (session, id, token)
     };
-    let id = world.laws.lock().sessions[session].id.clone();
-    let position = note(world, Ended::Session(id));
+    let position = world.laws.lock().note(Ended::Session(id), None);
     for _ in 0..LOGOUTS {
         let reply = world
             .send(server, form("/oauth/revoke", format!("token={token}")))

@@ -159,6 +159,16 @@ impl Laws {
         }
     }
 
+    /// Notes a requested end, and returns its position.
+    pub fn note(&mut self, ended: Ended, confirmed: Option<Instant>) -> usize {
+        self.ends.push(End {
+            ended,
+            confirmed,
+            keeps: Keeps::Store,
+        });
+        self.ends.len() - 1
+    }
+
     /// Returns true where a requested end, confirmed or not, may end this token.
     #[must_use]
     pub fn may_be_ended(&self, token: &Token) -> bool {
@@ -276,7 +286,8 @@ impl Laws {
             let (Some(confirmed), Keeps::Store) = (end.confirmed, &end.keeps) else {
                 continue;
             };
-            let ended: Vec<_> = live.iter().filter(|it| end.ended.ends(it)).collect();
+            let ended = live.iter().copied().filter(|it| end.ended.ends(it));
+            let ended: Vec<&Token> = ended.collect();
             for (number, server) in world.running_servers() {
                 if server
                     .polls()
@@ -302,11 +313,7 @@ impl Laws {
                 if known.is_none_or(|it| it.begun < confirmed) {
                     continue;
                 }
-                let is_in_force = match &end.ended {
-                    Ended::Key(id) => !sidecar.keys().contains(id),
-                    _ => ended.iter().all(|token| sidecar.revokes(&token.claims)),
-                };
-                if !is_in_force {
+                if !end.is_known_to(&sidecar, &ended) {
                     broken = Some(format!(
                         "{:?} is not in force at sidecar {number}",
                         end.ended
@@ -329,11 +336,7 @@ impl Laws {
                 .filter(|it| it.expires > world.sky.world_now())
                 .collect();
             for (number, sidecar) in world.running_sidecars() {
-                let is_known = match &end.ended {
-                    Ended::Key(id) => !sidecar.keys().contains(id),
-                    _ => live.iter().all(|token| sidecar.revokes(&token.claims)),
-                };
-                if !is_known {
+                if !end.is_known_to(&sidecar, &live) {
                     unheard = Some(format!("sidecar {number} has not heard of {:?}", end.ended));
                 }
             }
@@ -441,11 +444,9 @@ impl Laws {
         if is_used {
             it.over.get_or_insert(now);
         }
-        self.ends.push(End {
-            ended: Ended::Session(it.id.clone()),
-            confirmed: (is_used && it.is_safe).then_some(now),
-            keeps: Keeps::Store,
-        });
+        let confirmed = (is_used && it.is_safe).then_some(now);
+        let ended = Ended::Session(it.id.clone());
+        self.note(ended, confirmed);
     }
 
     /// A session has been renewed: `next` came for `presented`, in a request that was sent at `sent`.

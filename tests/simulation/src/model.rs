@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use auth_server::simulation::Server;
 use postern_token::claims::Claims;
 use postern_token::unverified::DecodedToken;
+use sidecar::simulation::Sidecar;
 use tokio::time::Instant;
 
 /// An access token that a client was given.
@@ -123,6 +124,15 @@ pub enum Keeps {
 }
 
 impl End {
+    /// Returns true where a sidecar rejects these tokens, which it ends, or has dropped its key.
+    #[must_use]
+    pub fn is_known_to(&self, sidecar: &Sidecar, ended: &[&Token]) -> bool {
+        match &self.ended {
+            Ended::Key(id) => !sidecar.keys().contains(id),
+            _ => ended.iter().all(|token| sidecar.revokes(&token.claims)),
+        }
+    }
+
     /// Returns true for an end in force at a server: in its list, or not among its keys.
     #[must_use]
     pub fn is_in_force(&self, server: &Server, tokens: &[Token]) -> bool {
