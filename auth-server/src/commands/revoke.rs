@@ -37,7 +37,7 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
         _ => false,
     };
     if !ended {
-        store.append(&revocation, None, now).await?;
+        store.append(&revocation, None).await?;
     }
     print_note(
         "the store has it, every server one --store-poll-interval later, every sidecar at its next fetch",
@@ -75,7 +75,7 @@ pub(crate) async fn end_application(store: &CommandStore, id: &AppId) -> Result<
     let id = id.to_string();
     let note = format!("{id}: its tokens are revoked");
     let revocation = Revocation::for_application(id, now);
-    store.append(&revocation, None, now).await?;
+    store.append(&revocation, None).await?;
     print_note(&note);
     Ok(())
 }
@@ -96,7 +96,7 @@ async fn end_session(store: &CommandStore, token_id: &str, now: i64) -> Result<b
         let Some(revocation) = revocation.filter(|_| record.has_token(session, token_id)) else {
             return Ok(false);
         };
-        if store.append(&revocation, removal, now).await? == Outcome::Committed {
+        if store.append(&revocation, removal).await? == Outcome::Committed {
             print_note(
                 "its session has ended as well, with all access tokens: the refresh token is of no use any more",
             );

@@ -6,8 +6,8 @@ use super::{actor, print, print_note};
 use crate::cli::store::{StoreArgs, StoreCommand};
 use crate::config::store_location;
 use crate::metrics::Metrics;
+use crate::revocations::Revocation;
 use crate::revocations::log::RevocationLog;
-use crate::revocations::{Revocation, log_revocations};
 use crate::store::directory::Access;
 use crate::store::location::StoreLocation;
 use crate::store::open_store::OpenStore;
@@ -40,25 +40,18 @@ impl CommandStore {
         })
     }
 
-    /// Appends a revocation, together with another change, and logs it. Its number is above all numbers
-    /// before this time, so that sidecars go on with the list of an older copy.
+    /// Appends a revocation, together with another change, as a server does, and logs it. Called after
+    /// [`now`](Self::now), which measures the clock that its number follows.
     pub(crate) async fn append(
         &self,
         revocation: &Revocation,
         change: Option<Change>,
-        now: i64,
     ) -> Result<Outcome, ExitError> {
-        // As a server does: behind an entry that cannot be read no server would find it.
         let log = RevocationLog::new(self.opened.clone(), Metrics::default(), 0);
-        log.catch_up(&self.opened).await?;
-        let append = revocation.fact.append(revocation.ends, now)?;
-        // The revocation first, of a commit that may be left half done.
-        let changes = [append].into_iter().chain(change).collect();
-        let outcome = self.opened.call().await?.commit(changes).await?;
-        if outcome == Outcome::Committed {
-            log_revocations(std::slice::from_ref(revocation), Some(&actor()));
-        }
-        Ok(outcome)
+        let (store, revocations) = (&self.opened, std::slice::from_ref(revocation));
+        let (actor, changes) = (actor(), change.into_iter().collect());
+        let outcome = log.append_by(Some(&actor), store, revocations, changes);
+        Ok(outcome.await?)
     }
 
     /// Returns the store's time: the operator's clock may be wrong.

@@ -80,6 +80,20 @@ impl RevocationLog {
         revocations: &[Revocation],
         changes: Vec<Change>,
     ) -> Result<Outcome, StoreError> {
+        self.append_by(None, store, revocations, changes).await
+    }
+
+    /// Does as [`append`](Self::append) for the actor of a command.
+    ///
+    /// # Errors
+    /// Those of [`append`](Self::append).
+    pub(crate) async fn append_by(
+        &self,
+        actor: Option<&str>,
+        store: &OpenStore,
+        revocations: &[Revocation],
+        changes: Vec<Change>,
+    ) -> Result<Outcome, StoreError> {
         let call = store.call().await?;
         if !revocations.is_empty() {
             // Behind an entry that cannot be read no server would find them.
@@ -94,7 +108,7 @@ impl RevocationLog {
         all.extend(changes);
         let outcome = call.commit(all).await?;
         if outcome == Outcome::Committed && !revocations.is_empty() {
-            log_revocations(revocations, None);
+            log_revocations(revocations, actor);
             // What is not read now is read by the next poll.
             let _ = self.follow(&*call).await;
             // A fail-over may have lost one, and only what was read is noticed as lost.

@@ -210,7 +210,7 @@ async fn append(
     revocation: impl FnOnce(i64) -> Revocation,
 ) -> Result<(), ExitError> {
     let now = store.now().await?;
-    store.append(&revocation(now), None, now).await.map(drop)
+    store.append(&revocation(now), None).await.map(drop)
 }
 
 /// Runs a command on a machine of its own. Returns false where it failed, or its machine ended.
