@@ -120,14 +120,32 @@ mod tests {
         }
     }
 
-    /// Returns the check of a service at 127.0.0.1 in a pod that has the address 127.0.0.2.
+    /// Returns the check of a service at 127.0.7.1 in a pod that has the address 127.0.7.2: addresses
+    /// at which no other test listens.
     fn check(port: u16, health: &Health) -> ExposureProbe {
         health.set_started();
         ExposureProbe {
-            target: ([127, 0, 0, 2], port).into(),
-            upstream: Arc::new(upstream(&format!("http://127.0.0.1:{port}")).unwrap()),
+            target: ([127, 0, 7, 2], port).into(),
+            upstream: Arc::new(upstream(&format!("http://127.0.7.1:{port}")).unwrap()),
             metrics: Metrics::new(&TokenCacheCounters::default()).0,
             ready: Some(health.condition("exposure", "not known")),
+        }
+    }
+
+    /// Binds the addresses at a port where no other process listens, whichever port that is.
+    fn bind_at_one_port(addresses: &[&str]) -> (u16, Vec<TcpListener>) {
+        loop {
+            let free = TcpListener::bind("0.0.0.0:0").unwrap();
+            let port = free.local_addr().unwrap().port();
+            // It holds every address, so it has to go; another process may take one meanwhile.
+            drop(free);
+            let bound = addresses
+                .iter()
+                .map(|address| TcpListener::bind((*address, port)))
+                .collect();
+            if let Ok(listeners) = bound {
+                return (port, listeners);
+            }
         }
     }
 
@@ -135,17 +153,12 @@ mod tests {
     async fn a_service_that_is_down_is_neither_exposed_nor_unexposed() {
         for (addresses, expected) in [
             (vec![], None),
-            (vec!["127.0.0.1"], Some(false)),
-            (vec!["127.0.0.1", "127.0.0.2"], Some(true)),
-            (vec!["127.0.0.2"], Some(true)),
+            (vec!["127.0.7.1"], Some(false)),
+            (vec!["127.0.7.1", "127.0.7.2"], Some(true)),
+            (vec!["127.0.7.2"], Some(true)),
             (vec!["0.0.0.0"], Some(true)),
         ] {
-            let free = TcpListener::bind("127.0.0.3:0").unwrap();
-            let port = free.local_addr().unwrap().port();
-            let bound = |address: &&str| TcpListener::bind((*address, port)).unwrap();
-            // An address that is held would keep a service from every one.
-            drop(free);
-            let listeners: Vec<_> = addresses.iter().map(bound).collect();
+            let (port, listeners) = bind_at_one_port(&addresses);
             let found = check(port, &Health::new()).is_exposed().await;
             assert_eq!(found, expected, "{addresses:?}");
             drop(listeners);
