@@ -2,6 +2,7 @@
 
 pub mod host_port;
 pub mod loopback;
+pub mod normal_url;
 pub mod server_url;
 
 use std::net::Ipv6Addr;

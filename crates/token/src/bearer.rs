@@ -16,12 +16,31 @@ pub struct Bearer<'a> {
     location: TokenLocation,
 }
 
+/// The scheme of a token in `Authorization`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// RFC 6750 §2.1.
+    Bearer,
+    /// With a proof in another field (RFC 9449 §7.1).
+    Dpop,
+}
+
+impl Scheme {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Bearer => "Bearer",
+            Self::Dpop => "DPoP",
+        }
+    }
+}
+
 /// The place of a token in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenLocation {
-    /// `Authorization`, or the protocols of a WebSocket: another site cannot make a browser send
-    /// them.
-    Explicit,
+    /// `Authorization`.
+    Authorization(Scheme),
+    /// The protocols of a WebSocket.
+    WebSocketProtocol,
     /// The cookie, which a browser sends by itself.
     Cookie,
     /// The token header at this position of the configured ones. A proxy adds it for the browser's
@@ -34,8 +53,13 @@ impl TokenLocation {
     pub const fn header(self) -> Option<usize> {
         match self {
             Self::Header(position) => Some(position),
-            Self::Explicit | Self::Cookie => None,
+            Self::Authorization(_) | Self::WebSocketProtocol | Self::Cookie => None,
         }
+    }
+
+    /// Returns true for a place that another site cannot make a browser send.
+    pub const fn is_explicit(self) -> bool {
+        matches!(self, Self::Authorization(_) | Self::WebSocketProtocol)
     }
 }
 
@@ -70,7 +94,8 @@ impl fmt::Debug for Bearer<'_> {
     }
 }
 
-/// Reads the token from the header fields; `None` without an `Authorization` field.
+/// Reads the token from the header fields; `None` without an `Authorization` field. The scheme is
+/// `Bearer`, or also `DPoP` where it `takes_proofs`.
 ///
 /// A malformed field is an error, never treated as absent.
 ///
@@ -80,12 +105,19 @@ impl fmt::Debug for Bearer<'_> {
 pub fn from_headers(
     headers: &HeaderMap,
     max_bytes: usize,
+    takes_proofs: bool,
 ) -> Result<Option<Bearer<'_>>, InvalidToken> {
     let Some(field) = only_field(headers.get_all(AUTHORIZATION))? else {
         return Ok(None);
     };
     if field.len() > max_bytes {
         return Err(InvalidToken::AuthorizationTooLarge);
+    }
+    if takes_proofs && let Some(token) = behind_scheme(field.as_bytes(), Scheme::Dpop) {
+        let token = token68(token)?;
+        return Ok(Some(
+            token.with_location(TokenLocation::Authorization(Scheme::Dpop)),
+        ));
     }
     parse(field.as_bytes()).map(Some)
 }
@@ -153,7 +185,8 @@ pub fn from_websocket_protocol(
     if token == WEBSOCKET_PROTOCOL || protocols.any(|it| it == WEBSOCKET_PROTOCOL) {
         return Err(InvalidToken::AuthorizationRepeated);
     }
-    bounded(token, max_bytes).map(Some)
+    let token = bounded(token, max_bytes)?;
+    Ok(Some(token.with_location(TokenLocation::WebSocketProtocol)))
 }
 
 /// Returns the protocols without each `bearer` and the tokens after them, wherever they stand;
@@ -194,16 +227,17 @@ pub(super) fn bounded(token: &[u8], max_bytes: usize) -> Result<Bearer<'_>, Inva
 }
 
 fn parse(field: &[u8]) -> Result<Bearer<'_>, InvalidToken> {
-    token68(behind_scheme(field).ok_or(InvalidToken::AuthorizationScheme)?)
+    let token = behind_scheme(field, Scheme::Bearer);
+    token68(token.ok_or(InvalidToken::AuthorizationScheme)?)
 }
 
-/// Returns what stands behind `Bearer` and its blanks; `None` for another scheme.
-fn behind_scheme(field: &[u8]) -> Option<&[u8]> {
+/// Returns what stands behind a scheme and its blanks; `None` for another one.
+fn behind_scheme(field: &[u8], scheme: Scheme) -> Option<&[u8]> {
     let end_of_scheme = field.iter().position(|&b| b == b' ').unwrap_or(field.len());
-    let (scheme, rest) = field.split_at(end_of_scheme);
+    let (found, rest) = field.split_at(end_of_scheme);
     let spaces = rest.iter().take_while(|&&b| b == b' ').count();
-    let is_bearer = scheme.eq_ignore_ascii_case(b"Bearer");
-    is_bearer.then(|| rest.split_at(spaces).1)
+    let is_same = found.eq_ignore_ascii_case(scheme.name().as_bytes());
+    is_same.then(|| rest.split_at(spaces).1)
 }
 
 /// Words that clients write in place of `Bearer` and a blank. Any other one could be a secret.
@@ -212,10 +246,13 @@ const OTHER_SCHEMES: &str = "ApiKey AWS4-HMAC-SHA256 Basic Digest DPoP GNAP Hawk
 /// Marks that frameworks put in front of a value, as Express in front of a signed cookie.
 const OTHER_MARKS: [&str; 3] = ["Bearer%20", "s:", "s%3A"];
 
-/// Describes what stands in a field in place of `Bearer TOKEN`, or of a bare token where it
-/// `may_be_bare`. Nothing is repeated of a token but a character that none has.
-pub fn unreadable(field: &[u8], may_be_bare: bool) -> String {
-    let token = match (behind_scheme(field), word_in_front(field)) {
+/// Describes what stands in a field in place of a token behind one of these schemes, or of a bare token
+/// where it `may_be_bare`. Nothing is repeated of a token but a character that none has.
+pub fn unreadable(field: &[u8], schemes: &[Scheme], may_be_bare: bool) -> String {
+    let behind = schemes
+        .iter()
+        .find_map(|scheme| behind_scheme(field, *scheme));
+    let token = match (behind, word_in_front(field)) {
         (Some(token), _) => token,
         (None, Some(word)) if may_be_bare => {
             return format!("it begins with {word}, and not with the token");
@@ -282,7 +319,7 @@ fn token68(token: &[u8]) -> Result<Bearer<'_>, InvalidToken> {
     let token = std::str::from_utf8(token).map_err(|_| InvalidToken::Malformed)?;
     Ok(Bearer {
         token,
-        location: TokenLocation::Explicit,
+        location: TokenLocation::Authorization(Scheme::Bearer),
     })
 }
 
@@ -354,7 +391,7 @@ mod tests {
             ("hush hush", "it begins with something else"),
         ] {
             assert!(parse(field.as_bytes()).is_err(), "{field}");
-            let described = unreadable(field.as_bytes(), false);
+            let described = unreadable(field.as_bytes(), &[Scheme::Bearer], false);
             assert!(described.starts_with(found), "{field}: {described}");
             let lower = described.to_ascii_lowercase();
             assert!(!lower.contains("hush"), "{described}");
@@ -372,7 +409,7 @@ mod tests {
             ("Basic hush", "it begins with `Basic`"),
             ("hush%20a", "character 5 of the token is '%'"),
         ] {
-            let described = unreadable(field.as_bytes(), true);
+            let described = unreadable(field.as_bytes(), &[Scheme::Bearer], true);
             assert!(described.starts_with(found), "{field}: {described}");
             assert!(!described.contains("hush"), "{described}");
         }

@@ -10,6 +10,7 @@ use crate::claims::mapping::ClaimMapping;
 use crate::claims::name::ClaimName;
 use crate::claims::user_details::CurrentUserDetails;
 use crate::invalid::InvalidToken;
+use crate::possession::Binding;
 use crate::strict_json::{Map, Value, is_whole};
 
 /// The claims of a token. Serialised, they are the auth server's tokens, without absent values.
@@ -53,6 +54,9 @@ pub struct Claims {
     /// The map of contract §2.4.
     #[serde(rename = "extraInfo")]
     pub extra_info: ExtraInfo,
+    /// `cnf` (RFC 7800 §3.1), read unless bound tokens are accepted without a proof.
+    #[serde(skip)]
+    pub binding: Option<Binding>,
     /// The whole user of a mapping, which has more fields than the contract's claims. Never issued.
     #[serde(skip)]
     pub mapped_user: Option<Box<CurrentUserDetails>>,
@@ -292,7 +296,7 @@ const MAX_NUMERIC_DATE: f64 = 9_007_199_254_740_991.0;
 
 /// Reads a `NumericDate`, which may have a fraction (RFC 7519 §2); `round` removes it on the safe
 /// side.
-fn numeric_date(
+pub(crate) fn numeric_date(
     members: &mut Map,
     name: &str,
     round: fn(f64) -> f64,

@@ -108,7 +108,7 @@ pub(crate) fn check_type(members: &Map) -> Result<(), InvalidToken> {
     }
 }
 
-fn algorithm(members: &Map) -> Result<Algorithm, InvalidToken> {
+pub(crate) fn algorithm(members: &Map) -> Result<Algorithm, InvalidToken> {
     members
         .get("alg")
         .and_then(Value::as_str)

@@ -1,5 +1,7 @@
 //! The reasons for which a request has no valid token.
 
+use crate::possession::proof::InvalidProof;
+
 /// A token that is not accepted, or credentials that hold no token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum InvalidToken {
@@ -45,7 +47,17 @@ pub enum InvalidToken {
     /// `aud` names none of the audiences of this program, or is absent where one is required.
     #[error("another audience")]
     Audience,
-    /// A token with `cnf` (RFC 7800): only the holder of a key may use it, and no proof was checked.
+    /// A token with `cnf` (RFC 7800) that came without what it demands, or a plain one that came as if
+    /// it were bound.
     #[error("bound to a key of its holder")]
     Bound,
+    /// The token's key was not proven.
+    #[error("with a proof that is {0}")]
+    Proof(#[from] InvalidProof),
+    /// Bound to a certificate, and the client presented none.
+    #[error("without the certificate that it is bound to")]
+    CertificateMissing,
+    /// Bound to another certificate than the client's.
+    #[error("bound to another certificate")]
+    CertificateOther,
 }

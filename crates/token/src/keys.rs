@@ -13,6 +13,7 @@ use pem::Pem;
 
 use self::algorithms::ASYMMETRIC;
 use self::signing_type::SigningType;
+use crate::strict_json::{Map, Value};
 
 pub mod algorithms;
 mod found;
@@ -176,6 +177,23 @@ impl VerificationKey {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Parses a public JWK (RFC 7517), for the first of `allowed` that fits it.
+    ///
+    /// # Errors
+    /// The reason why it is not used.
+    pub(crate) fn from_jwk(jwk: &Value, allowed: &[Algorithm]) -> Result<Self, String> {
+        key_set::verification_key_from_jwk(jwk, allowed)
+    }
+
+    /// Checks that a JWK's own members allow it to verify signatures of this algorithm, without a
+    /// look at the key itself.
+    ///
+    /// # Errors
+    /// The reason why it is not used.
+    pub(crate) fn check_jwk(jwk: &Map, algorithm: Algorithm) -> Result<(), String> {
+        key_set::check_members(jwk, algorithm)
     }
 
     fn from_shared_secret(text: &str) -> Result<Self, KeyError> {

@@ -1,5 +1,5 @@
 //! Access tokens: their place in a request, keys, verification, claims and the user that they name,
-//! revocations.
+//! proofs of possession, revocations.
 //!
 //! Pure: time and randomness are arguments, so tests never wait. Never here: sockets, clocks, paths,
 //! rules.
@@ -13,6 +13,7 @@ pub mod invalid;
 pub mod keys;
 pub mod observer;
 pub mod policy;
+pub mod possession;
 pub mod revocations;
 pub mod sources;
 pub mod strict_json;

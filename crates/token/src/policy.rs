@@ -19,6 +19,8 @@ pub struct VerificationPolicy {
     pub accept_no_expiry: bool,
     /// True if a token that is bound to a key of its holder counts without a proof of that key.
     pub accept_bound_tokens: bool,
+    /// True if a token counts only with a proof of the key that it is bound to (RFC 9449).
+    pub requires_proof: bool,
     /// The mapping of another issuer's claims; `None` for the contract's claims.
     pub mapping: Option<ClaimMapping>,
     /// The claims of [`Claims::extra`], as they stand in the token.

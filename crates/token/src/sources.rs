@@ -3,11 +3,14 @@
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
 
-use crate::bearer::{self, Bearer};
+use crate::bearer::{self, Bearer, Scheme};
 use crate::cookie;
 use crate::invalid::InvalidToken;
 use crate::observer::Observer;
 use postern_http::cors::AllowedOrigins;
+
+/// The only scheme in front of a token outside of `Authorization`.
+const BEARER: [Scheme; 1] = [Scheme::Bearer];
 
 /// Places of a token besides `Authorization`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,6 +24,8 @@ pub struct TokenSources {
     pub cookie_origins: AllowedOrigins,
     /// True for `Sec-WebSocket-Protocol`, after `bearer`, of a request that opens a WebSocket.
     pub websocket_protocol: bool,
+    /// True for `Authorization: DPoP` too: proofs are verified.
+    pub takes_proofs: bool,
 }
 
 impl TokenSources {
@@ -44,7 +49,7 @@ impl TokenSources {
             observer.learned("from", name.as_str());
         }
         if token.is_none() {
-            token = bearer::from_headers(headers, max_bytes)?;
+            token = bearer::from_headers(headers, max_bytes, self.takes_proofs)?;
         }
         if token.is_none() && opens_websocket && self.websocket_protocol {
             token = bearer::from_websocket_protocol(headers, max_bytes)?;
@@ -70,12 +75,17 @@ impl TokenSources {
     /// Describes the value for which [`Self::token`] is an error, without any of its content; `None`
     /// where there is no value.
     pub fn unreadable(&self, headers: &HeaderMap, opens_websocket: bool) -> Option<String> {
-        let field = |name: &HeaderName, may_be_bare| {
-            let found = bearer::unreadable(headers.get(name)?.as_bytes(), may_be_bare);
+        let schemes: &[Scheme] = match self.takes_proofs {
+            true => &[Scheme::Bearer, Scheme::Dpop],
+            false => &BEARER,
+        };
+        let field = |name: &HeaderName, schemes, may_be_bare| {
+            let found = bearer::unreadable(headers.get(name)?.as_bytes(), schemes, may_be_bare);
             Some(format!("`{name}`: {found}"))
         };
-        let of_header = self.headers.iter().find_map(|name| field(name, true));
-        if let Some(found) = of_header.or_else(|| field(&AUTHORIZATION, false)) {
+        let mut token_headers = self.headers.iter();
+        let of_header = token_headers.find_map(|name| field(name, &BEARER, true));
+        if let Some(found) = of_header.or_else(|| field(&AUTHORIZATION, schemes, false)) {
             return Some(found);
         }
         let protocol = opens_websocket && self.websocket_protocol;
@@ -83,7 +93,7 @@ impl TokenSources {
             return Some("no token is behind `bearer`, or characters that none has".to_owned());
         }
         let name = self.cookie.as_ref()?;
-        let found = bearer::unreadable(cookie::first_value(headers, name)?, true);
+        let found = bearer::unreadable(cookie::first_value(headers, name)?, &BEARER, true);
         Some(format!("the cookie `{name}`: {found}"))
     }
 }
@@ -98,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_token_is_taken_only_from_configured_locations() {
-        use TokenLocation::{Cookie, Explicit, Header};
+        use TokenLocation::{Authorization, Cookie, Header, WebSocketProtocol};
         let assertion = ("x-assertion", "p.r.x");
         let cookie = ("cookie", "t=c.o.k");
         let protocol = ("sec-websocket-protocol", "bearer, w.s.p");
@@ -110,8 +120,12 @@ mod tests {
             ..TokenSources::default()
         };
         let none = TokenSources::default();
-        let [of_cookie, of_protocol] = [Some(("c.o.k", Cookie)), Some(("w.s.p", Explicit))];
-        let (of_bearer, of_header) = (Some(("a.b.c", Explicit)), Some(("p.r.x", Header(0))));
+        let [of_cookie, of_protocol] =
+            [Some(("c.o.k", Cookie)), Some(("w.s.p", WebSocketProtocol))];
+        let (of_bearer, of_header) = (
+            Some(("a.b.c", Authorization(Scheme::Bearer))),
+            Some(("p.r.x", Header(0))),
+        );
         let every = [cookie, protocol, bearer, assertion];
         for (sources, opens_websocket, fields, token) in [
             (&none, true, &[cookie, protocol, assertion][..], None),

@@ -1,6 +1,6 @@
 //! Verification of one token: a pure function of keys, policy, token and time.
 
-use crate::bearer::Bearer;
+use crate::bearer::{Bearer, Scheme, TokenLocation};
 use crate::claims::{Claims, Validity};
 use crate::compact::{CheckType, CompactToken, Header, check_type, decode};
 use crate::detail;
@@ -8,6 +8,8 @@ use crate::invalid::InvalidToken;
 use crate::keys::{KeySet, VerificationKey};
 use crate::observer::{Observer, Unobserved};
 use crate::policy::{RequiredIssuer, VerificationPolicy};
+use crate::possession::Binding;
+use crate::possession::proof::InvalidProof;
 use crate::strict_json::{self, Value, member};
 
 /// The confirmation of RFC 7800 §3.1, whatever it holds but null.
@@ -55,16 +57,20 @@ impl VerificationPolicy {
     fn verify_each(
         &self,
         keys: &KeySet,
-        token: Bearer<'_>,
+        bearer: Bearer<'_>,
         now: i64,
         observer: &mut impl Observer,
     ) -> Result<Claims, InvalidToken> {
-        let token = observer.check("token_form", CompactToken::split(token.as_str()))?;
+        let token = observer.check("token_form", CompactToken::split(bearer.as_str()))?;
         let header = observer.check("token_header", Header::parse(token.header, check_type))?;
         // No key changes what the payload says, so none is searched for a token that it rejects. Before
         // the signature is checked it can do nothing else.
         let claims = decode(token.payload).and_then(|payload| self.claims(&payload));
         let claims = observer.check("claims", claims)?;
+        observer.check(
+            "binding",
+            self.check_scheme(claims.binding.as_ref(), bearer),
+        )?;
         observer.check("times", self.check_times(claims.validity(), now))?;
         self.check_parties(&claims, observer)?;
         let signature = check_signature(keys, &header, &token);
@@ -75,11 +81,28 @@ impl VerificationPolicy {
 
     fn claims(&self, payload: &[u8]) -> Result<Claims, InvalidToken> {
         let members = strict_json::object(payload).map_err(|_| InvalidToken::Malformed)?;
-        // Bound to its holder's key (RFC 7800), of which nothing here requires a proof.
-        if member(&members, CONFIRMATION).is_some() && !self.accept_bound_tokens {
-            return Err(InvalidToken::Bound);
+        // Bound to its holder's key (RFC 7800), unless a proxy in front has checked that already.
+        let binding = match member(&members, CONFIRMATION) {
+            Some(confirmation) if !self.accept_bound_tokens => {
+                Some(Binding::from_claim(confirmation)?)
+            }
+            _ => None,
+        };
+        let claims = Claims::from_members(members, self.mapping.as_ref(), &self.extra_claims)?;
+        Ok(Claims { binding, ..claims })
+    }
+
+    /// Checks that a token came by the scheme that its binding needs.
+    fn check_scheme(
+        &self,
+        binding: Option<&Binding>,
+        token: Bearer<'_>,
+    ) -> Result<(), InvalidToken> {
+        let is_proven = token.location() == TokenLocation::Authorization(Scheme::Dpop);
+        if self.requires_proof && !is_proven {
+            return Err(InvalidProof::Missing.into());
         }
-        Claims::from_members(members, self.mapping.as_ref(), &self.extra_claims)
+        Binding::check_scheme(binding, token)
     }
 
     /// Checks the times of a token at `now`, in seconds since the epoch.

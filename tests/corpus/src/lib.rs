@@ -5,6 +5,7 @@
 
 pub mod fields;
 pub mod keys;
+pub mod proof_rows;
 pub mod template;
 pub mod token_forge;
 pub mod token_rows;

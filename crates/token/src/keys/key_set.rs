@@ -168,7 +168,7 @@ fn described(number: usize, member: &Value) -> String {
 
 /// Parses a key, or returns the reason why it is not used. Members that no verifier needs are not
 /// read, whatever they hold (RFC 7517 §4): certificates (`x5c`) too.
-fn verification_key_from_jwk(
+pub(super) fn verification_key_from_jwk(
     member: &Value,
     allowed: &[Algorithm],
 ) -> Result<VerificationKey, String> {
@@ -204,8 +204,9 @@ fn verification_key_from_jwk(
     };
     // Without an `alg` of its own it is used with the first allowed one.
     let stated = text(jwk, "alg")?;
-    let is_stated = |it| stated.is_none_or(|name| algorithms::parse(name) == Some(it));
-    let mut usable = allowed.iter().filter(|it| fits(**it) && is_stated(**it));
+    let mut usable = allowed
+        .iter()
+        .filter(|it| fits(**it) && is_stated(stated, **it));
     let algorithm = *usable
         .next()
         .ok_or("its algorithm is not among the allowed")?;
@@ -219,6 +220,19 @@ fn verification_key_from_jwk(
         key.name = Some(name);
     }
     Ok(key)
+}
+
+/// Checks that a key's own members allow it to verify signatures of this algorithm.
+pub(super) fn check_members(jwk: &Map, algorithm: Algorithm) -> Result<(), String> {
+    check_purpose(jwk)?;
+    match is_stated(text(jwk, "alg")?, algorithm) {
+        true => Ok(()),
+        false => Err("it is for another algorithm".to_owned()),
+    }
+}
+
+fn is_stated(alg: Option<&str>, algorithm: Algorithm) -> bool {
+    alg.is_none_or(|name| algorithms::parse(name) == Some(algorithm))
 }
 
 /// Checks that the key's own `use` and `key_ops` allow verification (RFC 7517 §4.2, §4.3);

@@ -1,0 +1,160 @@
+//! Proof of possession (RFC 7800): the key or the certificate that a token is bound to, and what a
+//! request shows of them.
+
+pub mod nonces;
+pub mod proof;
+pub mod seen_proofs;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+
+use crate::bearer::{Bearer, Scheme, TokenLocation};
+use crate::invalid::InvalidToken;
+use crate::strict_json::Value;
+
+/// A SHA-256, of a key, a certificate or a token.
+pub type Digest = [u8; 32];
+
+/// Returns the SHA-256 of some bytes.
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> Digest {
+    let digest = digest(&SHA256, bytes);
+    digest.as_ref().first_chunk().copied().unwrap_or_default()
+}
+
+/// Parses a digest as tokens have it: base64url without padding.
+fn parse_digest(text: &str) -> Option<Digest> {
+    let mut digest = Digest::default();
+    let length = URL_SAFE_NO_PAD.decode_slice(text, &mut digest).ok()?;
+    (length == digest.len()).then_some(digest)
+}
+
+/// What a token is bound to: the members of its `cnf`, at least one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Binding {
+    /// `jkt`: the thumbprint of the key that signs proofs (RFC 9449 §6.1).
+    pub key: Option<Digest>,
+    /// `x5t#S256`: the digest of the client's certificate (RFC 8705 §3.1).
+    pub certificate: Option<Digest>,
+}
+
+impl Binding {
+    /// Reads `cnf`.
+    ///
+    /// # Errors
+    /// [`InvalidToken::Bound`] for a confirmation that is not understood, as a whole or in part: what
+    /// it demands is not checked here.
+    pub(crate) fn from_claim(cnf: &Value) -> Result<Self, InvalidToken> {
+        let mut binding = Self {
+            key: None,
+            certificate: None,
+        };
+        for (name, value) in cnf.as_object().ok_or(InvalidToken::Bound)? {
+            let digest = value.as_str().and_then(parse_digest);
+            match name.as_str() {
+                "jkt" => binding.key = digest,
+                "x5t#S256" => binding.certificate = digest,
+                _ => return Err(InvalidToken::Bound),
+            }
+            digest.ok_or(InvalidToken::Bound)?;
+        }
+        match binding {
+            Self {
+                key: None,
+                certificate: None,
+            } => Err(InvalidToken::Bound),
+            binding => Ok(binding),
+        }
+    }
+
+    /// Checks that a token came by the scheme that its binding needs. A bound one is accepted in
+    /// `Authorization` alone, and one that is bound to a key is no bearer token (RFC 9449 §7.2).
+    ///
+    /// # Errors
+    /// [`InvalidToken::Bound`].
+    pub fn check_scheme(binding: Option<&Self>, token: Bearer<'_>) -> Result<(), InvalidToken> {
+        let needs_proof = binding.is_some_and(|binding| binding.key.is_some());
+        let fits = match token.location() {
+            TokenLocation::Authorization(Scheme::Dpop) => needs_proof,
+            TokenLocation::Authorization(Scheme::Bearer) => !needs_proof,
+            _ => binding.is_none(),
+        };
+        fits.then_some(()).ok_or(InvalidToken::Bound)
+    }
+
+    /// Compares the certificate of the connection with the one that the token is bound to (RFC 8705
+    /// §3).
+    ///
+    /// # Errors
+    /// [`InvalidToken::CertificateMissing`], [`InvalidToken::CertificateOther`].
+    pub fn check_certificate(&self, presented: Option<&Digest>) -> Result<(), InvalidToken> {
+        match (&self.certificate, presented) {
+            (None, _) => Ok(()),
+            (Some(bound), Some(presented)) if bound == presented => Ok(()),
+            (Some(_), Some(_)) => Err(InvalidToken::CertificateOther),
+            (Some(_), None) => Err(InvalidToken::CertificateMissing),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use serde_json::json;
+
+    use super::*;
+
+    /// RFC 9449 §6.1 and RFC 8705 §3.1.
+    const JKT: &str = "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I";
+    const X5T: &str = "bwcK0esc3ACC3DB2Y5_lESsXE8o9ltc05O89jdN-dg2";
+
+    #[test]
+    fn a_confirmation_counts_only_if_all_of_it_is_understood() {
+        for (cnf, expected) in [
+            (json!({"jkt": JKT}), Some((true, false))),
+            (
+                json!({"x5t#S256": X5T.replace("dg2", "dgw")}),
+                Some((false, true)),
+            ),
+            (json!({"jkt": JKT, "x5t#S256": JKT}), Some((true, true))),
+            (json!({"jkt": JKT, "jwk": {}}), None),
+            (json!({"jkt": JKT, "kid": null}), None),
+            (json!({"jkt": JKT, "x5t#S256": null}), None),
+            (json!({"JKT": JKT}), None),
+            (json!({"jkt": ""}), None),
+            (json!({"jkt": &JKT[1..]}), None),
+            (json!({"jkt": format!("{JKT}=")}), None),
+            (json!({"jkt": format!("{JKT}AA")}), None),
+            (json!({"jkt": [JKT]}), None),
+            // Stray bits behind the digest: another text for the same bytes.
+            (json!({"x5t#S256": X5T}), None),
+            (json!({}), None),
+            (json!([]), None),
+            (json!("none"), None),
+        ] {
+            let value: Value = serde_json::from_value(cnf.clone()).unwrap();
+            let binding = Binding::from_claim(&value);
+            let found = binding.map(|it| (it.key.is_some(), it.certificate.is_some()));
+            assert_eq!(found, expected.ok_or(InvalidToken::Bound), "{cnf}");
+        }
+    }
+
+    #[test]
+    fn rfc_8705_3_the_certificate_is_the_tokens() {
+        let bound = |certificate| Binding {
+            key: None,
+            certificate,
+        };
+        let (one, other) = (sha256(b"one"), sha256(b"other"));
+        for (bound_to, presented, expected) in [
+            (Some(one), Some(one), Ok(())),
+            (Some(one), Some(other), Err(InvalidToken::CertificateOther)),
+            (Some(one), None, Err(InvalidToken::CertificateMissing)),
+            (None, Some(one), Ok(())),
+            (None, None, Ok(())),
+        ] {
+            let found = bound(bound_to).check_certificate(presented.as_ref());
+            assert_eq!(found, expected);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Nonces for proofs (RFC 9449 §8): signed, so that no server remembers them, and one server of several
+//! accepts what another has issued.
+
+use std::fmt;
+
+use aws_lc_rs::hmac::{self, HMAC_SHA256, Key};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+
+/// Seconds for which a nonce counts. Clients get the next one well before.
+const LIFETIME: i64 = 300;
+/// Length of the signature in a nonce: nobody guesses so many bits in that time.
+const TAG_BYTES: usize = 16;
+const TIME_BYTES: usize = 8;
+/// Shorter secrets could be guessed from a nonce.
+const MIN_KEY_BYTES: usize = 32;
+
+/// The keys of nonces: the first signs, and each verifies.
+#[derive(Clone)]
+pub struct NonceKeys(Vec<Key>);
+
+/// Never prints the keys.
+impl fmt::Debug for NonceKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NonceKeys([redacted])")
+    }
+}
+
+impl NonceKeys {
+    /// Parses the content of a key file: one key a line, and behind it the former one while servers
+    /// still use it.
+    ///
+    /// # Errors
+    /// The expected form, without any of the text.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let is_usable = |line: &&str| line.len() >= MIN_KEY_BYTES;
+        if !(1..=2).contains(&lines.len()) || !lines.iter().all(is_usable) {
+            return Err(
+                "expected one or two lines of at least 32 characters, such as openssl rand -base64 32 prints",
+            );
+        }
+        let key = |line: &&str| Key::new(HMAC_SHA256, line.as_bytes());
+        Ok(Self(lines.iter().map(key).collect()))
+    }
+
+    /// Issues a nonce at `now`, in seconds since the epoch.
+    #[must_use]
+    pub fn issue(&self, now: i64) -> String {
+        let time = now.to_be_bytes();
+        let tag = self.0.first().map(|key| hmac::sign(key, &time));
+        let tag = tag.as_ref().map(AsRef::as_ref).unwrap_or_default();
+        URL_SAFE_NO_PAD.encode([&time[..], tag.get(..TAG_BYTES).unwrap_or_default()].concat())
+    }
+
+    /// Returns the time at which a nonce was issued; `None` for one that does not count at `now`.
+    pub(super) fn issued_at(&self, nonce: &str, now: i64) -> Option<i64> {
+        let bytes = URL_SAFE_NO_PAD.decode(nonce).ok()?;
+        let (time, tag) = bytes.split_first_chunk::<TIME_BYTES>()?;
+        let is_signed = |key: &Key| {
+            let expected = hmac::sign(key, time);
+            let expected = expected.as_ref().get(..TAG_BYTES);
+            expected.is_some_and(|expected| {
+                aws_lc_rs::constant_time::verify_slices_are_equal(expected, tag).is_ok()
+            })
+        };
+        let issued_at = i64::from_be_bytes(*time);
+        // Ahead by as much, where the clocks of two servers differ.
+        let is_current = now.abs_diff(issued_at) <= LIFETIME.unsigned_abs();
+        (is_current && self.0.iter().any(is_signed)).then_some(issued_at)
+    }
+
+    /// Returns the next nonce for a client that used one of this time, if it is old enough.
+    #[must_use]
+    pub fn renewed(&self, issued_at: i64, now: i64) -> Option<String> {
+        (now.abs_diff(issued_at) > LIFETIME.unsigned_abs() / 2).then(|| self.issue(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000;
+    const ONE: &str = "0123456789abcdef0123456789abcdef";
+    const OTHER: &str = "another key of thirty-two signs!";
+
+    #[test]
+    fn rfc_9449_8_a_nonce_counts_for_its_time_at_each_server_with_the_key() {
+        let keys = |text: &str| NonceKeys::parse(text).unwrap();
+        let nonce = keys(ONE).issue(NOW);
+        let counts = |text: &str, nonce: &str, now| keys(text).issued_at(nonce, now).is_some();
+        assert!(counts(ONE, &nonce, NOW));
+        assert!(counts(ONE, &nonce, NOW + 300));
+        assert!(!counts(ONE, &nonce, NOW + 301));
+        assert!(counts(ONE, &nonce, NOW - 300));
+        assert!(!counts(ONE, &nonce, NOW - 301));
+        // The former key verifies, and signs no more.
+        let both = format!("{OTHER}\n{ONE}\n");
+        assert!(counts(&both, &nonce, NOW));
+        assert!(!counts(OTHER, &nonce, NOW));
+        assert!(counts(OTHER, &keys(&both).issue(NOW), NOW));
+        for at in 0..nonce.len() {
+            let mut changed = nonce.clone().into_bytes();
+            changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(changed).unwrap();
+            assert!(!counts(ONE, &changed, NOW), "{at}");
+            assert!(!counts(ONE, &nonce[..at], NOW), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_client_gets_the_next_nonce_in_time() {
+        let keys = NonceKeys::parse(ONE).unwrap();
+        assert_eq!(keys.renewed(NOW, NOW + 150), None);
+        assert_eq!(keys.renewed(NOW, NOW + 151), Some(keys.issue(NOW + 151)));
+    }
+
+    #[test]
+    fn a_key_file_has_one_or_two_long_lines() {
+        for text in [
+            "",
+            "short",
+            &format!("{ONE}\n\n"),
+            &format!("{ONE}\n{ONE}\n{ONE}"),
+        ] {
+            assert!(NonceKeys::parse(text).is_err(), "{text}");
+        }
+        let printed = format!("{:?}", NonceKeys::parse(ONE).unwrap());
+        assert_eq!(printed, "NonceKeys([redacted])");
+    }
+}

@@ -1,0 +1,263 @@
+//! DPoP proofs (RFC 9449): one signed statement of the client for one request.
+
+use std::sync::OnceLock;
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use jsonwebtoken::Algorithm;
+use postern_http::host::normal_url::NormalUrl;
+
+use super::nonces::NonceKeys;
+use super::{Digest, sha256};
+use crate::claims::numeric_date;
+use crate::compact::{self, CompactToken, decode, rejected_member};
+use crate::keys::VerificationKey;
+use crate::keys::algorithms::ASYMMETRIC;
+use crate::strict_json::{self, Map, Value, member};
+
+/// The media type of a proof.
+const TYPE: &str = "dpop+jwt";
+/// The members of JWKs that only the private half of a key pair has, or a secret (RFC 7518 §6).
+const PRIVATE_MEMBERS: [&str; 8] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
+/// Seconds for which a proof counts behind its `iat`. So long its `jti` is remembered.
+pub const MAX_AGE: i64 = 60;
+
+/// The reasons for which a request has no valid proof.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum InvalidProof {
+    /// No `DPoP` field, where a proof is required.
+    #[error("missing")]
+    Missing,
+    /// More than one `DPoP` field.
+    #[error("repeated")]
+    Repeated,
+    /// Not a compact JWS of three base64url parts that hold JSON objects without duplicate members.
+    #[error("malformed")]
+    Malformed,
+    /// Another `typ`, or a header member that is not allowed.
+    #[error("a header that is not allowed")]
+    Header,
+    /// An algorithm that is symmetric, `none`, or not the key's.
+    #[error("an algorithm that is not allowed")]
+    Algorithm,
+    /// No public key that can verify it.
+    #[error("an unusable key")]
+    Key,
+    /// A signature that does not verify with the key in the proof.
+    #[error("an invalid signature")]
+    Signature,
+    /// A required claim is missing, or of another type.
+    #[error("a missing or invalid claim")]
+    Claim,
+    /// Another `htm` than the method.
+    #[error("another method")]
+    Method,
+    /// Another `htu` than a URL of the request.
+    #[error("another URL")]
+    Target,
+    /// An `iat` outside of the window.
+    #[error("too old, or of the future")]
+    Time,
+    /// Another `ath` than the token's digest.
+    #[error("another token")]
+    Token,
+    /// Another key than the token's.
+    #[error("another key")]
+    OtherKey,
+    /// No nonce of ours, or an old one.
+    #[error("without a current nonce")]
+    Nonce,
+    /// A `jti` that was used.
+    #[error("used before")]
+    Replayed,
+    /// More proofs of the key than are remembered.
+    #[error("one of too many")]
+    TooMany,
+}
+
+/// The request that a proof has to be for.
+#[derive(Clone, Copy)]
+pub struct ProofRequest<'a> {
+    /// The method, byte for byte.
+    pub method: &'a str,
+    /// Returns true for a URL of the request.
+    pub is_target: &'a dyn Fn(&NormalUrl) -> bool,
+    /// The SHA-256 of the token that it is sent with; `None` at a token endpoint.
+    pub token: Option<&'a Digest>,
+    /// The keys of nonces, where proofs need one.
+    pub nonces: Option<&'a NonceKeys>,
+    /// Seconds since the epoch.
+    pub now: i64,
+    /// Seconds by which the client's clock may be ahead.
+    pub leeway_seconds: u32,
+}
+
+/// A proof that can be read, of which nothing is verified yet.
+pub struct Proof<'p> {
+    parts: CompactToken<'p>,
+    algorithm: Algorithm,
+    jwk: Value,
+    /// The thumbprint of its key.
+    key: Digest,
+}
+
+/// A verified proof: the key that signed it, and its identifier.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifiedProof {
+    /// The thumbprint of the key.
+    pub key: Digest,
+    /// `jti`.
+    pub id: String,
+    /// The time at which its nonce was issued, if it has one.
+    pub nonce_issued_at: Option<i64>,
+}
+
+impl<'p> Proof<'p> {
+    /// Reads the value of the field: items 2 to 5 and 7 of RFC 9449 §4.3.
+    ///
+    /// # Errors
+    /// [`InvalidProof::Malformed`], [`InvalidProof::Header`], [`InvalidProof::Algorithm`],
+    /// [`InvalidProof::Key`].
+    pub fn parse(field: &'p [u8]) -> Result<Self, InvalidProof> {
+        let text = str::from_utf8(field).map_err(|_| InvalidProof::Malformed)?;
+        let parts = CompactToken::split(text).map_err(|_| InvalidProof::Malformed)?;
+        let mut header = object(parts.header)?;
+        let typ = member(&header, "typ").and_then(Value::as_str);
+        if !typ.is_some_and(|typ| typ.eq_ignore_ascii_case(TYPE)) {
+            return Err(InvalidProof::Header);
+        }
+        if rejected_member(&header).is_some() {
+            return Err(InvalidProof::Header);
+        }
+        let algorithm = compact::algorithm(&header).map_err(|_| InvalidProof::Algorithm)?;
+        if !ASYMMETRIC.contains(&algorithm) {
+            return Err(InvalidProof::Algorithm);
+        }
+        let jwk = header.remove("jwk").ok_or(InvalidProof::Key)?;
+        let members = jwk.as_object().ok_or(InvalidProof::Key)?;
+        // Item 7. Before anything is computed with the key.
+        if PRIVATE_MEMBERS
+            .iter()
+            .any(|name| members.contains_key(*name))
+        {
+            return Err(InvalidProof::Key);
+        }
+        // Each time: the key itself may be known already.
+        VerificationKey::check_jwk(members, algorithm).map_err(|_| InvalidProof::Key)?;
+        Ok(Self {
+            key: thumbprint(members).ok_or(InvalidProof::Key)?,
+            parts,
+            algorithm,
+            jwk,
+        })
+    }
+
+    /// Returns the thumbprint of the key in the proof.
+    #[must_use]
+    pub const fn key(&self) -> &Digest {
+        &self.key
+    }
+
+    /// Verifies the signature, and compares the claims with the request: items 6 and 8 to 11 of RFC
+    /// 9449 §4.3. `known` keeps the key for the next proof: the caller passes one for each thumbprint.
+    ///
+    /// # Errors
+    /// [`InvalidProof`].
+    pub fn verify(
+        &self,
+        request: &ProofRequest<'_>,
+        known: &OnceLock<VerificationKey>,
+    ) -> Result<VerifiedProof, InvalidProof> {
+        let signature = decode(self.parts.signature).map_err(|_| InvalidProof::Malformed)?;
+        let verifies = match known.get().filter(|key| key.algorithm() == self.algorithm) {
+            Some(key) => key.verifies(self.parts.signed, &signature),
+            None => {
+                let key = self.parse_key()?;
+                let verifies = key.verifies(self.parts.signed, &signature);
+                // A race is harmless: both have the same thumbprint.
+                let _ = known.set(key);
+                verifies
+            }
+        };
+        if !verifies {
+            return Err(InvalidProof::Signature);
+        }
+        self.check_claims(request)
+    }
+
+    /// Parses the key, which is checked for its size before anything is computed with it.
+    fn parse_key(&self) -> Result<VerificationKey, InvalidProof> {
+        let key = VerificationKey::from_jwk(&self.jwk, &[self.algorithm]);
+        key.map_err(|_| InvalidProof::Key)
+    }
+
+    fn check_claims(&self, request: &ProofRequest<'_>) -> Result<VerifiedProof, InvalidProof> {
+        let mut claims = object(self.parts.payload)?;
+        let id = text(&claims, "jti")?.to_owned();
+        if text(&claims, "htm")? != request.method {
+            return Err(InvalidProof::Method);
+        }
+        let target = NormalUrl::parse(text(&claims, "htu")?);
+        if !target.is_some_and(|target| (request.is_target)(&target)) {
+            return Err(InvalidProof::Target);
+        }
+        if let Some(token) = request.token
+            && text(&claims, "ath")? != URL_SAFE_NO_PAD.encode(token)
+        {
+            return Err(InvalidProof::Token);
+        }
+        let nonce = match request.nonces {
+            None => None,
+            Some(keys) => {
+                let nonce = text(&claims, "nonce").map_err(|_| InvalidProof::Nonce)?;
+                let issued_at = keys.issued_at(nonce, request.now);
+                Some(issued_at.ok_or(InvalidProof::Nonce)?)
+            }
+        };
+        let issued_at = numeric_date(&mut claims, "iat", f64::floor);
+        let issued_at = issued_at.ok().flatten().ok_or(InvalidProof::Claim)?;
+        let latest = request.now.saturating_add(request.leeway_seconds.into());
+        if !(request.now - MAX_AGE..=latest).contains(&issued_at) {
+            return Err(InvalidProof::Time);
+        }
+        Ok(VerifiedProof {
+            key: self.key,
+            id,
+            nonce_issued_at: nonce,
+        })
+    }
+}
+
+fn object(part: &str) -> Result<Map, InvalidProof> {
+    let json = decode(part).map_err(|_| InvalidProof::Malformed)?;
+    strict_json::object(&json).map_err(|_| InvalidProof::Malformed)
+}
+
+/// Returns a claim that is a text; an empty one is none.
+fn text<'c>(claims: &'c Map, name: &str) -> Result<&'c str, InvalidProof> {
+    let text = member(claims, name).and_then(Value::as_str);
+    text.filter(|text| !text.is_empty())
+        .ok_or(InvalidProof::Claim)
+}
+
+/// Returns the thumbprint of a public key (RFC 7638 §3) by the members as they were sent: the key is
+/// not parsed for it.
+fn thumbprint(jwk: &Map) -> Option<Digest> {
+    let required: &[&str] = match jwk.get("kty")?.as_str()? {
+        "EC" => &["crv", "kty", "x", "y"],
+        "OKP" => &["crv", "kty", "x"],
+        "RSA" => &["e", "kty", "n"],
+        _ => return None,
+    };
+    // In the order of their names, as RFC 7638 §3.3 has it.
+    let members: Option<Map> = required
+        .iter()
+        .map(|name| {
+            let value = jwk.get(*name).filter(|value| value.as_str().is_some())?;
+            Some(((*name).to_owned(), value.clone()))
+        })
+        .collect();
+    Some(sha256(Value::Object(members?).to_string().as_bytes()))
+}
+
+#[cfg(test)]
+mod tests;
