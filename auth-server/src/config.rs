@@ -19,7 +19,7 @@ use postern_process::logs::access_log::AccessLog;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::policy::{Audience, RequiredIssuer, VerificationPolicy};
 use postern_transport::net::client_address::TrustedProxies;
-use postern_transport::tls::{HTTP_1, ServerTls};
+use postern_transport::tls::{HTTP_1, RequestedCertificates, ServerTls};
 use toml::Table;
 
 pub(crate) use self::store::store_location;
@@ -113,7 +113,10 @@ impl Config {
         Ok(Self {
             issuer_url: issuer_url(&args.tokens.issuer)
                 .filter(|_| signing_type != SigningType::Hmac),
-            tls: args.listening.tls.server(None, HTTP_1)?,
+            tls: args
+                .listening
+                .tls
+                .server(RequestedCertificates::default(), HTTP_1)?,
             interceptor: Interceptor::new(
                 context_path.clone(),
                 pass_list(args)?,

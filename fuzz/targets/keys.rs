@@ -57,7 +57,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let mut headers = HeaderMap::new();
     headers.insert(header::AUTHORIZATION, HeaderValue::from_static(UNSIGNED));
-    let token = bearer::from_headers(&headers, 8192)
+    let token = bearer::from_headers(&headers, 8192, true)
         .expect("well formed")
         .expect("there");
     let policy = VerificationPolicy {

@@ -56,7 +56,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(cookie::cookies_without(&headers, "t").is_some());
     }
     let _ = bearer::from_websocket_protocol(&headers, 8192);
-    let Ok(Some(token)) = bearer::from_headers(&headers, 8192) else {
+    let Ok(Some(token)) = bearer::from_headers(&headers, 8192, true) else {
         return;
     };
     let key = VerificationKey::parse(SigningType::Hmac, SECRET).expect("a secret");

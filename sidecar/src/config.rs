@@ -8,7 +8,7 @@ use postern_process::command_line::{exposed_secrets, given};
 use postern_process::exit::ExitError;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::times::moment;
-use postern_transport::tls::{HTTP_2_OR_1, ServerTls};
+use postern_transport::tls::{HTTP_2_OR_1, RequestedCertificates, ServerTls};
 
 use crate::cli::{Cli, ServeArgs};
 use crate::config::live::Rules;
@@ -73,12 +73,16 @@ impl Config {
         require_pod_ip(args)?;
         let listening = &args.listening;
         postern_transport::net::listener::require_two(listening.listen, listening.admin_listen)?;
-        let tls = listening
-            .tls
-            .server(listening.client_ca.as_deref(), HTTP_2_OR_1)?;
+        let clients = RequestedCertificates {
+            mode: listening.client_cert.client_cert,
+            ca: listening.client_ca.clone(),
+        };
+        let has_client_certificates = clients != RequestedCertificates::default();
+        let tls = listening.tls.server(clients, HTTP_2_OR_1)?;
         let upstream_tls = upstream_tls(args, &upstream)?;
         let sources_of_keys = std::mem::take(&mut issuers.sources);
-        let auth_policy = auth_policy(&args.rules, &upstream, issuers)?;
+        let auth_policy = auth_policy(&args.rules, &upstream, has_client_certificates, issuers)?;
+        policy::require_trusted_proxy(args)?;
         let mut of_settings: Vec<_> = policy::open_to_all(&auth_policy.interceptor).collect();
         of_settings.extend(access_rules::warnings(&args.rules, &auth_policy));
         of_settings.extend(policy::dotted_claims(args));

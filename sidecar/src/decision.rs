@@ -1,9 +1,10 @@
-//! The decision about a request, CSRF protection, and what is removed from a request that is forwarded.
+//! The decision about a request, proofs of possession, CSRF protection, and what is removed from a request that is forwarded.
 
 pub(crate) mod authorize;
 mod csrf;
 pub(crate) mod forward;
 pub(crate) mod issuers;
+pub(crate) mod possession;
 pub(crate) mod protected_resource;
 pub(crate) mod reporting;
 pub(crate) mod strip_token;

@@ -154,6 +154,7 @@ impl<'a, C: Downstream> Serving<'a, C> {
         let (request, progress) = (&self.request, &mut self.progress);
         let cors = request.rules.auth_policy.cors_fields(&request.head);
         let response = response.with(cors).with(request.ids.echo());
+        let response = response.with(request.nonce.clone());
         let response = response.to(&request.head);
         let (out, rest) = (&mut progress.download.out, progress.rest);
         let (method, version) = (&request.head.method, request.head.version);

@@ -2,6 +2,7 @@
 
 mod ascii_json;
 mod claim_text;
+pub(crate) mod client_certificate;
 pub(crate) mod field_name;
 pub(crate) mod forwarded;
 pub(crate) mod service_fields;

@@ -9,7 +9,7 @@ use postern_contract::explanation::Explanation;
 use postern_process::clock::unix_now;
 use postern_process::exit::ExitError;
 use postern_process::files::bounded_read;
-use postern_token::bearer;
+use postern_token::bearer::{self, Scheme};
 use postern_token::invalid::InvalidToken;
 use postern_token::keys::{KeySet, VerificationKey};
 use postern_token::observer::Observer;
@@ -102,10 +102,14 @@ fn verify(
     let headers = HeaderValue::from_str(&format!("Bearer {token}"))
         .map(|field| HeaderMap::from_iter([(AUTHORIZATION, field)]))
         .unwrap_or_default();
-    let read = bearer::from_headers(&headers, MAX_AUTHORIZATION_BYTES)
+    let read = bearer::from_headers(&headers, MAX_AUTHORIZATION_BYTES, true)
         .and_then(|token| token.ok_or(InvalidToken::Malformed));
     observer.explains(&read, |invalid| match invalid {
-        InvalidToken::Malformed => Some(bearer::unreadable(token.as_bytes(), true)),
+        InvalidToken::Malformed => Some(bearer::unreadable(
+            token.as_bytes(),
+            &[Scheme::Bearer],
+            true,
+        )),
         // The reason says all.
         _ => None,
     });

@@ -10,6 +10,7 @@ mod help;
 use http::StatusCode;
 use postern_http::invalid::InvalidRequest;
 use postern_token::invalid::InvalidToken;
+use postern_token::possession::proof::InvalidProof;
 
 pub use self::help::Help;
 
@@ -138,7 +139,7 @@ rejections! {
     AuthorizationRepeated: BAD_REQUEST, "authorization_repeated", "the credentials were sent twice", invalid_request, Both, enforced;
     /// The `Authorization` field is longer than the configured limit.
     AuthorizationTooLarge: REQUEST_HEADER_FIELDS_TOO_LARGE, "authorization_too_large", "the Authorization header is too large", none, Both, always;
-    /// Another scheme than `Bearer`.
+    /// Another scheme than `Bearer`, or than `DPoP` where proofs are verified.
     AuthorizationScheme: UNAUTHORIZED, "authorization_scheme", "the Authorization scheme is not Bearer", bare, Both, enforced;
     /// Not a compact JWS of three base64url parts that hold JSON objects without duplicate members.
     TokenMalformed: UNAUTHORIZED, "token_malformed", "the access token is malformed", invalid_token, Both, enforced;
@@ -162,7 +163,8 @@ rejections! {
     TokenIssuer: UNAUTHORIZED, "token_issuer", "the access token comes from another issuer", invalid_token, Both, enforced;
     /// `aud` names none of the audiences of this program, or is absent where one is required.
     TokenAudience: UNAUTHORIZED, "token_audience", "the access token is meant for another audience", invalid_token, Both, enforced;
-    /// A token with `cnf` (RFC 7800): only the holder of a key may use it, and no proof was checked.
+    /// A token with `cnf` (RFC 7800) that came without what it demands, or a plain one that came as if it
+    /// were bound.
     TokenBound: UNAUTHORIZED, "token_bound", "the access token is bound to a key of its holder", invalid_token, Both, enforced;
     /// An id or account that could be a user of another issuer.
     TokenUser: UNAUTHORIZED, "token_user", "the user of the access token could be another issuer's", invalid_token, Sidecar, enforced;
@@ -174,6 +176,50 @@ rejections! {
     ClaimNotAllowed: FORBIDDEN, "claim_not_allowed", "a claim of the access token does not allow this", none, Sidecar, enforced;
     /// No rule is for the request, and the default is to deny.
     NoRule: FORBIDDEN, "no_rule", "no rule allows this request", none, Sidecar, enforced;
+
+    // The proof of the token's key (RFC 9449).
+    /// No `DPoP` field, where a proof is required.
+    ProofMissing: UNAUTHORIZED, "proof_missing", "no proof of the token's key was sent", invalid_dpop_proof, Both, enforced;
+    /// More than one `DPoP` field.
+    ProofRepeated: BAD_REQUEST, "proof_repeated", "the proof was sent twice", invalid_request, Both, enforced;
+    /// Not a compact JWS of JSON objects without duplicate members.
+    ProofMalformed: UNAUTHORIZED, "proof_malformed", "the proof is malformed", invalid_dpop_proof, Both, enforced;
+    /// Another `typ` than `dpop+jwt`, or a header member that is not allowed.
+    ProofHeader: UNAUTHORIZED, "proof_header", "the header of the proof is not one of a proof", invalid_dpop_proof, Both, enforced;
+    /// A symmetric algorithm, `none`, or an unknown one.
+    ProofAlgorithm: UNAUTHORIZED, "proof_algorithm", "the proof names an algorithm that is not allowed", invalid_dpop_proof, Both, enforced;
+    /// No public key that can verify the proof: none, a private or a weak one, one for another use.
+    ProofKey: UNAUTHORIZED, "proof_key", "the key of the proof cannot be used", invalid_dpop_proof, Both, enforced;
+    /// A proof by another key than the one that the token is bound to.
+    ProofKeyOther: UNAUTHORIZED, "proof_key_other", "the proof is by another key than the access token's", invalid_dpop_proof, Both, enforced;
+    /// A signature that does not verify with the key in the proof.
+    ProofSignature: UNAUTHORIZED, "proof_signature", "the signature of the proof is invalid", invalid_dpop_proof, Both, enforced;
+    /// `jti`, `htm`, `htu`, `iat` or `ath` is missing, empty or of another type.
+    ProofClaim: UNAUTHORIZED, "proof_claim", "a claim of the proof is missing or invalid", invalid_dpop_proof, Both, enforced;
+    /// Another `htm` than the method of the request.
+    ProofMethod: UNAUTHORIZED, "proof_method", "the proof is for another method", invalid_dpop_proof, Both, enforced;
+    /// Another `htu` than a URL of the request.
+    ProofTarget: UNAUTHORIZED, "proof_target", "the proof is for another URL", invalid_dpop_proof, Both, enforced;
+    /// Another `ath` than the digest of the token.
+    ProofToken: UNAUTHORIZED, "proof_token", "the proof is for another access token", invalid_dpop_proof, Both, enforced;
+    /// An `iat` that is too old, or ahead by more than clocks may differ.
+    ProofTime: UNAUTHORIZED, "proof_time", "the proof is too old, or of the future", invalid_dpop_proof, Both, enforced;
+    /// A `jti` that the key has used within the time for which proofs count.
+    ProofReplayed: UNAUTHORIZED, "proof_replayed", "the proof was used before", invalid_dpop_proof, Both, enforced;
+    /// No nonce of ours, or an old one (RFC 9449 §9).
+    ProofNonce: UNAUTHORIZED, "proof_nonce", "the proof needs the nonce of this response", use_dpop_nonce, Both, enforced;
+    /// More proofs of one key within a minute than are remembered.
+    ProofTooMany: TOO_MANY_REQUESTS, "proof_too_many", "too many proofs of one key", none, Both, enforced;
+
+    // The client's certificate (RFC 8705).
+    /// The token is bound to a certificate, and the client presented none.
+    CertificateMissing: UNAUTHORIZED, "certificate_missing", "the access token is bound to a certificate, and none was presented", invalid_token, Sidecar, enforced;
+    /// The token is bound to another certificate.
+    CertificateOther: UNAUTHORIZED, "certificate_other", "the access token is bound to another certificate", invalid_token, Sidecar, enforced;
+    /// A proxy's field with the client's certificate that cannot be read.
+    CertificateUnreadable: UNAUTHORIZED, "certificate_unreadable", "the field with the client's certificate cannot be read", invalid_token, Sidecar, enforced;
+    /// Two fields with the client's certificate: one of them could be the client's own.
+    CertificateRepeated: BAD_REQUEST, "certificate_repeated", "the field with the client's certificate was sent twice", invalid_request, Sidecar, enforced;
 
     // The verification keys.
     /// No verification key has been fetched yet.
@@ -277,6 +323,32 @@ impl From<InvalidToken> for Rejection {
             InvalidToken::Issuer => Self::TokenIssuer,
             InvalidToken::Audience => Self::TokenAudience,
             InvalidToken::Bound => Self::TokenBound,
+            InvalidToken::Proof(invalid) => invalid.into(),
+            InvalidToken::CertificateMissing => Self::CertificateMissing,
+            InvalidToken::CertificateOther => Self::CertificateOther,
+        }
+    }
+}
+
+impl From<InvalidProof> for Rejection {
+    fn from(invalid: InvalidProof) -> Self {
+        match invalid {
+            InvalidProof::Missing => Self::ProofMissing,
+            InvalidProof::Repeated => Self::ProofRepeated,
+            InvalidProof::Malformed => Self::ProofMalformed,
+            InvalidProof::Header => Self::ProofHeader,
+            InvalidProof::Algorithm => Self::ProofAlgorithm,
+            InvalidProof::Key => Self::ProofKey,
+            InvalidProof::OtherKey => Self::ProofKeyOther,
+            InvalidProof::Signature => Self::ProofSignature,
+            InvalidProof::Claim => Self::ProofClaim,
+            InvalidProof::Method => Self::ProofMethod,
+            InvalidProof::Target => Self::ProofTarget,
+            InvalidProof::Token => Self::ProofToken,
+            InvalidProof::Time => Self::ProofTime,
+            InvalidProof::Replayed => Self::ProofReplayed,
+            InvalidProof::Nonce => Self::ProofNonce,
+            InvalidProof::TooMany => Self::ProofTooMany,
         }
     }
 }
@@ -302,6 +374,7 @@ impl Rejection {
             | Self::StoreUnavailable
             | Self::StoreOutcomeUnknown
             | Self::UsersStale
+            | Self::ProofTooMany
             | Self::TooManyAttempts => Some(RETRY_AFTER_SECONDS),
             _ => None,
         }

@@ -45,7 +45,7 @@ fn verify(keys: &KeySet, value: &[u8]) -> Result<Claims, Rejection> {
 }
 
 fn verify_with(policy: Policy, keys: &KeySet, headers: &HeaderMap) -> Result<Claims, Rejection> {
-    let token = bearer::from_headers(headers, 16 * 1024)?.ok_or(Rejection::TokenMissing)?;
+    let token = bearer::from_headers(headers, 16 * 1024, false)?.ok_or(Rejection::TokenMissing)?;
     let own = |names: &[&str]| names.iter().map(ToString::to_string).collect();
     let audience = match policy {
         Policy::Audience => Audience::OneOf(own(&["orders", "stock"])),

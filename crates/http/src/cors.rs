@@ -18,7 +18,7 @@ use crate::methods::certain_method;
 
 /// Response fields that a script may read besides the default ones.
 const EXPOSED: HeaderValue =
-    HeaderValue::from_static("WWW-Authenticate, Retry-After, X-Request-Id");
+    HeaderValue::from_static("WWW-Authenticate, Retry-After, X-Request-Id, DPoP-Nonce");
 /// The only value of `Access-Control-Allow-Credentials`.
 const ALLOWED: HeaderValue = HeaderValue::from_static("true");
 /// Seconds that a browser may cache the response to a preflight.

@@ -59,6 +59,24 @@ pub(super) fn describe(
     }
 }
 
+/// Describes the members of a proof that are compared with its request, or what cannot be read of it.
+#[must_use]
+pub fn of_proof(proof: &str) -> Option<String> {
+    let Some(decoded) = DecodedToken::decode(proof) else {
+        return unreadable(proof);
+    };
+    let (header, claims) = (decoded.header.as_object()?, decoded.claims.as_object()?);
+    let members = [
+        ("typ", header),
+        ("alg", header),
+        ("htm", claims),
+        ("htu", claims),
+        ("iat", claims),
+    ];
+    let members = members.map(|(name, of)| format!("`{name}` is {}", readable(of.get(name))));
+    Some(format!("of the proof {}", members.join(", ")))
+}
+
 /// Returns what cannot be read in a token, and where; `None` for a token that can be read.
 pub fn unreadable(token: &str) -> Option<String> {
     let Ok(parts) = CompactToken::split(token) else {

@@ -5,11 +5,14 @@ pub mod nonces;
 pub mod proof;
 pub mod seen_proofs;
 
+use std::sync::OnceLock;
+
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
 use crate::bearer::{Bearer, Scheme, TokenLocation};
 use crate::invalid::InvalidToken;
+use crate::keys::VerificationKey;
 use crate::strict_json::Value;
 
 /// A SHA-256, of a key, a certificate or a token.
@@ -96,6 +99,33 @@ impl Binding {
         }
     }
 }
+
+/// The binding of a verified token, and the key of its proofs once one was verified.
+#[derive(Debug, Clone)]
+pub struct Possession {
+    /// What it is bound to.
+    pub binding: Binding,
+    /// Parsed once for all proofs.
+    pub key: OnceLock<VerificationKey>,
+}
+
+impl From<Binding> for Possession {
+    fn from(binding: Binding) -> Self {
+        Self {
+            binding,
+            key: OnceLock::new(),
+        }
+    }
+}
+
+/// The key follows from the binding.
+impl PartialEq for Possession {
+    fn eq(&self, other: &Self) -> bool {
+        self.binding == other.binding
+    }
+}
+
+impl Eq for Possession {}
 
 #[cfg(test)]
 mod tests {

@@ -2,13 +2,14 @@
 //! their files.
 
 mod certificate;
+mod client_certificates;
 pub mod failure;
 pub mod followed;
 mod metrics;
 pub mod peer;
 mod server;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
@@ -16,6 +17,7 @@ use rustls::crypto::aws_lc_rs::default_provider;
 use serde::Serialize;
 
 pub use self::certificate::{CertificateFiles, trusted};
+pub use self::client_certificates::{ClientCert, ClientCertArgs, RequestedCertificates};
 pub use self::metrics::CertificateMetrics;
 use self::peer::PeerFiles;
 pub use self::server::{HTTP_1, HTTP_2_OR_1, ServerTls};
@@ -36,14 +38,14 @@ pub struct TlsArgs {
 }
 
 impl TlsArgs {
-    /// Reads and checks the certificates of a port, whose clients present one that an authority in
-    /// `client_ca` has issued; `None` for a port without TLS. An expired one is not a failure.
+    /// Reads and checks the certificates of a port, and those of the authorities of its clients; `None`
+    /// for a port without TLS. An expired one is not a failure.
     ///
     /// # Errors
     /// [`ExitError::Config`] naming the flag and the file.
     pub fn server(
         &self,
-        client_ca: Option<&Path>,
+        clients: RequestedCertificates,
         protocols: &'static [&'static str],
     ) -> Result<Option<Arc<ServerTls>>, ExitError> {
         let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) else {
@@ -51,10 +53,10 @@ impl TlsArgs {
         };
         let files = PeerFiles {
             settings: server::SETTINGS,
-            ca: client_ca.map(Path::to_owned),
+            ca: clients.ca,
             identity: Some((cert.clone(), key.clone())),
         };
-        ServerTls::open(files, protocols).map(|tls| Some(Arc::new(tls)))
+        ServerTls::open(files, clients.mode, protocols).map(|tls| Some(Arc::new(tls)))
     }
 }
 

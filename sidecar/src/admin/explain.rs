@@ -85,8 +85,13 @@ impl Explainer {
         let rules = self.rules.load();
         let at = explanation.at;
         let policy = &rules.auth_policy;
-        let decision =
-            policy.authorize_observed(received, self.keys.as_of(Instant::now()), at, explanation);
+        let decision = policy.authorize_observed(
+            received,
+            &self.client,
+            self.keys.as_of(Instant::now()),
+            at,
+            explanation,
+        );
         if let Err(rejected) = &decision
             && let Some(cause) = policy.cause(rejected.rejection, received)
         {

@@ -122,6 +122,25 @@ impl FromStr for Asymmetric {
     }
 }
 
+/// Whether the tokens of an issuer need a proof.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dpop {
+    Allowed,
+    Required,
+}
+
+impl FromStr for Dpop {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "allowed" => Ok(Self::Allowed),
+            "required" => Ok(Self::Required),
+            _ => Err("expected allowed or required"),
+        }
+    }
+}
+
 /// The way to the keys in place of the environment's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum KeysWay {

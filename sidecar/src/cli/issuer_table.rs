@@ -17,7 +17,7 @@ use toml::{Table, Value};
 
 use super::ServeArgs;
 use super::issuer_members::{
-    Asymmetric, Host, IssuerPattern, KeysWay, Name, Prefix, TableName, Tenant,
+    Asymmetric, Dpop, Host, IssuerPattern, KeysWay, Name, Prefix, TableName, Tenant,
 };
 use super::texts::{List, Text};
 use crate::identity::field_name::FieldName;
@@ -146,6 +146,8 @@ pub(crate) struct IssuerTable {
     pub(crate) algorithms: Option<List<Asymmetric>>,
     /// Fields of the user and their claims; of several the first that is there counts.
     pub(crate) claim: Option<BTreeMap<Text<UserField>, List<ClaimName>>>,
+    /// `required` if its tokens count only with a proof of the key that they are bound to (RFC 9449).
+    pub(crate) dpop: Option<Text<Dpop>>,
     /// The header in which a proxy in front sends its tokens; they are accepted nowhere else.
     pub(crate) token_header: Option<Text<FieldName>>,
     /// Put before the id and account of its users; required where there are several issuers.
@@ -179,6 +181,7 @@ impl IssuerTable {
             audience: None,
             audience_claim: None,
             claim: None,
+            dpop: None,
             token_header: None,
             user_prefix: None,
             claim_header: None,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use postern_transport::net::listener::ip_address_and_port;
-use postern_transport::tls::TlsArgs;
+use postern_transport::tls::{ClientCertArgs, TlsArgs};
 use serde::Serialize;
 
 /// The port for clients with its certificates, and the admin port.
@@ -38,7 +38,11 @@ pub(crate) struct ListenArgs {
     pub(crate) tls: TlsArgs,
 
     /// PEM file of authorities: every client must present a certificate of one of them, besides its
-    /// token
+    /// token, unless --client-cert optional
     #[arg(long, env, value_name = "FILE", requires = "tls_cert")]
     pub(crate) client_ca: Option<PathBuf>,
+
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) client_cert: ClientCertArgs,
 }

@@ -1,5 +1,7 @@
 //! The rules for requests: settings of `serve` and `check`.
 
+use std::path::PathBuf;
+
 use clap::{ArgAction, Args, ValueEnum};
 use postern_contract::rules::Unmatched;
 use postern_http::cors::Origin;
@@ -13,6 +15,7 @@ use super::issuer_members::Name;
 use super::rule_args::{RuleTable, serialize_whole};
 use super::service_args::UpstreamRequestArgs;
 use super::texts::Text;
+use crate::identity::client_certificate::CertificateField;
 use crate::identity::user_header::Encoding;
 
 /// Flags of key sources other than the auth server.
@@ -163,6 +166,20 @@ pub(crate) struct TokenArgs {
     /// Accept tokens bound to a key of the client (cnf) without a proof: a proxy in front checks it
     #[arg(long, env, default_value_t = false, action = ArgAction::Set)]
     pub(crate) accept_bound_tokens: bool,
+
+    /// Header in which a --trusted-proxy sends the certificate of its client
+    ///
+    /// For tokens that are bound to it (RFC 8705): as :BASE64: (RFC 9440), as escaped PEM, or
+    /// X-Forwarded-Client-Cert with Hash. It is removed from every request
+    #[arg(long, env, value_name = "NAME")]
+    pub(crate) client_cert_header: Option<Text<CertificateField>>,
+
+    /// File with the secret of DPoP nonces, the same at all replicas: proofs then need one (RFC 9449 §8)
+    ///
+    /// One line of at least 32 characters; a former one may follow in a second line. Read again at a
+    /// reload. Without the file proofs need no nonce
+    #[arg(long, env, value_name = "FILE")]
+    pub(crate) dpop_nonce_key_file: Option<PathBuf>,
 
     /// Cookie that may hold the token if there is no Authorization header
     ///

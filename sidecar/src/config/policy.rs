@@ -9,7 +9,10 @@ use postern_http::host::host_port::redacted;
 use postern_http::path_patterns::{ContextPath, PassList};
 use postern_process::command_line::joined_members;
 use postern_process::exit::ExitError;
+use postern_process::files::secret_file;
+use postern_token::keys::algorithms::{self, ASYMMETRIC};
 use postern_token::policy::VerificationPolicy;
+use postern_token::possession::nonces::NonceKeys;
 use postern_token::sources::TokenSources;
 
 use super::access_rules::access_rules;
@@ -21,7 +24,8 @@ use crate::cli::policy_args::{IdentityArgs, RulesArgs, TokenArgs};
 use crate::cli::service_args::UpstreamRequestArgs;
 use crate::cli::texts::Text;
 use crate::decision::authorize::AuthPolicy;
-use crate::decision::protected_resource::ProtectedResource;
+use crate::decision::possession::PossessionPolicy;
+use crate::decision::protected_resource::{BoundTokens, ProtectedResource};
 use crate::identity::user_header::UserHeader;
 use crate::upstream::UpstreamAddress;
 use crate::upstream::service_request::UpstreamRequestPolicy;
@@ -39,6 +43,7 @@ const MAX_USER_HEADER_BYTES: usize = 6 * 1024;
 pub(super) fn auth_policy(
     args: &RulesArgs,
     upstream: &UpstreamAddress,
+    has_client_certificates: bool,
     settings: AllIssuers,
 ) -> Result<AuthPolicy, ExitError> {
     let AllIssuers {
@@ -52,23 +57,68 @@ pub(super) fn auth_policy(
     let mut rules =
         AuthPolicy::new(interceptor, common, issuers, user_header).with_access_rules(access_rules);
     rules.reporting_until = reporting_until(&args.enforcement)?;
+    rules.possession = possession(args)?;
     rules.carries_websockets = !upstream.speaks_http_2();
     // Last: their metadata list the scopes of the rules above.
-    rules.resources = resources(args, &of_clients, &rules)?;
+    rules.resources = resources(args, &of_clients, &rules, has_client_certificates)?;
     Ok(rules)
+}
+
+/// Returns true if proofs are verified: their URLs are compared with those of resources.
+pub(super) fn takes_proofs(args: &RulesArgs) -> bool {
+    !args.resource.is_empty() && !args.tokens.accept_bound_tokens
+}
+
+fn possession(args: &RulesArgs) -> Result<PossessionPolicy, ExitError> {
+    let nonces = match &args.tokens.dpop_nonce_key_file {
+        None => None,
+        Some(file) if takes_proofs(args) => {
+            let keys = NonceKeys::parse(&secret_file::read(file)?);
+            Some(keys.map_err(|why| flag_error("dpop-nonce-key-file", file.display(), why))?)
+        }
+        Some(file) => {
+            let why = "has an effect only with --resource, and without --accept-bound-tokens";
+            return Err(flag_error("dpop-nonce-key-file", file.display(), why));
+        }
+    };
+    Ok(PossessionPolicy {
+        certificate_field: args.tokens.client_cert_header.as_deref().cloned(),
+        nonces,
+        seen: Arc::default(),
+    })
 }
 
 fn resources(
     args: &RulesArgs,
     issuers: &[String],
     policy: &AuthPolicy,
+    has_client_certificates: bool,
 ) -> Result<Arc<[ProtectedResource]>, ExitError> {
     let rules = (&policy.access_rules, policy.interceptor.context());
+    let mut of_issuers = policy.issuers.iter();
+    let algorithms = takes_proofs(args).then(|| ASYMMETRIC.map(algorithms::name));
+    let bound_tokens = BoundTokens {
+        dpop_signing_alg_values_supported: algorithms.into_iter().flatten().collect(),
+        dpop_bound_access_tokens_required: of_issuers.all(|issuer| issuer.policy.requires_proof),
+        tls_client_certificate_bound_access_tokens: policy.possession.certificate_field.is_some()
+            || has_client_certificates,
+    };
     let resource = |url: &String| {
-        ProtectedResource::new(url, issuers, rules)
+        ProtectedResource::new(url, issuers, rules, bound_tokens.clone())
             .map_err(|error| flag_error("resource", redacted(url), error))
     };
     args.resource.iter().map(resource).collect()
+}
+
+/// Rejects a field for clients' certificates that nobody may send.
+pub(super) fn require_trusted_proxy(args: &ServeArgs) -> Result<(), ExitError> {
+    match &args.rules.tokens.client_cert_header {
+        Some(field) if args.access.trusted_proxy.is_empty() => {
+            let why = "needs --trusted-proxy, the network of the proxies that send it";
+            Err(flag_error("client-cert-header", field.as_str(), why))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns a warning for each resource that no audience is: MCP clients request a token for just
@@ -109,6 +159,7 @@ fn interceptor(args: &RulesArgs) -> Result<Interceptor, ExitError> {
             cookie: args.tokens.token_cookie.clone(),
             cookie_origins: AllowedOrigins::new(args.tokens.cookie_origin.clone()),
             websocket_protocol: args.tokens.websocket_token,
+            takes_proofs: takes_proofs(args),
         }))
 }
 

@@ -9,11 +9,12 @@ use postern_contract::interceptor::{AuthRequirement, Interceptor};
 use postern_contract::rejection::Rejection;
 use postern_contract::rules::{AccessRules, Broken, Rule, RuleRequest};
 use postern_http::invalid::InvalidRequest;
-use postern_token::bearer::{Bearer, TokenLocation};
+use postern_token::bearer::Bearer;
 use postern_token::claims::user_details::CurrentUserDetails;
 use postern_token::detail;
 use postern_token::observer::{Observer, Unobserved};
 use postern_token::policy::VerificationPolicy;
+use postern_token::possession::{Possession, sha256};
 use postern_token::revocations::TokenDigests;
 use postern_token::unverified::DecodedToken;
 use postern_transport::net::shares::Holder;
@@ -21,7 +22,9 @@ use postern_transport::net::shares::Holder;
 use crate::decision::csrf::is_cross_site_request;
 use crate::decision::forward::Forward;
 use crate::decision::issuers::{Issuer, Issuers};
+use crate::decision::possession::{PossessionPolicy, Presented};
 use crate::decision::protected_resource::ProtectedResource;
+use crate::identity::forwarded::Client;
 use crate::identity::user_header::UserHeader;
 use crate::issuers::installed_keys::InstalledKeys;
 use crate::issuers::issuer_keys::KeysByIssuer;
@@ -81,6 +84,7 @@ pub(crate) struct AuthPolicy {
     pub(crate) carries_websockets: bool,
     /// Without any, no metadata are served, and challenges name none.
     pub(crate) resources: Arc<[ProtectedResource]>,
+    pub(crate) possession: PossessionPolicy,
     /// Counts the changes that make cached tokens obsolete.
     generation: u64,
 }
@@ -102,6 +106,7 @@ impl AuthPolicy {
             reporting_until: None,
             carries_websockets: true,
             resources: Arc::default(),
+            possession: PossessionPolicy::default(),
             generation: 0,
         };
         // Without rules too: this gives the issuers the claims of the user header.
@@ -183,8 +188,10 @@ impl AuthPolicy {
         }
     }
 
-    /// Replaces `former`: its cached tokens stay valid only if both policies read a token alike.
+    /// Replaces `former`: its cached tokens stay valid only if both policies read a token alike, and
+    /// its used proofs stay used.
     pub(crate) fn next_generation(&mut self, former: &Self) {
+        self.possession.seen = Arc::clone(&former.possession.seen);
         let same = self.policy == former.policy
             && self.issuers == former.issuers
             && self.user_header == former.user_header
@@ -200,10 +207,11 @@ impl AuthPolicy {
     pub(crate) fn authorize(
         &self,
         request: &ReceivedHead,
+        client: &Client,
         keys: impl KeysByIssuer,
         now: i64,
     ) -> Result<Decision, Rejected> {
-        self.authorize_observed(request, keys, now, &mut Unobserved)
+        self.authorize_observed(request, client, keys, now, &mut Unobserved)
     }
 
     /// Decides like [`AuthPolicy::authorize`], reports each check to `observer`, and reads no
@@ -214,10 +222,17 @@ impl AuthPolicy {
     pub(crate) fn authorize_observed(
         &self,
         request: &ReceivedHead,
+        client: &Client,
         keys: impl KeysByIssuer,
         now: i64,
         observer: &mut impl Observer,
     ) -> Result<Decision, Rejected> {
+        let presented = |token| Presented {
+            request,
+            client,
+            token,
+            now,
+        };
         let (method, headers) = (&request.method, &request.headers);
         // First: no other check means anything for a head that others may read differently.
         let target = observer.check("framing", request.checked_target())?;
@@ -244,7 +259,7 @@ impl AuthPolicy {
         let verified = match requirement {
             // An endpoint of the sidecar itself, which no rule of the service restricts.
             AuthRequirement::UserDetails(token) => {
-                let body = self.user_details(&keys, token, now, observer)?;
+                let body = self.user_details(&keys, &presented(token), observer)?;
                 return Ok(Decision::Respond(body));
             }
             // Nothing authenticates the bytes of a tunnel that was opened without a token.
@@ -254,7 +269,7 @@ impl AuthPolicy {
             AuthRequirement::Pass => None,
             // Before the verification: the page gets the same response, whatever the cookie holds.
             AuthRequirement::NeedsToken(token)
-                if token.location() != TokenLocation::Explicit
+                if !token.location().is_explicit()
                     && is_cross_site_request(
                         &self.interceptor.sources().cookie_origins,
                         request,
@@ -263,7 +278,7 @@ impl AuthPolicy {
                 return Ok(observer.check("cross_site", Err(Rejection::CrossSite))?);
             }
             AuthRequirement::NeedsToken(token) => {
-                let verified = self.verified(&keys, token, now, observer)?;
+                let verified = self.verified(&keys, &presented(token), observer)?;
                 let requested = RuleRequest {
                     method,
                     headers,
@@ -326,15 +341,14 @@ impl AuthPolicy {
     fn verified<O: Observer>(
         &self,
         keys: &impl KeysByIssuer,
-        token: Bearer<'_>,
-        now: i64,
+        presented: &Presented<'_>,
         observer: &mut O,
     ) -> Result<Arc<VerifiedToken>, Rejection> {
-        let digest = match self.cached::<O>(keys, token, now)? {
+        let digest = match self.cached(keys, presented, observer)? {
             Lookup::Found(known) => return Ok(known),
             Lookup::Missing(digest) => digest,
         };
-        let (_, verified) = self.verify(keys, token, digest, now, observer)?;
+        let (_, verified) = self.verify(keys, presented, digest, observer)?;
         observer.check("user_header", verified)
     }
 
@@ -342,14 +356,13 @@ impl AuthPolicy {
     fn user_details<O: Observer>(
         &self,
         keys: &impl KeysByIssuer,
-        token: Bearer<'_>,
-        now: i64,
+        presented: &Presented<'_>,
         observer: &mut O,
     ) -> Result<Vec<u8>, Rejection> {
-        let details = match self.cached::<O>(keys, token, now)? {
+        let details = match self.cached(keys, presented, observer)? {
             Lookup::Found(known) => self.user_header.user(&known.identity)?,
             // A user who does not fit into the header still gets a response.
-            Lookup::Missing(digest) => self.verify(keys, token, digest, now, observer)?.0,
+            Lookup::Missing(digest) => self.verify(keys, presented, digest, observer)?.0,
         };
         Envelope::ok(MSG_OPERATION_SUCCEEDED, details)
             .to_json()
@@ -360,11 +373,11 @@ impl AuthPolicy {
     fn verify(
         &self,
         keys: &impl KeysByIssuer,
-        token: Bearer<'_>,
+        presented: &Presented<'_>,
         digest: Option<TokenDigest>,
-        now: i64,
         observer: &mut impl Observer,
     ) -> Result<Verification, Rejection> {
+        let token = presented.token;
         let selected = self.issuers.select(token);
         if self.issuers.only().is_none() {
             let selected = observer.check("known_issuer", selected);
@@ -380,7 +393,7 @@ impl AuthPolicy {
             if digest.is_some() {
                 keys.verified_tokens().count_miss();
             }
-            self.verify_with(issuer, keys, (token, digest), now, observer)
+            self.verify_with(issuer, keys, (presented, digest), observer)
         })
     }
 
@@ -389,18 +402,24 @@ impl AuthPolicy {
         &self,
         issuer: &Issuer,
         keys: &InstalledKeys,
-        (token, digest): (Bearer<'_>, Option<TokenDigest>),
-        now: i64,
+        (presented, digest): (&Presented<'_>, Option<TokenDigest>),
         observer: &mut impl Observer,
     ) -> Result<Verification, Rejection> {
-        let mut claims = issuer
-            .policy
-            .verify_observed(keys.keys(), token, now, observer)?;
+        let mut claims =
+            issuer
+                .policy
+                .verify_observed(keys.keys(), presented.token, presented.now, observer)?;
         let validity = claims.validity();
         let digests = TokenDigests::from_claims(&claims);
         let holder = Holder::verified(claims.issuer.as_deref(), &claims.user_id);
         // Before it is remembered; a cached token is checked again at each use.
         observer.check("revocation", keys.check_revoked(&digests))?;
+        let possession = claims.binding.map(Possession::from);
+        let of_token = || match digest {
+            Some(digest) => digest.0,
+            None => sha256(presented.token.as_str().as_bytes()),
+        };
+        self.check_possession(presented, possession.as_ref(), of_token, observer)?;
         let mut extra = std::mem::take(&mut claims.extra);
         let of_rules = extra.split_off(self.user_header.claim_count());
         let details = issuer.users.apply(claims.into_user_details());
@@ -414,6 +433,7 @@ impl AuthPolicy {
                 holder,
                 issuer: issuer.keys,
                 digests,
+                possession: possession.map(Box::new),
                 rule_verdicts: self.access_rules.verdicts(&of_rules),
                 rules: self.generation,
             });
@@ -429,25 +449,32 @@ impl AuthPolicy {
     fn cached<O: Observer>(
         &self,
         keys: &impl KeysByIssuer,
-        token: Bearer<'_>,
-        now: i64,
+        presented: &Presented<'_>,
+        observer: &mut O,
     ) -> Result<Lookup, Rejection> {
         if O::WATCHES {
             // An explanation shows each check, and remembers nothing.
             return Ok(Lookup::Missing(None));
         }
-        let digest = TokenDigest::new(token);
+        let digest = TokenDigest::new(presented.token);
         let cached = |issuer| {
             keys.with_keys(issuer, |keys| {
                 // Missing or stale keys are no error yet: `verify` reports the issuer's own.
                 let keys = keys.ok()?;
                 let known = keys.verified_tokens().find(&digest, self.generation)?;
-                let checked = self.still_valid(&known, keys, now);
+                let valid = self.still_valid(&known, keys, presented.now);
+                let checked = valid.and_then(|()| {
+                    let bound = known.possession.as_deref();
+                    self.check_possession(presented, bound, || digest.0, observer)
+                });
                 Some(checked.map(|()| Lookup::Found(known)))
             })
         };
         // The issuer is unknown until the token is parsed, so each cache of its place is tried.
-        let found = self.issuers.key_sets(token.location()).find_map(cached);
+        let found = self
+            .issuers
+            .key_sets(presented.token.location())
+            .find_map(cached);
         found.unwrap_or(Ok(Lookup::Missing(Some(digest))))
     }
 

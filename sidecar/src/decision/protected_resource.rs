@@ -7,6 +7,7 @@ use postern_contract::rejection::Rejection;
 use postern_contract::rules::{AccessRules, RuleRequest};
 use postern_http::destination::AbsoluteForm;
 use postern_http::folding::folded;
+use postern_http::host::normal_url::NormalUrl;
 use postern_http::host::server_url::{ServerUrl, ServerUrlError};
 use postern_http::path_patterns::{ContextPath, PathPattern};
 use postern_http::request_path::RequestPath;
@@ -28,6 +29,8 @@ const MAX_SCOPE_BYTES: usize = 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProtectedResource {
     pub(crate) url: String,
+    /// As proofs are compared with it.
+    pub(super) normal: NormalUrl,
     scheme: Scheme,
     /// In lower case, without the default port.
     host: Vec<u8>,
@@ -64,6 +67,19 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     scopes_supported: &'a [&'a str],
     bearer_methods_supported: [&'static str; 1],
+    #[serde(flatten)]
+    bound_tokens: BoundTokens,
+}
+
+/// The bound tokens that are accepted, as the metadata name them (RFC 9449 §10, RFC 9728 §2).
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct BoundTokens {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) dpop_signing_alg_values_supported: Vec<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) dpop_bound_access_tokens_required: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) tls_client_certificate_bound_access_tokens: bool,
 }
 
 impl ProtectedResource {
@@ -76,6 +92,7 @@ impl ProtectedResource {
         resource: &str,
         issuers: &[String],
         (rules, context): (&AccessRules, &ContextPath),
+        bound_tokens: BoundTokens,
     ) -> Result<Self, ResourceError> {
         let url = url(resource)?;
         if url.is_plain_over_a_network() {
@@ -92,6 +109,7 @@ impl ProtectedResource {
             authorization_servers: &servers,
             scopes_supported: &scopes,
             bearer_methods_supported: ["header"],
+            bound_tokens,
         };
         // RFC 9728 §3.1: of the slashes at an end, only the one behind the host is left out.
         let suffix = match url.target().path() {
@@ -102,6 +120,7 @@ impl ProtectedResource {
         let host = AbsoluteForm::parse(resource.as_bytes()).map(|url| url.host());
         Ok(Self {
             url: resource.to_owned(),
+            normal: NormalUrl::parse(resource).ok_or(ResourceError::NotAUrl)?,
             scheme: scheme.clone(),
             host: host.unwrap_or_default(),
             path: suffix.to_owned(),
@@ -113,7 +132,7 @@ impl ProtectedResource {
     }
 
     /// Returns the path without a slash at its end.
-    fn base(&self) -> &str {
+    pub(super) fn base(&self) -> &str {
         self.path.trim_end_matches('/')
     }
 
@@ -281,7 +300,7 @@ mod tests {
     fn resource(url: &str, issuers: &[&str]) -> ProtectedResource {
         let issuers: Vec<_> = issuers.iter().map(ToString::to_string).collect();
         let rules = (&AccessRules::default(), &ContextPath::default());
-        ProtectedResource::new(url, &issuers, rules).unwrap()
+        ProtectedResource::new(url, &issuers, rules, BoundTokens::default()).unwrap()
     }
 
     fn document(resource: &ProtectedResource) -> Value {

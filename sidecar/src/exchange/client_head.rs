@@ -8,6 +8,7 @@ use postern_http::trace::REQUEST_ID;
 
 use super::downstream::Outgoing;
 use super::response_head::{Parsed, ResponseHead, ResponseTo, is_named};
+use crate::decision::possession::DPOP_NONCE;
 use crate::decision::strip_token::BEARER;
 use postern_http::request::hop_by_hop::HopByHop;
 
@@ -111,6 +112,9 @@ impl Parsed<'_> {
             if let Some(id) = request.echo {
                 fields.put(REQUEST_ID.as_str(), id.value().as_bytes());
             }
+            if let Some(nonce) = request.nonce.filter(|_| !head.is_interim()) {
+                fields.put("DPoP-Nonce", nonce.as_bytes());
+            }
             if head.sends_chunks {
                 fields.put("Transfer-Encoding", b"chunked");
             }
@@ -165,7 +169,8 @@ impl Parsed<'_> {
                 false
             } else {
                 let is_echoed = request.echo.is_some() && is_named(name, REQUEST_ID.as_str());
-                is_echoed || hop_by_hop.contains(name)
+                let is_nonce = request.verifies_proofs && is_named(name, DPOP_NONCE.as_str());
+                is_echoed || is_nonce || hop_by_hop.contains(name)
             };
             if !is_dropped {
                 has_date |= is_named(name, "date");

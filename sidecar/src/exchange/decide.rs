@@ -43,7 +43,12 @@ impl App {
 
     fn decide_at(&self, request: &Request<'_>, now: Instant) -> Result<Decision, Rejected> {
         let rules = &request.rules.auth_policy;
-        rules.authorize(&request.head, self.keys.as_of(now), unix_now())
+        rules.authorize(
+            &request.head,
+            request.client,
+            self.keys.as_of(now),
+            unix_now(),
+        )
     }
 
     /// Decides about a token of an unknown key once its issuer's keys were fetched again.
@@ -116,6 +121,10 @@ impl App {
             LocalResponse::rejection(rejection),
             |response, parameter| response.challenging(parameter),
         );
+        let response = match policy.interceptor.sources().takes_proofs {
+            true => response.challenging_for_proofs(),
+            false => response,
+        };
         let response = match rejection {
             Rejection::AuthKeysUnavailable
             | Rejection::AuthKeysStale

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use http::{HeaderValue, Method, StatusCode, Version, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
 use postern_http::framing::body::BodyReader;
+use postern_process::clock::unix_now;
 use postern_transport::net::shares::Holder;
 
 use super::client_head::ClientHead;
@@ -37,6 +38,8 @@ pub(super) struct Request<'a> {
     pub(super) ids: RequestIds,
     pub(super) began: Instant,
     pub(super) span: RequestSpan,
+    /// The field with the nonce of the client's next proof.
+    pub(super) nonce: Option<(HeaderName, HeaderValue)>,
     /// True if the connection to the service closes after the response.
     pub(super) closes_service: bool,
     /// True if the client has its 100 from the sidecar, in place of the service.
@@ -99,11 +102,13 @@ impl<'a> Request<'a> {
         let mut ids = RequestIds::from_headers(&head.headers, app.request_ids);
         let received = (head.method.as_str(), head.target(), head.version);
         let span = RequestSpan::begin(received, &head.headers, client.tls, &mut ids);
+        let rules = app.rules.load();
         Self {
             client,
             began,
             span,
-            rules: app.rules.load(),
+            nonce: rules.auth_policy.next_nonce(&head, unix_now()),
+            rules,
             ids,
             head,
             closes_service: false,
@@ -190,6 +195,8 @@ impl<'a> Request<'a> {
             keep_alive: self.head.keep_alive,
             handshake: (kind == RequestKind::WebSocket).then(handshake),
             echo: self.ids.request_id(),
+            verifies_proofs: self.rules.auth_policy.interceptor.sources().takes_proofs,
+            nonce: self.nonce.as_ref().map(|(_, nonce)| nonce),
         }
     }
 }

@@ -8,6 +8,7 @@ use postern_contract::envelope::Envelope;
 use postern_contract::rejection::Rejection;
 use postern_http::cors::Endpoint;
 use postern_http::methods;
+use postern_token::keys::algorithms;
 
 use super::client_head::ClientHead;
 use super::downstream::Outgoing;
@@ -97,6 +98,23 @@ impl LocalResponse {
             if let Ok(more) = HeaderValue::from_maybe_shared(Bytes::from(more)) {
                 *challenge = more;
             }
+        }
+        self
+    }
+
+    /// Adds the challenge for tokens with proofs (RFC 9449 §7.1), with the parameters of the other one,
+    /// if there is one. It stands behind that one: clients of MCP read only a field that begins with
+    /// `Bearer`.
+    pub(crate) fn challenging_for_proofs(mut self) -> Self {
+        let challenge = self.fields.get(header::WWW_AUTHENTICATE);
+        let challenge = challenge.and_then(|bearer| {
+            let parameters = bearer.as_bytes().strip_prefix(b"Bearer ")?;
+            let start = format!("DPoP algs=\"{}\", ", algorithms::proofs());
+            let challenge = [start.as_bytes(), parameters].concat();
+            HeaderValue::from_maybe_shared(Bytes::from(challenge)).ok()
+        });
+        if let Some(challenge) = challenge {
+            self.fields.append(header::WWW_AUTHENTICATE, challenge);
         }
         self
     }

@@ -28,6 +28,10 @@ pub(super) struct ResponseTo<'a> {
     pub(super) handshake: Option<Handshake>,
     /// The id that the response echoes.
     pub(super) echo: Option<&'a RequestId>,
+    /// True if nonces of proofs are the sidecar's, and the service's are not passed on.
+    pub(super) verifies_proofs: bool,
+    /// The nonce of the client's next proof.
+    pub(super) nonce: Option<&'a HeaderValue>,
 }
 
 /// A complete head.
@@ -252,6 +256,8 @@ mod tests {
             keep_alive: true,
             handshake: None,
             echo: None,
+            verifies_proofs: false,
+            nonce: None,
         };
     }
 

@@ -4,6 +4,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use pingora::protocols::l4::ext::get_tcp_info;
+use postern_token::possession::{Digest, sha256};
 use postern_transport::net::write_deadline::WriteDeadline;
 use rustix::net::sockopt::set_socket_linger;
 use tokio::net::TcpStream;
@@ -25,6 +26,15 @@ pub(crate) fn chose_http_2(transport: &ClientTransport) -> Option<bool> {
         Either::Left(_) => None,
         Either::Right(stream) => Some(stream.get_ref().1.alpn_protocol() == Some(b"h2")),
     }
+}
+
+/// Returns the SHA-256 of the certificate that the client presented in the handshake, if any.
+pub(crate) fn client_certificate(transport: &ClientTransport) -> Option<Digest> {
+    let Either::Right(stream) = transport else {
+        return None;
+    };
+    let chain = stream.get_ref().1.peer_certificates()?;
+    chain.first().map(|leaf| sha256(leaf))
 }
 
 /// Returns true once the client has closed or reset its side, even behind unread bytes.

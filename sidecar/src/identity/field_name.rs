@@ -61,12 +61,17 @@ const FORWARDED_USER: [&str; 10] = [
     "x-forwarded-user",
 ];
 
-fn is_reserved(name: &str) -> bool {
+/// Returns true for a name with a meaning in HTTP, in browsers, in frameworks or in the sidecar.
+pub(super) fn has_a_meaning(name: &str) -> bool {
     let has_meaning = |line: &str| match line.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
         None => name == line,
     };
     RESERVED.lines().any(has_meaning)
+}
+
+fn is_reserved(name: &str) -> bool {
+    has_a_meaning(name)
         || METHOD_OVERRIDES.contains(&name)
         || names_another_path(name)
         || (forwarded::is_client_address_header(name) && !FORWARDED_USER.contains(&name))

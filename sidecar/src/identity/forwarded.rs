@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use postern_http::header_alias::cgi_equal;
 use postern_http::request_path::{moves_the_root, names_another_path};
+use postern_token::possession::Digest;
 use postern_transport::net::client_address::TrustedProxies;
 
 use crate::identity::service_fields::ServiceFields;
@@ -33,7 +34,9 @@ pub(crate) struct Client {
     pub(crate) connection: u64,
     pub(crate) address: Option<IpAddr>,
     pub(crate) tls: bool,
-    is_trusted_proxy: bool,
+    /// The SHA-256 of the certificate that it presented.
+    pub(crate) certificate: Option<Digest>,
+    pub(crate) is_trusted_proxy: bool,
     /// The address as services get it, written once for all requests of a connection.
     text: Option<HeaderValue>,
 }
@@ -47,8 +50,17 @@ impl Client {
             connection: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
             address,
             tls,
+            certificate: None,
             is_trusted_proxy: address.is_some_and(|address| proxies.trusts(address)),
             text: text.and_then(Result::ok),
+        }
+    }
+
+    /// Sets the certificate of the connection.
+    pub(crate) fn with_certificate(self, certificate: Option<Digest>) -> Self {
+        Self {
+            certificate,
+            ..self
         }
     }
 

@@ -7,10 +7,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use postern_contract::rules::RuleVerdict;
 use postern_token::bearer::Bearer;
 use postern_token::claims::Validity;
+use postern_token::possession::{Digest, Possession, sha256};
 use postern_token::revocations::TokenDigests;
 use postern_transport::net::shares::Holder;
 use prometheus_client::metrics::counter::Counter;
@@ -33,6 +33,8 @@ pub(crate) struct VerifiedToken {
     pub(crate) issuer: usize,
     /// Checked at each use.
     pub(crate) digests: TokenDigests,
+    /// Checked at each use: what the token is bound to.
+    pub(crate) possession: Option<Box<Possession>>,
     /// The result of each rule, so that a repeated token is not parsed again.
     pub(crate) rule_verdicts: Box<[RuleVerdict]>,
     /// The generation of the rules at the verification.
@@ -84,13 +86,11 @@ type BoundedCache = Cache<TokenDigest, Arc<VerifiedToken>, Bytes, DefaultHashBui
 /// SHA-256 of the whole token: two tokens with the same digest would break the signatures too,
 /// which cover no more than a digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct TokenDigest([u8; 32]);
+pub(crate) struct TokenDigest(pub(crate) Digest);
 
 impl TokenDigest {
     pub(crate) fn new(token: Bearer<'_>) -> Self {
-        let mut bytes = [0; 32];
-        bytes.copy_from_slice(digest(&SHA256, token.as_str().as_bytes()).as_ref());
-        Self(bytes)
+        Self(sha256(token.as_str().as_bytes()))
     }
 }
 
@@ -150,6 +150,8 @@ impl fmt::Debug for TokenCache {
 const OVERHEAD_BYTES: usize = 464;
 /// The size of a claim besides its value: its entry, and two allocations.
 const CLAIM_BYTES: usize = 112;
+/// The size of a binding, with the parsed key of its proofs, the largest of RSA.
+const BINDING_BYTES: usize = 4096;
 /// The unused part of an allocation.
 const ALLOCATION_BYTES: usize = 64;
 /// Typical size of a token of the auth server.
@@ -166,7 +168,11 @@ impl Weighter<TokenDigest, Arc<VerifiedToken>> for Bytes {
             rules => rules + ALLOCATION_BYTES,
         };
         let of_claims = identity.claims() * CLAIM_BYTES;
-        let bytes = OVERHEAD_BYTES + of_claims + identity.value_bytes() + of_rules;
+        let of_binding = match token.possession {
+            Some(_) => BINDING_BYTES,
+            None => 0,
+        };
+        let bytes = OVERHEAD_BYTES + of_claims + of_binding + identity.value_bytes() + of_rules;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 }
@@ -202,7 +208,11 @@ mod tests {
     fn with<T>(token: &str, action: impl FnOnce(Bearer<'_>) -> T) -> T {
         let field = HeaderValue::from_str(&format!("Bearer {token}")).unwrap();
         let headers = HeaderMap::from_iter([(header::AUTHORIZATION, field)]);
-        action(bearer::from_headers(&headers, 1000).unwrap().unwrap())
+        action(
+            bearer::from_headers(&headers, 1000, false)
+                .unwrap()
+                .unwrap(),
+        )
     }
 
     fn remember(cache: &TokenCache, token: &str) {
@@ -229,6 +239,7 @@ mod tests {
                 expires_at: None,
             },
             digests: TokenDigests::from_claims(&Claims::default()),
+            possession: None,
             rule_verdicts: vec![RuleVerdict::Holds; rules].into(),
             rules: 0,
         };

@@ -11,6 +11,7 @@ use postern_http::trace::TRACESTATE;
 
 use crate::decision::authorize::AuthPolicy;
 use crate::decision::forward::Forward;
+use crate::decision::possession::DPOP;
 use crate::decision::reporting::WOULD_REJECT;
 use crate::decision::strip_token;
 use crate::identity::forwarded::{Client, ForwardedPolicy, is_of_a_proxy, remove_path_overrides};
@@ -135,6 +136,11 @@ impl<'r> ServiceRequest<'r> {
         let forwards_tokens = self.policy.forward_authorization;
         if !forwards_tokens {
             fields.remove("authorization");
+            fields.remove(DPOP.as_str());
+        }
+        // A client's own field would pass for one of the proxy's.
+        if let Some(field) = &self.auth_policy.possession.certificate_field {
+            fields.remove_where(|name| cgi_equal(name, field.0.as_str()));
         }
         // It describes a trace that is not continued here (W3C Trace Context).
         if self.ids.begins_trace {

@@ -16,12 +16,14 @@ use postern_token::keys::VerificationKey;
 use postern_token::revocations::TokenDigests;
 use postern_transport::http_client::simulated::{Network, within};
 use postern_transport::issuer::Purpose;
+use postern_transport::net::client_address::TrustedProxies;
 use postern_transport::net::shares::Holder;
 
 use crate::app::App;
 use crate::cli::{Cli, Command};
 use crate::config::Config;
 use crate::decision::authorize::{Decision, Rejected};
+use crate::identity::forwarded::Client;
 use crate::issuers::on_demand::Waited;
 use crate::issuers::revocations::Revocations;
 use crate::issuers::task::IssuerTask;
@@ -162,7 +164,8 @@ fn head(token: &str) -> ReceivedHead {
 async fn decide(app: &App, head: &ReceivedHead) -> Result<Decision, Rejected> {
     let rules = app.rules.load();
     let policy = &rules.auth_policy;
-    let decide = || policy.authorize(head, app.keys.as_of(instant()), unix_now());
+    let client = Client::new(None, false, &TrustedProxies::default());
+    let decide = || policy.authorize(head, &client, app.keys.as_of(instant()), unix_now());
     let unknown = Err(postern_contract::rejection::Rejection::TokenKeyUnknown.into());
     let decision = decide();
     let (Some(token), Some(keys)) = (policy.token(head), app.keys.get(0)) else {

@@ -155,7 +155,7 @@ fn revocation_of(claims: Claims, now: i64) -> Option<Revocation> {
 /// Returns the `token` of the form; without a body, the one in `Authorization`.
 fn presented_token(headers: &HeaderMap, body: &[u8]) -> Result<String, ErrorResponse> {
     let token = if body.is_empty() {
-        let token = bearer::from_headers(headers, MAX_AUTHORIZATION_BYTES).ok();
+        let token = bearer::from_headers(headers, MAX_AUTHORIZATION_BYTES, false).ok();
         token.flatten().map(|token| token.as_str().to_owned())
     } else {
         let form = oauth::parse_form(headers, body)?;

@@ -18,6 +18,12 @@ pub const ASYMMETRIC: [Algorithm; 9] = [
     Algorithm::EdDSA,
 ];
 
+/// Returns the names of all of them, of algorithms for proofs too, separated by blanks.
+#[must_use]
+pub fn proofs() -> String {
+    ASYMMETRIC.map(name).join(" ")
+}
+
 /// Parses the name of an asymmetric algorithm, as it stands in a token's header.
 ///
 /// # Errors
@@ -38,7 +44,7 @@ pub(crate) fn parse(name: &str) -> Option<Algorithm> {
 }
 
 /// Returns the name of any algorithm, which the library has in its `Debug` form alone.
-pub(crate) fn name(algorithm: Algorithm) -> String {
+pub fn name(algorithm: Algorithm) -> String {
     format!("{algorithm:?}")
 }
 

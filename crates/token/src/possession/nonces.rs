@@ -6,7 +6,7 @@ use std::fmt;
 use aws_lc_rs::hmac::{self, HMAC_SHA256, Key};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
-/// Seconds for which a nonce counts. Clients get the next one well before.
+/// Seconds for which a nonce counts. Clients get the next one with each response.
 const LIFETIME: i64 = 300;
 /// Length of the signature in a nonce: nobody guesses so many bits in that time.
 const TAG_BYTES: usize = 16;
@@ -52,10 +52,12 @@ impl NonceKeys {
         URL_SAFE_NO_PAD.encode([&time[..], tag.get(..TAG_BYTES).unwrap_or_default()].concat())
     }
 
-    /// Returns the time at which a nonce was issued; `None` for one that does not count at `now`.
-    pub(super) fn issued_at(&self, nonce: &str, now: i64) -> Option<i64> {
-        let bytes = URL_SAFE_NO_PAD.decode(nonce).ok()?;
-        let (time, tag) = bytes.split_first_chunk::<TIME_BYTES>()?;
+    /// Returns true for a nonce that counts at `now`.
+    pub(super) fn accept(&self, nonce: &str, now: i64) -> bool {
+        let bytes = URL_SAFE_NO_PAD.decode(nonce).unwrap_or_default();
+        let Some((time, tag)) = bytes.split_first_chunk::<TIME_BYTES>() else {
+            return false;
+        };
         let is_signed = |key: &Key| {
             let expected = hmac::sign(key, time);
             let expected = expected.as_ref().get(..TAG_BYTES);
@@ -66,13 +68,7 @@ impl NonceKeys {
         let issued_at = i64::from_be_bytes(*time);
         // Ahead by as much, where the clocks of two servers differ.
         let is_current = now.abs_diff(issued_at) <= LIFETIME.unsigned_abs();
-        (is_current && self.0.iter().any(is_signed)).then_some(issued_at)
-    }
-
-    /// Returns the next nonce for a client that used one of this time, if it is old enough.
-    #[must_use]
-    pub fn renewed(&self, issued_at: i64, now: i64) -> Option<String> {
-        (now.abs_diff(issued_at) > LIFETIME.unsigned_abs() / 2).then(|| self.issue(now))
+        is_current && self.0.iter().any(is_signed)
     }
 }
 
@@ -89,7 +85,7 @@ mod tests {
     fn rfc_9449_8_a_nonce_counts_for_its_time_at_each_server_with_the_key() {
         let keys = |text: &str| NonceKeys::parse(text).unwrap();
         let nonce = keys(ONE).issue(NOW);
-        let counts = |text: &str, nonce: &str, now| keys(text).issued_at(nonce, now).is_some();
+        let counts = |text: &str, nonce: &str, now| keys(text).accept(nonce, now);
         assert!(counts(ONE, &nonce, NOW));
         assert!(counts(ONE, &nonce, NOW + 300));
         assert!(!counts(ONE, &nonce, NOW + 301));
@@ -107,13 +103,6 @@ mod tests {
             assert!(!counts(ONE, &changed, NOW), "{at}");
             assert!(!counts(ONE, &nonce[..at], NOW), "{at}");
         }
-    }
-
-    #[test]
-    fn a_client_gets_the_next_nonce_in_time() {
-        let keys = NonceKeys::parse(ONE).unwrap();
-        assert_eq!(keys.renewed(NOW, NOW + 150), None);
-        assert_eq!(keys.renewed(NOW, NOW + 151), Some(keys.issue(NOW + 151)));
     }
 
     #[test]

@@ -107,8 +107,6 @@ pub struct VerifiedProof {
     pub key: Digest,
     /// `jti`.
     pub id: String,
-    /// The time at which its nonce was issued, if it has one.
-    pub nonce_issued_at: Option<i64>,
 }
 
 impl<'p> Proof<'p> {
@@ -205,25 +203,18 @@ impl<'p> Proof<'p> {
         {
             return Err(InvalidProof::Token);
         }
-        let nonce = match request.nonces {
-            None => None,
-            Some(keys) => {
-                let nonce = text(&claims, "nonce").map_err(|_| InvalidProof::Nonce)?;
-                let issued_at = keys.issued_at(nonce, request.now);
-                Some(issued_at.ok_or(InvalidProof::Nonce)?)
-            }
-        };
+        if let Some(keys) = request.nonces
+            && !text(&claims, "nonce").is_ok_and(|nonce| keys.accept(nonce, request.now))
+        {
+            return Err(InvalidProof::Nonce);
+        }
         let issued_at = numeric_date(&mut claims, "iat", f64::floor);
         let issued_at = issued_at.ok().flatten().ok_or(InvalidProof::Claim)?;
         let latest = request.now.saturating_add(request.leeway_seconds.into());
         if !(request.now - MAX_AGE..=latest).contains(&issued_at) {
             return Err(InvalidProof::Time);
         }
-        Ok(VerifiedProof {
-            key: self.key,
-            id,
-            nonce_issued_at: nonce,
-        })
+        Ok(VerifiedProof { key: self.key, id })
     }
 }
 

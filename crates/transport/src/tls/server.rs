@@ -10,14 +10,13 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
-use rustls::server::WebPkiClientVerifier;
 use rustls::sign::SingleCertAndKey;
 use rustls::version::{TLS12, TLS13};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::certificate::roots;
+use super::client_certificates::{self, ClientCert};
 use super::failure::in_words;
 use super::followed::Followed;
 use super::metrics::CertificateMetrics;
@@ -43,6 +42,7 @@ pub const HTTP_1: &[&str] = &["http/1.1"];
 /// connections under way keep those that they began with.
 pub struct ServerTls {
     files: PeerFiles,
+    client_cert: Option<ClientCert>,
     protocols: &'static [&'static str],
     /// For the next handshake.
     followed: Followed<Arc<PeerCertificates>, TlsAcceptor>,
@@ -59,12 +59,14 @@ impl ServerTls {
     /// Reads the files.
     pub(super) fn open(
         files: PeerFiles,
+        client_cert: Option<ClientCert>,
         protocols: &'static [&'static str],
     ) -> Result<Self, ExitError> {
         let content = Arc::new(files.read()?);
-        let acceptor = acceptor(&content, protocols).map_err(ExitError::Software)?;
+        let acceptor = acceptor(&content, client_cert, protocols).map_err(ExitError::Software)?;
         Ok(Self {
             files,
+            client_cert,
             protocols,
             followed: Followed::new(FILES, content, acceptor),
         })
@@ -79,7 +81,7 @@ impl ServerTls {
 
     fn replace(&self, read: Arc<PeerCertificates>) -> Result<bool, String> {
         // With new ticket keys: an old ticket would resume a session without a certificate check.
-        let make = |read: &Arc<PeerCertificates>| acceptor(read, self.protocols);
+        let make = |read: &Arc<PeerCertificates>| acceptor(read, self.client_cert, self.protocols);
         self.followed.replace(read, unix_now(), make)
     }
 
@@ -135,7 +137,11 @@ impl ServerTls {
 
 /// Configures TLS 1.2 and 1.3 for every server name, with sessions that clients resume without
 /// state in the server.
-fn acceptor(contents: &PeerCertificates, protocols: &[&str]) -> Result<TlsAcceptor, String> {
+fn acceptor(
+    contents: &PeerCertificates,
+    client_cert: Option<ClientCert>,
+    protocols: &[&str],
+) -> Result<TlsAcceptor, String> {
     let failed = |error: &dyn Display| format!("TLS cannot be set up: {error}");
     let Some(identity) = &contents.identity else {
         return Err(failed(&"there is no certificate"));
@@ -144,13 +150,11 @@ fn acceptor(contents: &PeerCertificates, protocols: &[&str]) -> Result<TlsAccept
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&TLS13, &TLS12])
         .map_err(|error| failed(&error))?;
-    let builder = match &contents.authorities {
+    let authorities = contents.authorities.as_deref();
+    let verifier = client_certificates::verifier(client_cert, authorities, &provider);
+    let builder = match verifier.map_err(|error| failed(&error))? {
         None => builder.with_no_client_auth(),
-        Some(authorities) => {
-            let roots = Arc::new(roots(authorities).map_err(|error| failed(&error))?);
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
-            builder.with_client_cert_verifier(verifier.map_err(|error| failed(&error))?)
-        }
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
     };
     let certified = Arc::clone(&identity.certified);
     let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
@@ -176,7 +180,7 @@ mod tests {
             ca: client_ca.map(Path::to_owned),
             identity: Some((files.cert(), files.key())),
         };
-        ServerTls::open(files, HTTP_1).unwrap()
+        ServerTls::open(files, None, HTTP_1).unwrap()
     }
 
     fn reload(tls: &ServerTls) -> Result<bool, String> {

@@ -18,7 +18,7 @@ use postern_transport::drain::DrainTrigger;
 use postern_transport::http_port::HttpPort;
 use postern_transport::net::connection_slots::ConnectionSlots;
 use postern_transport::net::listener::{self, Port};
-use postern_transport::tls::{CertificateMetrics, HTTP_1};
+use postern_transport::tls::{CertificateMetrics, HTTP_1, RequestedCertificates};
 use prometheus_client::registry::Registry;
 use tracing::{info, warn};
 
@@ -54,7 +54,11 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     let mut terminations = Terminations::install().map_err(no_signals)?;
     let settings = Settings::new(&args.sidecars)?;
     let missing = "--tls-cert and --tls-key are missing: the API server speaks TLS";
-    let tls = args.tls.server(args.client_ca.as_deref(), HTTP_1)?;
+    let clients = RequestedCertificates {
+        ca: args.client_ca.clone(),
+        mode: None,
+    };
+    let tls = args.tls.server(clients, HTTP_1)?;
     let tls = tls.ok_or_else(|| ExitError::Config(missing.to_owned()))?;
     info!(
         version = env!("CARGO_PKG_VERSION"),

@@ -18,7 +18,7 @@ use super::accepted::accepted;
 use super::user_prefix::UserPrefix;
 use super::{key_source, policy};
 use crate::cli::ServeArgs;
-use crate::cli::issuer_members::{Asymmetric, KeysWay};
+use crate::cli::issuer_members::{Asymmetric, Dpop, KeysWay};
 use crate::cli::issuer_table::IssuerTable;
 use crate::cli::key_args::RevocationMode;
 use crate::cli::texts::{List, Text};
@@ -70,6 +70,7 @@ impl<'a> Description<'a> {
             name: table.name.clone(),
             issuer: table.issuer.clone(),
             audience: table.audience.clone(),
+            dpop: table.dpop.clone(),
             user_prefix: table.user_prefix.clone(),
             claim_header: table.claim_header.clone(),
             auth_server: true,
@@ -85,7 +86,7 @@ impl<'a> Description<'a> {
         // Compared whole: a member that tables get later is rejected here as well.
         } else if *table != plain {
             Some(
-                "with auth-server = true a table has name, issuer, audience, user-prefix and claim-header only",
+                "with auth-server = true a table has name, issuer, audience, dpop, user-prefix and claim-header only",
             )
         } else {
             None
@@ -110,6 +111,7 @@ impl<'a> Description<'a> {
     pub(super) fn policies(&self) -> Result<Vec<VerificationPolicy>, ExitError> {
         let policy = VerificationPolicy {
             name: self.name().map(str::to_owned),
+            requires_proof: self.requires_proof()?,
             audience: self.audience()?,
             mapping: self.mapping()?,
             issuer: match self.table.no_issuer {
@@ -126,6 +128,20 @@ impl<'a> Description<'a> {
             ..policy.clone()
         };
         Ok(self.issuers.iter().map(of_issuer).collect())
+    }
+
+    /// Returns true if its tokens need a proof. Where `--resource` is set they may have one.
+    fn requires_proof(&self) -> Result<bool, ExitError> {
+        let (rules, mode) = (&self.args.rules, self.table.dpop.as_deref());
+        match mode {
+            Some(_) if !policy::takes_proofs(rules) => Err(self.rejected(
+                "`dpop` needs --resource, with whose URL proofs are compared, and excludes --accept-bound-tokens",
+            )),
+            Some(Dpop::Required) if self.table.token_header.is_some() => Err(self.rejected(
+                "`dpop` and `token-header` exclude each other: only Authorization has proofs",
+            )),
+            mode => Ok(mode == Some(&Dpop::Required)),
+        }
     }
 
     /// Returns the only header of its tokens; `None` for the usual places.

@@ -11,6 +11,7 @@ use postern_http::path_patterns::PassList;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{KeySet, VerificationKey};
 use postern_token::policy::RequiredIssuer;
+use postern_transport::net::client_address::TrustedProxies;
 use serde_json::{Value, json};
 
 use super::*;
@@ -97,6 +98,10 @@ fn head_of(text: &str) -> ReceivedHead {
     head.unwrap().unwrap()
 }
 
+fn client() -> Client {
+    Client::new(None, false, &TrustedProxies::default())
+}
+
 fn authorize(
     target: &str,
     fields: &[(&str, &str)],
@@ -129,7 +134,7 @@ fn authorize_under(
     let keys = keys.map(CurrentKeys::load);
     let state = keys.as_ref().and_then(|keys| keys.as_deref());
     let keys = state.ok_or(Rejection::AuthKeysUnavailable);
-    let decision = rules.authorize(&head, keys, now);
+    let decision = rules.authorize(&head, &client(), keys, now);
     decision.map_err(|rejected| rejected.rejection)
 }
 
@@ -349,9 +354,10 @@ fn nothing_is_allocated_again(rules: &AuthPolicy) {
     let head = head_of(&format!(
         "GET /orders/1?a=b HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nAuthorization: {token}\r\n\r\n"
     ));
+    let client = client();
     let authorized = || {
         let keys = keys.as_deref().ok_or(Rejection::AuthKeysUnavailable);
-        rules.authorize(&head, keys, NOW).map(drop)
+        rules.authorize(&head, &client, keys, NOW).map(drop)
     };
     assert_eq!(authorized(), Ok(()));
     let again = allocation_counter::measure(|| assert_eq!(authorized(), Ok(())));

@@ -171,7 +171,7 @@ fn rfc_9449_8_a_proof_has_a_current_nonce_where_one_is_required() {
             Err(InvalidProof::Nonce),
         ),
         (Some(nonces.issue(NOW - 1000)), Err(InvalidProof::Nonce)),
-        (Some(nonces.issue(NOW - 9)), Ok(Some(NOW - 9))),
+        (Some(nonces.issue(NOW - 9)), Ok(())),
     ] {
         let change = serde_json::json!({ "nonce": nonce }).to_string();
         let row = format!("[[proof]]\nname='id'\nsource=''\nexpect=''\nchange='{change}'\n");
@@ -191,7 +191,7 @@ fn rfc_9449_8_a_proof_has_a_current_nonce_where_one_is_required() {
             ..request("GET", &|_| true, Some(&token), NOW)
         };
         let found = proof.verify(&request, &OnceLock::new());
-        let found = found.map(|verified| verified.nonce_issued_at);
+        let found = found.map(drop);
         assert_eq!(found, expected, "{nonce:?}");
     }
 }

@@ -1,0 +1,123 @@
+//! The certificates that a port requests of its clients.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use serde::Serialize;
+
+use super::certificate::roots;
+
+/// The setting of both programs.
+#[derive(Debug, Clone, Copy, Default, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ClientCertArgs {
+    /// Request a certificate of each client, for tokens that are bound to it (RFC 8705)
+    ///
+    /// Any certificate counts, also a self-signed one: its token names it
+    #[arg(long, env, value_enum, value_name = "MODE", requires = "tls_cert")]
+    pub client_cert: Option<ClientCert>,
+}
+
+/// Which clients are let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum ClientCert {
+    /// Those with a certificate.
+    Required,
+    /// All.
+    Optional,
+}
+
+/// The certificates that are requested.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RequestedCertificates {
+    /// `None` if none is requested, or for every client where there are authorities.
+    pub mode: Option<ClientCert>,
+    /// The file of the authorities that have issued them; without it any certificate counts.
+    pub ca: Option<PathBuf>,
+}
+
+/// Returns the verifier of clients' certificates; `None` where none is requested.
+pub(super) fn verifier(
+    mode: Option<ClientCert>,
+    authorities: Option<&[CertificateDer<'static>]>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
+    let is_required = mode != Some(ClientCert::Optional);
+    let Some(authorities) = authorities else {
+        let any = |_| {
+            Arc::new(AnyCertificate {
+                is_required,
+                provider: Arc::clone(provider),
+            }) as Arc<dyn ClientCertVerifier>
+        };
+        return Ok(mode.map(any));
+    };
+    let roots = Arc::new(roots(authorities).map_err(|error| error.to_string())?);
+    let builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
+    let builder = match is_required {
+        true => builder,
+        false => builder.allow_unauthenticated(),
+    };
+    let verifier = builder.build().map_err(|error| error.to_string())?;
+    Ok(Some(verifier))
+}
+
+/// Requires that the client has the private key of its certificate, and nothing else of it: a token is
+/// bound to the certificate as a whole, so nobody has to vouch for it (RFC 8705 §2.2, §7.2).
+#[derive(Debug)]
+struct AnyCertificate {
+    is_required: bool,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ClientCertVerifier for AnyCertificate {
+    fn client_auth_mandatory(&self) -> bool {
+        self.is_required
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        algorithms.supported_schemes()
+    }
+}

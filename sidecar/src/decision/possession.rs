@@ -1,0 +1,202 @@
+//! What a request shows of the key or the certificate that its token is bound to (RFC 9449, RFC 8705).
+
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue};
+use postern_contract::rejection::Rejection;
+use postern_http::host::normal_url::NormalUrl;
+use postern_http::request::received::ReceivedHead;
+use postern_token::bearer::{Bearer, Scheme, TokenLocation};
+use postern_token::detail;
+use postern_token::observer::Observer;
+use postern_token::possession::nonces::NonceKeys;
+use postern_token::possession::proof::{InvalidProof, Proof, ProofRequest};
+use postern_token::possession::seen_proofs::SeenProofs;
+use postern_token::possession::{Binding, Digest, Possession};
+
+use super::authorize::AuthPolicy;
+use crate::identity::client_certificate::{CertificateField, ClientCertificate};
+use crate::identity::forwarded::Client;
+
+/// The field of proofs (RFC 9449 §4.1).
+pub(crate) const DPOP: HeaderName = HeaderName::from_static("dpop");
+/// The field with the nonce of the next proof (RFC 9449 §8).
+pub(crate) const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+
+/// The checks of what tokens are bound to.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PossessionPolicy {
+    /// Where trusted proxies send the certificate of their client.
+    pub(crate) certificate_field: Option<CertificateField>,
+    /// Set if proofs need a nonce.
+    pub(crate) nonces: Option<NonceKeys>,
+    /// Kept over reloads.
+    pub(crate) seen: Arc<SeenProofs>,
+}
+
+/// A token with its request.
+#[derive(Clone, Copy)]
+pub(super) struct Presented<'a> {
+    pub(super) request: &'a ReceivedHead,
+    pub(super) client: &'a Client,
+    pub(super) token: Bearer<'a>,
+    /// Seconds since the epoch.
+    pub(super) now: i64,
+}
+
+impl AuthPolicy {
+    /// Checks that the sender of a verified token has what the token is bound to. `digest` returns the
+    /// SHA-256 of the token.
+    ///
+    /// # Errors
+    /// The rejection of the request.
+    pub(super) fn check_possession<O: Observer>(
+        &self,
+        presented: &Presented<'_>,
+        bound: Option<&Possession>,
+        digest: impl FnOnce() -> Digest,
+        observer: &mut O,
+    ) -> Result<(), Rejection> {
+        let field = self.possession.certificate_field.as_ref();
+        let headers = &presented.request.headers;
+        let certificate = ClientCertificate::find(field, presented.client, headers)?;
+        Binding::check_scheme(bound.map(|it| &it.binding), presented.token)?;
+        let Some(bound) = bound else {
+            return Ok(());
+        };
+        let checked = check_certificate(&bound.binding, certificate, observer)
+            .and_then(|()| self.check_proof(presented, bound, digest, observer));
+        match (checked, &bound.binding) {
+            // Of two bindings one holds, which is no proof that the token is in the right hands.
+            (
+                Err(
+                    Rejection::CertificateMissing
+                    | Rejection::CertificateOther
+                    | Rejection::ProofKeyOther,
+                ),
+                Binding {
+                    key: Some(_),
+                    certificate: Some(_),
+                },
+            ) => Err(Rejection::TokenBound),
+            (checked, _) => checked,
+        }
+    }
+
+    /// Verifies the proof for a token that is bound to a key.
+    fn check_proof<O: Observer>(
+        &self,
+        presented: &Presented<'_>,
+        bound: &Possession,
+        digest: impl FnOnce() -> Digest,
+        observer: &mut O,
+    ) -> Result<(), Rejection> {
+        let Some(key) = &bound.binding.key else {
+            return Ok(());
+        };
+        let proof = self.proof(presented, bound, key, &digest());
+        observer.explains(&proof, |_| describe(presented.request));
+        observer.check("proof", proof.as_ref().map(drop).map_err(|why| *why))?;
+        // An explanation uses no proof up.
+        if O::WATCHES {
+            return Ok(());
+        }
+        let (id, now) = (proof?, presented.now);
+        let used = self
+            .possession
+            .seen
+            .enter(key, &id, now, self.policy.leeway_seconds);
+        Ok(used?)
+    }
+
+    /// Verifies the proof of `key` for the request, and returns its `jti`.
+    fn proof(
+        &self,
+        presented: &Presented<'_>,
+        bound: &Possession,
+        key: &Digest,
+        token: &Digest,
+    ) -> Result<String, InvalidProof> {
+        let request = presented.request;
+        let mut fields = request.headers.get_all(DPOP).iter();
+        let proof = match (fields.next(), fields.next()) {
+            (None, _) => return Err(InvalidProof::Missing),
+            (Some(_), Some(_)) => return Err(InvalidProof::Repeated),
+            (Some(field), None) => Proof::parse(field.as_bytes())?,
+        };
+        // RFC 9449 §4.3 item 12. First: no other key is worth a computation.
+        if proof.key() != key {
+            return Err(InvalidProof::OtherKey);
+        }
+        let for_request = ProofRequest {
+            method: request.method.as_str(),
+            is_target: &|url| self.is_url_of(request, url),
+            token: Some(token),
+            nonces: self.possession.nonces.as_ref(),
+            now: presented.now,
+            leeway_seconds: self.policy.leeway_seconds,
+        };
+        Ok(proof.verify(&for_request, &bound.key)?.id)
+    }
+
+    /// Returns true for a URL of the request: at the origin of a resource, with the path as it was
+    /// received, or where a gateway has removed the resource's own path, with that before it. The
+    /// client's `Host` and `X-Forwarded-Host` count for nothing.
+    fn is_url_of(&self, request: &ReceivedHead, url: &NormalUrl) -> bool {
+        let Ok(target) = request.checked_target() else {
+            return false;
+        };
+        let Some(path) = NormalUrl::path_of(target.path()) else {
+            return false;
+        };
+        self.resources.iter().any(|resource| {
+            let (origin, base) = (&resource.normal.origin, resource.base());
+            let below = url.path.strip_prefix(base).map(|rest| match rest {
+                // The resource itself.
+                "" => "/",
+                rest => rest,
+            });
+            *origin == url.origin && (url.path == path || below == Some(&path))
+        })
+    }
+
+    /// Returns the field with the next nonce for a request that came with a proof; `None` where no
+    /// nonces are used.
+    pub(crate) fn next_nonce(
+        &self,
+        request: &ReceivedHead,
+        now: i64,
+    ) -> Option<(HeaderName, HeaderValue)> {
+        let nonces = self.possession.nonces.as_ref()?;
+        let has_proof = TokenLocation::Authorization(Scheme::Dpop);
+        let is_proven = self
+            .token(request)
+            .is_some_and(|token| token.location() == has_proof);
+        let nonce = HeaderValue::try_from(nonces.issue(now)).ok()?;
+        is_proven.then_some((DPOP_NONCE, nonce))
+    }
+}
+
+fn check_certificate(
+    binding: &Binding,
+    presented: ClientCertificate<'_>,
+    observer: &mut impl Observer,
+) -> Result<(), Rejection> {
+    if binding.certificate.is_none() {
+        return Ok(());
+    }
+    let checked = presented.digest().and_then(|digest| {
+        let checked = binding.check_certificate(digest.as_ref());
+        checked.map_err(Rejection::from)
+    });
+    observer.check("certificate", checked)
+}
+
+/// Describes the proof of a request for people: the members that are compared.
+fn describe(request: &ReceivedHead) -> Option<String> {
+    let field = request.headers.get(DPOP)?.to_str().ok()?;
+    detail::of_proof(field)
+}
+
+#[cfg(test)]
+mod tests;

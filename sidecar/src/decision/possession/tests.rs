@@ -1,0 +1,290 @@
+//! Bound tokens with and without what they are bound to: each scheme, place and proof.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+use std::time::Instant;
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use clap::Parser;
+use postern_http::request::received;
+use postern_token::keys::algorithms::ASYMMETRIC;
+use postern_token::keys::{KeySet, VerificationKey};
+use postern_token::possession::sha256;
+use postern_transport::net::client_address::TrustedProxies;
+use serde_json::{Value, json};
+use token_corpus::keys::Algorithm;
+use token_corpus::proof_rows::{ProofSetting, ProofTable};
+use token_corpus::token_forge::Forge;
+
+use super::*;
+use crate::cli::{Cli, Command};
+use crate::config::Config;
+use crate::decision::authorize::Decision;
+use crate::issuers::current::CurrentKeys;
+use crate::issuers::token_cache::TokenCacheConfig;
+
+const NOW: i64 = 1_800_000_000;
+const CERTIFICATE: Digest = [7; 32];
+
+/// The issuer, the key of a client, and a sidecar that verifies proofs.
+struct Bound {
+    issuer: Forge,
+    client: Forge,
+    jwk: String,
+    jkt: String,
+    policy: AuthPolicy,
+    keys: CurrentKeys,
+}
+
+impl Bound {
+    fn new(options: &[&str]) -> Self {
+        let issuer = Forge::new(Algorithm::ES256);
+        let client = issuer.meant_for(Algorithm::ES256);
+        let (key, jwk) = public(&client);
+        let keys = CurrentKeys::new(
+            TokenCacheConfig {
+                bytes: 1_000_000,
+                ..TokenCacheConfig::default()
+            },
+            None,
+            None,
+        );
+        keys.install(KeySet::nameless(public(&issuer).0), Instant::now());
+        Self {
+            jkt: key.thumbprint().to_string(),
+            policy: policy(options),
+            issuer,
+            client,
+            jwk,
+            keys,
+        }
+    }
+
+    fn token(&self, cnf: &Value) -> String {
+        let claims = json!({"cnf": cnf, "aud": "https://api.example/orders"});
+        self.issuer.token(NOW, &claims)
+    }
+
+    /// Returns the fields with a token of this scheme, and a proof with changes to a good one.
+    fn fields(&self, scheme: &str, token: &str, url: &str, change: &Value) -> String {
+        let row = json!({"proof": [{"name": "x", "source": "", "expect": "", "change": change.to_string()}]});
+        let table: ProofTable = serde_json::from_value(row).unwrap();
+        let row = table.proof.into_iter().next().unwrap();
+        let setting = ProofSetting {
+            method: "GET",
+            url,
+            token: &sha256(token.as_bytes()),
+            jwk: &self.jwk,
+            now: NOW,
+        };
+        let proof = String::from_utf8(row.field(&self.client, setting)).unwrap();
+        format!("Authorization: {scheme} {token}\r\nDPoP: {proof}\r\n")
+    }
+
+    fn authorize(&self, path: &str, fields: &str, client: &Client) -> String {
+        let text = format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        let head = received::take(&mut text.as_bytes().into())
+            .unwrap()
+            .unwrap();
+        let state = self.keys.load();
+        let keys = state.as_deref().ok_or(Rejection::AuthKeysUnavailable);
+        match self.policy.authorize(&head, client, keys, NOW) {
+            Ok(Decision::Forward(forward)) if forward.verified.is_some() => "accepted".to_owned(),
+            Ok(_) => "something else".to_owned(),
+            Err(rejected) => rejected.rejection.reason().to_owned(),
+        }
+    }
+}
+
+fn policy(options: &[&str]) -> AuthPolicy {
+    let line = "sidecar serve --upstream=http://127.0.0.1:1 --auth-server=http://127.0.0.1:2/auth \
+        --app-id=x --app-secret=1234567890123456 --signing-type=ecdsa --audience=https://api.example/orders \
+        --resource=https://api.example/orders --trusted-proxy=10.0.0.0/8 --token-cookie=t";
+    let cli = Cli::try_parse_from(line.split_whitespace().chain(options.iter().copied())).unwrap();
+    let Command::Serve(args) = cli.command else {
+        unreachable!("the command line above");
+    };
+    Config::new(&args).unwrap().rules.auth_policy
+}
+
+fn public(forge: &Forge) -> (VerificationKey, String) {
+    let served = forge.trusted().served();
+    let set = KeySet::from_file(served.as_bytes(), &ASYMMETRIC).unwrap();
+    let key = set.keys()[0].clone();
+    let mut jwk = serde_json::to_value(key.to_jwk().unwrap()).unwrap();
+    let members = jwk.as_object_mut().unwrap();
+    members.retain(|name, _| !["kid", "use", "alg"].contains(&name.as_str()));
+    (key, jwk.to_string())
+}
+
+fn client(address: &str, certificate: Option<Digest>) -> Client {
+    let proxies = TrustedProxies::new(vec!["10.0.0.0/8".parse().unwrap()]);
+    Client::new(address.parse().ok(), true, &proxies).with_certificate(certificate)
+}
+
+#[test]
+fn a_bound_token_counts_only_with_all_that_it_is_bound_to() {
+    let bound = Bound::new(&[]);
+    let jkt = json!({"jkt": bound.jkt});
+    let x5t = json!({"x5t#S256": URL_SAFE_NO_PAD.encode(CERTIFICATE)});
+    let both = json!({"jkt": bound.jkt, "x5t#S256": URL_SAFE_NO_PAD.encode(CERTIFICATE)});
+    let of_other = json!({"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"});
+    let other_and_certificate = json!({"jkt": of_other["jkt"], "x5t#S256": x5t["x5t#S256"]});
+    let (own, other) = (Some(CERTIFICATE), Some([8; 32]));
+    for (number, (cnf, scheme, certificate, expected)) in [
+        (&Value::Null, "Bearer", None, "accepted"),
+        (&Value::Null, "Bearer", own, "accepted"),
+        (&Value::Null, "DPoP", None, "token_bound"),
+        (&jkt, "DPoP", None, "accepted"),
+        (&jkt, "dpop", None, "accepted"),
+        (&jkt, "Bearer", None, "token_bound"),
+        (&of_other, "DPoP", None, "proof_key_other"),
+        (&x5t, "Bearer", own, "accepted"),
+        (&x5t, "Bearer", other, "certificate_other"),
+        (&x5t, "Bearer", None, "certificate_missing"),
+        (&x5t, "DPoP", own, "token_bound"),
+        (&both, "DPoP", own, "accepted"),
+        (&both, "DPoP", other, "token_bound"),
+        (&both, "DPoP", None, "token_bound"),
+        (&both, "Bearer", own, "token_bound"),
+        (&other_and_certificate, "DPoP", own, "token_bound"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let client = client("192.0.2.1", certificate);
+        let token = bound.token(cnf);
+        // The first time it is verified, then it is in the cache.
+        for again in 0..3 {
+            let id = json!({"jti": format!("{number} {again}")});
+            let url = "https://api.example/orders/1";
+            let fields = bound.fields(scheme, &token, url, &id);
+            let found = bound.authorize("/orders/1", &fields, &client);
+            assert_eq!(found, expected, "{cnf} {scheme} {again}");
+        }
+        // It is in the cache by now, and is compared again.
+        let without = format!("Authorization: Bearer {token}\r\n");
+        let found = bound.authorize("/orders/1", &without, &self::client("192.0.2.1", None));
+        let expected = match cnf {
+            Value::Null => "accepted",
+            cnf if *cnf == x5t => "certificate_missing",
+            _ => "token_bound",
+        };
+        assert_eq!(found, expected, "{cnf}");
+        let cookie = format!("Cookie: t={token}\r\n");
+        let expected = if cnf.is_null() {
+            "accepted"
+        } else {
+            "token_bound"
+        };
+        let found = bound.authorize("/orders/1", &cookie, &client);
+        assert_eq!(found, expected, "{cnf} in a cookie");
+    }
+}
+
+#[test]
+fn rfc_9449_4_3_a_request_has_one_proof_and_uses_it_once() {
+    let bound = Bound::new(&[]);
+    let token = bound.token(&json!({"jkt": bound.jkt}));
+    let one = bound.fields("DPoP", &token, "https://api.example/orders/1", &json!({}));
+    let client = client("192.0.2.1", None);
+    let authorize = |fields: &str| bound.authorize("/orders/1", fields, &client);
+    let proof = one.lines().nth(1).unwrap();
+    assert_eq!(authorize(&format!("{one}{proof}\r\n")), "proof_repeated");
+    assert_eq!(authorize(&format!("{one}DPoP:\r\n")), "proof_repeated");
+    let missing = format!("Authorization: DPoP {token}\r\n");
+    assert_eq!(authorize(&missing), "proof_missing");
+    assert_eq!(authorize(&format!("{missing}DPoP:\r\n")), "proof_malformed");
+    // Nothing of these has used it up.
+    assert_eq!(authorize(&one), "accepted");
+    assert_eq!(authorize(&one), "proof_replayed");
+}
+
+#[test]
+fn rfc_9449_4_3_item_9_the_url_is_below_a_resource() {
+    let bound = Bound::new(&[]);
+    let token = bound.token(&json!({"jkt": bound.jkt}));
+    let client = client("192.0.2.1", None);
+    for (number, (path, url, expected)) in [
+        ("/orders/1", "https://api.example/orders/1", "accepted"),
+        ("/orders/1?a=b", "https://api.example/orders/1", "accepted"),
+        ("/orders/%7e", "https://api.example/orders/~", "accepted"),
+        ("/1", "https://api.example/orders/1", "accepted"),
+        ("/1", "https://api.example/1", "accepted"),
+        ("/", "https://api.example/orders", "accepted"),
+        ("/", "https://api.example/orders/", "accepted"),
+        ("/orders", "https://api.example/orders", "accepted"),
+        ("/orders/1", "https://api.example/1", "proof_target"),
+        ("/orders/1", "https://api.example/orders/2", "proof_target"),
+        ("/orders/1", "http://api.example/orders/1", "proof_target"),
+        ("/orders/1", "https://a/orders/1", "proof_target"),
+        (
+            "/orders/1",
+            "https://api.example:8443/orders/1",
+            "proof_target",
+        ),
+        ("/1", "https://api.example/ordersx/1", "proof_target"),
+        ("/x/1", "https://api.example/ordersx/1", "proof_target"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let id = json!({"jti": number.to_string()});
+        let fields = bound.fields("DPoP", &token, url, &id) + "X-Forwarded-Host: a\r\n";
+        assert_eq!(
+            bound.authorize(path, &fields, &client),
+            expected,
+            "{path} {url}"
+        );
+    }
+}
+
+#[test]
+fn a_trusted_proxy_alone_speaks_of_its_clients_certificate() {
+    let bound = Bound::new(&["--client-cert-header=Client-Cert"]);
+    let cnf = json!({"x5t#S256": URL_SAFE_NO_PAD.encode(sha256(b"der"))});
+    let token = format!("Authorization: Bearer {}\r\n", bound.token(&cnf));
+    // `:base64:` of RFC 9440.
+    let own = "Client-Cert: :ZGVy:\r\n";
+    let proxys_own = Some(sha256(b"der"));
+    for (address, certificate, fields, expected) in [
+        ("10.0.0.1", None, own, "accepted"),
+        ("10.0.0.1", None, "", "certificate_missing"),
+        ("10.0.0.1", proxys_own, "", "certificate_missing"),
+        ("10.0.0.1", None, "Client-Cert:\r\n", "certificate_missing"),
+        (
+            "10.0.0.1",
+            proxys_own,
+            "Client-Cert: :ZGVz:\r\n",
+            "certificate_other",
+        ),
+        (
+            "10.0.0.1",
+            None,
+            "Client-Cert: der!\r\n",
+            "certificate_unreadable",
+        ),
+        (
+            "10.0.0.1",
+            None,
+            "Client-Cert: :ZGVy:\r\nclient-cert: :ZGVz:\r\n",
+            "certificate_repeated",
+        ),
+        (
+            "10.0.0.1",
+            None,
+            "client_cert: :ZGVy:\r\n",
+            "certificate_missing",
+        ),
+        ("192.0.2.1", None, own, "certificate_missing"),
+        ("192.0.2.1", Some(CERTIFICATE), own, "certificate_other"),
+        (
+            "192.0.2.1",
+            proxys_own,
+            "Client-Cert: :ZGVz:\r\nClient-Cert: x\r\n",
+            "accepted",
+        ),
+    ] {
+        let fields = format!("{token}{fields}");
+        let found = bound.authorize("/orders/1", &fields, &client(address, certificate));
+        assert_eq!(found, expected, "{address} {fields}");
+    }
+}
