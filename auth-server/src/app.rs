@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use postern_process::clock::instant;
+use postern_token::possession::seen_proofs::SeenProofs;
 use postern_transport::net::connection_slots::{ConnectionSlots, Slot};
 use postern_transport::net::shares::Shares;
 use postern_transport::net::{fd_limit, unfinished};
@@ -48,6 +49,8 @@ pub(crate) struct App {
     pub(crate) guesses: Option<AddressLimit>,
     /// Of requests with a token or a secret that is right: guesses of other clients at the same address take none.
     pub(crate) proven: Option<AddressLimit>,
+    /// The proofs of clients' keys.
+    pub(crate) seen_proofs: SeenProofs,
     pub(crate) list_signer: RevocationListSigner,
     /// Budget for incomplete heads and bodies.
     pub(crate) unfinished: Shares,
@@ -92,6 +95,7 @@ impl App {
             sessions,
             guesses: AddressLimit::per_minute(config.login_rate_limit),
             proven: AddressLimit::per_minute(config.login_rate_limit),
+            seen_proofs: SeenProofs::default(),
             list_signer: RevocationListSigner::default(),
             unfinished: unfinished::budget(),
             connections: ConnectionSlots::counting("public port", max, evictions),

@@ -58,6 +58,8 @@ const SESSIONS_PER_USER: u32 = 100;
 pub(crate) struct Config {
     /// `None` for plain HTTP.
     pub(crate) tls: Option<Arc<ServerTls>>,
+    /// True if clients are asked for certificates, to which their tokens are bound.
+    pub(crate) binds_to_certificates: bool,
     pub(crate) context_path: ContextPath,
     pub(crate) store: StoreLocation,
     pub(crate) store_poll_interval: Duration,
@@ -110,13 +112,15 @@ impl Config {
             UsersLocation::Builtin => (0, 0),
             UsersLocation::File(_) => (SESSIONS_PER_USER, LOGINS_PER_MINUTE),
         };
+        let clients = RequestedCertificates {
+            mode: args.listening.client_cert.client_cert,
+            ca: None,
+        };
         Ok(Self {
             issuer_url: issuer_url(&args.tokens.issuer)
                 .filter(|_| signing_type != SigningType::Hmac),
-            tls: args
-                .listening
-                .tls
-                .server(RequestedCertificates::default(), HTTP_1)?,
+            binds_to_certificates: clients.mode.is_some(),
+            tls: args.listening.tls.server(clients, HTTP_1)?,
             interceptor: Interceptor::new(
                 context_path.clone(),
                 pass_list(args)?,

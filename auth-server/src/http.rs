@@ -4,6 +4,7 @@ mod body;
 mod issuance;
 pub(crate) mod middleware;
 mod oauth;
+mod possession;
 mod response;
 pub(crate) mod routes;
 

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use postern_process::{named_enum, tasks};
 use postern_token::claims::Claims;
+use postern_token::possession::Binding;
 use tracing::{info, warn};
 use zeroize::Zeroizing;
 
@@ -94,6 +95,8 @@ pub(crate) struct SessionTokens {
     pub(crate) token_id: String,
     pub(crate) issued_at: i64,
     pub(crate) expires: i64,
+    /// What both tokens are bound to.
+    pub(crate) binding: Option<Binding>,
 }
 
 impl Sessions {
@@ -103,6 +106,7 @@ impl Sessions {
         self: &Arc<Self>,
         user: &PresentUser,
         now: i64,
+        binding: Option<Binding>,
     ) -> Option<SessionTokens> {
         if !self.unclear.lock().is_empty() {
             // Another login would leave another one, and wait for as long; this one does not wait.
@@ -114,7 +118,7 @@ impl Sessions {
         let secret = random::secret().ok()?;
         let ends = now.saturating_add(self.lifetime);
         let expires = now.saturating_add(self.token_lifetime);
-        let record = SessionRecord::new(&token, &secret, user, (now, ends, expires));
+        let record = SessionRecord::new(&token, &secret, user, (now, ends, expires), binding);
         let id = token.session();
         let (sessions, new) = (Arc::clone(self), record.clone());
         // Also where the client does not wait for that: an unclear one has to be known.
@@ -237,6 +241,7 @@ impl Sessions {
         self: &Arc<Self>,
         mut session: OpenSession,
         now: i64,
+        binding: Option<Binding>,
     ) -> Result<SessionTokens, SessionError> {
         for _ in 0..ATTEMPTS {
             // Where the outcome would be unclear nothing changes: a client that asks again much later would
@@ -247,7 +252,9 @@ impl Sessions {
             }
             let (id, expected) = (session.token.session(), session.version.clone());
             let expires = now.saturating_add(self.token_lifetime);
-            let record = session.record.renewed(&session.token, now, expires);
+            let record = session
+                .record
+                .renewed(&session.token, now, expires, binding);
             if self.store.write_session(id, expected, &record).await? {
                 return Ok(OpenSession { record, ..session }.given());
             }
@@ -340,6 +347,11 @@ impl Sessions {
 }
 
 impl OpenSession {
+    /// Returns what the refresh token is bound to.
+    pub(crate) const fn binding(&self) -> Option<&Binding> {
+        self.record.binding.as_ref()
+    }
+
     fn given(self) -> SessionTokens {
         let next = self.record.given(&self.token);
         SessionTokens::new(&self.record, &next, self.present.user)
@@ -356,6 +368,7 @@ impl SessionTokens {
             token_id: record.token_id(session),
             issued_at: record.renewed,
             expires: record.expires,
+            binding: record.binding,
         }
     }
 }

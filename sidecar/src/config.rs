@@ -7,6 +7,7 @@ use postern_process::clock::unix_now;
 use postern_process::command_line::{exposed_secrets, given};
 use postern_process::exit::ExitError;
 use postern_token::keys::signing_type::SigningType;
+use postern_token::policy::BoundTokens;
 use postern_token::times::moment;
 use postern_transport::tls::{HTTP_2_OR_1, RequestedCertificates, ServerTls};
 
@@ -175,7 +176,7 @@ impl Config {
                 "--allow-no-exp: a token without an expiry is accepted forever",
             ),
             (
-                policy.policy.accept_bound_tokens,
+                policy.policy.bound_tokens == BoundTokens::Unchecked,
                 "--accept-bound-tokens: a stolen token counts without the key that it is bound to",
             ),
             (

@@ -13,7 +13,7 @@ use postern_process::logs::access_log::AccessLog;
 use postern_process::logs::telemetry::LogArgs;
 use postern_transport::net::client_address::{IpNet, parse_network};
 use postern_transport::net::listener::ip_address_and_port;
-use postern_transport::tls::TlsArgs;
+use postern_transport::tls::{ClientCertArgs, TlsArgs};
 use serde::Serialize;
 
 use super::store::StoreArgs;
@@ -82,6 +82,9 @@ pub(crate) struct ListenArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) tls: TlsArgs,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) client_cert: ClientCertArgs,
     /// Address for probes, metrics and the status page; port 0 picks a free one
     #[arg(
         long,

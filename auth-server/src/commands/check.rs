@@ -97,6 +97,7 @@ mod tests {
             ("--store-sentinel-user", "sentinel".to_owned()),
             ("--store-sentinel-password-file", file("sentinel", "hush")),
             ("--key-encryption-key-file", file("kek", &kek)),
+            ("--client-cert", "optional".to_owned()),
             ("--static-dir", directory.display().to_string()),
             (
                 "--applications-dir",

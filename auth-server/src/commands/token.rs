@@ -129,7 +129,7 @@ mod tests {
     use crate::keys::pair::SigningKeyPair;
     use crate::keys::pair::tests::pair;
     use crate::keys::ring::KeyRing;
-    use crate::tokens::issuer::{TokenIssuer, UserTokenIds};
+    use crate::tokens::issuer::{TokenIdentity, TokenIssuer};
     use crate::users::builtin::tests::builtin_user;
 
     #[test]
@@ -179,9 +179,9 @@ mod tests {
             issuer: "auth".to_owned(),
             lifetime: 60,
         };
-        let ids = UserTokenIds {
+        let ids = TokenIdentity {
             token_id: "id".to_owned(),
-            session: None,
+            ..TokenIdentity::default()
         };
         issuer
             .issue(pair, &builtin_user(), issuer.validity_from(0), ids)

@@ -8,6 +8,7 @@ use http::header::{PRAGMA, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use postern_contract::rejection::Rejection;
 use postern_http::form::Form;
+use postern_token::possession::Binding;
 use serde::Serialize;
 use serde_json::json;
 
@@ -18,6 +19,8 @@ use super::response::{self, ErrorResponse};
 const FORM: &str = "application/x-www-form-urlencoded";
 const OTHER_TYPE: &str = "the body is not of the type application/x-www-form-urlencoded";
 const NO_BODY: &str = "the body is empty: its parameters belong there, as a form";
+/// RFC 9449 §5.
+const INVALID_PROOF: &str = "invalid_dpop_proof";
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 /// The scheme that a rejected application may use (RFC 6749 §5.2).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"postern\"");
@@ -49,6 +52,10 @@ pub(in crate::http) fn error(error: ErrorResponse) -> Response {
     *response.body_mut() = Body::from(body.to_string());
     // The challenge of the table row is for bearer tokens.
     response.headers_mut().remove(WWW_AUTHENTICATE);
+    if code(error.rejection) == INVALID_PROOF {
+        // RFC 6749 §5.2: no client authentication has failed.
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+    }
     if response.status() == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, CHALLENGE);
     }
@@ -71,14 +78,26 @@ pub(in crate::http) struct AccessToken {
 }
 
 impl AccessToken {
-    pub(in crate::http) fn new(access_token: String, expires_in: impl Into<Option<i64>>) -> Self {
+    pub(in crate::http) fn new(
+        access_token: String,
+        expires_in: impl Into<Option<i64>>,
+        binding: Option<&Binding>,
+    ) -> Self {
         Self {
             access_token,
-            token_type: "Bearer",
+            token_type: token_type(binding),
             expires_in: expires_in.into(),
             refresh_token: None,
             scope: None,
         }
+    }
+}
+
+/// Returns the scheme by which a token is sent (RFC 9449 §5).
+pub(in crate::http) fn token_type(binding: Option<&Binding>) -> &'static str {
+    match binding.and_then(|binding| binding.key) {
+        Some(_) => "DPoP",
+        None => "Bearer",
     }
 }
 
@@ -91,8 +110,11 @@ pub(in crate::http) fn success(token: &AccessToken) -> Response {
 
 /// Returns the error code; conditions that pass have the codes of RFC 6749 §4.1.2.1, as §5.2 has
 /// none for them.
-const fn code(rejection: Rejection) -> &'static str {
+fn code(rejection: Rejection) -> &'static str {
     match rejection {
+        _ if rejection.reason().starts_with("proof_") => INVALID_PROOF,
+        // RFC 8705 §4: the refresh token is bound to another one.
+        Rejection::CertificateMissing | Rejection::CertificateOther => "invalid_grant",
         Rejection::ApplicationUnknown => "invalid_client",
         Rejection::GrantUnsupported => "unsupported_grant_type",
         Rejection::GrantInvalid => "invalid_grant",

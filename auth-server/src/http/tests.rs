@@ -27,6 +27,7 @@ use crate::users::{PresentUser, UserStore};
 
 mod jwks;
 mod limits;
+mod possession;
 
 const LOGIN: &str = r#"{"username":"a","password":"b"}"#;
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use postern_token::possession::Binding;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -44,6 +45,9 @@ pub(crate) struct SessionRecord {
     pub(super) expires: i64,
     /// The latest `exp` of all.
     live_until: i64,
+    /// What its refresh tokens are bound to.
+    #[serde(rename = "cnf", default, skip_serializing_if = "Option::is_none")]
+    pub(super) binding: Option<Binding>,
     /// Members of a newer version.
     #[serde(flatten)]
     unknown: Map<String, Value>,
@@ -84,6 +88,7 @@ impl SessionRecord {
             user, credentials, ..
         }: &PresentUser,
         (began, ends, expires): (i64, i64, i64),
+        binding: Option<Binding>,
     ) -> Self {
         Self {
             secret: secret.to_owned(),
@@ -98,12 +103,20 @@ impl SessionRecord {
             ends,
             expires,
             live_until: expires,
+            binding,
             unknown: Map::new(),
         }
     }
 
-    /// Returns the record after a use of `token` at `now`, whose end stays.
-    pub(super) fn renewed(&self, token: &RefreshToken, now: i64, expires: i64) -> Self {
+    /// Returns the record after a use of `token` at `now`, whose end stays, and from now on bound to what
+    /// its client has shown.
+    pub(super) fn renewed(
+        &self,
+        token: &RefreshToken,
+        now: i64,
+        expires: i64,
+        binding: Option<Binding>,
+    ) -> Self {
         // The number makes the next token and `jti`, so that a repeated use gives the same pair.
         let counter = self.counter.saturating_add(1);
         Self {
@@ -115,6 +128,7 @@ impl SessionRecord {
             expires,
             // A lifetime that was made shorter ends no token that was issued before.
             live_until: self.live_until.max(expires),
+            binding,
             ..self.clone()
         }
     }
@@ -204,7 +218,7 @@ mod tests {
     fn begun() -> (RefreshToken, SessionRecord) {
         let first = RefreshToken::generate("1").unwrap();
         let user = BuiltinUser.present("").unwrap();
-        let record = SessionRecord::new(&first, "secret", &user, (10, 1000, 100));
+        let record = SessionRecord::new(&first, "secret", &user, (10, 1000, 100), None);
         (first, record)
     }
 
@@ -275,7 +289,7 @@ mod tests {
             let outcome = record.user(token, BuiltinUser.present(""), |_, _| false, now);
             outcome.map(|(_, of_token)| of_token)
         };
-        let renewed = record.renewed(&first, 50, 90);
+        let renewed = record.renewed(&first, 50, 90, None);
         let second = renewed.given(&first);
         assert_eq!((renewed.expires, renewed.renewed), (90, 50));
         for (presented, now, expected) in [
@@ -293,7 +307,7 @@ mod tests {
         let read: SessionRecord = serde_json::from_str(&json).unwrap();
         assert_eq!(read, renewed);
         assert_eq!(read.given(&first).text(), second.text());
-        let third = read.renewed(&second, 60, 100);
+        let third = read.renewed(&second, 60, 100, None);
         assert_eq!(of(&third, &first, 60), Err(NoUser::Over(EndCause::Reuse)));
     }
 
@@ -301,7 +315,7 @@ mod tests {
     fn a_renewed_record_keeps_end_tokens_and_unknown_members() {
         let (token, mut record) = begun();
         record.unknown.insert("newer".into(), 1.into());
-        let renewed = record.renewed(&token, 20, 90);
+        let renewed = record.renewed(&token, 20, 90, None);
         assert_eq!(renewed.ends, 1000);
         let id = token.session();
         for number in 0..=1 {

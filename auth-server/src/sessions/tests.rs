@@ -45,7 +45,7 @@ impl Server {
     }
 
     async fn begin(&self) -> Option<SessionTokens> {
-        self.sessions.begin(&user(), unix_now()).await
+        self.sessions.begin(&user(), unix_now(), None).await
     }
 
     async fn begun(&self) -> Zeroizing<String> {
@@ -63,7 +63,7 @@ impl Server {
     async fn refresh(&self, token: &str) -> Result<SessionTokens, SessionError> {
         let now = unix_now();
         let session = self.sessions.open(parsed(token), now).await?;
-        self.sessions.renew(session, now).await
+        self.sessions.renew(session, now, None).await
     }
 
     async fn log_out(&self, token: &str) -> Result<(), StoreError> {

@@ -4,6 +4,7 @@ use aws_lc_rs::error::Unspecified;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::Header;
 use postern_token::claims::{Claims, ExtraInfo};
+use postern_token::possession::Binding;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -30,13 +31,15 @@ pub(crate) struct Validity {
     pub(crate) expires: i64,
 }
 
-/// The ids in a token for a user.
-#[derive(Debug)]
-pub(crate) struct UserTokenIds {
+/// The ids in a token, and what it is bound to.
+#[derive(Debug, Default)]
+pub(crate) struct TokenIdentity {
     /// `jti`.
     pub(crate) token_id: String,
     /// `sid`; `None` for a login without a session.
     pub(crate) session: Option<String>,
+    /// `cnf`.
+    pub(crate) binding: Option<Binding>,
 }
 
 /// `typ` of a token for a user (RFC 7519 §5.1).
@@ -70,10 +73,11 @@ impl TokenIssuer {
         pair: &SigningKeyPair,
         user: &User,
         validity: Validity,
-        ids: UserTokenIds,
+        ids: TokenIdentity,
     ) -> Result<String, SigningError> {
         let contract = Claims {
             session: ids.session,
+            binding: ids.binding,
             subject: Some(user.id.clone()),
             username: user.account.clone(),
             nick_name: Some(user.nick_name.clone()),
@@ -97,7 +101,7 @@ impl TokenIssuer {
         id: &AppId,
         grant: &Grant,
         now: i64,
-        token_id: String,
+        ids: TokenIdentity,
     ) -> Result<String, SigningError> {
         let validity = self.validity_from(now);
         let contract = Claims {
@@ -109,7 +113,8 @@ impl TokenIssuer {
                 user_type: Some(APPLICATION.to_owned()),
                 ..ExtraInfo::default()
             },
-            ..self.common_claims(grant, validity, token_id)
+            binding: ids.binding,
+            ..self.common_claims(grant, validity, ids.token_id)
         };
         let payload = Payload {
             contract,
@@ -187,9 +192,9 @@ mod tests {
             audience: Vec::new(),
             lifetime: 18_000,
         };
-        let ids = UserTokenIds {
+        let ids = TokenIdentity {
             token_id: "id".into(),
-            session: None,
+            ..TokenIdentity::default()
         };
         issuer
             .issue(pair, &builtin_user(), issuer.validity_from(NOW), ids)

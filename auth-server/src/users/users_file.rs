@@ -296,7 +296,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::config::MAX_AUTHORIZATION_BYTES;
     use crate::keys::pair::tests::pair;
-    use crate::tokens::issuer::{TokenIssuer, UserTokenIds, Validity};
+    use crate::tokens::issuer::{TokenIdentity, TokenIssuer, Validity};
+    use postern_token::possession::Binding;
 
     pub(crate) fn entry(account: &str, password: &str) -> String {
         let hash = cheap(password);
@@ -514,9 +515,13 @@ pub(crate) mod tests {
                 issued_at: i64::MAX / 2,
                 expires: i64::MAX,
             };
-            let ids = UserTokenIds {
+            let ids = TokenIdentity {
                 token_id: "x".repeat(MAX_CHARACTERS),
                 session: None,
+                binding: Some(Binding {
+                    key: Some([0; 32]),
+                    certificate: Some([0; 32]),
+                }),
             };
             let token = issuer.issue(&pair, &user, validity, ids).unwrap();
             let field = "Bearer ".len() + token.len();

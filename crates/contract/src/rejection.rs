@@ -213,9 +213,9 @@ rejections! {
 
     // The client's certificate (RFC 8705).
     /// The token is bound to a certificate, and the client presented none.
-    CertificateMissing: UNAUTHORIZED, "certificate_missing", "the access token is bound to a certificate, and none was presented", invalid_token, Sidecar, enforced;
+    CertificateMissing: UNAUTHORIZED, "certificate_missing", "the access token is bound to a certificate, and none was presented", invalid_token, Both, enforced;
     /// The token is bound to another certificate.
-    CertificateOther: UNAUTHORIZED, "certificate_other", "the access token is bound to another certificate", invalid_token, Sidecar, enforced;
+    CertificateOther: UNAUTHORIZED, "certificate_other", "the access token is bound to another certificate", invalid_token, Both, enforced;
     /// A proxy's field with the client's certificate that cannot be read.
     CertificateUnreadable: UNAUTHORIZED, "certificate_unreadable", "the field with the client's certificate cannot be read", invalid_token, Sidecar, enforced;
     /// Two fields with the client's certificate: one of them could be the client's own.

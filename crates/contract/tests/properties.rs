@@ -11,7 +11,7 @@ use postern_token::bearer;
 use postern_token::claims::Claims;
 use postern_token::keys::algorithms::asymmetric;
 use postern_token::keys::{KeySet, VerificationKey};
-use postern_token::policy::{Audience, RequiredIssuer, VerificationPolicy};
+use postern_token::policy::{Audience, BoundTokens, RequiredIssuer, VerificationPolicy};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::json;
@@ -59,7 +59,10 @@ fn verify_with(policy: Policy, keys: &KeySet, headers: &HeaderMap) -> Result<Cla
         audience,
         leeway_seconds: 30,
         accept_no_expiry: policy == Policy::NoExpiry,
-        accept_bound_tokens: policy == Policy::Bound,
+        bound_tokens: match policy {
+            Policy::Bound => BoundTokens::Unchecked,
+            _ => BoundTokens::Rejected,
+        },
         ..VerificationPolicy::default()
     };
     policy.verify_at(keys, token, NOW).map_err(Rejection::from)

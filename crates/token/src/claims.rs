@@ -40,6 +40,9 @@ pub struct Claims {
     /// `sid`: the session with a refresh token that the token is of.
     #[serde(rename = "sid", skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// `cnf` (RFC 7800 §3.1), unless the verifier checks nothing of it.
+    #[serde(rename = "cnf", skip_serializing_if = "Option::is_none")]
+    pub binding: Option<Binding>,
     /// `client_id` of an application's own token (RFC 9068 §2.2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
@@ -54,9 +57,6 @@ pub struct Claims {
     /// The map of contract §2.4.
     #[serde(rename = "extraInfo")]
     pub extra_info: ExtraInfo,
-    /// `cnf` (RFC 7800 §3.1), read unless bound tokens are accepted without a proof.
-    #[serde(skip)]
-    pub binding: Option<Binding>,
     /// The whole user of a mapping, which has more fields than the contract's claims. Never issued.
     #[serde(skip)]
     pub mapped_user: Option<Box<CurrentUserDetails>>,

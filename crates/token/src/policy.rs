@@ -17,14 +17,26 @@ pub struct VerificationPolicy {
     pub leeway_seconds: u32,
     /// True if a token without `exp` counts for ever.
     pub accept_no_expiry: bool,
-    /// True if a token that is bound to a key of its holder counts without a proof of that key.
-    pub accept_bound_tokens: bool,
+    /// What becomes of a token that is bound to a key of its holder.
+    pub bound_tokens: BoundTokens,
     /// True if a token counts only with a proof of the key that it is bound to (RFC 9449).
     pub requires_proof: bool,
     /// The mapping of another issuer's claims; `None` for the contract's claims.
     pub mapping: Option<ClaimMapping>,
     /// The claims of [`Claims::extra`], as they stand in the token.
     pub extra_claims: Vec<ClaimName>,
+}
+
+/// What becomes of a token with `cnf` (RFC 7800).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum BoundTokens {
+    /// It is rejected: nothing is checked of its holder.
+    #[default]
+    Rejected,
+    /// The verifier checks that the holder has what [`Claims::binding`](crate::claims::Claims) says.
+    Checked,
+    /// It counts without a check: somebody else has made it.
+    Unchecked,
 }
 
 /// The `iss` that a token has to have.

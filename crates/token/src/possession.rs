@@ -9,6 +9,8 @@ use std::sync::OnceLock;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::bearer::{Bearer, Scheme, TokenLocation};
 use crate::invalid::InvalidToken;
@@ -97,6 +99,23 @@ impl Binding {
             (Some(_), Some(_)) => Err(InvalidToken::CertificateOther),
             (Some(_), None) => Err(InvalidToken::CertificateMissing),
         }
+    }
+}
+
+/// Writes `cnf`.
+impl Serialize for Binding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let members = [("jkt", self.key), ("x5t#S256", self.certificate)];
+        let encoded =
+            members.map(|(name, digest)| (name, digest.map(|it| URL_SAFE_NO_PAD.encode(it))));
+        let present = encoded.iter().filter(|(_, digest)| digest.is_some());
+        serializer.collect_map(present.map(|(name, digest)| (name, digest)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Binding {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::from_claim(&Value::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 

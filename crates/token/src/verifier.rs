@@ -7,7 +7,7 @@ use crate::detail;
 use crate::invalid::InvalidToken;
 use crate::keys::{KeySet, VerificationKey};
 use crate::observer::{Observer, Unobserved};
-use crate::policy::{RequiredIssuer, VerificationPolicy};
+use crate::policy::{BoundTokens, RequiredIssuer, VerificationPolicy};
 use crate::possession::Binding;
 use crate::possession::proof::InvalidProof;
 use crate::strict_json::{self, Value, member};
@@ -81,12 +81,11 @@ impl VerificationPolicy {
 
     fn claims(&self, payload: &[u8]) -> Result<Claims, InvalidToken> {
         let members = strict_json::object(payload).map_err(|_| InvalidToken::Malformed)?;
-        // Bound to its holder's key (RFC 7800), unless a proxy in front has checked that already.
-        let binding = match member(&members, CONFIRMATION) {
-            Some(confirmation) if !self.accept_bound_tokens => {
-                Some(Binding::from_claim(confirmation)?)
-            }
-            _ => None,
+        // Null says nothing, as in every other claim.
+        let binding = match (member(&members, CONFIRMATION), self.bound_tokens) {
+            (None, _) | (Some(_), BoundTokens::Unchecked) => None,
+            (Some(_), BoundTokens::Rejected) => return Err(InvalidToken::Bound),
+            (Some(confirmation), BoundTokens::Checked) => Some(Binding::from_claim(confirmation)?),
         };
         let claims = Claims::from_members(members, self.mapping.as_ref(), &self.extra_claims)?;
         Ok(Claims { binding, ..claims })

@@ -54,12 +54,17 @@ type Socket = WriteDeadline<TcpStream>;
 /// Writes the response to a client's bytes that are no request.
 pub type Reject = Arc<dyn Fn(InvalidRequest, IpAddr) -> Vec<u8> + Send + Sync>;
 
+/// The certificate that the client of a request has presented, in DER.
+#[derive(Debug, Clone)]
+pub struct PeerCertificate(pub Arc<[u8]>);
+
 /// A port, its routes and timeouts.
 #[derive(Clone)]
 pub struct HttpPort {
     /// Its name in the log.
     pub name: &'static str,
-    /// Their requests have the extensions `ConnectInfo<SocketAddr>` and [`Activity`].
+    /// Their requests have the extensions `ConnectInfo<SocketAddr>` and [`Activity`], and behind TLS
+    /// [`PeerCertificate`] if the client has one.
     pub routes: Router,
     /// `None` for a port without TLS.
     pub tls: Option<Arc<ServerTls>>,
@@ -191,7 +196,7 @@ impl Connection {
         let _ = stream.set_nodelay(true);
         let stream = WriteDeadline::new(stream, self.port.timeout);
         match self.port.tls.clone() {
-            None => self.serve_requests(stream).await,
+            None => self.serve_requests(stream, None).await,
             // Boxed, or each plain connection would reserve room for it too.
             Some(tls) => Box::pin(self.serve_tls(&tls, stream)).await,
         }
@@ -199,7 +204,12 @@ impl Connection {
 
     async fn serve_tls(self, tls: &ServerTls, stream: Socket) {
         match self.handshake(tls, stream).await {
-            Ok(FirstBytes::Tls(stream)) => self.serve_requests(*stream).await,
+            Ok(FirstBytes::Tls(stream)) => {
+                let chain = stream.get_ref().1.peer_certificates();
+                let leaf = chain.and_then(|chain| chain.first());
+                let leaf = leaf.map(|leaf| PeerCertificate(leaf.as_ref().into()));
+                self.serve_requests(*stream, leaf).await;
+            }
             // The response names the remedy.
             Ok(FirstBytes::Plain(mut stream)) => {
                 let _ = stream
@@ -228,7 +238,7 @@ impl Connection {
         (self.port.reject)(rejection, self.peer.ip())
     }
 
-    async fn serve_requests<S>(mut self, stream: S)
+    async fn serve_requests<S>(mut self, stream: S, certificate: Option<PeerCertificate>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -252,7 +262,7 @@ impl Connection {
             .max_headers(MAX_HEADER_FIELDS)
             .max_header_size(MAX_HEADER_BYTES)
             .max_buf_size(MAX_HEADER_BYTES)
-            .serve_connection(TokioIo::new(guarded), service_fn(self.service()));
+            .serve_connection(TokioIo::new(guarded), service_fn(self.service(certificate)));
 
         // Not as a future: that would close the socket while a client is still sending.
         let ended = tokio::select! {
@@ -287,6 +297,7 @@ impl Connection {
     /// Returns what responds to the requests of the connection.
     fn service(
         &self,
+        certificate: Option<PeerCertificate>,
     ) -> impl Fn(http::Request<hyper::body::Incoming>) -> PinnedResponse + Send + 'static {
         let (port, peer) = (Arc::clone(&self.port), self.peer);
         let activity = self.activity.clone();
@@ -295,6 +306,9 @@ impl Connection {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(ConnectInfo(peer));
             request.extensions_mut().insert(activity.clone());
+            if let Some(certificate) = certificate.clone() {
+                request.extensions_mut().insert(certificate);
+            }
             let (port, activity) = (Arc::clone(&port), activity.clone());
             Box::pin(async move {
                 let mut response = port.routes.clone().oneshot(request).await?;

@@ -11,7 +11,7 @@ use postern_process::command_line::joined_members;
 use postern_process::exit::ExitError;
 use postern_process::files::secret_file;
 use postern_token::keys::algorithms::{self, ASYMMETRIC};
-use postern_token::policy::VerificationPolicy;
+use postern_token::policy::{BoundTokens, VerificationPolicy};
 use postern_token::possession::nonces::NonceKeys;
 use postern_token::sources::TokenSources;
 
@@ -25,7 +25,7 @@ use crate::cli::service_args::UpstreamRequestArgs;
 use crate::cli::texts::Text;
 use crate::decision::authorize::AuthPolicy;
 use crate::decision::possession::PossessionPolicy;
-use crate::decision::protected_resource::{BoundTokens, ProtectedResource};
+use crate::decision::protected_resource::{BoundTokenSupport, ProtectedResource};
 use crate::identity::user_header::UserHeader;
 use crate::upstream::UpstreamAddress;
 use crate::upstream::service_request::UpstreamRequestPolicy;
@@ -97,7 +97,7 @@ fn resources(
     let rules = (&policy.access_rules, policy.interceptor.context());
     let mut of_issuers = policy.issuers.iter();
     let algorithms = takes_proofs(args).then(|| ASYMMETRIC.map(algorithms::name));
-    let bound_tokens = BoundTokens {
+    let bound_tokens = BoundTokenSupport {
         dpop_signing_alg_values_supported: algorithms.into_iter().flatten().collect(),
         dpop_bound_access_tokens_required: of_issuers.all(|issuer| issuer.policy.requires_proof),
         tls_client_certificate_bound_access_tokens: policy.possession.certificate_field.is_some()
@@ -216,7 +216,10 @@ pub(super) fn common(args: &TokenArgs) -> VerificationPolicy {
     VerificationPolicy {
         leeway_seconds: args.leeway.get(),
         accept_no_expiry: args.allow_no_exp,
-        accept_bound_tokens: args.accept_bound_tokens,
+        bound_tokens: match args.accept_bound_tokens {
+            true => BoundTokens::Unchecked,
+            false => BoundTokens::Checked,
+        },
         ..VerificationPolicy::default()
     }
 }

@@ -68,12 +68,12 @@ struct Document<'a> {
     scopes_supported: &'a [&'a str],
     bearer_methods_supported: [&'static str; 1],
     #[serde(flatten)]
-    bound_tokens: BoundTokens,
+    bound_tokens: BoundTokenSupport,
 }
 
 /// The bound tokens that are accepted, as the metadata name them (RFC 9449 §10, RFC 9728 §2).
 #[derive(Debug, Clone, Default, Serialize)]
-pub(crate) struct BoundTokens {
+pub(crate) struct BoundTokenSupport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) dpop_signing_alg_values_supported: Vec<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -92,7 +92,7 @@ impl ProtectedResource {
         resource: &str,
         issuers: &[String],
         (rules, context): (&AccessRules, &ContextPath),
-        bound_tokens: BoundTokens,
+        bound_tokens: BoundTokenSupport,
     ) -> Result<Self, ResourceError> {
         let url = url(resource)?;
         if url.is_plain_over_a_network() {
@@ -300,7 +300,7 @@ mod tests {
     fn resource(url: &str, issuers: &[&str]) -> ProtectedResource {
         let issuers: Vec<_> = issuers.iter().map(ToString::to_string).collect();
         let rules = (&AccessRules::default(), &ContextPath::default());
-        ProtectedResource::new(url, &issuers, rules, BoundTokens::default()).unwrap()
+        ProtectedResource::new(url, &issuers, rules, BoundTokenSupport::default()).unwrap()
     }
 
     fn document(resource: &ProtectedResource) -> Value {

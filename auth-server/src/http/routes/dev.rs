@@ -67,7 +67,7 @@ async fn issue(app: &App, request: Request) -> Result<AccessToken, ErrorResponse
     let (token, _) = app.sign(token_id, |_, pair, _| sign(pair, TOKEN_TYPE, &claims))?;
     let expires_at = claims.get("exp").and_then(Value::as_i64);
     let left = expires_at.map(|exp| exp.saturating_sub(now).max(0));
-    Ok(AccessToken::new(token, left))
+    Ok(AccessToken::new(token, left, None))
 }
 
 /// Rejects clients that addressed another machine: a page of another site, whose name was made to resolve

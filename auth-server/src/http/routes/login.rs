@@ -9,15 +9,18 @@ use http::HeaderMap;
 use postern_contract::envelope::MSG_LOGIN_SUCCEEDED;
 use postern_contract::login::{AccessTokenInfo, LoginRequest};
 use postern_contract::rejection::Rejection;
+use postern_token::possession::Binding;
 
 use crate::app::App;
 use crate::audit::events::TokenIds;
 use crate::audit::{self, RequestEvent, RequestLine};
 use crate::http::issuance::token_id;
+use crate::http::possession::Possession;
 use crate::http::response::ErrorResponse;
-use crate::http::{body, response};
+use crate::http::routes::LOGIN_PATH;
+use crate::http::{body, oauth, response};
 use crate::metrics::OK;
-use crate::tokens::issuer::UserTokenIds;
+use crate::tokens::issuer::TokenIdentity;
 use crate::users::PresentUser;
 use crate::users::authenticate::AuthenticationError;
 
@@ -30,7 +33,13 @@ pub(crate) async fn login(
     let (parts, client, body) = body::receive(&app, request).await;
     let parsed = body.and_then(|body| parse(&parts.headers, &body));
     let outcome = match &parsed {
-        Ok(request) => attempt(&app, request, client).await,
+        Ok(request) => match Possession::read(&app, &parts, LOGIN_PATH) {
+            Ok(possession) => attempt(&app, request, &possession, client).await,
+            Err(response) => Err(Denied {
+                response,
+                event: RequestEvent::LoginRejected,
+            }),
+        },
         Err(rejection) => Err(Denied::from(*rejection)),
     };
 
@@ -106,7 +115,12 @@ fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
     LoginRequest::from_json(body)
 }
 
-async fn attempt(app: &App, request: &LoginRequest, client: IpAddr) -> Result<Issued, Denied> {
+async fn attempt(
+    app: &App,
+    request: &LoginRequest,
+    possession: &Possession,
+    client: IpAddr,
+) -> Result<Issued, Denied> {
     app.keys()?;
     app.count_guess(client).map_err(|wait| Denied {
         response: wait.into(),
@@ -124,15 +138,21 @@ async fn attempt(app: &App, request: &LoginRequest, client: IpAddr) -> Result<Is
         return Err(AuthenticationError::Failed.into());
     }
     app.check_user_is_current(&verified).await?;
-    Ok(token_for(app, &verified, now).await?)
+    let binding = possession.binding(app)?;
+    Ok(token_for(app, &verified, now, binding).await?)
 }
 
-/// Issues a token at `now`, in seconds since the epoch. With refresh tokens it fills `token_type` and
+/// Issues a token at `now`, in seconds since the epoch. With refresh tokens, or bound, it fills `token_type` and
 /// `expires_in` as in RFC 6749 §5.1; the contract leaves them null.
-async fn token_for(app: &App, verified: &PresentUser, now: i64) -> Result<Issued, Rejection> {
+async fn token_for(
+    app: &App,
+    verified: &PresentUser,
+    now: i64,
+    binding: Option<Binding>,
+) -> Result<Issued, Rejection> {
     let (user, has_sessions) = (&verified.user, app.config.refresh_tokens);
     let session = match has_sessions {
-        true => app.sessions.begin(verified, now).await,
+        true => app.sessions.begin(verified, now, binding).await,
         false => None,
     };
     // A session names its first token, so that its end is the end of the token.
@@ -141,16 +161,18 @@ async fn token_for(app: &App, verified: &PresentUser, now: i64) -> Result<Issued
         None => (token_id()?, None),
     };
     let (access_token, ids) = app.sign(token_id, |issuer, pair, token_id| {
-        let ids = UserTokenIds {
+        let ids = TokenIdentity {
             token_id,
             session: session_id,
+            binding,
         };
         issuer.issue(pair, user, issuer.validity_from(now), ids)
     })?;
     let token = AccessTokenInfo {
         access_token,
         refresh_token: session.map(|session| session.refresh_token.to_string()),
-        token_type: has_sessions.then(|| "Bearer".to_owned()),
+        token_type: (has_sessions || binding.is_some())
+            .then(|| oauth::token_type(binding.as_ref()).to_owned()),
         expires_in: has_sessions.then(|| app.config.issuer.lifetime.into()),
         info: user.info(),
         ..AccessTokenInfo::default()

@@ -16,7 +16,7 @@ use postern_token::bearer::{self, Bearer};
 use postern_token::claims::Claims;
 use postern_token::invalid::InvalidToken;
 use postern_token::keys::KeySet;
-use postern_token::policy::VerificationPolicy;
+use postern_token::policy::{BoundTokens, VerificationPolicy};
 use serde_json::json;
 
 use crate::app::App;
@@ -39,6 +39,8 @@ fn policy(config: &Config) -> VerificationPolicy {
     let leeway = u32::try_from(KEEP_AFTER_EXPIRY).unwrap_or(u32::MAX);
     VerificationPolicy {
         leeway_seconds: leeway.max(config.session_lifetime),
+        // Whoever has a stolen one may end it.
+        bound_tokens: BoundTokens::Unchecked,
         ..config.policy.clone()
     }
 }

@@ -10,6 +10,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use http::header::CACHE_CONTROL;
+use postern_token::keys::algorithms::{self, ASYMMETRIC};
 use serde_json::{Value, json};
 
 use super::token::{CLIENT_CREDENTIALS, REFRESH_TOKEN};
@@ -36,7 +37,7 @@ fn document(config: &Config) -> Value {
         // A refresh token needs no client: the user who logged in has it.
         methods.push("none");
     }
-    json!({
+    let mut document = json!({
         "issuer": issuer,
         "jwks_uri": endpoint(JWKS_PATH),
         // MCP clients require it of every server.
@@ -51,7 +52,13 @@ fn document(config: &Config) -> Value {
         "response_types_supported": ["none"],
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": [format!("{:?}", config.signing_type.algorithm())],
-    })
+        "dpop_signing_alg_values_supported": ASYMMETRIC.map(algorithms::name),
+    });
+    if config.binds_to_certificates {
+        // RFC 8705 §3.3.
+        document["tls_client_certificate_bound_access_tokens"] = true.into();
+    }
+    document
 }
 
 /// Returns each path once: below the context path (OpenID Connect Discovery §4), and with the context
@@ -92,6 +99,8 @@ mod tests {
                 "response_types_supported": ["none"],
                 "subject_types_supported": ["public"],
                 "id_token_signing_alg_values_supported": ["ES256"],
+                "dpop_signing_alg_values_supported":
+                    ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"],
             })
         );
         let with_refresh_tokens = document(&config(&[ISSUER, "--refresh-tokens=true"]).unwrap());

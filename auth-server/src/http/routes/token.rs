@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use http::HeaderMap;
+use http::request::Parts;
 use postern_contract::rejection::Rejection;
 use postern_http::form::Form;
 use tracing::warn;
@@ -21,8 +21,11 @@ use crate::grants::{Audience, Grant, Scope};
 use crate::http::body;
 use crate::http::issuance::token_id;
 use crate::http::oauth::{self, AccessToken, Presented};
+use crate::http::possession::Possession;
 use crate::http::response::ErrorResponse;
+use crate::http::routes::TOKEN_PATH;
 use crate::metrics::OK;
+use crate::tokens::issuer::TokenIdentity;
 
 const NO_AUDIENCE: &str = "this application has no audience: auth-server application grant --app-id ID --audience NAME gives it one";
 pub(crate) const CLIENT_CREDENTIALS: &str = "client_credentials";
@@ -42,7 +45,7 @@ pub(crate) async fn token(State(app): State<Arc<App>>, request: Request) -> Resp
     let (parts, client, body) = body::receive(&app, request).await;
     let granted = body
         .map_err(ErrorResponse::from)
-        .and_then(|body| GrantRequest::read(&app, &parts.headers, &body));
+        .and_then(|body| GrantRequest::read(&app, &parts, &body));
     let outcome = match &granted {
         Ok(granted) => issue(&app, granted, client).await,
         Err(error) => Err(*error),
@@ -77,11 +80,13 @@ struct GrantRequest {
     form: Form,
     /// The credentials of an application; `None` for the client of a user, which has none.
     presented: Option<Presented>,
+    possession: Possession,
 }
 
 impl GrantRequest {
     /// Checks the grant first: to another one no credentials would help.
-    fn read(app: &App, headers: &HeaderMap, body: &[u8]) -> Result<Self, ErrorResponse> {
+    fn read(app: &App, parts: &Parts, body: &[u8]) -> Result<Self, ErrorResponse> {
+        let headers = &parts.headers;
         let form = oauth::parse_form(headers, body)?;
         let presented = match form.value("grant_type") {
             // Switched off, this grant is as unsupported as an unknown one.
@@ -93,7 +98,11 @@ impl GrantRequest {
             Some(_) => return Err(Rejection::GrantUnsupported.into()),
             None => return Err(Rejection::ParameterMissing.into()),
         };
-        Ok(Self { form, presented })
+        Ok(Self {
+            form,
+            presented,
+            possession: Possession::read(app, parts, TOKEN_PATH)?,
+        })
     }
 
     /// Returns the grant type as a label.
@@ -118,8 +127,10 @@ async fn issue(app: &App, granted: &GrantRequest, client: IpAddr) -> Result<Issu
     app.keys()?;
     let form = &granted.form;
     let issued = match &granted.presented {
-        Some(presented) => issue_to_application(app, form, presented, client),
-        None => refresh::refresh(app, form, client).await,
+        Some(presented) => {
+            issue_to_application(app, form, (presented, &granted.possession), client)
+        }
+        None => refresh::refresh(app, form, &granted.possession, client).await,
     };
     // After the check: guesses of one client at an address keep no other from what is its own.
     if let Err(error) = &issued
@@ -137,7 +148,7 @@ async fn issue(app: &App, granted: &GrantRequest, client: IpAddr) -> Result<Issu
 fn issue_to_application(
     app: &App,
     form: &Form,
-    presented: &Presented,
+    (presented, possession): (&Presented, &Possession),
     client: IpAddr,
 ) -> Result<Issued, ErrorResponse> {
     // Before the registration is read: a removal is recorded with a later time than this one.
@@ -156,14 +167,20 @@ fn issue_to_application(
     }
     grant.scope = scope(form.value("scope"), &grant)?;
     grant.audience = audience(app, form.resources(), &grant)?;
+    let binding = possession.binding(app)?;
     let (token, ids) = app.sign(token_id()?, |issuer, pair, token_id| {
-        issuer.issue_to_application(pair, &id, &grant, now, token_id)
+        let ids = TokenIdentity {
+            token_id,
+            session: None,
+            binding,
+        };
+        issuer.issue_to_application(pair, &id, &grant, now, ids)
     })?;
     let lifetime = i64::from(app.config.issuer.lifetime);
     Ok(Issued {
         response: AccessToken {
             scope: grant.scope.text(),
-            ..AccessToken::new(token, lifetime)
+            ..AccessToken::new(token, lifetime, binding.as_ref())
         },
         account: None,
         ids,

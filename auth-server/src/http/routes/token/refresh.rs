@@ -9,10 +9,11 @@ use postern_http::form::Form;
 use super::{Issued, REFRESH_TOKEN, audience, scope};
 use crate::app::App;
 use crate::http::oauth::AccessToken;
+use crate::http::possession::Possession;
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::sessions::SessionError;
 use crate::sessions::refresh_token::RefreshToken;
-use crate::tokens::issuer::{UserTokenIds, Validity};
+use crate::tokens::issuer::{TokenIdentity, Validity};
 
 const CREDENTIALS: &str =
     "a session belongs to no application: leave out client_secret and Authorization: Basic";
@@ -23,8 +24,11 @@ pub(super) fn check_client(headers: &HeaderMap, form: &Form) -> Result<(), Error
     let has_secret = form.value("client_secret").is_some();
     let mut fields = headers.get_all(header::AUTHORIZATION).iter();
     let is_token = |field: &HeaderValue| {
-        let scheme = field.as_bytes().get(..7).unwrap_or_default();
-        scheme.eq_ignore_ascii_case(b"bearer ")
+        let mut schemes = [&b"bearer "[..], b"dpop "].into_iter();
+        schemes.any(|scheme| {
+            let found = field.as_bytes().get(..scheme.len());
+            found.is_some_and(|found| found.eq_ignore_ascii_case(scheme))
+        })
     };
     if has_secret || !fields.all(is_token) {
         return Err(ErrorResponse::from(Rejection::ApplicationUnknown).described(CREDENTIALS));
@@ -35,6 +39,7 @@ pub(super) fn check_client(headers: &HeaderMap, form: &Form) -> Result<(), Error
 pub(super) async fn refresh(
     app: &App,
     form: &Form,
+    possession: &Possession,
     client: IpAddr,
 ) -> Result<Issued, ErrorResponse> {
     let token = form.value(REFRESH_TOKEN);
@@ -48,12 +53,15 @@ pub(super) async fn refresh(
     let session = app.sessions.open(token, now).await.map_err(rejected)?;
     // Only a right token gets here: wrong ones count as guesses in `issue`.
     app.count_proven(client)?;
+    possession.check(session.binding())?;
     app.check_user_is_current(&session.present).await?;
     let grant = &session.present.user.grant;
     // Before the renewal: a rejected scope or resource must not use the refresh token up.
     let scope = scope(form.value("scope"), grant)?;
     let audience = audience(app, form.resources(), grant)?;
-    let renewed = app.sessions.renew(session, now).await.map_err(rejected)?;
+    let binding = possession.binding(app)?;
+    let renewed = app.sessions.renew(session, now, binding).await;
+    let renewed = renewed.map_err(rejected)?;
     let mut user = renewed.user;
     user.grant.scope = scope;
     user.grant.audience = audience;
@@ -63,9 +71,10 @@ pub(super) async fn refresh(
             issued_at: renewed.issued_at,
             expires: renewed.expires,
         };
-        let ids = UserTokenIds {
+        let ids = TokenIdentity {
             token_id,
             session: Some(renewed.id),
+            binding: renewed.binding,
         };
         issuer.issue(pair, &user, validity, ids)
     })?;
@@ -75,7 +84,7 @@ pub(super) async fn refresh(
         response: AccessToken {
             refresh_token: Some(renewed.refresh_token.to_string()),
             scope: user.grant.scope.text(),
-            ..AccessToken::new(token, left)
+            ..AccessToken::new(token, left, renewed.binding.as_ref())
         },
         account: Some(user.account),
         ids,
