@@ -45,7 +45,7 @@ fn rfc_9449_the_proofs_of_the_examples_are_valid() {
     ] {
         let proof = Proof::parse(proof.as_bytes()).unwrap();
         let verified = proof.verify(&request, &OnceLock::new());
-        let verified = verified.unwrap_or_else(|invalid| panic!("{}: {invalid}", request.method));
+        let verified = verified.unwrap();
         assert_eq!(Some(verified.key), parse_digest(RFC_THUMBPRINT));
     }
 }
