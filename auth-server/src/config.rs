@@ -58,7 +58,7 @@ const SESSIONS_PER_USER: u32 = 100;
 pub(crate) struct Config {
     /// `None` for plain HTTP.
     pub(crate) tls: Option<Arc<ServerTls>>,
-    /// True if clients are asked for certificates, to which their tokens are bound.
+    /// True if certificates of clients are requested, to which their tokens are bound.
     pub(crate) binds_to_certificates: bool,
     pub(crate) context_path: ContextPath,
     pub(crate) store: StoreLocation,

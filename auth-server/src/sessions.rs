@@ -95,7 +95,7 @@ pub(crate) struct SessionTokens {
     pub(crate) token_id: String,
     pub(crate) issued_at: i64,
     pub(crate) expires: i64,
-    /// What both tokens are bound to.
+    /// The key and the certificate that both tokens are bound to.
     pub(crate) binding: Option<Binding>,
 }
 

@@ -186,6 +186,15 @@ END
     ready sidecar "$sidecar_admin"
 }
 
+# A second sidecar of the service, which verifies proofs: its URL has to be known before it starts.
+start_bound() {
+    bound=127.0.0.1:$(python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    start bound "$target/debug/sidecar" serve --listen "$bound" --admin-listen 127.0.0.1:0 \
+        --auth-server "http://$auth/auth" --signing-type ecdsa --app-id demo --app-secret demo \
+        --upstream "http://$service" --resource "http://$bound"
+    ready bound "$(address bound "admin listening on" $!)"
+}
+
 show_everything() {
     cat <<END
 
@@ -260,7 +269,19 @@ walk() {
     explain "/orders/42"
     expect "it names the check that failed" 1 "$(grep -c '✗ signature' "$work/body")"
 
-    step "8  The auth server changes its key; tokens of both keys pass meanwhile"
+    step "8  A token that is bound to a key of its client (DPoP) is worth nothing to a thief"
+    start_bound
+    KEY=$work/client.pem
+    export KEY
+    local login=http://$auth/auth/oauth/jwt/token
+    call "curl -i $login -H 'Content-Type: application/json' -d '{\"username\": \"ada\", \"password\": \"x\"}' -H \"DPoP: \$(deploy/demo/proof.sh \$KEY POST $login)\""
+    BOUND=$(member data.access_token)
+    call "curl -i http://$bound/orders/42 -H \"Authorization: DPoP \$BOUND\" -H \"DPoP: \$(deploy/demo/proof.sh \$KEY GET http://$bound/orders/42 \$BOUND)\""
+    expect "200 with a proof" 200 "$(status)"
+    call "curl -i http://$bound/orders/42 -H \"Authorization: Bearer \$BOUND\""
+    expect "401 without" token_bound "$(member data.reason)"
+
+    step "9  The auth server changes its key; tokens of both keys pass meanwhile"
     rotate
 }
 
@@ -288,7 +309,7 @@ rotate() {
 
 main() {
     local tool
-    for tool in cargo curl python3; do
+    for tool in cargo curl openssl python3; do
         command -v "$tool" >/dev/null || give_up "$tool is missing: install it and run this again"
     done
     # Neither a setting nor a proxy of this shell may change what the tour shows.

@@ -7,7 +7,8 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, header};
 use postern_contract::rejection::Rejection;
 use postern_http::host::normal_url::NormalUrl;
-use postern_token::possession::proof::{InvalidProof, Proof, ProofRequest, VerifiedProof};
+use postern_token::invalid::InvalidProof;
+use postern_token::possession::proof::{Proof, ProofRequest, VerifiedProof};
 use postern_token::possession::{Binding, sha256};
 use postern_transport::http_port::PeerCertificate;
 
@@ -18,7 +19,7 @@ const DPOP: HeaderName = HeaderName::from_static("dpop");
 const NO_URL: &str = "the proof is for another URL; where a proxy ends TLS in front of this server, its --issuer \
                       has to be the URL that clients use";
 
-/// What a client has shown, before its credentials were checked.
+/// Certificate and proof of a client, before its credentials were checked.
 #[derive(Debug, Default)]
 pub(in crate::http) struct Possession {
     proof: Option<VerifiedProof>,
@@ -68,7 +69,7 @@ impl Possession {
     }
 
     /// Uses the proof up, once the credentials beside it were right, and returns what the token is to be
-    /// bound to. Nobody without credentials fills the memory of proofs.
+    /// bound to. A client without credentials cannot fill the memory of proofs.
     ///
     /// # Errors
     /// [`Rejection::ProofReplayed`], [`Rejection::ProofTooMany`].

@@ -45,7 +45,7 @@ pub(crate) struct SessionRecord {
     pub(super) expires: i64,
     /// The latest `exp` of all.
     live_until: i64,
-    /// What its refresh tokens are bound to.
+    /// The key and the certificate that its refresh tokens are bound to.
     #[serde(rename = "cnf", default, skip_serializing_if = "Option::is_none")]
     pub(super) binding: Option<Binding>,
     /// Members of a newer version.

@@ -9,8 +9,7 @@ mod help;
 
 use http::StatusCode;
 use postern_http::invalid::InvalidRequest;
-use postern_token::invalid::InvalidToken;
-use postern_token::possession::proof::InvalidProof;
+use postern_token::invalid::{InvalidProof, InvalidToken};
 
 pub use self::help::Help;
 

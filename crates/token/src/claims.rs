@@ -291,29 +291,21 @@ pub(super) fn audience(aud: Option<Value>) -> Result<Vec<String>, InvalidToken> 
         .collect()
 }
 
-/// The largest integer that all JSON implementations read alike (RFC 8259 §6).
-const MAX_NUMERIC_DATE: f64 = 9_007_199_254_740_991.0;
-
 /// Reads a `NumericDate`, which may have a fraction (RFC 7519 §2); `round` removes it on the safe
 /// side.
-pub(crate) fn numeric_date(
+fn numeric_date(
     members: &mut Map,
     name: &str,
     round: fn(f64) -> f64,
 ) -> Result<Option<i64>, InvalidToken> {
-    let number = match members.remove(name) {
-        None | Some(Value::Null) => return Ok(None),
-        Some(Value::Number(number)) => number.as_f64().ok_or(InvalidToken::ClaimInvalid)?,
-        Some(_) => return Err(InvalidToken::ClaimInvalid),
-    };
-    if !(-MAX_NUMERIC_DATE..=MAX_NUMERIC_DATE).contains(&number) {
-        return Err(InvalidToken::ClaimInvalid);
+    match members.remove(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Number(number)) => {
+            let seconds = number.seconds(round);
+            seconds.map(Some).ok_or(InvalidToken::ClaimInvalid)
+        }
+        Some(_) => Err(InvalidToken::ClaimInvalid),
     }
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the range was just checked"
-    )]
-    Ok(Some(round(number) as i64))
 }
 
 #[cfg(test)]

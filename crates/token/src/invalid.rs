@@ -1,6 +1,4 @@
-//! The reasons for which a request has no valid token.
-
-use crate::possession::proof::InvalidProof;
+//! The reasons for which a request has no valid token, and no valid proof of its key.
 
 /// A token that is not accepted, or credentials that hold no token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
@@ -60,4 +58,57 @@ pub enum InvalidToken {
     /// Bound to another certificate than the client's.
     #[error("bound to another certificate")]
     CertificateOther,
+}
+
+/// The reasons for which a request has no valid proof.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum InvalidProof {
+    /// No `DPoP` field, where a proof is required.
+    #[error("missing")]
+    Missing,
+    /// More than one `DPoP` field.
+    #[error("repeated")]
+    Repeated,
+    /// Not a compact JWS of three base64url parts that hold JSON objects without duplicate members.
+    #[error("malformed")]
+    Malformed,
+    /// Another `typ`, or a header member that is not allowed.
+    #[error("a header that is not allowed")]
+    Header,
+    /// An algorithm that is symmetric, `none`, or not the key's.
+    #[error("an algorithm that is not allowed")]
+    Algorithm,
+    /// No public key that can verify it.
+    #[error("an unusable key")]
+    Key,
+    /// A signature that does not verify with the key in the proof.
+    #[error("an invalid signature")]
+    Signature,
+    /// A required claim is missing, or of another type.
+    #[error("a missing or invalid claim")]
+    Claim,
+    /// Another `htm` than the method.
+    #[error("another method")]
+    Method,
+    /// Another `htu` than a URL of the request.
+    #[error("another URL")]
+    Target,
+    /// An `iat` outside of the window.
+    #[error("too old, or of the future")]
+    Time,
+    /// Another `ath` than the token's digest.
+    #[error("another token")]
+    Token,
+    /// Another key than the token's.
+    #[error("another key")]
+    OtherKey,
+    /// No nonce of ours, or an old one.
+    #[error("without a current nonce")]
+    Nonce,
+    /// A `jti` that was used.
+    #[error("used before")]
+    Replayed,
+    /// More proofs of the key than are remembered.
+    #[error("one of too many")]
+    TooMany,
 }

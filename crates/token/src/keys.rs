@@ -187,8 +187,8 @@ impl VerificationKey {
         key_set::verification_key_from_jwk(jwk, allowed)
     }
 
-    /// Checks that a JWK's own members allow it to verify signatures of this algorithm, without a
-    /// look at the key itself.
+    /// Checks that a JWK's own members allow it to verify signatures of this algorithm, whatever
+    /// the key itself is.
     ///
     /// # Errors
     /// The reason why it is not used.

@@ -17,7 +17,7 @@ pub struct VerificationPolicy {
     pub leeway_seconds: u32,
     /// True if a token without `exp` counts for ever.
     pub accept_no_expiry: bool,
-    /// What becomes of a token that is bound to a key of its holder.
+    /// The treatment of tokens that are bound to a key of their holder.
     pub bound_tokens: BoundTokens,
     /// True if a token counts only with a proof of the key that it is bound to (RFC 9449).
     pub requires_proof: bool,
@@ -27,7 +27,7 @@ pub struct VerificationPolicy {
     pub extra_claims: Vec<ClaimName>,
 }
 
-/// What becomes of a token with `cnf` (RFC 7800).
+/// The treatment of a token with `cnf` (RFC 7800).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum BoundTokens {
     /// It is rejected: nothing is checked of its holder.
@@ -35,7 +35,7 @@ pub enum BoundTokens {
     Rejected,
     /// The verifier checks that the holder has what [`Claims::binding`](crate::claims::Claims) says.
     Checked,
-    /// It counts without a check: somebody else has made it.
+    /// It counts without a check: a proxy in front has made it.
     Unchecked,
 }
 

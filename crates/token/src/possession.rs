@@ -34,7 +34,7 @@ fn parse_digest(text: &str) -> Option<Digest> {
     (length == digest.len()).then_some(digest)
 }
 
-/// What a token is bound to: the members of its `cnf`, at least one of them.
+/// The key and the certificate that a token is bound to: at least one member of its `cnf`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Binding {
     /// `jkt`: the thumbprint of the key that signs proofs (RFC 9449 §6.1).
@@ -122,7 +122,7 @@ impl<'de> Deserialize<'de> for Binding {
 /// The binding of a verified token, and the key of its proofs once one was verified.
 #[derive(Debug, Clone)]
 pub struct Possession {
-    /// What it is bound to.
+    /// The members of `cnf`.
     pub binding: Binding,
     /// Parsed once for all proofs.
     pub key: OnceLock<VerificationKey>,

@@ -4,12 +4,11 @@ use crate::bearer::{Bearer, Scheme, TokenLocation};
 use crate::claims::{Claims, Validity};
 use crate::compact::{CheckType, CompactToken, Header, check_type, decode};
 use crate::detail;
-use crate::invalid::InvalidToken;
+use crate::invalid::{InvalidProof, InvalidToken};
 use crate::keys::{KeySet, VerificationKey};
 use crate::observer::{Observer, Unobserved};
 use crate::policy::{BoundTokens, RequiredIssuer, VerificationPolicy};
 use crate::possession::Binding;
-use crate::possession::proof::InvalidProof;
 use crate::strict_json::{self, Value, member};
 
 /// The confirmation of RFC 7800 §3.1, whatever it holds but null.

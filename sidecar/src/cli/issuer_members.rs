@@ -122,7 +122,7 @@ impl FromStr for Asymmetric {
     }
 }
 
-/// Whether the tokens of an issuer need a proof.
+/// The treatment of proofs for the tokens of an issuer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dpop {
     Allowed,

@@ -110,7 +110,7 @@ fn resources(
     args.resource.iter().map(resource).collect()
 }
 
-/// Rejects a field for clients' certificates that nobody may send.
+/// Rejects a field for clients' certificates without a proxy that may send it.
 pub(super) fn require_trusted_proxy(args: &ServeArgs) -> Result<(), ExitError> {
     match &args.rules.tokens.client_cert_header {
         Some(field) if args.access.trusted_proxy.is_empty() => {

@@ -1,4 +1,5 @@
-//! What a request shows of the key or the certificate that its token is bound to (RFC 9449, RFC 8705).
+//! The proof and the certificate of a request, compared with what its token is bound to (RFC 9449, RFC
+//! 8705).
 
 use std::sync::Arc;
 
@@ -8,9 +9,10 @@ use postern_http::host::normal_url::NormalUrl;
 use postern_http::request::received::ReceivedHead;
 use postern_token::bearer::{Bearer, Scheme, TokenLocation};
 use postern_token::detail;
+use postern_token::invalid::InvalidProof;
 use postern_token::observer::Observer;
 use postern_token::possession::nonces::NonceKeys;
-use postern_token::possession::proof::{InvalidProof, Proof, ProofRequest};
+use postern_token::possession::proof::{Proof, ProofRequest};
 use postern_token::possession::seen_proofs::SeenProofs;
 use postern_token::possession::{Binding, Digest, Possession};
 

@@ -41,7 +41,7 @@ pub(crate) enum ClientCertificate<'a> {
 
 impl<'a> ClientCertificate<'a> {
     /// Finds the certificate of a request. Behind a trusted proxy with the field the connection has the
-    /// proxy's own, which is never the client's; the field of anybody else counts for nothing.
+    /// proxy's own, which is never the client's; the field of another client counts for nothing.
     ///
     /// # Errors
     /// [`Rejection::CertificateRepeated`]: one of two could be from the proxy's client.
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_is_none_or_unreadable() {
+    fn any_other_text_is_missing_or_unreadable() {
         for none in ["", "::", "-", " "] {
             assert_eq!(digest(none), Ok(None), "{none:?}");
         }

@@ -39,7 +39,7 @@ fn policy(config: &Config) -> VerificationPolicy {
     let leeway = u32::try_from(KEEP_AFTER_EXPIRY).unwrap_or(u32::MAX);
     VerificationPolicy {
         leeway_seconds: leeway.max(config.session_lifetime),
-        // Whoever has a stolen one may end it.
+        // A thief that ends it does no more harm.
         bound_tokens: BoundTokens::Unchecked,
         ..config.policy.clone()
     }

@@ -132,7 +132,7 @@ async fn rfc_9449_5_a_session_is_bound_to_the_key_of_its_client() {
 }
 
 #[tokio::test]
-async fn a_session_is_bound_by_the_first_proof_and_without_one_by_nothing() {
+async fn a_session_is_bound_by_its_first_proof() {
     let (router, client) = (with_sessions(&[]), Client::new());
     let (_, body) = sent(&router, login(&[])).await;
     assert_eq!(body["data"]["token_type"], "Bearer");
@@ -147,7 +147,7 @@ async fn a_session_is_bound_by_the_first_proof_and_without_one_by_nothing() {
 }
 
 #[tokio::test]
-async fn rfc_8705_3_a_token_is_bound_to_the_certificate_of_the_connection() {
+async fn rfc_8705_3_a_token_is_bound_to_the_connections_certificate() {
     let router = with_sessions(&[]);
     let with = |mut request: Request<Body>, certificate: &[u8]| {
         let certificate = PeerCertificate(certificate.into());
@@ -174,7 +174,7 @@ async fn rfc_8705_3_a_token_is_bound_to_the_certificate_of_the_connection() {
 }
 
 #[tokio::test]
-async fn rfc_9449_4_3_the_url_is_that_of_the_issuer_or_of_this_listener() {
+async fn rfc_9449_4_3_the_url_is_the_issuers_or_the_listeners() {
     let client = Client::new();
     const PUBLIC: &str = "https://login.example/x/oauth/jwt/token";
     for (number, (flags, url, expected)) in [

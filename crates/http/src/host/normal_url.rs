@@ -16,7 +16,7 @@ impl NormalUrl {
     /// URI has.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        // The parser is that of browsers, which repairs much: nothing that needs it comes so far.
+        // The parser is a browser's, which repairs much: nothing that needs it comes so far.
         if !text.bytes().all(is_of_uri) {
             return None;
         }

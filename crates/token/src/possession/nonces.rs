@@ -8,7 +8,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
 /// Seconds for which a nonce counts. Clients get the next one with each response.
 const LIFETIME: i64 = 300;
-/// Length of the signature in a nonce: nobody guesses so many bits in that time.
+/// Length of the signature in a nonce: no client guesses so many bits in that time.
 const TAG_BYTES: usize = 16;
 const TIME_BYTES: usize = 8;
 /// Shorter secrets could be guessed from a nonce.
@@ -82,7 +82,7 @@ mod tests {
     const OTHER: &str = "another key of thirty-two signs!";
 
     #[test]
-    fn rfc_9449_8_a_nonce_counts_for_its_time_at_each_server_with_the_key() {
+    fn rfc_9449_8_a_nonce_counts_at_each_server_with_the_key() {
         let keys = |text: &str| NonceKeys::parse(text).unwrap();
         let nonce = keys(ONE).issue(NOW);
         let counts = |text: &str, nonce: &str, now| keys(text).accept(nonce, now);

@@ -8,8 +8,8 @@ use postern_http::host::normal_url::NormalUrl;
 
 use super::nonces::NonceKeys;
 use super::{Digest, sha256};
-use crate::claims::numeric_date;
 use crate::compact::{self, CompactToken, decode, rejected_member};
+use crate::invalid::InvalidProof;
 use crate::keys::VerificationKey;
 use crate::keys::algorithms::ASYMMETRIC;
 use crate::strict_json::{self, Map, Value, member};
@@ -20,59 +20,6 @@ const TYPE: &str = "dpop+jwt";
 const PRIVATE_MEMBERS: [&str; 8] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
 /// Seconds for which a proof counts behind its `iat`. So long its `jti` is remembered.
 pub const MAX_AGE: i64 = 60;
-
-/// The reasons for which a request has no valid proof.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum InvalidProof {
-    /// No `DPoP` field, where a proof is required.
-    #[error("missing")]
-    Missing,
-    /// More than one `DPoP` field.
-    #[error("repeated")]
-    Repeated,
-    /// Not a compact JWS of three base64url parts that hold JSON objects without duplicate members.
-    #[error("malformed")]
-    Malformed,
-    /// Another `typ`, or a header member that is not allowed.
-    #[error("a header that is not allowed")]
-    Header,
-    /// An algorithm that is symmetric, `none`, or not the key's.
-    #[error("an algorithm that is not allowed")]
-    Algorithm,
-    /// No public key that can verify it.
-    #[error("an unusable key")]
-    Key,
-    /// A signature that does not verify with the key in the proof.
-    #[error("an invalid signature")]
-    Signature,
-    /// A required claim is missing, or of another type.
-    #[error("a missing or invalid claim")]
-    Claim,
-    /// Another `htm` than the method.
-    #[error("another method")]
-    Method,
-    /// Another `htu` than a URL of the request.
-    #[error("another URL")]
-    Target,
-    /// An `iat` outside of the window.
-    #[error("too old, or of the future")]
-    Time,
-    /// Another `ath` than the token's digest.
-    #[error("another token")]
-    Token,
-    /// Another key than the token's.
-    #[error("another key")]
-    OtherKey,
-    /// No nonce of ours, or an old one.
-    #[error("without a current nonce")]
-    Nonce,
-    /// A `jti` that was used.
-    #[error("used before")]
-    Replayed,
-    /// More proofs of the key than are remembered.
-    #[error("one of too many")]
-    TooMany,
-}
 
 /// The request that a proof has to be for.
 #[derive(Clone, Copy)]
@@ -189,7 +136,7 @@ impl<'p> Proof<'p> {
     }
 
     fn check_claims(&self, request: &ProofRequest<'_>) -> Result<VerifiedProof, InvalidProof> {
-        let mut claims = object(self.parts.payload)?;
+        let claims = object(self.parts.payload)?;
         let id = text(&claims, "jti")?.to_owned();
         if text(&claims, "htm")? != request.method {
             return Err(InvalidProof::Method);
@@ -208,8 +155,11 @@ impl<'p> Proof<'p> {
         {
             return Err(InvalidProof::Nonce);
         }
-        let issued_at = numeric_date(&mut claims, "iat", f64::floor);
-        let issued_at = issued_at.ok().flatten().ok_or(InvalidProof::Claim)?;
+        let issued_at = match member(&claims, "iat") {
+            Some(Value::Number(number)) => number.seconds(f64::floor),
+            _ => None,
+        };
+        let issued_at = issued_at.ok_or(InvalidProof::Claim)?;
         let latest = request.now.saturating_add(request.leeway_seconds.into());
         if !(request.now - MAX_AGE..=latest).contains(&issued_at) {
             return Err(InvalidProof::Time);
@@ -223,7 +173,7 @@ fn object(part: &str) -> Result<Map, InvalidProof> {
     strict_json::object(&json).map_err(|_| InvalidProof::Malformed)
 }
 
-/// Returns a claim that is a text; an empty one is none.
+/// Returns a claim that is a text; an empty one counts as missing.
 fn text<'c>(claims: &'c Map, name: &str) -> Result<&'c str, InvalidProof> {
     let text = member(claims, name).and_then(Value::as_str);
     text.filter(|text| !text.is_empty())

@@ -3,8 +3,9 @@
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
-use super::proof::{InvalidProof, MAX_AGE};
+use super::proof::MAX_AGE;
 use super::{Digest, sha256};
+use crate::invalid::InvalidProof;
 
 /// The begin of the SHA-256 of a `jti`. Only the holder of the key could make two that share one, and
 /// would lose by it.
@@ -49,8 +50,8 @@ struct Table {
 #[derive(Debug, Default)]
 struct Used {
     ids: HashSet<ProofId>,
-    /// The end of a time in which all its proofs are refused, because those before were forgotten.
-    refused_until: Option<i64>,
+    /// The end of a time in which all its proofs are rejected, because those before were forgotten.
+    rejected_until: Option<i64>,
 }
 
 impl SeenProofs {
@@ -61,8 +62,8 @@ impl SeenProofs {
         }
     }
 
-    /// Enters a proof that was verified, with its token, at `now`. Proofs are refused of the key that
-    /// holds most once the table is full, so that no flood shuts another key out.
+    /// Enters a proof that was verified, with its token, at `now`. Once the table is full, those of the
+    /// key that holds most are rejected, so that no flood shuts another key out.
     ///
     /// # Errors
     /// [`InvalidProof::Replayed`], [`InvalidProof::TooMany`].
@@ -97,8 +98,8 @@ impl Table {
             return Err(InvalidProof::Replayed);
         }
         let count = used.map_or(0, |used| used.ids.len());
-        let is_refused = used.is_some_and(|used| used.refused_until.is_some());
-        if is_refused || count >= bounds.proofs_of_a_key {
+        let is_rejected = used.is_some_and(|used| used.rejected_until.is_some());
+        if is_rejected || count >= bounds.proofs_of_a_key {
             return Err(InvalidProof::TooMany);
         }
         if self.count >= bounds.proofs && !self.make_room(&key, end) {
@@ -120,24 +121,24 @@ impl Table {
         Ok(())
     }
 
-    /// Forgets the proofs of the key that holds most, and refuses all of that key until they have
+    /// Forgets the proofs of the key that holds most, and rejects all of that key until they have
     /// ended. Returns false if no other key holds more than one.
-    fn make_room(&mut self, asking: &Digest, end: i64) -> bool {
+    fn make_room(&mut self, requesting: &Digest, end: i64) -> bool {
         let Some((count, largest)) = self.by_count.last().copied() else {
             return false;
         };
-        if count < 2 || largest == *asking {
+        if count < 2 || largest == *requesting {
             return false;
         }
         self.by_count.remove(&(count, largest));
         self.count -= count - 1;
-        // One entry stays, which ends the refusal.
+        // One entry stays, which ends that time.
         let mark = ProofId::default();
-        let refused = Used {
+        let rejected = Used {
             ids: HashSet::from([mark]),
-            refused_until: Some(end),
+            rejected_until: Some(end),
         };
-        self.by_key.insert(largest, refused);
+        self.by_key.insert(largest, rejected);
         self.ends.push_back((end, largest, mark));
         true
     }
@@ -175,7 +176,7 @@ mod tests {
         sha256(&[name])
     }
 
-    /// Returns the number of keys, of keys that are not refused, and of proofs.
+    /// Returns the number of keys, of keys that are not rejected, and of proofs.
     fn held(proofs: &SeenProofs) -> [usize; 3] {
         let table = proofs.table.lock().unwrap_or_else(PoisonError::into_inner);
         assert!((table.count..=2 * table.count.max(SMALL.proofs)).contains(&table.ends.len()));
@@ -209,7 +210,7 @@ mod tests {
         for name in 2..=5 {
             assert_eq!(enter(name, "a", NOW), Ok(()));
         }
-        // The table is full. The first key gives way, and is refused: its proofs are forgotten.
+        // The table is full. The first key gives way, and is rejected: its proofs are forgotten.
         assert_eq!(enter(6, "a", NOW + 1), Ok(()));
         assert_eq!(enter(1, "0", NOW + 1), Err(InvalidProof::TooMany));
         assert_eq!(enter(2, "a", NOW + 1), Err(InvalidProof::Replayed));

@@ -4,6 +4,9 @@ use serde::ser::Error;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
+/// The largest integer that all JSON implementations read alike (RFC 8259 §6).
+const MAX_NUMERIC_DATE: f64 = 9_007_199_254_740_991.0;
+
 /// A number. Two are equal if they have the same value, however they are written.
 #[derive(Debug, Clone)]
 pub struct Number(Box<str>);
@@ -25,9 +28,14 @@ impl Number {
         digits.bytes().all(|byte| byte.is_ascii_digit()) && self.as_str() != "-0"
     }
 
-    /// Returns the nearest number of the type.
-    pub(crate) fn as_f64(&self) -> Option<f64> {
-        self.0.parse().ok()
+    /// Returns a `NumericDate` in seconds, which may have a fraction (RFC 7519 §2); `round` removes it on the
+    /// safe side.
+    pub(crate) fn seconds(&self, round: fn(f64) -> f64) -> Option<i64> {
+        let number: f64 = self.0.parse().ok()?;
+        #[expect(clippy::cast_possible_truncation, reason = "the range is checked here")]
+        (-MAX_NUMERIC_DATE..=MAX_NUMERIC_DATE)
+            .contains(&number)
+            .then(|| round(number) as i64)
     }
 
     /// Returns sign, digits without zeros at their ends, and the power of ten to multiply them with.

@@ -71,7 +71,7 @@ pub(super) fn verifier(
 }
 
 /// Requires that the client has the private key of its certificate, and nothing else of it: a token is
-/// bound to the certificate as a whole, so nobody has to vouch for it (RFC 8705 §2.2, §7.2).
+/// bound to the certificate as a whole, so it needs no authority (RFC 8705 §2.2, §7.2).
 #[derive(Debug)]
 struct AnyCertificate {
     is_required: bool,

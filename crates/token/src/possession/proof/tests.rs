@@ -51,7 +51,7 @@ fn rfc_9449_the_proofs_of_the_examples_are_valid() {
 }
 
 #[test]
-fn rfc_7638_3_1_the_thumbprint_is_that_of_the_example() {
+fn rfc_7638_3_1_the_thumbprint_equals_the_example() {
     let jwk = serde_json::json!({"kty": "RSA", "e": "AQAB", "alg": "RS256", "kid": "2011-04-29",
         "n": "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw"});
     let jwk: Map = serde_json::from_value(jwk).unwrap();
