@@ -1,10 +1,12 @@
-//! `Authorization` → token → claims → user, on any bytes.
+//! `Authorization` → token → claims → user, and a proof, on any bytes.
 //!
 //! The first byte selects the format: the value of the header field, or header and payload of a
 //! token (separated by NUL). The latter is signed with the right key, so that the code behind the
 //! signature check runs too.
 
 #![no_main]
+
+use std::sync::OnceLock;
 
 use aws_lc_rs::hmac;
 use base64::Engine;
@@ -15,6 +17,7 @@ use postern_token::claims::user_details::CurrentUserDetails;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{KeySet, VerificationKey};
 use postern_token::policy::VerificationPolicy;
+use postern_token::possession::proof::{Proof, ProofRequest};
 use postern_token::{bearer, cookie};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -44,10 +47,28 @@ fn field(data: &[u8]) -> Option<(HeaderValue, bool)> {
     ))
 }
 
+/// The same bytes as a proof: it is of no key that its sender has.
+fn verify_proof(field: &[u8]) {
+    let Ok(proof) = Proof::parse(field) else {
+        return;
+    };
+    let request = ProofRequest {
+        method: "GET",
+        is_target: &|_| true,
+        token: None,
+        nonces: None,
+        now: NOW,
+        leeway_seconds: 30,
+    };
+    let verified = proof.verify(&request, &OnceLock::new());
+    assert!(verified.is_err(), "a signature cannot be guessed");
+}
+
 fuzz_target!(|data: &[u8]| {
     let Some((value, is_signed)) = field(data) else {
         return;
     };
+    verify_proof(value.as_bytes());
     let mut headers = HeaderMap::new();
     headers.insert(header::AUTHORIZATION, value.clone());
     headers.insert(header::COOKIE, value.clone());
