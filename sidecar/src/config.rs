@@ -91,11 +91,11 @@ impl Config {
         of_settings.extend(policy::resources_without_audience(&auth_policy));
         of_settings.extend(upstream_tls.as_ref().and_then(UpstreamTls::unverified));
         let now = unix_now();
-        of_settings.extend(tls.as_deref().and_then(|tls| tls.expired(now)));
+        of_settings.extend(tls.as_deref().and_then(|tls| tls.ending(now)));
         of_settings.extend(
             upstream_tls
                 .as_ref()
-                .and_then(|tls| tls.expired_certificate(now)),
+                .and_then(|tls| tls.ending_certificate(now)),
         );
         reporting::check(args, auth_policy.reporting_until, now)?;
         let sources = auth_policy.interceptor.sources();

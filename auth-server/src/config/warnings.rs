@@ -45,7 +45,7 @@ fn store_warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
                 .to_owned(),
         );
     }
-    warnings.extend(store.expired_certificate(unix_now()));
+    warnings.extend(store.ending_certificate(unix_now()));
     warnings
 }
 
@@ -92,7 +92,7 @@ fn network_warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     }
     let listen = args.listening.listen;
     match &config.tls {
-        Some(tls) => warnings.extend(tls.expired(unix_now())),
+        Some(tls) => warnings.extend(tls.ending(unix_now())),
         None if !is_loopback(listen.ip()) => warnings.push(format!(
             "--listen {listen} without --tls-cert: passwords and application secrets travel \
              unencrypted unless something in front of this server sees to it"

@@ -109,9 +109,9 @@ impl StoreLocation {
     }
 
     /// Returns a warning about a certificate that expired before `now` (seconds since 1970).
-    pub(crate) fn expired_certificate(&self, now: i64) -> Option<String> {
+    pub(crate) fn ending_certificate(&self, now: i64) -> Option<String> {
         match &self.backend {
-            Backend::Redis(store) => store.expired_certificate(now),
+            Backend::Redis(store) => store.ending_certificate(now),
             Backend::Memory | Backend::File(_) => None,
         }
     }
@@ -252,19 +252,12 @@ mod tests {
             password: Some(Zeroizing::new("hush".to_owned())),
             ..Credentials::default()
         };
+        let mut tls = PeerCertificates::default();
+        tls.authorities = Some(Vec::new());
         let rejected = parse_with("file:x", access()).err().unwrap();
         assert!(rejected.ends_with("for a redis store"), "{rejected}");
         for (text, access) in [
-            (
-                "redis://x",
-                Credentials {
-                    tls: PeerCertificates {
-                        authorities: Some(Vec::new()),
-                        identity: None,
-                    },
-                    ..access()
-                },
-            ),
+            ("redis://x", Credentials { tls, ..access() }),
             (
                 "redis+cluster://x",
                 Credentials {

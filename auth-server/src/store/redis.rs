@@ -72,9 +72,9 @@ impl RedisStore {
         })
     }
 
-    /// Returns the warning of a client certificate that has expired at `now`, in seconds since 1970.
-    pub(super) fn expired_certificate(&self, now: i64) -> Option<String> {
-        self.route.in_force().content.tls.expired(now)
+    /// Returns the warning of a certificate that has expired at `now`, in seconds since 1970, or will soon.
+    pub(super) fn ending_certificate(&self, now: i64) -> Option<String> {
+        self.route.in_force().content.tls.ending(now)
     }
 
     /// Runs a command that may run twice, with one retry.

@@ -174,7 +174,7 @@ impl HttpClient {
     /// The setting, the file, and what is wrong with it.
     pub fn open(&mut self) -> Result<Option<String>, String> {
         let material = self.files.read().map_err(|error| error.to_string())?;
-        let expired = material.expired(unix_now());
+        let expired = material.ending(unix_now());
         self.client = Some(self.followed_from(Arc::new(material))?);
         Ok(expired)
     }

@@ -3,6 +3,7 @@
 
 mod certificate;
 mod client_certificates;
+pub(crate) mod expiry;
 pub mod failure;
 pub mod followed;
 mod metrics;

@@ -94,10 +94,10 @@ impl UpstreamTls {
         })
     }
 
-    /// Returns the warning of a client certificate that has expired at `now`, in seconds since
-    /// 1970.
-    pub(crate) fn expired_certificate(&self, now: i64) -> Option<String> {
-        self.read.expired(now)
+    /// Returns the warning of a certificate that has expired at `now`, in seconds since 1970, or will
+    /// soon.
+    pub(crate) fn ending_certificate(&self, now: i64) -> Option<String> {
+        self.read.ending(now)
     }
 
     /// Configures `peer` for TLS.

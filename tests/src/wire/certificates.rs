@@ -15,6 +15,9 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tempfile::TempDir;
 
+/// The end of all certificates that have not expired: the library's default, 4096-01-01.
+pub const END: i64 = 67_090_118_400;
+
 /// An authority; its files are in a directory that is removed on drop.
 #[derive(Debug)]
 pub struct Authority {

@@ -10,10 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use crate::tls::expiry;
 use postern_process::clock::unix_now;
 use postern_process::files::replaced_file;
 use postern_token::times::moment;
 
+/// The condition that is there for its note alone.
+pub(super) const FILES: &str = "files";
 /// The begin of a note.
 pub(super) const RELOAD_REJECTED: &str = "reload rejected at ";
 
@@ -122,12 +125,17 @@ impl Health {
         }];
         let conditions = self.shared.conditions.lock();
         report.extend(conditions.iter().map(|Reported(state)| state()));
-        report.extend(replaced_file::readiness_note().map(|note| ConditionState {
-            name: "files",
-            ok: true,
-            reason: None,
-            note: Some(note),
-        }));
+        let certificates = expiry::warnings(unix_now());
+        let notes = replaced_file::readiness_note().into_iter();
+        let notes: Vec<_> = notes.chain(certificates).collect();
+        if !notes.is_empty() {
+            report.push(ConditionState {
+                name: FILES,
+                ok: true,
+                reason: None,
+                note: Some(notes.join("; ")),
+            });
+        }
         report
     }
 }
@@ -147,6 +155,13 @@ impl Condition {
     /// Replaces the note.
     pub fn set_note(&self, note: Option<String>) {
         self.0.lock().note = note;
+    }
+
+    /// Adds to the note.
+    pub fn add_note(&self, more: &str) {
+        let note = &mut self.0.lock().note;
+        let notes: Vec<_> = note.as_deref().into_iter().chain([more]).collect();
+        *note = Some(notes.join("; "));
     }
 
     /// Notes the end of a reload: the cause, if the previous content stays in use.

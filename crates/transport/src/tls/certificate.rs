@@ -14,6 +14,7 @@ use rustls::sign::CertifiedKey;
 use x509_parser::parse_x509_certificate;
 use zeroize::Zeroizing;
 
+use super::expiry::End;
 use super::failure::in_words;
 use super::peer::PeerSettings;
 use postern_process::files::{bounded_read, secret_file};
@@ -24,16 +25,13 @@ const MAX_CERTIFICATE_BYTES: u64 = 1024 * 1024;
 
 /// A chain and its key as they stand in their files, checked to belong together; never printed.
 pub struct CertificateFiles {
-    /// The setting and the file of the chain, for warnings.
-    named: String,
     /// PEM, the certificate itself first.
     pub chain: Vec<u8>,
     /// PEM.
     pub key: Zeroizing<String>,
     /// Both, parsed.
     pub certified: Arc<CertifiedKey>,
-    /// The end of the certificate, in seconds since 1970.
-    pub(super) not_after: i64,
+    pub(super) end: End,
 }
 
 impl PartialEq for CertificateFiles {
@@ -70,20 +68,14 @@ impl CertificateFiles {
             },
         )?;
         Ok(Self {
-            named: format!("{} {}", settings.certificate, cert.display()),
+            end: End {
+                named: format!("{} {}", settings.certificate, cert.display()),
+                at: not_after,
+            },
             chain,
             key: pem,
             certified: Arc::new(certified),
-            not_after,
         })
-    }
-
-    /// Returns the warning of a certificate that has expired at `now`, in seconds since 1970. It is not
-    /// a failure, which would keep down a program that is about to get a fresh one.
-    pub(super) fn expired(&self, now: i64) -> Option<String> {
-        let named = &self.named;
-        (self.not_after < now)
-            .then(|| format!("{named}: the certificate has expired: its peers reject it"))
     }
 
     /// Returns the chain and its key in one text.
@@ -169,7 +161,7 @@ fn all_usable<T>(
     parsed.collect()
 }
 
-fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
+pub(super) fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (rest, parsed) = parse_x509_certificate(certificate).ok()?;
     rest.is_empty()
         .then(|| parsed.validity().not_after.timestamp())
@@ -249,7 +241,7 @@ pub(super) mod tests {
     fn a_pair_is_read_with_its_end_and_both_files_may_be_one() {
         let (cert, key) = pair(2100);
         let files = Files::with(&cert, &key);
-        assert_eq!(files.read().unwrap().not_after, 4_102_444_800);
+        assert_eq!(files.read().unwrap().end.at, 4_102_444_800);
         let both = format!("{cert}{key}");
         let files = Files::with(&both, &both);
         assert!(files.read().is_ok());

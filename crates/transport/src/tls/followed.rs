@@ -11,6 +11,7 @@ use postern_process::files::file_watch::{self, run_blocking};
 use postern_process::logs::once_a_minute::OnceAMinute;
 use tokio::sync::Mutex;
 
+use super::expiry::{self, End};
 use super::peer::PeerCertificates;
 
 /// The content of files that is in force, and the value that was made of it.
@@ -28,6 +29,7 @@ pub struct Followed<C, T> {
     /// The files in words, for the log.
     files: &'static str,
     in_force: ArcSwap<InForce<C, T>>,
+    ends: Arc<parking_lot::Mutex<Vec<End>>>,
     /// Locked while files are read too: the later of two reads counts.
     failure_logged: Mutex<OnceAMinute>,
 }
@@ -37,6 +39,7 @@ impl<C: PartialEq + AsRef<PeerCertificates>, T> Followed<C, T> {
     pub fn new(files: &'static str, content: C, value: T) -> Self {
         Self {
             files,
+            ends: expiry::in_use(&content.as_ref().ends),
             in_force: ArcSwap::from_pointee(InForce { content, value }),
             failure_logged: Mutex::default(),
         }
@@ -64,6 +67,7 @@ impl<C: PartialEq + AsRef<PeerCertificates>, T> Followed<C, T> {
         }
         content.as_ref().may_replace(former.content.as_ref(), now)?;
         let value = make(&content)?;
+        self.ends.lock().clone_from(&content.as_ref().ends);
         self.in_force.store(Arc::new(InForce { content, value }));
         Ok(true)
     }

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use rustls::pki_types::CertificateDer;
 
-use super::certificate::{CertificateFiles, authorities};
+use super::certificate::{CertificateFiles, authorities, not_after};
+use super::expiry::End;
 use postern_process::exit::ExitError;
 
 /// The names of the settings, for errors and warnings.
@@ -49,6 +50,7 @@ pub struct PeerCertificates {
     pub authorities: Option<Vec<CertificateDer<'static>>>,
     /// The certificate to present.
     pub identity: Option<CertificateFiles>,
+    pub(super) ends: Vec<End>,
 }
 
 impl PeerFiles {
@@ -77,25 +79,40 @@ impl PeerFiles {
         let authorities = self.ca.as_deref().map(authorities).transpose();
         let identity = self.identity.as_ref();
         let identity = identity.map(|(cert, key)| CertificateFiles::read(settings, cert, key));
+        let authorities =
+            authorities.map_err(|error| ExitError::Config(format!("{}: {error}", settings.ca)))?;
+        let identity = identity.transpose().map_err(ExitError::Config)?;
+        let authority = self.last_authority(authorities.as_deref());
+        let own = identity.as_ref().map(|identity| identity.end.clone());
         Ok(PeerCertificates {
-            authorities: authorities
-                .map_err(|error| ExitError::Config(format!("{}: {error}", settings.ca)))?,
-            identity: identity.transpose().map_err(ExitError::Config)?,
+            ends: own.into_iter().chain(authority).collect(),
+            authorities,
+            identity,
+        })
+    }
+
+    /// Returns the end of the last authority: a bundle may keep former ones.
+    fn last_authority(&self, authorities: Option<&[CertificateDer<'_>]>) -> Option<End> {
+        let (file, authorities) = (self.ca.as_ref()?, authorities?);
+        Some(End {
+            named: format!("{} {}", self.settings.ca, file.display()),
+            at: authorities.iter().filter_map(not_after).max()?,
         })
     }
 }
 
 impl PeerCertificates {
-    /// Returns the warning of a certificate that has expired at `now`, in seconds since 1970.
+    /// Returns the warning of a certificate that has expired at `now`, in seconds since 1970, or will
+    /// soon.
     #[must_use]
-    pub fn expired(&self, now: i64) -> Option<String> {
-        self.identity.as_ref()?.expired(now)
+    pub fn ending(&self, now: i64) -> Option<String> {
+        self.ends.iter().find_map(|end| end.warning(now))
     }
 
     /// Returns the end of the certificate, in seconds since 1970; 0 without one.
     pub(super) fn not_after(&self) -> i64 {
         match &self.identity {
-            Some(identity) => identity.not_after,
+            Some(identity) => identity.end.at,
             None => 0,
         }
     }
@@ -103,8 +120,10 @@ impl PeerCertificates {
     /// Fails for a certificate that has expired at `now` and is another one than the former: it replaces
     /// none. The former one, expired since, keeps nothing else out.
     pub(super) fn may_replace(&self, former: &Self, now: i64) -> Result<(), String> {
-        match self.expired(now) {
-            Some(expired) if self.identity != former.identity => Err(expired),
+        match &self.identity {
+            Some(new) if self.identity != former.identity && new.end.at < now => {
+                Err(new.end.warning(now).unwrap_or_default())
+            }
             _ => Ok(()),
         }
     }

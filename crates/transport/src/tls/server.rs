@@ -72,11 +72,11 @@ impl ServerTls {
         })
     }
 
-    /// Returns the warning of a presented certificate that has expired at `now`, in seconds since
-    /// 1970. It is not a failure.
+    /// Returns the warning of a certificate that has expired at `now`, in seconds since 1970, or will
+    /// soon. It is not a failure.
     #[must_use]
-    pub fn expired(&self, now: i64) -> Option<String> {
-        self.followed.load().content.expired(now)
+    pub fn ending(&self, now: i64) -> Option<String> {
+        self.followed.load().content.ending(now)
     }
 
     fn replace(&self, read: Arc<PeerCertificates>) -> Result<bool, String> {
@@ -194,8 +194,9 @@ mod tests {
         let files = Files::with(&cert, &key);
         let tls = open(&files, None);
         let end = tls.followed.load().content.not_after();
-        assert_eq!(tls.expired(end), None);
-        let line = tls.expired(end + 1).unwrap();
+        assert_eq!(tls.ending(end - 7 * 86_400), None);
+        assert!(tls.ending(end).unwrap().contains("expires in 0 s, at 2020"));
+        let line = tls.ending(end + 1).unwrap();
         let start = format!("--tls-cert {}: the certificate has", files.cert().display());
         assert!(line.starts_with(&start), "{line}");
     }

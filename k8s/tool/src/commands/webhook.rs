@@ -67,7 +67,7 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
         image = settings.image,
         "starting"
     );
-    if let Some(warning) = tls.expired(unix_now()) {
+    if let Some(warning) = tls.ending(unix_now()) {
         warn!("{warning}");
     }
     let format = args.logs.log_format;

@@ -5,10 +5,17 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use rustls::version::{TLS12, TLS13};
-use tests::actors::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, credentials};
+use tests::actors::auth_server::{
+    AuthServer, AuthServerPlan, ECDSA, LOGIN, USER_DETAILS, admin_get, credentials,
+};
 use tests::actors::client::Request;
+use tests::actors::expect::has;
+use tests::actors::sidecar::SidecarPlan;
+use tests::services::tls_service::TlsService;
 use tests::wait;
-use tests::wire::certificates::{Authority, Certificate};
+use tests::wire::certificates::{Authority, Certificate, END};
+use tests::wire::clock::now;
+use tests::wire::moved_clock::MovedClock;
 
 fn login() -> Vec<u8> {
     let request = Request::new("POST", format!("/auth{LOGIN}")).json(&credentials());
@@ -103,6 +110,63 @@ fn a_new_certificate_is_served_and_a_bad_one_is_named() {
     wait::until("the other certificate", || presented() != second);
     open.send(&login());
     assert_eq!(open.response("POST").status(), 200);
+}
+
+#[test]
+fn a_certificate_that_expires_in_use_is_noted_and_logged_once() {
+    const DAY: i64 = 86_400;
+    let (authority, Some(clock)) = (Authority::new(), MovedClock::new()) else {
+        return;
+    };
+    let (certificate, ca) = (authority.issue("auth"), authority.file());
+    let service = TlsService::start(&certificate, None);
+    let server = AuthServerPlan::polling().environments(&clock.environment());
+    let server = server.tls(&authority, &certificate).ready();
+    let sidecar = SidecarPlan::to(&service.url("localhost"), &server.url());
+    let ca = ca.to_str().unwrap();
+    let sidecar = sidecar.environments(&clock.environment()).flags(ECDSA);
+    let sidecar = sidecar
+        .flags(["--upstream-ca", ca, "--auth-ca", ca])
+        .ready();
+    let tls_cert = format!("--tls-cert {}", certificate.paths().0);
+    let programs = [
+        (server.admin(), server.process(), tls_cert),
+        (
+            sidecar.admin(),
+            sidecar.process(),
+            format!("--auth-ca {ca}"),
+        ),
+        (
+            sidecar.admin(),
+            sidecar.process(),
+            format!("--upstream-ca {ca}"),
+        ),
+    ];
+    for (left, found) in [
+        (8 * DAY, None),
+        (
+            7 * DAY - 60,
+            Some(": the certificate expires in 6 d 23 h, at 4096-01-01T00:00:00Z"),
+        ),
+        (
+            -60,
+            Some(": the certificate has expired at 4096-01-01T00:00:00Z"),
+        ),
+    ] {
+        clock.set(END - left - now());
+        for (admin, process, named) in &programs {
+            let page = || admin_get(*admin, "/").text();
+            let Some(found) = found else {
+                assert!(!page().contains("\nfiles "), "{}", page());
+                continue;
+            };
+            let found = format!("{named}{found}");
+            wait::until(&found, || page().contains(&found));
+            let readiness = admin_get(*admin, "/readyz");
+            has(readiness.text(), &found);
+            assert_eq!(process.until_logged(&found), 1, "{}", process.stderr());
+        }
+    }
 }
 
 #[test]
