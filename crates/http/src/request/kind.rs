@@ -33,7 +33,7 @@ impl RequestKind {
             Self::WebSocket
         } else if is_grpc_call(method, version, headers) {
             Self::Grpc
-        } else if has_media_type(headers, &header::ACCEPT, is_event_stream) {
+        } else if accepts(headers, is_event_stream) {
             Self::EventStream
         } else {
             Self::Plain
@@ -59,16 +59,21 @@ impl RequestKind {
 fn is_grpc_call(method: &Method, version: Version, headers: &HeaderMap) -> bool {
     *method == Method::POST
         && version == Version::HTTP_2
-        && has_media_type(headers, &header::CONTENT_TYPE, is_grpc)
+        && members(headers, &header::CONTENT_TYPE).any(|member| is_grpc(essence(member)))
 }
 
-/// Returns true if a member of the list has this media type, whatever its parameters.
-pub fn has_media_type(
-    headers: &HeaderMap,
-    field: &header::HeaderName,
-    is: impl Fn(&[u8]) -> bool,
-) -> bool {
-    members(headers, field).any(|member| is(essence(member)))
+/// Returns true if a media type is acceptable by its own name, whatever the others.
+pub fn accepts(headers: &HeaderMap, is: impl Fn(&[u8]) -> bool) -> bool {
+    members(headers, &header::ACCEPT).any(|member| is(essence(member)) && !has_no_weight(member))
+}
+
+/// Returns true for `q=0`, which is "not acceptable" (RFC 9110 §12.4.2).
+fn has_no_weight(member: &[u8]) -> bool {
+    let mut parameters = member.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+    parameters.any(|it| match it {
+        [b'q' | b'Q', b'=', weight @ ..] => weight.iter().all(|byte| b"0.".contains(byte)),
+        _ => false,
+    })
 }
 
 /// Returns the media type without its parameters.
@@ -161,6 +166,7 @@ mod tests {
                 RequestKind::EventStream,
             ),
             ("accept", "text/plain", RequestKind::Plain),
+            ("accept", "text/event-stream; Q=0.00", RequestKind::Plain),
             ("accept", "application/grpc", RequestKind::Plain),
             ("content-type", "text/event-stream", RequestKind::Plain),
         ] {

@@ -12,13 +12,13 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use http::{HeaderMap, header};
 use maud::{DOCTYPE, Markup, html};
-use postern_http::request::kind::has_media_type;
+use postern_http::request::kind::accepts;
 use postern_process::clock::unix_now;
 use postern_process::metrics::exposition::exposition;
 use postern_token::times::{distance, duration};
 use prometheus_client::registry::Registry;
 
-use super::health::{ConditionState, Health, RELOAD_REJECTED};
+use super::health::{ConditionState, FILES, Health, RELOAD_REJECTED};
 
 const STYLE: &str = include_str!("page.css");
 /// The page loads its style alone, and no page of others has it in a frame.
@@ -159,7 +159,8 @@ fn sums<'t>(metrics: &'t str, metric: &str, label: &str) -> BTreeMap<&'t str, i6
 
 fn condition(condition: ConditionState) -> Row {
     let is_rejected = |note: &String| note.starts_with(RELOAD_REJECTED);
-    let is_bad = !condition.ok || condition.note.as_ref().is_some_and(is_rejected);
+    let is_noted = condition.name == FILES || condition.note.as_ref().is_some_and(is_rejected);
+    let is_bad = !condition.ok || is_noted;
     let details = [condition.reason, condition.note].into_iter().flatten();
     Row {
         detail: details.collect::<Vec<_>>().join("; "),
@@ -176,7 +177,7 @@ impl Page {
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         ];
         let is_html = |media_type: &[u8]| media_type.eq_ignore_ascii_case(b"text/html");
-        match has_media_type(headers, &header::ACCEPT, is_html) {
+        match accepts(headers, is_html) {
             true => (fields, Html(self.html().into_string())).into_response(),
             false => (fields, self.text()).into_response(),
         }
@@ -329,9 +330,11 @@ mod tests {
 
     #[tokio::test]
     async fn everything_else_gets_text_that_no_terminal_obeys() {
-        let (parts, text) = response("*/*").await;
-        let media_type = &parts.headers[header::CONTENT_TYPE];
-        assert_eq!(media_type, "text/plain; charset=utf-8");
+        for accept in ["text/html;q=0", "a/b, text/html; q=0.0, */*", "*/*"] {
+            let media_type = &response(accept).await.0.headers[header::CONTENT_TYPE];
+            assert_eq!(media_type, "text/plain; charset=utf-8", "{accept}");
+        }
+        let (_, text) = response("*/*").await;
         assert!(!text.contains('\u{1b}'), "{text}");
         for line in [
             "Not ready, up 3 s",
