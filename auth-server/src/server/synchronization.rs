@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postern_process::clock::{unix_now, until};
+use postern_token::times::moment;
 use postern_transport::admin::health::{Condition, Health};
 use tracing::{debug, error, info, warn};
 
@@ -32,6 +33,8 @@ pub(crate) struct Synchronization {
     /// Its note is a store error that does not keep this server from serving.
     store_condition: Condition,
     failures: u32,
+    /// The time of the first of them, by this machine's clock.
+    failing_since: i64,
     /// True once an outage is logged: it is one line, not one per retry.
     last_failure: Option<StoreError>,
 }
@@ -42,6 +45,7 @@ impl Synchronization {
             app,
             store_condition: health.condition("store", "the store was not read yet"),
             failures: 0,
+            failing_since: 0,
             last_failure: None,
         }
     }
@@ -244,20 +248,34 @@ impl Synchronization {
         self.last_failure = None;
         // Otherwise the first login long after an outage would get no refresh token.
         self.app.sessions.remove_unclear();
-        self.store_condition.set_note(None);
+        let clock = &self.app.store.clock;
+        let skew = clock.skew_seconds();
+        let note = format!("this machine's clock is {skew:+} s off the store's, which counts");
+        let note = clock.is_noticeable().then_some(note);
+        self.store_condition.set_note(note);
         self.store_condition.set_ready();
     }
 
     fn report_failure(&mut self, failure: StoreError) {
+        if self.failures == 0 {
+            self.failing_since = unix_now();
+        }
         self.failures = self.failures.saturating_add(1);
         let has_key = self.app.live_keys.load().is_some();
+        let consequence = match &failure {
+            _ if !has_key => "no key: login and key respond with 503",
+            StoreError::Unusable(_) | StoreError::Replaced(_) => "serving with the keys in memory",
+            _ => AWAY,
+        };
         // One that cannot open the keys, or has lost its files, would miss every later revocation.
         let is_cut_off =
             self.app.store.encryption.lacks_key() || matches!(failure, StoreError::Replaced(_));
         if has_key && !is_cut_off {
             // All servers share the store: over a wrong password or an unusable value all would go
             // out of service at once, although each can still serve.
-            self.store_condition.set_note(Some(failure.to_string()));
+            let since = moment(self.failing_since);
+            let note = format!("{failure}; since {since}: {consequence}");
+            self.store_condition.set_note(Some(note));
             // Also after a start on a store that can be read and not be written.
             self.store_condition.set_ready();
         } else {
@@ -266,11 +284,15 @@ impl Synchronization {
         if self.last_failure.as_ref() == Some(&failure) {
             debug!(%failure, "the key store still fails");
         } else {
-            log_failure(&failure, has_key);
+            log_failure(&failure, consequence);
         }
         self.last_failure = Some(failure);
     }
 }
+
+/// The effect of a store that is away on a server with keys.
+const AWAY: &str = "serving with the keys in memory; a login gets no refresh token; a logout, a \
+     refresh or a revocation gets 503";
 
 /// Returns the error where an application has to be registered first: no key is made or loaded then.
 fn missing_applications(location: &str) -> StoreError {
@@ -280,12 +302,7 @@ fn missing_applications(location: &str) -> StoreError {
     ))
 }
 
-fn log_failure(failure: &StoreError, has_key: bool) {
-    let consequence = if has_key {
-        "serving with the key in memory"
-    } else {
-        "no key: login and key respond with 503"
-    };
+fn log_failure(failure: &StoreError, consequence: &str) {
     match failure {
         StoreError::Unavailable(_) | StoreError::Unclear(_) | StoreError::Busy => {
             warn!(%failure, consequence, "the key store is unavailable")

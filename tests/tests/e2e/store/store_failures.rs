@@ -28,7 +28,10 @@ fn assert_survived(server: &AuthServer, failure: &str, reasons: &[&str], lasts: 
         let reason = reason.unwrap_or_default();
         assert!(reasons.contains(&reason.as_str()), "{failure}: {reason}");
     }
-    wait::until("the failure in /readyz", || server.store_note());
+    let note = wait::until("the failure in /readyz", || server.store_note());
+    for part in ["; since 20", "a logout, a refresh or a revocation gets 503"] {
+        assert!(note.contains(part), "{failure}: {note}");
+    }
     assert_eq!(server.metric(STORE_UP), Some(0), "{failure}");
     assert!(!has_session(&server.login_as("eve", "any")), "{failure}");
     assert_eq!(server.readiness(), 200, "{failure}");

@@ -137,6 +137,10 @@ fn a_logout_on_a_full_disk_is_no_success() {
             assert_eq!(server.log_out(token).status(), 503);
         }
     }
+    wait::until("the store to be reported, or to take it", || {
+        let is_up = server.metric("postern_auth_server_store_up") == Some(1);
+        !is_up || server.log_out(&tokens.access).status() == 200
+    });
     small_disk::make_room(&room);
     wait::until("the store to take it", || {
         server.log_out(&tokens.refresh).status() == 200
@@ -163,6 +167,9 @@ fn a_server_s_wrong_clock_decides_about_no_user() {
         let right = plan().ready();
         let wrong = plan().environments(&clock.environment()).ready();
         let of = |server: &AuthServer, account| server.token_of(account, "enchantress");
+        let note = format!("this machine's clock is {offset:+} s off");
+        has(wrong.store_note().unwrap_or_default(), &note);
+        assert_eq!(right.store_note(), None);
         let (ada, bob) = (of(&right, "ada"), of(&right, "bob"));
         for token in [&ada, &of(&wrong, "ada")] {
             assert_eq!(right.verdict(token), "200");
