@@ -27,6 +27,7 @@ use crate::app::App;
 use crate::cli::{Cli, ServeArgs};
 use crate::config::{Config, warnings};
 use crate::http::middleware::access_log::reject_unparsed;
+use crate::keys::ring::ListedKey;
 use crate::metrics::PREFIX;
 use crate::nacos::registration::Registration;
 use crate::store::directory::Access;
@@ -145,10 +146,20 @@ fn status_page(
     let title = concat!("Postern auth-server ", env!("CARGO_PKG_VERSION"));
     let title = format!("{title} {}", app.config.context_path);
     let settings = given::<Cli>(&app.config.printable(args)?);
+    let keys = Arc::clone(&app.live_keys);
+    let listed = move || {
+        let keys = keys.load();
+        let listed = keys.iter().flat_map(|keys| keys.ring.listed());
+        let line = |it: ListedKey<'_>| format!("{} {}\n", it.key.id(), it.role.name());
+        listed.map(line).collect::<String>()
+    };
     Ok(page.routes(move || OwnPart {
         title: title.clone(),
         notice: None,
-        sections: vec![Section::text(SETTINGS, &settings)],
+        sections: vec![
+            Section::text("Keys", &listed()),
+            Section::text(SETTINGS, &settings),
+        ],
     }))
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwapOption, Guard};
 use postern_contract::rejection::Rejection;
+use postern_process::clock::unix_now;
 use postern_token::keys::KeySet;
 use postern_token::revocations::TokenDigests;
 use tokio::sync::watch;
@@ -44,6 +45,8 @@ pub(crate) struct CurrentKeys {
 pub(crate) struct FailedFetch {
     /// For the readiness report.
     pub(crate) reason: String,
+    /// The time since which fetches fail, in seconds since 1970.
+    pub(crate) since: i64,
     /// The time of the next one.
     pub(crate) next: Instant,
 }
@@ -144,6 +147,13 @@ impl CurrentKeys {
     /// Returns the last fetch, if it failed.
     pub(crate) fn failed(&self) -> Option<Arc<FailedFetch>> {
         self.failed.load_full()
+    }
+
+    /// Returns the time, in seconds since 1970, until which keys of this age are trusted; `None`:
+    /// forever.
+    pub(crate) fn trusted_until(&self, age: Duration) -> Option<i64> {
+        let fetched = unix_now().saturating_sub_unsigned(age.as_secs());
+        Some(fetched.saturating_add_unsigned(self.max_age?.as_secs()))
     }
 
     /// Records the result of a fetch.

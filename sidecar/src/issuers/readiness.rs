@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use postern_contract::rejection::Rejection;
+use postern_token::times::moment;
 use postern_transport::admin::health::ConditionState;
 
 use super::current::CurrentKeys;
@@ -65,12 +66,25 @@ fn note(issuer: &CurrentKeys, now: Instant) -> Option<String> {
             true => ", from the key cache",
             false => "",
         };
-        format!("fetched {} s ago{from_cache}", state.age(now).as_secs())
+        let (keys, age) = (state.keys().names(), state.age(now).as_secs());
+        format!("{keys} fetched {age} s ago{from_cache}")
+    });
+    let failed = issuer.failed().and_then(|failed| {
+        let (since, reason) = (moment(failed.since), &failed.reason);
+        let fails = format!("the fetches fail since {since}: {reason}");
+        let Some(state) = state.as_ref() else {
+            // Of the only issuer it is the reason above.
+            return issuer.name.is_some().then_some(fails);
+        };
+        let until = issuer.trusted_until(state.age(now)).map(moment);
+        let until = until.unwrap_or_else(|| "a fetch brings others".to_owned());
+        Some(format!("{fails}; the keys count until {until}"))
     });
     let cache_fails = issuer.cache_fails.load(Ordering::Relaxed);
     let age = age.or_else(|| issuer.name.as_ref().map(|_| NOT_FETCHED.to_owned()));
     let notes: Vec<_> = age
         .into_iter()
+        .chain(failed)
         .chain(cache_fails.then(|| CACHE_FAILS.to_owned()))
         .collect();
     (!notes.is_empty()).then(|| issuer.named(notes.join(", ")))
@@ -113,6 +127,7 @@ mod tests {
         assert_eq!(reason(now).as_deref(), Some(missing));
         a.set_failed(Some(FailedFetch {
             reason: "away".to_owned(),
+            since: 0,
             next: now,
         }));
         b.install(keys(), now);
@@ -127,10 +142,12 @@ mod tests {
         assert_eq!(reason(now + HOUR), None, "its list is not required");
         let missing = "a: older than --max-key-age; b: older than --max-key-age";
         assert_eq!(reason(now + 2 * HOUR).as_deref(), Some(missing));
-        let note = report(&issuers, now + MINUTE).note;
-        assert_eq!(
-            note.as_deref(),
-            Some("a: fetched 60 s ago; b: fetched 60 s ago")
-        );
+        let (note, names) = (report(&issuers, now + MINUTE).note, keys().names());
+        let failed = "the fetches fail since 1970-01-01T00:00:00Z: away; the keys count until 2";
+        let start = format!("a: {names} fetched 60 s ago, {failed}");
+        let note = note.unwrap();
+        assert!(note.starts_with(&start), "{note}");
+        let end = format!("; b: {names} fetched 60 s ago");
+        assert!(note.ends_with(&end), "{note}");
     }
 }

@@ -273,8 +273,10 @@ impl IssuerTask {
         let is_usable = self.keys.usable(state.as_deref(), now).is_ok();
         let until_tick = self.schedule.until_next();
         let wait = self.backoff.failed(now, until_tick, !is_usable);
+        let since = self.keys.failed().map(|failed| failed.since);
         self.keys.set_failed(Some(FailedFetch {
             reason: format!("{source}: {error}"),
+            since: since.unwrap_or_else(clock::unix_now),
             next: now + wait,
         }));
         match state.as_ref() {

@@ -2,7 +2,7 @@
 //! §8).
 
 use serde_json::Value;
-use tests::actors::auth_server::{AuthServer, ECDSA, SECRET_KEY, USER_DETAILS};
+use tests::actors::auth_server::{AuthServer, ECDSA, SECRET_KEY, USER_DETAILS, admin_get};
 use tests::actors::expect::has;
 use tests::actors::sidecar::{EVERY_SECOND, NEVER, SidecarPlan};
 use tests::actors::stack::ForgedStack;
@@ -195,6 +195,17 @@ fn keys_that_cannot_be_fetched_are_trusted_for_a_while() {
     let client = sidecar.bearing(&token);
     assert_eq!(client.status("/list"), 200);
     drop(auth_server);
+    wait::until("the failed fetch on the page", || {
+        let page = admin_get(sidecar.admin(), "/").text();
+        let mut lines = page.lines();
+        let line = lines.find(|line| line.starts_with("verification_key"))?;
+        let parts = [
+            "the fetches fail since 20",
+            "refused",
+            "the keys count until 20",
+        ];
+        parts.iter().all(|part| line.contains(part)).then_some(())
+    });
     wait::until("the keys to be too old", || {
         let verdict = client.verdict("/list");
         assert!(
