@@ -67,8 +67,6 @@ impl App {
             upstream: upstream(config)?,
             request_logger: RequestLogger {
                 metrics: metrics.clone(),
-                access_log: args.access.access_log,
-                logged_user: args.access.access_log_user,
                 trusted_proxies: Arc::new(TrustedProxies::new(args.access.trusted_proxy.clone())),
                 reported: Arc::default(),
             },

@@ -6,7 +6,7 @@ pub(crate) mod issuer_table;
 pub(crate) mod key_args;
 mod limit_args;
 mod listen_args;
-mod log_args;
+pub(crate) mod log_args;
 pub(crate) mod policy_args;
 pub(crate) mod rule_args;
 mod serve_args;

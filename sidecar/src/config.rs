@@ -103,6 +103,8 @@ impl Config {
         let rules = Rules {
             auth_policy,
             upstream_request: upstream_request(&args.rules.upstream_request),
+            access_log: args.access.access_log,
+            logged_user: args.access.access_log_user,
             settings: given::<Cli>(&args.printable()?),
         };
         Ok(Self {

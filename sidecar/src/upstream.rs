@@ -180,11 +180,14 @@ impl Upstream {
 
     /// Opens new connections with `tls` if it is a change and may replace the present settings;
     /// requests in flight keep their connections, which are not reused.
-    pub(crate) fn set_tls(&self, tls: Option<UpstreamTls>) {
+    ///
+    /// # Errors
+    /// The reason why the present settings stay.
+    pub(crate) fn set_tls(&self, tls: Option<UpstreamTls>) -> Result<(), String> {
         let current = self.tls.lock();
         // An address with TLS, or without, waits for the next start.
         let (Some(current), Some(tls)) = (&*current, tls) else {
-            return;
+            return Ok(());
         };
         let generation = current.load().value + 1;
         let replaced = current.replace(tls, unix_now(), |_| Ok(generation));
@@ -196,6 +199,7 @@ impl Upstream {
             let peers = self.settings.all_peers(&self.addresses(), Some(current));
             self.peers.store(Arc::new(peers));
         }
+        replaced.map(drop)
     }
 }
 

@@ -11,6 +11,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::decision::authorize::AuthPolicy;
+use crate::telemetry::access_log::{AccessLog, LoggedUser};
 use crate::upstream::service_request::UpstreamRequestPolicy;
 
 /// The rules for requests.
@@ -18,6 +19,9 @@ use crate::upstream::service_request::UpstreamRequestPolicy;
 pub(crate) struct Rules {
     pub(crate) auth_policy: AuthPolicy,
     pub(crate) upstream_request: UpstreamRequestPolicy,
+    /// The requests that get a line in the log, and the user there.
+    pub(crate) access_log: AccessLog,
+    pub(crate) logged_user: LoggedUser,
     /// Those in force that are not defaults as a configuration file, without secrets.
     pub(crate) settings: String,
 }

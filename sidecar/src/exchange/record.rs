@@ -27,7 +27,8 @@ impl Exchanges {
             was_counted: false,
         };
         let logger = &self.app.request_logger;
-        logger.request_ended(completion, RequestSpan::default(), || AccessLine {
+        let (access_log, span) = (self.app.rules.load().access_log, RequestSpan::default());
+        logger.request_ended(completion, access_log, span, || AccessLine {
             client,
             ..AccessLine::default()
         });
@@ -52,12 +53,13 @@ impl<C> Serving<'_, C> {
             was_counted: progress.was_counted,
         };
         let (head, rules) = (&request.head, &request.rules.auth_policy);
-        let logger = &app.request_logger;
+        let (access_log, logged_user) = (request.rules.access_log, request.rules.logged_user);
         let verified = forward.and_then(|forward| forward.verified.as_ref());
-        let is_of_service = matches!(
-            progress.outcome,
-            Outcome::Rejected(UpstreamMalformed | UpstreamTimeout | UpstreamUnavailable)
-        );
+        let is_of_service = match progress.outcome {
+            Outcome::Rejected(UpstreamMalformed | UpstreamTimeout | UpstreamUnavailable) => true,
+            Outcome::Aborted => sent.is_none() && progress.service.is_some(),
+            _ => false,
+        };
         // The configured address if it has no other.
         let failed_at = || match &progress.service {
             Some(address) => address.to_string(),
@@ -69,13 +71,14 @@ impl<C> Serving<'_, C> {
             }
             _ => None,
         };
-        logger.request_ended(completion, span, || AccessLine {
+        let logger = &app.request_logger;
+        logger.request_ended(completion, access_log, span, || AccessLine {
             method: Some(head.method.as_str()),
             path: Some(LoggedPath(head.target())),
             client: request.client_ip(app),
             user: verified.and_then(|verified| {
                 let details = || rules.user_header.user(&verified.identity).ok();
-                logger.logged_user.name(details)
+                logged_user.name(details)
             }),
             issuer: rules.issuer_name(forward, head),
             upstream_duration: progress.upstream_duration,

@@ -21,6 +21,7 @@ use tokio::task::{JoinError, spawn_blocking};
 
 use crate::app::App;
 use crate::cli::issuer_table::IssuerTable;
+use crate::cli::log_args::AccessLogArgs;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
 use crate::issuers::task::Changes;
@@ -129,20 +130,21 @@ impl Reload {
     async fn reload(&self, effective: &mut ServeArgs, polled: Polled) {
         match self.read_and_apply(effective, polled).await {
             Ok(Reloaded { now, waiting }) => {
-                match differences(effective, &now).join(", ").as_str() {
-                    "" => tracing::info!("configuration read again: no setting has changed"),
-                    changed => tracing::info!(changed, "configuration reloaded"),
+                let changed = differences(effective, &now).join(", ");
+                let settings = waiting.join(", ");
+                match (&*changed, &*settings) {
+                    ("", "") => tracing::info!("configuration read again: no setting has changed"),
+                    ("", _) => {}
+                    (changed, _) => tracing::info!(changed, "configuration reloaded"),
                 }
-                self.condition.reloaded(None);
-                if !waiting.is_empty() {
-                    let settings = waiting.join(", ");
-                    let note = format!("reloaded; these take effect at the next start: {settings}");
-                    self.condition.set_note(Some(note));
+                if !settings.is_empty() {
+                    let note = format!("these take effect at the next start: {settings}");
+                    self.condition.add_note(&note);
                     tracing::warn!(settings, "these settings take effect at the next start");
                 }
                 *effective = now;
                 self.app.metrics.config_reloaded(true);
-                let waits = i64::from(!waiting.is_empty());
+                let waits = i64::from(!settings.is_empty());
                 self.app.metrics.config_restart_needed.set(waits);
             }
             Err(error) => {
@@ -176,9 +178,10 @@ impl Reload {
         Ok(reloaded)
     }
 
-    /// Applies the parts, which cannot fail.
+    /// Applies the parts, of which only the certificates can fail.
     fn apply(&self, config: Config) {
-        self.app.upstream.set_tls(config.upstream.tls.clone());
+        let certificates = self.app.upstream.set_tls(config.upstream.tls.clone());
+        self.condition.reloaded(certificates.err().as_deref());
         for warning in config.warnings() {
             tracing::warn!("{warning}");
         }
@@ -251,6 +254,11 @@ fn apply_reloadable(start: &ServeArgs, effective: &ServeArgs, read: &ServeArgs) 
         rules: read.rules.clone(),
         issuers: read.issuers.clone(),
         upstream: read.upstream.clone(),
+        access: AccessLogArgs {
+            access_log: read.access.access_log,
+            access_log_user: read.access.access_log_user,
+            ..start.access.clone()
+        },
         ..start.clone()
     }
 }
@@ -304,9 +312,9 @@ mod tests {
         --issuer=auth --audience=orders --audience=orders,stock --leeway=5 --accept-bound-tokens=on \
         --app-name=shop --user-header=X-User --user-header-encoding=base64url --claim-header=X-User-Id=sub \
         --forwarded=overwrite --forward-authorization=false --token-cookie=session --upstream-ca=/ca \
-        --upstream-server-name=orders";
+        --upstream-server-name=orders --access-log=all --access-log-user=id";
     const WAITING: &str = "--listen=127.0.0.1:1 --admin-listen=127.0.0.1:1 --upstream=http://127.0.0.1:1 \
-        --threads=2 --access-log=all --key-cache=/keys --max-key-age=1 --auth-ca=/ca";
+        --threads=2 --request-id --key-cache=/keys --max-key-age=1 --auth-ca=/ca";
 
     #[test]
     fn rules_change_at_once_and_the_rest_waits_by_name() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use postern_transport::net::client_address::TrustedProxies;
 
-use crate::telemetry::access_log::{AccessLine, AccessLog, LoggedUser};
+use crate::telemetry::access_log::{AccessLine, AccessLog};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::reported_paths::ReportedPaths;
@@ -14,8 +14,6 @@ use crate::telemetry::request_span::RequestSpan;
 #[derive(Debug, Clone)]
 pub(crate) struct RequestLogger {
     pub(crate) metrics: Metrics,
-    pub(crate) access_log: AccessLog,
-    pub(crate) logged_user: LoggedUser,
     pub(crate) trusted_proxies: Arc<TrustedProxies>,
     pub(crate) reported: Arc<ReportedPaths>,
 }
@@ -26,6 +24,7 @@ impl RequestLogger {
     pub(crate) fn request_ended<'a>(
         &self,
         completion: Completion,
+        access_log: AccessLog,
         span: RequestSpan,
         line: impl FnOnce() -> AccessLine<'a>,
     ) {
@@ -35,14 +34,18 @@ impl RequestLogger {
             duration,
             was_counted,
         } = completion;
-        let mut logged = outcome.reason();
+        let mut logged = match outcome {
+            // The client gave up on a service that may hang.
+            Outcome::Aborted if status.is_none() => Some(outcome.as_str()),
+            _ => outcome.reason(),
+        };
         if was_counted {
             // Only where every request has a line.
             logged = None;
         } else {
             self.metrics.requests.ended(completion);
         }
-        let is_logged = self.access_log.wants(logged);
+        let is_logged = access_log.wants(logged);
         let reported = match outcome {
             Outcome::Reported(rejection) => Some(rejection),
             _ => None,

@@ -157,8 +157,9 @@ fn what_cannot_change_waits_for_the_next_start_by_name() {
     let process = stack.sidecar.process();
     has(
         process.line_with("take effect at the next start"),
-        "access-log, threads",
+        "settings=\"threads\"",
     );
+    process.line_with("path=/orders/open/a");
     stack
         .sidecar
         .reload("public-path = [\"/open/**\"]", "applied");
@@ -324,6 +325,11 @@ fn the_service_is_reached_with_the_certificates_of_the_moment() {
     sidecar.process().signal("HUP");
     wait::until("the reload", || sidecar.reloads("applied") > reloads);
     assert_eq!(client.status("/a"), 200);
+    let page = admin_get(sidecar.admin(), "/").text();
+    let mut rows = page.lines();
+    let row = rows.find(|row| row.starts_with("configuration ")).unwrap();
+    assert!(row.contains("reload rejected at 20"), "{page}");
+    assert!(row.contains("the certificate has expired"), "{page}");
     fs::copy(&known.cert, &untrusted.cert).unwrap();
     write_private(&untrusted.key, &fs::read_to_string(&known.key).unwrap());
     // The sidecar does not reuse a kept connection of the former authority.

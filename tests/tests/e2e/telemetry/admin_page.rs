@@ -9,6 +9,7 @@ use tests::actors::browser::Browser;
 use tests::actors::client::Request;
 use tests::actors::expect::has;
 use tests::actors::stack::ForgedStack;
+use tests::actors::token_forge::kid_of;
 use tests::actors::users_file::UsersFile;
 use tests::wait;
 use tests::wire::raw_client::exchange;
@@ -63,7 +64,11 @@ fn a_rejected_reload_of_the_sidecar_stands_until_a_good_one() {
     until_reloaded(sidecar.admin(), "configuration", None);
     let page = page(sidecar.admin());
     has(&page, "public-path = [\"/second/**\"]  # `public-path` in ");
-    has(&page, "these take effect at the next start: max-key-age");
+    has(&page, "; these take effect at the next start: max-key-age");
+    let waits = "public-path = [\"/second/**\"]\nmax-key-age = 50";
+    sidecar.reload(waits, "applied");
+    let log = sidecar.process().stderr();
+    assert!(!log.contains("no setting has changed"), "{log}");
 }
 
 #[test]
@@ -86,20 +91,33 @@ fn a_rejected_users_file_stands_until_a_good_one() {
 fn both_pages_have_requests_by_outcome_and_rejections_by_reason() {
     let stack = ForgedStack::start();
     let server = AuthServerPlan::polling().ready();
+    let signing = kid_of(&server.login());
+    let explained = stack.sidecar.explain::<&str>(&["/orders/list"], &[]).stdout;
+    let keys = explained
+        .lines()
+        .find_map(|line| line.strip_prefix("keys "));
+    let (trusted, _) = keys.unwrap().trim().split_once(", fetched").unwrap();
     let expired = stack.forge.token(0, &json!({}));
     assert_eq!(stack.sidecar.verdict_of(&expired), "401 token_expired");
     assert_eq!(stack.sidecar.verdict_of(&stack.token()), "200");
     server
         .anonymous()
         .send(&Request::new("POST", format!("/auth{LOGIN}")).json(&json!({})));
-    for (admin, counted, reason, cause) in [
+    for (admin, key, counted, reason, cause) in [
         (
             stack.sidecar.admin(),
+            format!("{trusted} fetched "),
             "verified",
             "token_expired",
             "The token's time (",
         ),
-        (server.admin(), "4xx", "login_incomplete", "The login"),
+        (
+            server.admin(),
+            format!("{signing} current"),
+            "4xx",
+            "login_incomplete",
+            "The login",
+        ),
     ] {
         // A request is counted after its response.
         let page = wait::until("both requests", || {
@@ -108,6 +126,7 @@ fn both_pages_have_requests_by_outcome_and_rejections_by_reason() {
             (is_counted(reason) && page.contains(&format!("\n{counted} "))).then_some(page)
         });
         has(&page, "last ");
+        has(&page, key);
         let request = Request::new("GET", "/").line("Accept: text/html,*/*;q=0.8");
         let html = exchange(admin, "GET", &request.bytes(&admin.to_string()));
         assert_eq!(html.header("content-type"), ["text/html; charset=utf-8"]);
