@@ -293,7 +293,7 @@ pub(super) fn audience(aud: Option<Value>) -> Result<Vec<String>, InvalidToken> 
 
 /// Reads a `NumericDate`, which may have a fraction (RFC 7519 §2); `round` removes it on the safe
 /// side.
-fn numeric_date(
+pub(crate) fn numeric_date(
     members: &mut Map,
     name: &str,
     round: fn(f64) -> f64,

@@ -5,12 +5,13 @@ use std::fmt::Debug;
 
 use crate::claims::mapping::{ClaimMapping, counting, first};
 use crate::claims::name::ClaimName;
-use crate::claims::{Claims, audience};
+use crate::claims::{Claims, audience, numeric_date};
 use crate::compact::{CompactToken, decode, rejected_member};
 use crate::invalid::InvalidToken;
 use crate::keys::KeySet;
 use crate::policy::{Audience, RequiredIssuer, VerificationPolicy};
 use crate::strict_json::{self, Map, Value, is_whole, member};
+use crate::times::{distance, moment};
 use crate::unverified::DecodedToken;
 
 /// Longest value that is repeated.
@@ -22,6 +23,7 @@ pub(super) fn describe(
     policy: &VerificationPolicy,
     keys: &KeySet,
     token: &str,
+    now: i64,
 ) -> Option<String> {
     // It cannot be decoded, so its text is described part by part.
     if invalid == InvalidToken::Malformed {
@@ -53,6 +55,8 @@ pub(super) fn describe(
             Some(format!("its `iss` is {found}, and {required}"))
         }
         InvalidToken::Audience => Some(describe_audience(policy, claims)),
+        InvalidToken::Expired => describe_time("exp", claims, now, policy.leeway_seconds),
+        InvalidToken::NotYetValid => describe_time("nbf", claims, now, policy.leeway_seconds),
         InvalidToken::ClaimMissing => describe_missing(policy, claims),
         InvalidToken::ClaimInvalid => describe_invalid(policy, claims),
         _ => None,
@@ -75,6 +79,13 @@ pub fn of_proof(proof: &str) -> Option<String> {
     ];
     let members = members.map(|(name, of)| format!("`{name}` is {}", readable(of.get(name))));
     Some(format!("of the proof {}", members.join(", ")))
+}
+
+/// Names the audience of a token, and the one that is required.
+#[must_use]
+pub fn other_audience(policy: &VerificationPolicy, token: &str) -> Option<String> {
+    let token = DecodedToken::decode(token)?;
+    Some(describe_audience(policy, token.claims.as_object()?))
 }
 
 /// Returns what cannot be read in a token, and where; `None` for a token that can be read.
@@ -124,6 +135,14 @@ fn describe_header(header: &Map) -> String {
             readable(header.get("kid"))
         ),
     }
+}
+
+fn describe_time(name: &str, claims: &Map, now: i64, leeway: u32) -> Option<String> {
+    let time = numeric_date(&mut claims.clone(), name, f64::floor).ok()??;
+    let (at, distance, now) = (moment(time), distance(time, now), moment(now));
+    Some(format!(
+        "its `{name}` is {at}, {distance}; here it is {now}, and the leeway {leeway} s"
+    ))
 }
 
 fn describe_audience(policy: &VerificationPolicy, claims: &Map) -> String {

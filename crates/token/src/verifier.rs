@@ -48,7 +48,7 @@ impl VerificationPolicy {
             }
         }
         observer.explains(&verified, |invalid| {
-            detail::describe(invalid, self, keys, token.as_str())
+            detail::describe(invalid, self, keys, token.as_str(), now)
         });
         verified
     }

@@ -123,6 +123,7 @@ impl Explainer {
         };
         let sent = self.sent(received, &forward, &rules);
         let sent = sent.or_else(|rejection| explanation.check("framing", Err(rejection)))?;
+        explanation.skipped("service", "the service itself was not asked");
         for line in sent {
             explanation.learned("service", line);
         }

@@ -143,10 +143,15 @@ impl AuthPolicy {
     }
 
     /// Names what in a request is the cause of a rejection, where the reason does not say it. Of a
-    /// token it is no more than one character that none has, of a path one that is not plain.
+    /// token it is its audience, or no more than one character that none has, of a path one that is
+    /// not plain.
     pub(crate) fn cause(&self, rejection: Rejection, request: &ReceivedHead) -> Option<String> {
         match rejection {
             Rejection::PathNotCanonical => Some(request.rejected_part()),
+            Rejection::TokenAudience => {
+                let (token, issuer) = self.token_and_issuer(request)?;
+                detail::other_audience(&issuer.policy, token.as_str())
+            }
             Rejection::AuthorizationScheme | Rejection::TokenMalformed => match self.token(request)
             {
                 Some(token) => detail::unreadable(token.as_str()),

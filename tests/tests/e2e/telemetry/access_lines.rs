@@ -5,12 +5,15 @@ use std::time::Instant;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tests::actors::auth_server::AuthServer;
+use tests::actors::expect::has;
 use tests::actors::process::Process;
 use tests::actors::sidecar::{NEVER, Sidecar};
 use tests::actors::stack::ForgedStack;
+use tests::services::socket_server::{Reply, SocketServer};
 use tests::wait;
+use tests::wire::clock;
 use tests::wire::raw_client::{RawClient, exchange};
 
 use crate::e2e::requests::forwarding::stack;
@@ -198,6 +201,48 @@ fn what_cannot_be_read_of_a_token_is_logged_without_its_content() {
         let end = stack.sidecar.explain(&[&path], &[&field]);
         assert!(end.stdout.contains(cause), "{field}: {}", end.stdout);
     }
+}
+
+#[test]
+fn a_line_has_the_audience_of_a_token_for_others() {
+    let flags = ["--audience", "orders", "--log-format", "json"];
+    let stack = ForgedStack::with_flags(flags);
+    for (audience, found) in [
+        (
+            json!("bill\n\u{1b}[31m"),
+            "its `aud` is \"bill\\n\\u001b[31m\"; ",
+        ),
+        (json!(["a", "b"]), "its `aud` is [\"a\",\"b\"]; "),
+        (json!("x".repeat(2000)), "its `aud` is text; "),
+    ] {
+        let token = stack.forge.token(clock::now(), &json!({"aud": audience}));
+        let path = format!("/{}", found.len());
+        let client = stack.sidecar.bearing(&token);
+        assert_eq!(client.verdict(&path), "401 token_audience");
+        let line = stack
+            .sidecar
+            .process()
+            .json_line("path", &format!("/orders{path}"));
+        let cause = line["cause"].as_str().unwrap_or_default();
+        assert_eq!(cause, format!("{found}--audience is \"orders\""));
+    }
+}
+
+#[test]
+fn a_client_that_gives_up_on_a_service_that_hangs_has_a_line() {
+    let silent = SocketServer::start(|_| Reply::Silence);
+    let url = format!("http://{}", silent.address());
+    let stack = ForgedStack::before(&url, &["--log-format", "json"]);
+    let mut client = RawClient::connect(stack.sidecar.address());
+    client.send(&stack.head("GET", "/orders/hangs", ""));
+    wait::until("the service to be asked", || silent.connections().0 == 1);
+    drop(client);
+    let line = stack.sidecar.process().json_line("path", "/orders/hangs");
+    assert_eq!(line["outcome"], "aborted", "{line}");
+    assert_eq!(line["upstream"], silent.address().to_string(), "{line}");
+    let token = format!("Authorization: Bearer {}", stack.token());
+    let explained = stack.sidecar.explain(&["/orders/hangs"], &[&token]).stdout;
+    has(&explained, "the service itself was not asked");
 }
 
 #[test]
