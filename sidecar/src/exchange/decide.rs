@@ -122,7 +122,7 @@ impl App {
             |response, parameter| response.challenging(parameter),
         );
         let response = match policy.interceptor.sources().takes_proofs {
-            true => response.challenging_for_proofs(),
+            true => response.challenging_for_proofs(rejection),
             false => response,
         };
         let response = match rejection {

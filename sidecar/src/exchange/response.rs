@@ -103,17 +103,23 @@ impl LocalResponse {
     }
 
     /// Adds the challenge for tokens with proofs (RFC 9449 §7.1), with the parameters of the other one,
-    /// if there is one. It stands behind that one: clients of MCP read only a field that begins with
-    /// `Bearer`.
-    pub(crate) fn challenging_for_proofs(mut self) -> Self {
-        let challenge = self.fields.get(header::WWW_AUTHENTICATE);
-        let challenge = challenge.and_then(|bearer| {
-            let parameters = bearer.as_bytes().strip_prefix(b"Bearer ")?;
+    /// if there is one. It stands behind that one, because clients of MCP read only a field that begins
+    /// with `Bearer`; before it where it requests a nonce, which clients of DPoP read only there.
+    pub(crate) fn challenging_for_proofs(mut self, rejection: Rejection) -> Self {
+        let Some(bearer) = self.fields.remove(header::WWW_AUTHENTICATE) else {
+            return self;
+        };
+        let parameters = bearer.as_bytes().strip_prefix(b"Bearer ");
+        let dpop = parameters.and_then(|parameters| {
             let start = format!("DPoP algs=\"{}\", ", algorithms::proofs());
             let challenge = [start.as_bytes(), parameters].concat();
             HeaderValue::from_maybe_shared(Bytes::from(challenge)).ok()
         });
-        if let Some(challenge) = challenge {
+        let challenges = match rejection {
+            Rejection::ProofNonce => [dpop, Some(bearer)],
+            _ => [Some(bearer), dpop],
+        };
+        for challenge in challenges.into_iter().flatten() {
             self.fields.append(header::WWW_AUTHENTICATE, challenge);
         }
         self
