@@ -104,7 +104,11 @@ fn of_escaped(escaped: &str) -> Option<Digest> {
 /// Reads `X-Forwarded-Client-Cert` of Envoy and Istio. Each proxy appends an element for its own client:
 /// the right-most one is the word of the nearest.
 fn of_envoy(text: &str) -> Option<Digest> {
-    let nearest = split_unquoted(text, ',').last()?;
+    let mut elements: Vec<&str> = split_unquoted(text, ',').collect();
+    let nearest = elements.pop()?;
+    if elements.into_iter().any(has_names_of_client) {
+        return None;
+    }
     let mut hash = None;
     for pair in split_unquoted(nearest, ';') {
         let (name, value) = pair.split_once('=')?;
@@ -123,6 +127,17 @@ fn of_envoy(text: &str) -> Option<Digest> {
         *byte = bytes.next()??;
     }
     (hex.len() == 2 * digest.len()).then_some(digest)
+}
+
+/// Returns true for an element with other members than those that Envoy quotes or takes from itself. It
+/// writes the names of the client's certificate as they are: a comma in one would begin an element of the
+/// client's own making.
+fn has_names_of_client(element: &str) -> bool {
+    split_unquoted(element, ';').any(|pair| {
+        let name = pair.split('=').next().unwrap_or_default().trim();
+        let plain = ["by", "hash", "cert", "chain", "subject"];
+        !plain.iter().any(|it| name.eq_ignore_ascii_case(it))
+    })
 }
 
 /// Splits at a separator outside of quoted text, in which a backslash escapes.
@@ -180,7 +195,7 @@ mod tests {
                 hash.to_uppercase()
             ),
             format!(
-                "Hash={};URI=spiffe://b, By=spiffe://c;Hash={hash};URI=spiffe://a",
+                "Hash={};Subject=\"CN=b\", By=spiffe://c;Hash={hash};URI=spiffe://a",
                 hex(&[7; 32])
             ),
         ] {
@@ -206,6 +221,19 @@ mod tests {
             format!("Hash={hash};Hash={hash}"),
             format!("Hash={hash},By=spiffe://b"),
             format!("By=\"Hash={hash}"),
+            // A client's own name with a comma.
+            format!(
+                "Hash={};URI=spiffe://a,Hash={hash}",
+                &hash.replace('c', "d")
+            ),
+            format!(
+                "Hash={};Subject=\"\";DNS=a,By=b;Hash={hash}",
+                &hash.replace('c', "d")
+            ),
+            format!(
+                "Hash={};URI=spiffe://a;Hash={hash}",
+                &hash.replace('c', "d")
+            ),
             "Hash=".to_owned(),
         ] {
             assert_eq!(
