@@ -83,7 +83,7 @@ impl Config {
         let upstream_tls = upstream_tls(args, &upstream)?;
         let sources_of_keys = std::mem::take(&mut issuers.sources);
         let auth_policy = auth_policy(&args.rules, &upstream, has_client_certificates, issuers)?;
-        policy::require_trusted_proxy(args)?;
+        policy::check_certificate_field(args, &auth_policy.user_header)?;
         let mut of_settings: Vec<_> = policy::open_to_all(&auth_policy.interceptor).collect();
         of_settings.extend(access_rules::warnings(&args.rules, &auth_policy));
         of_settings.extend(policy::dotted_claims(args));

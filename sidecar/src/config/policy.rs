@@ -110,14 +110,21 @@ fn resources(
     args.resource.iter().map(resource).collect()
 }
 
-/// Rejects a field for clients' certificates without a proxy that may send it.
-pub(super) fn require_trusted_proxy(args: &ServeArgs) -> Result<(), ExitError> {
-    match &args.rules.tokens.client_cert_header {
-        Some(field) if args.access.trusted_proxy.is_empty() => {
-            let why = "needs --trusted-proxy, the network of the proxies that send it";
-            Err(flag_error("client-cert-header", field.as_str(), why))
-        }
-        _ => Ok(()),
+/// Rejects a field for clients' certificates without a proxy that may send it, and one that the service gets from here.
+pub(super) fn check_certificate_field(
+    args: &ServeArgs,
+    identity: &UserHeader,
+) -> Result<(), ExitError> {
+    let Some(field) = &args.rules.tokens.client_cert_header else {
+        return Ok(());
+    };
+    let rejected = |why: &str| Err(flag_error("client-cert-header", field.as_str(), why));
+    if args.access.trusted_proxy.is_empty() {
+        return rejected("needs --trusted-proxy, the network of the proxies that send it");
+    }
+    match identity.is_alias(field.as_str()) {
+        true => rejected("the sidecar sends it to the service"),
+        false => Ok(()),
     }
 }
 
