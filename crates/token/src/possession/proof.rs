@@ -155,16 +155,32 @@ impl<'p> Proof<'p> {
         {
             return Err(InvalidProof::Nonce);
         }
-        let issued_at = match member(&claims, "iat") {
-            Some(Value::Number(number)) => number.seconds(f64::floor),
-            _ => None,
-        };
-        let issued_at = issued_at.ok_or(InvalidProof::Claim)?;
-        let latest = request.now.saturating_add(request.leeway_seconds.into());
-        if !(request.now - MAX_AGE..=latest).contains(&issued_at) {
-            return Err(InvalidProof::Time);
-        }
+        check_times(&claims, request)?;
         Ok(VerifiedProof { key: self.key, id })
+    }
+}
+
+/// Compares `iat` with the window (RFC 9449 §4.3 item 11), and `exp` and `nbf` where a proof has them
+/// (RFC 7519 §4.1.4, §4.1.5).
+fn check_times(claims: &Map, request: &ProofRequest<'_>) -> Result<(), InvalidProof> {
+    let date = |name| match member(claims, name) {
+        None => Ok(None),
+        Some(Value::Number(number)) => number
+            .seconds(f64::floor)
+            .map(Some)
+            .ok_or(InvalidProof::Claim),
+        Some(_) => Err(InvalidProof::Claim),
+    };
+    let issued_at = date("iat")?.ok_or(InvalidProof::Claim)?;
+    let (expires_at, not_before) = (date("exp")?, date("nbf")?);
+    let leeway = i64::from(request.leeway_seconds);
+    let latest = request.now.saturating_add(leeway);
+    let is_past = issued_at < request.now - MAX_AGE
+        || expires_at.is_some_and(|end| request.now >= end.saturating_add(leeway));
+    let is_future = issued_at > latest || not_before.is_some_and(|begin| begin > latest);
+    match is_past || is_future {
+        true => Err(InvalidProof::Time),
+        false => Ok(()),
     }
 }
 
