@@ -40,11 +40,11 @@ command -v rnacos >/dev/null || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/rnacos" ] 
 
 "${POSTERN_TEST_PYTHON:-python3}" -c 'import grpc, websockets' 2>/dev/null ||
     skip "gRPC and WebSocket conformance (grpcio, websockets)" "make venv"
-"${POSTERN_TEST_PYTHON:-python3}" -c 'import authlib, requests_oauthlib' 2>/dev/null ||
-    skip "OAuth conformance (authlib, requests-oauthlib)" "make venv"
+"${POSTERN_TEST_PYTHON:-python3}" -c 'import authlib, requests_oauthlib, requests_oauth2client' 2>/dev/null ||
+    skip "OAuth conformance (authlib, requests-oauthlib, requests-oauth2client)" "make venv"
 "${POSTERN_TEST_PYTHON:-python3}" -c 'import mcp, fastmcp' 2>/dev/null ||
     skip "MCP clients and servers (mcp, fastmcp)" "make venv"
-for package in oidc-provider openid-client @modelcontextprotocol/sdk; do
+for package in oidc-provider openid-client oauth4webapi express-oauth2-jwt-bearer @modelcontextprotocol/sdk; do
     [ -d "tests/interop/node_modules/$package" ] || skip "tests with $package (npm)" "make venv"
 done
 [ -d /usr/share/gocode/src/google.golang.org/grpc ] ||
@@ -53,6 +53,10 @@ done
     skip "OAuth conformance (Go)" "apt-get install golang-golang-x-oauth2-dev"
 [ -f /usr/share/java/google-oauth-client.jar ] ||
     skip "OAuth conformance (Java)" "apt-get install libgoogle-oauth-client-java"
+gateways=$PATH:/usr/local/sbin:/usr/sbin:$(dirname "${POSTERN_TEST_PYTHON:-python3}")
+for gateway in nginx haproxy envoy; do
+    PATH=$gateways command -v "$gateway" >/dev/null || skip "certificates behind $gateway" "make bench-peers"
+done
 for tool in h2load nghttp; do
     command -v "$tool" >/dev/null || skip "HTTP/2 conformance ($tool)" "apt-get install nghttp2-client"
 done

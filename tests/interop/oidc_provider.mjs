@@ -1,5 +1,6 @@
 // An issuer: the certified `oidc-provider`, with discovery, a key set and client credentials; with pages
-// and registration, if it is to have them.
+// and registration, if it is to have them. Its tokens are bound to the key of a proof (RFC 9449), and those of
+// `mutual` to the certificate that a gateway would pass on (RFC 8705).
 //
 // argv: the audience of its tokens; `pages` for a login of people, whose audience is the requested
 // resource. stdout: `listening on ADDRESS`, then `stage N` after each SIGHUP, which takes the next step
@@ -40,10 +41,21 @@ const client = (id, authentication) => ({
 
 const provider = (issuer, keys) => new Provider(issuer, {
   jwks: { keys },
-  clients: [client('jobs', 'client_secret_post'), client('agent', 'client_secret_basic')],
+  clients: [
+    client('jobs', 'client_secret_post'),
+    client('agent', 'client_secret_basic'),
+    { ...client('mutual', 'client_secret_post'), tls_client_certificate_bound_access_tokens: true },
+  ],
+  enabledJWA: { dPoPSigningAlgValues: ['ES256', 'ES384', 'Ed25519', 'EdDSA', 'RS256', 'PS256'] },
   scopes: ['openid', 'offline_access', 'orders:read'],
   features: {
     clientCredentials: { enabled: true },
+    dPoP: { enabled: true },
+    mTLS: {
+      enabled: true,
+      certificateBoundAccessTokens: true,
+      getCertificate: (context) => decodeURIComponent(context.get('x-certificate')) || undefined,
+    },
     devInteractions: { enabled: pages === 'pages' },
     registration: { enabled: pages === 'pages' },
     resourceIndicators: {

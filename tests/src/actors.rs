@@ -10,6 +10,7 @@ pub mod file_store;
 pub mod issuer;
 pub mod process;
 pub mod programs;
+pub mod proving_client;
 pub mod sessions;
 pub mod setting;
 pub mod sidecar;

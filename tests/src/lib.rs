@@ -16,4 +16,4 @@ pub mod tables;
 pub mod wait;
 pub mod wire;
 
-pub use token_corpus::{keys, token_rows};
+pub use token_corpus::{keys, proof_rows, token_rows};

@@ -19,4 +19,5 @@ pub mod rnacos_server;
 pub mod small_disk;
 pub mod socket_server;
 pub mod streaming_service;
+pub mod tls_gateway;
 pub mod tls_service;

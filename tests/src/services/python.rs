@@ -30,6 +30,11 @@ impl Python {
         Self::importing("authlib, requests_oauthlib", "make venv")
     }
 
+    /// Returns an interpreter with requests-oauth2client; `None`, with a SKIP line, otherwise.
+    pub fn with_dpop() -> Option<Self> {
+        Self::importing("requests_oauth2client", "make venv")
+    }
+
     /// Returns an interpreter with the SDK of MCP and fastmcp; `None`, with a SKIP line, otherwise.
     pub fn with_mcp() -> Option<Self> {
         Self::importing("mcp, fastmcp", "make venv")

@@ -4,15 +4,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use postern_token::possession::sha256;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, date_time_ymd,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType, date_time_ymd,
 };
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The end of all certificates that have not expired: the library's default, 4096-01-01.
@@ -112,6 +116,18 @@ impl Authority {
         self.sign_as("expired-server", params)
     }
 
+    /// Issues a client certificate with a URI among its names, which may be any text.
+    ///
+    /// # Panics
+    /// When the text is no ASCII.
+    pub fn issue_client_with_uri(&self, uri: &str) -> Certificate {
+        let mut params = CertificateParams::default();
+        let uri = uri.try_into().expect("ASCII");
+        params.subject_alt_names = vec![SanType::URI(uri)];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign_as("named", params)
+    }
+
     /// Issues a client certificate that has expired.
     pub fn issue_expired_client(&self) -> Certificate {
         let mut params = CertificateParams::default();
@@ -200,6 +216,12 @@ impl Certificate {
         };
         let (chain, key) = self.parsed();
         Arc::new(builder.with_single_cert(chain, key).expect("a pair"))
+    }
+
+    /// Returns the confirmation of tokens that are bound to it (RFC 8705 §3.1).
+    pub fn cnf(&self) -> Value {
+        let der = certificate(&self.cert);
+        json!({"x5t#S256": URL_SAFE_NO_PAD.encode(sha256(&der))})
     }
 
     /// Returns the certificate and the key as the library's types.

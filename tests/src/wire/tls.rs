@@ -8,7 +8,8 @@ use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
+    ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned,
+    SupportedProtocolVersion,
 };
 
 use crate::wait::TIMEOUT;
@@ -59,12 +60,13 @@ impl Trust {
     #[must_use]
     pub fn with_identity(&self, certificate: &Certificate) -> Self {
         let (chain, key) = certificate.parsed();
-        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .expect("the usual versions")
             .with_root_certificates(self.1.clone())
             .with_client_auth_cert(chain, key)
             .expect("a pair");
+        config.alpn_protocols.clone_from(&self.0.alpn_protocols);
         Self(Arc::new(config), self.1.clone())
     }
 
@@ -124,6 +126,11 @@ impl TlsClient {
     pub fn presented(&self) -> Vec<u8> {
         let chain = self.0.get_ref().conn.peer_certificates();
         chain.expect("a certificate").first().expect("one").to_vec()
+    }
+
+    /// Returns true if the handshake resumed a former session.
+    pub fn is_resumed(&self) -> bool {
+        self.0.get_ref().conn.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
     /// Returns the negotiated application protocol.

@@ -2,6 +2,7 @@
 
 mod attack_tokens;
 mod audience;
+mod bound_tokens;
 mod claim_headers;
 mod current_user;
 mod invalid_keys;

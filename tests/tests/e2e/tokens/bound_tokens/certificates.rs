@@ -1,0 +1,264 @@
+//! Certificates of clients (RFC 8705): on the sidecar's own TLS.
+
+use std::io::Read;
+
+use serde_json::{Value, json};
+use tests::actors::client::Request;
+use tests::actors::sidecar::Sidecar;
+use tests::actors::stack::ForgedStack;
+use tests::keys::Algorithm;
+use tests::wire::certificates::{Authority, Certificate};
+use tests::wire::clock;
+use tests::wire::h2_client::{frame_of, get_fields, header_block};
+use tests::wire::message::Message;
+use tests::wire::tls::{TlsClient, Trust};
+
+use super::{PATH, Proving, RESOURCE, URL};
+
+/// A sidecar with TLS, and two clients whose tokens are bound to their certificates.
+struct Mutual {
+    stack: ForgedStack,
+    authority: Authority,
+    sidecar: Sidecar,
+    clients: [Certificate; 2],
+}
+
+impl Mutual {
+    fn start(flags: &[&str]) -> Self {
+        let (stack, authority) = (ForgedStack::start(), Authority::new());
+        let server = authority.issue("server").flags();
+        let flags: Vec<_> = server
+            .iter()
+            .map(String::as_str)
+            .chain(flags.iter().copied())
+            .collect();
+        Self {
+            sidecar: stack.in_front_of(&stack.service.url(), &flags),
+            clients: ["ada", "bob"].map(|name| authority.issue(name)),
+            authority,
+            stack,
+        }
+    }
+
+    fn token(&self, cnf: &Value) -> String {
+        self.stack.forge.token(clock::now(), &json!({ "cnf": cnf }))
+    }
+
+    /// Connects with a certificate, or without one.
+    fn connect(&self, certificate: Option<&Certificate>, alpn: &[&str]) -> TlsClient {
+        self.trust(certificate, alpn)
+            .connect(self.sidecar.address())
+            .unwrap()
+    }
+
+    fn trust(&self, certificate: Option<&Certificate>, alpn: &[&str]) -> Trust {
+        let trust = self.authority.client_with(rustls::DEFAULT_VERSIONS, alpn);
+        certificate.map_or(trust.clone(), |it| trust.with_identity(it))
+    }
+}
+
+fn over_http_1(client: &mut TlsClient, token: &str) -> String {
+    let request = Request::new("GET", PATH).line(format!("Authorization: Bearer {token}"));
+    client.send(&request.bytes("api.example"));
+    client.response("GET").verdict()
+}
+
+/// Sends a request as the given stream, and returns the reason in the body, or all of it.
+fn over_http_2(client: &mut TlsClient, stream: u32, token: &str) -> String {
+    if stream == 1 {
+        client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        client.send(&frame_of(4, 0, 0, &[]));
+    }
+    let authorization = format!("Bearer {token}");
+    let fields = [get_fields(PATH), vec![("authorization", &*authorization)]].concat();
+    client.send(&frame_of(1, 5, stream, &header_block(&fields)));
+    let mut body = Vec::new();
+    loop {
+        let mut head = [0; 9];
+        client.reader().read_exact(&mut head).unwrap();
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; usize::try_from(length).unwrap()];
+        client.reader().read_exact(&mut payload).unwrap();
+        if head[8] != u8::try_from(stream).unwrap() {
+            continue;
+        }
+        if head[3] == 0 {
+            body.extend(payload);
+        }
+        if head[3] <= 1 && head[4] & 1 == 1 {
+            break;
+        }
+    }
+    let body: Value = match serde_json::from_slice(&body) {
+        Ok(body) => body,
+        Err(_) => return String::from_utf8(body).unwrap(),
+    };
+    body["data"]["reason"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn rfc_8705_3_a_token_counts_with_its_certificate_alone() {
+    let ours = Mutual::start(&["--client-cert", "optional"]);
+    let [ada, bob] = &ours.clients;
+    let token = ours.token(&ada.cnf());
+    let plain = ours.token(&Value::Null);
+    for (certificate, verdict, reason) in [
+        (Some(ada), "200", "echo"),
+        (Some(bob), "401 certificate_other", "certificate_other"),
+        (None, "401 certificate_missing", "certificate_missing"),
+    ] {
+        let mut http_1 = ours.connect(certificate, &["http/1.1"]);
+        let mut http_2 = ours.connect(certificate, &["h2"]);
+        assert_eq!(http_2.protocol().as_deref(), Some("h2"));
+        // The second time it is in the cache; a plain token needs nothing.
+        for again in 0..2 {
+            assert_eq!(over_http_1(&mut http_1, &token), verdict);
+            assert_eq!(over_http_1(&mut http_1, &plain), "200");
+            assert_eq!(over_http_2(&mut http_2, 4 * again + 1, &token), reason);
+            assert_eq!(over_http_2(&mut http_2, 4 * again + 3, &plain), "echo");
+        }
+    }
+}
+
+#[test]
+fn rfc_8705_2_2_a_self_signed_certificate_needs_no_authority() {
+    let unknown = Authority::new();
+    let own = unknown.as_server();
+    let expired = unknown.issue_expired_client();
+    for mode in ["optional", "required"] {
+        let ours = Mutual::start(&["--client-cert", mode]);
+        for certificate in [&own, &expired] {
+            let token = ours.token(&certificate.cnf());
+            let mut client = ours.connect(Some(certificate), &[]);
+            assert_eq!(over_http_1(&mut client, &token), "200", "{mode}");
+        }
+        assert_eq!(greets_without(&ours), mode == "optional");
+    }
+}
+
+/// Returns true if a client without a certificate gets a response.
+fn greets_without(ours: &Mutual) -> bool {
+    let request = Request::new("GET", PATH).bytes("api.example");
+    let Ok(mut client) = ours.trust(None, &[]).connect(ours.sidecar.address()) else {
+        return false;
+    };
+    client.send(&request);
+    client.try_response("GET").is_ok()
+}
+
+#[test]
+fn with_authorities_only_their_certificates_count() {
+    let [others, unknown] = [(); 2].map(|()| Authority::new());
+    let ca = others.file().display().to_string();
+    let (known, unknown) = (others.issue_client(), unknown.issue_client());
+    for (mode, lets_in) in [
+        (&["--client-cert", "optional"][..], true),
+        (&["--client-cert", "required"], false),
+        (&[], false),
+    ] {
+        let ours = Mutual::start(&[&["--client-ca", &ca], mode].concat());
+        let token = ours.token(&known.cnf());
+        assert_eq!(
+            over_http_1(&mut ours.connect(Some(&known), &[]), &token),
+            "200"
+        );
+        assert_eq!(greets_without(&ours), lets_in, "{mode:?}");
+        let rejected = ours
+            .trust(Some(&unknown), &[])
+            .connect(ours.sidecar.address());
+        let rejected = rejected.and_then(|mut client| {
+            client.send(&Request::new("GET", PATH).bytes("a"));
+            client.try_response("GET")
+        });
+        assert!(rejected.is_err(), "{mode:?}");
+    }
+}
+
+#[test]
+fn a_resumed_session_keeps_its_certificate() {
+    let ours = Mutual::start(&["--client-cert", "optional"]);
+    let [ada, bob] = &ours.clients;
+    let tokens = [ada, bob].map(|it| ours.token(&it.cnf()));
+    let trust = ours.trust(Some(ada), &["http/1.1"]);
+    for is_resumed in [false, true, true] {
+        let mut client = trust.connect(ours.sidecar.address()).unwrap();
+        assert_eq!(client.is_resumed(), is_resumed);
+        assert_eq!(over_http_1(&mut client, &tokens[0]), "200");
+        assert_eq!(
+            over_http_1(&mut client, &tokens[1]),
+            "401 certificate_other"
+        );
+    }
+}
+
+#[test]
+fn both_bindings_of_a_token_have_to_hold() {
+    let ours = Mutual::start(&[&RESOURCE[..], &["--client-cert", "optional"]].concat());
+    let proving = Proving::of(ForgedStack::start(), Algorithm::ES256);
+    let [ada, bob] = &ours.clients;
+    let mut cnf = proving.client.cnf();
+    cnf["x5t#S256"] = ada.cnf()["x5t#S256"].clone();
+    let token = ours.token(&cnf);
+    let verdict = |certificate: Option<&Certificate>, lines: &[String]| {
+        let mut client = ours.connect(certificate, &[]);
+        client.send(&Request::new("GET", PATH).lines(lines).bytes("a"));
+        client.response("GET").verdict()
+    };
+    let proven = || proving.client.lines("GET", URL, &token);
+    let [bare, _] = proven();
+    assert_eq!(verdict(Some(ada), &proven()), "200");
+    for (certificate, lines, expected) in [
+        (Some(bob), &proven()[..], "401 token_bound"),
+        (None, &proven(), "401 token_bound"),
+        (Some(ada), &[bare], "401 proof_missing"),
+        (
+            Some(ada),
+            &[format!("Authorization: Bearer {token}")],
+            "401 token_bound",
+        ),
+    ] {
+        assert_eq!(verdict(certificate, lines), expected, "{lines:?}");
+    }
+}
+
+#[test]
+fn a_trusted_proxy_alone_names_the_certificate_of_its_client() {
+    let field = |name: &str| format!("{name}: Hash={}", "ab".repeat(32));
+    let cnf = json!({"x5t#S256": tests::actors::token_forge::encode(&[0xab; 32])});
+    for (proxy, verdict) in [
+        ("127.0.0.1", "200"),
+        ("10.0.0.1", "401 certificate_missing"),
+    ] {
+        let flags = ["--client-cert-header=X-Client", "--trusted-proxy", proxy];
+        let stack = ForgedStack::with_flags(flags);
+        let token = stack.forge.token(clock::now(), &json!({ "cnf": cnf }));
+        let get = |token: &str, lines: &[String]| -> Message {
+            let request = Request::new("GET", PATH).lines(lines);
+            stack
+                .sidecar
+                .anonymous()
+                .send(&request.line(format!("Authorization: Bearer {token}")))
+        };
+        assert_eq!(get(&token, &[field("X-Client")]).verdict(), verdict);
+        assert_eq!(get(&token, &[]).verdict(), "401 certificate_missing");
+        // No spelling of the field reaches the service.
+        let plain = stack.token();
+        for name in ["X-Client", "x-client", "X_Client", "x.client"] {
+            assert_eq!(get(&plain, &[field(name)]).verdict(), "200");
+            let seen = stack.service.last_request();
+            assert!(
+                !seen
+                    .header_lines()
+                    .iter()
+                    .any(|line| line.contains("Hash=")),
+                "{name}"
+            );
+        }
+        if proxy == "127.0.0.1" {
+            let twice = get(&token, &[field("X-Client"), field("x-client")]);
+            assert_eq!(twice.verdict(), "400 certificate_repeated");
+            let unreadable = get(&token, &["X-Client: CN=ada".to_owned()]);
+            assert_eq!(unreadable.verdict(), "401 certificate_unreadable");
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! Proofs: each row of the table, and what a client gets for them.
+
+use http::HeaderValue;
+use serde_json::{Value, json};
+use tests::actors::auth_server::{AuthServerPlan, LOGIN, TOKEN_REVOKED, USER_DETAILS, credentials};
+use tests::actors::client::Request;
+use tests::actors::expect::has;
+use tests::actors::proving_client::ProvingClient;
+use tests::actors::sidecar::SidecarPlan;
+use tests::actors::stack::ForgedStack;
+use tests::actors::token_forge::{Forge, jti_of, payload_of};
+use tests::keys::{Algorithm, Family};
+use tests::proof_rows::{ProofRow, ProofTable};
+use tests::services::echo_service::EchoService;
+use tests::tables::Verdicts;
+use tests::wait;
+use tests::wire::clock;
+use tests::wire::h2_client::H2Client;
+use tests::wire::raw_client::{COMPLETION, HANDSHAKE, exchange};
+
+use super::nonces::{key_file, path_in};
+use super::{PATH, Proving, RESOURCE, URL, get, send};
+
+const ALGORITHMS: &str = "RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 EdDSA";
+
+/// Sends the proof of a row over HTTP/1.1 or HTTP/2.
+fn verdict(proving: &Proving, client: &ProvingClient, token: &str, row: &ProofRow) -> [String; 2] {
+    let field = |client: &ProvingClient| client.field(row, "GET", URL, token);
+    let line = [&b"DPoP: "[..], &field(client)].concat();
+    let authorization = format!("DPoP {token}");
+    let request = Request::new("GET", PATH).line(format!("Authorization: {authorization}"));
+    let over_1 = proving.stack.sidecar.anonymous().send(&request.line(line));
+    // The same key, and so the same `jti`: only a proof that was not used counts again.
+    let over_2 = H2Client::connect(proving.stack.sidecar.address());
+    let mut request = over_2.request("GET", PATH, &[("authorization", &authorization)]);
+    let value = HeaderValue::from_bytes(&field(client)).unwrap();
+    request.headers_mut().insert("dpop", value);
+    let over_2 = over_2.send(request, b"").unwrap();
+    [over_1.verdict(), over_2.verdict()]
+}
+
+#[test]
+fn rfc_9449_4_3_the_table_of_proofs_over_both_versions_of_http() {
+    let mut verdicts = Verdicts::default();
+    let proving = Proving::start(&[]);
+    for algorithm in Algorithm::VERIFIED {
+        if algorithm.family() == Family::Hmac {
+            continue;
+        }
+        let client = ProvingClient::new(algorithm);
+        let claims = json!({"cnf": client.cnf()});
+        let token = proving.stack.forge.token(clock::now(), &claims);
+        for row in ProofTable::load().unwrap().proof {
+            // An RSA key fits `RS256`.
+            if algorithm.family() == Family::Rsa
+                && row.name == "an algorithm of another kind of key"
+            {
+                continue;
+            }
+            let found = verdict(&proving, &client, &token, &row);
+            let expected = match row.expect.as_str() {
+                "accepted" => ["200", "401 proof_replayed"],
+                rejected => [rejected; 2],
+            };
+            let differs = (found != expected).then(|| format!("{found:?}, not {expected:?}"));
+            verdicts.row(&format!("{}: {}", algorithm.name(), row.name), differs);
+        }
+    }
+    verdicts.conclude();
+    let seen = proving.stack.service.requests();
+    let accepted = ProofTable::load().unwrap().proof;
+    let accepted = accepted.iter().filter(|row| row.expect == "accepted");
+    assert_eq!(seen.len(), 9 * accepted.count());
+}
+
+#[test]
+fn a_service_gets_a_token_with_its_proof_or_neither() {
+    for (mode, are_forwarded) in [("on", true), ("off", false)] {
+        let proving = Proving::start(&["--forward-authorization", mode]);
+        let lines = proving.lines();
+        assert_eq!(proving.get(&lines).verdict(), "200");
+        let seen = proving.stack.service.last_request().header_lines();
+        for line in &lines {
+            assert_eq!(seen.contains(line), are_forwarded, "{seen:?}");
+        }
+        let is_named = seen
+            .iter()
+            .any(|line| line.to_ascii_lowercase().starts_with("dpop"));
+        assert_eq!(is_named, are_forwarded, "{seen:?}");
+    }
+}
+
+#[test]
+fn rfc_9449_7_1_challenges_name_both_schemes_bearer_first() {
+    let config =
+        "resource = 'https://api.example/orders'\n[[rule]]\npaths = ['/**']\nscope = ['use']\n";
+    let proving = Proving::of(ForgedStack::configured(config), Algorithm::ES256);
+    let unbound = proving.stack.token();
+    let of_other = ProvingClient::new(Algorithm::ES256).lines("GET", URL, &proving.token);
+    let bearer = |token: &str| vec![format!("Authorization: Bearer {token}")];
+    let metadata =
+        "resource_metadata=\"https://api.example/.well-known/oauth-protected-resource/orders\"";
+    for (lines, verdict, error) in [
+        (vec![], "401 token_missing", None),
+        (bearer("x"), "401 token_malformed", Some("invalid_token")),
+        (
+            bearer(&proving.token),
+            "401 token_bound",
+            Some("invalid_token"),
+        ),
+        (
+            bearer(&unbound),
+            "403 insufficient_scope",
+            Some("insufficient_scope"),
+        ),
+        (
+            proving.client.lines("GET", URL, &unbound).to_vec(),
+            "401 token_bound",
+            Some("invalid_token"),
+        ),
+        (
+            vec![format!("Authorization: DPoP {}", proving.token)],
+            "401 proof_missing",
+            Some("invalid_dpop_proof"),
+        ),
+        (
+            of_other.to_vec(),
+            "401 proof_key_other",
+            Some("invalid_dpop_proof"),
+        ),
+        (
+            proving.lines().to_vec(),
+            "403 insufficient_scope",
+            Some("insufficient_scope"),
+        ),
+    ] {
+        let response = proving.get(&lines);
+        assert_eq!(response.verdict(), verdict);
+        let challenges = response.header("www-authenticate");
+        let [bearer, dpop] = &challenges[..] else {
+            panic!("{verdict}: {challenges:?}");
+        };
+        let parameters = bearer.strip_prefix("Bearer ").unwrap();
+        let expected = format!("DPoP algs=\"{ALGORITHMS}\", {parameters}");
+        assert_eq!(*dpop, expected);
+        let error = error.map(|error| format!("error=\"{error}\""));
+        assert_eq!(
+            parameters.contains("error="),
+            error.is_some(),
+            "{parameters}"
+        );
+        has(parameters, error.as_deref().unwrap_or_default());
+        has(parameters, metadata);
+        has(parameters, "scope=\"use\"");
+    }
+}
+
+#[test]
+fn rfc_9449_4_3_item_1_a_request_has_one_field_and_counts_once() {
+    let proving = Proving::start(&[]);
+    let [token, proof] = proving.lines();
+    for (lines, verdict) in [
+        (vec![token.clone()], "401 proof_missing"),
+        (
+            vec![token.clone(), "DPoP:".to_owned()],
+            "401 proof_malformed",
+        ),
+        (
+            vec![token.clone(), proof.clone(), proof.clone()],
+            "400 proof_repeated",
+        ),
+        (
+            vec![token.clone(), proof.clone(), "DPOP: x".to_owned()],
+            "400 proof_repeated",
+        ),
+        (
+            vec![token.clone(), proof.replace("DPoP:", "DPoP_:")],
+            "401 proof_missing",
+        ),
+        (vec![token.clone(), proof.clone()], "200"),
+        (vec![token.clone(), proof.clone()], "401 proof_replayed"),
+        (
+            vec![token.replace("DPoP", "dpop"), proof],
+            "401 proof_replayed",
+        ),
+    ] {
+        assert_eq!(proving.get(&lines).verdict(), verdict, "{lines:?}");
+    }
+    let [token, proof] = proving.lines();
+    let value = |line: &str| line.split_once(": ").unwrap().1.to_owned();
+    let http_2 = H2Client::connect(proving.stack.sidecar.address());
+    let (token, proof) = (value(&token), value(&proof));
+    let fields = [("authorization", &*token), ("dpop", &proof), ("dpop", "x")];
+    let repeated = http_2.send(http_2.request("GET", PATH, &fields), b"");
+    assert_eq!(repeated.unwrap().verdict(), "400 proof_repeated");
+    let sent = http_2.request("GET", PATH, &fields[..2]);
+    let same: Vec<_> = [sent.clone(), sent.clone(), sent]
+        .map(|head| (head, Vec::new()))
+        .into();
+    let mut verdicts: Vec<_> = http_2
+        .send_all(same)
+        .into_iter()
+        .map(|it| it.unwrap().verdict())
+        .collect();
+    verdicts.sort();
+    assert_eq!(
+        verdicts,
+        ["200", "401 proof_replayed", "401 proof_replayed"]
+    );
+    // At the current-user endpoint as well, and of each method its own.
+    let url = format!("https://api.example/orders{USER_DETAILS}");
+    let details = format!("/orders{USER_DETAILS}");
+    let lines = proving.client.lines("GET", &url, &proving.token);
+    let body = get(&proving.stack.sidecar, &details, &lines).json();
+    assert_eq!(body["data"]["account"], "alice");
+    let again = get(&proving.stack.sidecar, &details, &lines);
+    assert_eq!(again.verdict(), "401 proof_replayed");
+    let lines = proving.client.lines("POST", URL, &proving.token);
+    let post = Request::new("POST", PATH).lines(&lines).body("x");
+    let client = proving.stack.sidecar.anonymous();
+    assert_eq!(client.send(&post).verdict(), "200");
+    let lines = proving.client.lines("POST", URL, &proving.token);
+    assert_eq!(proving.get(&lines).verdict(), "401 proof_method");
+}
+
+#[test]
+fn rfc_9449_11_1_a_proof_counts_once_over_a_reload() {
+    let config = "resource = 'https://api.example/orders'\n";
+    let proving = Proving::of(ForgedStack::configured(config), Algorithm::ES256);
+    let lines = proving.lines();
+    assert_eq!(proving.get(&lines).verdict(), "200");
+    let changed = format!("{config}leeway = 20\n");
+    proving.stack.sidecar.reload(&changed, "applied");
+    assert_eq!(proving.get(&lines).verdict(), "401 proof_replayed");
+    assert_eq!(proving.get(&proving.lines()).verdict(), "200");
+    // Without a resource no proof can be verified.
+    proving.stack.sidecar.reload("leeway = 20\n", "applied");
+    let rejected = proving.get(&proving.lines());
+    assert_eq!(rejected.verdict(), "401 authorization_scheme");
+    assert_eq!(rejected.header("www-authenticate").len(), 1);
+}
+
+#[test]
+fn cors_names_the_fields_of_proofs() {
+    const ORIGIN: &str = "https://app.example";
+    let secret = key_file("0123456789abcdef0123456789abcdef");
+    let key_file = path_in(&secret).display().to_string();
+    let proving = Proving::start(&["--cors-origin", ORIGIN, "--dpop-nonce-key-file", &key_file]);
+    let target = format!("/orders{USER_DETAILS}");
+    let preflight = Request::new("OPTIONS", target.as_str()).lines([
+        "Origin: https://app.example",
+        "Access-Control-Request-Method: GET",
+        "Access-Control-Request-Headers: authorization,dpop",
+    ]);
+    let response = send(&proving.stack.sidecar, &preflight, "OPTIONS");
+    assert_eq!(response.status(), 204);
+    let allowed = response.header("Access-Control-Allow-Headers").concat();
+    assert_eq!(allowed, "authorization,dpop");
+    let request = Request::new("GET", PATH).lines(proving.lines());
+    let response = send(
+        &proving.stack.sidecar,
+        &request.line(format!("Origin: {ORIGIN}")),
+        "GET",
+    );
+    assert_eq!(response.verdict(), "401 proof_nonce");
+    assert_eq!(response.header("dpop-nonce").len(), 1);
+    let exposed = response.header("Access-Control-Expose-Headers").concat();
+    has(exposed, "DPoP-Nonce");
+}
+
+#[test]
+fn metadata_name_the_proofs_and_certificates_that_are_accepted() {
+    let document = |flags: &[&str]| {
+        let stack = ForgedStack::with_flags([&RESOURCE, flags].concat());
+        let request = Request::new("GET", "/.well-known/oauth-protected-resource/orders");
+        let document = send(&stack.sidecar, &request, "GET").json();
+        let members = [
+            "dpop_signing_alg_values_supported",
+            "dpop_bound_access_tokens_required",
+            "tls_client_certificate_bound_access_tokens",
+        ];
+        members.map(|name| document[name].clone())
+    };
+    let algorithms = json!(ALGORITHMS.split(' ').collect::<Vec<_>>());
+    let (none, yes) = (Value::Null, json!(true));
+    assert_eq!(
+        document(&[]),
+        [algorithms.clone(), none.clone(), none.clone()]
+    );
+    assert_eq!(
+        document(&["--accept-bound-tokens", "on"]),
+        [none.clone(), none.clone(), none.clone()]
+    );
+    let header = [
+        "--client-cert-header=Client-Cert",
+        "--trusted-proxy=10.0.0.1",
+    ];
+    assert_eq!(document(&header), [algorithms, none, yes]);
+}
+
+#[test]
+fn a_bad_proof_is_a_bad_token_where_tokens_are_optional() {
+    let until = format!("--report-until={}", clock::now() + 3600);
+    let optional = Proving::start(&["--optional-auth-path", "/**"]);
+    let reporting = Proving::start(&["--enforce=report", &until]);
+    for proving in [&optional, &reporting] {
+        assert_eq!(proving.get(&[]).verdict(), "200");
+        assert_eq!(proving.get(&proving.lines()).verdict(), "200");
+    }
+    let bad = |proving: &Proving| {
+        let lines = ProvingClient::new(Algorithm::ES256).lines("GET", URL, &proving.token);
+        proving.get(&lines).verdict()
+    };
+    assert_eq!(bad(&optional), "401 proof_key_other");
+    assert_eq!(bad(&reporting), "200");
+    let seen = reporting.stack.service.last_request();
+    assert_eq!(seen.header("postern-would-reject"), ["proof_key_other"]);
+    assert_eq!(seen.header("x-current-user"), [""; 0]);
+}
+
+#[test]
+fn a_websocket_is_opened_with_a_proof() {
+    let proving = Proving::start(&["--websocket-token", "on"]);
+    proving
+        .stack
+        .service
+        .responds(format!("HTTP/1.1 101 Switching Protocols\r\n{}\r\n", COMPLETION).into_bytes());
+    let open = |lines: &str| {
+        let head = format!("GET {PATH} HTTP/1.1\r\nHost: a\r\n{HANDSHAKE}{lines}\r\n");
+        exchange(proving.stack.sidecar.address(), "GET", head.as_bytes())
+    };
+    let lines = proving.lines().map(|line| line + "\r\n").concat();
+    assert_eq!(open(&lines).status(), 101);
+    assert_eq!(open(&lines).verdict(), "401 proof_replayed");
+    let [_, proof] = proving.lines();
+    let of_page = format!(
+        "Sec-WebSocket-Protocol: bearer, {}\r\n{proof}\r\n",
+        proving.token
+    );
+    assert_eq!(open(&of_page).verdict(), "401 token_bound");
+}
+
+#[test]
+fn explain_names_what_a_proof_says() {
+    let proving = Proving::start(&[]);
+    let explained = |lines: &[String]| {
+        let end = proving.stack.sidecar.explain(&[PATH], lines);
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+        end.stdout
+    };
+    let other_url = "https://other.example/orders/1";
+    let lines = proving.client.lines("GET", other_url, &proving.token);
+    let output = explained(&lines);
+    has(&output, "proof_target");
+    has(&output, other_url);
+    let [token, _] = proving.lines();
+    has(explained(std::slice::from_ref(&token)), "proof_missing");
+    has(
+        explained(&[token, "DPoP: a.b".to_owned()]),
+        "proof_malformed",
+    );
+    // An explanation uses no proof up.
+    let lines = proving.lines();
+    for _ in 0..2 {
+        assert!(!explained(&lines).contains("proof_"));
+    }
+    assert_eq!(proving.get(&lines).verdict(), "200");
+}
+
+#[test]
+fn each_issuer_has_its_own_rule_for_proofs() {
+    let forge = Forge::new(Algorithm::ES256);
+    let service = EchoService::start();
+    let home = tempfile::tempdir().unwrap();
+    let keys = home.path().join("keys.pem");
+    std::fs::write(&keys, forge.trusted().served()).unwrap();
+    let table = |name: &str, dpop: &str| {
+        format!(
+            "[[issuer]]\nname = '{name}'\nissuer = 'https://{name}'\naudience = ['a']\njwks = '{}'\n\
+             user-prefix = '{name}:'\n{dpop}\n",
+            keys.display()
+        )
+    };
+    let config = [
+        ("plain", ""),
+        ("allowed", "dpop = 'allowed'"),
+        ("required", "dpop = 'required'"),
+    ];
+    let config = config.map(|(name, dpop)| table(name, dpop)).concat();
+    let plan = SidecarPlan::of_issuer(&service, RESOURCE).config(&config);
+    let sidecar = plan.with_all_keys();
+    let client = ProvingClient::new(Algorithm::ES256);
+    for (name, plain) in [
+        ("plain", "200"),
+        ("allowed", "200"),
+        ("required", "401 proof_missing"),
+    ] {
+        let claims = |cnf: Value| json!({"iss": format!("https://{name}"), "aud": "a", "cnf": cnf});
+        let token = |cnf| forge.token(clock::now(), &claims(cnf));
+        let bound = token(client.cnf());
+        let proven = get(&sidecar, PATH, &client.lines("GET", URL, &bound));
+        assert_eq!(proven.verdict(), "200", "{name}");
+        let unbound = get(
+            &sidecar,
+            PATH,
+            &[format!("Authorization: Bearer {}", token(Value::Null))],
+        );
+        assert_eq!(unbound.verdict(), plain, "{name}");
+    }
+}
+
+#[test]
+fn a_token_of_our_login_is_bound_and_ends_with_its_revocation() {
+    let server = AuthServerPlan::polling().ready();
+    let service = EchoService::start();
+    let plan = SidecarPlan::polling(&service, &server.url()).flags(RESOURCE);
+    let sidecar = plan.ready();
+    let client = ProvingClient::new(Algorithm::ES256);
+    let url = server.url() + LOGIN;
+    let proof = client.proof("POST", &url, "", &json!({"ath": null}));
+    let login = server
+        .anonymous()
+        .request("POST", LOGIN)
+        .json(&credentials());
+    let response = server
+        .anonymous()
+        .send(&login.line(format!("DPoP: {proof}")))
+        .json();
+    let token = response["data"]["access_token"].as_str().unwrap();
+    assert_eq!(payload_of(token)["cnf"], client.cnf());
+    assert_eq!(sidecar.verdict_of(token), "401 token_bound");
+    let verdict = || get(&sidecar, PATH, &client.lines("GET", URL, token)).verdict();
+    assert_eq!(verdict(), "200");
+    server.done(&["revoke", "--jti", &jti_of(token)]);
+    wait::until("the revocation", || verdict() == TOKEN_REVOKED);
+}
+
+#[test]
+fn a_flood_of_proofs_of_one_key_shuts_no_client_out() {
+    const FLOOD: usize = 5_000;
+    let proving = Proving::start(&[]);
+    let before = proving.stack.sidecar.process().resident_kib().unwrap();
+    let rejected = std::thread::scope(|scope| {
+        let flood = scope.spawn(|| {
+            let client = H2Client::connect(proving.stack.sidecar.address());
+            let mut rejected = 0;
+            for _ in 0..FLOOD / 100 {
+                let requests = (0..100).map(|_| {
+                    let [token, proof] = proving.lines();
+                    let value =
+                        |line: &str| line.split_once(": ").map(|it| it.1.to_owned()).unwrap();
+                    let fields = [("authorization", &*value(&token)), ("dpop", &value(&proof))];
+                    (client.request("GET", PATH, &fields), Vec::new())
+                });
+                let responses = client.send_all(requests.collect());
+                rejected += responses
+                    .iter()
+                    .filter(|it| it.as_ref().unwrap().verdict() != "200")
+                    .count();
+            }
+            rejected
+        });
+        let mut sent = 0;
+        while !flood.is_finished() || sent < 50 {
+            let good = ProvingClient::new(Algorithm::ES256);
+            let claims = json!({"cnf": good.cnf()});
+            let token = proving.stack.forge.token(clock::now(), &claims);
+            let response = proving.get(&good.lines("GET", URL, &token));
+            assert_eq!(response.verdict(), "200");
+            sent += 1;
+        }
+        flood.join().unwrap()
+    });
+    assert_eq!(rejected, 0, "a key may use 100,000 proofs within a minute");
+    let after = proving.stack.sidecar.process().resident_kib().unwrap();
+    assert!(
+        after < before + 100_000,
+        "{before} KiB before, {after} KiB after"
+    );
+}
