@@ -10,9 +10,9 @@ use postern_transport::net::shares::Share;
 use super::request::Request;
 use crate::app::App;
 use crate::decision::authorize::{Decision, Rejected};
+use crate::decision::behind_fetch::decide_behind_fetch;
 use crate::decision::forward::Forward;
 use crate::exchange::response::LocalResponse;
-use crate::issuers::on_demand::Waited;
 use crate::telemetry::outcome::Outcome;
 
 /// Next step of a request after the decision.
@@ -28,7 +28,7 @@ impl App {
     pub(super) async fn decide(&self, request: &Request<'_>) -> Result<Decision, Rejected> {
         let mut decision = self.decide_at(request, request.began);
         if decision == Err(Rejection::TokenKeyUnknown.into()) {
-            decision = self.decide_behind_fetch(request).await;
+            decision = self.decide_by_newer_keys(request).await;
         }
         let Err(rejected) = decision else {
             return decision;
@@ -51,8 +51,7 @@ impl App {
         )
     }
 
-    /// Decides about a token of an unknown key once its issuer's keys were fetched again.
-    async fn decide_behind_fetch(&self, request: &Request<'_>) -> Result<Decision, Rejected> {
+    async fn decide_by_newer_keys(&self, request: &Request<'_>) -> Result<Decision, Rejected> {
         let unknown = Err(Rejection::TokenKeyUnknown.into());
         let named = request.rules.auth_policy.token_and_issuer(&request.head);
         let Some((token, issuer)) = named else {
@@ -62,24 +61,12 @@ impl App {
             return unknown;
         };
         let client = request.holder(self);
-        // The first fetch may have begun before the key was published.
-        for _ in 0..2 {
+        let wait = || {
             let fetch = keys.on_demand().wait(token, client, Instant::now());
-            let Some(waited) = self.in_flight.while_waiting(Some(client), fetch).await else {
-                return Err(Rejection::ServerBusy.into());
-            };
-            // As of now and not of the request's begin: the keys were fetched in between.
-            let decision = self.decide_at(request, Instant::now());
-            if decision != unknown {
-                return decision;
-            }
-            match waited {
-                Waited::Decide => return unknown,
-                Waited::ComeAgain => return Err(Rejection::AuthKeysUnavailable.into()),
-                Waited::WaitAgain => {}
-            }
-        }
-        unknown
+            self.in_flight.while_waiting(Some(client), fetch)
+        };
+        // As of now and not of the request's begin: the keys were fetched in between.
+        decide_behind_fetch(wait, || self.decide_at(request, Instant::now())).await
     }
 
     /// Takes a permit for an authorized request, from the share of its user or else of its client, or

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use clap::Parser;
+use postern_contract::rejection::Rejection;
 use postern_http::request::received::{self, ReceivedHead};
 use postern_process::clock::{instant, unix_now, until};
 use postern_process::simulation::Machine;
@@ -23,8 +24,8 @@ use crate::app::App;
 use crate::cli::{Cli, Command};
 use crate::config::Config;
 use crate::decision::authorize::{Decision, Rejected};
+use crate::decision::behind_fetch::decide_behind_fetch;
 use crate::identity::forwarded::Client;
-use crate::issuers::on_demand::Waited;
 use crate::issuers::revocations::Revocations;
 use crate::issuers::task::IssuerTask;
 use crate::issuers::task::schedule::{Schedule, Tick};
@@ -166,28 +167,14 @@ async fn decide(app: &App, head: &ReceivedHead) -> Result<Decision, Rejected> {
     let policy = &rules.auth_policy;
     let client = Client::new(None, false, &TrustedProxies::default());
     let decide = || policy.authorize(head, &client, app.keys.as_of(instant()), unix_now());
-    let unknown = Err(postern_contract::rejection::Rejection::TokenKeyUnknown.into());
     let decision = decide();
     let (Some(token), Some(keys)) = (policy.token(head), app.keys.get(0)) else {
         return decision;
     };
-    if decision != unknown {
+    if decision != Err(Rejection::TokenKeyUnknown.into()) {
         return decision;
     }
-    for _ in 0..2 {
-        let client = Holder::for_address(Some([192, 0, 2, 1].into()));
-        let waited = keys.on_demand().wait(token, client, instant()).await;
-        let decision = decide();
-        if decision != unknown {
-            return decision;
-        }
-        match waited {
-            Waited::Decide => return unknown,
-            Waited::ComeAgain => {
-                return Err(postern_contract::rejection::Rejection::AuthKeysUnavailable.into());
-            }
-            Waited::WaitAgain => {}
-        }
-    }
-    unknown
+    let holder = Holder::for_address(Some([192, 0, 2, 1].into()));
+    let wait = || async { Some(keys.on_demand().wait(token, holder, instant()).await) };
+    decide_behind_fetch(wait, decide).await
 }
