@@ -37,7 +37,11 @@ impl Planner<'_> {
         stored: &StoredKeys,
         fresh: Option<&Arc<SigningKeyPair>>,
     ) -> Result<Plan, KeyRingError> {
-        let held = RingMetadata::parse(self.signing_type, stored)?;
+        let held = match self.memory {
+            // The usual case at each poll: the same strings are not parsed again.
+            Some(memory) if memory.is_stored_as(stored) => memory.metadata.clone(),
+            _ => RingMetadata::parse(self.signing_type, stored)?,
+        };
         let is_older_copy = stored.ring.is_some()
             && self.memory.is_some_and(|memory| {
                 // The same generation with another content is another history: the keys in
@@ -87,7 +91,6 @@ impl Planner<'_> {
         let mine = self.memory.map(KeyRing::current);
         let theirs = match (&stored.pair, mine) {
             (None, _) => None,
-            // The usual case at each poll: the same strings are not parsed again.
             (Some(pair), Some(mine)) if mine.stored() == pair => Some(Arc::clone(mine)),
             (Some(pair), _) => {
                 let pair = SigningKeyPair::parse(self.signing_type, pair.clone())?;

@@ -141,20 +141,23 @@ impl OpenStore {
     }
 
     fn open_key(&self, entry: Entry, text: &Zeroizing<String>) -> Result<Decrypted, StoreError> {
-        // Other programs of the contract read the public key, so it is never encrypted.
-        if entry == Entry::Public && is_public(text) {
-            return Ok(Decrypted {
-                text: text.clone(),
-                under: None,
-            });
-        }
         let opened = self.encryption.open(&entry.key(), text);
-        if let Err(EncryptionError::NoKey { needed, .. }) = &opened {
+        match &opened {
+            // Other programs of the contract read the public key, so it is never encrypted.
+            Err(EncryptionError::InClear) if entry == Entry::Public && is_public(text) => {
+                return Ok(Decrypted {
+                    text: text.clone(),
+                    under: None,
+                });
+            }
             // Not in clear, should the store lose its content next.
             // Remembered although it cannot be opened: what this server writes later must not be in
             // clear.
-            let is_encrypted = AtRest::Encrypted(needed.clone());
-            self.encryption.take_over(&is_encrypted);
+            Err(EncryptionError::NoKey { needed, .. }) => {
+                let is_encrypted = AtRest::Encrypted(needed.clone());
+                self.encryption.take_over(&is_encrypted);
+            }
+            _ => {}
         }
         opened.map_err(|error| self.not_open(entry, &error))
     }

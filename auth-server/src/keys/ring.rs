@@ -133,6 +133,11 @@ impl KeyRing {
         })
     }
 
+    /// Returns true where these strings give this ring.
+    pub(super) fn is_stored_as(&self, stored: &StoredKeys) -> bool {
+        self.to_stored().is_ok_and(|mine| mine == *stored)
+    }
+
     /// Counts a change of the keys at `now`.
     pub(crate) fn in_next_generation(mut self, now: i64) -> Self {
         let generation = &mut self.metadata.rest.generation;

@@ -45,14 +45,12 @@ pub(super) fn blocks(bytes: &[u8]) -> Result<Vec<Pem>, KeyError> {
 pub(super) fn key_of(block: &Pem) -> Result<(DecodingKey, AlgorithmFamily), KeyError> {
     let text = pem::encode(block);
     let pem = text.as_bytes();
-    [
-        (DecodingKey::from_rsa_pem(pem), AlgorithmFamily::Rsa),
-        (DecodingKey::from_ec_pem(pem), AlgorithmFamily::Ec),
-        (DecodingKey::from_ed_pem(pem), AlgorithmFamily::Ed),
-    ]
-    .into_iter()
-    .find_map(|(key, family)| Some((key.ok()?, family)))
-    .ok_or(KeyError::NotAPublicKey)
+    let of_family =
+        |key: Result<DecodingKey, jsonwebtoken::errors::Error>, family| Some((key.ok()?, family));
+    of_family(DecodingKey::from_rsa_pem(pem), AlgorithmFamily::Rsa)
+        .or_else(|| of_family(DecodingKey::from_ec_pem(pem), AlgorithmFamily::Ec))
+        .or_else(|| of_family(DecodingKey::from_ed_pem(pem), AlgorithmFamily::Ed))
+        .ok_or(KeyError::NotAPublicKey)
 }
 
 /// Returns true for a private key (RFC 5958, RFC 8017 §A.1.2, RFC 5915), which starts with a version
