@@ -208,7 +208,11 @@ impl Sessions {
     ) -> Result<OpenSession, SessionError> {
         let id = token.session();
         let held = self.store.read_session(id).await?;
-        let record = held.record?.ok_or(SessionError::Ended)?;
+        let Some(record) = held.record? else {
+            // A former primary of the store does not know what began since.
+            self.store.confirm().await?;
+            return Err(SessionError::Ended);
+        };
         // What was revoked before this use counts, and not from the next poll on: an access token of now is
         // too late for it.
         self.log.catch_up(&self.store).await?;

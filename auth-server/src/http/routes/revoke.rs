@@ -139,7 +139,12 @@ async fn verified(
             let signing_type = app.config.signing_type;
             let ring = KeyRing::parse(signing_type, &held.keys).ok().flatten();
             let keys = ring.ok_or(Rejection::StoreUnavailable)?;
-            Ok(verify(&keys.verification_key_set(signing_type)))
+            let verified = verify(&keys.verification_key_set(signing_type));
+            if verified == Err(InvalidToken::KeyUnknown) {
+                // A former primary of the store does not know keys of later.
+                confirm(app).await?;
+            }
+            Ok(verified)
         }
         verified => Ok(verified),
     }
