@@ -343,7 +343,6 @@ pub(crate) fn verified(
 pub(crate) mod tests {
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
     use jsonwebtoken::{Algorithm, EncodingKey, crypto};
-    use postern_token::claims::Claims;
     use postern_token::keys::VerificationKey;
     use postern_token::keys::signing_type::SigningType;
     use postern_token::revocations::{Chain, LIST_TYPE, ListHead, RevocationDigest, Revoked};
@@ -437,32 +436,6 @@ pub(crate) mod tests {
             let list = list('b', 1, &[]);
             let next = Revocations::after(Some(&known(former)), list, &keys("b"), Instant::now());
             assert_eq!(next.ok().map(|next| next.latest.number), number, "{former}");
-        }
-    }
-
-    #[test]
-    fn a_former_list_counts_beside_one_of_other_keys() {
-        let token = |id: &str| {
-            TokenDigests::from_claims(&Claims {
-                token_id: Some(id.to_owned()),
-                ..Claims::default()
-            })
-        };
-        let mut known = known("a");
-        for (letter, seq, tokens, expected) in [
-            // A server that is cut off, with a key that was revoked since.
-            ('b', 1, &[][..], Some([true, false])),
-            ('b', 2, &["y"], Some([true, true])),
-            ('a', 6, &["y"], None),
-            ('a', 8, &[], Some([false, true])),
-            ('b', 3, &[], Some([false, false])),
-        ] {
-            let (list, keys) = (list(letter, seq, tokens), keys(&letter.to_string()));
-            let next = Revocations::after(Some(&known), list, &keys, Instant::now());
-            let revoked = next.as_ref().ok();
-            let revoked = revoked.map(|next| ["x", "y"].map(|id| next.revokes(&token(id))));
-            assert_eq!(revoked, expected, "{letter} {seq}");
-            known = next.unwrap_or(known);
         }
     }
 

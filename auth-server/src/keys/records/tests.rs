@@ -1,10 +1,8 @@
-//! Servers on one store: with different key-encryption keys, and at the same instant.
+//! Servers on one store, with different key-encryption keys.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
-
-use tokio::task::JoinSet;
 
 use super::*;
 use crate::keys::pair::tests::pair;
@@ -188,7 +186,6 @@ async fn an_encrypted_store_does_not_turn_clear_under_a_server() {
 
 for_every_store!(
     contract_1_half_a_pair_is_missing_and_both_are_written,
-    many_servers_at_the_same_instant_end_with_one_pair,
     a_commit_needs_all_values_as_they_were_read,
 );
 
@@ -227,19 +224,6 @@ async fn contract_1_half_a_pair_is_missing_and_both_are_written(installation: &d
         let after = start(&records).await;
         assert!(after.current() != before.current());
         assert_eq!(start(&open(installation)).await, after);
-    }
-}
-
-async fn many_servers_at_the_same_instant_end_with_one_pair(installation: &dyn Installation) {
-    for _ in 0..6 {
-        installation.clear().await;
-        let mut racing = JoinSet::new();
-        for records in (0..8).map(|_| open(installation)) {
-            racing.spawn(async move { start(&records).await });
-        }
-        let rings = racing.join_all().await;
-        let held = start(&open(installation)).await;
-        assert!(rings.iter().all(|ring| *ring == held));
     }
 }
 
