@@ -29,7 +29,9 @@ test: skips lint tests simulated policy ## Formatting, lints, unit and e2e tests
 
 .PHONY: test-full
 # The images, whose tests wait for most of their time, are built and tried beside the rest.
-test-full: tools-full test ## make test, and all that takes tools and time: measurements, fuzzing, manifests, images, the compose stack, systemd
+test-full: tools-full test ## make test, and all that takes tools and time: 20,000 worlds, planted faults, measurements, fuzzing, manifests, images, the compose stack, systemd
+	@QUICK=1 SEEDS=17000 FROM=3001 scripts/simulate.sh
+	@scripts/simulate-faults.sh
 	@$(MAKE) --jobs=2 --output-sync=target SIDE_BY_SIDE=1 containers bench-smoke fuzz-briefly k8s-render
 	@echo "make test-full: passed"
 

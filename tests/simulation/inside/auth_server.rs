@@ -164,8 +164,9 @@ impl Server {
 }
 
 fn opened(store: &SimulatedStore, weather: Arc<dyn Weather>) -> OpenStore {
+    let encryption = Arc::new(store.encryption());
     let store: Arc<dyn Store> = store.reached_through(weather);
-    OpenStore::new(store, Arc::default(), &"the simulated store")
+    OpenStore::new(store, encryption, &"the simulated store")
 }
 
 /// Does what `serve` does in the background.

@@ -18,10 +18,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use postern_token::claims::Claims;
+use postern_token::keys::VerificationKey;
+use postern_token::keys::signing_type::SigningType;
 use postern_token::revocations::{RevokedTokens, TokenDigests};
 use zeroize::Zeroizing;
 
+use super::envelope_encryption::{KeyEncryption, MARK};
 use super::{Change, Key, Kind, LogEntry, NewEntry, Outcome, Store, StoreError, Stored, Version};
+use crate::keys::records::Entry;
+
+const KEY_ENCRYPTION_KEY: &str = "015a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
 
 /// A call, as the weather sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +49,8 @@ pub struct Fate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     Served,
+    /// The former primary serves it, which does not know of the last fail-over.
+    FormerServes,
     /// The store was not reached.
     Away,
     /// Too many calls wait.
@@ -82,8 +90,14 @@ struct History {
     safe: usize,
     /// Counts fail-overs: a commit whose acknowledgement one has overtaken is unclear.
     epoch: usize,
+    /// The primary until the last fail-over.
+    former: Arc<State>,
+    /// The largest number that an entry was given.
+    given: i64,
     /// True where a commit waits until replicas have it (`?wait=`).
     waits: bool,
+    /// True where every server has a key that encrypts the store.
+    is_sealed: bool,
 }
 
 /// The servers of one store.
@@ -92,12 +106,15 @@ pub struct SimulatedStore(Arc<Mutex<History>>);
 
 impl SimulatedStore {
     #[must_use]
-    pub fn new(waits: bool) -> Self {
+    pub fn new(waits: bool, is_sealed: bool) -> Self {
         Self(Arc::new(Mutex::new(History {
             states: vec![Arc::default()],
             safe: 0,
             epoch: 0,
+            former: Arc::default(),
+            given: 0,
             waits,
+            is_sealed,
         })))
     }
 
@@ -114,6 +131,7 @@ impl SimulatedStore {
     pub fn fail_over(&self, lost: usize) -> usize {
         let mut history = self.0.lock();
         history.epoch += 1;
+        history.former = history.present();
         let present = history.states.len() - 1;
         let earliest = if history.waits { history.safe } else { 0 };
         let kept = present.saturating_sub(lost).max(earliest);
@@ -146,6 +164,13 @@ impl SimulatedStore {
             .collect()
     }
 
+    /// Returns true where the last entry is gone, confirmed or not, which servers may have listed.
+    #[must_use]
+    pub fn lacks_last_entry(&self) -> bool {
+        let history = self.0.lock();
+        history.present().last < history.given
+    }
+
     /// Returns the number of records of a kind, by its name.
     #[must_use]
     pub fn records(&self, kind: &str) -> usize {
@@ -172,15 +197,51 @@ impl SimulatedStore {
             .all(|claims| revoked.revokes(&TokenDigests::from_claims(claims)))
     }
 
+    /// Returns the stored ring, opened.
+    fn ring(&self) -> serde_json::Value {
+        let state = self.0.lock().present();
+        let key = Entry::Ring.key();
+        let ring = state.records.get(&(key.kind.name(), key.id.clone()));
+        let ring = ring.and_then(|ring| self.encryption().open(&key, &ring.value).ok());
+        let ring = ring.and_then(|ring| serde_json::from_str(&ring.text).ok());
+        ring.unwrap_or_default()
+    }
+
     /// Returns true if the key of this id is among those that the ring names as revoked.
     #[must_use]
     pub fn has_revoked_key(&self, id: &str) -> bool {
-        let state = self.0.lock().present();
-        let ring = state.records.get(&("installation", "ring".to_owned()));
-        let ring = ring.and_then(|ring| serde_json::from_str(&ring.value).ok());
-        let ring: serde_json::Value = ring.unwrap_or_default();
+        let ring = self.ring();
         let revoked = ring["revoked"].as_array().cloned().unwrap_or_default();
         revoked.iter().any(|revoked| revoked.as_str() == Some(id))
+    }
+
+    /// Returns the id of the key that will sign next.
+    #[must_use]
+    pub fn next_key(&self) -> Option<String> {
+        let ring = self.ring();
+        let public = ring["next"]["public"].as_str()?;
+        let key = VerificationKey::parse(SigningType::Ecdsa, public).ok()?;
+        Some(key.id().to_string())
+    }
+
+    /// Returns the name of a record that only a key opens and that is in clear, in a store that is sealed.
+    #[must_use]
+    pub fn in_clear(&self) -> Option<String> {
+        let history = self.0.lock();
+        let state = history.present();
+        let is_clear = |record: &Record| !record.value.starts_with(MARK);
+        let is_public = |(kind, id): &(&str, String)| *kind == "installation" && id == "public";
+        let mut records = state.records.iter().filter(|(key, _)| !is_public(key));
+        let found = records.find(|(_, record)| history.is_sealed && is_clear(record));
+        found.map(|((kind, id), _)| format!("{kind} {id}"))
+    }
+
+    /// Returns the keys that a server has for the store.
+    pub(crate) fn encryption(&self) -> KeyEncryption {
+        match self.0.lock().is_sealed {
+            true => KeyEncryption::parse(KEY_ENCRYPTION_KEY).unwrap_or_default(),
+            false => KeyEncryption::default(),
+        }
     }
 
     /// Returns the number of commits that changed something.
@@ -227,8 +288,12 @@ impl State {
         ids.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Returns false where a change expects another version.
-    fn permits(&self, change: &Change, now: i64) -> bool {
+    /// Returns false where one of the changes expects another version.
+    fn permits(&self, changes: &[Change], now: i64) -> bool {
+        changes.iter().all(|change| self.permits_one(change, now))
+    }
+
+    fn permits_one(&self, change: &Change, now: i64) -> bool {
         let held = |key| {
             self.record(key, now)
                 .map(|record| version_of(&record.value))
@@ -239,6 +304,14 @@ impl State {
             Change::Append(_) => true,
             Change::Remove { expected, .. } => self.log.get(&expected.id) == Some(expected),
         }
+    }
+
+    fn after(&self, changes: Vec<Change>, now: i64) -> Self {
+        let mut next = self.clone();
+        changes
+            .into_iter()
+            .for_each(|change| next.make(change, now));
+        next
     }
 
     fn make(&mut self, change: Change, now: i64) {
@@ -293,6 +366,7 @@ impl Reached {
             Event::Away | Event::RequestLost | Event::ResponseLost => return Err(away()),
             Event::Busy => return Err(StoreError::Busy),
             Event::Served => self.store.0.lock().present(),
+            Event::FormerServes => Arc::clone(&self.store.0.lock().former),
         };
         tokio::time::sleep(fate.back).await;
         Ok(state)
@@ -311,19 +385,33 @@ impl SimulatedStore {
     /// Makes a commit. Returns the number of the state that has it, and the epoch.
     fn make(&self, changes: Vec<Change>, now: i64) -> Option<(usize, usize)> {
         let mut history = self.0.lock();
-        let mut state = State::clone(&history.present());
-        if !changes.iter().all(|change| state.permits(change, now)) {
+        let present = history.present();
+        if !present.permits(&changes, now) {
             return None;
         }
         // Records that have ended at once leave nothing behind.
         let is_empty = changes.iter().all(is_without_effect);
         if !is_empty {
-            for change in changes {
-                state.make(change, now);
-            }
-            history.states.push(Arc::new(state));
+            let next = present.after(changes, now);
+            history.given = history.given.max(next.last);
+            history.states.push(Arc::new(next));
         }
         Some((history.states.len() - 1, history.epoch))
+    }
+
+    /// Makes a commit at the former primary, which has no replicas, and will be lost with it.
+    fn make_in_former(&self, changes: Vec<Change>, now: i64) -> Result<Outcome, StoreError> {
+        let mut history = self.0.lock();
+        if !history.former.permits(&changes, now) {
+            return Ok(Outcome::Conflict);
+        }
+        let next = history.former.after(changes, now);
+        history.given = history.given.max(next.last);
+        history.former = Arc::new(next);
+        match history.waits {
+            true => Err(unclear()),
+            false => Ok(Outcome::Committed),
+        }
     }
 
     /// Replicas have the commit, unless a fail-over was quicker.
@@ -365,6 +453,11 @@ impl Store for Reached {
             Event::RequestLost => {
                 tokio::time::sleep(fate.back).await;
                 return Err(unclear());
+            }
+            Event::FormerServes => {
+                let outcome = self.store.make_in_former(changes, self.weather.now());
+                tokio::time::sleep(fate.back).await;
+                return outcome;
             }
             Event::Served | Event::ResponseLost => {}
         }

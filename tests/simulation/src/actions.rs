@@ -14,6 +14,8 @@ use crate::world::World;
 
 /// A client whose logout failed asks again this often.
 const LOGOUTS: usize = 4;
+/// A client whose refresh failed asks again this often.
+const REFRESHES: usize = 4;
 /// The id of the built-in user.
 const USER: &str = "1";
 
@@ -77,13 +79,17 @@ pub async fn act(world: Arc<World>, action: Action) {
                 .tell(|| format!("sidecar {sidecar} reaches no server for {lasts:?}"));
             world.isolate(sidecar, lasts);
         }
-        Action::FailOver { lost } => {
-            let lost = world.store.fail_over(lost);
-            world.story.tell(|| {
-                format!("a copy takes the place of the store, without the last {lost} commits")
-            });
-            let is_lossy = lost > 0 && !world.setting.waits;
-            world.laws.lock().store_has_lost(&world, is_lossy);
+        Action::FailOver { lost } => fail_over(&world, lost),
+        Action::SplitBrain {
+            server,
+            lost,
+            lasts,
+        } => {
+            fail_over(&world, lost);
+            world
+                .story
+                .tell(|| format!("server {server} goes on with the former one for {lasts:?}"));
+            world.ways[server].stay_with_former(lasts);
         }
         Action::Restore { lost } => {
             world.store.restore(lost);
@@ -110,6 +116,15 @@ pub async fn act(world: Arc<World>, action: Action) {
             world.sky.set_store_ahead(seconds);
         }
     }
+}
+
+fn fail_over(world: &World, lost: usize) {
+    let lost = world.store.fail_over(lost);
+    world
+        .story
+        .tell(|| format!("a copy takes the place of the store, without the last {lost} commits"));
+    let is_lossy = lost > 0 && !world.setting.waits;
+    world.laws.lock().store_has_lost(world, is_lossy);
 }
 
 /// An application that comes and goes.
@@ -241,7 +256,7 @@ pub async fn login(world: &Arc<World>, client: usize, server: usize) -> bool {
 
 /// Uses a refresh token. Returns true for the next one.
 pub async fn refresh(world: &Arc<World>, client: usize, server: usize, which: Presented) -> bool {
-    let sent = Instant::now();
+    let began = Instant::now();
     let (session, presented, is_latest) = {
         let laws = world.laws.lock();
         let session = laws.clients[client];
@@ -265,14 +280,29 @@ pub async fn refresh(world: &Arc<World>, client: usize, server: usize, which: Pr
         let id = laws.sessions[session].id.clone();
         laws.note(Ended::Session(id), None);
     }
-    let body = format!("grant_type=refresh_token&refresh_token={presented}");
-    let reply = world.send(server, form("/oauth/token", body)).await;
-    world.story.tell(|| {
-        format!(
-            "client {client} refreshes session {session} at server {server} with {which:?}: {}",
-            described(reply.as_ref())
-        )
-    });
+    let (mut sent, mut reply) = (began, None);
+    for _ in 0..REFRESHES {
+        sent = Instant::now();
+        let body = format!("grant_type=refresh_token&refresh_token={presented}");
+        reply = world.send(server, form("/oauth/token", body)).await;
+        world.story.tell(|| {
+            format!(
+                "client {client} refreshes session {session} at server {server} with {which:?}: {}",
+                described(reply.as_ref())
+            )
+        });
+        if reply
+            .as_ref()
+            .is_some_and(|reply| reply.status.as_u16() < 500)
+            || !is_latest
+        {
+            break;
+        }
+        if !world.laws.lock().refresh_failed(session, &presented, began) {
+            return false;
+        }
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
     let Some(reply) = reply else {
         return false;
     };
@@ -291,7 +321,7 @@ pub async fn refresh(world: &Arc<World>, client: usize, server: usize, which: Pr
     if reply.status == StatusCode::BAD_REQUEST && said["error"] == "invalid_grant" {
         // A used refresh token has ended its session, before this response. The latest that the client
         // knows may be one: the response to its use was lost.
-        laws.session_is_over(session, !is_latest);
+        laws.session_is_over(session, &presented, !is_latest);
     }
     false
 }

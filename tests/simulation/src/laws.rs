@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use auth_server::simulation::{Polls, Reply, Server};
+use auth_server::simulation::{Reply, Server};
 use http::StatusCode;
 use sidecar::simulation::{MAX_KEY_AGE, MAX_LIST_AGE, Verdict};
 use tokio::time::Instant;
@@ -20,6 +20,8 @@ use crate::world::World;
 const SECOND: Duration = Duration::from_secs(1);
 /// Seconds for which the former refresh token gives the same again, and as much for the clocks.
 const REPEATED: Duration = Duration::from_secs(30 + 2);
+/// Seconds within which the same request again comes from no thief, by every clock.
+const REPEATABLE: Duration = Duration::from_secs(30 - 2);
 /// The time for which a sidecar takes a key as absent that a fetch has not brought, and some more.
 const ABSENT: Duration = Duration::from_secs(10 + 2);
 
@@ -34,6 +36,8 @@ pub struct Laws {
     sidecars: BTreeMap<usize, Fetches>,
     /// The moment when a key was first seen among those of a server.
     keys_seen: BTreeMap<String, Instant>,
+    /// The key that the store has as the next one, and the moment when it was first seen there.
+    next_key: Option<(String, Instant)>,
     /// The moment when a sidecar has last rejected a token with 401, by its number and the key.
     rejected: BTreeMap<(usize, String), Instant>,
     /// The entries of the log at the last check.
@@ -42,6 +46,8 @@ pub struct Laws {
     numbers: BTreeMap<usize, i64>,
     /// True once the store has lost something that it had confirmed.
     has_lost: bool,
+    /// True once the store has lost an entry that sidecars may have read.
+    has_lost_entry: bool,
     sets_clocks: bool,
     broken: Option<String>,
 }
@@ -102,12 +108,6 @@ impl Laws {
         self.broken.as_deref()
     }
 
-    /// Returns true once the store has lost something that it had confirmed.
-    #[must_use]
-    pub fn has_lost(&self) -> bool {
-        self.has_lost
-    }
-
     pub fn require(&mut self, holds: bool, law: impl FnOnce() -> String) {
         if !holds && self.broken.is_none() {
             self.broken = Some(law());
@@ -118,20 +118,20 @@ impl Laws {
         self.sidecars.insert(sidecar, Fetches::default());
     }
 
-    /// A request of a sidecar has ended. `polled`: the polls of the server when the request came;
+    /// A request of a sidecar has ended. `polled`: the last poll of the server when the request came;
     /// `knows_signer`: the sidecar had the key by which the server signs.
     pub fn fetched(
         &mut self,
         sidecar: usize,
         path: &str,
         reply: Option<&Reply>,
-        polled: Option<Polls>,
+        polled: Option<Instant>,
         knows_signer: bool,
     ) {
         let now = Instant::now();
         let is_good = |status| status == StatusCode::OK || status == StatusCode::NOT_MODIFIED;
         let is_good = reply.is_some_and(|reply| is_good(reply.status));
-        let begun = polled.and_then(|polls| polls.succeeded).filter(|_| is_good);
+        let begun = polled.filter(|_| is_good);
         let fetches = self.sidecars.entry(sidecar).or_default();
         if path.ends_with("/key") {
             fetches.fetching = None;
@@ -225,8 +225,20 @@ impl Laws {
 
     /// Checks what holds at every moment.
     pub fn check(&mut self, world: &World) {
+        // Without `?wait=` the former primary confirms what is lost with it.
+        let now = Instant::now();
+        let is_split = world.ways.iter().any(|way| way.is_with_former(now));
+        if is_split && !world.setting.waits {
+            self.store_has_lost(world, true);
+        }
+        let in_clear = world.store.in_clear();
+        self.require(in_clear.is_none(), || {
+            format!("a sealed store holds in clear: {in_clear:?}")
+        });
+        self.has_lost_entry |= world.store.lacks_last_entry();
         self.check_log(world);
         self.note_keys(world);
+        self.check_next_key(world);
         self.note_restored(world);
         self.check_ends(world);
     }
@@ -261,6 +273,23 @@ impl Laws {
         }
     }
 
+    /// The next key is listed before it signs.
+    fn check_next_key(&mut self, world: &World) {
+        let next = world.store.next_key();
+        let known = self.next_key.take();
+        let Some(next) = next else { return };
+        let is_known = known.filter(|(known, _)| *known == next);
+        let (next, seen) = is_known.unwrap_or_else(|| (next, Instant::now()));
+        for (number, server) in world.running_servers() {
+            let has_polled = world.polled(number).is_some_and(|begun| begun > seen);
+            let is_listed = server.keys().is_none_or(|keys| keys.listed.contains(&next));
+            self.require(!has_polled || is_listed, || {
+                format!("server {number} does not list the next key")
+            });
+        }
+        self.next_key = Some((next, seen));
+    }
+
     /// An end that servers have written back is in the store again.
     fn note_restored(&mut self, world: &World) {
         let tokens = &self.tokens;
@@ -289,11 +318,7 @@ impl Laws {
             let ended = live.iter().copied().filter(|it| end.ended.ends(it));
             let ended: Vec<&Token> = ended.collect();
             for (number, server) in world.running_servers() {
-                if server
-                    .polls()
-                    .succeeded
-                    .is_none_or(|begun| begun < confirmed)
-                {
+                if world.polled(number).is_none_or(|begun| begun < confirmed) {
                     continue;
                 }
                 let is_in_force = match &end.ended {
@@ -362,7 +387,7 @@ impl Laws {
             let is_fresh =
                 is_fresh(fetches.key, MAX_KEY_AGE) && is_fresh(fetches.list, MAX_LIST_AGE);
             self.require(is_fresh, || {
-                format!("sidecar {sidecar} serves by keys or a list of {fetches:?}")
+                format!("sidecar {sidecar} serves by keys or a list that are too old")
             });
         }
         let is_ended = self.ends.iter().any(|end| {
@@ -375,11 +400,10 @@ impl Laws {
         self.require(!(is_ended && is_served), || {
             format!("sidecar {sidecar} serves a token that was ended")
         });
-        // By the list of a store that has lost entries a sidecar may serve no client any more.
-        if self.has_lost {
-            return;
-        }
-        if self.may_be_ended(token) || !token.is_of_this_time(world.sky.world_now()) {
+        if self.may_reject_lists()
+            || self.may_be_ended(token)
+            || !token.is_of_this_time(world.sky.world_now())
+        {
             return;
         }
         // Below its bound by some seconds: the decision took a while.
@@ -418,10 +442,22 @@ impl Laws {
         }
     }
 
+    /// Returns true where sidecars may take the list of the store for older than the one that they have,
+    /// and serve no client until the next revocation. The entry that is lost had not to be confirmed: servers
+    /// list what they read.
+    #[must_use]
+    pub fn may_reject_lists(&self) -> bool {
+        self.has_lost || self.has_lost_entry
+    }
+
     /// Returns true for a token that every sidecar has to accept.
     #[must_use]
     pub fn must_count(&self, token: &Token, now: i64) -> bool {
-        token.is_of_this_time(now) && !self.may_be_ended(token) && !self.may_lack_key(token)
+        let is_served = !self.may_reject_lists();
+        is_served
+            && token.is_of_this_time(now)
+            && !self.may_be_ended(token)
+            && !self.may_lack_key(token)
     }
 
     /// Returns true where the response to a logout with this token is a promise: an access token that no
@@ -434,9 +470,32 @@ impl Laws {
         }
     }
 
+    /// A use of a refresh token has failed, which began at `sent`. Returns true while it is the latest.
+    pub fn refresh_failed(&mut self, session: usize, presented: &str, sent: Instant) -> bool {
+        let session = &mut self.sessions[session];
+        session.failed.get_or_insert(sent);
+        session.has_latest(presented)
+    }
+
+    /// The latest refresh token of a session that was not ended counts, also where its use has just failed.
+    fn require_open(&mut self, session: usize, presented: &str) {
+        let session = &self.sessions[session];
+        let failed_long_ago = session.failed.is_some_and(|at| at.elapsed() > REPEATABLE);
+        let may_be_ended = self.ends.iter().any(|end| match &end.ended {
+            Ended::Session(id) => *id == session.id,
+            Ended::Everyone(_) | Ended::User(..) => true,
+            Ended::Key(_) => false,
+        });
+        let may_be_over = may_be_ended || failed_long_ago || !session.is_safe || self.sets_clocks;
+        let holds = may_be_over || !session.has_latest(presented);
+        let id = session.id.clone();
+        self.require(holds, || format!("session {id} is over, and was not ended"));
+    }
+
     /// A server rejects a refresh token. `is_used`: it has ended the session, as a used one came again;
     /// otherwise it may have.
-    pub fn session_is_over(&mut self, session: usize, is_used: bool) {
+    pub fn session_is_over(&mut self, session: usize, presented: &str, is_used: bool) {
+        self.require_open(session, presented);
         let now = Instant::now();
         let Some(it) = self.sessions.get_mut(session) else {
             return;
@@ -462,6 +521,7 @@ impl Laws {
         let is_soon = sets_clocks || since.is_none_or(|since| since < REPEATED);
         let is_open = it.over.is_none_or(|over| over > sent);
         if received.is_none() {
+            it.failed = None;
             it.received.push((next.to_owned(), Instant::now()));
         }
         if it.is_safe {

@@ -1,7 +1,9 @@
-//! `simulate`: tries seeds until a law is broken, or tells the story of one.
+//! `simulate`: tries plans and seeds until a law is broken, or tells the story of one.
 
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 
+use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -28,6 +30,12 @@ struct Args {
     /// Leave out what does not matter
     #[arg(long, requires = "replay")]
     short: bool,
+    /// Write the plan of the replayed seed to a file
+    #[arg(long, requires = "replay")]
+    write: Option<PathBuf>,
+    /// Try the plans of these files first
+    #[arg(long, num_args = 1..)]
+    plans: Vec<PathBuf>,
     /// Number of threads
     #[arg(long, default_value_t = 2)]
     threads: u64,
@@ -36,9 +44,12 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    match args.replay {
-        Some(seed) => replay(seed, args.short),
-        None => try_seeds(&args),
+    if let Some(seed) = args.replay {
+        return replay(seed, &args);
+    }
+    match args.plans.iter().all(keeps_laws) {
+        true => try_seeds(&args),
+        false => ExitCode::FAILURE,
     }
 }
 
@@ -50,14 +61,30 @@ fn is_the_same_again(seed: u64) -> bool {
     play(&plan, true) == play(&plan, true)
 }
 
-fn replay(seed: u64, short: bool) -> ExitCode {
+fn keeps_laws(file: &PathBuf) -> bool {
+    let text = fs::read_to_string(file).expect("the file of a plan");
+    let plan = Plan::from_text(&text).expect("a plan");
+    let ending = play(&plan, true);
+    if let Some(law) = ending.broken {
+        ending.story.iter().for_each(|line| println!("{line}"));
+        println!("plan {}: {law}", file.display());
+        return false;
+    }
+    true
+}
+
+fn replay(seed: u64, args: &Args) -> ExitCode {
     let mut plan = Plan::from_seed(seed);
-    if short {
+    if args.short {
         plan = shortened(&plan);
     }
     println!("{:?}", plan.setting);
     let ending = play(&plan, true);
     ending.story.iter().for_each(|line| println!("{line}"));
+    plan.law.clone_from(&ending.broken);
+    if let Some(file) = &args.write {
+        fs::write(file, plan.to_text()).expect("a file that can be written");
+    }
     match ending.broken {
         Some(_) => ExitCode::FAILURE,
         None => ExitCode::SUCCESS,

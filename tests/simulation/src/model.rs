@@ -64,10 +64,20 @@ pub struct Session {
     pub received: Vec<(String, Instant)>,
     /// Each refresh token that was used, with the one that came for it.
     pub successors: BTreeMap<String, String>,
+    /// The first use of the latest refresh token, where that has failed.
+    pub failed: Option<Instant>,
     /// The moment when a server confirmed its end.
     pub over: Option<Instant>,
     /// False once its record may have been lost.
     pub is_safe: bool,
+}
+
+impl Session {
+    /// Returns true where a client knows no later refresh token.
+    #[must_use]
+    pub fn has_latest(&self, token: &str) -> bool {
+        self.received.last().is_some_and(|(last, _)| last == token)
+    }
 }
 
 /// The object of an end.

@@ -1,18 +1,21 @@
 //! The events of one world, each with its time: drawn from the seed before the world begins, so that an event can
-//! be left out and the others stay.
+//! be left out and the others stay. A plan can be kept in a file, where no change of the drawing loses it.
 
 use std::time::Duration;
 
 use fastrand::Rng;
+use serde::{Deserialize, Serialize};
 
 /// The size of a world, and what may go wrong in it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Setting {
     pub servers: usize,
     pub sidecars: usize,
     pub clients: usize,
     /// Commits wait until replicas have them (`?wait=`).
     pub waits: bool,
+    /// Servers encrypt what they store.
+    pub sealed: bool,
     /// Of a thousand calls of the store, those that are lost or find it busy.
     pub losses: u32,
     pub fails_over: bool,
@@ -21,22 +24,25 @@ pub struct Setting {
     pub sets_clocks: bool,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Plan {
     pub seed: u64,
+    /// The law that it breaks with its planted fault, if it has one.
+    pub law: Option<String>,
     pub setting: Setting,
     pub steps: Vec<Step>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Step {
     /// Since the world began.
+    #[serde(with = "milliseconds")]
     pub at: Duration,
     pub action: Action,
 }
 
 /// Servers, sidecars and clients by their numbers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
     Login {
         client: usize,
@@ -69,19 +75,28 @@ pub enum Action {
     StartSidecar(usize),
     KillSidecar(usize),
     /// No server reaches the store.
-    StoreAway(Duration),
+    StoreAway(#[serde(with = "milliseconds")] Duration),
     /// One server does not reach the store.
     CutOff {
         server: usize,
+        #[serde(with = "milliseconds")]
         lasts: Duration,
     },
     /// One sidecar reaches no server.
     Isolate {
         sidecar: usize,
+        #[serde(with = "milliseconds")]
         lasts: Duration,
     },
     FailOver {
         lost: usize,
+    },
+    /// After a fail-over one server goes on with the former primary.
+    SplitBrain {
+        server: usize,
+        lost: usize,
+        #[serde(with = "milliseconds")]
+        lasts: Duration,
     },
     Restore {
         lost: usize,
@@ -98,7 +113,7 @@ pub enum Action {
 }
 
 /// The refresh token that a client presents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Presented {
     Latest,
     /// The one before: its response may have been lost.
@@ -107,7 +122,7 @@ pub enum Presented {
     First,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Credential {
     AccessToken,
     RefreshToken,
@@ -126,6 +141,7 @@ impl Plan {
             sidecars: random.usize(1..=3),
             clients: random.usize(1..=4),
             waits: random.u8(..10) < 7,
+            sealed: random.u8(..10) < 3,
             losses: [0, 5, 30, 100][random.usize(..4)],
             fails_over: random.bool(),
             has_disasters: random.u8(..10) == 0,
@@ -141,9 +157,42 @@ impl Plan {
         steps.sort_by_key(|step| step.at);
         Self {
             seed,
+            law: None,
             setting,
             steps,
         }
+    }
+
+    /// Reads a plan from its file.
+    ///
+    /// # Errors
+    /// The reason why it is no plan.
+    pub fn from_text(text: &str) -> Result<Self, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+
+    /// Returns the text of its file, a line for each step.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let json = serde_json::to_string(self).expect("numbers and names");
+        json.replace("\"steps\":[", "\"steps\":[\n")
+            .replace(",{\"at\"", ",\n{\"at\"")
+            + "\n"
+    }
+}
+
+mod milliseconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[expect(clippy::cast_possible_truncation, reason = "the time of a world")]
+    pub fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(time.as_millis() as u64)
+    }
+
+    pub fn deserialize<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
     }
 }
 
@@ -193,7 +242,12 @@ fn action(setting: &Setting, random: &mut Rng) -> Action {
             sidecar,
             lasts: 2 * lasts,
         },
-        92..96 if setting.fails_over => Action::FailOver { lost },
+        92..95 if setting.fails_over => Action::FailOver { lost },
+        95 if setting.fails_over => Action::SplitBrain {
+            server,
+            lost,
+            lasts,
+        },
         96 if setting.has_disasters => Action::Restore {
             lost: random.usize(1..=40),
         },

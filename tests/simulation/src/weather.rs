@@ -1,5 +1,6 @@
 //! The weather between one server and the store: delays, losses, outages; and the clocks of the world.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,6 +72,8 @@ pub struct Way {
     sky: Arc<Sky>,
     random: Mutex<Rng>,
     cut_off_until: Mutex<Instant>,
+    /// The times at which the former primary responds, or did.
+    with_former: Mutex<Vec<Range<Instant>>>,
 }
 
 impl Way {
@@ -79,6 +82,7 @@ impl Way {
         Arc::new(Self {
             random: Mutex::new(Rng::with_seed(seed)),
             cut_off_until: Mutex::new(sky.began),
+            with_former: Mutex::default(),
             sky: Arc::clone(sky),
         })
     }
@@ -87,8 +91,24 @@ impl Way {
         *self.cut_off_until.lock() = Instant::now() + lasts;
     }
 
+    /// For so long the former primary responds.
+    pub fn stay_with_former(&self, lasts: Duration) {
+        let now = Instant::now();
+        self.with_former.lock().push(now..now + lasts);
+    }
+
+    /// Returns true for a moment at which the former primary responded.
+    #[must_use]
+    pub fn is_with_former(&self, moment: Instant) -> bool {
+        let with_former = self.with_former.lock();
+        with_former.iter().any(|times| times.contains(&moment))
+    }
+
     pub fn heal(&self) {
         *self.cut_off_until.lock() = self.sky.began;
+        for times in self.with_former.lock().iter_mut() {
+            times.end = times.end.min(Instant::now());
+        }
     }
 }
 
@@ -102,11 +122,14 @@ impl Weather for Way {
         let is_lost = random.u32(..1000) < state.losses;
         let event = match (is_away, is_lost) {
             (true, _) => Event::Away,
+            (false, false) if self.is_with_former(now) => Event::FormerServes,
             (false, false) => Event::Served,
             (false, true) => match random.u8(..4) {
                 0 => Event::Away,
                 1 if call == Call::Read => Event::Busy,
                 1 | 2 => Event::RequestLost,
+                // What the former primary has done is lost with it, its response or not.
+                _ if self.is_with_former(now) => Event::FormerServes,
                 _ => Event::ResponseLost,
             },
         };

@@ -51,7 +51,7 @@ impl World {
         let way = |server| Way::new(&sky, seed.wrapping_mul(31).wrapping_add(server));
         let servers = setting.servers as u64;
         Arc::new(Self {
-            store: SimulatedStore::new(setting.waits),
+            store: SimulatedStore::new(setting.waits, setting.sealed),
             laws: Mutex::new(Laws::new(setting)),
             servers: (0..servers).map(|_| Mutex::default()).collect(),
             sidecars: (0..setting.sidecars).map(|_| Mutex::default()).collect(),
@@ -86,6 +86,15 @@ impl World {
         let all = 0..self.servers.len();
         all.filter_map(|number| Some((number, self.server(number)?)))
             .collect()
+    }
+
+    /// Returns the begin of a server's last poll that succeeded. One at a former primary that confirms what is
+    /// lost with it (without `?wait=`) does not count.
+    #[must_use]
+    pub fn polled(&self, server: usize) -> Option<Instant> {
+        let begun = self.server(server)?.polls().succeeded?;
+        let is_of_former = !self.setting.waits && self.ways[server].is_with_former(begun);
+        (!is_of_former).then_some(begun)
     }
 
     /// Returns the sidecars that run, by their numbers.
@@ -241,7 +250,7 @@ impl Network for Wire {
                 return None;
             }
             let path = request.url().path().to_owned();
-            let polled = world.server(number).map(|server| server.polls());
+            let polled = world.polled(number);
             let reply = world.send(number, converted(&request)).await;
             let knows_signer = world.knows_signer(sidecar, number);
             let mut laws = world.laws.lock();

@@ -75,7 +75,7 @@ pub(crate) struct Simulated(SimulatedStore);
 
 impl Simulated {
     pub(crate) fn new() -> Self {
-        Self(SimulatedStore::new(true))
+        Self(SimulatedStore::new(true, false))
     }
 }
 
