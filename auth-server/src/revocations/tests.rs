@@ -9,7 +9,7 @@ use postern_token::claims::Claims;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::revocations::{RevocationList, TokenDigests};
 
-use super::entry::Fact;
+use super::entry::{Entry, Fact};
 use super::log::RevocationLog;
 use super::state::{State, Surplus};
 use super::*;
@@ -103,7 +103,83 @@ fn lines(state: &State) -> usize {
     text(state.list.after(None)).lines().count()
 }
 
-for_every_store!(nothing_is_removed_from_another_history);
+for_every_store!(
+    a_revocation_counts_at_once_here_and_elsewhere_after_a_poll,
+    an_older_copy_gets_back_what_it_lacks_and_nothing_twice,
+    a_store_that_began_anew_is_read_whatever_its_numbers,
+    nothing_is_removed_from_another_history,
+);
+
+async fn a_revocation_counts_at_once_here_and_elsewhere_after_a_poll(
+    installation: &dyn Installation,
+) {
+    let (one, other) = (log_in(installation.open()), log_in(installation.open()));
+    for log in [&one, &other] {
+        log.poll().await.unwrap();
+    }
+    for id in ["a", "b"] {
+        revoke(&one, id, "1").await;
+        assert!(revokes(&one, id) && !revokes(&other, id));
+        other.poll().await.unwrap();
+        assert!(revokes(&other, id));
+    }
+    assert!(!revokes(&other, "c"));
+}
+
+async fn an_older_copy_gets_back_what_it_lacks_and_nothing_twice(installation: &dyn Installation) {
+    let store = installation.open();
+    let (one, other) = (log_in(installation.open()), log_in(installation.open()));
+    for id in ["a", "b"] {
+        revoke(&one, id, "1").await;
+    }
+    other.poll().await.unwrap();
+    let all = store.since(0).await.unwrap();
+    installation.clear().await;
+    let above = all[0].id - 1;
+    let older = Entry::parse(&all[0]).unwrap().fact.append(far(), above);
+    store.commit(vec![older.unwrap()]).await.unwrap();
+    // The copy has given another revocation the number of a lost one.
+    let third = log_in(installation.open());
+    third.poll().await.unwrap();
+    revoke(&third, "c", "1").await;
+    let numbers = store.since(0).await.unwrap();
+    assert_eq!(numbers[1].id, all[1].id);
+    for lost in [false, true] {
+        if lost {
+            installation.clear().await;
+        }
+        // All requests of a moment notice it.
+        let opened = OpenStore::unencrypted(installation.open());
+        let read_on = || one.catch_up(&opened);
+        let done = tokio::join!(read_on(), read_on(), read_on());
+        assert_eq!(done, (Ok(()), Ok(()), Ok(())));
+        for log in [&other, &third, &one] {
+            log.poll().await.unwrap();
+        }
+        for log in [&one, &other, &third] {
+            assert!(["a", "b", "c"].iter().all(|id| revokes(log, id)));
+            assert!(log.published().seq > all[1].id);
+        }
+        assert_eq!(count(&*store).await, 3);
+    }
+}
+
+async fn a_store_that_began_anew_is_read_whatever_its_numbers(installation: &dyn Installation) {
+    let one = log_in(installation.open());
+    for id in ["over", "also over", "as well"] {
+        one.note([token(id, "1", unix_now())]);
+        one.flush().await.unwrap();
+    }
+    let number = one.published().seq;
+    installation.clear().await;
+    let other = log_in(installation.open());
+    for id in ["a", "b"] {
+        revoke(&other, id, "1").await;
+        one.poll().await.unwrap();
+        assert!(revokes(&one, id), "{id}");
+        assert!(one.published().seq >= number);
+    }
+}
 
 async fn nothing_is_removed_from_another_history(installation: &dyn Installation) {
     let one = log_in(installation.open());

@@ -119,6 +119,29 @@ fn what_is_due_is_done_and_at_once_where_no_server_ran() {
 }
 
 #[test]
+fn a_revoked_key_is_not_brought_back_by_who_still_has_it() {
+    let mut mine = ring();
+    let retired = fresh();
+    mine.retire(&retired, NOW + 9);
+    let revoked = next(mine.clone().revoke(retired.id(), None, NOW).unwrap());
+    assert_eq!(plan(Some(&mine), &stored(&revoked)), Plan::Keep(revoked));
+
+    let id = mine.current().id();
+    let replaced = mine.clone().revoke(id, Some(&fresh()), NOW).unwrap();
+    let replaced = next(replaced);
+    assert_eq!(
+        plan(Some(&mine), &stored(&replaced)),
+        Plan::Keep(replaced.clone())
+    );
+    // Nor by a crash or a loss halfway.
+    let without_pair = StoredKeys {
+        pair: None,
+        ..stored(&replaced)
+    };
+    assert_eq!(plan(Some(&mine), &without_pair), Plan::Generate);
+}
+
+#[test]
 fn a_stored_pair_whose_key_was_revoked_counts_as_no_pair() {
     let before = ring();
     let id = before.current().id().clone();
@@ -143,6 +166,32 @@ fn a_stored_pair_whose_key_was_revoked_counts_as_no_pair() {
         let replaced = at(NOW, memory).plan(&mixed, Some(&new)).unwrap();
         assert_eq!(replaced, Plan::Write(after.clone()));
     }
+}
+
+#[test]
+fn an_older_copy_is_replaced_by_what_this_server_knows() {
+    let installed = next(ring());
+    let announced = next(installed.clone().publish(fresh(), NOW - 150, 150));
+    let promoted = next(announced.clone().advance(NOW, &POLICY));
+    for older in [&installed, &announced] {
+        let restored = written(Some(&promoted), &stored(older));
+        assert_eq!(restored, promoted);
+        assert_eq!(
+            plan(Some(older), &stored(&promoted)),
+            Plan::Keep(promoted.clone())
+        );
+    }
+    // Another change at the same generation, after a failover.
+    let other = next(announced.clone().advance(NOW + 9, &POLICY));
+    assert_eq!(written(Some(&promoted), &stored(&other)), promoted);
+    // A key that the older copy has revoked stays revoked.
+    let id = fresh().id().clone();
+    let revoking = next(installed.revoke(&id, None, NOW).unwrap());
+    assert!(
+        written(Some(&promoted), &stored(&revoking))
+            .revoked()
+            .contains(&id)
+    );
 }
 
 #[test]

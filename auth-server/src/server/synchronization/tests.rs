@@ -196,6 +196,25 @@ async fn a_key_signs_on_time_though_the_store_is_away() {
     assert_eq!(server.keys(), server.store.keys().await);
 }
 
+#[tokio::test]
+async fn keys_go_by_the_clock_of_the_store() {
+    const TEN_YEARS: i64 = 315_360_000;
+    let mut server = Server::started().await;
+    let announced = server.ring().publish(fresh(), NOW, LEAD);
+    let announced = server.store.put_ring(announced).await;
+    server.store.set_ahead(-TEN_YEARS);
+    server.poll_at(NOW + TEN_YEARS).await;
+    assert_eq!(server.store.ring().await, announced);
+    let due = server.synchronization.next_due().unwrap();
+    assert!((due - TEN_YEARS - NOW - LEAD).abs() < 10, "{due}");
+
+    server.poll_at(NOW + TEN_YEARS + LEAD + 10).await;
+    let next = &announced.next().unwrap().pair;
+    assert_eq!(server.ring().current(), next);
+    let since = server.store.ring().await.current_since().unwrap();
+    assert!((since - NOW - LEAD).abs() < 30, "{since}");
+}
+
 const TYPE: SigningType = SigningType::Ecdsa;
 const NOW: i64 = 1_000_000;
 /// The default of `--rotation-lead`.

@@ -1,11 +1,14 @@
-//! Rotation and revocation of keys, seen from behind the sidecar (ADR 0006, lesson B18).
+//! Rotation and revocation of keys under load, seen from behind the sidecar (ADR 0006,
+//! lesson B18).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use postern_token::keys::{VerificationKey, signing_type};
 use serde_json::json;
 use tests::actors::abuse::STREAMS;
-use tests::actors::auth_server::{AuthServer, AuthServerPlan, ECDSA};
+use tests::actors::auth_server::{AuthServer, AuthServerPlan, ECDSA, USER_DETAILS};
 use tests::actors::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
 use tests::actors::token_forge::{Forge, Signature, claims, kid_of, signing_input};
 use tests::keys::{SigningKey, SigningType};
@@ -19,6 +22,14 @@ use tests::wire::h2_client::{FrameClient, get_fields};
 use tests::wire::loopback::connect_as;
 use tests::wire::message::Message;
 use tests::wire::metrics::rejections;
+
+/// Starts a server that applies the changes of `keys …` within a second.
+fn auth_server(flags: &[&str]) -> AuthServer {
+    AuthServerPlan::polling()
+        .flags(["--rotation-lead", "2"])
+        .flags(flags)
+        .ready()
+}
 
 fn sidecar(service: &EchoService, auth_server: &str, refresh: [&str; 2]) -> Sidecar {
     SidecarPlan::new(service, auth_server)
@@ -35,6 +46,65 @@ fn rotate(server: &AuthServer, lead: &str) -> String {
         let token = server.login();
         (kid_of(&token) == kid).then_some(token)
     })
+}
+
+/// The requests of the users of a running system.
+#[derive(Default)]
+struct Traffic {
+    over: AtomicBool,
+    requests: AtomicUsize,
+    rejections: Mutex<Vec<String>>,
+}
+
+impl Traffic {
+    /// Logs in and uses each token until shortly before its end, in a loop.
+    fn of_one_person(&self, server: &AuthServer, sidecar: &Sidecar, session: Duration) {
+        while !self.over.load(Ordering::Relaxed) {
+            let token = server.login();
+            let (behind_sidecar, at_auth_server) =
+                (sidecar.bearing(&token), server.anonymous().bearing(&token));
+            let begun = Instant::now();
+            while begun.elapsed() < session && !self.over.load(Ordering::Relaxed) {
+                self.see(&token, &behind_sidecar.get("/list"));
+                self.see(&token, &behind_sidecar.get(USER_DETAILS));
+                self.see(&token, &at_auth_server.get(USER_DETAILS));
+            }
+        }
+    }
+
+    fn see(&self, token: &str, response: &Message) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        if response.status() != 200 {
+            let rejection = format!("{} ({})", response.verdict(), kid_of(token));
+            self.rejections.lock().unwrap().push(rejection);
+        }
+    }
+}
+
+/// A next key is published four seconds before it signs; server and sidecar poll every second.
+#[test]
+fn five_rotations_under_load_reject_no_request() {
+    let server = auth_server(&["--token-lifetime", "8"]);
+    let service = EchoService::start();
+    let sidecar = sidecar(&service, &server.url(), EVERY_SECOND);
+    let traffic = Traffic::default();
+    let mut kids = vec![kid_of(&server.login())];
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| traffic.of_one_person(&server, &sidecar, Duration::from_secs(5)));
+        }
+        for _ in 0..5 {
+            kids.push(kid_of(&rotate(&server, "4")));
+        }
+        traffic.over.store(true, Ordering::Relaxed);
+    });
+    let requests = traffic.requests.into_inner();
+    let found = traffic.rejections.into_inner().unwrap();
+    assert_eq!(found, [""; 0], "of {requests}");
+    assert!(requests > 100, "only {requests} requests");
+    kids.sort_unstable();
+    kids.dedup();
+    assert_eq!(kids.len(), 6, "five rotations make six keys");
 }
 
 /// Two auth servers on one Redis, and a sidecar for each: a key that one command revokes is
@@ -78,9 +148,7 @@ fn a_revoked_key_is_rejected_at_every_replica_and_sidecar() {
 
 #[test]
 fn lesson_b18_a_token_of_a_new_key_is_accepted_on_demand() {
-    let server = AuthServerPlan::polling()
-        .flags(["--rotation-lead", "2"])
-        .ready();
+    let server = auth_server(&[]);
     let service = EchoService::start();
     let sidecar = sidecar(&service, &server.url(), NEVER);
     let old = server.login();
