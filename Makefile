@@ -23,15 +23,16 @@ demo: cmake ## See a small service protected, then play with it (ONCE=1: end wit
 	@deploy/demo/tour.sh
 
 .PHONY: test
-test: skips lint tests simulated policy ## Formatting, lints, unit and e2e tests, 3,000 simulated worlds, dependency policy
+test: skips lint tests simulated cuts-briefly policy ## Formatting, lints, unit and e2e tests, 3,000 simulated worlds, a part of the cuts, dependency policy
 	@scripts/skips.sh
 	@echo "make test: passed"
 
 .PHONY: test-full
 # The images, whose tests wait for most of their time, are built and tried beside the rest.
-test-full: tools-full test ## make test, and all that takes tools and time: 20,000 worlds, planted faults, measurements, fuzzing, manifests, images, the compose stack, systemd
+test-full: tools-full test ## make test, and all that takes tools and time: 20,000 worlds, every cut, measurements, fuzzing, manifests, images, the compose stack, systemd
 	@QUICK=1 SEEDS=17000 FROM=3001 scripts/simulate.sh
-	@scripts/simulate-faults.sh
+	@# By itself: its timeouts are short.
+	@$(MAKE) cuts
 	@$(MAKE) --jobs=2 --output-sync=target SIDE_BY_SIDE=1 containers bench-smoke fuzz-briefly k8s-render
 	@echo "make test-full: passed"
 
@@ -53,7 +54,7 @@ lint: cmake ## Words, formatting, clippy with warnings as errors, no I/O in the 
 	cargo fmt --manifest-path tests/simulation/Cargo.toml --check
 	cargo clippy --locked --manifest-path tests/simulation/Cargo.toml --target-dir "$(or $(CARGO_TARGET_DIR),target)" --all-targets -- -D warnings
 	scripts/pure-crates.sh
-	for fault in tests/simulation/faults/*.patch; do git apply --check "$$fault"; done
+	for fault in tests/simulation/faults/*.patch tests/data/cuts/faults/*.patch; do git apply --check "$$fault"; done
 
 .PHONY: fmt
 fmt: ## Format the code
@@ -120,7 +121,19 @@ simulate: cmake ## Worlds in which everything fails, SEEDS of them; REPLAY=SEED:
 
 .PHONY: simulate-faults
 simulate-faults: cmake ## Each planted fault has to be found (WRITE=1: the table of their seeds)
-	@scripts/simulate-faults.sh
+	@scripts/faults.sh simulation
+
+.PHONY: cuts
+cuts: cmake ## Cut recorded exchanges at every byte of each direction (ONE_OF=N: a part by SEED; ONLY=NAME: some)
+	@scripts/cuts.sh
+
+.PHONY: cuts-briefly
+cuts-briefly: cmake
+	@ONE_OF=$(or $(ONE_OF),12) scripts/cuts.sh
+
+.PHONY: cuts-faults
+cuts-faults: cmake ## Each fault planted in the sidecar has to be found by a cut (WRITE=1: their table)
+	@scripts/faults.sh cuts
 
 .PHONY: policy
 policy:

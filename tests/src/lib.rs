@@ -10,6 +10,7 @@
 )]
 
 pub mod actors;
+pub mod cuts;
 pub mod services;
 pub mod skip;
 pub mod tables;

@@ -4,6 +4,7 @@ pub mod certificates;
 pub mod clock;
 pub mod free_address;
 pub mod h2_client;
+pub mod hpack;
 pub mod loopback;
 pub mod message;
 pub mod metrics;
