@@ -8,7 +8,6 @@ use std::time::Duration;
 use serde_json::Value;
 use tests::actors::stack::ForgedStack;
 use tests::services::h2_service::{H2Service, TRAILER};
-use tests::services::streaming_service::StreamingService;
 use tests::wait;
 use tests::wire::h2_client::{Fate, FrameClient, H2Client, OpenStream, fields_of, get_fields};
 use tests::wire::raw_client::exchange;
@@ -172,30 +171,6 @@ fn usual<'a>(path: &'a str, authorization: &'a str) -> Vec<(&'a str, &'a str)> {
     let mut fields = get_fields(path);
     fields.push(("authorization", authorization));
     fields
-}
-
-#[test]
-fn interim_responses_reach_a_client_of_http_2() {
-    let service = StreamingService::start();
-    let stack = ForgedStack::before(&service.url(), &["--public-path=/public/**"]);
-    let mut client = FrameClient::connect(stack.sidecar.address());
-    client.head(1, &get_fields("/orders/public/early"), true);
-    let mut heads = Vec::new();
-    while heads.len() < 2 {
-        let frame = client.frame_from_server().unwrap();
-        if frame.kind == 1 {
-            heads.push(frame.flags & 1);
-        }
-    }
-    // Neither ends the stream.
-    assert_eq!(heads, [0, 0]);
-    let mut fields = fields_of("POST", "/orders/public/upload");
-    fields.extend([("expect", "100-continue"), ("content-length", "1")]);
-    client.head(3, &fields, false);
-    let interim = client.frames_of(3).find(|frame| frame.kind == 1).unwrap();
-    assert_eq!(interim.flags & 1, 0);
-    client.frame(0, 1, 3, b"x");
-    assert!(client.frames_of(3).any(|frame| frame.ends_body()));
 }
 
 #[test]

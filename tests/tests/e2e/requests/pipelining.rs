@@ -1,5 +1,5 @@
-//! Bytes that arrive before the response is sent: the next request, or an empty line after a body.
-//! The service may have processed the first request by then, so the client gets its response.
+//! Bytes that arrive before the response is sent, and the end of the client behind them.
+//! Requests that are pipelined: `tests::cuts`.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
@@ -7,7 +7,6 @@ use std::sync::mpsc::{Sender, channel};
 use tests::actors::stack::ForgedStack;
 use tests::services::echo_service::MARK;
 use tests::services::socket_server::{Reply, SocketServer, response};
-use tests::wait;
 use tests::wire::raw_client::RawClient;
 
 /// Starts a service that echoes the target of each request, once per message on the channel.
@@ -28,25 +27,6 @@ fn gated_service() -> (SocketServer, Sender<()>) {
 fn before(service: &SocketServer) -> ForgedStack {
     let upstream = format!("http://{}", service.address());
     ForgedStack::before(&upstream, &["--public-path", "/public/**"])
-}
-
-#[test]
-fn pipelined_requests_get_every_response_in_order() {
-    let (service, go) = gated_service();
-    let stack = before(&service);
-    let mut client = RawClient::connect(stack.sidecar.address());
-    client.send(b"POST /orders/public/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc");
-    wait::until("the first request", || service.requests().pop());
-    // While the service is at work: an empty line (RFC 9112 §2.2), then two requests.
-    client.send(b"\r\n");
-    client.send(b"GET /orders/public/2 HTTP/1.1\r\nHost: a\r\n\r\n");
-    client.send(b"GET /orders/public/3 HTTP/1.1\r\nHost: a\r\n\r\n");
-    for number in 1..=3 {
-        go.send(()).unwrap();
-        let response = client.response("GET");
-        assert_eq!(response.status(), 200, "{}", response.text());
-        assert_eq!(response.text(), format!("/orders/public/{number}"));
-    }
 }
 
 #[test]

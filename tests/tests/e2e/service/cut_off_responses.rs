@@ -7,11 +7,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use tests::actors::stack::ForgedStack;
-use tests::services::h2_service::H2Service;
 use tests::services::socket_server::serve_each;
 use tests::wire::certificates::Authority;
 use tests::wire::clock;
-use tests::wire::h2_client::{Fate, FrameClient, get_fields};
 use tests::wire::raw_client::RawClient;
 use tests::wire::tls::Trust;
 
@@ -124,27 +122,14 @@ fn a_response_that_breaks_off_is_never_taken_for_a_whole_one() {
         (UNTIL_CLOSE, End::Silence),
     ] {
         let upstream = service(framing, end);
-        for tls in [None, Some(&authority)] {
-            let (stack, trust) = before(&upstream, tls);
-            let address = stack.sidecar.address();
-            for client in CLIENTS {
-                let what = format!("{framing:?} {end:?} {client:?} {}", tls.is_some());
-                let (body, is_whole) = sent(address, trust.as_ref(), &request(client, ""));
-                assert!(!is_whole, "{what}: {}", body.escape_ascii());
-            }
-            if tls.is_none() {
-                let mut client = FrameClient::connect(address);
-                client.head(1, &get_fields("/orders/public/x"), true);
-                assert_eq!(client.fate(1), Fate::Reset, "{framing:?} {end:?}");
-            }
+        // Without TLS: every cut of `tests::cuts`.
+        let (stack, trust) = before(&upstream, Some(&authority));
+        for client in CLIENTS {
+            let request = request(client, "");
+            let (body, is_whole) = sent(stack.sidecar.address(), trust.as_ref(), &request);
+            let what = format!("{framing:?} {end:?} {client:?}");
+            assert!(!is_whole, "{what}: {}", body.escape_ascii());
         }
-    }
-    let service = H2Service::start();
-    let (stack, _) = before(&service.url(), None);
-    for (version, connection) in CLIENTS {
-        let request = format!("GET /orders/public/reset {version}\r\nHost: a\r\n{connection}\r\n");
-        let (body, is_whole) = sent(stack.sidecar.address(), None, request.as_bytes());
-        assert!(!is_whole, "{version} {connection}: {}", body.escape_ascii());
     }
 }
 

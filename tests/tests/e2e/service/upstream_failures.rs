@@ -2,12 +2,10 @@
 //! twice.
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
-use std::sync::mpsc::channel;
 
 use tests::actors::stack::ForgedStack;
-use tests::services::echo_service::{EchoService, MARK};
-use tests::services::socket_server::{Reply, SocketServer, response, serve_each};
+use tests::services::echo_service::EchoService;
+use tests::services::socket_server::{Reply, SocketServer};
 use tests::tables;
 use tests::tables::template;
 use tests::wire::free_address::free_address;
@@ -71,39 +69,4 @@ fn a_post_that_reached_the_service_is_never_sent_twice() {
     let request = client.request("POST", "/pay").body("1");
     assert_eq!(client.send(&request).status(), 502);
     assert_eq!(service.requests().len(), 1);
-}
-
-#[test]
-fn a_request_whose_response_has_begun_is_never_sent_twice() {
-    let stack = ForgedStack::start();
-    for (method, begun) in [
-        ("GET", "H"),
-        ("GET", "HTTP/1.1 200 OK\r\nX-Done: yes\r\n"),
-        ("PUT", "HTTP/1.1 200 OK\r\nX-Done: yes\r\n"),
-        (
-            "DELETE",
-            "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n",
-        ),
-    ] {
-        let (sender, requests) = channel();
-        let address = serve_each(move |_, mut connection| {
-            loop {
-                let mut head = [0; 4096];
-                let length = connection.read(&mut head)?;
-                let head = String::from_utf8_lossy(&head[..length]).into_owned();
-                let is_first = head.starts_with("GET /orders/first ");
-                let _ = sender.send(head);
-                if length == 0 || !is_first {
-                    return connection.write_all(begun.as_bytes());
-                }
-                connection.write_all(&response("200 OK", &[&format!("{MARK}: 1")], b""))?;
-            }
-        });
-        let sidecar = stack.in_front_of(&format!("http://{address}"), &[]);
-        let client = sidecar.bearing(&stack.token());
-        assert_eq!(client.get("/first").status(), 200);
-        let second = client.send(&client.request(method, "/second"));
-        assert_eq!(second.status(), 502, "{method} {begun}");
-        assert_eq!(requests.try_iter().count(), 2, "{method} {begun}");
-    }
 }

@@ -17,7 +17,6 @@ use tests::services::tls_service::TlsService;
 use tests::wait;
 use tests::wire::certificates::Authority;
 use tests::wire::free_address::free_address;
-use tests::wire::h2_client::{FrameClient, get_fields};
 use tests::wire::message::Message;
 use tests::wire::raw_client::RawClient;
 
@@ -84,28 +83,6 @@ fn an_h2c_service_gets_an_http_1_client_s_request() {
         }
         assert_eq!(fields.get_all("x-current-user").iter().count(), 1);
     }
-}
-
-#[test]
-fn interim_responses_of_an_h2c_service_pass() {
-    let service = H2Service::start();
-    let stack = ForgedStack::before(&service.url(), &["--public-path", "/public/**"]);
-    let mut client = RawClient::connect(stack.sidecar.address());
-    client.send(b"GET /orders/public/hints HTTP/1.1\r\nHost: a\r\n\r\n");
-    let text = client.text_until("0\r\n\r\n");
-    let (hints, response) = text.split_once("\r\n\r\n").unwrap();
-    assert_eq!(hints, "HTTP/1.1 103 Early Hints\r\nlink: </a.css>");
-    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
-    let mut client = FrameClient::connect(stack.sidecar.address());
-    client.head(1, &get_fields("/orders/public/hints"), true);
-    let heads = client.frames_of(1).filter(|frame| frame.kind == 1);
-    assert_eq!(
-        heads
-            .map(|frame| frame.flags & 1)
-            .take(3)
-            .collect::<Vec<_>>(),
-        [0, 0, 1]
-    );
 }
 
 #[test]
