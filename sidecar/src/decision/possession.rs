@@ -174,8 +174,11 @@ impl AuthPolicy {
         let is_proven = self
             .token(request)
             .is_some_and(|token| token.location() == has_proof);
+        if !is_proven {
+            return None;
+        }
         let nonce = HeaderValue::try_from(nonces.issue(now)).ok()?;
-        is_proven.then_some((DPOP_NONCE, nonce))
+        Some((DPOP_NONCE, nonce))
     }
 }
 
