@@ -116,6 +116,8 @@ fn rfc_9728_a_client_without_a_token_finds_the_issuer() {
         let document = json!({
             "resource": "https://api.example/orders", "authorization_servers": [issuer],
             "bearer_methods_supported": ["header"],
+            "dpop_signing_alg_values_supported":
+                ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"],
         });
         assert_eq!(send("GET", &[]).json(), document, "{path}");
         assert_eq!(send("GET", &["Authorization: Bearer a.b.c"]).status(), 200);
