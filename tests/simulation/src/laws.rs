@@ -34,6 +34,8 @@ pub struct Laws {
     pub clients: Vec<usize>,
     pub ends: Vec<End>,
     sidecars: BTreeMap<usize, Fetches>,
+    /// The key by which the server signed when a fetch of this sidecar began.
+    signers: BTreeMap<usize, Option<String>>,
     /// The moment when a key was first seen among those of a server.
     keys_seen: BTreeMap<String, Instant>,
     /// The key that the store has as the next one, and the moment when it was first seen there.
@@ -60,6 +62,8 @@ struct Fetches {
     /// The begin of the last poll whose keys a fetch has brought, which is not at its end.
     fetching: Option<Instant>,
     has_new_keys: bool,
+    /// False where the key that came first is not among them: then the former ones stay.
+    agree: bool,
     keys_in_force: Option<InForce>,
     list_in_force: Option<InForce>,
 }
@@ -119,14 +123,14 @@ impl Laws {
     }
 
     /// A request of a sidecar has ended. `polled`: the last poll of the server when the request came;
-    /// `knows_signer`: the sidecar had the key by which the server signs.
+    /// `signer`: the key by which the server signs; `knows_signer`: the sidecar had it.
     pub fn fetched(
         &mut self,
         sidecar: usize,
         path: &str,
         reply: Option<&Reply>,
         polled: Option<Instant>,
-        knows_signer: bool,
+        (signer, knows_signer): (Option<String>, bool),
     ) {
         let now = Instant::now();
         let is_good = |status| status == StatusCode::OK || status == StatusCode::NOT_MODIFIED;
@@ -136,15 +140,20 @@ impl Laws {
         if path.ends_with("/key") {
             fetches.fetching = None;
             fetches.has_new_keys = false;
+            self.signers.insert(sidecar, signer.clone());
         }
         if path.ends_with("/jwks.json") {
             fetches.fetching = begun;
             fetches.has_new_keys = is_good;
+            fetches.agree = self.signers.get(&sidecar) == Some(&signer);
         }
         if path.ends_with("/revocations") {
             // The last request of a fetch: its keys are installed now, with the list or without.
             if fetches.has_new_keys {
                 fetches.key = Some(now);
+            }
+            let are_installed = fetches.has_new_keys && fetches.agree;
+            if are_installed {
                 // The keys of a server that is cut off may have been revoked.
                 let begun = fetches.fetching;
                 fetches.keys_in_force = begun.map(|begun| InForce {
@@ -152,7 +161,7 @@ impl Laws {
                     arrived: now,
                 });
             }
-            if is_good && (fetches.has_new_keys || knows_signer) {
+            if is_good && (are_installed || knows_signer) {
                 later(&mut fetches.list_in_force, begun, now);
                 fetches.list = Some(now);
             }

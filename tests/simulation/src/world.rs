@@ -178,13 +178,16 @@ impl World {
         *self.isolated_until[sidecar].lock() = Instant::now() + lasts;
     }
 
-    /// Returns true where a sidecar has the key by which a server signs.
-    fn knows_signer(&self, sidecar: usize, server: usize) -> bool {
-        let signer = self.server(server).and_then(|server| server.keys());
-        let keys = self.sidecar(sidecar).map(|sidecar| sidecar.keys());
-        signer
-            .zip(keys)
-            .is_some_and(|(signer, keys)| keys.contains(&signer.current))
+    /// Returns the key by which a server signs, and true where a sidecar has it.
+    fn signer(&self, sidecar: usize, server: usize) -> (Option<String>, bool) {
+        let keys = self.server(server).and_then(|server| server.keys());
+        let signer = keys.map(|keys| keys.current);
+        let known = self.sidecar(sidecar).map(|sidecar| sidecar.keys());
+        let knows_signer = signer
+            .as_ref()
+            .zip(known)
+            .is_some_and(|(signer, known)| known.contains(signer));
+        (signer, knows_signer)
     }
 
     /// Returns true where the store has an end.
@@ -252,9 +255,9 @@ impl Network for Wire {
             let path = request.url().path().to_owned();
             let polled = world.polled(number);
             let reply = world.send(number, converted(&request)).await;
-            let knows_signer = world.knows_signer(sidecar, number);
+            let signer = world.signer(sidecar, number);
             let mut laws = world.laws.lock();
-            laws.fetched(sidecar, &path, reply.as_ref(), polled, knows_signer);
+            laws.fetched(sidecar, &path, reply.as_ref(), polled, signer);
             drop(laws);
             let reply = reply?;
             let mut response = http::Response::new(reply.body);
