@@ -213,7 +213,9 @@ impl<'a> Part<'a> {
                 return Some(Ending::Gone);
             }
             Kind::Split => {
-                let bytes: Vec<_> = self.script.steps[self.step].bytes.clone();
+                // A part that only reads has none.
+                let step = self.script.steps.get(self.step)?;
+                let bytes = step.bytes.clone();
                 for byte in &bytes {
                     self.put(socket, &[*byte]).await;
                     tokio::task::yield_now().await;
