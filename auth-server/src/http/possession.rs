@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, header};
 use postern_contract::rejection::Rejection;
 use postern_http::host::normal_url::NormalUrl;
 use postern_token::invalid::InvalidProof;
@@ -15,7 +15,6 @@ use postern_transport::http_port::PeerCertificate;
 use super::response::ErrorResponse;
 use crate::app::App;
 
-const DPOP: HeaderName = HeaderName::from_static("dpop");
 const NO_URL: &str = "the proof is for another URL; where a proxy ends TLS in front of this server, its --issuer \
                       has to be the URL that clients use";
 
@@ -89,11 +88,8 @@ impl Possession {
 }
 
 fn proof(app: &App, parts: &Parts, path: &str) -> Result<Option<VerifiedProof>, InvalidProof> {
-    let mut fields = parts.headers.get_all(DPOP).iter();
-    let proof = match (fields.next(), fields.next()) {
-        (None, _) => return Ok(None),
-        (Some(_), Some(_)) => return Err(InvalidProof::Repeated),
-        (Some(field), None) => Proof::parse(field.as_bytes())?,
+    let Some(proof) = Proof::from_headers(&parts.headers)? else {
+        return Ok(None);
     };
     let url = endpoint(app, &parts.headers, path);
     let request = ProofRequest {

@@ -65,7 +65,7 @@ pub(super) fn describe(
 
 /// Describes the members of a proof that are compared with its request, or what cannot be read of it.
 #[must_use]
-pub fn of_proof(proof: &str) -> Option<String> {
+pub fn describe_proof(proof: &str) -> Option<String> {
     let Some(decoded) = DecodedToken::decode(proof) else {
         return unreadable(proof);
     };

@@ -10,7 +10,7 @@ use postern_http::path_patterns::{ContextPath, PassList};
 use postern_process::command_line::joined_members;
 use postern_process::exit::ExitError;
 use postern_process::files::secret_file;
-use postern_token::keys::algorithms::{self, ASYMMETRIC};
+use postern_token::keys::algorithms;
 use postern_token::policy::{BoundTokens, VerificationPolicy};
 use postern_token::possession::nonces::NonceKeys;
 use postern_token::sources::TokenSources;
@@ -96,7 +96,7 @@ fn resources(
 ) -> Result<Arc<[ProtectedResource]>, ExitError> {
     let rules = (&policy.access_rules, policy.interceptor.context());
     let mut of_issuers = policy.issuers.iter();
-    let algorithms = takes_proofs(args).then(|| ASYMMETRIC.map(algorithms::name));
+    let algorithms = takes_proofs(args).then(algorithms::asymmetric_names);
     let bound_tokens = BoundTokenSupport {
         dpop_signing_alg_values_supported: algorithms.into_iter().flatten().collect(),
         dpop_bound_access_tokens_required: of_issuers.all(|issuer| issuer.policy.requires_proof),

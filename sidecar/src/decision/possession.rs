@@ -12,7 +12,7 @@ use postern_token::detail;
 use postern_token::invalid::InvalidProof;
 use postern_token::observer::Observer;
 use postern_token::possession::nonces::NonceKeys;
-use postern_token::possession::proof::{Proof, ProofRequest};
+use postern_token::possession::proof::{DPOP, Proof, ProofRequest};
 use postern_token::possession::seen_proofs::SeenProofs;
 use postern_token::possession::{Binding, Digest, Possession};
 
@@ -20,8 +20,6 @@ use super::authorize::AuthPolicy;
 use crate::identity::client_certificate::{CertificateField, ClientCertificate};
 use crate::identity::forwarded::Client;
 
-/// The field of proofs (RFC 9449 §4.1).
-pub(crate) const DPOP: HeaderName = HeaderName::from_static("dpop");
 /// The field with the nonce of the next proof (RFC 9449 §8).
 pub(crate) const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
@@ -120,12 +118,8 @@ impl AuthPolicy {
         token: &Digest,
     ) -> Result<String, InvalidProof> {
         let request = presented.request;
-        let mut fields = request.headers.get_all(DPOP).iter();
-        let proof = match (fields.next(), fields.next()) {
-            (None, _) => return Err(InvalidProof::Missing),
-            (Some(_), Some(_)) => return Err(InvalidProof::Repeated),
-            (Some(field), None) => Proof::parse(field.as_bytes())?,
-        };
+        let proof = Proof::from_headers(&request.headers)?;
+        let proof = proof.ok_or(InvalidProof::Missing)?;
         // RFC 9449 §4.3 item 12. First: no other key is worth a computation.
         if proof.key() != key {
             return Err(InvalidProof::OtherKey);
@@ -200,7 +194,7 @@ fn check_certificate(
 /// Describes the proof of a request for people: the members that are compared.
 fn describe(request: &ReceivedHead) -> Option<String> {
     let field = request.headers.get(DPOP)?.to_str().ok()?;
-    detail::of_proof(field)
+    detail::describe_proof(field)
 }
 
 #[cfg(test)]

@@ -111,7 +111,10 @@ impl LocalResponse {
         };
         let parameters = bearer.as_bytes().strip_prefix(b"Bearer ");
         let dpop = parameters.and_then(|parameters| {
-            let start = format!("DPoP algs=\"{}\", ", algorithms::proofs());
+            let start = format!(
+                "DPoP algs=\"{}\", ",
+                algorithms::asymmetric_names().join(" ")
+            );
             let challenge = [start.as_bytes(), parameters].concat();
             HeaderValue::from_maybe_shared(Bytes::from(challenge)).ok()
         });

@@ -86,12 +86,12 @@ fn read(text: &str) -> Option<Digest> {
     if let Some(base64) = text.strip_prefix(':').and_then(|it| it.strip_suffix(':')) {
         return STANDARD.decode(base64).ok().map(|der| sha256(&der));
     }
-    of_envoy(text).or_else(|| of_escaped(text))
+    read_envoy(text).or_else(|| read_escaped(text))
 }
 
 /// Reads text that is escaped as in a URL: PEM of nginx and AWS, or of Traefik its base64 alone, the
 /// client's own certificate first.
-fn of_escaped(escaped: &str) -> Option<Digest> {
+fn read_escaped(escaped: &str) -> Option<Digest> {
     let text = percent_decode_str(escaped).decode_utf8().ok()?;
     if !text.starts_with('-') {
         let leaf = text.split(',').next()?;
@@ -103,7 +103,7 @@ fn of_escaped(escaped: &str) -> Option<Digest> {
 
 /// Reads `X-Forwarded-Client-Cert` of Envoy and Istio. Each proxy appends an element for its own client:
 /// the right-most one is the word of the nearest.
-fn of_envoy(text: &str) -> Option<Digest> {
+fn read_envoy(text: &str) -> Option<Digest> {
     let mut elements: Vec<&str> = split_unquoted(text, ',').collect();
     let nearest = elements.pop()?;
     if elements.into_iter().any(has_names_of_client) {

@@ -8,10 +8,10 @@ use pingora::{ErrorType, OrErr};
 use postern_http::header_alias::cgi_equal;
 use postern_http::methods::METHOD_OVERRIDES;
 use postern_http::trace::TRACESTATE;
+use postern_token::possession::proof::DPOP;
 
 use crate::decision::authorize::AuthPolicy;
 use crate::decision::forward::Forward;
-use crate::decision::possession::DPOP;
 use crate::decision::reporting::WOULD_REJECT;
 use crate::decision::strip_token;
 use crate::identity::forwarded::{Client, ForwardedPolicy, is_of_a_proxy, remove_path_overrides};

@@ -10,7 +10,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use http::header::CACHE_CONTROL;
-use postern_token::keys::algorithms::{self, ASYMMETRIC};
+use postern_token::keys::algorithms;
 use serde_json::{Value, json};
 
 use super::token::{CLIENT_CREDENTIALS, REFRESH_TOKEN};
@@ -52,7 +52,7 @@ fn document(config: &Config) -> Value {
         "response_types_supported": ["none"],
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": [format!("{:?}", config.signing_type.algorithm())],
-        "dpop_signing_alg_values_supported": ASYMMETRIC.map(algorithms::name),
+        "dpop_signing_alg_values_supported": algorithms::asymmetric_names(),
     });
     if config.binds_to_certificates {
         // RFC 8705 §3.3.

@@ -18,10 +18,10 @@ pub const ASYMMETRIC: [Algorithm; 9] = [
     Algorithm::EdDSA,
 ];
 
-/// Returns the names of all of them, of algorithms for proofs too, separated by blanks.
+/// Returns the names of all of them, which proofs may be signed with too.
 #[must_use]
-pub fn proofs() -> String {
-    ASYMMETRIC.map(name).join(" ")
+pub fn asymmetric_names() -> [String; ASYMMETRIC.len()] {
+    ASYMMETRIC.map(name)
 }
 
 /// Parses the name of an asymmetric algorithm, as it stands in a token's header.
@@ -44,7 +44,7 @@ pub(crate) fn parse(name: &str) -> Option<Algorithm> {
 }
 
 /// Returns the name of any algorithm, which the library has in its `Debug` form alone.
-pub fn name(algorithm: Algorithm) -> String {
+pub(crate) fn name(algorithm: Algorithm) -> String {
     format!("{algorithm:?}")
 }
 

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::{HeaderMap, HeaderName};
 use jsonwebtoken::Algorithm;
 use postern_http::host::normal_url::NormalUrl;
 
@@ -14,6 +15,8 @@ use crate::keys::VerificationKey;
 use crate::keys::algorithms::ASYMMETRIC;
 use crate::strict_json::{self, Map, Value, member};
 
+/// The field of proofs (RFC 9449 §4.1).
+pub const DPOP: HeaderName = HeaderName::from_static("dpop");
 /// The media type of a proof.
 const TYPE: &str = "dpop+jwt";
 /// The members of JWKs that only the private half of a key pair has, or a secret (RFC 7518 §6).
@@ -57,6 +60,19 @@ pub struct VerifiedProof {
 }
 
 impl<'p> Proof<'p> {
+    /// Reads the one proof of a request (RFC 9449 §4.3 item 1); `None` without the field.
+    ///
+    /// # Errors
+    /// [`InvalidProof::Repeated`], and those of [`Self::parse`].
+    pub fn from_headers(headers: &'p HeaderMap) -> Result<Option<Self>, InvalidProof> {
+        let mut fields = headers.get_all(DPOP).iter();
+        match (fields.next(), fields.next()) {
+            (None, _) => Ok(None),
+            (Some(_), Some(_)) => Err(InvalidProof::Repeated),
+            (Some(field), None) => Self::parse(field.as_bytes()).map(Some),
+        }
+    }
+
     /// Reads the value of the field: items 2 to 5 and 7 of RFC 9449 §4.3.
     ///
     /// # Errors

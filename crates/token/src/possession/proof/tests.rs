@@ -59,6 +59,17 @@ fn rfc_7638_3_1_the_thumbprint_equals_the_example() {
     assert_eq!(thumbprint(&jwk), expected);
 }
 
+/// Returns the request that a proof of a row is for.
+fn setting<'a>(token: &'a Digest, jwk: &'a str) -> ProofSetting<'a> {
+    ProofSetting {
+        method: "GET",
+        url: URL,
+        token,
+        jwk,
+        now: NOW,
+    }
+}
+
 /// Returns the verdict as the sidecar makes it, in the words of the table.
 fn verdict(
     field: &[u8],
@@ -110,14 +121,7 @@ fn each_row_of_the_table_has_its_verdict() {
         let members: Map = serde_json::from_str(&jwk).unwrap();
         let (bound_to, keys) = (thumbprint(&members).unwrap(), OnceLock::new());
         for row in ProofTable::load().unwrap().proof {
-            let setting = ProofSetting {
-                method: "GET",
-                url: URL,
-                token: &token,
-                jwk: &jwk,
-                now: NOW,
-            };
-            let field = row.field(&forge, setting);
+            let field = row.field(&forge, setting(&token, &jwk));
             let found = verdict(&field, &bound_to, &token, &keys);
             let name = (algorithm.name(), &row.name);
             // An RSA key fits `RS256`, and states no ES384.
@@ -176,15 +180,8 @@ fn rfc_9449_8_a_proof_has_a_current_nonce_where_one_is_required() {
         let change = serde_json::json!({ "nonce": nonce }).to_string();
         let row = format!("[[proof]]\nname='id'\nsource=''\nexpect=''\nchange='{change}'\n");
         let table: ProofTable = toml::from_str(&row).unwrap();
-        let setting = ProofSetting {
-            method: "GET",
-            url: URL,
-            token: &token,
-            jwk: &jwk,
-            now: NOW,
-        };
         let row = table.proof.into_iter().next().unwrap();
-        let field = row.field(&forge, setting);
+        let field = row.field(&forge, setting(&token, &jwk));
         let proof = Proof::parse(&field).unwrap();
         let request = ProofRequest {
             nonces: Some(&nonces),
