@@ -11,7 +11,6 @@ pub(crate) mod policy_args;
 pub(crate) mod rule_args;
 mod serve_args;
 pub(crate) mod service_args;
-pub(crate) mod texts;
 
 use std::net::SocketAddr;
 

@@ -39,6 +39,7 @@ pub mod seconds;
 pub mod serialize;
 mod sources;
 mod switch;
+pub mod texts;
 
 const CONFIG: &str = "config";
 const VARIABLE_PREFIX: &str = "POSTERN_";

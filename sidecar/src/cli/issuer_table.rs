@@ -16,12 +16,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use toml::{Table, Value};
 
 use super::ServeArgs;
-use super::issuer_members::{
-    Asymmetric, Dpop, Host, IssuerPattern, KeysWay, Name, Prefix, TableName, Tenant,
-};
-use super::texts::{List, Text};
+use super::issuer_members::{Asymmetric, Dpop, IssuerPattern, KeysWay, Prefix, TableName, Tenant};
 use crate::identity::field_name::FieldName;
 use crate::issuers::source::kubernetes;
+use postern_process::command_line::texts::{Host, List, Name, Text};
 use postern_transport::issuer::key_set::Location;
 
 /// The name of the auth server's issuer without a table.

@@ -11,12 +11,12 @@ use postern_process::command_line::seconds::{Seconds, within};
 use postern_process::command_line::serialize::each_displayed;
 use serde::Serialize;
 
-use super::issuer_members::Name;
 use super::rule_args::{RuleTable, serialize_whole};
 use super::service_args::UpstreamRequestArgs;
-use super::texts::Text;
 use crate::identity::client_certificate::CertificateField;
 use crate::identity::user_header::Encoding;
+use postern_process::command_line::texts::Name;
+use postern_process::command_line::texts::Text;
 
 /// Flags of key sources other than the auth server.
 pub(super) const ISSUERS: [&str; 2] = ["issuer_url", "jwks"];

@@ -22,13 +22,13 @@ use super::reporting::reporting_until;
 use crate::cli::ServeArgs;
 use crate::cli::policy_args::{IdentityArgs, RulesArgs, TokenArgs};
 use crate::cli::service_args::UpstreamRequestArgs;
-use crate::cli::texts::Text;
 use crate::decision::authorize::AuthPolicy;
 use crate::decision::possession::PossessionPolicy;
 use crate::decision::protected_resource::{BoundTokenSupport, ProtectedResource};
 use crate::identity::user_header::UserHeader;
 use crate::upstream::UpstreamAddress;
 use crate::upstream::service_request::UpstreamRequestPolicy;
+use postern_process::command_line::texts::Text;
 
 /// Bound on the value of `Authorization`. Tokens of large directories list hundreds of groups.
 const MAX_AUTHORIZATION_BYTES: usize = 16 * 1024;

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::cli::issuer_table::IssuerTable;
-use crate::cli::texts::List;
 use crate::cli::{Cli, Command};
+use postern_process::command_line::texts::List;
 
 const AUTH_SERVER: [&str; 2] = ["--auth-server", "http://127.0.0.1:9000/auth"];
 const APPLICATION: [&str; 4] = ["--app-id", "orders", "--app-secret", "hush"];

@@ -5,26 +5,30 @@ use std::fmt::Display;
 use std::ops::Deref;
 use std::str::FromStr;
 
-use postern_http::host::host_port::redacted;
-use postern_process::logs::sanitize::LogText;
+use postern_http::host::host_port::{host_and_port, redacted};
+use postern_http::pasted::error_of;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
+
+use super::name;
+use crate::logs::sanitize::LogText;
 
 /// A text, and its meaning.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(
-    test,
+    feature = "schema",
     derive(schemars::JsonSchema),
     schemars(inline, bound = "", transparent)
 )]
-pub(crate) struct Text<T> {
+pub struct Text<T> {
     written: String,
-    #[cfg_attr(test, schemars(skip))]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     value: T,
 }
 
 impl<T> Text<T> {
-    pub(crate) fn as_str(&self) -> &str {
+    /// Returns the text as it was written.
+    pub fn as_str(&self) -> &str {
         &self.written
     }
 }
@@ -67,18 +71,24 @@ fn parsed<T: FromStr<Err: Display>, E: Error>(text: &str) -> Result<Text<T>, E> 
 
 /// Several texts, at least one. A single one may stand without a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline, bound = ""))]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(inline, bound = "")
+)]
 #[serde(bound(serialize = ""))]
-pub(crate) struct List<T>(
-    #[cfg_attr(test, schemars(with = "OneOrSeveral"))] pub(crate) Vec<Text<T>>,
+pub struct List<T>(
+    /// In their order.
+    #[cfg_attr(feature = "schema", schemars(with = "OneOrSeveral"))]
+    pub Vec<Text<T>>,
 );
 
 #[derive(Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged, expecting = "expected a text or a list of texts")]
 enum OneOrSeveral {
     One(String),
-    Several(#[cfg_attr(test, schemars(length(min = 1)))] Vec<String>),
+    Several(#[cfg_attr(feature = "schema", schemars(length(min = 1)))] Vec<String>),
 }
 
 impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for List<T> {
@@ -97,11 +107,44 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for List<T> {
 }
 
 impl<T: Clone> List<T> {
-    pub(crate) fn values(&self) -> Vec<T> {
+    /// Returns the meaning of each member.
+    pub fn values(&self) -> Vec<T> {
         self.0.iter().map(|member| member.value.clone()).collect()
     }
 
-    pub(crate) fn texts(&self) -> Vec<String> {
+    /// Returns the members as they were written.
+    pub fn texts(&self) -> Vec<String> {
         self.0.iter().map(|member| member.written.clone()).collect()
+    }
+}
+
+/// The rule of a name that others compare byte for byte.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Name;
+
+impl FromStr for Name {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        name(text)?;
+        match error_of(text) {
+            Some(error) => Err(error),
+            None => Ok(Self),
+        }
+    }
+}
+
+/// The rule of a host without a port.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Host;
+
+impl FromStr for Host {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match host_and_port(text) {
+            Some((_, None)) => Ok(Self),
+            _ => Err("expected the name or the address of a host"),
+        }
     }
 }
