@@ -96,7 +96,7 @@ impl App {
             guesses: AddressLimit::per_minute(config.login_rate_limit),
             proven: AddressLimit::per_minute(config.login_rate_limit),
             seen_proofs: SeenProofs::default(),
-            list_signer: RevocationListSigner::default(),
+            list_signer: RevocationListSigner::new(config.issuer.issuer.clone()),
             unfinished: unfinished::budget(),
             connections: ConnectionSlots::counting("public port", max, evictions),
             in_flight: Shares::new(max),

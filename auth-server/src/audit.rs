@@ -101,20 +101,69 @@ pub(crate) fn key(event: &KeyEvent, by: Option<&str>) {
 const TOKEN_REVOKED: &str = "token_revoked";
 const USER_REVOKED: &str = "user_revoked";
 const APPLICATION_REVOKED: &str = "application_revoked";
+const SESSION_REVOKED: &str = "session_revoked";
+const ISSUER_REVOKED: &str = "issuer_revoked";
 const EVERYONE_REVOKED: &str = "everyone_revoked";
+
+/// The ids in the line of a revocation.
+#[derive(Default)]
+struct RevokedIds<'l> {
+    jti: Option<&'l String>,
+    user: Option<&'l String>,
+    app_id: Option<&'l String>,
+    issuer: Option<&'l String>,
+    sid: Option<&'l String>,
+}
 
 /// Logs a revocation of tokens; `by` is the actor of a command.
 pub(crate) fn revocation(event: &RevocationEvent, by: Option<&str>) {
-    use RevocationEvent::{Application, Everyone, Token, User};
-    let logged = |id: &String| LogText(id).to_string();
-    let (event, jti, user, app_id) = match event {
-        Token { id, user } => (TOKEN_REVOKED, Some(id), user.as_ref(), None),
-        User(id) => (USER_REVOKED, None, Some(id), None),
-        Application(id) => (APPLICATION_REVOKED, None, None, Some(id)),
-        Everyone => (EVERYONE_REVOKED, None, None, None),
+    use RevocationEvent::{
+        Application, Everyone, ForeignSession, ForeignUser, Issuer, Token, User,
     };
-    let (jti, user, app_id) = (jti.map(logged), user.map(logged), app_id.map(logged));
-    info!(target: TARGET, event = %event, jti, user, app_id, by, "revocation");
+    let mut ids = RevokedIds::default();
+    let event = match event {
+        Token { id, user } => {
+            (ids.jti, ids.user) = (Some(id), user.as_ref());
+            TOKEN_REVOKED
+        }
+        User(id) => {
+            ids.user = Some(id);
+            USER_REVOKED
+        }
+        Application(id) => {
+            ids.app_id = Some(id);
+            APPLICATION_REVOKED
+        }
+        ForeignSession {
+            issuer,
+            session,
+            user,
+        } => {
+            (ids.issuer, ids.sid, ids.user) = (Some(issuer), Some(session), user.as_ref());
+            SESSION_REVOKED
+        }
+        ForeignUser { issuer, user } => {
+            (ids.issuer, ids.user) = (Some(issuer), Some(user));
+            USER_REVOKED
+        }
+        Issuer(digest) => {
+            ids.issuer = Some(digest);
+            ISSUER_REVOKED
+        }
+        Everyone => EVERYONE_REVOKED,
+    };
+    let logged = |id: Option<&String>| id.map(|id| LogText(id).to_string());
+    info!(
+        target: TARGET,
+        event = %event,
+        jti = logged(ids.jti),
+        user = logged(ids.user),
+        app_id = logged(ids.app_id),
+        issuer = logged(ids.issuer),
+        sid = logged(ids.sid),
+        by,
+        "revocation"
+    );
 }
 
 const USER_CHANGED: &str = "user_changed";
@@ -177,6 +226,8 @@ mod tests {
             TOKEN_REVOKED,
             USER_REVOKED,
             APPLICATION_REVOKED,
+            SESSION_REVOKED,
+            ISSUER_REVOKED,
             EVERYONE_REVOKED,
         ];
         plain

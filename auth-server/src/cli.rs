@@ -3,6 +3,7 @@
 
 pub(crate) mod application;
 pub(crate) mod dev;
+pub(crate) mod logout_table;
 pub(crate) mod revoke;
 mod serve;
 pub(crate) mod store;
@@ -13,17 +14,19 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-use postern_process::command_line::WithFile;
 use postern_process::command_line::completions::CompletionsArgs;
 use postern_process::command_line::seconds::{Seconds, within};
 use postern_process::command_line::serialize::displayed;
+use postern_process::command_line::{ConfigFile, WithFile};
+use postern_process::exit::ExitError;
 use postern_token::keys::KeyId;
 use postern_token::keys::signing_type::SigningType;
 use postern_transport::net::listener::ip_address_and_port;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::application::ApplicationCommand;
 use self::dev::DevArgs;
+use self::logout_table::LogoutTable;
 use self::revoke::RevokeArgs;
 pub(crate) use self::serve::ServeArgs;
 use self::store::{StoreArgs, StoreCommand};
@@ -39,8 +42,27 @@ pub(crate) struct Cli {
 }
 
 impl WithFile for Cli {
+    const KEYS: &'static [&'static str] = &["logout"];
     const SUMMARY: &'static str = "listen tls-cert tls-key store key-encryption-key-file signing-type \
         token-lifetime issuer refresh-tokens users applications-dir";
+
+    fn take(&mut self, file: &ConfigFile) -> Result<(), ExitError> {
+        let settings = match &mut self.command {
+            Command::Serve(settings) => &mut **settings,
+            Command::Check(check) => &mut check.settings,
+            _ => return Ok(()),
+        };
+        settings.logouts = file.read_only::<FileOnly>()?.logout;
+        Ok(())
+    }
+}
+
+/// The keys of the file alone.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+struct FileOnly {
+    logout: Vec<LogoutTable>,
 }
 
 const EXAMPLES: &str = "\
@@ -196,7 +218,6 @@ fn key_id(text: &str) -> Result<KeyId, &'static str> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use ::tests::tables::reference;
-    use serde_json::Value;
 
     use super::*;
     use crate::users::toml_schema::UsersDocument;
@@ -210,7 +231,8 @@ mod tests {
     fn the_documents_say_what_the_command_line_takes() {
         let command = postern_process::command_line::command::<Cli>();
         reference::hold_tables(&command);
-        reference::hold_schema("auth-server", &reference::schema(&command, Value::Null));
+        let only = schemars::schema_for!(FileOnly).to_value();
+        reference::hold_schema("auth-server", &reference::schema(&command, only));
         let users = schemars::schema_for!(UsersDocument).to_value();
         reference::hold_schema("users", &users);
     }

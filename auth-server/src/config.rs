@@ -1,5 +1,6 @@
 //! The validated settings of `serve`.
 
+mod logouts;
 mod rotation;
 mod store;
 mod warnings;
@@ -29,6 +30,7 @@ use crate::applications::registry::ApplicationRegistry;
 use crate::cli::ServeArgs;
 use crate::keys::ring::rotation::RotationPolicy;
 use crate::nacos::RegistryConfig;
+use crate::revocations::foreign::ForeignIssuer;
 use crate::store::location::StoreLocation;
 use crate::tokens::issuer::TokenIssuer;
 use crate::users::UsersLocation;
@@ -83,6 +85,8 @@ pub(crate) struct Config {
     pub(crate) users_location: UsersLocation,
     /// Loaded users of a file; `None` for the built-in user.
     pub(crate) users: Option<Arc<FileUsers>>,
+    /// Whose statements end sessions.
+    pub(crate) foreign_issuers: Vec<ForeignIssuer>,
     /// `None` if only the store holds applications.
     pub(crate) mounted_applications: Option<MountedApplications>,
     /// Logins a minute from one address; 0 for any number.
@@ -148,6 +152,7 @@ impl Config {
             max_connections: args.limits.max_connections,
             users: users(&users_location)?,
             users_location,
+            foreign_issuers: logouts::foreign_issuers(&args.logouts)?,
             mounted_applications: mounted_applications(args)?,
             login_rate_limit: args.limits.login_rate_limit.unwrap_or(max_logins),
             trusted_proxies: TrustedProxies::new(args.limits.trusted_proxy.clone()),

@@ -24,9 +24,9 @@ use self::routes::dev::{dev_page, dev_token, for_this_machine};
 use self::routes::static_files::static_file;
 use self::routes::verification_key::verification_key;
 use self::routes::{
-    AUTHORIZE_PATH, DEV_PAGE_PATH, DEV_TOKEN_PATH, JWKS_PATH, LOGIN_PATH, REVOCATIONS_PATH,
-    REVOKE_PATH, TOKEN_PATH, VERIFICATION_KEY_PATH, authorize, current_user, jwks, login,
-    revocations, revoke, server_metadata, token,
+    AUTHORIZE_PATH, BACKCHANNEL_LOGOUT_PATH, DEV_PAGE_PATH, DEV_TOKEN_PATH, JWKS_PATH, LOGIN_PATH,
+    REVOCATIONS_PATH, REVOKE_PATH, TOKEN_PATH, VERIFICATION_KEY_PATH, authorize,
+    backchannel_logout, current_user, jwks, login, revocations, revoke, server_metadata, token,
 };
 use crate::app::App;
 use crate::config::TREES;
@@ -50,6 +50,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route(&path(REVOCATIONS_PATH), get(revocations::revocations))
         .route(&path(REVOKE_PATH), post(revoke::revoke))
         .route(&path(USER_DETAILS_PATH), get(current_user::current_user));
+    if !app.config.foreign_issuers.is_empty() {
+        let receiver = post(backchannel_logout::backchannel_logout);
+        router = router.route(&path(BACKCHANNEL_LOGOUT_PATH), receiver);
+    }
     for path in server_metadata::paths(&app.config) {
         router = router.route(&path, get(server_metadata::server_metadata));
     }

@@ -74,6 +74,20 @@ named_enum! {
     }
 }
 
+named_enum! {
+    /// The outcome of a statement of another issuer.
+    pub(crate) enum StatementOutcome {
+        Ended = "ended",
+        /// It has ended its sessions before.
+        Repeated = "repeated",
+        /// An event that ends no session.
+        Ignored = "ignored",
+        Rejected = "rejected",
+        /// The keys of its issuer, or the store, are away.
+        Unavailable = "unavailable",
+    }
+}
+
 metrics! {
     /// The metrics of every server.
     pub(crate) struct Metrics {
@@ -98,6 +112,10 @@ metrics! {
         /// reused (ended by a late second use of a refresh token)
         sessions: Family<Label, Counter>
             = counters_by("event", SessionEvent::ALL.map(SessionEvent::name)),
+        /// Logout tokens and security events of other issuers by outcome: ended, repeated, ignored (it ends no
+        /// session), rejected, unavailable (keys or store are away)
+        backchannel_logouts: Family<Label, Counter>
+            = counters_by("outcome", StatementOutcome::ALL.map(StatementOutcome::name)),
         /// By how much this machine's clock is ahead of the key store's; 0 where the store has none
         pub(crate) clock_skew_seconds: Gauge,
         /// The listed keys by name and role (current, next, retired); always 1
@@ -185,6 +203,11 @@ impl Metrics {
     pub(crate) fn token_request(&self, grant: &'static str, outcome: &'static str) {
         let labels = token_request((grant, outcome));
         self.tokens_issued.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn statement(&self, outcome: StatementOutcome) {
+        let outcome = ("outcome", outcome.name());
+        self.backchannel_logouts.get_or_create(&[outcome]).inc();
     }
 
     pub(crate) fn session(&self, event: SessionEvent) {

@@ -1,14 +1,17 @@
-//! Revoked tokens: single ones, those of a session, a user or an application, or all. Each revocation
-//! is an entry of a log in the store; servers read it from where they know it, and publish a list.
+//! Revoked tokens: single ones, those of a session, a user or an application, or all; of this installation,
+//! and of other issuers that say so. Each revocation is an entry of a log in the store; servers read it from
+//! where they know it, and publish a list.
 
 pub(crate) mod entry;
+pub(crate) mod foreign;
 pub(crate) mod list;
 pub(crate) mod log;
 mod state;
 
+use postern_token::revocations::statement::Ended;
 use postern_token::revocations::{RevocationDigest, Revoked};
 
-use self::entry::Fact;
+use self::entry::{Fact, StatementDigests};
 use crate::audit;
 use crate::audit::events::RevocationEvent;
 
@@ -47,14 +50,50 @@ impl Revocation {
         Self::from_event(RevocationEvent::Application(id), now)
     }
 
+    /// Revokes the tokens that another issuer gave up to `now`.
+    pub(crate) fn for_issuer(issuer: String, now: i64) -> Self {
+        Self::from_event(RevocationEvent::Issuer(issuer), now)
+    }
+
     /// Revokes all tokens that were issued up to `now`.
     pub(crate) fn for_everyone(now: i64) -> Self {
         Self::from_event(RevocationEvent::Everyone, now)
     }
 
+    /// Revokes what another issuer says that has ended: a session, or the tokens of a user that were issued
+    /// up to `now`.
+    pub(crate) fn for_statement(
+        issuer: &str,
+        ended: Ended,
+        statement: StatementDigests,
+        now: i64,
+    ) -> Self {
+        let issuer_name = issuer.to_owned();
+        let event = match ended {
+            Ended::Session { session, user } => RevocationEvent::ForeignSession {
+                issuer: issuer_name,
+                session,
+                user,
+            },
+            Ended::User(user) => RevocationEvent::ForeignUser {
+                issuer: issuer_name,
+                user,
+            },
+        };
+        let mut revocation = Self::from_event(event, now);
+        revocation.fact.statement = Some(statement);
+        revocation
+    }
+
+    /// Revokes the tokens that another issuer gave a user, by the `sub` there, up to `now`.
+    pub(crate) fn for_foreign_user(issuer: String, user: String, now: i64) -> Self {
+        Self::from_event(RevocationEvent::ForeignUser { issuer, user }, now)
+    }
+
     /// Revokes what was issued up to `now`, whatever its lifetime.
     fn from_event(event: RevocationEvent, now: i64) -> Self {
-        let (before, mut of_user) = (now.saturating_add(1), None);
+        let before = now.saturating_add(1);
+        let (mut of_user, mut of_issuer) = (None, None);
         let revokes = match &event {
             RevocationEvent::Token { id, user } => {
                 of_user = user.as_deref().map(RevocationDigest::for_user);
@@ -64,6 +103,23 @@ impl Revocation {
             RevocationEvent::Application(id) => {
                 Revoked::Application(RevocationDigest::for_application(id), before)
             }
+            RevocationEvent::ForeignSession {
+                issuer,
+                session,
+                user,
+            } => {
+                let user = user.as_deref();
+                of_user = user.map(|user| RevocationDigest::for_foreign_user(issuer, user));
+                of_issuer = Some(RevocationDigest::for_issuer(issuer));
+                Revoked::Token(RevocationDigest::for_foreign_session(issuer, session))
+            }
+            RevocationEvent::ForeignUser { issuer, user } => {
+                of_issuer = Some(RevocationDigest::for_issuer(issuer));
+                Revoked::User(RevocationDigest::for_foreign_user(issuer, user), before)
+            }
+            RevocationEvent::Issuer(issuer) => {
+                Revoked::Application(RevocationDigest::for_issuer(issuer), before)
+            }
             RevocationEvent::Everyone => Revoked::Everyone(before),
         };
         Self {
@@ -72,10 +128,17 @@ impl Revocation {
                 at: now,
                 live: None,
                 user: of_user,
+                issuer: of_issuer,
+                statement: None,
             },
             ends: end_of_tokens(before, MAX_TOKEN_LIFETIME),
             event,
         }
+    }
+
+    /// Returns the statement of another issuer behind it.
+    pub(crate) const fn statement(&self) -> Option<StatementDigests> {
+        self.fact.statement
     }
 
     /// Moves its time to the issuance of the last token that it ends, where that is later: this server's

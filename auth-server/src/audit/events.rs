@@ -61,6 +61,19 @@ pub(crate) enum RevocationEvent {
     },
     User(String),
     Application(String),
+    /// Of a session at another issuer.
+    ForeignSession {
+        issuer: String,
+        session: String,
+        user: Option<String>,
+    },
+    /// Of the tokens that another issuer gave this user.
+    ForeignUser {
+        issuer: String,
+        user: String,
+    },
+    /// Of all that another issuer gave, by its digest: single revocations became too many.
+    Issuer(String),
     /// Also where single revocations became too many.
     Everyone,
 }

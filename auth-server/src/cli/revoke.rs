@@ -30,6 +30,11 @@ pub(crate) struct RevokeArgs {
         value_parser = id
     )]
     pub(crate) user: Option<String>,
+    /// The issuer of that user, where it is another one than this server: its tokens end at sidecars
+    ///
+    /// Then the id is the `sub` of its tokens
+    #[arg(long, value_name = "ISS", requires = "user", value_parser = id)]
+    pub(crate) issuer: Option<String>,
     /// The tokens that this application got for itself
     #[arg(long, value_name = "ID", group = "revoked")]
     pub(crate) app: Option<AppId>,

@@ -16,6 +16,7 @@ use postern_transport::net::listener::ip_address_and_port;
 use postern_transport::tls::{ClientCertArgs, TlsArgs};
 use serde::Serialize;
 
+use super::logout_table::LogoutTable;
 use super::store::StoreArgs;
 use super::{LeadArgs, SigningArgs};
 use crate::revocations::MAX_SESSION_LIFETIME;
@@ -38,6 +39,9 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) accounts: AccountArgs,
+    #[arg(skip)]
+    #[serde(rename = "logout", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) logouts: Vec<LogoutTable>,
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) pages: PageArgs,

@@ -21,7 +21,7 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
     }
     let now = store.now().await?;
     let (revocation, done) = revocation(args, now)?;
-    if args.user.is_some() {
+    if args.user.is_some() && args.issuer.is_none() {
         print_note("--user is the id (sub, userId), not the account; user list shows both");
     }
     if let Some(id) = &args.app
@@ -51,6 +51,14 @@ fn revocation(args: &RevokeArgs, now: i64) -> Result<(Revocation, String), ExitE
         let id = token_id(text.expose_secret())?;
         let done = format!("token {} is revoked", id.escape_debug());
         return Ok((Revocation::for_token(id, None, now), done));
+    }
+    if let (Some(id), Some(issuer)) = (args.user.clone(), args.issuer.clone()) {
+        let done = format!(
+            "the tokens of user {} of {} are revoked",
+            id.escape_debug(),
+            issuer.escape_debug()
+        );
+        return Ok((Revocation::for_foreign_user(issuer, id, now), done));
     }
     if let Some(id) = args.user.clone() {
         let done = format!("the tokens of user {} are revoked", id.escape_debug());

@@ -53,6 +53,10 @@ pub(crate) struct ErrorResponse {
     retry_after: Option<u32>,
 }
 
+/// The description of a rejected request that says more than its table row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cause(pub(crate) &'static str);
+
 impl ErrorResponse {
     /// Describes the cause closer than its table row.
     pub(in crate::http) fn described(self, description: &'static str) -> Self {
@@ -60,6 +64,11 @@ impl ErrorResponse {
             description,
             ..self
         }
+    }
+
+    /// Returns true where the same request may succeed later.
+    pub(in crate::http) const fn is_for_now(&self) -> bool {
+        self.retry_after.is_some()
     }
 }
 
@@ -137,6 +146,9 @@ pub(in crate::http) fn rejection(error: impl Into<ErrorResponse>) -> Response {
     }
     // Read by the access log.
     response.extensions_mut().insert(rejection);
+    if error.description != rejection.message() {
+        response.extensions_mut().insert(Cause(error.description));
+    }
     response
 }
 

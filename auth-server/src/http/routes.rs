@@ -1,6 +1,7 @@
 //! One route, one file. Their paths stand here, below the context path.
 
 pub(crate) mod authorize;
+pub(crate) mod backchannel_logout;
 pub(crate) mod current_user;
 pub(crate) mod dev;
 pub(crate) mod jwks;
@@ -16,6 +17,7 @@ pub(crate) const LOGIN_PATH: &str = "/oauth/jwt/token";
 pub(crate) const AUTHORIZE_PATH: &str = "/oauth/authorize";
 pub(crate) const TOKEN_PATH: &str = "/oauth/token";
 pub(crate) const REVOKE_PATH: &str = "/oauth/revoke";
+pub(crate) const BACKCHANNEL_LOGOUT_PATH: &str = "/oidc/backchannel-logout";
 pub(crate) const VERIFICATION_KEY_PATH: &str = "/client/user/secret/key";
 pub(crate) const JWKS_PATH: &str = "/.well-known/jwks.json";
 pub(crate) const REVOCATIONS_PATH: &str = "/.well-known/revocations";

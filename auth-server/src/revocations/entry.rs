@@ -10,27 +10,33 @@ use crate::store::{Change, LogEntry, NewEntry, StoreError};
 const SKEW: i64 = 5;
 
 /// A revocation as it stands in the log. It never changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Fact {
     pub(super) revokes: Revoked,
     /// The time of the revocation, in seconds since the epoch.
     pub(super) at: i64,
     /// Seconds since the epoch until which a program may accept such a token; where that is not known,
     /// each server counts with the lifetime of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) live: Option<i64>,
     /// The user of a single token or a session, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) user: Option<RevocationDigest>,
+    /// The issuer of what it ends, unless that is this installation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) issuer: Option<RevocationDigest>,
+    /// The statement of that issuer behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) statement: Option<StatementDigests>,
 }
 
-/// Its stored form.
-#[derive(Serialize, Deserialize)]
-struct Value {
-    revokes: String,
-    at: i64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    live: Option<i64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    user: Option<String>,
+/// A statement of another issuer, which counts once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct StatementDigests {
+    /// Of its `jti`.
+    pub(crate) id: RevocationDigest,
+    /// Of the whole of it.
+    pub(crate) token: RevocationDigest,
 }
 
 /// An entry that was read.
@@ -67,14 +73,8 @@ impl Fact {
 
     /// Returns the change that appends it, with an id above `above`.
     pub(crate) fn append(&self, ends: i64, above: i64) -> Result<Change, StoreError> {
-        let value = Value {
-            revokes: self.revokes.to_string(),
-            at: self.at,
-            live: self.live,
-            user: self.user.map(|user| user.to_string()),
-        };
         Ok(Change::Append(NewEntry {
-            value: serde_json::to_string(&value)?,
+            value: serde_json::to_string(self)?,
             ends,
             above,
         }))
@@ -84,15 +84,9 @@ impl Fact {
 impl Entry {
     /// Parses an entry; `None` for one that this version does not know.
     pub(super) fn parse(stored: &LogEntry) -> Option<Self> {
-        let value: Value = serde_json::from_str(&stored.value).ok()?;
         Some(Self {
             id: stored.id,
-            fact: Fact {
-                revokes: value.revokes.parse().ok()?,
-                at: value.at,
-                live: value.live,
-                user: value.user.map(|user| user.parse()).transpose().ok()?,
-            },
+            fact: serde_json::from_str(&stored.value).ok()?,
             ends: stored.ends,
         })
     }

@@ -18,10 +18,10 @@
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use postern_token::claims::Claims;
-use postern_token::revocations::{Revoked, TokenDigests};
+use postern_token::revocations::{RevocationDigest, Revoked, TokenDigests};
 use tracing::warn;
 
-use super::state::{State, Surplus};
+use super::state::{Owner, State, Surplus};
 use super::{MAX_SESSION_LIFETIME, Revocation, end_of_tokens, log_revocations};
 use crate::metrics::Metrics;
 use crate::store::open_store::OpenStore;
@@ -62,6 +62,11 @@ impl RevocationLog {
     pub(crate) fn revokes(&self, claims: &Claims) -> bool {
         let token = TokenDigests::from_claims(claims);
         self.state.read().revoked.revokes(&token)
+    }
+
+    /// Returns the whole of a statement with this id that has ended something.
+    pub(crate) fn statement(&self, id: &RevocationDigest) -> Option<RevocationDigest> {
+        self.state.read().statement(id)
     }
 
     /// Returns the published list and its number, which do not change meanwhile.
@@ -271,7 +276,7 @@ impl RevocationLog {
         ))
     }
 
-    /// Revokes all tokens of a user, or all, in place of single ones, unless the store lacks `last`: in
+    /// Revokes all tokens of an owner in place of single ones, unless the store lacks `last`: in
     /// an older copy other entries may have their ids.
     pub(super) async fn collapse(
         &self,
@@ -279,18 +284,21 @@ impl RevocationLog {
         last: &LogEntry,
         now: i64,
     ) -> Result<(), StoreError> {
-        let revocation = match surplus.user {
-            // Only the digest of its id is known.
-            Some(user) => {
-                let mut revocation = Revocation::for_user(user.to_string(), now);
-                revocation.fact.revokes = Revoked::User(user, now.saturating_add(1));
-                revocation
-            }
-            None => Revocation::for_everyone(now),
+        let before = now.saturating_add(1);
+        // Only digests of the ids are known.
+        let (mut revocation, revokes) = match surplus.owner {
+            Owner::User(digest) => (
+                Revocation::for_user(digest.to_string(), now),
+                Revoked::User(digest, before),
+            ),
+            Owner::Issuer(digest) => (
+                Revocation::for_issuer(digest.to_string(), now),
+                Revoked::Application(digest, before),
+            ),
+            Owner::Everyone => (Revocation::for_everyone(now), Revoked::Everyone(before)),
         };
-        let ends = surplus
-            .ends
-            .max(end_of_tokens(now.saturating_add(1), self.keep));
+        revocation.fact.revokes = revokes;
+        let ends = surplus.ends.max(end_of_tokens(before, self.keep));
         let append = revocation.fact.append(ends, self.above())?;
         let remove = Change::Remove {
             ids: surplus.ids,

@@ -33,19 +33,35 @@ pub(crate) struct State {
     /// The tokens that the entries end.
     pub(super) revoked: RevokedTokens,
     pub(crate) list: List,
+    /// The statements of other issuers behind the entries, also behind those that others imply: the digest of
+    /// the whole by that of its id, and the end of the entry.
+    statements: HashMap<RevocationDigest, (RevocationDigest, i64)>,
     /// The time up to which lines have ended; 0 before the first reading.
     removed: i64,
 }
 
-/// Entries that one revocation of all tokens of a user, or of all, is to replace.
+/// Entries that one revocation of all tokens of an owner is to replace.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Surplus {
-    pub(super) user: Option<RevocationDigest>,
+    pub(super) owner: Owner,
     pub(super) ids: Vec<i64>,
     pub(super) ends: i64,
 }
 
+/// The owner of tokens that end together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Owner {
+    User(RevocationDigest),
+    Issuer(RevocationDigest),
+    Everyone,
+}
+
 impl State {
+    /// Returns the whole of a statement with this id that has ended something.
+    pub(super) fn statement(&self, id: &RevocationDigest) -> Option<RevocationDigest> {
+        self.statements.get(id).map(|(token, _)| *token)
+    }
+
     /// Returns the largest number so far, which the next one is to exceed.
     pub(super) fn above(&self) -> i64 {
         self.last.as_ref().map_or(0, |last| last.id).max(self.seq)
@@ -84,6 +100,10 @@ impl State {
                 Some(entry) => {
                     // A fact that replaces others changes lines that are published already.
                     is_anew |= !self.only_adds(&entry);
+                    if let Some(statement) = entry.fact.statement {
+                        let known = (statement.token, entry.ends);
+                        self.statements.insert(statement.id, known);
+                    }
                     self.entries.push(entry);
                     if !is_anew {
                         self.publish(&entry, keep);
@@ -115,6 +135,7 @@ impl State {
     }
 
     fn begin_anew(&mut self, keep: i64) {
+        self.statements.retain(|_, (_, ends)| *ends > self.removed);
         let mut times = RevokedTokens::default();
         // Servers that restore a store at the same time write the same facts.
         let mut facts = HashSet::new();
@@ -167,48 +188,67 @@ impl State {
         self.entries.iter().filter(is_missing).copied().collect()
     }
 
-    /// Returns what a revocation of all tokens before a time is to replace where there is too much: the
-    /// users with most entries first, down to half of the bound.
+    /// Returns what a revocation of all tokens before a time is to replace where there is too much: those of
+    /// the users with most entries first, then those of another issuer, down to half of the bound.
     pub(super) fn surplus(&self, before: i64) -> Vec<Surplus> {
         let implied = self.entries.iter();
         let implied: Vec<_> = implied.filter(|it| it.fact.latest() < before).collect();
-        let mut by_user: HashMap<RevocationDigest, Vec<&Entry>> = HashMap::new();
-        for entry in &implied {
-            if let Some(user) = entry.fact.user {
-                by_user.entry(user).or_default().push(entry);
-            }
-        }
-        let mut by_user: Vec<_> = by_user.into_iter().collect();
-        // The user breaks ties, so that every server chooses the same.
-        by_user.sort_by_key(|(user, entries)| (std::cmp::Reverse(entries.len()), *user));
         let is_full = self.list.bytes() > MAX_PUBLISHED;
-        let (mut bytes, mut surplus) = (self.list.bytes(), Vec::new());
-        for (user, entries) in by_user {
+        let mut bytes = self.list.bytes();
+        let mut surplus = Vec::new();
+        for (owner, entries) in largest_first(&implied, |fact| fact.user.map(Owner::User)) {
             let is_worth = entries.len() > 1 && is_full && bytes > MAX_PUBLISHED / 2;
             if !is_worth && entries.len() <= MAX_OF_USER {
                 break;
             }
             bytes = bytes.saturating_sub(entries.len() * LINE);
-            surplus.push(Surplus::new(Some(user), &entries));
+            surplus.push(Surplus::new(owner, &entries));
         }
-        // Users alone did not help: one line for all ends every token before this moment.
+        if is_full && bytes > MAX_PUBLISHED {
+            // Users alone did not help. The users of another issuer lose their tokens before everyone does.
+            let replaced: HashSet<i64> = surplus.iter().flat_map(|it| it.ids.clone()).collect();
+            let rest = implied.iter().copied();
+            let rest: Vec<_> = rest.filter(|it| !replaced.contains(&it.id)).collect();
+            for (owner, entries) in largest_first(&rest, |fact| fact.issuer.map(Owner::Issuer)) {
+                if bytes <= MAX_PUBLISHED / 2 {
+                    break;
+                }
+                bytes = bytes.saturating_sub(entries.len() * LINE);
+                surplus.push(Surplus::new(owner, &entries));
+            }
+        }
+        // One line for all ends every token before this moment.
         if is_full && bytes > MAX_PUBLISHED && !implied.is_empty() {
-            surplus = vec![Surplus::new(None, &implied)];
+            surplus = vec![Surplus::new(Owner::Everyone, &implied)];
         }
         surplus
     }
 }
 
+/// Returns the entries of each owner, those with most first.
+fn largest_first<'e>(
+    entries: &[&'e Entry],
+    owner: impl Fn(&Fact) -> Option<Owner>,
+) -> Vec<(Owner, Vec<&'e Entry>)> {
+    let mut by_owner: HashMap<Owner, Vec<&Entry>> = HashMap::new();
+    for entry in entries {
+        if let Some(owner) = owner(&entry.fact) {
+            by_owner.entry(owner).or_default().push(entry);
+        }
+    }
+    let mut by_owner: Vec<_> = by_owner.into_iter().collect();
+    // The owner breaks ties, so that every server chooses the same.
+    by_owner.sort_by_key(|(owner, entries)| (std::cmp::Reverse(entries.len()), *owner));
+    by_owner
+}
+
 impl Surplus {
-    fn new(user: Option<RevocationDigest>, entries: &[&Entry]) -> Self {
+    fn new(owner: Owner, entries: &[&Entry]) -> Self {
+        let ends = entries.iter().map(|entry| entry.ends).max();
         Self {
-            user,
+            owner,
             ids: entries.iter().map(|entry| entry.id).collect(),
-            ends: entries
-                .iter()
-                .map(|entry| entry.ends)
-                .max()
-                .unwrap_or_default(),
+            ends: ends.unwrap_or_default(),
         }
     }
 }
@@ -222,5 +262,6 @@ fn is_implied(times: &RevokedTokens, fact: &Fact) -> bool {
         Revoked::Application(id, _) => times.before_of_application(id),
         Revoked::Everyone(_) => None,
     };
-    is_before(of_its_own) || is_before(times.before_of_everyone())
+    let of_issuer = fact.issuer.and_then(|id| times.before_of_application(&id));
+    is_before(of_its_own) || is_before(of_issuer) || is_before(times.before_of_everyone())
 }

@@ -11,7 +11,7 @@ use postern_token::revocations::{RevocationList, TokenDigests};
 
 use super::entry::{Entry, Fact};
 use super::log::RevocationLog;
-use super::state::{State, Surplus};
+use super::state::{Owner, State, Surplus};
 use super::*;
 use crate::keys::pair::tests::pair;
 use crate::keys::published::tests::holding;
@@ -188,7 +188,7 @@ async fn nothing_is_removed_from_another_history(installation: &dyn Installation
     }
     let last = one.published().last.clone().unwrap();
     let surplus = Surplus {
-        user: Some(RevocationDigest::for_user("1")),
+        owner: Owner::User(RevocationDigest::for_user("1")),
         ids: vec![last.id - 1, last.id],
         ends: far(),
     };
@@ -405,10 +405,16 @@ fn of_too_many_lines_those_of_the_users_with_most_go_first() {
     let surplus = state.surplus(later);
     let sizes: Vec<_> = surplus.iter().map(|it| it.ids.len()).collect();
     assert_eq!(sizes, [43_560]);
-    assert_eq!(surplus[0].user, Some(RevocationDigest::for_user("1")));
+    assert_eq!(
+        surplus[0].owner,
+        Owner::User(RevocationDigest::for_user("1"))
+    );
     let of_each = many(|number| number.to_string(), 44_000).surplus(later);
-    let Surplus { user, ids, ends } = &of_each[0];
-    assert_eq!((*user, ids.len(), *ends), (None, 44_000, NOW + 99));
+    let Surplus { owner, ids, ends } = &of_each[0];
+    assert_eq!(
+        (*owner, ids.len(), *ends),
+        (Owner::Everyone, 44_000, NOW + 99)
+    );
 }
 
 #[tokio::test]
@@ -457,7 +463,7 @@ async fn the_list_of_each_signing_type_verifies_from_a_cursor_on() {
             let verified = RevocationList::verify(keys, &response, known.as_ref()).unwrap();
             assert_eq!(verified.issued_at(), NOW);
             let digests = TokenDigests::from_claims(&claims(id, "1", 0));
-            assert!(verified.revoked().revokes(&digests));
+            assert!(verified.revokes(&digests));
             known = Some(verified);
         }
         assert_eq!(known.unwrap().count(), 2, "{signing_type}");

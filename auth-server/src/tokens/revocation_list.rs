@@ -12,7 +12,11 @@ use crate::revocations::log::RevocationLog;
 
 /// Signs one head for each change, although every sidecar fetches it in the same second.
 #[derive(Debug, Default)]
-pub(crate) struct RevocationListSigner(Mutex<Option<Signed>>);
+pub(crate) struct RevocationListSigner {
+    /// The `iss` of this server's own tokens.
+    issuer: String,
+    signed: Mutex<Option<Signed>>,
+}
 
 #[derive(Debug)]
 struct Signed {
@@ -22,6 +26,13 @@ struct Signed {
 }
 
 impl RevocationListSigner {
+    pub(crate) fn new(issuer: String) -> Self {
+        Self {
+            issuer,
+            signed: Mutex::default(),
+        }
+    }
+
     /// Returns the head at `now`, and the lines after those of a reader, in parts.
     pub(crate) fn list(
         &self,
@@ -32,8 +43,11 @@ impl RevocationListSigner {
     ) -> Result<Vec<Bytes>, SigningError> {
         let issued_at = now.saturating_sub(now.rem_euclid(SIGNED_EVERY));
         let published = log.published();
-        let head = published.list.head(published.seq, issued_at);
-        let mut signed = self.0.lock();
+        let head = ListHead {
+            issuer: Some(self.issuer.clone()),
+            ..published.list.head(published.seq, issued_at)
+        };
+        let mut signed = self.signed.lock();
         let is_present = |it: &Signed| Arc::ptr_eq(&it.by, &pair) && it.head == head;
         let jws = match signed.take().filter(is_present) {
             Some(signed) => signed.jws,

@@ -261,6 +261,8 @@ rejections! {
     GrantUnsupported: BAD_REQUEST, "grant_unsupported", "this grant type is not supported", none, AuthServer, always;
     /// The application was given no audience, or has the name of a user.
     GrantNotAllowed: BAD_REQUEST, "grant_not_allowed", "this application may not obtain tokens", none, AuthServer, always;
+    /// A logout token or a security event of another issuer that does not count.
+    StatementInvalid: BAD_REQUEST, "statement_invalid", "the logout token or security event does not count", none, AuthServer, always;
     /// An unknown, used or expired refresh token, or one of a session that has ended.
     GrantInvalid: BAD_REQUEST, "grant_invalid", "the refresh token is unknown, used or expired", none, AuthServer, always;
     /// Any request to the authorization endpoint: there is no page for a login.

@@ -133,11 +133,14 @@ impl Claims {
         let user = mapping.user(&members)?;
         let audience = mapping.audience(&members).cloned();
         members.insert("aud".to_owned(), audience.unwrap_or_default());
-        // They have no meaning here: no value of theirs is an error.
-        for unused in ["sub", "iat", "jti"] {
-            members.remove(unused);
-        }
+        // They have a meaning for revocations alone: no value of theirs is an error.
+        let subject = lenient_text(&mut members, "sub");
+        let issued_at = numeric_date(&mut members, "iat", f64::floor).unwrap_or_default();
+        let token_id = lenient_text(&mut members, "jti");
         Ok(Self {
+            subject,
+            issued_at,
+            token_id,
             username: user.account.clone().unwrap_or_default(),
             user_id: user.id.clone().unwrap_or_default(),
             mapped_user: Some(Box::new(user)),
@@ -146,7 +149,7 @@ impl Claims {
     }
 
     /// Reads the claims of RFC 7519 §4.1.
-    fn registered(members: &mut Map) -> Result<Self, InvalidToken> {
+    pub(crate) fn registered(members: &mut Map) -> Result<Self, InvalidToken> {
         Ok(Self {
             issuer: name(members, "iss")?,
             subject: name(members, "sub")?,
@@ -256,7 +259,7 @@ fn name(members: &mut Map, name: &str) -> Result<Option<String>, InvalidToken> {
     }
 }
 
-/// Returns a claim that is of no meaning to a sidecar of another issuer, so that no value is an error.
+/// Returns a claim that no decision about the request needs, so that no value is an error.
 fn lenient_text(members: &mut Map, name: &str) -> Option<String> {
     match members.remove(name) {
         Some(Value::String(text)) => Some(text),

@@ -5,17 +5,20 @@
 //! has the first lines fetches only the others. The lines name digests, because any client may fetch
 //! them, and an id of a user or a token is not public.
 
+mod names;
+pub mod statement;
+
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{Context, SHA256, digest};
+use aws_lc_rs::digest::{Context, SHA256};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
-use crate::claims::Claims;
+pub use self::names::{RevocationDigest, TokenDigests};
 use crate::invalid::InvalidToken;
 use crate::keys::KeySet;
 use crate::strict_json::{Map, Value};
@@ -29,68 +32,20 @@ pub const SIGNED_EVERY: i64 = 600;
 /// Length of the longest response. Half of it is the auth server's bound; the rest is room for the
 /// revocations before it has noticed that there are too many.
 pub const MAX_LIST_BYTES: usize = 2 * 1024 * 1024;
-/// Bytes of a digest: enough that no two of a million ids share one.
-const DIGEST_BYTES: usize = 12;
-
-/// The begin of the SHA-256 of an id and its kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RevocationDigest([u8; DIGEST_BYTES]);
-
-impl RevocationDigest {
-    /// Returns the digest of a token's `jti`, or of the `sid` of all tokens of a session: no two share
-    /// one.
-    pub fn for_token(id: &str) -> Self {
-        Self::for_id("token", id)
-    }
-
-    /// Returns the digest of a user's id.
-    pub fn for_user(id: &str) -> Self {
-        Self::for_id("user", id)
-    }
-
-    /// Returns the digest of an application's id.
-    pub fn for_application(id: &str) -> Self {
-        Self::for_id("application", id)
-    }
-
-    fn for_id(kind: &str, id: &str) -> Self {
-        // With the kind: the id of a user may equal the `jti` of a token.
-        let digest = digest(&SHA256, format!("{kind}:{id}").as_bytes());
-        Self(digest.as_ref().first_chunk().copied().unwrap_or_default())
-    }
-}
-
-impl fmt::Display for RevocationDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&URL_SAFE_NO_PAD.encode(self.0))
-    }
-}
-
-impl FromStr for RevocationDigest {
-    type Err = Malformed;
-
-    fn from_str(text: &str) -> Result<Self, Malformed> {
-        let mut bytes = [0; DIGEST_BYTES];
-        match URL_SAFE_NO_PAD.decode_slice(text, &mut bytes) {
-            Ok(DIGEST_BYTES) => Ok(Self(bytes)),
-            _ => Err(Malformed),
-        }
-    }
-}
-
 /// A text that is no digest and no line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a revocation")]
 pub struct Malformed;
 
 /// The tokens that one line ends; times in seconds since the epoch, before which they were issued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum Revoked {
     /// A single token, or those of a session.
     Token(RevocationDigest),
     /// Those of a user.
     User(RevocationDigest, i64),
-    /// Those of an application.
+    /// Those of an application, or of another issuer.
     Application(RevocationDigest, i64),
     /// All.
     Everyone(i64),
@@ -104,6 +59,20 @@ impl fmt::Display for Revoked {
             Self::Application(id, before) => write!(f, "application {id} {before}"),
             Self::Everyone(before) => write!(f, "everyone {before}"),
         }
+    }
+}
+
+impl From<Revoked> for String {
+    fn from(revoked: Revoked) -> Self {
+        revoked.to_string()
+    }
+}
+
+impl TryFrom<String> for Revoked {
+    type Error = Malformed;
+
+    fn try_from(line: String) -> Result<Self, Malformed> {
+        line.parse()
     }
 }
 
@@ -144,31 +113,6 @@ type Digests = HashSet<RevocationDigest, BuildHasherDefault<DigestHasher>>;
 /// With the time before which a revoked token was issued, in seconds since the epoch.
 type NotBefore = HashMap<RevocationDigest, i64, BuildHasherDefault<DigestHasher>>;
 
-/// The digests under which a list may name one token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TokenDigests {
-    token: Option<RevocationDigest>,
-    session: Option<RevocationDigest>,
-    user: RevocationDigest,
-    application: Option<RevocationDigest>,
-    /// In seconds since the epoch.
-    issued_at: Option<i64>,
-}
-
-impl TokenDigests {
-    /// Returns the digests of a verified token.
-    pub fn from_claims(claims: &Claims) -> Self {
-        let application = claims.client_id.as_deref();
-        Self {
-            token: claims.token_id.as_deref().map(RevocationDigest::for_token),
-            session: claims.session.as_deref().map(RevocationDigest::for_token),
-            user: RevocationDigest::for_user(&claims.user_id),
-            application: application.map(RevocationDigest::for_application),
-            issued_at: claims.issued_at,
-        }
-    }
-}
-
 /// Revocations, by the digests of the tokens that they end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RevokedTokens {
@@ -199,11 +143,15 @@ impl RevokedTokens {
             // A token without `iat` may have been issued at any time.
             time.is_some_and(|time| token.issued_at.is_none_or(|issued| issued < time))
         };
-        let application = token.application.as_ref();
-        let mut names = token.token.iter().chain(&token.session);
-        names.any(|id| self.tokens.contains(id))
-            || issued_before(self.before_of_user(&token.user))
-            || issued_before(application.and_then(|id| self.before_of_application(id)))
+        let names = token.names();
+        let mut ids = names.token.iter().chain(&names.session);
+        ids.any(|id| self.tokens.contains(id))
+            || issued_before(names.user.and_then(|id| self.before_of_user(&id)))
+            || issued_before(
+                names
+                    .application
+                    .and_then(|id| self.before_of_application(&id)),
+            )
             || issued_before(self.everyone)
     }
 
@@ -282,6 +230,9 @@ pub struct ListHead {
     pub count: u64,
     /// The last digest of their chain.
     pub digest: String,
+    /// The `iss` of the server's own tokens, which lines name without an issuer.
+    #[serde(rename = "iss", default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
 }
 
 impl ListHead {
@@ -292,6 +243,7 @@ impl ListHead {
             issued_at,
             count: chain.count,
             digest: chain.digest(),
+            issuer: None,
         }
     }
 }
@@ -302,6 +254,8 @@ pub struct RevocationList {
     /// The signed head as it was received.
     jws: String,
     head: ListHead,
+    /// The digest of the `iss` in the head.
+    issuer: Option<RevocationDigest>,
     chain: Chain,
     lines: Arc<Lines>,
 }
@@ -355,8 +309,10 @@ impl RevocationList {
         {
             let chain = lines.lines().fold(begin, |chain, line| chain.next(line));
             if chain.count == head.count && chain.digest() == head.digest {
+                let issuer = head.issuer.as_deref();
                 return Ok(Self {
                     jws: jws.to_owned(),
+                    issuer: issuer.map(RevocationDigest::for_issuer),
                     head,
                     chain,
                     lines: with(before, lines)?,
@@ -371,9 +327,9 @@ impl RevocationList {
         self.lines.text.starts_with(&other.lines.text)
     }
 
-    /// Returns the tokens that the list ends.
-    pub fn revoked(&self) -> &RevokedTokens {
-        &self.lines.revoked
+    /// Returns true if the list ends this token, whose issuer may be another one.
+    pub fn revokes(&self, token: &TokenDigests) -> bool {
+        self.lines.revoked.revokes(&token.in_list_of(self.issuer))
     }
 
     /// Returns the number that never falls.

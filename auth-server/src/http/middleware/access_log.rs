@@ -1,5 +1,6 @@
 //! The outermost layer: access log, rejection counter, headers of every response and request id.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +21,7 @@ use super::security_headers;
 use super::server_span::ServerSpan;
 use crate::app::App;
 use crate::audit::events::RequestIds;
-use crate::http::response::raw_http1_response;
+use crate::http::response::{Cause, raw_http1_response};
 use crate::random;
 
 /// Logs input that never became a request, and returns its response as bytes.
@@ -91,6 +92,10 @@ pub(crate) async fn log_request(
         bytes: length(&response),
         request_id: Some(&ids.request_id),
         trace_id: ids.trace_id,
+        cause: response
+            .extensions()
+            .get()
+            .map(|Cause(cause)| Cow::Borrowed(*cause)),
         ..AccessLine::default()
     };
     let rejection = response.extensions().get().copied();

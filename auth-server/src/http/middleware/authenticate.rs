@@ -20,8 +20,8 @@ use tracing::debug;
 use crate::app::App;
 use crate::http::response;
 use crate::http::routes::{
-    AUTHORIZE_PATH, DEV_PAGE_PATH, DEV_TOKEN_PATH, JWKS_PATH, LOGIN_PATH, REVOCATIONS_PATH,
-    REVOKE_PATH, TOKEN_PATH, VERIFICATION_KEY_PATH, server_metadata,
+    AUTHORIZE_PATH, BACKCHANNEL_LOGOUT_PATH, DEV_PAGE_PATH, DEV_TOKEN_PATH, JWKS_PATH, LOGIN_PATH,
+    REVOCATIONS_PATH, REVOKE_PATH, TOKEN_PATH, VERIFICATION_KEY_PATH, server_metadata,
 };
 
 /// Returns a path below the context path.
@@ -37,6 +37,7 @@ fn is_exempt(app: &App, path: &str) -> bool {
         Some(
             VERIFICATION_KEY_PATH | REVOCATIONS_PATH | REVOKE_PATH | TOKEN_PATH | AUTHORIZE_PATH,
         ) => true,
+        Some(BACKCHANNEL_LOGOUT_PATH) => !app.config.foreign_issuers.is_empty(),
         Some(DEV_TOKEN_PATH | DEV_PAGE_PATH) if app.config.any_claims => true,
         _ => is_public_document(app, path),
     }
@@ -59,8 +60,10 @@ fn endpoint(app: &App, path: &str) -> Endpoint {
 
 /// Returns `Allow` for requests that no route accepts (TRACE, CONNECT).
 fn allowed_methods(app: &App, path: &str) -> &'static str {
-    if app.config.any_claims && relative(app, path) == Some(DEV_TOKEN_PATH) {
-        return "POST";
+    match relative(app, path) {
+        Some(DEV_TOKEN_PATH) if app.config.any_claims => return "POST",
+        Some(BACKCHANNEL_LOGOUT_PATH) => return "POST",
+        _ => {}
     }
     match endpoint(app, path) {
         Endpoint::Login => "POST",

@@ -6,6 +6,8 @@ use jsonwebtoken::{Algorithm, EncodingKey, crypto};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::claims::Claims;
+use crate::claims::user_details::CurrentUserDetails;
 use crate::keys::VerificationKey;
 use crate::keys::signing_type::SigningType;
 
@@ -59,6 +61,75 @@ fn token(id: &str, user: &str, issued_at: Option<i64>) -> TokenDigests {
         issued_at,
         ..Claims::default()
     })
+}
+
+/// Returns a token of a user `ada` in a session `s`, as a table for another issuer reads it.
+fn foreign(issuer: &str, issued_at: Option<i64>) -> TokenDigests {
+    TokenDigests::from_claims(&Claims {
+        issuer: Some(issuer.to_owned()),
+        subject: Some("ada".to_owned()),
+        session: Some("s".to_owned()),
+        token_id: Some("t".to_owned()),
+        issued_at,
+        user_id: "by another claim".to_owned(),
+        mapped_user: Some(Box::new(CurrentUserDetails::default())),
+        ..Claims::default()
+    })
+}
+
+#[test]
+fn an_id_of_another_issuer_counts_with_that_issuer() {
+    let foreign_user = |issuer| RevocationDigest::for_foreign_user(issuer, "ada");
+    let own_user = RevocationDigest::for_user("ada");
+    for (line, expected) in [
+        (
+            Revoked::Token(RevocationDigest::for_foreign_session("https://idp", "s")),
+            [true, false, false],
+        ),
+        (
+            Revoked::Token(RevocationDigest::for_foreign_session("https://idps", "")),
+            [false; 3],
+        ),
+        (
+            Revoked::User(foreign_user("https://idp"), 100),
+            [true, false, false],
+        ),
+        (Revoked::User(foreign_user("https://idp"), 99), [false; 3]),
+        (
+            Revoked::Application(RevocationDigest::for_issuer("https://idp"), 100),
+            [true, false, false],
+        ),
+        // Of the server's own tokens, which a table for another issuer may accept.
+        (
+            Revoked::Token(RevocationDigest::for_token("s")),
+            [false, true, false],
+        ),
+        (
+            Revoked::Token(RevocationDigest::for_token("t")),
+            [false, true, false],
+        ),
+        (Revoked::User(own_user, 100), [false, true, false]),
+        (Revoked::Everyone(100), [true; 3]),
+    ] {
+        let lines = [line.to_string()];
+        let chain = Chain::default().next(&lines[0]);
+        let head = ListHead {
+            issuer: Some("https://auth".to_owned()),
+            ..ListHead::new(&chain, 1, 5)
+        };
+        let header = json!({"alg": "HS256", "typ": LIST_TYPE});
+        let head = signed(&header, &serde_json::to_value(head).unwrap());
+        let list = verify(&response(&head, &lines), None).unwrap();
+        let issuers = ["https://idp", "https://auth", "https://id"];
+        let found = issuers.map(|issuer| list.revokes(&foreign(issuer, Some(99))));
+        assert_eq!(found, expected, "{line}");
+    }
+    let mut revoked = RevokedTokens::default();
+    revoked.add(Revoked::User(foreign_user("https://idp"), 1));
+    assert!(
+        revoked.revokes(&foreign("https://idp", None)),
+        "without iat"
+    );
 }
 
 #[test]

@@ -1,0 +1,183 @@
+//! `POST {ctx}/oidc/backchannel-logout`: another issuer says that a session has ended, by a logout token
+//! (OpenID Connect Back-Channel Logout 1.0 §2.5) or a pushed security event token (RFC 8935).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http::header::CACHE_CONTROL;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use postern_contract::rejection::Rejection;
+use postern_token::bearer::Bearer;
+use postern_token::invalid::InvalidToken;
+use postern_token::revocations::statement::{Form, InvalidStatement};
+use postern_token::verifier::unverified_issuer;
+use serde_json::json;
+
+use crate::app::App;
+use crate::http::response::{ErrorResponse, store_rejection};
+use crate::http::{body, oauth, response};
+use crate::metrics::StatementOutcome;
+use crate::revocations::Revocation;
+use crate::revocations::foreign::{ForeignIssuer, NotVerified};
+use crate::store::{StoreError, to_the_end};
+
+/// The media type of a pushed security event token (RFC 8935 §2.1).
+const SECURITY_EVENT: &str = "application/secevent+jwt";
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+/// The reason why no session has ended.
+struct NotEnded {
+    error: ErrorResponse,
+    /// The code of RFC 8935 §2.4.
+    code: &'static str,
+}
+
+impl<E: Into<ErrorResponse>> From<E> for NotEnded {
+    fn from(error: E) -> Self {
+        Self {
+            error: error.into(),
+            code: "invalid_request",
+        }
+    }
+}
+
+impl From<InvalidStatement> for NotEnded {
+    fn from(invalid: InvalidStatement) -> Self {
+        use InvalidToken::{Algorithm, Audience, Issuer, KeyUnknown, Signature};
+        let error = ErrorResponse::from(Rejection::StatementInvalid);
+        Self {
+            error: error.described(invalid.message()),
+            code: match invalid {
+                InvalidStatement::Token(Issuer) => "invalid_issuer",
+                InvalidStatement::Token(Audience) => "invalid_audience",
+                InvalidStatement::Token(Algorithm | KeyUnknown | Signature) => "invalid_key",
+                _ => "invalid_request",
+            },
+        }
+    }
+}
+
+pub(crate) async fn backchannel_logout(State(app): State<Arc<App>>, request: Request) -> Response {
+    let (parts, client, body) = body::receive(&app, request).await;
+    let form = match body::is_of_type(&parts.headers, SECURITY_EVENT) {
+        true => Form::SecurityEvent,
+        false => Form::LogoutToken,
+    };
+    let body = body.map_err(NotEnded::from);
+    let token = body.and_then(|body| token(form, &parts.headers, &body));
+    let ended = match token {
+        Ok(token) => end(&app, form, &token, client).await,
+        Err(error) => Err(error),
+    };
+    app.metrics.statement(match &ended {
+        Ok(outcome) => *outcome,
+        Err(not_ended) if not_ended.error.is_for_now() => StatementOutcome::Unavailable,
+        Err(_) => StatementOutcome::Rejected,
+    });
+    match (form, ended) {
+        (Form::LogoutToken, Ok(_)) => empty(StatusCode::OK),
+        (Form::SecurityEvent, Ok(_)) => empty(StatusCode::ACCEPTED),
+        (Form::LogoutToken, Err(not_ended)) => oauth::error(not_ended.error),
+        (Form::SecurityEvent, Err(not_ended)) => event_error(&not_ended),
+    }
+}
+
+fn token(form: Form, headers: &HeaderMap, body: &[u8]) -> Result<String, NotEnded> {
+    match form {
+        Form::LogoutToken => {
+            let form = oauth::parse_form(headers, body)?;
+            let token = form.value("logout_token").map(str::to_owned);
+            token.ok_or_else(|| Rejection::ParameterMissing.into())
+        }
+        Form::SecurityEvent => {
+            body::check_coding(headers)?;
+            let token = str::from_utf8(body).map(str::to_owned);
+            token.map_err(|_| InvalidStatement::from(InvalidToken::Malformed).into())
+        }
+    }
+}
+
+/// Ends what the statement says, once.
+async fn end(
+    app: &Arc<App>,
+    form: Form,
+    token: &str,
+    client: IpAddr,
+) -> Result<StatementOutcome, NotEnded> {
+    let verified = match issuer_of(app, token) {
+        Ok(issuer) => issuer.verified(form, token, app.now()).await,
+        Err(invalid) => Err(InvalidStatement::from(invalid).into()),
+    };
+    let revocations = match verified {
+        Ok(revocations) => revocations,
+        Err(NotVerified::Invalid(invalid)) => {
+            app.count_guess(client)?;
+            return Err(invalid.into());
+        }
+        Err(NotVerified::NoKeys) => return Err(Rejection::AuthKeysUnavailable.into()),
+    };
+    app.count_proven(client)?;
+    if revocations.is_empty() {
+        return Ok(StatementOutcome::Ignored);
+    }
+    let app = Arc::clone(app);
+    // A client that hangs up must not leave the commit half way: it runs on by itself.
+    let ended = to_the_end(async move { end_once(&app, &revocations).await }).await;
+    match ended {
+        Ok(Some(outcome)) => Ok(outcome),
+        Ok(None) => Err(InvalidStatement::IdUsed.into()),
+        Err(error) => Err(store_rejection(&error, "a logout at another issuer is not done").into()),
+    }
+}
+
+/// Returns the issuer that a token names; nothing of it is verified.
+fn issuer_of<'a>(app: &'a App, token: &str) -> Result<&'a ForeignIssuer, InvalidToken> {
+    let named = unverified_issuer(Bearer::new(token)?)?.ok_or(InvalidToken::Issuer)?;
+    let mut issuers = app.config.foreign_issuers.iter();
+    issuers
+        .find(|it| it.issuer() == named)
+        .ok_or(InvalidToken::Issuer)
+}
+
+/// Returns `None` where another statement with the same `jti` has ended something.
+async fn end_once(
+    app: &App,
+    revocations: &[Revocation],
+) -> Result<Option<StatementOutcome>, StoreError> {
+    // What other servers have received.
+    app.revocations.catch_up(&app.requests).await?;
+    for statement in revocations.iter().filter_map(Revocation::statement) {
+        match app.revocations.statement(&statement.id) {
+            None => {}
+            Some(token) if token == statement.token => {
+                // Sent again, as after a lost response: its commit may have been unclear.
+                app.requests.confirm().await?;
+                return Ok(Some(StatementOutcome::Repeated));
+            }
+            Some(_) => return Ok(None),
+        }
+    }
+    let appended = app
+        .revocations
+        .append(&app.requests, revocations, Vec::new());
+    appended.await?;
+    Ok(Some(StatementOutcome::Ended))
+}
+
+fn empty(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    response
+}
+
+/// Returns an error as RFC 8935 §2.3 writes it.
+fn event_error(not_ended: &NotEnded) -> Response {
+    let body = json!({"err": not_ended.code, "description": not_ended.error.description});
+    let mut response = response::rejection(not_ended.error);
+    *response.body_mut() = Body::from(body.to_string());
+    response
+}

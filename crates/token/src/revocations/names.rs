@@ -1,0 +1,195 @@
+//! The names by which the lines of a list may end a token: digests of ids, of the token, its session, its user
+//! and who got it. An id of another issuer counts together with that issuer.
+
+use std::fmt;
+use std::str::FromStr;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
+
+use super::Malformed;
+use crate::claims::Claims;
+
+/// Bytes of a digest: enough that no two of a million ids share one.
+const DIGEST_BYTES: usize = 12;
+
+/// The begin of the SHA-256 of an id and its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct RevocationDigest([u8; DIGEST_BYTES]);
+
+impl RevocationDigest {
+    /// Returns the digest of a token's `jti`, or of the `sid` of all tokens of a session: no two share
+    /// one.
+    pub fn for_token(id: &str) -> Self {
+        Self::for_id("token", id)
+    }
+
+    /// Returns the digest of a user's id.
+    pub fn for_user(id: &str) -> Self {
+        Self::for_id("user", id)
+    }
+
+    /// Returns the digest of an application's id.
+    pub fn for_application(id: &str) -> Self {
+        Self::for_id("application", id)
+    }
+
+    /// Returns the digest of a session at another issuer.
+    #[must_use]
+    pub fn for_foreign_session(issuer: &str, id: &str) -> Self {
+        Self::for_foreign("session", issuer, id)
+    }
+
+    /// Returns the digest of a user of another issuer, by the `sub` there.
+    #[must_use]
+    pub fn for_foreign_user(issuer: &str, subject: &str) -> Self {
+        Self::for_foreign("subject", issuer, subject)
+    }
+
+    /// Returns the digest of another issuer itself.
+    #[must_use]
+    pub fn for_issuer(issuer: &str) -> Self {
+        Self::for_id("issuer", issuer)
+    }
+
+    /// Returns the digest of a statement of another issuer, by its `jti`.
+    #[must_use]
+    pub fn for_statement(issuer: &str, id: &str) -> Self {
+        Self::for_foreign("statement", issuer, id)
+    }
+
+    fn for_foreign(kind: &str, issuer: &str, id: &str) -> Self {
+        // With the length: the end of an issuer could be the begin of an id.
+        Self::for_id(kind, &format!("{}:{issuer}:{id}", issuer.len()))
+    }
+
+    /// Returns the digest of a whole token, whatever it is.
+    #[must_use]
+    pub fn for_text(text: &str) -> Self {
+        Self::for_id("text", text)
+    }
+
+    fn for_id(kind: &str, id: &str) -> Self {
+        // With the kind: the id of a user may equal the `jti` of a token.
+        let digest = digest(&SHA256, format!("{kind}:{id}").as_bytes());
+        Self(digest.as_ref().first_chunk().copied().unwrap_or_default())
+    }
+}
+
+impl fmt::Display for RevocationDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&URL_SAFE_NO_PAD.encode(self.0))
+    }
+}
+
+impl From<RevocationDigest> for String {
+    fn from(digest: RevocationDigest) -> Self {
+        digest.to_string()
+    }
+}
+
+impl TryFrom<String> for RevocationDigest {
+    type Error = Malformed;
+
+    fn try_from(text: String) -> Result<Self, Malformed> {
+        text.parse()
+    }
+}
+
+impl FromStr for RevocationDigest {
+    type Err = Malformed;
+
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        let mut bytes = [0; DIGEST_BYTES];
+        match URL_SAFE_NO_PAD.decode_slice(text, &mut bytes) {
+            Ok(DIGEST_BYTES) => Ok(Self(bytes)),
+            _ => Err(Malformed),
+        }
+    }
+}
+
+/// The digests under which a list may name one token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TokenDigests {
+    names: Names,
+    /// Set for a token of another issuer, unless the list is of that one.
+    foreign: Option<ForeignNames>,
+    /// In seconds since the epoch.
+    pub(super) issued_at: Option<i64>,
+}
+
+/// The names of a token at the auth server whose list it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Names {
+    pub(super) token: Option<RevocationDigest>,
+    pub(super) session: Option<RevocationDigest>,
+    pub(super) user: Option<RevocationDigest>,
+    /// The application that got it, or the other issuer that gave it.
+    pub(super) application: Option<RevocationDigest>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ForeignNames {
+    issuer: RevocationDigest,
+    session: Option<RevocationDigest>,
+    user: Option<RevocationDigest>,
+}
+
+impl TokenDigests {
+    /// Returns the digests of a verified token.
+    pub fn from_claims(claims: &Claims) -> Self {
+        let of = |name: &Option<String>, digest: fn(&str) -> RevocationDigest| {
+            name.as_deref().map(digest)
+        };
+        let is_foreign = claims.mapped_user.is_some();
+        let user = match is_foreign {
+            // A mapping may name the user by any claim, and issuers and lists by `sub`.
+            true => claims.subject.as_deref(),
+            false => Some(claims.user_id.as_str()),
+        };
+        Self {
+            names: Names {
+                token: of(&claims.token_id, RevocationDigest::for_token),
+                session: of(&claims.session, RevocationDigest::for_token),
+                user: user.map(RevocationDigest::for_user),
+                application: of(&claims.client_id, RevocationDigest::for_application),
+            },
+            foreign: is_foreign.then(|| ForeignNames::new(claims)),
+            issued_at: claims.issued_at,
+        }
+    }
+
+    /// Returns the digests in a list of `issuer`: of its own tokens other ones than of foreign tokens.
+    #[must_use]
+    pub(super) fn in_list_of(self, issuer: Option<RevocationDigest>) -> Self {
+        let foreign = self.foreign.filter(|names| Some(names.issuer) != issuer);
+        Self { foreign, ..self }
+    }
+
+    pub(super) fn names(&self) -> Names {
+        match &self.foreign {
+            None => self.names,
+            Some(foreign) => Names {
+                token: None,
+                session: foreign.session,
+                user: foreign.user,
+                application: Some(foreign.issuer),
+            },
+        }
+    }
+}
+
+impl ForeignNames {
+    fn new(claims: &Claims) -> Self {
+        let issuer = claims.issuer.as_deref().unwrap_or_default();
+        let session = claims.session.as_deref();
+        let user = claims.subject.as_deref();
+        Self {
+            issuer: RevocationDigest::for_issuer(issuer),
+            session: session.map(|id| RevocationDigest::for_foreign_session(issuer, id)),
+            user: user.map(|id| RevocationDigest::for_foreign_user(issuer, id)),
+        }
+    }
+}

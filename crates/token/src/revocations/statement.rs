@@ -1,0 +1,311 @@
+//! Statements of other issuers that sessions have ended: logout tokens (OpenID Connect Back-Channel Logout
+//! 1.0), and the security event tokens (RFC 8417) of Shared Signals.
+
+use crate::claims::Claims;
+use crate::compact::CheckType;
+use crate::invalid::InvalidToken;
+use crate::keys::KeySet;
+use crate::strict_json::{self, Map, Value, is_whole, member};
+use crate::verifier::verified_payload;
+
+/// The event of a logout token (Back-Channel Logout §2.4).
+const LOGOUT: &str = "http://schemas.openid.net/event/backchannel-logout";
+/// Events that end the session which is their subject, or all of the user who is.
+const SESSION_EVENTS: [&str; 1] =
+    ["https://schemas.openid.net/secevent/caep/event-type/session-revoked"];
+/// Events that end all sessions of a user.
+const USER_EVENTS: [&str; 4] = [
+    "https://schemas.openid.net/secevent/caep/event-type/credential-change",
+    "https://schemas.openid.net/secevent/risc/event-type/account-disabled",
+    "https://schemas.openid.net/secevent/risc/event-type/account-purged",
+    "https://schemas.openid.net/secevent/risc/event-type/sessions-revoked",
+];
+/// Seconds by which the clock of an issuer may be ahead.
+const MAX_AHEAD: i64 = 60;
+
+/// The forms of a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A logout token.
+    LogoutToken,
+    /// A security event token.
+    SecurityEvent,
+}
+
+/// The issuer and the receiver that a statement has to name, and its largest age in seconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Expected<'a> {
+    /// `iss`.
+    pub issuer: &'a str,
+    /// One of them is in `aud`.
+    pub audiences: &'a [String],
+    /// Seconds from `iat`.
+    pub max_age: i64,
+}
+
+/// A verified statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Statement {
+    /// `jti`.
+    pub id: String,
+    /// The sessions that have ended; none for an event that ends none.
+    pub ended: Vec<Ended>,
+}
+
+/// A session that has ended, or all of a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// One session, and its user where that is known.
+    Session {
+        /// `sid`.
+        session: String,
+        /// `sub`.
+        user: Option<String>,
+    },
+    /// All sessions of the user with this `sub`.
+    User(String),
+}
+
+/// The reason why a statement does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InvalidStatement {
+    /// As any token.
+    Token(InvalidToken),
+    /// No text in `jti`.
+    Id,
+    /// Another statement had the same `jti`.
+    IdUsed,
+    /// No time in `iat`.
+    NoTime,
+    /// `iat` is too long ago.
+    TooOld,
+    /// `iat` is in the future.
+    Ahead,
+    /// A logout token with `nonce` could be an ID token.
+    Nonce,
+    /// No object in `events`, or without the event.
+    Events,
+    /// Neither a session nor a user.
+    Subject,
+}
+
+impl From<InvalidToken> for InvalidStatement {
+    fn from(invalid: InvalidToken) -> Self {
+        Self::Token(invalid)
+    }
+}
+
+impl InvalidStatement {
+    /// Returns a sentence for the operator of the issuer.
+    #[must_use]
+    pub const fn message(self) -> &'static str {
+        use InvalidToken::{
+            Algorithm, Audience, ClaimInvalid, Expired, Header, Issuer, KeyUnknown, Signature,
+        };
+        match self {
+            Self::Token(Header) => "its typ or another header member is not that of its form",
+            Self::Token(Algorithm) => "its alg is not that of a key of the issuer",
+            Self::Token(KeyUnknown) => "no key of the issuer has its kid",
+            Self::Token(Signature) => "no key of the issuer signed it",
+            Self::Token(Issuer) => "its iss is not that of a [[logout]] table",
+            Self::Token(Audience) => "its aud is not the client of the [[logout]] table",
+            Self::Token(Expired) => "it has expired",
+            Self::Token(ClaimInvalid) => "a claim has the wrong type",
+            Self::Token(_) => "it is no signed JWT of three parts with an object of claims",
+            Self::Id => "its jti is missing or empty",
+            Self::IdUsed => "another one had its jti",
+            Self::NoTime => "its iat is missing",
+            Self::TooOld => "its iat is too long ago",
+            Self::Ahead => "its iat is in the future: compare the clocks",
+            Self::Nonce => "it has a nonce, which an ID token has and a logout token never",
+            Self::Events => "its events are no object with the event of a logout",
+            Self::Subject => "it names neither a session nor a user of this issuer",
+        }
+    }
+}
+
+impl Statement {
+    /// Verifies a statement with the keys of its issuer at `now`, in seconds since the epoch.
+    ///
+    /// # Errors
+    /// The first rule that it breaks. Only [`InvalidToken::KeyUnknown`] may pass with a fresh key set.
+    pub fn verify(
+        form: Form,
+        keys: &KeySet,
+        token: &str,
+        expected: Expected<'_>,
+        now: i64,
+    ) -> Result<Self, InvalidStatement> {
+        let check_type: CheckType = match form {
+            Form::LogoutToken => check_logout_type,
+            Form::SecurityEvent => check_event_type,
+        };
+        let payload = verified_payload(keys, token, check_type)?;
+        let members = strict_json::object(&payload).map_err(|_| InvalidToken::Malformed)?;
+        let claims = Claims::registered(&mut members.clone())?;
+        check_claims(&claims, expected, now)?;
+        let id = claims.token_id.filter(|id| !id.is_empty());
+        let id = id.ok_or(InvalidStatement::Id)?;
+        let ended = match form {
+            Form::LogoutToken => vec![logged_out(&members)?],
+            Form::SecurityEvent => ended(&members, expected.issuer)?,
+        };
+        Ok(Self { id, ended })
+    }
+}
+
+/// Back-Channel Logout §2.4 recommends a type, and libraries that sign ID tokens alone write `JWT`.
+fn check_logout_type(header: &Map) -> Result<(), InvalidToken> {
+    match member(header, "typ") {
+        None => Ok(()),
+        Some(named) => check_type(named, &["logout+jwt", "jwt"]),
+    }
+}
+
+/// RFC 8417 §2.3, which SSF 1.0 requires.
+fn check_event_type(header: &Map) -> Result<(), InvalidToken> {
+    let named = member(header, "typ").ok_or(InvalidToken::Header)?;
+    check_type(named, &["secevent+jwt"])
+}
+
+fn check_type(named: &Value, types: &[&str]) -> Result<(), InvalidToken> {
+    let named = named.as_str().unwrap_or_default().to_ascii_lowercase();
+    let named = named.strip_prefix("application/").unwrap_or(&named);
+    match types.contains(&named) {
+        true => Ok(()),
+        false => Err(InvalidToken::Header),
+    }
+}
+
+/// Checks issuer, audience and times.
+fn check_claims(claims: &Claims, expected: Expected<'_>, now: i64) -> Result<(), InvalidStatement> {
+    if claims.issuer.as_deref() != Some(expected.issuer) {
+        return Err(InvalidToken::Issuer.into());
+    }
+    let mut audiences = expected.audiences.iter();
+    if !audiences.any(|own| claims.audience.contains(own)) {
+        return Err(InvalidToken::Audience.into());
+    }
+    let issued_at = claims.issued_at.ok_or(InvalidStatement::NoTime)?;
+    if issued_at > now.saturating_add(MAX_AHEAD) {
+        return Err(InvalidStatement::Ahead);
+    }
+    if issued_at < now.saturating_sub(expected.max_age) {
+        return Err(InvalidStatement::TooOld);
+    }
+    match claims.expires_at {
+        Some(end) if now >= end.saturating_add(MAX_AHEAD) => Err(InvalidToken::Expired.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Reads the user and the session of a logout token (Back-Channel Logout §2.4, §2.6).
+fn logged_out(members: &Map) -> Result<Ended, InvalidStatement> {
+    // Whatever it holds: `null` is a nonce claim too.
+    if members.contains_key("nonce") {
+        return Err(InvalidStatement::Nonce);
+    }
+    let event = events(members)?.get(LOGOUT).and_then(Value::as_object);
+    event.ok_or(InvalidStatement::Events)?;
+    let user = name(members, "sub")?;
+    match name(members, "sid")? {
+        Some(session) => Ok(Ended::Session { session, user }),
+        None => user.map(Ended::User).ok_or(InvalidStatement::Subject),
+    }
+}
+
+/// Reads the events of Shared Signals that end sessions. Others are none of this receiver's.
+fn ended(members: &Map, issuer: &str) -> Result<Vec<Ended>, InvalidStatement> {
+    let mut all = Vec::new();
+    for (event, content) in events(members)? {
+        let is_of_session = SESSION_EVENTS.contains(&event.as_str());
+        if !is_of_session && !USER_EVENTS.contains(&event.as_str()) {
+            continue;
+        }
+        // Drafts before SSF 1.0 have the subject in the event.
+        let subject = member(members, "sub_id").or_else(|| content.get("subject"));
+        let subject = subject.and_then(Value::as_object);
+        let subject = Subject::read(subject.ok_or(InvalidStatement::Subject)?, issuer)?;
+        all.push(subject.ended_by(is_of_session)?);
+    }
+    Ok(all)
+}
+
+/// The subject of an event (RFC 9493, SSF 1.0 §3).
+struct Subject {
+    user: Option<String>,
+    session: Option<String>,
+    /// A text whose meaning depends on the event.
+    opaque: Option<String>,
+}
+
+impl Subject {
+    fn read(members: &Map, issuer: &str) -> Result<Self, InvalidStatement> {
+        let mut subject = Self {
+            user: None,
+            session: None,
+            opaque: None,
+        };
+        match member(members, "format").and_then(Value::as_str) {
+            Some("iss_sub") => subject.user = user_of(members, issuer)?,
+            Some("opaque") => subject.opaque = name(members, "id")?,
+            Some("complex") | None => {
+                let part = |name| member(members, name).and_then(Value::as_object);
+                if let Some(user) = part("user") {
+                    let user = Self::read_simple(user, issuer)?;
+                    subject.user = user.user.or(user.opaque);
+                }
+                if let Some(session) = part("session") {
+                    subject.session = Self::read_simple(session, issuer)?.opaque;
+                }
+            }
+            Some(_) => {}
+        }
+        Ok(subject)
+    }
+
+    /// Reads a part of a complex subject, which is no complex one itself.
+    fn read_simple(members: &Map, issuer: &str) -> Result<Self, InvalidStatement> {
+        match member(members, "format").and_then(Value::as_str) {
+            Some("iss_sub" | "opaque") => Self::read(members, issuer),
+            _ => Err(InvalidStatement::Subject),
+        }
+    }
+
+    fn ended_by(self, is_of_session: bool) -> Result<Ended, InvalidStatement> {
+        let (user, session) = match is_of_session {
+            true => (self.user, self.session.or(self.opaque)),
+            false => (self.user.or(self.opaque), None),
+        };
+        match (session, user) {
+            (Some(session), user) => Ok(Ended::Session { session, user }),
+            (None, Some(user)) => Ok(Ended::User(user)),
+            (None, None) => Err(InvalidStatement::Subject),
+        }
+    }
+}
+
+/// Returns the `sub` of a subject that is of this issuer.
+fn user_of(members: &Map, issuer: &str) -> Result<Option<String>, InvalidStatement> {
+    match name(members, "iss")? {
+        Some(named) if named == issuer => name(members, "sub"),
+        _ => Err(InvalidStatement::Subject),
+    }
+}
+
+fn events(members: &Map) -> Result<&Map, InvalidStatement> {
+    let events = members.get("events").and_then(Value::as_object);
+    events.ok_or(InvalidStatement::Events)
+}
+
+/// Returns a member that is an id: a text that is not empty.
+fn name(members: &Map, name: &str) -> Result<Option<String>, InvalidStatement> {
+    match member(members, name) {
+        None => Ok(None),
+        Some(Value::String(text)) if !text.is_empty() && is_whole(text) => Ok(Some(text.clone())),
+        Some(_) => Err(InvalidStatement::Subject),
+    }
+}
+
+#[cfg(test)]
+mod tests;
