@@ -52,8 +52,11 @@ impl App {
     /// [`ExitError::Config`] for an address of the service that does not resolve.
     pub(crate) fn new(config: &Config) -> Result<Self, ExitError> {
         let (args, issuers) = (&config.args, config.issuers.iter());
-        let keys = issuers.map(|issuer| keys_of(issuer, config)).collect();
-        let keys = Arc::new(IssuerKeys::new(keys));
+        // The one list may end tokens of every issuer.
+        let list = Arc::default();
+        let keys_of = |issuer| Arc::new(keys_of(issuer, config).with_list(&list));
+        let list_signer = config.list_source.as_ref().map(keys_of);
+        let keys = Arc::new(IssuerKeys::new(issuers.map(keys_of).collect(), list_signer));
         let rules = Arc::new(CurrentRules::new(config.rules.clone()));
         let (metrics, registry) = metrics(config, &keys, &rules);
         let health = Health::new();
@@ -83,14 +86,14 @@ impl App {
     }
 }
 
-fn keys_of(issuer: &IssuerSettings, config: &Config) -> Arc<CurrentKeys> {
+fn keys_of(issuer: &IssuerSettings, config: &Config) -> CurrentKeys {
     let max_age = config.args.keys.max_key_age.limit();
     let keys = CurrentKeys::new(
         config.token_cache.clone(),
         max_age,
         issuer.max_revocation_age,
     );
-    Arc::new(keys.with_name(issuer.name.clone()))
+    keys.with_name(issuer.name.clone())
 }
 
 fn metrics(

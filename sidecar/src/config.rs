@@ -61,6 +61,8 @@ pub(crate) struct Config {
     pub(crate) upstream: UpstreamSettings,
     /// At least one.
     pub(crate) issuers: Vec<IssuerSettings>,
+    /// The auth server whose list alone is in use.
+    pub(crate) list_source: Option<IssuerSettings>,
     pub(crate) token_cache: TokenCacheConfig,
 }
 
@@ -82,6 +84,7 @@ impl Config {
         let tls = listening.tls.server(clients, HTTP_2_OR_1)?;
         let upstream_tls = upstream_tls(args, &upstream)?;
         let sources_of_keys = std::mem::take(&mut issuers.sources);
+        let list_source = issuers.list_source.take();
         let auth_policy = auth_policy(&args.rules, &upstream, has_client_certificates, issuers)?;
         policy::check_certificate_field(args, &auth_policy.user_header)?;
         let mut of_settings: Vec<_> = policy::open_to_all(&auth_policy.interceptor).collect();
@@ -125,6 +128,7 @@ impl Config {
                 ..TokenCacheConfig::default()
             },
             issuers: sources_of_keys,
+            list_source,
             args: args.clone(),
         })
     }
@@ -172,6 +176,8 @@ impl Config {
     fn warnings_of_settings(&self) -> impl Iterator<Item = &'static str> {
         let policy = &self.rules.auth_policy;
         let own_server = self.sources().find_map(SourceSettings::auth_server);
+        let list_source = self.list_source.as_ref();
+        let list_server = list_source.and_then(|list| list.source.auth_server());
         let of_flags = [
             (
                 policy.policy.accept_no_expiry,
@@ -209,8 +215,14 @@ impl Config {
                 "--auth-server: the application secret and the key travel there in plain HTTP",
             ),
             (
-                own_server.is_some_and(AuthServer::shows_password),
-                "--auth-server: the registry's password travels there in plain HTTP",
+                list_server.is_some_and(AuthServer::is_plain_over_a_network),
+                "--revocations-from: plain HTTP, the list can be replaced on the way",
+            ),
+            (
+                own_server
+                    .or(list_server)
+                    .is_some_and(AuthServer::shows_password),
+                "nacos: the registry's password travels there in plain HTTP",
             ),
             (
                 self.sources().any(SourceSettings::has_plain_key_set),

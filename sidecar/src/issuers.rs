@@ -42,6 +42,7 @@ impl IssuerSettings {
         let mut source = KeySource::new(self.source.clone());
         let warning = match (source.open(), &self.name) {
             (Ok(warning), _) => warning,
+            (Err(why), Some(_)) if self.source.is_list_alone() => Some(why),
             (Err(why), Some(name)) => Some(format!(
                 "[[issuer]] {name}: {}",
                 why.trim_start_matches("--")

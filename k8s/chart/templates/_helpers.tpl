@@ -41,6 +41,8 @@ app.kubernetes.io/part-of: postern
 {{- fail (printf "webhook.settings: %s follows from ports and probes of each pod" $name) }}
 {{- end -}}
 {{- end -}}
+{{- $scheme := ternary "https" "http" (not (empty .Values.authServer.tlsSecret)) -}}
+{{- $server := printf "%s://auth.%s.svc:9000/auth" $scheme .Release.Namespace -}}
 {{- $sources := list -}}
 {{- range list "POSTERN_AUTH_SERVER" "POSTERN_JWKS" "POSTERN_ISSUER_URL" -}}
 {{- if get $settings . }}{{ $sources = append $sources . }}{{ end -}}
@@ -53,12 +55,14 @@ app.kubernetes.io/part-of: postern
 {{- fail (printf "authServer.config has a setting %s of its own: tell it to the sidecars by %s in webhook.settings" $key $variable) }}
 {{- end -}}
 {{- end -}}
-{{- $scheme := ternary "https" "http" (not (empty .Values.authServer.tlsSecret)) -}}
-{{- $keys := printf "%s://auth.%s.svc:9000/auth/.well-known/jwks.json" $scheme .Release.Namespace -}}
-{{- $settings = merge (dict) $settings (dict "POSTERN_JWKS" $keys "POSTERN_AUDIENCE" .Values.authServer.audience) -}}
+{{- $settings = merge (dict) $settings (dict "POSTERN_JWKS" (printf "%s/.well-known/jwks.json" $server) "POSTERN_AUDIENCE" .Values.authServer.audience) -}}
 {{- else if and .Values.authServer.enabled (contains (printf "//auth.%s.svc" .Release.Namespace) (get $settings "POSTERN_AUTH_SERVER" | toString)) (not (regexMatch "(?m)^\\s*audience\\s*=" $config)) -}}
 {{- /* The tokens of this auth server are for its audience, not for the application of each sidecar. */ -}}
 {{- $settings = merge (dict) $settings (dict "POSTERN_AUDIENCE" .Values.authServer.audience) -}}
+{{- end -}}
+{{- /* Its list ends tokens of every issuer. Under another path it has to be named. */ -}}
+{{- if and .Values.authServer.enabled (not (get $settings "POSTERN_AUTH_SERVER")) (not (regexMatch "(?m)^\\s*context-path\\s*=" $config)) (not (hasKey $settings "POSTERN_REVOCATIONS_FROM")) -}}
+{{- $settings = merge (dict) $settings (dict "POSTERN_REVOCATIONS_FROM" $server) -}}
 {{- end -}}
 {{- toYaml $settings -}}
 {{- end }}

@@ -3,9 +3,7 @@
 use std::ops::Range;
 use std::str::FromStr;
 
-use postern_http::host::host_port::host_and_port;
 use postern_http::host::server_url::ServerUrl;
-use postern_http::pasted::error_of;
 use postern_process::command_line::name;
 use postern_token::keys::Algorithm;
 use postern_token::keys::algorithms::asymmetric;
@@ -33,24 +31,20 @@ macro_rules! rules {
 
 rules! {
     /// The rule of a table's name, which stands in labels of metrics and in names of files: `new` is the
-    /// end of the one that replaces a key cache.
+    /// end of the one that replaces a key cache, `revocations-from` that of a list without an issuer.
     TableName:
         |text| {
             let is_plain = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-' | '_');
-            (1..=32).contains(&text.len()) && text.chars().all(is_plain) && text != "new"
+            (1..=32).contains(&text.len()) && text.chars().all(is_plain)
+                && !["new", "revocations-from"].contains(&text)
         },
-        "expected 1 to 32 of a-z, 0-9, - and _, but not new";
+        "expected 1 to 32 of a-z, 0-9, - and _, but neither new nor revocations-from";
 
     /// The rule of the text before the names of users: long enough for any name of an issuer, short
     /// enough for each user header.
     Prefix:
         |text| text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_graphic()),
         "expected up to 64 visible ASCII characters";
-
-    /// The rule of a host without a port.
-    Host:
-        |text| matches!(host_and_port(text), Some((_, None))),
-        "expected the name or the address of a host";
 
     /// The rule of a tenant's name. A pattern would be compared literally; a part of a path could be
     /// another issuer's.
@@ -60,22 +54,6 @@ rules! {
             !text.is_empty() && text.chars().all(is_plain) && !text.starts_with('.')
         },
         "is not the name of one; list each";
-}
-
-/// The rule of a name that others compare byte for byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Name;
-
-impl FromStr for Name {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        name(text)?;
-        match error_of(text) {
-            Some(error) => Err(error),
-            None => Ok(Self),
-        }
-    }
 }
 
 /// The `iss` of several tenants, with one `{…}` for the tenant.

@@ -11,10 +11,10 @@ use postern_token::keys::signing_type::SigningType;
 use secrecy::SecretString;
 use serde::Serialize;
 
-use super::issuer_members::Name;
 use super::policy_args::ISSUERS;
-use super::texts::Text;
 use crate::issuers::task::schedule::Schedule;
+use postern_process::command_line::texts::Name;
+use postern_process::command_line::texts::Text;
 
 /// The group of flags for the source of the verification keys: one is given, unless the file has
 /// `[[issuer]]` tables.
@@ -40,6 +40,12 @@ pub(crate) struct KeyArgs {
         value_name = "URL"
     )]
     pub(crate) auth_server: Option<String>,
+
+    /// The auth server whose revocation list ends tokens of other issuers, as at a logout there
+    ///
+    /// Written as --auth-server, which needs no such flag: its list does so too. Without an application
+    #[arg(long, env, conflicts_with = "auth_server", value_name = "URL")]
+    pub(crate) revocations_from: Option<String>,
 
     /// Your identity provider, by the address that is the iss of its tokens
     ///
@@ -161,8 +167,10 @@ pub(crate) struct KeyArgs {
         env,
         value_enum,
         hide_default_value = true,
-        default_value_if("auth_server", ArgPredicate::IsPresent, "on"),
-        conflicts_with_all = ISSUERS,
+        default_value_ifs([
+            ("auth_server", ArgPredicate::IsPresent, "on"),
+            ("revocations_from", ArgPredicate::IsPresent, "on"),
+        ]),
         value_name = "MODE"
     )]
     pub(crate) revocations: Option<RevocationMode>,

@@ -27,7 +27,7 @@ pub(crate) fn run(
     config.reject_ended_reporting(unix_now())?;
     // Certificates and key files are part of the configuration.
     let (mut sources, mut of_sources) = (Vec::new(), Vec::new());
-    for issuer in &config.issuers {
+    for issuer in config.issuers.iter().chain(&config.list_source) {
         let (source, warning) = issuer.open()?;
         sources.push((issuer, source));
         of_sources.extend(warning);

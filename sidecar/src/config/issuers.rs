@@ -14,19 +14,26 @@ use super::flag_value::flag_error;
 use super::policy::user_header;
 use super::{key_source, policy};
 use crate::cli::ServeArgs;
-use crate::cli::texts::List;
+use crate::cli::key_args::RevocationMode;
 use crate::decision::issuers::{Issuer, Issuers, UserNames};
 use crate::identity::user_header::UserHeader;
 use crate::issuers::IssuerSettings;
+use crate::issuers::source::SourceSettings;
+use postern_process::command_line::texts::List;
 
 /// Max number of issuers: a cached token is searched with the keys of each.
 const MAX_ISSUERS: usize = 16;
+
+/// The name of `--revocations-from` in logs and metrics, and in the name of its key cache.
+const LIST_SOURCE: &str = "revocations-from";
 
 /// All issuers of one configuration.
 #[derive(Debug)]
 pub(super) struct AllIssuers {
     /// At least one.
     pub(super) sources: Vec<IssuerSettings>,
+    /// The auth server whose list alone is in use.
+    pub(super) list_source: Option<IssuerSettings>,
     /// The rules for the tokens of each.
     pub(super) issuers: Issuers,
     /// The accepted `iss` of those that give tokens to clients of the service.
@@ -61,8 +68,12 @@ pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
     }
     reject_repeated(&issuers)?;
     reject_shared_keys(&described)?;
+    let list_source = list_source(args)?;
     if let Some(file) = &args.keys.key_cache
-        && sources.iter().all(|source| source.key_cache.is_none())
+        && sources
+            .iter()
+            .chain(&list_source)
+            .all(|source| source.key_cache.is_none())
     {
         let why = "has an effect only where keys are fetched from a server";
         return Err(flag_error("key-cache", file.display(), why));
@@ -74,10 +85,46 @@ pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
     }
     Ok(AllIssuers {
         sources,
+        list_source,
         issuers: Issuers::new(issuers),
         of_clients,
         user_header,
     })
+}
+
+/// Returns the settings for `--revocations-from`.
+fn list_source(args: &ServeArgs) -> Result<Option<IssuerSettings>, ExitError> {
+    let keys = &args.keys;
+    let has_source = keys.auth_server.is_some() || keys.revocations_from.is_some();
+    if keys.revocations.is_some() && !has_source {
+        return Err(ExitError::Config(
+            "--revocations: has an effect only with --auth-server or --revocations-from".to_owned(),
+        ));
+    }
+    let Some(endpoint) = key_source::list_source(args)? else {
+        return Ok(None);
+    };
+    if keys.revocations == Some(RevocationMode::Off) {
+        let why = "leaves --revocations-from without effect";
+        return Err(flag_error("revocations", "off", why));
+    }
+    let source = SourceSettings::AuthServer(endpoint);
+    let key_cache = match &keys.key_cache {
+        Some(file) => {
+            let mut file = file.clone().into_os_string();
+            file.push(".");
+            file.push(LIST_SOURCE);
+            let cached = source.cached_in(file.into(), None);
+            cached.map_err(|why| flag_error("revocations-from", &source, why))?
+        }
+        None => None,
+    };
+    Ok(Some(IssuerSettings {
+        name: Some(LIST_SOURCE.to_owned()),
+        source,
+        key_cache,
+        max_revocation_age: None,
+    }))
 }
 
 /// Describes all issuers.
@@ -139,7 +186,7 @@ fn reject_flags_of_one_issuer(args: &ServeArgs) -> Result<(), ExitError> {
             "--{flag}: has no meaning beside [[issuer]] tables, each of which has its own"
         )));
     }
-    if keys.auth_server.is_some() {
+    if keys.auth_server.is_some() || keys.revocations_from.is_some() {
         return Ok(());
     }
     match key_source::tls_files(args).first_setting() {

@@ -22,21 +22,48 @@ use crate::issuers::source::auth_server::{Application, EndpointSettings};
 /// [`ExitError::Config`] that names a flag.
 pub(super) fn endpoint(args: &ServeArgs) -> Result<EndpointSettings, ExitError> {
     let url = args.keys.auth_server.as_deref().unwrap_or_default();
-    let auth_server = url
-        .parse::<AuthServer>()
-        .map_err(|error| flag_error("auth-server", redacted(url), error))?
-        .with_registry()?;
+    let auth_server = parse("auth-server", url)?;
     let is_https = *auth_server.scheme() == Scheme::HTTPS;
     Ok(EndpointSettings {
         tls: only_with_https(tls_files(args), is_https)?,
         auth_server,
-        application: application(args)?,
+        application: Some(application(args)?),
         signing_type: signing_type(args)?,
         wants_list: args
             .keys
             .revocations
             .is_some_and(|mode| mode != RevocationMode::Off),
     })
+}
+
+/// Returns the source of the list of `--revocations-from`; `None` without it.
+///
+/// # Errors
+/// [`ExitError::Config`] that names a flag.
+pub(super) fn list_source(args: &ServeArgs) -> Result<Option<EndpointSettings>, ExitError> {
+    let Some(url) = args.keys.revocations_from.as_deref() else {
+        return Ok(None);
+    };
+    let auth_server = parse("revocations-from", url)?;
+    let is_https = *auth_server.scheme() == Scheme::HTTPS;
+    Ok(Some(EndpointSettings {
+        // The files may be for an issuer alone.
+        tls: match is_https {
+            true => tls_files(args),
+            false => PeerFiles::default(),
+        },
+        auth_server,
+        application: None,
+        signing_type: SigningType::default(),
+        wants_list: true,
+    }))
+}
+
+fn parse(flag: &str, url: &str) -> Result<AuthServer, ExitError> {
+    let auth_server = url.parse::<AuthServer>();
+    auth_server
+        .map_err(|error| flag_error(flag, redacted(url), error))?
+        .with_registry()
 }
 
 /// Returns the certificates of the flags.

@@ -11,6 +11,7 @@ use postern_process::files::owner_only_file;
 
 use super::cache_file::{CacheError, Content, Found, KeyCacheSettings, KeysOrigin};
 use super::installed_keys::InstalledKeys;
+use super::revocations::Revocations;
 use crate::telemetry::metrics::Metrics;
 
 /// The file, and its only writer.
@@ -68,9 +69,9 @@ impl KeyCache {
     }
 
     /// Writes what is in force in the background: a hanging disk delays no fetch.
-    pub(super) fn keep(&self, state: &InstalledKeys, now: SystemTime) {
+    pub(super) fn keep(&self, state: &InstalledKeys, list: Option<&Revocations>, now: SystemTime) {
         // A secret is never written: hmac and a cache exclude each other at the start.
-        let content = Content::from_state(&self.settings.origin, state, unix_seconds(now));
+        let content = Content::from_state(&self.settings.origin, state, list, unix_seconds(now));
         if content.is_some_and(|content| self.enqueue(content)) {
             let this = self.clone();
             tokio::task::spawn_blocking(move || this.write_all());

@@ -160,7 +160,12 @@ impl KeyCacheSettings {
 
 impl Content {
     /// Returns the content for what is in force at `now`; `None` for a secret, which has no JWK.
-    pub(super) fn from_state(origin: &KeysOrigin, state: &InstalledKeys, now: i64) -> Option<Self> {
+    pub(super) fn from_state(
+        origin: &KeysOrigin,
+        state: &InstalledKeys,
+        list: Option<&Revocations>,
+        now: i64,
+    ) -> Option<Self> {
         let jwk = |key: &VerificationKey| {
             let mut jwk = key.to_jwk()?;
             // `to_jwk` names each key: read again, a nameless one would verify other tokens.
@@ -174,7 +179,7 @@ impl Content {
             origin: origin.clone(),
             fetched_at: now.saturating_sub_unsigned(age),
             jwks: serde_json::json!({ "keys": jwks }),
-            revocations: state.revocations().map(Revocations::cached),
+            revocations: list.map(Revocations::cached),
         })
     }
 
@@ -243,10 +248,12 @@ pub(crate) mod tests {
         let list = list_of(&"a".repeat(32), 7, tokens);
         let list = Revocations::new(list, &keys, Instant::now());
         current.install(keys, Instant::now());
-        current.install_revocations(list);
+        current.install_revocations(&std::sync::Arc::new(list));
         let home = tempfile::tempdir().unwrap();
         let origin = settings(&home).origin;
-        Content::from_state(&origin, current.load().as_deref().unwrap(), fetched_at).unwrap()
+        let state = current.load();
+        let state = state.as_deref().unwrap();
+        Content::from_state(&origin, state, state.revocations(), fetched_at).unwrap()
     }
 
     fn write(settings: &KeyCacheSettings, keys: KeySet, fetched_at: i64) {

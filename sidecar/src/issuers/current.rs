@@ -36,7 +36,9 @@ pub(crate) struct CurrentKeys {
     max_age: Option<Duration>,
     /// The age up to which a revocation list counts; `None` where none is required.
     max_revocation_age: Option<Duration>,
-    /// The revocations, for streams that wait for a change.
+    /// The list in force. Issuers share that of one auth server: it may end tokens of each of them.
+    list: Arc<ArcSwapOption<Revocations>>,
+    /// The same, for streams that wait for a change.
     revocations: watch::Sender<Option<Arc<Revocations>>>,
 }
 
@@ -65,6 +67,13 @@ impl CurrentKeys {
             max_revocation_age,
             ..Self::default()
         }
+    }
+
+    /// Gives the issuer the list of `other`, whose task alone replaces it.
+    #[must_use]
+    pub(crate) fn with_list(self, list: &Arc<ArcSwapOption<Revocations>>) -> Self {
+        let list = Arc::clone(list);
+        Self { list, ..self }
     }
 
     /// Gives the issuer a name.
@@ -178,51 +187,53 @@ impl CurrentKeys {
     pub(crate) fn install(&self, keys: KeySet, fetched: impl Into<FetchTime>) -> RefreshResult {
         let fetched = fetched.into();
         let names = KeySetFingerprint::new(&keys);
-        // Loaded and stored without a lock: the issuer's task is the only writer.
-        let former = self.state.load();
-        let former = former.as_deref();
-        let (change, generation, verified) = match former {
-            Some(former) if former.names == names => (
-                RefreshResult::Unchanged,
-                former.generation,
-                // The same keys have verified these tokens; other keys begin without any.
-                Arc::clone(&former.verified),
-            ),
-            _ => (
-                RefreshResult::Replaced,
-                former.map_or(0, |former| former.generation) + 1,
-                Arc::new(self.token_cache.empty()),
-            ),
-        };
-        self.state.store(Some(Arc::new(InstalledKeys {
-            keys,
-            names,
-            generation,
-            fetched,
-            verified,
-            // The list stays: what it ends does not depend on the keys.
-            revocations: former.and_then(|former| former.revocations.clone()),
-        })));
+        let mut change = RefreshResult::Unchanged;
+        // A list may come at the same time, by another task.
+        self.state.rcu(|former| {
+            let former = former.as_deref();
+            let same = former.filter(|former| former.names == names);
+            change = match same {
+                Some(_) => RefreshResult::Unchanged,
+                None => RefreshResult::Replaced,
+            };
+            Some(Arc::new(InstalledKeys {
+                keys: keys.clone(),
+                names: names.clone(),
+                generation: former.map_or(0, |former| former.generation)
+                    + u64::from(same.is_none()),
+                fetched,
+                verified: match same {
+                    // The same keys have verified these tokens; other keys begin without any.
+                    Some(same) => Arc::clone(&same.verified),
+                    None => Arc::new(self.token_cache.empty()),
+                },
+                // What it ends does not depend on these keys.
+                revocations: self.list.load_full(),
+            }))
+        });
         change
     }
 
     /// Puts a revocation list in force, beside the present keys. Returns true if its lines are
     /// others, and then wakes the streams whose tokens they may end.
-    pub(crate) fn install_revocations(&self, revocations: Revocations) -> bool {
-        let Some(former) = self.state.load_full() else {
+    pub(crate) fn install_revocations(&self, revocations: &Arc<Revocations>) -> bool {
+        self.list.store(Some(Arc::clone(revocations)));
+        let former = self.state.rcu(|former| {
+            let former = former.as_deref()?;
+            Some(Arc::new(InstalledKeys {
+                revocations: Some(Arc::clone(revocations)),
+                ..former.clone()
+            }))
+        });
+        let Some(former) = former else {
             return false;
         };
         let is_changed = former
             .revocations()
             .is_none_or(|former| !revocations.has_lines_of(former));
-        let revocations = Arc::new(revocations);
-        self.state.store(Some(Arc::new(InstalledKeys {
-            revocations: Some(Arc::clone(&revocations)),
-            ..InstalledKeys::clone(&former)
-        })));
         if is_changed {
             // After the store: a stream that wakes finds the list in force.
-            self.revocations.send_replace(Some(revocations));
+            self.revocations.send_replace(Some(Arc::clone(revocations)));
         }
         is_changed
     }
@@ -327,13 +338,18 @@ mod tests {
     fn a_list_stays_with_new_keys_and_leaves_verified_tokens() {
         let keys = CurrentKeys::default();
         let now = Instant::now();
-        let list =
-            |seq, tokens: &[&str]| Revocations::new(list_of(A, seq, tokens), &key_set("a"), now);
-        keys.install_revocations(list(1, &["x"]));
+        let list = |seq, tokens: &[&str]| {
+            Arc::new(Revocations::new(
+                list_of(A, seq, tokens),
+                &key_set("a"),
+                now,
+            ))
+        };
+        assert!(!keys.install_revocations(&list(1, &["x"])));
         assert!(keys.load().is_none(), "there is no key that verified it");
         keys.install(key_set("a"), now);
-        keys.install_revocations(list(1, &["x"]));
-        keys.install_revocations(list(2, &["x", "y"]));
+        keys.install_revocations(&list(1, &["x"]));
+        keys.install_revocations(&list(2, &["x", "y"]));
         keys.install(key_set("ab"), now);
         let state = keys.load();
         let state = state.as_deref().unwrap();
@@ -357,12 +373,12 @@ mod tests {
         assert_eq!(checked(now), Err(Rejection::AuthKeysUnavailable));
         keys.install(key_set("a"), now);
         assert_eq!(checked(now), Err(Rejection::RevocationsStale));
-        let list = |at| Revocations::new(list_of(A, 1, &[]), &key_set("a"), at);
-        keys.install_revocations(list(now));
+        let list = |at| Arc::new(Revocations::new(list_of(A, 1, &[]), &key_set("a"), at));
+        keys.install_revocations(&list(now));
         assert_eq!(checked(now + MINUTE), Ok(1));
         let later = now + 2 * MINUTE;
         assert_eq!(checked(later), Err(Rejection::RevocationsStale));
-        assert!(!keys.install_revocations(list(later)), "the same lines");
+        assert!(!keys.install_revocations(&list(later)), "the same lines");
         assert_eq!(checked(later), Ok(1));
     }
 
@@ -372,7 +388,7 @@ mod tests {
         keys.install(key_set("a"), Instant::now());
         let install = |seq, tokens: &[&str]| {
             let list = Revocations::new(list_of(A, seq, tokens), &key_set("a"), Instant::now());
-            keys.install_revocations(list);
+            keys.install_revocations(&Arc::new(list));
         };
         let mut revoked = Box::pin(keys.revoked(digests("x")));
         install(1, &["y"]);

@@ -10,19 +10,34 @@ use super::installed_keys::InstalledKeys;
 
 /// The keys of all issuers, in the order of the configuration.
 #[derive(Debug, Clone)]
-pub(crate) struct IssuerKeys(Vec<Arc<CurrentKeys>>);
+pub(crate) struct IssuerKeys {
+    issuers: Vec<Arc<CurrentKeys>>,
+    /// Those of an auth server whose list alone is in use: they verify no token.
+    list_signer: Option<Arc<CurrentKeys>>,
+}
 
 impl IssuerKeys {
-    pub(crate) const fn new(issuers: Vec<Arc<CurrentKeys>>) -> Self {
-        Self(issuers)
+    pub(crate) const fn new(
+        issuers: Vec<Arc<CurrentKeys>>,
+        list_signer: Option<Arc<CurrentKeys>>,
+    ) -> Self {
+        Self {
+            issuers,
+            list_signer,
+        }
     }
 
     pub(crate) fn get(&self, issuer: usize) -> Option<&Arc<CurrentKeys>> {
-        self.0.get(issuer)
+        self.issuers.get(issuer)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<CurrentKeys>> {
-        self.0.iter()
+        self.issuers.iter()
+    }
+
+    /// Returns the keys of the issuers, and then those that verify the list alone.
+    pub(crate) fn fetched(&self) -> impl Iterator<Item = &Arc<CurrentKeys>> {
+        self.issuers.iter().chain(&self.list_signer)
     }
 
     /// Returns the keys for a decision at `now`.

@@ -68,7 +68,7 @@ impl KeyMetrics {
         value: impl Fn(&CurrentKeys, Option<&InstalledKeys>) -> Option<V>,
     ) -> Result<(), std::fmt::Error> {
         let mut known = Vec::new();
-        for issuer in self.0.iter() {
+        for issuer in self.0.fetched() {
             let value = value(issuer, issuer.load().as_deref());
             known.extend(value.map(|value| (&issuer.name, value)));
         }

@@ -27,7 +27,7 @@ pub(crate) fn report(issuers: &IssuerKeys, now: Instant) -> ConditionState {
     let ok = reasons.iter().any(Option::is_none);
     let reasons: Vec<_> = reasons.into_iter().flatten().collect();
     let notes: Vec<_> = issuers
-        .iter()
+        .fetched()
         .filter_map(|issuer| note(issuer, now))
         .collect();
     ConditionState {
@@ -121,7 +121,7 @@ mod tests {
             Arc::new(keys.with_name(Some(name.to_owned())))
         };
         let [a, b] = [list_required("a", None), list_required("b", Some(MINUTE))];
-        let issuers = IssuerKeys::new(vec![Arc::clone(&a), Arc::clone(&b)]);
+        let issuers = IssuerKeys::new(vec![Arc::clone(&a), Arc::clone(&b)], None);
         let reason = |at| report(&issuers, at).reason;
         let missing = "a: not fetched yet; b: not fetched yet";
         assert_eq!(reason(now).as_deref(), Some(missing));
@@ -134,7 +134,7 @@ mod tests {
         let missing = "a: away; b: revocation list not fetched yet";
         assert_eq!(reason(now).as_deref(), Some(missing));
         let list = list_of(SECRET, 1, &[]);
-        b.install_revocations(Revocations::new(list, &keys(), now));
+        b.install_revocations(&Arc::new(Revocations::new(list, &keys(), now)));
         assert_eq!(reason(now), None);
         let missing = "a: away; b: revocation list older than --max-revocation-age";
         assert_eq!(reason(now + HOUR).as_deref(), Some(missing));

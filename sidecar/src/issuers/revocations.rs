@@ -104,7 +104,7 @@ impl Revocations {
     /// Returns true if one of the lists ends the token.
     pub(crate) fn revokes(&self, token: &TokenDigests) -> bool {
         let mut lists = std::iter::once(&self.latest).chain(&self.former);
-        lists.any(|known| known.list.revoked().revokes(token))
+        lists.any(|known| known.list.revokes(token))
     }
 
     /// Returns true if the latest lists end the same tokens.
@@ -179,6 +179,8 @@ pub(crate) enum ListError {
 #[derive(Debug)]
 pub(crate) struct RevocationRefresh {
     keys: Arc<CurrentKeys>,
+    /// The other issuers whose tokens the list may end.
+    others: Vec<Arc<CurrentKeys>>,
     metrics: Metrics,
     /// True once an outage is logged: it is one line.
     is_failing: bool,
@@ -188,9 +190,14 @@ pub(crate) struct RevocationRefresh {
 }
 
 impl RevocationRefresh {
-    pub(crate) const fn new(keys: Arc<CurrentKeys>, metrics: Metrics) -> Self {
+    pub(crate) const fn new(
+        keys: Arc<CurrentKeys>,
+        others: Vec<Arc<CurrentKeys>>,
+        metrics: Metrics,
+    ) -> Self {
         Self {
             keys,
+            others,
             metrics,
             is_failing: false,
             wants_whole: false,
@@ -214,7 +221,7 @@ impl RevocationRefresh {
                     number: cached.number.max(seq),
                     ..NumberedList::new(list, state.keys())
                 };
-                self.keys.install_revocations(Revocations {
+                self.install(Revocations {
                     latest: Arc::new(latest),
                     fetched: FetchTime::before(clock::instant(), age),
                     former: Vec::new(),
@@ -283,11 +290,21 @@ impl RevocationRefresh {
         let (seq, entries) = (list.seq(), list.count());
         let fetched = as_fresh_as_signed(list.issued_at(), now, clock::instant());
         let next = Revocations::after(known, list, keys, fetched)?;
-        if !self.keys.install_revocations(next) {
+        if !self.install(next) {
             return Ok(ListResult::Unchanged);
         }
         tracing::info!(seq, entries, "revocation list fetched");
         Ok(ListResult::Replaced)
+    }
+
+    /// Puts a list in force at every issuer. Returns true if its lines are others.
+    fn install(&self, revocations: Revocations) -> bool {
+        let revocations = Arc::new(revocations);
+        let is_changed = self.keys.install_revocations(&revocations);
+        for other in &self.others {
+            other.install_revocations(&revocations);
+        }
+        is_changed
     }
 
     /// Logs the first failure. An older list is no failure while the one in force is fresh: another
@@ -464,7 +481,7 @@ pub(crate) mod tests {
         let current = CurrentKeys::new(TokenCacheConfig::default(), None, Some(MAX_AGE));
         current.install(keys("a"), Instant::now());
         let metrics = Metrics::new(&TokenCacheCounters::default()).0;
-        RevocationRefresh::new(Arc::new(current), metrics)
+        RevocationRefresh::new(Arc::new(current), Vec::new(), metrics)
     }
 
     fn list_now(seq: u64, tokens: &[&str]) -> String {

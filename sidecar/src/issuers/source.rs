@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use postern_http::host::server_url::ServerUrl;
-use postern_token::keys::signing_type::SigningType;
+use postern_token::keys::Algorithm;
 use postern_transport::http_client::ClientSettings;
 use postern_transport::issuer::Purpose;
 use postern_transport::issuer::key_set::{KeySetSettings, KeySetSource, Location};
@@ -80,6 +80,11 @@ impl SourceSettings {
         }
     }
 
+    /// Returns true for an auth server whose keys verify no token.
+    pub(crate) const fn is_list_alone(&self) -> bool {
+        matches!(self, Self::AuthServer(settings) if settings.application.is_none())
+    }
+
     /// Returns the flag of the source.
     pub(crate) const fn flag(&self) -> &'static str {
         match self {
@@ -101,13 +106,13 @@ impl SourceSettings {
         issuer: Option<String>,
     ) -> Result<Option<KeyCacheSettings>, &'static str> {
         let (address, application, allowed) = match self {
-            Self::AuthServer(settings) if settings.signing_type == SigningType::Hmac => {
+            Self::AuthServer(settings) if settings.algorithms() == [Algorithm::HS256] => {
                 return Err("with --signing-type hmac the key is a secret, which is never written");
             }
             Self::AuthServer(settings) => (
                 settings.auth_server.to_string(),
-                Some(settings.application.id.clone()),
-                vec![settings.signing_type.algorithm()],
+                settings.application.as_ref().map(|it| it.id.clone()),
+                settings.algorithms(),
             ),
             Self::KeySet(settings) => match settings.location.first() {
                 Some(address) => (address.with_query(), None, settings.algorithms.clone()),
@@ -209,7 +214,7 @@ impl KeySource {
     }
 
     /// Sets the credentials for later fetches.
-    pub(crate) fn set_credentials(&mut self, application: Application) {
+    pub(crate) fn set_credentials(&mut self, application: Option<Application>) {
         if let Self::AuthServer(endpoint) = self {
             endpoint.settings.application = application;
         }

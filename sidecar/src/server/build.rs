@@ -157,12 +157,20 @@ fn graceful_stop(
 
 /// Prepares the task of each issuer, and the senders of their changes.
 fn issuer_tasks(config: &Config, app: &App) -> Result<(Vec<IssuerTask>, Changes), ExitError> {
-    let issuers = config.issuers.iter().zip(app.keys.iter());
+    let settings = config.issuers.iter().chain(&config.list_source);
     let task = |(settings, keys): (&IssuerSettings, &Arc<CurrentKeys>)| {
         let (schedule, metrics) = (config.args.keys.refresh_cron.clone(), app.metrics.clone());
-        IssuerTask::new(settings.clone(), Arc::clone(keys), schedule, metrics)
+        let others = app.keys.fetched().filter(|other| !Arc::ptr_eq(other, keys));
+        let others = others.cloned().collect();
+        IssuerTask::new(
+            settings.clone(),
+            Arc::clone(keys),
+            others,
+            schedule,
+            metrics,
+        )
     };
-    issuers.map(task).collect()
+    settings.zip(app.keys.fetched()).map(task).collect()
 }
 
 fn client_connections(config: &Config, app: Arc<App>) -> ClientConnections {

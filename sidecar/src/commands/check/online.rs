@@ -104,6 +104,7 @@ impl Findings {
             }
             Err(error) => {
                 let setting = match &issuer.name {
+                    _ if issuer.source.is_list_alone() => "--revocations-from".to_owned(),
                     Some(name) => format!("[[issuer]] {name}"),
                     None => format!("--{}", issuer.source.flag()),
                 };

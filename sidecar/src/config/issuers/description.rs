@@ -21,13 +21,14 @@ use crate::cli::ServeArgs;
 use crate::cli::issuer_members::{Asymmetric, Dpop, KeysWay};
 use crate::cli::issuer_table::IssuerTable;
 use crate::cli::key_args::RevocationMode;
-use crate::cli::texts::{List, Text};
 use crate::config::flag_value::flag_error;
 use crate::decision::reporting::WOULD_REJECT;
 use crate::identity::user_header::UserHeader;
 use crate::issuers::IssuerSettings;
 use crate::issuers::cache_file::KeyCacheSettings;
+use crate::issuers::source::auth_server::Application;
 use crate::issuers::source::{SourceSettings, kubernetes};
+use postern_process::command_line::texts::{List, Text};
 
 const OWN_ISS: &str = "the iss of the auth server's tokens is required beside other issuers: \
                        `issuer` in a table with auth-server = true, or POSTERN_ISSUER";
@@ -177,8 +178,8 @@ impl<'a> Description<'a> {
     pub(super) fn settings(&self) -> Result<IssuerSettings, ExitError> {
         let source = self.source()?;
         let keys = &self.args.keys;
-        let is_required =
-            self.table.auth_server && keys.revocations == Some(RevocationMode::Required);
+        let has_list = self.table.auth_server || keys.revocations_from.is_some();
+        let is_required = has_list && keys.revocations == Some(RevocationMode::Required);
         Ok(IssuerSettings {
             name: self.name().map(str::to_owned),
             key_cache: self.key_cache(&source)?,
@@ -256,7 +257,11 @@ impl<'a> Description<'a> {
     fn source(&self) -> Result<SourceSettings, ExitError> {
         if self.table.auth_server {
             let mut settings = key_source::endpoint(self.args)?;
-            settings.application.audience = self.audience()?;
+            let audience = self.audience()?;
+            settings.application = settings.application.map(|application| Application {
+                audience,
+                ..application
+            });
             return Ok(SourceSettings::AuthServer(settings));
         }
         let location = self.location()?;

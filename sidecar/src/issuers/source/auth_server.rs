@@ -4,8 +4,9 @@
 
 use http::uri::Scheme;
 use http::{StatusCode, header};
+use postern_token::keys::algorithms::ASYMMETRIC;
 use postern_token::keys::signing_type::SigningType;
-use postern_token::keys::{KeySet, VerificationKey};
+use postern_token::keys::{Algorithm, KeySet, VerificationKey};
 use postern_token::policy::Audience;
 use postern_token::revocations::MAX_LIST_BYTES;
 use postern_transport::http_client::{
@@ -62,10 +63,21 @@ impl Application {
 pub(crate) struct EndpointSettings {
     pub(crate) auth_server: AuthServer,
     pub(crate) tls: PeerFiles,
-    pub(crate) application: Application,
+    /// `None` where the keys verify the list alone.
+    pub(crate) application: Option<Application>,
     pub(crate) signing_type: SigningType,
     /// True where the revocation list is fetched with each key.
     pub(crate) wants_list: bool,
+}
+
+impl EndpointSettings {
+    /// Returns the algorithms of its keys.
+    pub(crate) fn algorithms(&self) -> Vec<Algorithm> {
+        match self.application {
+            Some(_) => vec![self.signing_type.algorithm()],
+            None => ASYMMETRIC.to_vec(),
+        }
+    }
 }
 
 /// The endpoint, its last instance, and the last key set beside it.
@@ -131,8 +143,11 @@ impl KeyEndpointSource {
         instance: &Instance,
         cursor: Option<&str>,
     ) -> Result<Fetched, FetchError> {
+        let Some(application) = self.settings.application.clone() else {
+            return self.fetch_for_list(instance, cursor).await;
+        };
         let known = std::mem::take(&mut self.known);
-        let response = self.contract_response(instance).await?;
+        let response = self.contract_response(instance, &application).await?;
         let text = key_string(response.status, &response.body).map_err(|cause| {
             if cause.is_of_another_path() {
                 self.wrong_endpoint_error(instance, cause)
@@ -141,7 +156,7 @@ impl KeyEndpointSource {
             }
         })?;
         self.may_have_list = announces(&response, REVOCATIONS);
-        let warning = self.settings.application.foreign_audience(&response);
+        let warning = application.foreign_audience(&response);
         let key = VerificationKey::parse(self.settings.signing_type, &text)?;
         let wants_list = self.settings.wants_list;
         let has_list = wants_list && self.may_have_list;
@@ -165,6 +180,28 @@ impl KeyEndpointSource {
             keys: Some(keys),
             list,
             warning,
+        })
+    }
+
+    /// Fetches the list, and the key set that verifies it; neither needs an application.
+    async fn fetch_for_list(
+        &mut self,
+        instance: &Instance,
+        cursor: Option<&str>,
+    ) -> Result<Fetched, FetchError> {
+        let url = self.url(instance, KEY_SET_PATH);
+        let request = HttpRequest {
+            address: instance.address,
+            ..HttpRequest::get_json(&url)
+        };
+        let allowed = self.settings.algorithms();
+        let fetched = self.known.fetch(&mut self.client, request, &allowed).await;
+        let (keys, _) = fetched?;
+        self.responded = Some(instance.clone());
+        Ok(Fetched {
+            keys: Some(keys),
+            list: self.revocation_list(instance, cursor).await.into(),
+            warning: None,
         })
     }
 
@@ -234,8 +271,8 @@ impl KeyEndpointSource {
     async fn contract_response(
         &mut self,
         instance: &Instance,
+        application: &Application,
     ) -> Result<HttpResponse, TransportError> {
-        let application = &self.settings.application;
         let credentials = [
             ("appId", application.id.as_str()),
             ("appSecret", application.secret.expose_secret()),

@@ -35,7 +35,7 @@ fn task() -> (IssuerTask, Arc<CurrentKeys>) {
         source: SourceSettings::AuthServer(EndpointSettings {
             auth_server: auth_server.parse().unwrap(),
             tls: PeerFiles::default(),
-            application,
+            application: Some(application),
             signing_type: SigningType::Hmac,
             wants_list: false,
         }),
@@ -47,6 +47,7 @@ fn task() -> (IssuerTask, Arc<CurrentKeys>) {
     let (task, _) = IssuerTask::new(
         settings,
         Arc::clone(&keys),
+        Vec::new(),
         "0 0 0 1 1 *".parse().unwrap(),
         metrics,
     )

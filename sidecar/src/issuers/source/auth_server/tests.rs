@@ -80,7 +80,7 @@ fn source_at(auth_server: &str, signing_type: SigningType, tls: PeerFiles) -> Ke
     let settings = EndpointSettings {
         auth_server: auth_server.parse().unwrap(),
         tls,
-        application,
+        application: Some(application),
         signing_type,
         wants_list: false,
     };
