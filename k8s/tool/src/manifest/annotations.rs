@@ -1,4 +1,4 @@
-//! Names of labels and annotations. The prefix is explained in docs/adr/0023.
+//! Names of labels and annotations.
 
 /// The label of workloads, pods and Services that have a sidecar.
 pub(crate) const SIDECAR: &str = "postern/sidecar";
