@@ -12,7 +12,7 @@ use postern_contract::interceptor::Interceptor;
 use postern_http::cors::AllowedOrigins;
 use postern_http::host::loopback::is_loopback;
 use postern_http::host::server_url::ServerUrl;
-use postern_http::path_patterns::{ContextPath, PassList};
+use postern_http::path::patterns::{ContextPath, PassList};
 use postern_process::command_line::serialize::redact_urls;
 use postern_process::exit::ExitError;
 use postern_process::logs::access_log::AccessLog;

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use postern_http::host::host_port::host_and_port;
 use postern_http::host::loopback::is_loopback;
-use postern_http::path_patterns::ContextPath;
+use postern_http::path::patterns::ContextPath;
 use postern_process::exit::ExitError;
 use registry::{Instance, RegistrySettings};
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use clap::Args;
-use postern_http::path_patterns::ContextPath;
+use postern_http::path::patterns::ContextPath;
 use postern_process::command_line;
 use postern_process::command_line::seconds::{Seconds, within};
 use postern_process::exit::ExitError;

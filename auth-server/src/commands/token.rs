@@ -9,11 +9,11 @@ use postern_contract::explanation::Explanation;
 use postern_process::clock::unix_now;
 use postern_process::exit::ExitError;
 use postern_process::files::bounded_read;
-use postern_token::bearer::{self, Scheme};
 use postern_token::invalid::InvalidToken;
 use postern_token::keys::{KeySet, VerificationKey};
 use postern_token::observer::Observer;
 use postern_token::policy::VerificationPolicy;
+use postern_token::sources::bearer::{self, Scheme};
 use zeroize::Zeroizing;
 
 use super::keys::KeysInStore;

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::rejection::Rejection;
-use postern_http::destination::Destination;
-use postern_http::loose_path::{AnyPath, LoosePath};
 use postern_http::methods::{Methods, certain_method};
-use postern_http::path_patterns::{ContextPath, PassList, PathPattern, TooManySteps};
-use postern_http::request_path::RequestPath;
+use postern_http::path::canonical::RequestPath;
+use postern_http::path::destination::Destination;
+use postern_http::path::loose::{AnyPath, LoosePath};
+use postern_http::path::patterns::{ContextPath, PassList, PathPattern, TooManySteps};
 use postern_token::claims::name::ClaimName;
 use postern_token::strict_json::{Map, Value};
 

@@ -146,7 +146,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::path_patterns::is_of_one_letter;
+    use crate::path::patterns::is_of_one_letter;
 
     #[test]
     fn every_letter_has_one_form_which_a_wildcard_can_stand_for() {

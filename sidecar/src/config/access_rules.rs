@@ -9,8 +9,8 @@ use postern_contract::rules::{
 };
 use postern_http::folding::folded;
 use postern_http::methods::Methods;
-use postern_http::path_patterns::{PassList, PathPattern};
-use postern_http::request_path::unescaped;
+use postern_http::path::canonical::unescaped;
+use postern_http::path::patterns::{PassList, PathPattern};
 use postern_process::exit::ExitError;
 use postern_token::policy::RequiredIssuer;
 use postern_token::strict_json::{Value, is_whole};

@@ -6,7 +6,7 @@ use postern_contract::interceptor::Interceptor;
 use postern_contract::settings;
 use postern_http::cors::AllowedOrigins;
 use postern_http::host::host_port::redacted;
-use postern_http::path_patterns::{ContextPath, PassList};
+use postern_http::path::patterns::{ContextPath, PassList};
 use postern_process::command_line::joined_members;
 use postern_process::exit::ExitError;
 use postern_process::files::secret_file;

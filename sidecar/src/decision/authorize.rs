@@ -9,13 +9,13 @@ use postern_contract::interceptor::{AuthRequirement, Interceptor};
 use postern_contract::rejection::Rejection;
 use postern_contract::rules::{AccessRules, Broken, Rule, RuleRequest};
 use postern_http::invalid::InvalidRequest;
-use postern_token::bearer::Bearer;
 use postern_token::claims::user_details::CurrentUserDetails;
 use postern_token::detail;
 use postern_token::observer::{Observer, Unobserved};
 use postern_token::policy::VerificationPolicy;
 use postern_token::possession::{Possession, sha256};
 use postern_token::revocations::TokenDigests;
+use postern_token::sources::bearer::Bearer;
 use postern_token::unverified::DecodedToken;
 use postern_transport::net::shares::Holder;
 

@@ -6,11 +6,11 @@
 use http::HeaderName;
 use postern_contract::rejection::Rejection;
 use postern_http::folding::begins_alike;
-use postern_token::bearer::{Bearer, TokenLocation};
 use postern_token::claims::name::ClaimName;
 use postern_token::claims::user_details::CurrentUserDetails;
 use postern_token::detail;
 use postern_token::policy::{RequiredIssuer, VerificationPolicy};
+use postern_token::sources::bearer::{Bearer, TokenLocation};
 use postern_token::verifier::unverified_issuer;
 
 /// One value of `iss`, and the rules for its tokens.

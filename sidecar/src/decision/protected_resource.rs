@@ -5,12 +5,12 @@ use http::uri::Scheme;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use postern_contract::rejection::Rejection;
 use postern_contract::rules::{AccessRules, RuleRequest};
-use postern_http::destination::AbsoluteForm;
 use postern_http::folding::folded;
 use postern_http::host::normal_url::NormalUrl;
 use postern_http::host::server_url::{ServerUrl, ServerUrlError};
-use postern_http::path_patterns::{ContextPath, PathPattern};
-use postern_http::request_path::RequestPath;
+use postern_http::path::canonical::RequestPath;
+use postern_http::path::destination::AbsoluteForm;
+use postern_http::path::patterns::{ContextPath, PathPattern};
 use postern_http::{cors, host};
 use serde::Serialize;
 

@@ -4,9 +4,9 @@
 use http::HeaderMap;
 use http::header::{self, HeaderName, HeaderValue};
 use postern_http::header_alias::cgi_equal;
-use postern_token::bearer::websocket_protocols_without_token;
-use postern_token::cookie::cookies_without;
 use postern_token::sources::TokenSources;
+use postern_token::sources::bearer::websocket_protocols_without_token;
+use postern_token::sources::cookie::cookies_without;
 
 use crate::identity::service_fields::ServiceFields;
 

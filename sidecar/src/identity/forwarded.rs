@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use http::HeaderValue;
 use postern_http::header_alias::cgi_equal;
-use postern_http::request_path::{moves_the_root, names_another_path};
+use postern_http::path::canonical::{moves_the_root, names_another_path};
 use postern_token::possession::Digest;
 use postern_transport::net::client_address::TrustedProxies;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 use postern_contract::rejection::Rejection;
-use postern_http::request_path::RequestPath;
+use postern_http::path::canonical::RequestPath;
 
 use super::request_span::known_method;
 

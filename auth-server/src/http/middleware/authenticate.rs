@@ -13,8 +13,8 @@ use postern_http::cors::{self, Endpoint};
 use postern_http::host;
 use postern_http::invalid::InvalidRequest;
 use postern_process::logs::access_log::LoggedPath;
-use postern_token::bearer::Bearer;
 use postern_token::claims::Claims;
+use postern_token::sources::bearer::Bearer;
 use tracing::debug;
 
 use crate::app::App;

@@ -12,11 +12,11 @@ use axum::response::Response;
 use http::HeaderMap;
 use postern_contract::envelope::MSG_OPERATION_SUCCEEDED;
 use postern_contract::rejection::Rejection;
-use postern_token::bearer::{self, Bearer};
 use postern_token::claims::Claims;
 use postern_token::invalid::InvalidToken;
 use postern_token::keys::KeySet;
 use postern_token::policy::{BoundTokens, VerificationPolicy};
+use postern_token::sources::bearer::{self, Bearer};
 use serde_json::json;
 
 use crate::app::App;

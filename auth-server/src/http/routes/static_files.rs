@@ -9,7 +9,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use http::StatusCode;
 use postern_contract::rejection::Rejection;
-use postern_http::request_path::RequestPath;
+use postern_http::path::canonical::RequestPath;
 use tower::ServiceExt;
 use tower_http::services::ServeFile;
 use tracing::debug;

@@ -1,8 +1,8 @@
 //! The request target (RFC 9112 §3.2) as the client wrote it. The service gets the one that was
 //! authorized, byte for byte.
 
-use crate::destination::AbsoluteForm;
 use crate::invalid::InvalidRequest;
+use crate::path::destination::AbsoluteForm;
 use http::HeaderValue;
 
 /// A target in origin form: a path and an optional query.

@@ -7,7 +7,7 @@ use jsonwebtoken::{EncodingKey, Header};
 use postern_contract::rules::{RequiredClaim, Requirement, Rule, Unmatched};
 use postern_http::invalid::InvalidRequest;
 use postern_http::methods::Methods;
-use postern_http::path_patterns::PassList;
+use postern_http::path::patterns::PassList;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{KeySet, VerificationKey};
 use postern_token::policy::RequiredIssuer;

@@ -3,8 +3,8 @@
 use http::HeaderMap;
 use http::header::COOKIE;
 
-use crate::bearer::{Bearer, TokenLocation, bounded};
 use crate::invalid::InvalidToken;
+use crate::sources::bearer::{Bearer, TokenLocation, bounded};
 use postern_http::framing::is_tchar;
 use postern_http::header_alias::cgi_equal;
 

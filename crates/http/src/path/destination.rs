@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, Method};
 
 use crate::invalid::InvalidRequest;
 use crate::methods::certain_method;
-use crate::request_path::RequestPath;
+use crate::path::canonical::RequestPath;
 
 const DESTINATION: HeaderName = HeaderName::from_static("destination");
 

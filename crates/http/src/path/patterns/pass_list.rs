@@ -171,7 +171,7 @@ impl PassList {
     }
 
     /// Calls `found` with the position of each pattern that matches a spelling of a
-    /// [`LoosePath`](crate::loose_path::LoosePath), in no order. The patterns are
+    /// [`LoosePath`](crate::path::loose::LoosePath), in no order. The patterns are
     /// [loosened](PathPattern::loosened).
     ///
     /// # Errors

@@ -19,7 +19,7 @@ pub use self::pass_list::{PassList, PassListError};
 use self::steps::Steps;
 use crate::folding::loose_name;
 use crate::methods::{MethodError, Methods};
-use crate::request_path::{RequestPath, as_written, unescaped};
+use crate::path::canonical::{RequestPath, as_written, unescaped};
 
 /// An unusable path or pattern of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -130,7 +130,7 @@ impl PathPattern {
         true
     }
 
-    /// Returns the pattern for a [`LoosePath`](super::loose_path::LoosePath).
+    /// Returns the pattern for a [`LoosePath`](super::loose::LoosePath).
     #[must_use]
     pub fn loosened(mut self) -> Self {
         for segment in &mut self.segments {

@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use crate::folding::{folded, is_expanded, is_trimmed, trimmed, visible};
-use crate::path_patterns::ContextPath;
-use crate::request_path::{RequestPath, is_dot};
+use crate::path::canonical::{RequestPath, is_dot};
+use crate::path::patterns::ContextPath;
 
 /// Most paths fit, so that a request allocates nothing.
 type Text = SmallVec<[u8; 256]>;

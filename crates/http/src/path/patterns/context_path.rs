@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use super::PathError;
-use crate::request_path::RequestPath;
+use crate::path::canonical::RequestPath;
 
 /// The path prefix of one application: `/auth`, `/orders`, or empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -65,7 +65,7 @@ fn split_character(text: &str) -> Option<(&str, &str)> {
 }
 
 impl Glob {
-    /// Matches a name of a [`LoosePath`](crate::loose_path::LoosePath) if the glob matches any
+    /// Matches a name of a [`LoosePath`](crate::path::loose::LoosePath) if the glob matches any
     /// spelling of it: dots and blanks that were trimmed may have stood for letters and wildcards,
     /// and marks are skipped, because the normal forms put them into letters or behind them.
     /// In an expanded path a `?` stands for any number of letters.

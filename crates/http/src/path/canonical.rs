@@ -87,7 +87,7 @@ impl<'a> RequestPath<'a> {
 
     /// Returns the text as written of a path that no program reads as one outside of the folder with
     /// which it begins.
-    pub(super) fn contained(&self) -> Option<&str> {
+    pub(crate) fn contained(&self) -> Option<&str> {
         self.written.as_deref()
     }
 
@@ -98,7 +98,7 @@ impl<'a> RequestPath<'a> {
     }
 
     /// Names what makes the path neither canonical nor clear, for an explanation.
-    pub(super) fn unclear_part(&self) -> String {
+    pub(crate) fn unclear_part(&self) -> String {
         let text = |raw: &[u8]| {
             let decoded = decode(raw, |_| true).unwrap_or_default();
             String::from_utf8(decoded).ok()
