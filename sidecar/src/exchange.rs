@@ -1,19 +1,17 @@
 //! The one way of every request: to a service of HTTP/1.x or HTTP/2, and back to a client of either.
 
+pub(crate) mod app;
 mod client_head;
 mod copy;
 mod deadlines;
 mod decide;
 mod download;
 pub(crate) mod downstream;
-mod handshake;
-pub(crate) mod head_search;
-mod malformed_head;
 mod record;
 mod release;
 mod request;
 pub(crate) mod response;
-mod response_head;
+pub(crate) mod response_head;
 pub(crate) mod transfer;
 pub(crate) mod upload;
 
@@ -26,6 +24,7 @@ use pingora::ErrorSource;
 use postern_contract::rejection::Rejection;
 use postern_http::methods::certain_method;
 
+use self::app::App;
 use self::copy::Exchange;
 use self::deadlines::{Deadlines, ends_with_token, hold};
 use self::decide::Action;
@@ -33,7 +32,6 @@ use self::downstream::Downstream;
 use self::request::{Progress, Request};
 use self::response::LocalResponse;
 use self::upload::Upload;
-use crate::app::App;
 use crate::decision::forward::Forward;
 use crate::identity::forwarded::Client;
 use crate::telemetry::metrics::Counted;

@@ -1,5 +1,9 @@
 //! The head of a response, as the service sent it.
 
+mod handshake;
+mod malformed;
+pub(crate) mod search;
+
 use std::mem::MaybeUninit;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
@@ -8,9 +12,8 @@ use postern_http::framing::body::BodyReader;
 use postern_http::framing::responses::ResponseFraming;
 use postern_http::trace::RequestId;
 
+pub(super) use self::handshake::Handshake;
 use super::downstream::Outgoing;
-use super::handshake::Handshake;
-use super::malformed_head;
 use crate::upstream::MAX_HEAD_BYTES;
 use postern_http::request::kind::{GRPC_STATUS, RequestKind};
 
@@ -77,7 +80,7 @@ pub(super) fn relay(
     let mut parsed = httparse::Response::new(&mut []);
     let status = httparse::ParserConfig::default()
         .parse_response_with_uninit_headers(&mut parsed, received, &mut fields)
-        .map_err(|error| malformed(malformed_head::cause(received, error)))?;
+        .map_err(|error| malformed(malformed::cause(received, error)))?;
     // The end of a head may arrive with the bytes that exceed the limit.
     let length = match status {
         httparse::Status::Complete(length) if length <= MAX_HEAD_BYTES => length,

@@ -15,11 +15,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio_util::either::Either;
 
+use crate::downstream::http1::{self, Http1Downstream};
+use crate::downstream::http2;
+use crate::downstream::transport::{self, ClientTransport, Socket};
 use crate::exchange::Exchanges;
 use crate::exchange::response::raw_http1_response;
-use crate::http1::transport::{self, ClientTransport, Socket};
-use crate::http1::{self, Http1Downstream};
-use crate::http2;
 use crate::identity::forwarded::Client;
 use crate::telemetry::metrics::Counted;
 

@@ -19,11 +19,11 @@ use postern_process::files::file_watch::PolledFiles;
 use postern_transport::admin::health::Condition;
 use tokio::task::{JoinError, spawn_blocking};
 
-use crate::app::App;
 use crate::cli::issuer_table::IssuerTable;
 use crate::cli::log_args::AccessLogArgs;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
+use crate::exchange::app::App;
 use crate::issuers::task::Changes;
 use crate::server::reminder::Reminder;
 

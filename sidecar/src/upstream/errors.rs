@@ -39,7 +39,7 @@ pub(crate) fn reset_reason(error: &Error) -> Option<Reason> {
 }
 
 /// Returns true if `h2` reset the stream because the client broke the framing after the head. That
-/// was counted and logged when the reset was written (see [`crate::http2`]).
+/// was counted and logged when the reset was written (see [`crate::downstream::http2`]).
 pub(crate) fn was_reset_for_framing(error: &Error) -> bool {
     let cause = error.root_cause().downcast_ref::<h2::Error>();
     *error.esource() == ErrorSource::Downstream

@@ -10,10 +10,7 @@ const STATUS_LINE: &str = "the response does not begin with a status line of HTT
 pub(super) fn cause(received: &[u8], error: httparse::Error) -> String {
     use httparse::Error::{HeaderName, HeaderValue, NewLine, TooManyHeaders};
     match error {
-        TooManyHeaders => format!(
-            "the head has more than {} fields",
-            super::response_head::MAX_FIELDS
-        ),
+        TooManyHeaders => format!("the head has more than {} fields", super::MAX_FIELDS),
         HeaderName | HeaderValue | NewLine => {
             broken_line(received).unwrap_or_else(|| STATUS_LINE.to_owned())
         }

@@ -20,8 +20,8 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, Interval, interval_at};
 use tokio_util::io::poll_read_buf;
 
-use super::HTTP_2_PREFACE;
-use super::transport::{self, ClientTransport, has_left};
+use crate::downstream::HTTP_2_PREFACE;
+use crate::downstream::transport::{self, ClientTransport, has_left};
 use crate::exchange::downstream::{Downstream, Outgoing, Timer};
 use crate::exchange::response::DRAIN_TIMEOUT;
 use crate::exchange::transfer;

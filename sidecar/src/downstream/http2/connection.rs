@@ -11,8 +11,8 @@ use tokio_util::task::TaskTracker;
 
 use super::downstream::Http2Downstream;
 use super::transport::FollowedTransport;
+use crate::downstream::http1::Http1Downstream;
 use crate::exchange::Exchanges;
-use crate::http1::Http1Downstream;
 use crate::identity::forwarded::Client;
 use postern_http::request::http2::LIBRARY_MAX_HEAD_BYTES;
 use postern_http::request::received::ReceivedHead;

@@ -4,7 +4,7 @@ use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::response_head::Parsed;
+use super::Parsed;
 
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// A digest of 20 bytes in base64.
@@ -12,16 +12,16 @@ const ACCEPT_BYTES: usize = 28;
 
 /// The handshake of a client.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Handshake {
+pub(crate) struct Handshake {
     /// The proof that the service has read the key as one of a WebSocket.
     accept: [u8; ACCEPT_BYTES],
     /// True if the client offered the protocol `bearer` with its token.
-    pub(super) offers_token: bool,
+    pub(crate) offers_token: bool,
 }
 
 impl Handshake {
     /// Creates the handshake with the client's `key`.
-    pub(super) fn new(key: &[u8], offers_token: bool) -> Self {
+    pub(crate) fn new(key: &[u8], offers_token: bool) -> Self {
         let mut digest = Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
         digest.update(key);
         digest.update(GUID);
@@ -36,7 +36,7 @@ impl Handshake {
 
     /// Returns true if the service speaks WebSocket from here on; after any other 101 it may go on with
     /// HTTP, and take the client's bytes for a request of ours.
-    pub(super) fn is_completed_by(&self, head: &Parsed<'_>) -> bool {
+    pub(crate) fn is_completed_by(&self, head: &Parsed<'_>) -> bool {
         let is_websocket = |name: &[u8]| name.eq_ignore_ascii_case(b"websocket");
         only(head.values("upgrade")).is_some_and(is_websocket)
             && only(head.values("sec-websocket-accept")) == Some(&self.accept)

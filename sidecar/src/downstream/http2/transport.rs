@@ -11,8 +11,8 @@ use postern_transport::net::connection_slots::Activity;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frames::{Flood, Frames};
-use crate::http1::HTTP_2_PREFACE;
-use crate::http1::transport::ClientTransport;
+use crate::downstream::HTTP_2_PREFACE;
+use crate::downstream::transport::ClientTransport;
 
 /// A transport whose frames are followed.
 pub(super) struct FollowedTransport {
