@@ -199,7 +199,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::users::toml_schema::UsersDocument;
+    use crate::accounts::users::toml_schema::UsersDocument;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -1,5 +1,6 @@
 //! The validated settings of `serve`.
 
+pub(crate) mod registry;
 mod rotation;
 mod store;
 mod warnings;
@@ -22,17 +23,17 @@ use postern_transport::net::client_address::TrustedProxies;
 use postern_transport::tls::{HTTP_1, RequestedCertificates, ServerTls};
 use toml::Table;
 
+use self::registry::RegistryConfig;
 pub(crate) use self::store::store_location;
 pub(crate) use self::warnings::warnings;
-use crate::applications::directory::MountedApplications;
-use crate::applications::registry::ApplicationRegistry;
+use crate::accounts::applications::directory::MountedApplications;
+use crate::accounts::applications::registry::ApplicationRegistry;
+use crate::accounts::users::UsersLocation;
+use crate::accounts::users::file::FileUsers;
 use crate::cli::ServeArgs;
 use crate::keys::ring::rotation::RotationPolicy;
-use crate::nacos::RegistryConfig;
 use crate::store::location::StoreLocation;
 use crate::tokens::issuer::TokenIssuer;
-use crate::users::UsersLocation;
-use crate::users::file::FileUsers;
 
 /// Paths of the auth server without a token (contract §4.4). The key endpoint is exempt by route.
 const PASS_LIST: [&str; 3] = ["/oauth/jwt/**", "/static/**", "/assets/**"];

@@ -9,8 +9,8 @@ mod state;
 use postern_token::revocations::{RevocationDigest, Revoked};
 
 use self::entry::Fact;
-use crate::audit;
-use crate::audit::events::RevocationEvent;
+use crate::telemetry::audit;
+use crate::telemetry::audit::events::RevocationEvent;
 
 /// Seconds beyond `exp` for which a token is listed: the largest leeway of a sidecar, and as much for
 /// its clock.

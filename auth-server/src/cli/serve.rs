@@ -18,8 +18,8 @@ use serde::Serialize;
 
 use super::store::StoreArgs;
 use super::{LeadArgs, SigningArgs};
+use crate::accounts::users::UsersLocation;
 use crate::revocations::MAX_SESSION_LIFETIME;
-use crate::users::UsersLocation;
 
 /// The settings of `serve` and `check`. Serialized they are a configuration file, except those that
 /// are printed without a password.

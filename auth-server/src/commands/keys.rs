@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 use self::reencrypt::reencrypt;
 use super::store::CommandStore;
 use super::{actor, print, print_note, print_row};
-use crate::audit;
-use crate::audit::events::{KeyEvent, KeyEventKind};
 use crate::cli::{KeyArgs, KeysCommand, KeysRevokeArgs, LeadArgs};
 use crate::keys::StoredKeys;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::ring::{KeyRing, Role};
 use crate::keys::update::{Plan, Updated, update};
 use crate::store::StoreError;
+use crate::telemetry::audit;
+use crate::telemetry::audit::events::{KeyEvent, KeyEventKind};
 
 pub(crate) async fn run(command: &KeysCommand) -> Result<(), ExitError> {
     match command {

@@ -5,13 +5,13 @@ use postern_process::exit::ExitError;
 use super::{actor, print, print_note};
 use crate::cli::store::{StoreArgs, StoreCommand};
 use crate::config::store_location;
-use crate::metrics::Metrics;
 use crate::revocations::Revocation;
 use crate::revocations::log::RevocationLog;
 use crate::store::directory::Access;
 use crate::store::location::StoreLocation;
 use crate::store::open_store::OpenStore;
 use crate::store::{Change, Outcome, StoreError};
+use crate::telemetry::metrics::Metrics;
 
 pub(crate) fn run(command: &StoreCommand) -> Result<(), ExitError> {
     let StoreCommand::Backup { file, store } = command;

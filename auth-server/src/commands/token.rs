@@ -126,11 +126,11 @@ mod tests {
     use postern_token::keys::signing_type::SigningType;
 
     use super::*;
+    use crate::accounts::users::builtin::tests::builtin_user;
     use crate::keys::pair::SigningKeyPair;
     use crate::keys::pair::tests::pair;
     use crate::keys::ring::KeyRing;
     use crate::tokens::issuer::{TokenIdentity, TokenIssuer};
-    use crate::users::builtin::tests::builtin_user;
 
     #[test]
     fn the_token_may_come_with_the_words_before_it() {

@@ -13,14 +13,14 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::{no_randomness, print_note, print_row};
+use crate::accounts::grants::FurtherClaims;
+use crate::accounts::users::toml_schema::{UserEntry, UsersDocument};
+use crate::accounts::users::users_file::{self, Users};
+use crate::accounts::users::{UsersLocation, password};
 use crate::cli::user::{
     UserAccountArgs, UserAddArgs, UserCommand, UserPasswordArgs, UsersFileArgs,
 };
-use crate::grants::FurtherClaims;
 use crate::random;
-use crate::users::toml_schema::{UserEntry, UsersDocument};
-use crate::users::users_file::{self, Users};
-use crate::users::{UsersLocation, password};
 
 /// Max length of a password on standard input; longer input is the wrong file.
 const MAX_PASSWORD_BYTES: u64 = 4096;

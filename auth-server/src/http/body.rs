@@ -15,7 +15,7 @@ use postern_transport::net::shares::{Holder, Share};
 use postern_transport::net::unfinished::counted;
 use tokio::time::timeout;
 
-use crate::app::App;
+use crate::http::app::App;
 
 /// Max length of a body; a login has a few hundred bytes.
 pub(in crate::http) const MAX_BODY_BYTES: usize = 8 * 1024;

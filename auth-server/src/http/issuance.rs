@@ -6,14 +6,14 @@ use std::time::Instant;
 use postern_contract::rejection::Rejection;
 use tracing::error;
 
-use crate::app::App;
-use crate::audit::events::TokenIds;
+use crate::accounts::users::PresentUser;
+use crate::http::app::App;
 use crate::http::response::store_rejection;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::published::PublishedKeys;
 use crate::random;
+use crate::telemetry::audit::events::TokenIds;
 use crate::tokens::issuer::{SigningError, TokenIssuer};
-use crate::users::PresentUser;
 
 impl App {
     /// Returns the keys in use. Without them no request can succeed, and none counts.

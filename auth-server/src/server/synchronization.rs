@@ -15,18 +15,18 @@ use postern_transport::admin::health::{Condition, Health};
 use tracing::{debug, error, info, warn};
 
 use self::backoff::next_poll;
-use crate::app::App;
-use crate::audit;
+use crate::http::app::App;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::plan::Planner;
 use crate::keys::published::PublishedKeys;
 use crate::keys::ring::KeyRing;
 use crate::keys::ring::events::events;
 use crate::keys::update::{keep_revoked, update};
-use crate::metrics::gauge;
 use crate::random::fraction;
 use crate::revocations::Revocation;
 use crate::store::StoreError;
+use crate::telemetry::audit;
+use crate::telemetry::metrics::gauge;
 
 pub(crate) struct Synchronization {
     app: Arc<App>,

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::issuer::TokenIssuer;
-use crate::users::builtin::{ACCOUNT, ID};
+use crate::accounts::users::builtin::{ACCOUNT, ID};
 
 /// The claims of a token.
 pub(crate) type ClaimSet = Map<String, Value>;

@@ -6,9 +6,9 @@
 use postern_process::exit::ExitError;
 
 use super::{KeysInStore, print, print_note};
+use crate::accounts::sessions::records::kept_until;
 use crate::cli::KeyArgs;
 use crate::keys::records::{ATTEMPTS, keep_changing};
-use crate::sessions::records::kept_until;
 use crate::store::Kind;
 use crate::store::at_rest::AtRest;
 

@@ -18,10 +18,10 @@ use postern_process::logs::access_log::{AccessLine, LoggedPath};
 use super::authenticate::is_public_document;
 use super::security_headers;
 use super::server_span::ServerSpan;
-use crate::app::App;
-use crate::audit::events::RequestIds;
+use crate::http::app::App;
 use crate::http::response::raw_http1_response;
 use crate::random;
+use crate::telemetry::audit::events::RequestIds;
 
 /// Logs input that never became a request, and returns its response as bytes.
 pub(crate) fn reject_unparsed(app: &App, rejection: Rejection, client: IpAddr) -> Vec<u8> {

@@ -17,7 +17,7 @@ use postern_token::claims::Claims;
 use postern_token::sources::bearer::Bearer;
 use tracing::debug;
 
-use crate::app::App;
+use crate::http::app::App;
 use crate::http::response;
 use crate::http::routes::{
     AUTHORIZE_PATH, DEV_PAGE_PATH, DEV_TOKEN_PATH, JWKS_PATH, LOGIN_PATH, REVOCATIONS_PATH,

@@ -11,7 +11,7 @@ use postern_contract::rejection::Rejection;
 use postern_transport::http_port::InFlightBody;
 use postern_transport::net::shares::Holder;
 
-use crate::app::App;
+use crate::http::app::App;
 use crate::http::response;
 
 /// Carries out a request with a permit, which its response keeps until the end of its body.

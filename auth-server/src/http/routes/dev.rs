@@ -10,7 +10,7 @@ use postern_contract::rejection::Rejection;
 use postern_http::host::loopback::names_this_machine;
 use serde_json::{Map, Value};
 
-use crate::app::App;
+use crate::http::app::App;
 use crate::http::issuance::token_id;
 use crate::http::oauth::AccessToken;
 use crate::http::response::ErrorResponse;

@@ -10,7 +10,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use postern_contract::rejection::Rejection;
 
-use crate::app::App;
+use crate::http::app::App;
 use crate::http::response::ErrorResponse;
 
 /// RFC 7517 §8.5.2.

@@ -19,15 +19,15 @@ use postern_token::policy::{BoundTokens, VerificationPolicy};
 use postern_token::sources::bearer::{self, Bearer};
 use serde_json::json;
 
-use crate::app::App;
+use crate::accounts::sessions::EndCause;
+use crate::accounts::sessions::refresh_token::{RefreshToken, SessionId};
 use crate::config::Config;
+use crate::http::app::App;
 use crate::http::body::MAX_BODY_BYTES;
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::http::{body, oauth, response};
 use crate::keys::ring::KeyRing;
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation};
-use crate::sessions::EndCause;
-use crate::sessions::refresh_token::{RefreshToken, SessionId};
 use crate::store::{StoreError, to_the_end};
 
 /// Max length of a token, as of a whole body.

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use super::token::{CLIENT_CREDENTIALS, REFRESH_TOKEN};
 use super::{AUTHORIZE_PATH, JWKS_PATH, REVOKE_PATH, TOKEN_PATH};
-use crate::app::App;
 use crate::config::Config;
+use crate::http::app::App;
 
 const DOCUMENTS: [&str; 2] = [
     "/.well-known/oauth-authorization-server",

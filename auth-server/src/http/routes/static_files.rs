@@ -14,8 +14,8 @@ use tower::ServiceExt;
 use tower_http::services::ServeFile;
 use tracing::debug;
 
-use crate::app::App;
 use crate::config::TREES;
+use crate::http::app::App;
 use crate::http::response::ErrorResponse;
 
 const INDEX: &str = "index.html";

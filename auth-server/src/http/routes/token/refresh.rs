@@ -7,12 +7,12 @@ use postern_contract::rejection::Rejection;
 use postern_http::form::Form;
 
 use super::{Issued, REFRESH_TOKEN, audience, scope};
-use crate::app::App;
+use crate::accounts::sessions::SessionError;
+use crate::accounts::sessions::refresh_token::RefreshToken;
+use crate::http::app::App;
 use crate::http::oauth::AccessToken;
 use crate::http::possession::Possession;
 use crate::http::response::{ErrorResponse, store_rejection};
-use crate::sessions::SessionError;
-use crate::sessions::refresh_token::RefreshToken;
 use crate::tokens::issuer::{TokenIdentity, Validity};
 
 const CREDENTIALS: &str =

@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use super::EndCause;
 use super::refresh_token::{RefreshToken, SessionId};
-use crate::applications::secret_hash::SecretHash;
+use crate::accounts::applications::secret_hash::SecretHash;
+use crate::accounts::users::PresentUser;
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation};
-use crate::users::PresentUser;
 
 /// The last access tokens that are known to be of their session.
 const KNOWN_TOKENS: usize = 4096;
@@ -211,8 +211,8 @@ impl SessionRecord {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::users::UserStore;
-    use crate::users::builtin::BuiltinUser;
+    use crate::accounts::users::UserStore;
+    use crate::accounts::users::builtin::BuiltinUser;
 
     /// Begins a session at 10; returns its first token.
     fn begun() -> (RefreshToken, SessionRecord) {

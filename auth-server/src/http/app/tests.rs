@@ -3,13 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;
+use crate::accounts::sessions::refresh_token::RefreshToken;
+use crate::accounts::sessions::{EndCause, SessionError};
+use crate::accounts::users::file::tests::file_with;
 use crate::config::tests::config;
 use crate::revocations::Revocation;
-use crate::sessions::refresh_token::RefreshToken;
-use crate::sessions::{EndCause, SessionError};
 use crate::store::conformance::unsteady::Unsteady;
 use crate::store::{Outcome, StoreError};
-use crate::users::file::tests::file_with;
 
 #[tokio::test]
 async fn every_request_takes_its_calls_of_the_store_from_one_bound() {

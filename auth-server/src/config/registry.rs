@@ -4,8 +4,6 @@
 //! Readiness does not depend on the registry: clients that find this server in another way must not
 //! lose it, and those that use the registry keep their last list.
 
-pub(crate) mod registration;
-
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use self::secret_hash::{SecretHash, SecretHashes};
-use crate::grants::Word;
+use crate::accounts::grants::Word;
 
 /// The id of an application; longer ones would only fill logs.
 pub(crate) type AppId = Word<128>;

@@ -4,7 +4,7 @@ use postern_contract::login::LoginRequest;
 use postern_token::claims::ExtraInfo;
 
 use super::{MEMBER, PresentUser, User, UserStore};
-use crate::grants::Grant;
+use crate::accounts::grants::Grant;
 
 pub(crate) const ID: &str = "1";
 pub(crate) const ACCOUNT: &str = "admin";

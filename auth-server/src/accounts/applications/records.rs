@@ -40,7 +40,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::applications::secret_hash::SecretHashes;
+    use crate::accounts::applications::secret_hash::SecretHashes;
     use crate::store::at_rest::AtRest;
     use crate::store::conformance::unsteady::Unsteady;
     use crate::store::envelope_encryption::KeyEncryption;

@@ -12,9 +12,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tracing::warn;
 
-use crate::audit;
 use crate::keys::published::LiveKeys;
-use crate::metrics::Metrics;
+use crate::telemetry::audit;
+use crate::telemetry::metrics::Metrics;
 
 /// Pause between two renewals, as the registry expects them; it takes an instance for unhealthy
 /// after three.

@@ -19,7 +19,7 @@ use std::str::FromStr;
 use postern_contract::login::{LoginRequest, UserInfo};
 use postern_token::claims::ExtraInfo;
 
-use crate::grants::Grant;
+use crate::accounts::grants::Grant;
 
 /// An authenticated user, as the claims describe it (contract §2.4).
 #[derive(Debug, Clone, PartialEq, Eq)]

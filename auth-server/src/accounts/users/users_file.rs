@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 use super::password::HashedPassword;
 use super::toml_schema::{UserEntry, UsersDocument};
 use super::{APPLICATION, MEMBER, PresentUser, User};
-use crate::grants::Grant;
+use crate::accounts::grants::Grant;
 
 /// Max length of the file; ten thousand users take 2 MiB.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;

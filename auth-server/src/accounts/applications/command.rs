@@ -1,8 +1,8 @@
 //! Changes of an application, as functions of its record; the store swaps the result in.
 
 use super::secret_hash::SecretHashes;
-use crate::audit::events::ApplicationEvent;
-use crate::grants::Grant;
+use crate::accounts::grants::Grant;
+use crate::telemetry::audit::events::ApplicationEvent;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change<'a> {

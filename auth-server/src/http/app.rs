@@ -15,19 +15,19 @@ use postern_transport::net::shares::Shares;
 use postern_transport::net::{fd_limit, unfinished};
 use tracing::warn;
 
-use crate::applications::registry::ApplicationRegistry;
+use crate::accounts::applications::registry::ApplicationRegistry;
+use crate::accounts::sessions::Sessions;
+use crate::accounts::users::UserStore;
+use crate::accounts::users::authenticate::Authenticator;
+use crate::accounts::users::builtin::BuiltinUser;
+use crate::accounts::users::recorded::RecordedUsers;
 use crate::config::Config;
 use crate::keys::published::LiveKeys;
-use crate::metrics::Metrics;
 use crate::rate_limit::{AddressLimit, RetryAfter};
 use crate::revocations::log::RevocationLog;
-use crate::sessions::Sessions;
 use crate::store::open_store::OpenStore;
+use crate::telemetry::metrics::Metrics;
 use crate::tokens::revocation_list::RevocationListSigner;
-use crate::users::UserStore;
-use crate::users::authenticate::Authenticator;
-use crate::users::builtin::BuiltinUser;
-use crate::users::recorded::RecordedUsers;
 
 pub(crate) struct App {
     pub(crate) config: Config,

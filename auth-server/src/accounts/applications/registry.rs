@@ -10,8 +10,8 @@ use postern_contract::rejection::Rejection;
 
 use super::secret_hash::SecretHashes;
 use super::{AppId, Applications};
-use crate::audit::events::ApplicationEvent;
-use crate::grants::Grant;
+use crate::accounts::grants::Grant;
+use crate::telemetry::audit::events::ApplicationEvent;
 
 /// Characters of an accepted id that is logged while no application is registered: a UUID has 36, a
 /// refresh token 75.

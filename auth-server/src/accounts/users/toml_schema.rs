@@ -5,7 +5,7 @@ use postern_process::command_line::member;
 use postern_process::files::toml_error::TomlError;
 use serde::{Deserialize, Serialize};
 
-use crate::grants::{Audience, FurtherClaims, Scope};
+use crate::accounts::grants::{Audience, FurtherClaims, Scope};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -7,7 +7,7 @@ use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use zeroize::Zeroizing;
 
-use crate::applications::secret_hash::SecretHash;
+use crate::accounts::applications::secret_hash::SecretHash;
 use crate::random;
 use crate::store::{Key, Kind};
 

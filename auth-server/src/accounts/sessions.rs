@@ -20,13 +20,14 @@ use zeroize::Zeroizing;
 
 use self::record::{NoUser, SessionRecord, Use};
 use self::refresh_token::{RefreshToken, SessionId};
-use crate::metrics::{Metrics, SessionEvent};
+use crate::accounts::users::{PresentUser, User, UserStore};
+use crate::random;
 use crate::revocations::log::RevocationLog;
 use crate::revocations::{Revocation, end_of_tokens};
 use crate::store::open_store::OpenStore;
 use crate::store::{Outcome, StoreError, Version, to_the_end};
-use crate::users::{PresentUser, User, UserStore};
-use crate::{audit, random};
+use crate::telemetry::audit;
+use crate::telemetry::metrics::{Metrics, SessionEvent};
 
 /// Each retry means that another call changed the session meanwhile.
 const ATTEMPTS: usize = 8;

@@ -10,10 +10,10 @@ use tracing::{error, warn};
 use super::UserStore;
 use super::recorded::RecordedUsers;
 use super::users_file::Users;
-use crate::applications::registry::ApplicationRegistry;
-use crate::audit;
-use crate::metrics::{UsersFileMetrics, gauge};
+use crate::accounts::applications::registry::ApplicationRegistry;
 use crate::revocations::Revocation;
+use crate::telemetry::audit;
+use crate::telemetry::metrics::{UsersFileMetrics, gauge};
 
 /// Polls for as long as the process lives.
 ///

@@ -13,8 +13,8 @@ use tracing::{error, info};
 use super::registry::ApplicationRegistry;
 use super::secret_hash::{MIN_SECRET_LENGTH, SecretHash, SecretHashes};
 use super::{AppId, Applications};
-use crate::audit;
-use crate::metrics::{Metrics, gauge};
+use crate::telemetry::audit;
+use crate::telemetry::metrics::{Metrics, gauge};
 
 /// The applications in force, and what is wrong with their files.
 #[derive(Debug, Clone, PartialEq)]

@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_documented_table_names_each_event_and_no_other() {
-        let document = include_str!("../../docs/users.md");
+        let document = include_str!("../../../docs/users.md");
         let rows = document
             .lines()
             .skip_while(|line| *line != "## Audit events");

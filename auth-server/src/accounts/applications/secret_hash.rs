@@ -8,7 +8,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::grants::Grant;
+use crate::accounts::grants::Grant;
 
 /// Minimum length: secrets are stored as fast, unsalted hashes, which suits random text of this
 /// length, not words.

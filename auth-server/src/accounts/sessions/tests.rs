@@ -5,6 +5,7 @@ use postern_process::clock::unix_now;
 use tokio::task::JoinSet;
 
 use super::*;
+use crate::accounts::users::builtin::BuiltinUser;
 use crate::revocations::tests::log_of;
 use crate::store::conformance::installations::{Files, Installation, Redis};
 use crate::store::conformance::unsteady::{Failure, Unsteady};
@@ -12,7 +13,6 @@ use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::envelope_encryption::tests::with;
 use crate::store::open_store::OpenStore;
 use crate::store::{Change, Store};
-use crate::users::builtin::BuiltinUser;
 
 /// A server's sessions of the built-in user.
 struct Server {
