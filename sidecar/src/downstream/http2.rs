@@ -6,4 +6,4 @@ mod frames;
 mod transport;
 mod unsent;
 
-pub(crate) use self::connection::serve;
+pub(crate) use self::connection::{NewConnection, serve};

@@ -20,7 +20,6 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, Interval, interval_at};
 use tokio_util::io::poll_read_buf;
 
-use crate::downstream::HTTP_2_PREFACE;
 use crate::downstream::transport::{self, ClientTransport, has_left};
 use crate::exchange::downstream::{Downstream, Outgoing, Timer};
 use crate::exchange::response::DRAIN_TIMEOUT;
@@ -75,27 +74,11 @@ impl Http1Downstream {
         }
     }
 
-    /// Reads until the bytes are the preface of HTTP/2 or differ from it, if only by the first
-    /// byte: a request of HTTP/1.0 may be shorter than the preface.
-    ///
-    /// # Errors
-    /// [`Rejection::RequestTimeout`].
-    pub(crate) async fn begins_http_2(
-        &mut self,
-        drain: &mut DrainWatcher,
-    ) -> Result<bool, Rejection> {
-        let may_be = |received: &[u8]| {
-            received.len() < HTTP_2_PREFACE.len() && HTTP_2_PREFACE.starts_with(received)
-        };
-        while may_be(&self.received) && self.read_head(drain).await? {}
-        Ok(self.received.starts_with(HTTP_2_PREFACE))
-    }
-
     /// Reads more of a head; returns false at the end of the connection, or of the silence.
     ///
     /// # Errors
     /// [`Rejection::RequestTimeout`] once a head that has begun takes too long.
-    pub(super) async fn read_head(&mut self, drain: &mut DrainWatcher) -> Result<bool, Rejection> {
+    pub(crate) async fn read_head(&mut self, drain: &mut DrainWatcher) -> Result<bool, Rejection> {
         let mut ending = pin!(drain.reached(Phase::Ending));
         poll_fn(|cx| {
             if let Poll::Ready(is_open) = self.poll_read_ahead(cx) {

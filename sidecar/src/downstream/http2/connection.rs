@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use bytes::BytesMut;
 use h2::server::Builder;
 use postern_contract::rejection::Rejection;
 use postern_transport::drain::{DrainWatcher, Phase};
+use postern_transport::net::connection_slots::Activity;
 use postern_transport::net::listener::CLIENT_IDLE;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use super::downstream::Http2Downstream;
 use super::transport::FollowedTransport;
-use crate::downstream::http1::Http1Downstream;
+use crate::downstream::transport::ClientTransport;
 use crate::exchange::Exchanges;
 use crate::identity::forwarded::Client;
 use postern_http::request::http2::LIBRARY_MAX_HEAD_BYTES;
@@ -25,23 +27,32 @@ const STREAMS: u32 = 100;
 /// Bytes of one body that a client may send before the service has read it (RFC 9113 §6.9.2).
 const STREAM_WINDOW: u32 = 65_535;
 
+/// A connection that begins with the preface of HTTP/2.
+pub(crate) struct NewConnection {
+    pub(crate) transport: ClientTransport,
+    pub(crate) activity: Activity,
+    /// The preface, and what came with it.
+    pub(crate) received: BytesMut,
+}
+
 /// Serves the streams of a connection to their end, and sends a GOAWAY in a drain or as `goodbye`.
 pub(crate) async fn serve(
     exchanges: &Arc<Exchanges>,
-    downstream: Http1Downstream,
+    connection: NewConnection,
     client: Client,
     goodbye: &Notify,
     mut drain: DrainWatcher,
 ) {
-    let (transport, activity, received) = (
-        downstream.transport,
-        downstream.activity,
-        downstream.received,
-    );
+    let activity = connection.activity;
     activity.speaks_http_2();
     let (reporter, address) = (Arc::clone(exchanges), client.address);
     let report = move || reporter.report_unparsed(Rejection::RequestMalformed, address, false);
-    let transport = FollowedTransport::new(transport, received, activity.clone(), Box::new(report));
+    let transport = FollowedTransport::new(
+        connection.transport,
+        connection.received,
+        activity.clone(),
+        Box::new(report),
+    );
     // The preface is here.
     let Ok(mut connection) = builder().handshake(transport).await else {
         return;
