@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::decision::issuers::UserNames;
 use crate::issuers::current::CurrentKeys;
+use crate::issuers::installed_keys::InstalledKeys;
 use crate::issuers::revocations::Revocations;
 use crate::issuers::revocations::tests::list_of;
 use crate::issuers::token_cache::TokenCacheConfig;
