@@ -304,7 +304,7 @@ async fn what_a_killed_process_committed_is_there_and_whole() {
         let name = "what_a_killed_process_committed_is_there_and_whole";
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args([
-                &format!("store::sqlite::tests::{name}"),
+                &format!("store::sqlite::tests::journal::{name}"),
                 "--exact",
                 "--nocapture",
             ])
