@@ -158,8 +158,10 @@ impl Config {
 
     /// Returns the applications known before the store is read.
     pub(crate) fn registrations(&self) -> ApplicationRegistry {
-        let mounted = self.mounted_applications.as_ref();
-        let mounted = mounted.map(|mounted| mounted.applications.clone());
+        let mounted = self
+            .mounted_applications
+            .as_ref()
+            .map(|mounted| mounted.applications.clone());
         ApplicationRegistry::new(self.signing_type == SigningType::Hmac, mounted)
     }
 
@@ -228,9 +230,9 @@ fn mounted_applications(args: &ServeArgs) -> Result<Option<MountedApplications>,
         return Ok(None);
     };
     let flag = format!("--applications-dir {}", directory.display());
-    let opened = MountedApplications::open(directory);
-    let opened = opened.map_err(|error| ExitError::Config(format!("{flag}: {error}")));
-    opened.map(Some)
+    MountedApplications::open(directory)
+        .map_err(|error| ExitError::Config(format!("{flag}: {error}")))
+        .map(Some)
 }
 
 fn pass_list(args: &ServeArgs) -> Result<PassList, ExitError> {

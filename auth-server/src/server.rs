@@ -201,18 +201,19 @@ fn follow_files(app: &App, health: &Health, background: &Supervisor) -> Result<(
                 metrics.users_file.clone(),
                 registrations,
                 health.files("users_file"),
-            );
-            let following = following.map_err(no_signals)?;
+            )
+            .map_err(no_signals)?;
             background.spawn_critical("following the users file", following);
         }
     }
     if let Some(mounted) = config.mounted_applications.clone() {
-        let following = mounted.watch(
-            Arc::clone(&app.registrations),
-            metrics.clone(),
-            health.files("applications_dir"),
-        );
-        let following = following.map_err(no_signals)?;
+        let following = mounted
+            .watch(
+                Arc::clone(&app.registrations),
+                metrics.clone(),
+                health.files("applications_dir"),
+            )
+            .map_err(no_signals)?;
         background.spawn_critical("following the applications directory", following);
     }
     if let Some(tls) = &config.tls {

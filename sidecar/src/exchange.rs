@@ -141,8 +141,9 @@ impl<'a, C: Downstream> Serving<'a, C> {
         }
         // One connection could hold a hundred responses in memory. Boxed: those of HTTP/1.x, of
         // which there are more, have no need of it.
-        let sent = Box::pin(app.in_flight.while_waiting(holder, sent));
-        sent.await.unwrap_or_default()
+        Box::pin(app.in_flight.while_waiting(holder, sent))
+            .await
+            .unwrap_or_default()
     }
 
     /// Sends a response of the sidecar, behind interim ones of the service; returns true if the
@@ -151,9 +152,11 @@ impl<'a, C: Downstream> Serving<'a, C> {
         let keep_alive = keep_alive && !response.must_close() && !self.app().drain.has_begun();
         let (request, progress) = (&self.request, &mut self.progress);
         let cors = request.rules.auth_policy.cors_fields(&request.head);
-        let response = response.with(cors).with(request.ids.echo());
-        let response = response.with(request.nonce.clone());
-        let response = response.to(&request.head);
+        let response = response
+            .with(cors)
+            .with(request.ids.echo())
+            .with(request.nonce.clone())
+            .to(&request.head);
         let (out, rest) = (&mut progress.download.out, progress.rest);
         let (method, version) = (&request.head.method, request.head.version);
         progress.own = Some(response.write(method, version, keep_alive, out));

@@ -192,8 +192,10 @@ impl Sessions {
         // The login does not wait for it.
         tasks::spawn(async move {
             for id in surplus {
-                let ended = sessions.end_now(id, EndCause::Limit, None).await;
-                let _ = ended.inspect_err(log_surplus);
+                let _ = sessions
+                    .end_now(id, EndCause::Limit, None)
+                    .await
+                    .inspect_err(log_surplus);
             }
         });
     }

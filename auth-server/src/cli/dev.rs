@@ -56,8 +56,9 @@ impl DevArgs {
         let audience = self.audience.iter();
         // A sidecar that meets the next key before its minute fetches it at once.
         let words = "auth-server serve --store=memory --signing-type=ecdsa --rotation-lead=1s --registry=none";
-        let words = words.split(' ').map(str::to_owned);
         let words = words
+            .split(' ')
+            .map(str::to_owned)
             .chain([
                 format!("--listen={address}"),
                 format!("--admin-listen={}", self.admin_listen),

@@ -118,8 +118,8 @@ pub(crate) async fn revoke_in(keys: &KeysInStore, kid: &KeyId) -> Result<(), Exi
             if !ring.is_listed(kid) {
                 return Plan::Keep(ring);
             }
-            let revoked = ring.revoke(kid, fresh, now);
-            revoked.map_or(Plan::Generate, Plan::Write)
+            ring.revoke(kid, fresh, now)
+                .map_or(Plan::Generate, Plan::Write)
         })
         .await?;
     if !before.is_listed(kid) && !updated.is_written {
@@ -147,13 +147,14 @@ async fn import(args: &KeyArgs, file: &Path) -> Result<(), ExitError> {
         signing_type,
     } = KeysInStore::open(args).await?;
     let text = secret_file::read(file)?;
-    let pair = SigningKeyPair::from_private(signing_type, text.clone()).map(Arc::new);
-    let pair = pair.map_err(|error| {
-        let (file, found) = (file.display(), found_in(text.as_bytes()));
-        ExitError::Config(format!(
-            "--private-key-file {file}: {error}, and found {found}"
-        ))
-    })?;
+    let pair = SigningKeyPair::from_private(signing_type, text.clone())
+        .map(Arc::new)
+        .map_err(|error| {
+            let (file, found) = (file.display(), found_in(text.as_bytes()));
+            ExitError::Config(format!(
+                "--private-key-file {file}: {error}, and found {found}"
+            ))
+        })?;
     let now = store.now().await?;
     let updated = update(&store.opened, (signing_type, now), |stored, _| {
         let unusable = |error| store.opened.unusable_keys(&error);

@@ -50,8 +50,9 @@ impl CommandStore {
         let log = RevocationLog::new(self.opened.clone(), Metrics::default(), 0);
         let (store, revocations) = (&self.opened, std::slice::from_ref(revocation));
         let (actor, changes) = (actor(), change.into_iter().collect());
-        let outcome = log.append_by(Some(&actor), store, revocations, changes);
-        Ok(outcome.await?)
+        Ok(log
+            .append_by(Some(&actor), store, revocations, changes)
+            .await?)
     }
 
     /// Returns the store's time: the operator's clock may be wrong.

@@ -86,8 +86,9 @@ fn set_password(args: &UserAccountArgs, password: &UserPasswordArgs) -> Result<(
 fn list(args: &UsersFileArgs) -> Result<(), ExitError> {
     let path = path(args)?;
     // A file that a server rejects too: the list is how to find the user.
-    let document = UsersDocument::parse(&text(&path)?);
-    let users = document.map_err(|error| invalid(&path, &error))?.users;
+    let users = UsersDocument::parse(&text(&path)?)
+        .map_err(|error| invalid(&path, &error))?
+        .users;
     if !path.exists() {
         print_note(&format!("{}: is not there yet", path.display()));
     } else if users.is_empty() {
@@ -151,8 +152,7 @@ fn edit(
     let path = configured.canonicalize().unwrap_or(configured);
     let _locked = locked(&path)?;
     let former = text(&path)?;
-    let document = UsersDocument::parse(&former);
-    let mut document = document.map_err(|error| invalid(&path, &error))?;
+    let mut document = UsersDocument::parse(&former).map_err(|error| invalid(&path, &error))?;
     change(&mut document.users)?;
     let text = written(&former, &document)?;
     // What a server would reject is not written.
@@ -166,8 +166,11 @@ fn edit_user(
     change: impl FnOnce(&mut UserEntry),
 ) -> Result<(), ExitError> {
     edit(file, |users| {
-        let user = users.iter_mut().find(|user| user.account == *account);
-        user.map(change).ok_or_else(|| unfit(account, NO_ACCOUNT))
+        users
+            .iter_mut()
+            .find(|user| user.account == *account)
+            .map(change)
+            .ok_or_else(|| unfit(account, NO_ACCOUNT))
     })
 }
 

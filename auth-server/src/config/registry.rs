@@ -45,8 +45,11 @@ impl RegistryConfig {
     pub(crate) fn from_args(args: &ServeArgs) -> Result<Option<Self>, ExitError> {
         let (url, advertise) = (&args.registration.registry, &args.registration.advertise);
         let rejected = |error| ExitError::Config(format!("--advertise: {error}"));
-        let advertised = advertise.as_deref().map(Advertised::parse).transpose();
-        let advertised = advertised.map_err(rejected)?;
+        let advertised = advertise
+            .as_deref()
+            .map(Advertised::parse)
+            .transpose()
+            .map_err(rejected)?;
         if url == NONE {
             return Ok(None);
         }

@@ -195,8 +195,9 @@ impl Metrics {
     /// Sets the revocations in the log: tokens, users, applications.
     pub(crate) fn revocations(&self, counts: [usize; 3]) {
         for (kind, count) in ["token", "user", "application"].into_iter().zip(counts) {
-            let entries = self.revocations.get_or_create(&[("kind", kind)]);
-            entries.set(gauge(count));
+            self.revocations
+                .get_or_create(&[("kind", kind)])
+                .set(gauge(count));
         }
     }
 

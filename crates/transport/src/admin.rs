@@ -81,8 +81,9 @@ pub async fn serve(
     extra: Router,
     shutdown: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
-    let port = port(health, metrics, open, extra);
-    port.serve(listener, slots(), shutdown).await
+    port(health, metrics, open, extra)
+        .serve(listener, slots(), shutdown)
+        .await
 }
 
 fn port(health: Health, metrics: Arc<Registry>, open: Router, extra: Router) -> HttpPort {
@@ -132,11 +133,12 @@ fn routes(health: Health, metrics: Arc<Registry>, open: Router, extra: Router) -
 
 /// Ends a request whose body does not arrive: of its routes none takes long by itself.
 async fn in_time(State(timeout): State<Duration>, request: Request, next: Next) -> Response {
-    let response = tokio::time::timeout(timeout, next.run(request)).await;
-    response.unwrap_or_else(|_| {
-        let why = "the body did not arrive in time\n";
-        (StatusCode::REQUEST_TIMEOUT, why).into_response()
-    })
+    tokio::time::timeout(timeout, next.run(request))
+        .await
+        .unwrap_or_else(|_| {
+            let why = "the body did not arrive in time\n";
+            (StatusCode::REQUEST_TIMEOUT, why).into_response()
+        })
 }
 
 const fn status(holds: bool) -> StatusCode {

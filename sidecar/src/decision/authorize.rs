@@ -122,8 +122,10 @@ impl AuthPolicy {
 
     /// Returns the names of the rules, in order.
     pub(crate) fn rule_names(&self) -> impl Iterator<Item = &str> {
-        let rules = self.access_rules.rules().iter();
-        rules.map(|rule| rule.name.as_str())
+        self.access_rules
+            .rules()
+            .iter()
+            .map(|rule| rule.name.as_str())
     }
 
     /// Returns the rule that a rejection names.
@@ -134,8 +136,10 @@ impl AuthPolicy {
     /// Returns the token of a request; `None` without one, and for a malformed one.
     pub(crate) fn token<'a>(&self, request: &'a ReceivedHead) -> Option<Bearer<'a>> {
         let opens_websocket = request.kind == RequestKind::WebSocket;
-        let token = self.interceptor.token(&request.headers, opens_websocket);
-        token.ok().flatten()
+        self.interceptor
+            .token(&request.headers, opens_websocket)
+            .ok()
+            .flatten()
     }
 
     /// Names what in a request is the cause of a rejection, where the reason does not say it. Of a
@@ -153,8 +157,9 @@ impl AuthPolicy {
                 Some(token) => detail::unreadable(token.as_str()),
                 None => {
                     let opens_websocket = request.kind == RequestKind::WebSocket;
-                    let sources = self.interceptor.sources();
-                    sources.unreadable(&request.headers, opens_websocket)
+                    self.interceptor
+                        .sources()
+                        .unreadable(&request.headers, opens_websocket)
                 }
             },
             _ => None,
@@ -316,8 +321,9 @@ impl AuthPolicy {
         let outcome = rules.check(request, context, &verified.rule_verdicts);
         if O::WATCHES && !rules.rules().is_empty() {
             let token = DecodedToken::decode(token.as_str());
-            let payload = token.and_then(|token| token.claims.as_object().cloned());
-            let payload = payload.unwrap_or_default();
+            let payload = token
+                .and_then(|token| token.claims.as_object().cloned())
+                .unwrap_or_default();
             if let Some(why) = rules.any_path(request, context) {
                 observer.learned(
                     "rules",

@@ -48,9 +48,11 @@ pub(crate) fn remove_from(
 
 /// Returns the fields of one name.
 fn fields_of(request: &ServiceFields<'_>, name: HeaderName) -> HeaderMap {
-    let values = request.values(name.as_str()).map(HeaderValue::from_bytes);
-    let fields = values.flatten().map(|value| (name.clone(), value));
-    fields.collect()
+    request
+        .values(name.as_str())
+        .flat_map(HeaderValue::from_bytes)
+        .map(|value| (name.clone(), value))
+        .collect()
 }
 
 /// Returns true if the client offered the protocol `bearer` with its token.

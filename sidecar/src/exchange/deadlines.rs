@@ -167,8 +167,11 @@ impl Deadlines {
         {
             return Poll::Ready(Error::new_in(TOKEN_REVOKED));
         }
-        let all = [self.body_until, self.response_until, self.token];
-        let Some(first) = all.into_iter().flatten().min() else {
+        let Some(first) = [self.body_until, self.response_until, self.token]
+            .into_iter()
+            .flatten()
+            .min()
+        else {
             return Poll::Pending;
         };
         ready!(timer.poll_until(cx, first));

@@ -183,8 +183,10 @@ impl<'a> Request<'a> {
         let handshake = || {
             let sources = self.rules.auth_policy.interceptor.sources();
             let headers = &self.head.headers;
-            let key = headers.get(header::SEC_WEBSOCKET_KEY);
-            let key = key.map(HeaderValue::as_bytes).unwrap_or_default();
+            let key = headers
+                .get(header::SEC_WEBSOCKET_KEY)
+                .map(HeaderValue::as_bytes)
+                .unwrap_or_default();
             Handshake::new(key, strip_token::offers_token(sources, headers))
         };
         ResponseTo {

@@ -52,8 +52,8 @@ impl ClientConnections {
         drain: DrainWatcher,
     ) -> Infallible {
         loop {
-            let next = listener::accept(&listener, "public port", |peer| self.slot(peer));
-            let (slot, socket, peer) = next.await;
+            let (slot, socket, peer) =
+                listener::accept(&listener, "public port", |peer| self.slot(peer)).await;
             let (clients, drain) = (Arc::clone(&self), drain.clone());
             tokio::spawn(async move { clients.serve(slot, socket, peer, drain).await });
         }
@@ -94,8 +94,7 @@ impl ClientConnections {
         let _ = socket.set_nodelay(true);
         let socket = Socket::new(socket, timeout.unwrap_or(Duration::MAX));
         // Boxed: most connections have no handshake, and none for long.
-        let secured = Box::pin(self.secured(socket));
-        let Some(transport) = secured.await else {
+        let Some(transport) = Box::pin(self.secured(socket)).await else {
             return;
         };
         let proxies = &requests.app.request_logger.trusted_proxies;

@@ -77,8 +77,9 @@ impl Change<'_> {
 
 /// Replaces the grant unless it is the same; an application without any keeps none.
 fn granted(record: SecretHashes, grant: &Grant) -> SecretHashes {
-    let present = record.grant();
-    let is_same = present.map_or_else(|| *grant == Grant::default(), |there| there == grant);
+    let is_same = record
+        .grant()
+        .map_or_else(|| *grant == Grant::default(), |there| there == grant);
     if is_same {
         record
     } else {

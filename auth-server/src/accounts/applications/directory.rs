@@ -31,8 +31,7 @@ impl MountedApplications {
     /// # Errors
     /// One line, if the directory cannot be read. An unusable file is not an error.
     pub(crate) fn open(path: PathBuf) -> Result<Self, String> {
-        let read = Self::read_files(path, &Applications::default());
-        read.map_err(|error| error.to_string())
+        Self::read_files(path, &Applications::default()).map_err(|error| error.to_string())
     }
 
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {

@@ -81,8 +81,7 @@ impl ApplicationRegistry {
         let former = std::mem::replace(&mut sources.mounted, applications);
         self.in_force.store(sources.joined());
         let now = &sources.mounted;
-        let ids = former.all().chain(now.all());
-        let ids: BTreeSet<_> = ids.map(|(id, _)| id).collect();
+        let ids: BTreeSet<_> = former.all().chain(now.all()).map(|(id, _)| id).collect();
         let event = |id: &AppId| {
             let event = match (former.get(id.as_str()), now.get(id.as_str())) {
                 (None, _) => ApplicationEvent::Added,
@@ -102,8 +101,10 @@ impl ApplicationRegistry {
     /// [`Rejection::StoreUnavailable`] before the store was read, or without an application where one
     /// is required; [`Rejection::ApplicationUnknown`] for an unknown id and a wrong secret alike.
     pub(crate) fn authorize(&self, id: &str, secret: &str) -> Result<(), Rejection> {
-        let all = self.in_force.load_full();
-        let all = all.ok_or(Rejection::StoreUnavailable)?;
+        let all = self
+            .in_force
+            .load_full()
+            .ok_or(Rejection::StoreUnavailable)?;
         // No pair can be right until an operator registers one: a retry may help, another
         // secret does not.
         if all.is_empty() && self.required {
@@ -125,12 +126,15 @@ impl ApplicationRegistry {
         &self,
         presented: &[(&str, &str)],
     ) -> Result<(AppId, Grant), Rejection> {
-        let all = self.in_force.load_full();
-        let all = all.ok_or(Rejection::StoreUnavailable)?;
+        let all = self
+            .in_force
+            .load_full()
+            .ok_or(Rejection::StoreUnavailable)?;
         let mut pairs = presented.iter();
-        let accepted = pairs.find(|(id, secret)| all.accepts(id, secret));
-        let id = accepted.and_then(|(id, _)| all.registered_id(id));
-        let id = id.ok_or(Rejection::ApplicationUnknown)?;
+        let id = pairs
+            .find(|(id, secret)| all.accepts(id, secret))
+            .and_then(|(id, _)| all.registered_id(id))
+            .ok_or(Rejection::ApplicationUnknown)?;
         let grant = all.get(id.as_str()).and_then(SecretHashes::grant);
         Ok((id.clone(), grant.cloned().unwrap_or_default()))
     }

@@ -44,8 +44,12 @@ impl TryFrom<String> for SecretHash {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| NOT_A_HASH)?;
-        bytes.try_into().map(Self).map_err(|_| NOT_A_HASH)
+        URL_SAFE_NO_PAD
+            .decode(text)
+            .map_err(|_| NOT_A_HASH)?
+            .try_into()
+            .map(Self)
+            .map_err(|_| NOT_A_HASH)
     }
 }
 

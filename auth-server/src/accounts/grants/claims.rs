@@ -115,8 +115,9 @@ impl FurtherClaims {
 
 /// Reads one claim of a command line: `NAME=TEXT`, or `NAME:=JSON` for any other value.
 pub(crate) fn named_claim(text: &str) -> Result<(String, Value), String> {
-    let pair = text.split_once('=');
-    let (name, value) = pair.ok_or("expected NAME=TEXT or NAME:=JSON")?;
+    let (name, value) = text
+        .split_once('=')
+        .ok_or("expected NAME=TEXT or NAME:=JSON")?;
     let (name, value) = match name.strip_suffix(':') {
         Some(name) => {
             let value = serde_json::from_str(value);

@@ -165,8 +165,10 @@ impl SessionRecord {
     /// Returns true for the `jti` of an access token of the session, which is named `id`.
     pub(crate) fn has_token(&self, id: SessionId, token_id: &str) -> bool {
         // The latest first: a logout nearly always has the present token.
-        let numbers = (0..=self.counter).rev().take(KNOWN_TOKENS);
-        let mut ids = numbers.map(|number| id.token_id(&self.secret, number));
+        let mut ids = (0..=self.counter)
+            .rev()
+            .take(KNOWN_TOKENS)
+            .map(|number| id.token_id(&self.secret, number));
         ids.any(|id| id == token_id)
     }
 
@@ -182,18 +184,20 @@ impl SessionRecord {
         is_revoked: impl FnOnce(&str, i64) -> bool,
         now: i64,
     ) -> Result<(PresentUser, Use), NoUser> {
-        let of_token = self.use_of(&presented.hash(), now);
-        let of_token = of_token.ok_or(NoUser::Over(EndCause::Reuse))?;
+        let of_token = self
+            .use_of(&presented.hash(), now)
+            .ok_or(NoUser::Over(EndCause::Reuse))?;
         if self.ends <= now {
             return Err(NoUser::Expired);
         }
         if is_revoked(&self.user_id, self.began) {
             return Err(NoUser::Over(EndCause::Revocation));
         }
-        let present = present.filter(|present| {
-            present.user.id == self.user_id && present.credentials == self.credentials
-        });
-        let present = present.ok_or(NoUser::OtherUsers)?;
+        let present = present
+            .filter(|present| {
+                present.user.id == self.user_id && present.credentials == self.credentials
+            })
+            .ok_or(NoUser::OtherUsers)?;
         Ok((present, of_token))
     }
 

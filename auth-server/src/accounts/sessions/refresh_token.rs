@@ -36,16 +36,18 @@ impl RefreshToken {
     pub(crate) fn generate(user_id: &str) -> Result<Self, Unspecified> {
         let mut token = Self(random::bytes()?);
         let owner = digest(&SHA256, format!("postern sessions of {user_id}").as_bytes());
-        let parts = token.0.first_chunk_mut().zip(owner.as_ref().first_chunk());
-        let (part, owner): (&mut [u8; OWNER_BYTES], _) = parts.ok_or(Unspecified)?;
+        let (part, owner): (&mut [u8; OWNER_BYTES], _) = token
+            .0
+            .first_chunk_mut()
+            .zip(owner.as_ref().first_chunk())
+            .ok_or(Unspecified)?;
         *part = *owner;
         Ok(token)
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix(PREFIX)?);
-        let bytes = Zeroizing::new(bytes.ok()?);
-        let bytes = bytes.as_slice().try_into().ok()?;
+        let bytes = Zeroizing::new(bytes.ok()?).as_slice().try_into().ok()?;
         Some(Self(Zeroizing::new(bytes)))
     }
 
@@ -92,8 +94,7 @@ impl SessionId {
     pub(crate) fn from_token_id(token_id: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(token_id).ok()?;
         let is_whole = bytes.len() == NAME_BYTES + UNIQUE_BYTES;
-        let name = bytes.first_chunk().filter(|_| is_whole);
-        name.copied().map(Self)
+        bytes.first_chunk().filter(|_| is_whole).copied().map(Self)
     }
 
     /// Returns the `jti` of the access token after this many renewals, which the session's secret tells
@@ -108,8 +109,7 @@ impl SessionId {
 
     /// Parses the id of a record, which is the `sid` of access tokens.
     pub(crate) fn parse(id: &str) -> Option<Self> {
-        let bytes = URL_SAFE_NO_PAD.decode(id).ok()?;
-        bytes.try_into().ok().map(Self)
+        URL_SAFE_NO_PAD.decode(id).ok()?.try_into().ok().map(Self)
     }
 
     /// Returns the `sid` of the access tokens.

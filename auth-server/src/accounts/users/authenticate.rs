@@ -74,8 +74,10 @@ impl Authenticator {
     ) -> Result<PresentUser, AuthenticationError> {
         // The built-in user takes any password: nothing to guess, and no slow check to bound.
         if !self.users.checks_passwords() {
-            let user = self.users.authenticate(&request);
-            return user.ok_or(AuthenticationError::Failed);
+            return self
+                .users
+                .authenticate(&request)
+                .ok_or(AuthenticationError::Failed);
         }
         // Before a permit is taken: an attempt within its wait must not queue for a core.
         self.locks.check(&request.username, client, instant())?;
@@ -112,8 +114,9 @@ impl Authenticator {
 }
 
 fn max_checks() -> usize {
-    let cores = available_parallelism().map_or(1, usize::from);
-    cores.min(MAX_CHECKS)
+    available_parallelism()
+        .map_or(1, usize::from)
+        .min(MAX_CHECKS)
 }
 
 #[cfg(test)]

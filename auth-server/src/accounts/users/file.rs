@@ -113,8 +113,7 @@ impl Loaded {
 }
 
 fn parse(path: &Path, text: &str) -> Result<Arc<Users>, String> {
-    let users = Users::parse(text);
-    users
+    Users::parse(text)
         .map(Arc::new)
         .map_err(|cause| format!("{}: {cause}", path.display()))
 }
@@ -122,26 +121,28 @@ fn parse(path: &Path, text: &str) -> Result<Arc<Users>, String> {
 /// Lists the accounts that are new, gone or other between two files, in order.
 fn changed(before: &Users, after: &Users) -> Vec<String> {
     let accounts: BTreeSet<_> = before.accounts().chain(after.accounts()).collect();
-    let changed = accounts
+    accounts
         .into_iter()
-        .filter(|account| before.known(account) != after.known(account));
-    changed.cloned().collect()
+        .filter(|account| before.known(account) != after.known(account))
+        .cloned()
+        .collect()
 }
 
 /// Lists the ids of the users who could log in before and cannot any more, or only with another
 /// password.
 pub(super) fn ended(before: &EnabledUsers, after: &EnabledUsers) -> Vec<String> {
-    let ended = before
+    before
         .iter()
-        .filter(|(id, credentials)| after.get(*id) != Some(credentials));
-    ended.map(|(id, _)| id.clone()).collect()
+        .filter(|(id, credentials)| after.get(*id) != Some(credentials))
+        .map(|(id, _)| id.clone())
+        .collect()
 }
 
 fn enabled(users: &Users) -> EnabledUsers {
-    let all = users
+    users
         .accounts()
-        .filter_map(|account| users.present(account));
-    all.map(|present| (present.user.id, present.credentials))
+        .filter_map(|account| users.present(account))
+        .map(|present| (present.user.id, present.credentials))
         .collect()
 }
 

@@ -78,8 +78,10 @@ impl HashedPassword {
     fn hashes(&self, password: &str) -> bool {
         let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, self.params.clone());
         let mut hash = vec![0; self.hash.len()];
-        let hashed = argon2.hash_password_into(password.as_bytes(), &self.salt, &mut hash);
-        hashed.is_ok() && verify_slices_are_equal(&hash, &self.hash).is_ok()
+        argon2
+            .hash_password_into(password.as_bytes(), &self.salt, &mut hash)
+            .is_ok()
+            && verify_slices_are_equal(&hash, &self.hash).is_ok()
     }
 
     /// Returns a hash of the same cost that no password matches, for unknown accounts.

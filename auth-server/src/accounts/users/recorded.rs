@@ -122,15 +122,17 @@ impl RecordedUsers {
                 i64::try_from(instant().duration_since(loaded.since).as_secs()).unwrap_or_default();
             let now = self.store.clock.now();
             let loaded_at = now.saturating_sub(passed);
-            let revocations = left.into_iter().map(|id| {
-                let at = if users.contains_key(&id) {
-                    loaded_at
-                } else {
-                    now
-                };
-                Revocation::for_user(id, at)
-            });
-            let revocations: Vec<_> = revocations.collect();
+            let revocations: Vec<_> = left
+                .into_iter()
+                .map(|id| {
+                    let at = if users.contains_key(&id) {
+                        loaded_at
+                    } else {
+                        now
+                    };
+                    Revocation::for_user(id, at)
+                })
+                .collect();
             // The time is a floor: a store that was emptied begins above all former generations.
             let generation = now.max(generation.saturating_add(1));
             let next = Head {

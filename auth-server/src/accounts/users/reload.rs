@@ -81,14 +81,15 @@ fn revoke_applications(
     changed: &[String],
 ) {
     let now = recorded.store.clock.now();
-    let names = changed.iter().flat_map(|account| {
-        let id = recorded.users.present(account).map(|it| it.user.id);
-        [Some(account.clone()), id]
-    });
-    let taken = names
+    let taken: BTreeSet<_> = changed
+        .iter()
+        .flat_map(|account| {
+            let id = recorded.users.present(account).map(|it| it.user.id);
+            [Some(account.clone()), id]
+        })
         .flatten()
-        .filter_map(|name| registrations.registered_id(&name));
-    let taken: BTreeSet<_> = taken.collect();
+        .filter_map(|name| registrations.registered_id(&name))
+        .collect();
     let revocations = taken
         .into_iter()
         .map(|id| Revocation::for_application(id.to_string(), now));

@@ -115,8 +115,12 @@ impl Users {
     /// the accounts exist.
     pub(crate) fn cost_warning(&self) -> Option<String> {
         let common @ (m, t, p) = self.stand_in.cost();
-        let costs = self.by_account.values().map(|known| known.password.cost());
-        let uncommon = costs.filter(|cost| *cost != common).count();
+        let uncommon = self
+            .by_account
+            .values()
+            .map(|known| known.password.cost())
+            .filter(|cost| *cost != common)
+            .count();
         (uncommon > 0).then(|| {
             format!(
                 "{uncommon} of {} passwords have other argon2id parameters than most (m={m},t={t},p={p}): the \

@@ -103,8 +103,13 @@ pub(crate) async fn log_request(
 fn length(response: &Response) -> Option<u64> {
     let exact = response.body().size_hint().exact();
     let declared = || {
-        let field = response.headers().get(CONTENT_LENGTH)?;
-        field.to_str().ok()?.parse().ok()
+        response
+            .headers()
+            .get(CONTENT_LENGTH)?
+            .to_str()
+            .ok()?
+            .parse()
+            .ok()
     };
     exact.or_else(declared)
 }

@@ -25,6 +25,7 @@ pub(crate) async fn with_permit(
     let Some(permit) = app.in_flight.take(holder).await else {
         return response::rejection(Rejection::ServerBusy);
     };
-    let response = next.run(request).await;
-    response.map(|body| Body::new(InFlightBody::new(body, permit)))
+    next.run(request)
+        .await
+        .map(|body| Body::new(InFlightBody::new(body, permit)))
 }

@@ -129,8 +129,10 @@ async fn attempt(
     if !app.users.is_current() {
         return Err(Rejection::UsersStale.into());
     }
-    let verified = app.authenticator.authenticate(request.clone(), client);
-    let verified = verified.await?;
+    let verified = app
+        .authenticator
+        .authenticate(request.clone(), client)
+        .await?;
     // The check takes long. A user who was disabled meanwhile is revoked by a later time than this
     // one, or is not present any more.
     let now = app.now();

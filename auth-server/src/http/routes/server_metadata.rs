@@ -66,8 +66,12 @@ fn document(config: &Config) -> Value {
 pub(crate) fn paths(config: &Config) -> BTreeSet<String> {
     let context = &config.context_path;
     let paths = |of: &str| [format!("{context}{of}"), format!("{of}{context}")];
-    let served = config.issuer_url.iter().flat_map(|_| DOCUMENTS);
-    served.flat_map(paths).collect()
+    config
+        .issuer_url
+        .iter()
+        .flat_map(|_| DOCUMENTS)
+        .flat_map(paths)
+        .collect()
 }
 
 pub(crate) async fn server_metadata(State(app): State<Arc<App>>) -> impl IntoResponse {

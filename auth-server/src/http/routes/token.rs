@@ -197,8 +197,10 @@ fn audience(app: &App, requested: &[String], grant: &Grant) -> Result<Vec<Audien
     let named = |resource: &String| {
         // Byte for byte, as verifiers compare `aud`.
         let is_granted = whole.contains(resource) && is_absolute_uri(resource);
-        let granted = is_granted.then(|| resource.parse().ok()).flatten();
-        granted.ok_or(Rejection::ResourceNotGranted)
+        is_granted
+            .then(|| resource.parse().ok())
+            .flatten()
+            .ok_or(Rejection::ResourceNotGranted)
     };
     requested.iter().map(named).collect()
 }

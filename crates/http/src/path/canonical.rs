@@ -161,13 +161,15 @@ const MAX_NAMED_MARKS: usize = 16;
 /// Names the first part of a segment that is no escape, or that is or hides a separator.
 fn hiding_part(name: &[u8]) -> String {
     // The first few are enough for a text; each is parsed several times, and a client sends thousands.
-    let marks = memchr::memchr2_iter(b'%', b'\\', name).take(MAX_NAMED_MARKS);
-    let mut rests = marks.filter_map(|at| name.get(at..));
+    let mut rests = memchr::memchr2_iter(b'%', b'\\', name)
+        .take(MAX_NAMED_MARKS)
+        .filter_map(|at| name.get(at..));
     let part = rests.find_map(|rest| match rest.strip_prefix(b"%").map(split_escape) {
         Some(None) => rest.get(.."%zz".len()).or(Some(rest)),
         _ => {
-            let parts = ["\\", "%5c", "%252f", "%25252f"].into_iter();
-            let mut parts = parts.filter_map(|form| rest.get(..form.len()));
+            let mut parts = ["\\", "%5c", "%252f", "%25252f"]
+                .into_iter()
+                .filter_map(|form| rest.get(..form.len()));
             parts.find(|part| hides(part) == Ok(true))
         }
     });
@@ -239,8 +241,11 @@ pub(crate) fn split_escape(after_percent: &[u8]) -> Option<(u8, &[u8])> {
 /// `/..;x/` as `/../`. Some programs drop control bytes, or what follows one.
 fn has_dot_segment(decoded: &[u8]) -> bool {
     decoded.split(|b| b"/\\".contains(b)).any(|segment| {
-        let name = segment.split(|&b| b == b';').next().unwrap_or_default();
-        let mut parts = name.split(u8::is_ascii_control);
+        let mut parts = segment
+            .split(|&b| b == b';')
+            .next()
+            .unwrap_or_default()
+            .split(u8::is_ascii_control);
         matches!(parts.find(|part| !part.is_empty()), Some(b"." | b".."))
     })
 }
@@ -331,9 +336,13 @@ pub(super) const fn is_dot(c: char) -> bool {
 fn has_wide_escape(text: &str) -> bool {
     let mut after = text.split(['\u{fe6a}', '\u{ff05}']).skip(1);
     after.any(|rest| {
-        let digits = rest.strip_prefix(['u', 'U']).unwrap_or(rest);
-        let digits = digits.nfkc().take(2).filter(char::is_ascii_hexdigit);
-        digits.count() == 2
+        rest.strip_prefix(['u', 'U'])
+            .unwrap_or(rest)
+            .nfkc()
+            .take(2)
+            .filter(char::is_ascii_hexdigit)
+            .count()
+            == 2
     })
 }
 

@@ -36,8 +36,10 @@ impl<'h> Destination<'h> {
             return Ok(None);
         }
         let is_repeated = headers.get_all(DESTINATION).iter().nth(1).is_some();
-        let destination = Self::parse(value.as_bytes()).filter(|_| !is_repeated);
-        destination.map(Some).ok_or(InvalidRequest::Destination)
+        Self::parse(value.as_bytes())
+            .filter(|_| !is_repeated)
+            .map(Some)
+            .ok_or(InvalidRequest::Destination)
     }
 
     fn parse(value: &'h [u8]) -> Option<Self> {

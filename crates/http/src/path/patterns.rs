@@ -185,8 +185,10 @@ impl FromStr for PathPattern {
 /// Text beyond ASCII needs no escapes.
 fn canonical_text_of_pattern(pattern: &str) -> Result<String, PathError> {
     let escaped = utf8_percent_encode(&pattern.replace('?', "_"), &AsciiSet::EMPTY).to_string();
-    let path = RequestPath::parse(escaped.as_bytes()).map_err(|_| PathError::NotCanonical)?;
-    path.written().ok_or(PathError::NotCanonical)?;
+    RequestPath::parse(escaped.as_bytes())
+        .map_err(|_| PathError::NotCanonical)?
+        .written()
+        .ok_or(PathError::NotCanonical)?;
     as_written(pattern.as_bytes()).ok_or(PathError::NotCanonical)
 }
 

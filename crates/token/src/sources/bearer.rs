@@ -236,8 +236,9 @@ fn behind_scheme(field: &[u8], scheme: Scheme) -> Option<&[u8]> {
     let end_of_scheme = field.iter().position(|&b| b == b' ').unwrap_or(field.len());
     let (found, rest) = field.split_at(end_of_scheme);
     let spaces = rest.iter().take_while(|&&b| b == b' ').count();
-    let is_same = found.eq_ignore_ascii_case(scheme.name().as_bytes());
-    is_same.then(|| rest.split_at(spaces).1)
+    found
+        .eq_ignore_ascii_case(scheme.name().as_bytes())
+        .then(|| rest.split_at(spaces).1)
 }
 
 /// Words that clients write in place of `Bearer` and a blank. Any other one could be a secret.

@@ -41,8 +41,7 @@ pub(super) fn first_value<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h 
 pub(super) fn part_of<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     pairs(headers).find_map(|pair| {
         let known_as = pair.split(|&byte| byte == b'=').next()?.trim_ascii();
-        let number = known_as.strip_prefix(name.as_bytes())?;
-        let (separator, digits) = number.split_first()?;
+        let (separator, digits) = known_as.strip_prefix(name.as_bytes())?.split_first()?;
         let is_numbered = b".-_".contains(separator) && !digits.is_empty();
         let is_part = is_numbered && digits.iter().all(u8::is_ascii_digit);
         str::from_utf8(known_as).ok().filter(|_| is_part)
@@ -53,8 +52,9 @@ pub(super) fn part_of<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str>
 /// such a cookie.
 pub fn cookies_without(headers: &HeaderMap, name: &str) -> Option<Vec<u8>> {
     // An empty pair at the end would leave a blank there, which HTTP/2 does not allow.
-    let pairs = pairs(headers).filter(|pair| !pair.is_empty());
-    let (removed, left): (Vec<_>, Vec<_>) = pairs.partition(|pair| may_be_read_as(pair, name));
+    let (removed, left): (Vec<_>, Vec<_>) = pairs(headers)
+        .filter(|pair| !pair.is_empty())
+        .partition(|pair| may_be_read_as(pair, name));
     (!removed.is_empty()).then(|| left.join(&b"; "[..]))
 }
 
@@ -97,8 +97,10 @@ fn may_be_read_as(pair: &[u8], name: &str) -> bool {
 fn last_name(part: &[u8]) -> Option<(usize, &str)> {
     let end = part.iter().rposition(|byte| is_tchar(*byte))? + 1;
     let (part, _) = part.split_at(end);
-    let start = part.iter().rposition(|byte| !is_tchar(*byte));
-    let start = start.map_or(0, |at| at + 1);
+    let start = part
+        .iter()
+        .rposition(|byte| !is_tchar(*byte))
+        .map_or(0, |at| at + 1);
     let (_, name) = part.split_at(start);
     Some((start, std::str::from_utf8(name).ok()?))
 }

@@ -357,8 +357,7 @@ impl Slot {
                 _ = &mut self.evicted => {}
             }
             // Boxed: few connections need room for it.
-            let ends = Box::pin(self.ends_by_itself(connection.as_mut(), &goodbye));
-            if ends.await || self.leaves() {
+            if Box::pin(self.ends_by_itself(connection.as_mut(), &goodbye)).await || self.leaves() {
                 return;
             }
         }

@@ -146,20 +146,21 @@ impl AuthPolicy {
                 // Missing or stale keys are no error yet: `verify` reports the issuer's own.
                 let keys = keys.ok()?;
                 let known = keys.verified_tokens().find(&digest, self.generation)?;
-                let valid = self.still_valid(&known, keys, presented.now);
-                let checked = valid.and_then(|()| {
-                    let bound = known.possession.as_deref();
-                    self.check_possession(presented, bound, || digest.0, observer)
-                });
-                Some(checked.map(|()| Lookup::Found(known)))
+                Some(
+                    self.still_valid(&known, keys, presented.now)
+                        .and_then(|()| {
+                            let bound = known.possession.as_deref();
+                            self.check_possession(presented, bound, || digest.0, observer)
+                        })
+                        .map(|()| Lookup::Found(known)),
+                )
             })
         };
         // The issuer is unknown until the token is parsed, so each cache of its place is tried.
-        let found = self
-            .issuers
+        self.issuers
             .key_sets(presented.token.location())
-            .find_map(cached);
-        found.unwrap_or(Ok(Lookup::Missing(Some(digest))))
+            .find_map(cached)
+            .unwrap_or(Ok(Lookup::Missing(Some(digest))))
     }
 
     /// Checks a cached token by the keys that verified it.

@@ -183,8 +183,7 @@ impl Http1Downstream {
     /// after it.
     async fn read_rest(&mut self, mut body: BodyReader) -> io::Result<()> {
         loop {
-            let taken = transfer::take_body(&mut body, &mut self.received, drop);
-            taken.map_err(io::Error::other)?;
+            transfer::take_body(&mut body, &mut self.received, drop).map_err(io::Error::other)?;
             if body.is_done() {
                 return Ok(());
             }

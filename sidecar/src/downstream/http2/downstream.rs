@@ -264,8 +264,10 @@ fn has_fewer(unsent: Option<&Arc<Unsent>>, parts: usize, cx: &mut Context<'_>) -
 /// Counts an interim head until it has left, by its date: the library drops the values of a head with
 /// it, and any response may have a date (RFC 9110 §6.6.1).
 fn count_head(head: &mut Response<()>, unsent: &Arc<Unsent>) {
-    let date = head.headers_mut().remove(header::DATE);
-    let date = date.unwrap_or_else(get_cached_date);
+    let date = head
+        .headers_mut()
+        .remove(header::DATE)
+        .unwrap_or_else(get_cached_date);
     let date = unsent.counting(Bytes::copy_from_slice(date.as_bytes()));
     // The bytes of a value: it cannot fail.
     if let Ok(mut date) = HeaderValue::from_maybe_shared(date) {

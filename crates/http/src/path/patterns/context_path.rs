@@ -59,8 +59,10 @@ impl FromStr for ContextPath {
         if text.ends_with('/') || !text.bytes().all(plain) {
             return Err(PathError::BadContext);
         }
-        let path = RequestPath::parse(text.as_bytes()).map_err(|_| PathError::NotCanonical)?;
-        path.written().ok_or(PathError::NotCanonical)?;
+        RequestPath::parse(text.as_bytes())
+            .map_err(|_| PathError::NotCanonical)?
+            .written()
+            .ok_or(PathError::NotCanonical)?;
         Ok(Self(text.to_owned()))
     }
 }

@@ -150,8 +150,10 @@ fn after_letter(name: &str, at: usize) -> Option<(char, usize)> {
 
 /// Returns the offsets after each such letter from an offset on.
 fn after_each(name: &str, from: usize, letter: char) -> impl Iterator<Item = usize> {
-    let found = name.get(from..).unwrap_or_default().match_indices(letter);
-    found.map(move |(at, letter)| skip_marks(name, from + at + letter.len()))
+    name.get(from..)
+        .unwrap_or_default()
+        .match_indices(letter)
+        .map(move |(at, letter)| skip_marks(name, from + at + letter.len()))
 }
 
 /// Returns the offsets after one character of a path: none if it was trimmed or is a mark, one, or

@@ -76,13 +76,15 @@ impl PassList {
         patterns: impl IntoIterator<Item = &'p str>,
         parse: impl Fn(&'p str) -> Result<PathPattern, PathError>,
     ) -> Result<Self, PassListError> {
-        let parsed = patterns.into_iter().map(|text| {
-            parse(text).map_err(|source| PassListError {
-                pattern: text.to_owned(),
-                source,
+        patterns
+            .into_iter()
+            .map(|text| {
+                parse(text).map_err(|source| PassListError {
+                    pattern: text.to_owned(),
+                    source,
+                })
             })
-        });
-        parsed.collect()
+            .collect()
     }
 
     fn add(&mut self, pattern: PathPattern) {
