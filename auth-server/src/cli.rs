@@ -220,7 +220,7 @@ mod tests {
     use ::tests::tables::reference;
 
     use super::*;
-    use crate::users::toml_schema::UsersDocument;
+    use crate::accounts::users::toml_schema::UsersDocument;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -29,10 +29,12 @@ fn print_note(text: &str) {
 /// Returns the actor of this process, `user@host`, for the audit log. It proves nothing. Of a user behind
 /// `sudo` the own name counts; without a name in the environment, as in most containers, the uid does.
 fn actor() -> String {
-    let names = ["SUDO_USER", "LOGNAME", "USER"].into_iter();
-    let mut users = names.filter_map(|name| std::env::var(name).ok());
-    let user = users.find(|user| !user.is_empty());
-    let user = user.unwrap_or_else(|| format!("uid-{}", getuid().as_raw()));
+    let mut users = ["SUDO_USER", "LOGNAME", "USER"]
+        .into_iter()
+        .filter_map(|name| std::env::var(name).ok());
+    let user = users
+        .find(|user| !user.is_empty())
+        .unwrap_or_else(|| format!("uid-{}", getuid().as_raw()));
     let system = uname();
     let host = system.nodename().to_string_lossy();
     LogText(&format!("{user}@{host}")).to_string()

@@ -1,6 +1,7 @@
 //! The validated settings of `serve`.
 
 mod logouts;
+pub(crate) mod registry;
 mod rotation;
 mod store;
 mod warnings;
@@ -13,7 +14,7 @@ use postern_contract::interceptor::Interceptor;
 use postern_http::cors::AllowedOrigins;
 use postern_http::host::loopback::is_loopback;
 use postern_http::host::server_url::ServerUrl;
-use postern_http::path_patterns::{ContextPath, PassList};
+use postern_http::path::patterns::{ContextPath, PassList};
 use postern_process::command_line::serialize::redact_urls;
 use postern_process::exit::ExitError;
 use postern_process::logs::access_log::AccessLog;
@@ -23,18 +24,18 @@ use postern_transport::net::client_address::TrustedProxies;
 use postern_transport::tls::{HTTP_1, RequestedCertificates, ServerTls};
 use toml::Table;
 
+use self::registry::RegistryConfig;
 pub(crate) use self::store::store_location;
 pub(crate) use self::warnings::warnings;
-use crate::applications::directory::MountedApplications;
-use crate::applications::registry::ApplicationRegistry;
+use crate::accounts::applications::directory::MountedApplications;
+use crate::accounts::applications::registry::ApplicationRegistry;
+use crate::accounts::users::UsersLocation;
+use crate::accounts::users::file::FileUsers;
 use crate::cli::ServeArgs;
 use crate::keys::ring::rotation::RotationPolicy;
-use crate::nacos::RegistryConfig;
 use crate::revocations::foreign::ForeignIssuer;
 use crate::store::location::StoreLocation;
 use crate::tokens::issuer::TokenIssuer;
-use crate::users::UsersLocation;
-use crate::users::file::FileUsers;
 
 /// Paths of the auth server without a token (contract §4.4). The key endpoint is exempt by route.
 const PASS_LIST: [&str; 3] = ["/oauth/jwt/**", "/static/**", "/assets/**"];
@@ -162,8 +163,10 @@ impl Config {
 
     /// Returns the applications known before the store is read.
     pub(crate) fn registrations(&self) -> ApplicationRegistry {
-        let mounted = self.mounted_applications.as_ref();
-        let mounted = mounted.map(|mounted| mounted.applications.clone());
+        let mounted = self
+            .mounted_applications
+            .as_ref()
+            .map(|mounted| mounted.applications.clone());
         ApplicationRegistry::new(self.signing_type == SigningType::Hmac, mounted)
     }
 
@@ -232,9 +235,9 @@ fn mounted_applications(args: &ServeArgs) -> Result<Option<MountedApplications>,
         return Ok(None);
     };
     let flag = format!("--applications-dir {}", directory.display());
-    let opened = MountedApplications::open(directory);
-    let opened = opened.map_err(|error| ExitError::Config(format!("{flag}: {error}")));
-    opened.map(Some)
+    MountedApplications::open(directory)
+        .map_err(|error| ExitError::Config(format!("{flag}: {error}")))
+        .map(Some)
 }
 
 fn pass_list(args: &ServeArgs) -> Result<PassList, ExitError> {

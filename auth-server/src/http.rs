@@ -1,5 +1,6 @@
 //! The HTTP surface: paths, and the order of the layers around the routes.
 
+pub(crate) mod app;
 mod body;
 mod issuance;
 pub(crate) mod middleware;
@@ -17,6 +18,7 @@ use axum::routing::{get, post};
 use postern_contract::interceptor::USER_DETAILS_PATH;
 use postern_contract::rejection::Rejection;
 
+use self::app::App;
 use self::middleware::access_log::log_request;
 use self::middleware::authenticate::authenticate_request;
 use self::middleware::in_flight::with_permit;
@@ -28,7 +30,6 @@ use self::routes::{
     REVOCATIONS_PATH, REVOKE_PATH, TOKEN_PATH, VERIFICATION_KEY_PATH, authorize,
     backchannel_logout, current_user, jwks, login, revocations, revoke, server_metadata, token,
 };
-use crate::app::App;
 use crate::config::TREES;
 
 /// Builds the router: every path below the context path, and the discovery documents where RFC 8414

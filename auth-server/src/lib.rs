@@ -1,25 +1,19 @@
 //! `auth-server`: issues signed access tokens, keeps the key pair they are signed with, and hands
 //! out the half that verifies them. See `ARCHITECTURE.md` for the map.
 
-mod app;
-mod applications;
-mod audit;
+mod accounts;
 mod cli;
 mod commands;
 mod config;
-mod grants;
 mod http;
 mod keys;
-mod metrics;
-mod nacos;
 mod random;
 mod rate_limit;
 mod revocations;
 mod server;
-mod sessions;
 mod store;
+mod telemetry;
 mod tokens;
-mod users;
 
 #[cfg(feature = "simulation")]
 #[path = "../../tests/simulation/inside/auth_server.rs"]
@@ -30,8 +24,8 @@ use std::time::Duration;
 
 use postern_process::command_line::completions::print_completions;
 use postern_process::exit::{ExitError, finish};
-use postern_process::logs::telemetry::{self, LogFormat};
-use postern_process::{command_line, signals};
+use postern_process::logs::telemetry::LogFormat;
+use postern_process::{command_line, logs, signals};
 use postern_transport::admin::healthcheck;
 use postern_transport::tls;
 
@@ -66,12 +60,12 @@ fn run() -> Result<(), ExitError> {
             serve(&args, &[warnings, overridden].concat())
         }
         Command::Dev(args) => {
-            let _logs = telemetry::init(LogFormat::Text, &args.log_level)?;
+            let _logs = logs::telemetry::init(LogFormat::Text, &args.log_level)?;
             block_on(commands::dev::run(&args))
         }
         Command::Check(args) => {
             let warnings = [warnings, postern_transport::traces::warnings()].concat();
-            telemetry::check(&args.settings.logs.log_level)?;
+            logs::telemetry::check(&args.settings.logs.log_level)?;
             let overridden = command_line::overridden_keys::<Cli>();
             block_on(commands::check::run(&args, warnings, &overridden))
         }
@@ -87,7 +81,7 @@ fn run() -> Result<(), ExitError> {
 }
 
 fn serve(args: &ServeArgs, warnings: &[String]) -> Result<(), ExitError> {
-    let _logs = telemetry::init(args.logs.log_format, &args.logs.log_level)?;
+    let _logs = logs::telemetry::init(args.logs.log_format, &args.logs.log_level)?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }
@@ -98,7 +92,7 @@ fn serve(args: &ServeArgs, warnings: &[String]) -> Result<(), ExitError> {
 /// Runs a command that logs what it changes.
 fn audited(command: impl Future<Output = Result<(), ExitError>>) -> Result<(), ExitError> {
     let filter = "error,audit=info,auth_server::store::directory=warn";
-    let _logs = telemetry::init(LogFormat::Text, filter)?;
+    let _logs = logs::telemetry::init(LogFormat::Text, filter)?;
     block_on(command)
 }
 

@@ -12,8 +12,8 @@ use postern_token::revocations::statement::Ended;
 use postern_token::revocations::{RevocationDigest, Revoked};
 
 use self::entry::{Fact, StatementDigests};
-use crate::audit;
-use crate::audit::events::RevocationEvent;
+use crate::telemetry::audit;
+use crate::telemetry::audit::events::RevocationEvent;
 
 /// Seconds beyond `exp` for which a token is listed: the largest leeway of a sidecar, and as much for
 /// its clock.

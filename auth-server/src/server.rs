@@ -1,5 +1,6 @@
 //! `serve`: builds the parts and runs them until a signal.
 
+mod registration;
 pub(crate) mod synchronization;
 
 use std::net::TcpListener;
@@ -23,17 +24,18 @@ use prometheus_client::registry::Registry;
 use tracing::{error, info, warn};
 
 use self::synchronization::Synchronization;
-use crate::app::App;
+use crate::accounts::users::reload;
 use crate::cli::{Cli, ServeArgs};
 use crate::config::{Config, warnings};
+use crate::http;
+use crate::http::app::App;
 use crate::http::middleware::access_log::reject_unparsed;
 use crate::keys::ring::ListedKey;
-use crate::metrics::PREFIX;
-use crate::nacos::registration::Registration;
+use crate::server::registration::Registration;
 use crate::store::directory::Access;
 use crate::store::open_store::OpenStore;
-use crate::users::reload;
-use crate::{audit, http};
+use crate::telemetry::audit;
+use crate::telemetry::metrics::PREFIX;
 
 /// Longest wait for requests in flight. They are short, and orchestrators grant 10 to 30 seconds in
 /// all.
@@ -199,18 +201,19 @@ fn follow_files(app: &App, health: &Health, background: &Supervisor) -> Result<(
                 metrics.users_file.clone(),
                 registrations,
                 health.files("users_file"),
-            );
-            let following = following.map_err(no_signals)?;
+            )
+            .map_err(no_signals)?;
             background.spawn_critical("following the users file", following);
         }
     }
     if let Some(mounted) = config.mounted_applications.clone() {
-        let following = mounted.watch(
-            Arc::clone(&app.registrations),
-            metrics.clone(),
-            health.files("applications_dir"),
-        );
-        let following = following.map_err(no_signals)?;
+        let following = mounted
+            .watch(
+                Arc::clone(&app.registrations),
+                metrics.clone(),
+                health.files("applications_dir"),
+            )
+            .map_err(no_signals)?;
         background.spawn_critical("following the applications directory", following);
     }
     if let Some(tls) = &config.tls {

@@ -7,7 +7,7 @@
 
 use http::{HeaderMap, HeaderValue, header};
 use libfuzzer_sys::fuzz_target;
-use postern_token::bearer;
+use postern_token::sources::bearer;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{Algorithm, KeySet, VerificationKey};
 use postern_token::policy::VerificationPolicy;

@@ -7,7 +7,7 @@
 use http::{HeaderMap, Method};
 use libfuzzer_sys::fuzz_target;
 use postern_contract::interceptor::{AuthRequirement, Interceptor};
-use postern_http::path_patterns::PassList;
+use postern_http::path::patterns::PassList;
 
 /// Decodes a path as a careless service does: every escape, and the escapes within escapes.
 fn decoded(path: &[u8]) -> Vec<u8> {

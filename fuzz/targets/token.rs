@@ -18,7 +18,7 @@ use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{KeySet, VerificationKey};
 use postern_token::policy::VerificationPolicy;
 use postern_token::possession::proof::{Proof, ProofRequest};
-use postern_token::{bearer, cookie};
+use postern_token::sources::{bearer, cookie};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 const NOW: i64 = 1_800_000_000;

@@ -146,9 +146,11 @@ impl Config {
     /// Returns warnings: settings that work, but may not be intended.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let ended = self.reject_ended_reporting(unix_now()).err();
-        let settings = self.warnings_of_settings().map(str::to_owned);
-        let settings = settings.chain(ended.map(|ended| ended.to_string()));
-        settings.chain(self.of_settings.iter().cloned()).collect()
+        self.warnings_of_settings()
+            .map(str::to_owned)
+            .chain(ended.map(|ended| ended.to_string()))
+            .chain(self.of_settings.iter().cloned())
+            .collect()
     }
 
     /// Returns [`Config::warnings`] and those about command line and environment, which no reload
@@ -229,8 +231,9 @@ impl Config {
                 "--jwks: plain HTTP, keys can be replaced on the way",
             ),
         ];
-        let of_flags = of_flags.into_iter();
-        of_flags.filter_map(|(is_on, warning)| is_on.then_some(warning))
+        of_flags
+            .into_iter()
+            .filter_map(|(is_on, warning)| is_on.then_some(warning))
     }
 }
 

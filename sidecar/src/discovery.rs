@@ -16,7 +16,7 @@ use http::uri::{Authority, Scheme};
 use postern_http::host::host_port::NoPort;
 use postern_http::host::loopback::is_loopback_host;
 use postern_http::host::server_url::{ServerUrl, ServerUrlError};
-use postern_http::path_patterns::ContextPath;
+use postern_http::path::patterns::ContextPath;
 use postern_process::exit::ExitError;
 use registry::{InvalidRegistryUrl, RegistrySettings};
 

@@ -1,19 +1,17 @@
 //! The one way of every request: to a service of HTTP/1.x or HTTP/2, and back to a client of either.
 
+pub(crate) mod app;
 mod client_head;
 mod copy;
 mod deadlines;
 mod decide;
 mod download;
 pub(crate) mod downstream;
-mod handshake;
-pub(crate) mod head_search;
-mod malformed_head;
 mod record;
 mod release;
 mod request;
 pub(crate) mod response;
-mod response_head;
+pub(crate) mod response_head;
 pub(crate) mod transfer;
 pub(crate) mod upload;
 
@@ -26,6 +24,7 @@ use pingora::ErrorSource;
 use postern_contract::rejection::Rejection;
 use postern_http::methods::certain_method;
 
+use self::app::App;
 use self::copy::Exchange;
 use self::deadlines::{Deadlines, ends_with_token, hold};
 use self::decide::Action;
@@ -33,7 +32,6 @@ use self::downstream::Downstream;
 use self::request::{Progress, Request};
 use self::response::LocalResponse;
 use self::upload::Upload;
-use crate::app::App;
 use crate::decision::forward::Forward;
 use crate::identity::forwarded::Client;
 use crate::telemetry::metrics::Counted;
@@ -143,8 +141,9 @@ impl<'a, C: Downstream> Serving<'a, C> {
         }
         // One connection could hold a hundred responses in memory. Boxed: those of HTTP/1.x, of
         // which there are more, have no need of it.
-        let sent = Box::pin(app.in_flight.while_waiting(holder, sent));
-        sent.await.unwrap_or_default()
+        Box::pin(app.in_flight.while_waiting(holder, sent))
+            .await
+            .unwrap_or_default()
     }
 
     /// Sends a response of the sidecar, behind interim ones of the service; returns true if the
@@ -153,9 +152,11 @@ impl<'a, C: Downstream> Serving<'a, C> {
         let keep_alive = keep_alive && !response.must_close() && !self.app().drain.has_begun();
         let (request, progress) = (&self.request, &mut self.progress);
         let cors = request.rules.auth_policy.cors_fields(&request.head);
-        let response = response.with(cors).with(request.ids.echo());
-        let response = response.with(request.nonce.clone());
-        let response = response.to(&request.head);
+        let response = response
+            .with(cors)
+            .with(request.ids.echo())
+            .with(request.nonce.clone())
+            .to(&request.head);
         let (out, rest) = (&mut progress.download.out, progress.rest);
         let (method, version) = (&request.head.method, request.head.version);
         progress.own = Some(response.write(method, version, keep_alive, out));

@@ -2,16 +2,13 @@
 //! through.
 
 mod admin;
-mod app;
-mod background;
 mod cli;
 mod commands;
 mod config;
 mod decision;
 mod discovery;
+mod downstream;
 mod exchange;
-mod http1;
-mod http2;
 mod identity;
 mod issuers;
 mod server;

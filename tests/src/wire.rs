@@ -4,6 +4,7 @@ pub mod certificates;
 pub mod clock;
 pub mod free_address;
 pub mod h2_client;
+pub mod h2_frames;
 pub mod hpack;
 pub mod loopback;
 pub mod message;

@@ -7,8 +7,8 @@ use postern_process::command_line::member;
 use serde_json::Value;
 
 use super::store::StoreArgs;
-use crate::applications::AppId;
-use crate::grants::{Audience, Scope, named_claim};
+use crate::accounts::applications::AppId;
+use crate::accounts::grants::{Audience, Scope, named_claim};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApplicationCommand {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use clap::Args;
-use postern_http::path_patterns::ContextPath;
+use postern_http::path::patterns::ContextPath;
 use postern_process::command_line;
 use postern_process::command_line::seconds::{Seconds, within};
 use postern_process::exit::ExitError;
@@ -56,8 +56,9 @@ impl DevArgs {
         let audience = self.audience.iter();
         // A sidecar that meets the next key before its minute fetches it at once.
         let words = "auth-server serve --store=memory --signing-type=ecdsa --rotation-lead=1s --registry=none";
-        let words = words.split(' ').map(str::to_owned);
         let words = words
+            .split(' ')
+            .map(str::to_owned)
             .chain([
                 format!("--listen={address}"),
                 format!("--admin-listen={}", self.admin_listen),

@@ -4,7 +4,7 @@ use clap::{ArgGroup, Args};
 use secrecy::SecretString;
 
 use super::store::StoreArgs;
-use crate::applications::AppId;
+use crate::accounts::applications::AppId;
 
 /// In characters; ids of our own tokens have 22.
 const MAX_ID: usize = 128;

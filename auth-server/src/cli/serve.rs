@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
 use postern_http::cors::Origin;
-use postern_http::path_patterns::ContextPath;
+use postern_http::path::patterns::ContextPath;
 use postern_process::command_line::seconds::{Seconds, within};
 use postern_process::command_line::serialize::{displayed, displayed_if_any, each_displayed, word};
 use postern_process::command_line::{member, member_name, name};
@@ -19,8 +19,8 @@ use serde::Serialize;
 use super::logout_table::LogoutTable;
 use super::store::StoreArgs;
 use super::{LeadArgs, SigningArgs};
+use crate::accounts::users::UsersLocation;
 use crate::revocations::MAX_SESSION_LIFETIME;
-use crate::users::UsersLocation;
 
 /// The settings of `serve` and `check`. Serialized they are a configuration file, except those that
 /// are printed without a password.

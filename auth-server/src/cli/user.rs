@@ -3,9 +3,9 @@
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use crate::grants::named_claim;
-use crate::users::UsersLocation;
-use crate::users::toml_schema::UserEntry;
+use crate::accounts::grants::named_claim;
+use crate::accounts::users::UsersLocation;
+use crate::accounts::users::toml_schema::UserEntry;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserCommand {

@@ -10,14 +10,15 @@ use serde_json::json;
 use super::revoke::end_application;
 use super::store::CommandStore;
 use super::{actor, no_randomness, print_note, print_row};
-use crate::applications::AppId;
-use crate::applications::command::Change;
-use crate::applications::secret_hash::MIN_SECRET_LENGTH;
+use crate::accounts::applications::AppId;
+use crate::accounts::applications::command::Change;
+use crate::accounts::applications::secret_hash::MIN_SECRET_LENGTH;
+use crate::accounts::grants::{FurtherClaims, Grant};
 use crate::cli::application::{ApplicationArgs, ApplicationCommand, GrantArgs};
 use crate::cli::store::StoreArgs;
-use crate::grants::{FurtherClaims, Grant};
+use crate::random;
 use crate::store::StoreError;
-use crate::{audit, random};
+use crate::telemetry::audit;
 
 /// Each retry means a change by another command: a rollout may register many applications at once.
 const ATTEMPTS: usize = 64;

@@ -25,9 +25,11 @@ pub(crate) async fn run(
     let mut all = unknown_variables;
     all.extend(warnings(&args.settings, &config));
     all.extend(away);
-    let reported = overridden.iter().chain(&all);
-    let comments = reported.map(|warning| format!("# warning: {warning}\n"));
-    let comments: String = comments.collect();
+    let comments: String = overridden
+        .iter()
+        .chain(&all)
+        .map(|warning| format!("# warning: {warning}\n"))
+        .collect();
     print((comments + &settings.to_string()).trim_end())?;
     exit::end_check(args.strict, &all, overridden.len())
 }

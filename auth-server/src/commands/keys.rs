@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 use self::reencrypt::reencrypt;
 use super::store::CommandStore;
 use super::{actor, print, print_note, print_row};
-use crate::audit;
-use crate::audit::events::{KeyEvent, KeyEventKind};
 use crate::cli::{KeyArgs, KeysCommand, KeysRevokeArgs, LeadArgs};
 use crate::keys::StoredKeys;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::ring::{KeyRing, Role};
 use crate::keys::update::{Plan, Updated, update};
 use crate::store::StoreError;
+use crate::telemetry::audit;
+use crate::telemetry::audit::events::{KeyEvent, KeyEventKind};
 
 pub(crate) async fn run(command: &KeysCommand) -> Result<(), ExitError> {
     match command {
@@ -118,8 +118,8 @@ pub(crate) async fn revoke_in(keys: &KeysInStore, kid: &KeyId) -> Result<(), Exi
             if !ring.is_listed(kid) {
                 return Plan::Keep(ring);
             }
-            let revoked = ring.revoke(kid, fresh, now);
-            revoked.map_or(Plan::Generate, Plan::Write)
+            ring.revoke(kid, fresh, now)
+                .map_or(Plan::Generate, Plan::Write)
         })
         .await?;
     if !before.is_listed(kid) && !updated.is_written {
@@ -147,13 +147,14 @@ async fn import(args: &KeyArgs, file: &Path) -> Result<(), ExitError> {
         signing_type,
     } = KeysInStore::open(args).await?;
     let text = secret_file::read(file)?;
-    let pair = SigningKeyPair::from_private(signing_type, text.clone()).map(Arc::new);
-    let pair = pair.map_err(|error| {
-        let (file, found) = (file.display(), found_in(text.as_bytes()));
-        ExitError::Config(format!(
-            "--private-key-file {file}: {error}, and found {found}"
-        ))
-    })?;
+    let pair = SigningKeyPair::from_private(signing_type, text.clone())
+        .map(Arc::new)
+        .map_err(|error| {
+            let (file, found) = (file.display(), found_in(text.as_bytes()));
+            ExitError::Config(format!(
+                "--private-key-file {file}: {error}, and found {found}"
+            ))
+        })?;
     let now = store.now().await?;
     let updated = update(&store.opened, (signing_type, now), |stored, _| {
         let unusable = |error| store.opened.unusable_keys(&error);

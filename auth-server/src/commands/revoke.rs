@@ -7,12 +7,12 @@ use secrecy::ExposeSecret;
 
 use super::store::CommandStore;
 use super::{print, print_note};
-use crate::applications::AppId;
-use crate::audit::events::RevocationEvent;
+use crate::accounts::applications::AppId;
+use crate::accounts::sessions::refresh_token::{self, SessionId};
 use crate::cli::revoke::{RevokeArgs, id};
 use crate::revocations::Revocation;
-use crate::sessions::refresh_token::{self, SessionId};
 use crate::store::Outcome;
+use crate::telemetry::audit::events::RevocationEvent;
 
 pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
     let store = CommandStore::open(&args.store).await?;

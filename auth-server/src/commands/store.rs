@@ -5,13 +5,13 @@ use postern_process::exit::ExitError;
 use super::{actor, print, print_note};
 use crate::cli::store::{StoreArgs, StoreCommand};
 use crate::config::store_location;
-use crate::metrics::Metrics;
 use crate::revocations::Revocation;
 use crate::revocations::log::RevocationLog;
 use crate::store::directory::Access;
 use crate::store::location::StoreLocation;
 use crate::store::open_store::OpenStore;
 use crate::store::{Change, Outcome, StoreError};
+use crate::telemetry::metrics::Metrics;
 
 pub(crate) fn run(command: &StoreCommand) -> Result<(), ExitError> {
     let StoreCommand::Backup { file, store } = command;
@@ -50,8 +50,9 @@ impl CommandStore {
         let log = RevocationLog::new(self.opened.clone(), Metrics::default(), 0);
         let (store, revocations) = (&self.opened, std::slice::from_ref(revocation));
         let (actor, changes) = (actor(), change.into_iter().collect());
-        let outcome = log.append_by(Some(&actor), store, revocations, changes);
-        Ok(outcome.await?)
+        Ok(log
+            .append_by(Some(&actor), store, revocations, changes)
+            .await?)
     }
 
     /// Returns the store's time: the operator's clock may be wrong.

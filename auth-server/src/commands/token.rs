@@ -9,11 +9,11 @@ use postern_contract::explanation::Explanation;
 use postern_process::clock::unix_now;
 use postern_process::exit::ExitError;
 use postern_process::files::bounded_read;
-use postern_token::bearer::{self, Scheme};
 use postern_token::invalid::InvalidToken;
 use postern_token::keys::{KeySet, VerificationKey};
 use postern_token::observer::Observer;
 use postern_token::policy::VerificationPolicy;
+use postern_token::sources::bearer::{self, Scheme};
 use zeroize::Zeroizing;
 
 use super::keys::KeysInStore;
@@ -52,8 +52,8 @@ fn read(input: impl Read) -> Result<Zeroizing<String>, ExitError> {
         .map_err(|why| ExitError::Usage(format!("standard input: {why}")))?;
     let text = text.trim();
     let text = text.strip_prefix("Authorization:").unwrap_or(text).trim();
-    let after_scheme = text.strip_prefix("Bearer");
-    let token = after_scheme
+    let token = text
+        .strip_prefix("Bearer")
         .filter(|rest| rest.is_empty() || rest.starts_with(' '))
         .unwrap_or(text)
         .trim();
@@ -72,8 +72,9 @@ async fn keys(args: &TokenInspectArgs) -> Result<KeySet, ExitError> {
         ExitError::Config(format!("--key-file {}: {error}", file.display()))
     };
     let text = bounded_read::read_text(file, MAX_KEY_FILE_BYTES).map_err(|why| unusable(&why))?;
-    let key = VerificationKey::parse(args.keys.signing.signing_type, &text);
-    key.map(KeySet::nameless).map_err(|error| unusable(&error))
+    VerificationKey::parse(args.keys.signing.signing_type, &text)
+        .map(KeySet::nameless)
+        .map_err(|error| unusable(&error))
 }
 
 fn explain(args: &TokenInspectArgs, token: &str, keys: &KeySet, now: i64) -> Explanation {
@@ -126,11 +127,11 @@ mod tests {
     use postern_token::keys::signing_type::SigningType;
 
     use super::*;
+    use crate::accounts::users::builtin::tests::builtin_user;
     use crate::keys::pair::SigningKeyPair;
     use crate::keys::pair::tests::pair;
     use crate::keys::ring::KeyRing;
     use crate::tokens::issuer::{TokenIdentity, TokenIssuer};
-    use crate::users::builtin::tests::builtin_user;
 
     #[test]
     fn the_token_may_come_with_the_words_before_it() {

@@ -13,14 +13,14 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::{no_randomness, print_note, print_row};
+use crate::accounts::grants::FurtherClaims;
+use crate::accounts::users::toml_schema::{UserEntry, UsersDocument};
+use crate::accounts::users::users_file::{self, Users};
+use crate::accounts::users::{UsersLocation, password};
 use crate::cli::user::{
     UserAccountArgs, UserAddArgs, UserCommand, UserPasswordArgs, UsersFileArgs,
 };
-use crate::grants::FurtherClaims;
 use crate::random;
-use crate::users::toml_schema::{UserEntry, UsersDocument};
-use crate::users::users_file::{self, Users};
-use crate::users::{UsersLocation, password};
 
 /// Max length of a password on standard input; longer input is the wrong file.
 const MAX_PASSWORD_BYTES: u64 = 4096;
@@ -86,8 +86,9 @@ fn set_password(args: &UserAccountArgs, password: &UserPasswordArgs) -> Result<(
 fn list(args: &UsersFileArgs) -> Result<(), ExitError> {
     let path = path(args)?;
     // A file that a server rejects too: the list is how to find the user.
-    let document = UsersDocument::parse(&text(&path)?);
-    let users = document.map_err(|error| invalid(&path, &error))?.users;
+    let users = UsersDocument::parse(&text(&path)?)
+        .map_err(|error| invalid(&path, &error))?
+        .users;
     if !path.exists() {
         print_note(&format!("{}: is not there yet", path.display()));
     } else if users.is_empty() {
@@ -151,8 +152,7 @@ fn edit(
     let path = configured.canonicalize().unwrap_or(configured);
     let _locked = locked(&path)?;
     let former = text(&path)?;
-    let document = UsersDocument::parse(&former);
-    let mut document = document.map_err(|error| invalid(&path, &error))?;
+    let mut document = UsersDocument::parse(&former).map_err(|error| invalid(&path, &error))?;
     change(&mut document.users)?;
     let text = written(&former, &document)?;
     // What a server would reject is not written.
@@ -166,8 +166,11 @@ fn edit_user(
     change: impl FnOnce(&mut UserEntry),
 ) -> Result<(), ExitError> {
     edit(file, |users| {
-        let user = users.iter_mut().find(|user| user.account == *account);
-        user.map(change).ok_or_else(|| unfit(account, NO_ACCOUNT))
+        users
+            .iter_mut()
+            .find(|user| user.account == *account)
+            .map(change)
+            .ok_or_else(|| unfit(account, NO_ACCOUNT))
     })
 }
 

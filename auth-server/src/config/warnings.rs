@@ -5,7 +5,7 @@ use postern_process::clock::unix_now;
 use postern_process::command_line::{exposed_secrets, joined_members};
 
 use super::{Config, rotation};
-use crate::applications::directory::MountedApplications;
+use crate::accounts::applications::directory::MountedApplications;
 use crate::cli::{Cli, ServeArgs};
 
 /// Returns one line per warning.

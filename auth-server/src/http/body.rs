@@ -15,7 +15,7 @@ use postern_transport::net::shares::{Holder, Share};
 use postern_transport::net::unfinished::counted;
 use tokio::time::timeout;
 
-use crate::app::App;
+use crate::http::app::App;
 
 /// Max length of a body; a login has a few hundred bytes.
 pub(in crate::http) const MAX_BODY_BYTES: usize = 8 * 1024;
@@ -56,9 +56,13 @@ pub(in crate::http) fn is_of_type(headers: &HeaderMap, expected: &str) -> bool {
     let (Some(field), None) = (fields.next(), fields.next()) else {
         return false;
     };
-    let media_type = field.as_bytes().split(|&b| b == b';').next();
-    let media_type = media_type.unwrap_or_default().trim_ascii();
-    media_type.eq_ignore_ascii_case(expected.as_bytes())
+    field
+        .as_bytes()
+        .split(|&b| b == b';')
+        .next()
+        .unwrap_or_default()
+        .trim_ascii()
+        .eq_ignore_ascii_case(expected.as_bytes())
 }
 
 /// Rejects a compressed body.
@@ -77,8 +81,7 @@ pub(in crate::http) fn check_coding(headers: &HeaderMap) -> Result<(), Rejection
 async fn copy(mut body: Body, mut held: Share) -> Result<BytesMut, Rejection> {
     let mut copied = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Rejection::BodyMalformed)?;
-        let Ok(data) = frame.into_data() else {
+        let Ok(data) = frame.map_err(|_| Rejection::BodyMalformed)?.into_data() else {
             continue;
         };
         if copied.len() + data.len() > MAX_BODY_BYTES {

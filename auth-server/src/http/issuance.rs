@@ -6,14 +6,14 @@ use std::time::Instant;
 use postern_contract::rejection::Rejection;
 use tracing::error;
 
-use crate::app::App;
-use crate::audit::events::TokenIds;
+use crate::accounts::users::PresentUser;
+use crate::http::app::App;
 use crate::http::response::store_rejection;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::published::PublishedKeys;
 use crate::random;
+use crate::telemetry::audit::events::TokenIds;
 use crate::tokens::issuer::{SigningError, TokenIssuer};
-use crate::users::PresentUser;
 
 impl App {
     /// Returns the keys in use. Without them no request can succeed, and none counts.
@@ -21,8 +21,9 @@ impl App {
     /// # Errors
     /// [`Rejection::StoreUnavailable`]
     pub(in crate::http) fn keys(&self) -> Result<Arc<PublishedKeys>, Rejection> {
-        let keys = self.live_keys.load_full();
-        keys.ok_or(Rejection::StoreUnavailable)
+        self.live_keys
+            .load_full()
+            .ok_or(Rejection::StoreUnavailable)
     }
 
     /// Checks that no server has loaded a later users file, in which the user left or has other
@@ -37,8 +38,9 @@ impl App {
         let Some(recorded) = &self.recorded_users else {
             return Ok(());
         };
-        let is_known = recorded.knows(&self.requests, user).await;
-        let is_known = is_known
+        let is_known = recorded
+            .knows(&self.requests, user)
+            .await
             .map_err(|error| store_rejection(&error, "a user cannot be compared with the store"));
         match is_known? {
             true => Ok(()),
@@ -58,8 +60,8 @@ impl App {
         let keys = self.keys()?;
         let pair = keys.ring.current();
         let began = Instant::now();
-        let token = issue(&self.config.issuer, pair, token_id.clone());
-        let token = token.map_err(|error| internal_error(&error))?;
+        let token = issue(&self.config.issuer, pair, token_id.clone())
+            .map_err(|error| internal_error(&error))?;
         let time = &self.metrics.token_signing_duration_seconds;
         time.observe(began.elapsed());
         let key_id = pair.id().clone();

@@ -13,7 +13,7 @@ use postern_token::possession::{Binding, sha256};
 use postern_transport::http_port::PeerCertificate;
 
 use super::response::ErrorResponse;
-use crate::app::App;
+use crate::http::app::App;
 
 const NO_URL: &str = "the proof is for another URL; where a proxy ends TLS in front of this server, its --issuer \
                       has to be the URL that clients use";

@@ -14,16 +14,16 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 use super::*;
-use crate::applications::Applications;
+use crate::accounts::applications::Applications;
+use crate::accounts::users::authenticate::Authenticator;
+use crate::accounts::users::builtin::BuiltinUser;
+use crate::accounts::users::{PresentUser, UserStore};
 use crate::config::tests::config;
 use crate::keys::pair::tests::pair;
 use crate::keys::published::LiveKeys;
 use crate::keys::published::tests::holding;
 use crate::store::conformance::unsteady::Unsteady;
 use crate::store::open_store::OpenStore;
-use crate::users::authenticate::Authenticator;
-use crate::users::builtin::BuiltinUser;
-use crate::users::{PresentUser, UserStore};
 
 mod jwks;
 mod limits;

@@ -89,8 +89,8 @@ impl SigningKeyPair {
         signing_type: SigningType,
         private: Zeroizing<String>,
     ) -> Result<Self, KeyPairError> {
-        let parsed = SigningKey::parse(signing_type, &private);
-        let (_, public) = parsed.ok_or(KeyPairError::PrivateHalf(signing_type))?;
+        let (_, public) = SigningKey::parse(signing_type, &private)
+            .ok_or(KeyPairError::PrivateHalf(signing_type))?;
         Self::parse(signing_type, StoredKeyPair { private, public })
     }
 

@@ -102,8 +102,10 @@ impl OpenStore {
         held: &HeldKeys,
         new: &StoredKeys,
     ) -> Result<bool, StoreError> {
-        let under = self.encryption.key_of(at_rest);
-        let under = under.map_err(|error| self.not_open(Entry::Private, &error))?;
+        let under = self
+            .encryption
+            .key_of(at_rest)
+            .map_err(|error| self.not_open(Entry::Private, &error))?;
         let mut changes = Vec::new();
         let values = values(new).into_iter().zip(held.versions.clone());
         for (entry, (text, expected)) in Entry::ALL.into_iter().zip(values) {
@@ -172,13 +174,15 @@ impl OpenStore {
         private: Option<&Decrypted>,
         ring: Option<&Decrypted>,
     ) -> Result<Option<AtRest>, StoreError> {
-        let values = [(Entry::Private, private), (Entry::Ring, ring)];
-        let values = values.map(|(entry, value)| Some((entry, &value?.under)));
+        let values = [(Entry::Private, private), (Entry::Ring, ring)]
+            .map(|(entry, value)| Some((entry, &value?.under)));
         let found = || values.iter().flatten();
         let key = found().find_map(|(_, under)| under.as_ref());
         let in_clear = found().find(|(_, under)| under.is_none());
-        let known = self.encryption.known_at_rest();
-        let was_encrypted = known.is_some_and(|known| known.key().is_some());
+        let was_encrypted = self
+            .encryption
+            .known_at_rest()
+            .is_some_and(|known| known.key().is_some());
         // Without a key of its own this server is to decrypt the store, and expects such values.
         let stays_encrypted = was_encrypted && self.encryption.current.is_some();
         Ok(match (key, in_clear) {

@@ -202,8 +202,9 @@ impl KeyRing {
 
     pub(crate) fn role_of(&self, id: &KeyId) -> Option<Role> {
         let mut listed = self.listed();
-        let found = listed.find(|listed| listed.key.id() == id);
-        found.map(|listed| listed.role)
+        listed
+            .find(|listed| listed.key.id() == id)
+            .map(|listed| listed.role)
     }
 
     pub(crate) fn verification_key_set(&self, signing_type: SigningType) -> KeySet {
@@ -234,8 +235,9 @@ pub(super) fn with_revoked(
     let mut record = RingRecord::parse(stored).ok()?;
     let missing = revoked.iter().map(KeyId::to_string);
     // The set only grows: what another server has revoked stays.
-    let missing = missing.filter(|kid| !record.revoked.contains(kid));
-    let missing: Vec<_> = missing.collect();
+    let missing: Vec<_> = missing
+        .filter(|kid| !record.revoked.contains(kid))
+        .collect();
     if missing.is_empty() {
         return None;
     }
@@ -317,8 +319,8 @@ impl RetiredKey {
     }
 
     fn parse(signing_type: SigningType, record: RetiredRecord) -> Result<Self, KeyRingError> {
-        let key = VerificationKey::parse(signing_type, &record.public);
-        let key = key.map_err(KeyRingError::Retired)?;
+        let key =
+            VerificationKey::parse(signing_type, &record.public).map_err(KeyRingError::Retired)?;
         Ok(Self { key, record })
     }
 

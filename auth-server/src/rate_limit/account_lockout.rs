@@ -158,8 +158,10 @@ impl Tables {
     }
 
     fn is_throttled(&mut self, names: &Names, now: Instant) -> bool {
-        let of_network = self.by_network.peek(&names.at_network);
-        let failed_here = of_network.map_or(0, |failures| failures.in_a_row(now));
+        let failed_here = self
+            .by_network
+            .peek(&names.at_network)
+            .map_or(0, |failures| failures.in_a_row(now));
         // `get`, not `peek`: a known client that needs its entry keeps it from being evicted.
         failed_here >= FREE_FAILURES_PER_NETWORK && self.known.get(&names.at_client).is_none()
     }

@@ -60,11 +60,13 @@ impl Permits {
 }
 
 fn queue_of<Q: Default>(turns: &mut Turns<Q>, of: Option<ClientPrefix>) -> &mut Q {
-    let known = turns.iter().position(|(other, _)| *other == of);
-    let at = known.unwrap_or_else(|| {
-        turns.push_back((of, Q::default()));
-        turns.len() - 1
-    });
+    let at = turns
+        .iter()
+        .position(|(other, _)| *other == of)
+        .unwrap_or_else(|| {
+            turns.push_back((of, Q::default()));
+            turns.len() - 1
+        });
     &mut turns[at].1
 }
 

@@ -23,9 +23,9 @@ use tracing::warn;
 
 use super::state::{Owner, State, Surplus};
 use super::{MAX_SESSION_LIFETIME, Revocation, end_of_tokens, log_revocations};
-use crate::metrics::Metrics;
 use crate::store::open_store::OpenStore;
 use crate::store::{Change, LogEntry, Outcome, Store, StoreError};
+use crate::telemetry::metrics::Metrics;
 
 /// Each retry means that the store has become an older copy meanwhile.
 const ATTEMPTS: usize = 4;

@@ -15,12 +15,12 @@ use super::state::{Owner, State, Surplus};
 use super::*;
 use crate::keys::pair::tests::pair;
 use crate::keys::published::tests::holding;
-use crate::metrics::Metrics;
 use crate::store::conformance::for_every_store;
 use crate::store::conformance::installations::Installation;
 use crate::store::conformance::unsteady::{Failure, Unsteady};
 use crate::store::open_store::OpenStore;
 use crate::store::{Change, LogEntry, NewEntry, Store, StoreError};
+use crate::telemetry::metrics::Metrics;
 use crate::tokens::revocation_list::RevocationListSigner;
 
 /// A multiple of the time after which lines are removed together.

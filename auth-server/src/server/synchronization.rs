@@ -15,18 +15,18 @@ use postern_transport::admin::health::{Condition, Health};
 use tracing::{debug, error, info, warn};
 
 use self::backoff::next_poll;
-use crate::app::App;
-use crate::audit;
+use crate::http::app::App;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::plan::Planner;
 use crate::keys::published::PublishedKeys;
 use crate::keys::ring::KeyRing;
 use crate::keys::ring::events::events;
 use crate::keys::update::{keep_revoked, update};
-use crate::metrics::gauge;
 use crate::random::fraction;
 use crate::revocations::Revocation;
 use crate::store::StoreError;
+use crate::telemetry::audit;
+use crate::telemetry::metrics::gauge;
 
 pub(crate) struct Synchronization {
     app: Arc<App>,
@@ -96,8 +96,12 @@ impl Synchronization {
     }
 
     fn next_due(&self) -> Option<i64> {
-        let keys = self.app.live_keys.load_full()?;
-        let due = keys.ring.next_due(&self.app.config.rotation)?;
+        let due = self
+            .app
+            .live_keys
+            .load_full()?
+            .ring
+            .next_due(&self.app.config.rotation)?;
         Some(self.app.store.clock.to_machine(due))
     }
 
@@ -121,8 +125,9 @@ impl Synchronization {
         // Independent: a revocation counts whatever happens to the others.
         let documents = async {
             // The keys first: they say how the store is encrypted.
-            let keys = self.synchronize_keys(now).await;
-            keys.and(self.synchronize_applications().await)
+            self.synchronize_keys(now)
+                .await
+                .and(self.synchronize_applications().await)
         };
         let revocations = self.app.revocations.poll();
         let (documents, revocations) = tokio::join!(documents, revocations);
@@ -143,10 +148,11 @@ impl Synchronization {
             now,
         };
         let updated = update(store, (signing_type, now), |stored, fresh| {
-            let plan = planner.plan(stored, fresh);
-            plan.map_err(|error| store.unusable_keys(&error))
-        });
-        let updated = updated.await;
+            planner
+                .plan(stored, fresh)
+                .map_err(|error| store.unusable_keys(&error))
+        })
+        .await;
         if let (Err(StoreError::Unusable(_)), Some(memory)) = (&updated, memory) {
             keep_revoked(store, memory.revoked()).await?;
         }
@@ -197,8 +203,10 @@ impl Synchronization {
         let events = events(memory, &ring, generated.map(SigningKeyPair::id));
         let keys = PublishedKeys::new(self.app.config.signing_type, ring)?;
         events.iter().for_each(|event| audit::key(event, None));
-        let listed = keys.ring.listed();
-        let listed = listed.map(|it| (it.key.id().to_string(), it.role.name()));
+        let listed = keys
+            .ring
+            .listed()
+            .map(|it| (it.key.id().to_string(), it.role.name()));
         self.app.metrics.keys(listed);
         self.app.live_keys.store(Some(Arc::new(keys)));
         Ok(())

@@ -82,8 +82,8 @@ impl KeyEncryption {
 
     /// Returns true if the store, as it was read last, needs a key that is not configured.
     pub(crate) fn lacks_key(&self) -> bool {
-        let known = self.known_at_rest();
-        known.is_some_and(|at_rest| self.key_of(&at_rest).is_err())
+        self.known_at_rest()
+            .is_some_and(|at_rest| self.key_of(&at_rest).is_err())
     }
 }
 

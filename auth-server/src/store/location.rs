@@ -76,8 +76,7 @@ impl StoreLocation {
         match &self.backend {
             Backend::Memory => Err(store_in_memory_error().into()),
             Backend::File(directory) => {
-                let store = SqliteStore::new(directory.clone(), Access::Write);
-                Ok(store.backup(file)?)
+                Ok(SqliteStore::new(directory.clone(), Access::Write).backup(file)?)
             }
             Backend::Redis(_) => Err(ExitError::Usage(format!(
                 "{self}: Redis makes the backups of its own data, such as redis-cli --rdb FILE"

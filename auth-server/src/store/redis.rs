@@ -79,14 +79,14 @@ impl RedisStore {
 
     /// Runs a command that may run twice, with one retry.
     async fn call<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
-        let done = self.twice(command, 0).await;
-        done.map_err(|failed| self.error(&failed))
+        self.twice(command, 0)
+            .await
+            .map_err(|failed| self.error(&failed))
     }
 
     /// Commits once: what the first attempt did counts.
     async fn commit_once(&self, command: &Cmd) -> Result<bool, StoreError> {
-        let done = self.twice(command, self.replicas).await;
-        done.map_err(|failed| {
+        self.twice(command, self.replicas).await.map_err(|failed| {
             // Nothing was sent, or the server rejected it before its first write.
             if !failed.may_have_arrived {
                 return self.error(&failed);
@@ -123,11 +123,14 @@ impl RedisStore {
 
     async fn attempt<T: FromRedisValue>(&self, command: &Cmd, replicas: u8) -> Result<T, Failed> {
         let (opened, mut connection) = self.connection().await?;
-        let done = connection.query(command).await;
-        let done = done.map_err(|error| Failed::from_query(error, connection.repeats()))?;
+        let done = connection
+            .query(command)
+            .await
+            .map_err(|error| Failed::from_query(error, connection.repeats()))?;
         // On the same connection: `WAIT` counts what this connection has written.
-        let acknowledged = acknowledged(&mut connection, replicas).await;
-        acknowledged.map_err(Failed::on_the_way)?;
+        acknowledged(&mut connection, replicas)
+            .await
+            .map_err(Failed::on_the_way)?;
         // Only after success: what is left unread on a failed one would be the next call's
         // response.
         self.kept.lock().push((opened, connection));

@@ -142,9 +142,11 @@ impl SqliteStore {
     pub(crate) fn in_memory() -> Result<Arc<Self>, StoreError> {
         let mut made = Connection::open_in_memory();
         // The tables are made at once: there is no file whose absence could mean an empty store.
-        let prepared = made.as_mut().map_or(Ok(()), prepare);
-        let connection = prepared.and(made);
-        let connection = connection.map_err(|error| failed(Path::new(MEMORY), &error))?;
+        let connection = made
+            .as_mut()
+            .map_or(Ok(()), prepare)
+            .and(made)
+            .map_err(|error| failed(Path::new(MEMORY), &error))?;
         Ok(Arc::new(Self {
             directory: None,
             access: Access::Serve,
@@ -174,8 +176,8 @@ impl SqliteStore {
         // Absolute: SQLite has a meaning of its own for some names.
         let file = std::path::absolute(file).map_err(|error| rejected(file, &error))?;
         check_is_free(&file)?;
-        let copy = UnfinishedFile::create(with_suffix(&file, UNFINISHED));
-        let copy = copy.map_err(|error| rejected(&file, &error))?;
+        let copy = UnfinishedFile::create(with_suffix(&file, UNFINISHED))
+            .map_err(|error| rejected(&file, &error))?;
         self.copy_into(&copy.path)?;
         // Another program may have made it meanwhile.
         check_is_free(&file)?;
@@ -187,12 +189,12 @@ impl SqliteStore {
             // One read transaction: a server may write meanwhile, and the copy is of one moment.
             let copy = opened.connection.execute("VACUUM INTO ?1", [file.to_str()]);
             // The journal that is there now, or the next one, is not the copy's.
-            let marked = copy.and_then(|_| {
+            copy.and_then(|_| {
                 let copy = open(file, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
                 keep_journal(&copy, false)?;
                 mark(&copy)
-            });
-            marked.map_err(|error| failed(file, &error))
+            })
+            .map_err(|error| failed(file, &error))
         });
         if copied?.is_none() {
             let text = format!("{}: there is no store yet", self.path().display());
@@ -236,10 +238,11 @@ impl SqliteStore {
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let path = self.path();
-        let rows = self.run(IfMissing::Empty, move |opened| {
+        self.run(IfMissing::Empty, move |opened| {
             query(&opened.connection).map_err(|error| failed(&path, &error))
-        });
-        rows.await.map(Option::unwrap_or_default)
+        })
+        .await
+        .map(Option::unwrap_or_default)
     }
 
     fn blocking<T>(
@@ -270,11 +273,11 @@ impl SqliteStore {
         }
         let done = call(held)?;
         if let Some(directory) = &self.directory {
-            let settled = self.settle(directory, held);
-            settled.map_err(|error| match missing {
-                IfMissing::Create => StoreError::Unclear(error.to_string()),
-                IfMissing::Empty => error,
-            })?;
+            self.settle(directory, held)
+                .map_err(|error| match missing {
+                    IfMissing::Create => StoreError::Unclear(error.to_string()),
+                    IfMissing::Empty => error,
+                })?;
         }
         Ok(Some(done))
     }
@@ -306,8 +309,7 @@ impl Store for Arc<SqliteStore> {
         let held = self.query(move |connection| {
             let moment = connection.unchecked_transaction()?;
             let get = |Key { kind, id }: &Key| {
-                let held = moment.query_row(GET, (kind.name(), id), stored);
-                held.optional()
+                moment.query_row(GET, (kind.name(), id), stored).optional()
             };
             keys.iter().map(get).collect::<rusqlite::Result<Vec<_>>>()
         });
@@ -371,11 +373,12 @@ impl Store for Arc<SqliteStore> {
         for _ in 0..CHECK_COMMITS {
             self.commit(ended_records()).await?;
         }
-        let emptied = self.run(IfMissing::Empty, |opened| {
+        self.run(IfMissing::Empty, |opened| {
             opened.journal_emptied = None;
             Ok(())
-        });
-        emptied.await.map(drop)
+        })
+        .await
+        .map(drop)
     }
 
     fn describe(&self, Key { kind, id }: &Key) -> String {

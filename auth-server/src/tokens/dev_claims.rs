@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::issuer::TokenIssuer;
-use crate::users::builtin::{ACCOUNT, ID};
+use crate::accounts::users::builtin::{ACCOUNT, ID};
 
 /// The claims of a token.
 pub(crate) type ClaimSet = Map<String, Value>;
@@ -18,8 +18,11 @@ impl TokenIssuer {
         token_id: String,
     ) -> ClaimSet {
         let value = |names: [&str; 2], default: &str| {
-            let given = names.into_iter().find_map(|name| given.get(name));
-            given.cloned().unwrap_or_else(|| default.into())
+            names
+                .into_iter()
+                .find_map(|name| given.get(name))
+                .cloned()
+                .unwrap_or_else(|| default.into())
         };
         let (id, account) = (
             value(["userId", "sub"], ID),

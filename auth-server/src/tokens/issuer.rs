@@ -8,10 +8,10 @@ use postern_token::possession::Binding;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::applications::AppId;
-use crate::grants::Grant;
+use crate::accounts::applications::AppId;
+use crate::accounts::grants::Grant;
+use crate::accounts::users::{APPLICATION, User};
 use crate::keys::pair::SigningKeyPair;
-use crate::users::{APPLICATION, User};
 
 /// Settings that all tokens of this server share.
 #[derive(Debug, Clone)]
@@ -181,8 +181,8 @@ mod tests {
     use postern_token::keys::signing_type::SigningType;
 
     use super::*;
+    use crate::accounts::users::builtin::tests::builtin_user;
     use crate::keys::pair::tests::pair;
-    use crate::users::builtin::tests::builtin_user;
 
     const NOW: i64 = 1_700_000_000;
 

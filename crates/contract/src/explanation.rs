@@ -92,8 +92,10 @@ impl Explanation {
 
     /// Adds the candidate keys of the signature, fetched this many seconds ago.
     pub fn show_keys(&mut self, keys: Option<&KeySet>, age_seconds: Option<u64>) {
-        let names = keys.map(KeySet::names).filter(|names| !names.is_empty());
-        let names = names.unwrap_or_else(|| "none".to_owned());
+        let names = keys
+            .map(KeySet::names)
+            .filter(|names| !names.is_empty())
+            .unwrap_or_else(|| "none".to_owned());
         let age = age_seconds.map(|age| format!(", fetched {age} s ago"));
         self.learned("keys", names + &age.unwrap_or_default());
         for key in keys.into_iter().flat_map(KeySet::skipped) {
@@ -127,8 +129,10 @@ impl Observer for Explanation {
     }
 
     fn learned(&mut self, label: &'static str, fact: impl Display) {
-        let facts = self.facts.entry(label.to_owned()).or_default();
-        facts.push(fact.to_string());
+        self.facts
+            .entry(label.to_owned())
+            .or_default()
+            .push(fact.to_string());
     }
 }
 

@@ -10,15 +10,15 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use crate::rejection::Rejection;
 use postern_http::cors::AllowedOrigins;
-use postern_http::destination::Destination;
-use postern_http::loose_path::LoosePath;
 use postern_http::methods::{self, certain_method};
-use postern_http::path_patterns::{ContextPath, PassList, PathPattern};
-use postern_http::request_path::RequestPath;
-use postern_token::bearer::Bearer;
+use postern_http::path::canonical::RequestPath;
+use postern_http::path::destination::Destination;
+use postern_http::path::loose::LoosePath;
+use postern_http::path::patterns::{ContextPath, PassList, PathPattern};
 use postern_token::invalid::InvalidToken;
 use postern_token::observer::{Observer, Unobserved};
 use postern_token::sources::TokenSources;
+use postern_token::sources::bearer::Bearer;
 
 /// The current-user endpoint of contract §4.2, relative to the context path.
 pub const USER_DETAILS_PATH: &str = "/current/user/details";

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::rejection::Rejection;
-use postern_http::destination::Destination;
-use postern_http::loose_path::{AnyPath, LoosePath};
 use postern_http::methods::{Methods, certain_method};
-use postern_http::path_patterns::{ContextPath, PassList, PathPattern, TooManySteps};
-use postern_http::request_path::RequestPath;
+use postern_http::path::canonical::RequestPath;
+use postern_http::path::destination::Destination;
+use postern_http::path::loose::{AnyPath, LoosePath};
+use postern_http::path::patterns::{ContextPath, PassList, PathPattern, TooManySteps};
 use postern_token::claims::name::ClaimName;
 use postern_token::strict_json::{Map, Value};
 
@@ -85,8 +85,9 @@ pub struct RuleRequest<'r> {
 impl<'r> RuleRequest<'r> {
     /// Returns the path, and the destination if there is one; `None` for a malformed destination.
     fn paths(&self) -> impl Iterator<Item = Option<&'r [u8]>> {
-        let destination = Destination::from_request(self.method, self.headers).transpose();
-        let destination = destination.map(|found| found.ok().map(|found| found.path));
+        let destination = Destination::from_request(self.method, self.headers)
+            .transpose()
+            .map(|found| found.ok().map(|found| found.path));
         std::iter::once(Some(self.path)).chain(destination)
     }
 }
@@ -117,8 +118,10 @@ impl AccessRules {
             |(position, rule): (usize, &Rule)| std::iter::repeat_n(position, rule.paths.len());
         let owners = rules.iter().enumerate().flat_map(of_rule).collect();
         let paths = rules.iter().flat_map(|rule| &rule.paths).cloned();
-        let names = rules.iter().flat_map(|rule| rule.requirement.claims());
-        let claims: BTreeSet<_> = names.collect();
+        let claims: BTreeSet<_> = rules
+            .iter()
+            .flat_map(|rule| rule.requirement.claims())
+            .collect();
         Self {
             exact: paths.clone().collect(),
             loose: paths.map(PathPattern::loosened).collect(),

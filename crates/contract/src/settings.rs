@@ -3,7 +3,7 @@
 pub mod probes;
 
 use postern_http::pasted::error_of;
-use postern_http::path_patterns::{ContextPath, PassList, PassListError, PathError};
+use postern_http::path::patterns::{ContextPath, PassList, PassListError, PathError};
 
 /// Parses a pass list as its variable holds it: a comma follows each pattern but the last, and each
 /// method in front of one.

@@ -3,8 +3,8 @@
 
 use http::{HeaderMap, Method};
 use postern_contract::rules::{AccessRules, Requirement, Rule, RuleRequest, Unmatched};
-use postern_http::path_patterns::{ContextPath, PassList, PathPattern};
-use postern_http::request_path::RequestPath;
+use postern_http::path::canonical::RequestPath;
+use postern_http::path::patterns::{ContextPath, PassList, PathPattern};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use unicode_normalization::UnicodeNormalization;

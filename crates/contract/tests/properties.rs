@@ -5,13 +5,13 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header::AUTHORIZATION};
 use postern_contract::interceptor::{AuthRequirement, Interceptor};
 use postern_contract::rejection::Rejection;
-use postern_http::path_patterns::PassList;
-use postern_http::request_path::RequestPath;
-use postern_token::bearer;
+use postern_http::path::canonical::RequestPath;
+use postern_http::path::patterns::PassList;
 use postern_token::claims::Claims;
 use postern_token::keys::algorithms::asymmetric;
 use postern_token::keys::{KeySet, VerificationKey};
 use postern_token::policy::{Audience, BoundTokens, RequiredIssuer, VerificationPolicy};
+use postern_token::sources::bearer;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::json;
@@ -377,7 +377,7 @@ proptest! {
     #[test]
     fn what_passes_is_decided_by_the_canonical_path_alone(path in path()) {
         let list = PassList::parse(OPEN).unwrap();
-        let context: postern_http::path_patterns::ContextPath = CONTEXT.parse().unwrap();
+        let context: postern_http::path::patterns::ContextPath = CONTEXT.parse().unwrap();
         let decision = passes(path.as_bytes());
         let parsed = RequestPath::parse(path.as_bytes()).ok();
         match parsed.filter(|path| !path.hides_separators()) {

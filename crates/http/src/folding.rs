@@ -27,9 +27,11 @@ pub fn folded(text: &str) -> String {
 /// Over the capitals, because some letters share only these.
 fn fold_once(text: &str) -> String {
     let mut letter = ' ';
-    let folded = text.nfkd().filter(|c| !is_invisible(*c));
-    let folded = folded.flat_map(char::to_uppercase);
-    let folded = folded.flat_map(char::to_lowercase);
+    let folded = text
+        .nfkd()
+        .filter(|c| !is_invisible(*c))
+        .flat_map(char::to_uppercase)
+        .flat_map(char::to_lowercase);
     let replaced = |c| match c {
         // The capital of the mark is the letter, so that other marks change their places.
         IOTA => IOTA_BELOW,
@@ -94,10 +96,12 @@ pub(crate) fn is_invisible(c: char) -> bool {
 /// Returns true if a compatible letter of the text stands for several, as ㎏ does for `kg`.
 pub(crate) fn is_expanded(text: &str) -> bool {
     let is_letter = |c: &char| !is_mark(*c);
-    let letters = text.chars().filter(|c| !c.is_ascii());
-    letters.map(std::iter::once).any(|letter| {
-        letter.clone().nfkd().filter(is_letter).count() > letter.nfd().filter(is_letter).count()
-    })
+    text.chars()
+        .filter(|c| !c.is_ascii())
+        .map(std::iter::once)
+        .any(|letter| {
+            letter.clone().nfkd().filter(is_letter).count() > letter.nfd().filter(is_letter).count()
+        })
 }
 
 /// Returns true for a name that begins so to a database or a person: without regard to letter case,
@@ -108,13 +112,17 @@ pub fn begins_alike(name: &str, beginning: &str) -> bool {
         true => [name, beginning].map(Cow::Borrowed),
         false => [name, beginning].map(form),
     };
-    let begins = name.as_bytes().get(..beginning.len());
-    begins.is_some_and(|begins| begins.eq_ignore_ascii_case(beginning.as_bytes()))
+    name.as_bytes()
+        .get(..beginning.len())
+        .is_some_and(|begins| begins.eq_ignore_ascii_case(beginning.as_bytes()))
 }
 
 fn without_marks(folded: &str) -> String {
-    let letters = folded.chars().filter(|c| !is_mark(*c));
-    letters.skip_while(|c| c.is_whitespace()).collect()
+    folded
+        .chars()
+        .filter(|c| !is_mark(*c))
+        .skip_while(|c| c.is_whitespace())
+        .collect()
 }
 
 /// Returns a name of a pattern as it is compared with folded paths.
@@ -146,7 +154,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::path_patterns::is_of_one_letter;
+    use crate::path::patterns::is_of_one_letter;
 
     #[test]
     fn every_letter_has_one_form_which_a_wildcard_can_stand_for() {

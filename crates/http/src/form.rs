@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::request_path::split_escape;
+use crate::path::canonical::split_escape;
 
 /// OAuth requests have a handful; a body of thousands only costs memory.
 const MAX_PARAMETERS: usize = 32;

@@ -101,10 +101,11 @@ pub fn has_bare_line_feed(raw: &[u8], from: usize) -> bool {
 /// Returns true for exactly two blanks: with more, parsers disagree about the end of the target
 /// (RFC 9112 §3).
 fn has_three_parts(request_line: &[u8]) -> bool {
-    let blanks = request_line
+    request_line
         .iter()
-        .filter(|byte| byte.is_ascii_whitespace());
-    blanks.map(|&byte| byte == b' ').eq([true, true])
+        .filter(|byte| byte.is_ascii_whitespace())
+        .map(|&byte| byte == b' ')
+        .eq([true, true])
 }
 
 /// Returns name and trimmed value of each header line, after the request line.

@@ -3,18 +3,15 @@
 //! Pure: no sockets, no clock, no environment. Never here: tokens, users, what a rejection looks like.
 
 pub mod cors;
-pub mod destination;
 pub mod folding;
 pub mod form;
 pub mod framing;
 pub mod header_alias;
 pub mod host;
 pub mod invalid;
-pub mod loose_path;
 pub mod methods;
 pub mod pasted;
-pub mod path_patterns;
+pub mod path;
 pub mod request;
-pub mod request_path;
 pub mod text_encoding;
 pub mod trace;

@@ -55,8 +55,9 @@ impl TraceId {
     /// Returns the trace that came with the request, if `traceparent` is valid (W3C Trace Context
     /// §3.2.2).
     pub fn received(headers: &HeaderMap) -> Option<Self> {
-        let value = only(headers, &TRACEPARENT)?.as_bytes();
-        let mut parts = value.split(|&b| b == b'-');
+        let mut parts = only(headers, &TRACEPARENT)?
+            .as_bytes()
+            .split(|&b| b == b'-');
         let [version, trace, parent, flags] = [(); 4].map(|()| parts.next().unwrap_or_default());
         let known_form = match version {
             b"00" => parts.next().is_none(),

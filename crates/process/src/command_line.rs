@@ -231,8 +231,10 @@ fn parse_from<C: WithFile>(mut arguments: Vec<OsString>) -> Result<C, ParseOutco
 
 /// Adds the remedy for a setting that TOML takes for a member of the table above it.
 fn below_a_table(command: &Command, text: &str) -> String {
-    let key = text.split("unknown key `").nth(1);
-    let key = key.and_then(|rest| rest.split('`').next());
+    let key = text
+        .split("unknown key `")
+        .nth(1)
+        .and_then(|rest| rest.split('`').next());
     match key.and_then(|key| setting_named(command, key)) {
         Some(_) => format!("{text}; as a setting of the program it belongs above the first [[…]]"),
         None => text.to_owned(),

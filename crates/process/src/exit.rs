@@ -148,8 +148,10 @@ fn write_within(timeout: Duration, write: impl FnOnce() + Send + 'static) {
 /// Joins lines, and drops what would act on a terminal: texts of others are part of messages.
 #[must_use]
 pub fn one_line(text: &str) -> String {
-    let words = text.split(|letter: char| letter.is_whitespace() || letter.is_control());
-    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    let words: Vec<&str> = text
+        .split(|letter: char| letter.is_whitespace() || letter.is_control())
+        .filter(|word| !word.is_empty())
+        .collect();
     words.join(" ")
 }
 

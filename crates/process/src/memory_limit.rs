@@ -32,8 +32,11 @@ fn lowest_limit(root: &Path, groups: &str) -> Option<u64> {
 /// Returns the lowest limit of the group and the groups above. Within a container the group's own
 /// path may be missing: its root is the container's.
 fn lowest_above(group: &Path, root: &Path, file: &str) -> Option<u64> {
-    let groups = group.ancestors().take_while(|path| path.starts_with(root));
-    groups.filter_map(|group| limit(&group.join(file))).min()
+    group
+        .ancestors()
+        .take_while(|path| path.starts_with(root))
+        .filter_map(|group| limit(&group.join(file)))
+        .min()
 }
 
 /// Parses a limit: `max` is not a number, and version 1 writes nearly 2^63 for no limit.

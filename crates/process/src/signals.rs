@@ -67,10 +67,10 @@ pub fn ignore_sigint() -> Result<(), ExitError> {
 fn ignore(kind: SignalKind) -> Result<(), ExitError> {
     // tokio's handler stays for the life of the process; installing it needs a runtime.
     let install = || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
+        tokio::runtime::Builder::new_current_thread()
             .enable_io()
-            .build()?;
-        runtime.block_on(async { signal(kind).map(drop) })
+            .build()?
+            .block_on(async { signal(kind).map(drop) })
     };
     install().map_err(|error: std::io::Error| {
         ExitError::Software(format!(

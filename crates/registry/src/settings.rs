@@ -143,8 +143,12 @@ impl RegistrySettings {
     /// [`ExitError::Config`], one line that names the flag and repeats no password.
     pub fn configured(self, flag: &str) -> Result<Self, ExitError> {
         let rejected = |error: &dyn fmt::Display| ExitError::Config(format!("{flag}: {error}"));
-        let password = self.password_file.as_deref().map(secret_file::read);
-        let password = password.transpose().map_err(|error| rejected(&error))?;
+        let password = self
+            .password_file
+            .as_deref()
+            .map(secret_file::read)
+            .transpose()
+            .map_err(|error| rejected(&error))?;
         if let Some(ca) = &self.ca {
             trusted(ca).map_err(|error| rejected(&error))?;
         }
@@ -228,8 +232,9 @@ impl fmt::Display for RegistrySettings {
 }
 
 fn decoded(text: &str) -> Result<String, InvalidRegistryUrl> {
-    let decoded = percent_decode_str(text).decode_utf8();
-    let decoded = decoded.map_err(|_| InvalidRegistryUrl::Malformed)?;
+    let decoded = percent_decode_str(text)
+        .decode_utf8()
+        .map_err(|_| InvalidRegistryUrl::Malformed)?;
     if text.is_empty() || is_name(&decoded) {
         Ok(decoded.into_owned())
     } else {
@@ -249,8 +254,8 @@ fn is_name(text: &str) -> bool {
 
 /// Returns true for a host as a certificate names it.
 fn is_host(text: &str) -> bool {
-    let authority = text.parse::<Authority>();
-    authority.is_ok_and(|authority| authority.host() == text)
+    text.parse::<Authority>()
+        .is_ok_and(|authority| authority.host() == text)
 }
 
 fn unusable(parameter: &str) -> InvalidRegistryUrl {

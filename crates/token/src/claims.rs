@@ -110,8 +110,10 @@ impl Claims {
         mapping: Option<&ClaimMapping>,
         extra: &[ClaimName],
     ) -> Result<Self, InvalidToken> {
-        let extra = extra.iter().map(|name| name.find(&members).cloned());
-        let extra = extra.collect();
+        let extra = extra
+            .iter()
+            .map(|name| name.find(&members).cloned())
+            .collect();
         let claims = match mapping {
             None => Self::from_contract(members),
             Some(mapping) => Self::from_another_issuer(members, mapping),
@@ -186,8 +188,8 @@ impl Claims {
         // Of the needed ones, the one in whose place a text is accepted.
         members.iter().find(|(name, _)| {
             let mut replaced = left.clone();
-            let is_needed = replaced.insert((*name).clone(), Value::String("x".to_owned()));
-            is_needed.is_some() && read(&replaced) != Err(InvalidToken::ClaimInvalid)
+            let needed = replaced.insert((*name).clone(), Value::String("x".to_owned()));
+            needed.is_some() && read(&replaced) != Err(InvalidToken::ClaimInvalid)
         })
     }
 
@@ -303,10 +305,10 @@ pub(crate) fn numeric_date(
 ) -> Result<Option<i64>, InvalidToken> {
     match members.remove(name) {
         None | Some(Value::Null) => Ok(None),
-        Some(Value::Number(number)) => {
-            let seconds = number.seconds(round);
-            seconds.map(Some).ok_or(InvalidToken::ClaimInvalid)
-        }
+        Some(Value::Number(number)) => number
+            .seconds(round)
+            .map(Some)
+            .ok_or(InvalidToken::ClaimInvalid),
         Some(_) => Err(InvalidToken::ClaimInvalid),
     }
 }

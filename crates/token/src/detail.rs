@@ -76,8 +76,8 @@ pub fn describe_proof(proof: &str) -> Option<String> {
         ("htm", claims),
         ("htu", claims),
         ("iat", claims),
-    ];
-    let members = members.map(|(name, of)| format!("`{name}` is {}", readable(of.get(name))));
+    ]
+    .map(|(name, of)| format!("`{name}` is {}", readable(of.get(name))));
     Some(format!("of the proof {}", members.join(", ")))
 }
 
@@ -148,11 +148,15 @@ fn describe_time(name: &str, claims: &Map, now: i64, leeway: u32) -> Option<Stri
 fn describe_audience(policy: &VerificationPolicy, claims: &Map) -> String {
     let mapped = policy.mapping.as_ref().map(ClaimMapping::audience_claims);
     let aud = [ClaimName::top_level("aud")];
-    let found = mapped.unwrap_or(&aud).iter().map(|claim| {
-        let found = readable(claim.find(claims));
-        format!("its `{claim}` is {found}")
-    });
-    let found = found.collect::<Vec<_>>().join(", ");
+    let found = mapped
+        .unwrap_or(&aud)
+        .iter()
+        .map(|claim| {
+            let found = readable(claim.find(claims));
+            format!("its `{claim}` is {found}")
+        })
+        .collect::<Vec<_>>()
+        .join(", ");
     let other = in_table(policy, ", and `audience-claim` names another claim");
     // As the verifier reads it: of several claims the first that says something.
     let deciding = match &policy.mapping {
@@ -260,8 +264,9 @@ pub(super) fn chosen_claims(policy: &VerificationPolicy, token: &str) -> Vec<Str
     let Some(claims) = token.claims.as_object() else {
         return Vec::new();
     };
-    let several = mapping.required().filter(|(_, of)| of.len() > 1);
-    several
+    mapping
+        .required()
+        .filter(|(_, of)| of.len() > 1)
         .map(|(field, of)| format!("`{field}` comes from {}", counted(of, claims)))
         .collect()
 }

@@ -124,8 +124,9 @@ pub enum KeyError {
 /// Returns the word of `--signing-type` for an algorithm, or the name of one without.
 fn type_of(algorithm: Algorithm) -> String {
     let mut types = SigningType::ALL.into_iter();
-    let of_it = types.find(|signing_type| signing_type.algorithm() == algorithm);
-    of_it.map_or_else(|| algorithms::name(algorithm), |of_it| of_it.to_string())
+    types
+        .find(|signing_type| signing_type.algorithm() == algorithm)
+        .map_or_else(|| algorithms::name(algorithm), |of_it| of_it.to_string())
 }
 
 /// A verification key and the only algorithm it is used for.

@@ -4,10 +4,8 @@
 //! Pure: time and randomness are arguments, so tests never wait. Never here: sockets, clocks, paths,
 //! rules.
 
-pub mod bearer;
 pub mod claims;
 mod compact;
-pub mod cookie;
 pub mod detail;
 pub mod invalid;
 pub mod keys;

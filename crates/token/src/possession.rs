@@ -12,9 +12,9 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::bearer::{Bearer, Scheme, TokenLocation};
 use crate::invalid::InvalidToken;
 use crate::keys::VerificationKey;
+use crate::sources::bearer::{Bearer, Scheme, TokenLocation};
 use crate::strict_json::Value;
 
 /// A SHA-256, of a key, a certificate or a token.

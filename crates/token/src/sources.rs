@@ -1,10 +1,12 @@
 //! The places of a token: `Authorization` and those that are configured.
 
+pub mod bearer;
+pub mod cookie;
+
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
 
-use crate::bearer::{self, Bearer, Scheme};
-use crate::cookie;
+use self::bearer::{Bearer, Scheme};
 use crate::invalid::InvalidToken;
 use crate::observer::Observer;
 use postern_http::cors::AllowedOrigins;
@@ -101,9 +103,9 @@ impl TokenSources {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bearer::TokenLocation;
     use crate::observer::Unobserved;
     use crate::observer::tests::Facts;
+    use crate::sources::bearer::TokenLocation;
     use token_corpus::fields::headers;
 
     #[test]

@@ -1,6 +1,5 @@
 //! Verification of one token: a pure function of keys, policy, token and time.
 
-use crate::bearer::{Bearer, Scheme, TokenLocation};
 use crate::claims::{Claims, Validity};
 use crate::compact::{CheckType, CompactToken, Header, check_type, decode};
 use crate::detail;
@@ -9,6 +8,7 @@ use crate::keys::{KeySet, VerificationKey};
 use crate::observer::{Observer, Unobserved};
 use crate::policy::{BoundTokens, RequiredIssuer, VerificationPolicy};
 use crate::possession::Binding;
+use crate::sources::bearer::{Bearer, Scheme, TokenLocation};
 use crate::strict_json::{self, Value, member};
 
 /// The confirmation of RFC 7800 §3.1, whatever it holds but null.

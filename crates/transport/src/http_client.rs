@@ -240,8 +240,9 @@ impl HttpClient {
         traceparent: Option<&HeaderValue>,
     ) -> Result<HttpResponse, TransportError> {
         self.addresses.chosen.store(request.address.map(Arc::new));
-        let sent = send(built(client, request, traceparent)).await;
-        let mut response = sent.map_err(|error| self.failure(error))?;
+        let mut response = send(built(client, request, traceparent))
+            .await
+            .map_err(|error| self.failure(error))?;
         self.clock_ahead = date(response.headers()).map(|date| date - unix_now());
         let status = response.status();
         let headers = std::mem::take(response.headers_mut());
@@ -326,8 +327,9 @@ impl HttpClient {
         match settings.trust {
             Trust::NoTls => return Ok(client.tls_certs_only([])),
             Trust::Anyone => {
-                let client = client.tls_certs_only([]);
-                return Ok(client.tls_danger_accept_invalid_certs(true));
+                return Ok(client
+                    .tls_certs_only([])
+                    .tls_danger_accept_invalid_certs(true));
             }
             Trust::Authorities => client = client.tls_version_min(tls::Version::TLS_1_2),
         }
@@ -391,19 +393,24 @@ fn built(
 
 /// Returns the content codings of a response (RFC 9110 §8.4.1); `None` for `identity` alone.
 fn encoding(headers: &HeaderMap) -> Option<String> {
-    let fields = headers.get_all(header::CONTENT_ENCODING).iter();
-    let fields = fields.map(|field| String::from_utf8_lossy(field.as_bytes()));
-    let all = fields.collect::<Vec<_>>().join(", ");
+    let all = headers
+        .get_all(header::CONTENT_ENCODING)
+        .iter()
+        .map(|field| String::from_utf8_lossy(field.as_bytes()))
+        .collect::<Vec<_>>()
+        .join(", ");
     let mut names = all.split(',').map(str::trim);
-    let is_encoded = names.any(|it| !it.is_empty() && !it.eq_ignore_ascii_case("identity"));
-    is_encoded.then_some(all)
+    names
+        .any(|it| !it.is_empty() && !it.eq_ignore_ascii_case("identity"))
+        .then_some(all)
 }
 
 /// Returns true for the beginning of JSON, PEM, base64 of DER or a signed list.
 fn begins_as_text(body: &[u8]) -> bool {
-    let text = std::str::from_utf8(body).unwrap_or_default();
-    let text = text.trim_start_matches(|c: char| c == '\u{feff}' || c.is_whitespace());
-    text.starts_with(['{', '[', '-', 'M', 'e'])
+    std::str::from_utf8(body)
+        .unwrap_or_default()
+        .trim_start_matches(|c: char| c == '\u{feff}' || c.is_whitespace())
+        .starts_with(['{', '[', '-', 'M', 'e'])
 }
 
 /// Begins a trace for a request; `None` without tracing.
@@ -432,8 +439,7 @@ fn end_span(mut span: Span, status: Option<StatusCode>) {
 /// Returns seconds since the epoch (RFC 9110 §6.6.1).
 fn date(headers: &HeaderMap) -> Option<i64> {
     let date = headers.get(header::DATE)?.to_str().ok()?;
-    let date = OffsetDateTime::parse(date, &Rfc2822).ok()?;
-    Some(date.unix_timestamp())
+    Some(OffsetDateTime::parse(date, &Rfc2822).ok()?.unix_timestamp())
 }
 
 fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {

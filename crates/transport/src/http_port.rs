@@ -118,8 +118,9 @@ impl HttpPort {
         background.spawn_critical_until_shutdown(self.name, async move {
             // This block owns the watcher and drops it at its end: `serve` waits until all are dropped.
             let stopped = async move { drain.reached(Phase::Closing).await };
-            let served = self.serve(listener, slot, stopped).await;
-            served.map_err(|error| error.to_string())
+            self.serve(listener, slot, stopped)
+                .await
+                .map_err(|error| error.to_string())
         })
     }
 
@@ -205,9 +206,12 @@ impl Connection {
     async fn serve_tls(self, tls: &ServerTls, stream: Socket) {
         match self.handshake(tls, stream).await {
             Ok(FirstBytes::Tls(stream)) => {
-                let chain = stream.get_ref().1.peer_certificates();
-                let leaf = chain.and_then(|chain| chain.first());
-                let leaf = leaf.map(|leaf| PeerCertificate(leaf.as_ref().into()));
+                let leaf = stream
+                    .get_ref()
+                    .1
+                    .peer_certificates()
+                    .and_then(|chain| chain.first())
+                    .map(|leaf| PeerCertificate(leaf.as_ref().into()));
                 self.serve_requests(*stream, leaf).await;
             }
             // The response names the remedy.

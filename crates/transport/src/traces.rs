@@ -106,8 +106,10 @@ fn resource(collector: &Collector, program: &'static str, version: &'static str)
 /// Returns the warning of [`install`] about a variable that cannot be used.
 #[must_use]
 pub fn warnings() -> Vec<String> {
-    let unusable = Collector::from_environment(&variable).err();
-    unusable.into_iter().collect()
+    Collector::from_environment(&variable)
+        .err()
+        .into_iter()
+        .collect()
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -143,8 +145,11 @@ pub fn server_span(name: impl Into<Cow<'static, str>>, headers: &HeaderMap) -> O
 /// Begins the span of a request that this program makes by itself; `None` without tracing.
 #[must_use]
 pub fn client_span(name: impl Into<Cow<'static, str>>) -> Option<Span> {
-    let tracer = INSTALLED.get()?;
-    Some(tracer.span(name.into(), SpanKind::Client, &Context::new(), false))
+    Some(
+        INSTALLED
+            .get()?
+            .span(name.into(), SpanKind::Client, &Context::new(), false),
+    )
 }
 
 /// Reads the parent. Several fields name none (W3C Trace Context §3.2).

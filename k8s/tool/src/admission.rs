@@ -67,8 +67,10 @@ pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<(Outcome, Value
         }
         Err(reason) => {
             let object = Object(&review["request"]["object"]).described();
-            let message = format!("postern: {object}: {reason}");
-            let message: String = message.chars().take(MAX_LINE).collect();
+            let message: String = format!("postern: {object}: {reason}")
+                .chars()
+                .take(MAX_LINE)
+                .collect();
             response["allowed"] = false.into();
             response["status"] = json!({"code": 403, "reason": "Forbidden", "message": message});
             Outcome::Rejected
@@ -82,13 +84,16 @@ pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<(Outcome, Value
 /// Returns true for more values than a manifest has: they take many times their bytes.
 fn has_too_many_values(body: &[u8]) -> bool {
     let (mut is_text, mut is_escaped) = (false, false);
-    let values = body.iter().filter(|byte| {
-        let is_quote = **byte == b'"' && !is_escaped;
-        is_escaped = is_text && **byte == b'\\' && !is_escaped;
-        is_text ^= is_quote;
-        !is_text && matches!(**byte, b',' | b':' | b'[' | b'{')
-    });
-    values.take(MAX_VALUES + 1).count() > MAX_VALUES
+    body.iter()
+        .filter(|byte| {
+            let is_quote = **byte == b'"' && !is_escaped;
+            is_escaped = is_text && **byte == b'\\' && !is_escaped;
+            is_text ^= is_quote;
+            !is_text && matches!(**byte, b',' | b':' | b'[' | b'{')
+        })
+        .take(MAX_VALUES + 1)
+        .count()
+        > MAX_VALUES
 }
 
 /// Returns the patch, and warnings for the user.

@@ -26,8 +26,10 @@ const EARLY: &str = "is moved at once, before the pods that it leads to have the
 pub(crate) fn inject(documents: &mut [Document], settings: &Settings) -> Result<(), ExitError> {
     // Before the sidecars are put in: these pods run without one until their rollout.
     let is_running = |object: &Object<'_>| !text(object.0, "/metadata/resourceVersion").is_empty();
-    let without = objects(documents).filter(|each| is_running(each) && !each.is_protected());
-    let without: BTreeSet<String> = without.map(Object::described).collect();
+    let without: BTreeSet<String> = objects(documents)
+        .filter(|each| is_running(each) && !each.is_protected())
+        .map(Object::described)
+        .collect();
     // Workloads first: Services are moved only to pods that have a sidecar by now.
     change(documents, |value, input| {
         let warnings = change_workload(value, input, settings)?;
@@ -63,11 +65,14 @@ pub(crate) fn lint(input: &[Document], settings: &Settings) -> Vec<String> {
 
 /// Returns a line for each object that the sidecar reads and the input lacks.
 fn missing(owner: Object<'_>, input: &[Document]) -> Vec<String> {
-    let needed = owner.pod().into_iter().flat_map(Object::needed);
-    let lacking = needed.filter(|(kind, name)| {
-        let mut all = objects(input).filter(|each| share_namespace(*each, owner));
-        !all.any(|each| each.kind() == *kind && each.name() == *name)
-    });
+    let lacking = owner
+        .pod()
+        .into_iter()
+        .flat_map(Object::needed)
+        .filter(|(kind, name)| {
+            let mut all = objects(input).filter(|each| share_namespace(*each, owner));
+            !all.any(|each| each.kind() == *kind && each.name() == *name)
+        });
     let why = "is not in this input, and no pod starts without it: create it first";
     lacking
         .map(|(kind, name)| format!("the {kind} {name} {why}"))
@@ -144,16 +149,18 @@ fn change_service(
     without: &BTreeSet<String>,
 ) -> Result<Vec<String>, String> {
     let service = Object(value);
-    let selected = objects(input).filter(|each| services::selects(service, *each));
-    let selected: Vec<Object<'_>> = selected.collect();
+    let selected: Vec<Object<'_>> = objects(input)
+        .filter(|each| services::selects(service, *each))
+        .collect();
     let is_exempt = services::is_exempt(service);
     if service.kind() != "Service" || selected.is_empty() && !is_exempt {
         return Ok(Vec::new());
     }
-    let first = selected
+    let Some((pod, port)) = selected
         .iter()
-        .find_map(|each| ports::protected_port(*each));
-    let Some((pod, port)) = first.filter(|_| !is_exempt) else {
+        .find_map(|each| ports::protected_port(*each))
+        .filter(|_| !is_exempt)
+    else {
         return Ok(take_away(value).unwrap_or_default());
     };
     let mut others = selected.iter().map(|each| ports::protected_port(*each));

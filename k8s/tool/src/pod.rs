@@ -92,10 +92,10 @@ pub(crate) fn add_sidecar(
     changes.extend(resources::whole_pod_changes(pod, &container));
     // All is decided: from here on the pod changes, and an error leaves it half done.
     let pod = value.pointer_mut(path).ok_or("has no containers")?;
-    let put = original::change(pod, changes)
+    original::change(pod, changes)
         .and_then(|()| prepend(pod, "initContainers", vec![container]))
-        .and_then(|()| prepend(pod, "volumes", volumes));
-    put.map_err(|why| format!("{path}{why}"))?;
+        .and_then(|()| prepend(pod, "volumes", volumes))
+        .map_err(|why| format!("{path}{why}"))?;
     Ok(warnings)
 }
 
@@ -152,8 +152,10 @@ fn hook(pod: Object<'_>, service: Option<u16>, warnings: &mut Vec<String>) -> Op
     if pod.is_task() || own.is_some() {
         return None;
     }
-    let grace = pod.spec("terminationGracePeriodSeconds").as_u64();
-    let grace = grace.unwrap_or(GRACE_PERIOD);
+    let grace = pod
+        .spec("terminationGracePeriodSeconds")
+        .as_u64()
+        .unwrap_or(GRACE_PERIOD);
     if grace < GRACE_PERIOD {
         warnings.push(format!(
             "terminationGracePeriodSeconds {grace}: too short for the service to outlive the drain, so rollouts may lose requests"
@@ -281,8 +283,9 @@ impl Sidecar<'_> {
             true => Err(format!("has more than {MAX_VARIABLE_BYTES} bytes")),
             false => parse(text).map(|_| ()).map_err(|why| why.to_string()),
         };
-        let value = parsed.map(|()| Some(literal(text)));
-        value.map_err(|why| format!("the annotation {name}: {why}"))
+        parsed
+            .map(|()| Some(literal(text)))
+            .map_err(|why| format!("the annotation {name}: {why}"))
     }
 
     fn volumes(&self) -> Vec<Value> {

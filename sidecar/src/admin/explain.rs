@@ -62,8 +62,12 @@ impl Explainer {
             at: question.at.unwrap_or_else(|| unix_seconds(now)),
             ..Explanation::default()
         };
-        let line = question.head.lines().next().unwrap_or_default();
-        let line = line.trim_end_matches(" HTTP/1.1");
+        let line = question
+            .head
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches(" HTTP/1.1");
         explanation.learned("request", without_tokens(line));
         let decided = match read(question.head.as_bytes()) {
             Ok(head) => self.decide(&head, &mut explanation),
@@ -121,8 +125,9 @@ impl Explainer {
             Decision::Respond(_) | Decision::Preflight => return Ok(("responded", None)),
             Decision::Forward(forward) => forward,
         };
-        let sent = self.sent(received, &forward, &rules);
-        let sent = sent.or_else(|rejection| explanation.check("framing", Err(rejection)))?;
+        let sent = self
+            .sent(received, &forward, &rules)
+            .or_else(|rejection| explanation.check("framing", Err(rejection)))?;
         explanation.skipped("service", "the service itself was not asked");
         for line in sent {
             explanation.learned("service", line);
@@ -159,22 +164,23 @@ impl Explainer {
             String::from_utf8_lossy(&head).into_owned()
         } else {
             let over_tls = self.upstream.address().protocol == Protocol::Https;
-            let head = request.stream_head(over_tls).map_err(|error| {
-                let rejection = errors::rejection_of(&error);
-                rejection.unwrap_or(Rejection::Internal)
-            });
+            let head = request
+                .stream_head(over_tls)
+                .map_err(|error| errors::rejection_of(&error).unwrap_or(Rejection::Internal));
             text_of(&head?)
         };
         let cookie = rules.auth_policy.interceptor.sources().cookie.as_deref();
-        let lines = text.lines().filter(|line| !line.is_empty());
-        Ok(lines.map(|line| without_secrets(line, cookie)).collect())
+        Ok(text
+            .lines()
+            .filter(|line| !line.is_empty())
+            .map(|line| without_secrets(line, cookie))
+            .collect())
     }
 }
 
 /// Reads a whole head.
 fn read(raw: &[u8]) -> Result<ReceivedHead, Rejection> {
-    let head = received::take(&mut BytesMut::from(raw))?;
-    head.ok_or(Rejection::RequestMalformed)
+    received::take(&mut BytesMut::from(raw))?.ok_or(Rejection::RequestMalformed)
 }
 
 /// Pages of other sites in a browser on this machine cannot send JSON without a preflight.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use postern_http::path_patterns::ContextPath;
+use postern_http::path::patterns::ContextPath;
 
 use crate::telemetry::reported_paths::Reported;
 

@@ -43,8 +43,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), ExitError> {
 
 /// Compares the outcome with the expected one or reason code.
 fn as_expected(expected: &str, explanation: &Explanation) -> Result<(), ExitError> {
-    let found = explanation.reason.as_ref();
-    let found = found.unwrap_or(&explanation.outcome);
+    let found = explanation.reason.as_ref().unwrap_or(&explanation.outcome);
     if expected == found {
         return Ok(());
     }

@@ -16,8 +16,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The last response, at `timeout`.
 pub(crate) fn until_ready(admin: SocketAddr, timeout: Duration) -> Result<(), ExitError> {
     until_done(timeout, || {
-        let ready = healthcheck::ready(admin, RESPONSE_TIMEOUT);
-        Ok(ready.map_or_else(Poll::NotYet, |()| Poll::Done))
+        Ok(healthcheck::ready(admin, RESPONSE_TIMEOUT).map_or_else(Poll::NotYet, |()| Poll::Done))
     })
 }
 

@@ -9,8 +9,8 @@ use postern_contract::rules::{
 };
 use postern_http::folding::folded;
 use postern_http::methods::Methods;
-use postern_http::path_patterns::{PassList, PathPattern};
-use postern_http::request_path::unescaped;
+use postern_http::path::canonical::unescaped;
+use postern_http::path::patterns::{PassList, PathPattern};
 use postern_process::exit::ExitError;
 use postern_token::policy::RequiredIssuer;
 use postern_token::strict_json::{Value, is_whole};
@@ -149,14 +149,16 @@ fn issuer(
     }
     let mut values = Vec::new();
     for name in names {
-        let of_name = issuers.iter().map(|issuer| &issuer.policy);
-        let of_name = of_name.filter(|policy| policy.name.as_ref() == Some(name));
-        let accepted = of_name.filter_map(|policy| match &policy.issuer {
-            // Each table has `issuer` or `no-issuer`.
-            RequiredIssuer::Any => None,
-            RequiredIssuer::Absent => Some(Value::Null),
-            RequiredIssuer::Is(issuer) => Some(Value::from(issuer.as_str())),
-        });
+        let accepted = issuers
+            .iter()
+            .map(|issuer| &issuer.policy)
+            .filter(|policy| policy.name.as_ref() == Some(name))
+            .filter_map(|policy| match &policy.issuer {
+                // Each table has `issuer` or `no-issuer`.
+                RequiredIssuer::Any => None,
+                RequiredIssuer::Absent => Some(Value::Null),
+                RequiredIssuer::Is(issuer) => Some(Value::from(issuer.as_str())),
+            });
         let mut accepted = accepted.peekable();
         if accepted.peek().is_none() {
             return Err(position.reject("issuer", format!("'{name}': no [[issuer]] has this name")));
@@ -233,14 +235,19 @@ fn is_open(list: &PassList, methods: &Methods, path: &str) -> bool {
 }
 
 fn loosened(list: &PassList) -> PassList {
-    let patterns = list.patterns().iter().cloned();
-    patterns.map(PathPattern::loosened).collect()
+    list.patterns()
+        .iter()
+        .cloned()
+        .map(PathPattern::loosened)
+        .collect()
 }
 
 /// Returns a pattern without its methods.
 pub(crate) fn path_of(pattern: &str) -> &str {
-    let path = pattern.find('/').and_then(|start| pattern.get(start..));
-    path.unwrap_or(pattern)
+    pattern
+        .find('/')
+        .and_then(|start| pattern.get(start..))
+        .unwrap_or(pattern)
 }
 
 /// Returns two paths of a pattern; no other pattern without wildcards matches both.

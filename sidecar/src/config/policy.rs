@@ -6,7 +6,7 @@ use postern_contract::interceptor::Interceptor;
 use postern_contract::settings;
 use postern_http::cors::AllowedOrigins;
 use postern_http::host::host_port::redacted;
-use postern_http::path_patterns::{ContextPath, PassList};
+use postern_http::path::patterns::{ContextPath, PassList};
 use postern_process::command_line::joined_members;
 use postern_process::exit::ExitError;
 use postern_process::files::secret_file;
@@ -72,10 +72,10 @@ pub(super) fn takes_proofs(args: &RulesArgs) -> bool {
 fn possession(args: &RulesArgs) -> Result<PossessionPolicy, ExitError> {
     let nonces = match &args.tokens.dpop_nonce_key_file {
         None => None,
-        Some(file) if takes_proofs(args) => {
-            let keys = NonceKeys::parse(&secret_file::read(file)?);
-            Some(keys.map_err(|why| flag_error("dpop-nonce-key-file", file.display(), why))?)
-        }
+        Some(file) if takes_proofs(args) => Some(
+            NonceKeys::parse(&secret_file::read(file)?)
+                .map_err(|why| flag_error("dpop-nonce-key-file", file.display(), why))?,
+        ),
         Some(file) => {
             let why = "has an effect only with --resource, and without --accept-bound-tokens";
             return Err(flag_error("dpop-nonce-key-file", file.display(), why));
@@ -135,10 +135,14 @@ pub(super) fn resources_without_audience(policy: &AuthPolicy) -> impl Iterator<I
         let mut issuers = policy.issuers.iter();
         issuers.any(|issuer| issuer.policy.audience.accepts(std::slice::from_ref(url)))
     };
-    let urls = policy.resources.iter().map(|resource| &resource.url);
-    urls.filter(move |url| !is_audience(url)).map(|url| {
-        format!("--resource {url}: no audience is this URL, for which clients request tokens")
-    })
+    policy
+        .resources
+        .iter()
+        .map(|resource| &resource.url)
+        .filter(move |url| !is_audience(url))
+        .map(|url| {
+            format!("--resource {url}: no audience is this URL, for which clients request tokens")
+        })
 }
 
 pub(super) fn user_header(args: &IdentityArgs) -> Result<UserHeader, ExitError> {
@@ -152,22 +156,21 @@ pub(super) fn user_header(args: &IdentityArgs) -> Result<UserHeader, ExitError> 
 }
 
 fn interceptor(args: &RulesArgs) -> Result<Interceptor, ExitError> {
-    let interceptor = Interceptor::new(
+    Ok(Interceptor::new(
         context_path(&args.app_name)?,
         patterns("public-path", &args.public_path)?,
         MAX_AUTHORIZATION_BYTES,
-    );
-    Ok(interceptor
-        .with_allowed_origins(AllowedOrigins::new(args.cors_origin.clone()))
-        .with_optional(patterns("optional-auth-path", &args.optional_auth_path)?)
-        .with_sources(TokenSources {
-            // The tables of the issuers name them.
-            headers: Vec::new(),
-            cookie: args.tokens.token_cookie.clone(),
-            cookie_origins: AllowedOrigins::new(args.tokens.cookie_origin.clone()),
-            websocket_protocol: args.tokens.websocket_token,
-            takes_proofs: takes_proofs(args),
-        }))
+    )
+    .with_allowed_origins(AllowedOrigins::new(args.cors_origin.clone()))
+    .with_optional(patterns("optional-auth-path", &args.optional_auth_path)?)
+    .with_sources(TokenSources {
+        // The tables of the issuers name them.
+        headers: Vec::new(),
+        cookie: args.tokens.token_cookie.clone(),
+        cookie_origins: AllowedOrigins::new(args.tokens.cookie_origin.clone()),
+        websocket_protocol: args.tokens.websocket_token,
+        takes_proofs: takes_proofs(args),
+    }))
 }
 
 /// Returns the rules for request heads.
@@ -196,8 +199,10 @@ pub(super) fn open_to_all(interceptor: &Interceptor) -> impl Iterator<Item = Str
     ];
     let is_open = |(_, list): &(&str, &PassList)| UNLISTED.iter().all(|path| list.matches(path));
     let warning = |flag| format!("--{flag}: its patterns match every path, which needs no token");
-    let open = lists.into_iter().filter(is_open);
-    open.map(move |(flag, _)| warning(flag))
+    lists
+        .into_iter()
+        .filter(is_open)
+        .map(move |(flag, _)| warning(flag))
 }
 
 /// Rejects origins for tokens that no browser sends by itself.
@@ -254,8 +259,7 @@ pub(super) fn dotted_claims(args: &ServeArgs) -> impl Iterator<Item = String> {
         let (_, claim) = entry.split_once('=')?;
         Some(format!("--{flag} '{entry}': {}", dotted(claim)?))
     };
-    let each = claims.into_iter();
-    each.flat_map(move |(flag, entries)| {
+    claims.into_iter().flat_map(move |(flag, entries)| {
         entries.iter().filter_map(move |entry| warning(flag, entry))
     })
 }

@@ -43,8 +43,10 @@ pub(super) fn service_probes(
     let unusable = |why: String| ExitError::Config(format!("--probes: {}", in_plain_words(&why)));
     let parsed = probes::parse(text).map_err(unusable)?;
     probes::reject_user_headers(&parsed, |name| user.is_alias(name)).map_err(unusable)?;
-    let probes = parsed.into_iter();
-    let probes: Vec<ServiceProbe> = probes.map(|probe| service_probe(probe, upstream)).collect();
+    let probes: Vec<ServiceProbe> = parsed
+        .into_iter()
+        .map(|probe| service_probe(probe, upstream))
+        .collect();
     for probe in &probes {
         reject_own_address(args, "probes", &probe.address)?;
     }

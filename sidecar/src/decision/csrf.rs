@@ -4,8 +4,8 @@
 use http::Method;
 use http::header::{self, HeaderName, HeaderValue};
 use postern_http::cors::AllowedOrigins;
-use postern_http::destination::AbsoluteForm;
 use postern_http::methods::certain_method;
+use postern_http::path::destination::AbsoluteForm;
 
 use postern_http::request::kind::RequestKind;
 use postern_http::request::received::ReceivedHead;

@@ -6,11 +6,11 @@
 use http::HeaderName;
 use postern_contract::rejection::Rejection;
 use postern_http::folding::begins_alike;
-use postern_token::bearer::{Bearer, TokenLocation};
 use postern_token::claims::name::ClaimName;
 use postern_token::claims::user_details::CurrentUserDetails;
 use postern_token::detail;
 use postern_token::policy::{RequiredIssuer, VerificationPolicy};
+use postern_token::sources::bearer::{Bearer, TokenLocation};
 use postern_token::verifier::unverified_issuer;
 
 /// One value of `iss`, and the rules for its tokens.
@@ -72,15 +72,20 @@ impl Issuers {
     /// zero.
     pub(crate) fn new(issuers: Vec<Issuer>) -> Self {
         let mut token_headers: Vec<HeaderName> = Vec::new();
-        let key_sets = issuers.chunk_by(|one, next| one.keys == next.keys);
-        let header_of_keys = key_sets.map(|tenants| {
-            let name = tenants.first()?.token_header.as_ref()?;
-            let known = token_headers.iter().position(|known| known == name);
-            Some(known.unwrap_or_else(|| {
-                token_headers.push(name.clone());
-                token_headers.len() - 1
-            }))
-        });
+        let header_of_keys = issuers
+            .chunk_by(|one, next| one.keys == next.keys)
+            .map(|tenants| {
+                let name = tenants.first()?.token_header.as_ref()?;
+                Some(
+                    token_headers
+                        .iter()
+                        .position(|known| known == name)
+                        .unwrap_or_else(|| {
+                            token_headers.push(name.clone());
+                            token_headers.len() - 1
+                        }),
+                )
+            });
         let header_of_keys = header_of_keys.collect();
         Self {
             issuers,
@@ -103,8 +108,11 @@ impl Issuers {
     /// Returns the name of the issuer of a key set.
     pub(crate) fn name(&self, keys: usize) -> Option<&str> {
         let mut issuers = self.iter();
-        let issuer = issuers.find(|issuer| issuer.keys == keys)?;
-        issuer.policy.name.as_deref()
+        issuers
+            .find(|issuer| issuer.keys == keys)?
+            .policy
+            .name
+            .as_deref()
     }
 
     /// Returns the token headers, in the order of their positions.
@@ -114,8 +122,9 @@ impl Issuers {
 
     /// Returns the position of each key set once, of the issuers whose tokens come from this place.
     pub(crate) fn key_sets(&self, location: TokenLocation) -> impl Iterator<Item = usize> {
-        let header_of_keys = self.header_of_keys.iter().enumerate();
-        header_of_keys
+        self.header_of_keys
+            .iter()
+            .enumerate()
             .filter_map(move |(keys, header)| (*header == location.header()).then_some(keys))
     }
 

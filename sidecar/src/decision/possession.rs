@@ -7,7 +7,6 @@ use http::{HeaderName, HeaderValue};
 use postern_contract::rejection::Rejection;
 use postern_http::host::normal_url::NormalUrl;
 use postern_http::request::received::ReceivedHead;
-use postern_token::bearer::{Bearer, Scheme, TokenLocation};
 use postern_token::detail;
 use postern_token::invalid::InvalidProof;
 use postern_token::observer::Observer;
@@ -15,6 +14,7 @@ use postern_token::possession::nonces::NonceKeys;
 use postern_token::possession::proof::{DPOP, Proof, ProofRequest};
 use postern_token::possession::seen_proofs::SeenProofs;
 use postern_token::possession::{Binding, Digest, Possession};
+use postern_token::sources::bearer::{Bearer, Scheme, TokenLocation};
 
 use super::authorize::AuthPolicy;
 use crate::identity::client_certificate::{CertificateField, ClientCertificate};

@@ -5,12 +5,12 @@ use http::uri::Scheme;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use postern_contract::rejection::Rejection;
 use postern_contract::rules::{AccessRules, RuleRequest};
-use postern_http::destination::AbsoluteForm;
 use postern_http::folding::folded;
 use postern_http::host::normal_url::NormalUrl;
 use postern_http::host::server_url::{ServerUrl, ServerUrlError};
-use postern_http::path_patterns::{ContextPath, PathPattern};
-use postern_http::request_path::RequestPath;
+use postern_http::path::canonical::RequestPath;
+use postern_http::path::destination::AbsoluteForm;
+use postern_http::path::patterns::{ContextPath, PathPattern};
 use postern_http::{cors, host};
 use serde::Serialize;
 
@@ -155,8 +155,11 @@ impl AuthPolicy {
         let host = request.host().unwrap_or_default();
         let is_at = |metadata: &String| metadata.as_bytes() == path;
         // Reversed: of equals `max_by_key` takes the last, and the first configured one counts.
-        let found = self.resources.iter().rev();
-        let found = found.filter(|resource| resource.metadata.iter().any(is_at));
+        let found = self
+            .resources
+            .iter()
+            .rev()
+            .filter(|resource| resource.metadata.iter().any(is_at));
         let resource =
             found.max_by_key(|resource| (is_at(&resource.metadata[0]), resource.is_on(host)))?;
         Some(match request.method {
@@ -206,8 +209,9 @@ impl AuthPolicy {
         let resource = self.resources.iter().rev().max_by_key(|resource| {
             let covered = rest_below(path, resource.base()).map(|_| resource.base().len());
             // Of two that differ in a slash at the end the one with the slash of the request.
-            let exact = path.starts_with(resource.path.as_bytes());
-            let exact = exact.then_some(resource.path.len());
+            let exact = path
+                .starts_with(resource.path.as_bytes())
+                .then_some(resource.path.len());
             (covered.is_some(), resource.is_on(host), covered, exact)
         });
         let scope = self.missing_scope(rejected, request, path);
@@ -259,8 +263,10 @@ fn scopes_below<'r>(path: &str, rules: &'r AccessRules, context: &ContextPath) -
         let whole: Result<PathPattern, _> = format!("{context}{}", pattern.as_str()).parse();
         whole.is_ok_and(|pattern| pattern.loosened().reaches(&path))
     };
-    let rules = rules.rules().iter();
-    let rules = rules.filter(|rule| rule.paths.iter().any(reaches));
+    let rules = rules
+        .rules()
+        .iter()
+        .filter(|rule| rule.paths.iter().any(reaches));
     let mut scopes: Vec<&str> = Vec::new();
     for scope in rules.flat_map(|rule| &rule.requirement.scope) {
         if scope != OFFLINE_ACCESS && !scopes.contains(&scope.as_str()) {
@@ -285,9 +291,12 @@ fn check_url(url: &ServerUrl) -> Result<String, ResourceError> {
     let path = url.target().path();
     let checked = RequestPath::parse(path.as_bytes()).map_err(|_| ResourceError::Path)?;
     let differs = |path: &str| path.contains(['%', '[', ']', '|', '^']);
-    let plain = checked.written().filter(|path| !differs(path));
-    let plain = plain.filter(|_| path.is_ascii());
-    plain.map(str::to_owned).ok_or(ResourceError::Path)
+    checked
+        .written()
+        .filter(|path| !differs(path))
+        .filter(|_| path.is_ascii())
+        .map(str::to_owned)
+        .ok_or(ResourceError::Path)
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 use http::HeaderMap;
 use http::header::{self, HeaderName, HeaderValue};
 use postern_http::header_alias::cgi_equal;
-use postern_token::bearer::websocket_protocols_without_token;
-use postern_token::cookie::cookies_without;
 use postern_token::sources::TokenSources;
+use postern_token::sources::bearer::websocket_protocols_without_token;
+use postern_token::sources::cookie::cookies_without;
 
 use crate::identity::service_fields::ServiceFields;
 
@@ -48,9 +48,11 @@ pub(crate) fn remove_from(
 
 /// Returns the fields of one name.
 fn fields_of(request: &ServiceFields<'_>, name: HeaderName) -> HeaderMap {
-    let values = request.values(name.as_str()).map(HeaderValue::from_bytes);
-    let fields = values.flatten().map(|value| (name.clone(), value));
-    fields.collect()
+    request
+        .values(name.as_str())
+        .flat_map(HeaderValue::from_bytes)
+        .map(|value| (name.clone(), value))
+        .collect()
 }
 
 /// Returns true if the client offered the protocol `bearer` with its token.

@@ -81,8 +81,10 @@ impl NacosService {
     }
 
     async fn listed(&self) -> Result<Arc<[Listed]>, DiscoveryError> {
-        let lists = self.lists.get_or_init(|| follow(self.settings.clone()));
-        let mut lists = lists.clone();
+        let mut lists = self
+            .lists
+            .get_or_init(|| follow(self.settings.clone()))
+            .clone();
         let first = tokio::time::timeout(FIRST_LIST_TIMEOUT, lists.wait_for(Option::is_some));
         // An error means that the task ended: the runtime ends.
         let listed = first.await.ok().and_then(Result::ok);
@@ -172,11 +174,14 @@ fn choose<'a>(candidates: &[&'a Listed], last: Option<&str>, random: f64) -> Opt
     };
     let total: f64 = others.iter().map(|listed| listed.weight).sum();
     let mut point = random * total;
-    let hit = others.iter().find(|listed| {
-        point -= listed.weight;
-        point < 0.0
-    });
-    hit.or(others.last()).copied()
+    others
+        .iter()
+        .find(|listed| {
+            point -= listed.weight;
+            point < 0.0
+        })
+        .or(others.last())
+        .copied()
 }
 
 async fn lookup(authority: &str) -> Result<SocketAddr, DiscoveryError> {

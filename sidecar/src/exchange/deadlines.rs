@@ -15,8 +15,8 @@ use super::downstream::{Downstream, Outgoing, Timer};
 use super::response_head::ResponseHead;
 use super::transfer::give_way;
 use super::upload::Upload;
-use crate::app::App;
 use crate::decision::forward::Forward;
+use crate::exchange::app::App;
 use crate::exchange::response::DRAIN_TIMEOUT;
 use postern_http::request::kind::RequestKind;
 use postern_http::request::received::ReceivedHead;
@@ -167,8 +167,11 @@ impl Deadlines {
         {
             return Poll::Ready(Error::new_in(TOKEN_REVOKED));
         }
-        let all = [self.body_until, self.response_until, self.token];
-        let Some(first) = all.into_iter().flatten().min() else {
+        let Some(first) = [self.body_until, self.response_until, self.token]
+            .into_iter()
+            .flatten()
+            .min()
+        else {
             return Poll::Pending;
         };
         ready!(timer.poll_until(cx, first));

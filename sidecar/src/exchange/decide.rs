@@ -8,10 +8,10 @@ use postern_process::clock::unix_now;
 use postern_transport::net::shares::Share;
 
 use super::request::Request;
-use crate::app::App;
 use crate::decision::authorize::{Decision, Rejected};
 use crate::decision::behind_fetch::decide_behind_fetch;
 use crate::decision::forward::Forward;
+use crate::exchange::app::App;
 use crate::exchange::response::LocalResponse;
 use crate::telemetry::outcome::Outcome;
 
@@ -80,8 +80,11 @@ impl App {
         let (outcome, response) = match decision {
             Ok(Decision::Forward(forward)) => {
                 // A user has one share, whatever addresses the requests come from.
-                let user = forward.verified.as_ref().map(|verified| verified.holder);
-                let holder = user.unwrap_or_else(|| request.holder(self));
+                let holder = forward
+                    .verified
+                    .as_ref()
+                    .map(|verified| verified.holder)
+                    .unwrap_or_else(|| request.holder(self));
                 match self.in_flight.take(holder).await {
                     Some(permit) => return Action::Forward(forward, permit),
                     None => self.reject(&Rejection::ServerBusy.into(), request, now),
@@ -103,11 +106,13 @@ impl App {
     ) -> (Outcome, LocalResponse) {
         let rejection = rejected.rejection;
         let policy = &request.rules.auth_policy;
-        let parameters = policy.challenge_parameters(rejected, &request.head);
-        let response = parameters.iter().fold(
-            LocalResponse::rejection(rejection),
-            |response, parameter| response.challenging(parameter),
-        );
+        let response = policy
+            .challenge_parameters(rejected, &request.head)
+            .iter()
+            .fold(
+                LocalResponse::rejection(rejection),
+                |response, parameter| response.challenging(parameter),
+            );
         let response = match policy.interceptor.sources().takes_proofs {
             true => response.challenging_for_proofs(rejection),
             false => response,

@@ -14,12 +14,11 @@ use postern_transport::net::shares::Holder;
 use super::client_head::ClientHead;
 use super::download::Download;
 use super::downstream::Outgoing;
-use super::handshake::Handshake;
-use super::response_head::{ResponseHead, ResponseTo};
-use crate::app::App;
+use super::response_head::{Handshake, ResponseHead, ResponseTo};
 use crate::config::live::Rules;
 use crate::decision::forward::Forward;
 use crate::decision::strip_token;
+use crate::exchange::app::App;
 use crate::identity::forwarded::Client;
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;
@@ -184,8 +183,10 @@ impl<'a> Request<'a> {
         let handshake = || {
             let sources = self.rules.auth_policy.interceptor.sources();
             let headers = &self.head.headers;
-            let key = headers.get(header::SEC_WEBSOCKET_KEY);
-            let key = key.map(HeaderValue::as_bytes).unwrap_or_default();
+            let key = headers
+                .get(header::SEC_WEBSOCKET_KEY)
+                .map(HeaderValue::as_bytes)
+                .unwrap_or_default();
             Handshake::new(key, strip_token::offers_token(sources, headers))
         };
         ResponseTo {

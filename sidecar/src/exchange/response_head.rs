@@ -1,5 +1,9 @@
 //! The head of a response, as the service sent it.
 
+mod handshake;
+mod malformed;
+pub(crate) mod search;
+
 use std::mem::MaybeUninit;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
@@ -8,9 +12,8 @@ use postern_http::framing::body::BodyReader;
 use postern_http::framing::responses::ResponseFraming;
 use postern_http::trace::RequestId;
 
+pub(super) use self::handshake::Handshake;
 use super::downstream::Outgoing;
-use super::handshake::Handshake;
-use super::malformed_head;
 use crate::upstream::MAX_HEAD_BYTES;
 use postern_http::request::kind::{GRPC_STATUS, RequestKind};
 
@@ -77,7 +80,7 @@ pub(super) fn relay(
     let mut parsed = httparse::Response::new(&mut []);
     let status = httparse::ParserConfig::default()
         .parse_response_with_uninit_headers(&mut parsed, received, &mut fields)
-        .map_err(|error| malformed(malformed_head::cause(received, error)))?;
+        .map_err(|error| malformed(malformed::cause(received, error)))?;
     // The end of a head may arrive with the bytes that exceed the limit.
     let length = match status {
         httparse::Status::Complete(length) if length <= MAX_HEAD_BYTES => length,
@@ -103,8 +106,9 @@ pub(super) fn relay_http_2(
     request: ResponseTo<'_>,
     out: &mut Outgoing,
 ) -> pingora::Result<ResponseHead> {
-    let fields = received.headers().iter();
-    let fields: Vec<_> = fields
+    let fields: Vec<_> = received
+        .headers()
+        .iter()
         .map(|(name, value)| httparse::Header {
             name: name.as_str(),
             // A blank at an end would make it malformed for the client (RFC 9113 §8.2.1).
@@ -175,8 +179,8 @@ impl<'h> Parsed<'h> {
         // RFC 9112 §6.3: whatever the fields announce.
         let has_no_body = self.status < 200 || request.is_head || matches!(self.status, 204 | 304);
         let fields = self.fields.iter().map(|field| (field.name, field.value));
-        let framing = ResponseFraming::read(fields, has_no_body);
-        let framing = framing.map_err(|error| malformed(error.to_string()))?;
+        let framing = ResponseFraming::read(fields, has_no_body)
+            .map_err(|error| malformed(error.to_string()))?;
         let needs_chunks = !has_no_body && framing.length.is_none();
         // HTTP/1.0 has no chunks: only the end of the connection ends such a body.
         let ends_client = needs_chunks && request.version == Version::HTTP_10;
@@ -224,8 +228,8 @@ impl<'h> Parsed<'h> {
 
     /// Returns the members of `Connection` (RFC 9110 §7.6.1).
     pub(super) fn connection_options(&self) -> impl Iterator<Item = &'h [u8]> {
-        let values = self.values("connection");
-        values.flat_map(|value| value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii))
+        self.values("connection")
+            .flat_map(|value| value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii))
     }
 
     fn keeps_connection(&self) -> bool {

@@ -175,8 +175,8 @@ impl Upload {
     /// Takes the end of the body of a stream.
     pub(crate) fn end(&mut self, trailers: Option<HeaderMap>) -> pingora::Result<()> {
         if let Some(trailers) = trailers {
-            let checked = http2::check_values(&trailers);
-            checked.map_err(|_| Error::new_down(ErrorType::InvalidHTTPHeader))?;
+            http2::check_values(&trailers)
+                .map_err(|_| Error::new_down(ErrorType::InvalidHTTPHeader))?;
             // Longer ones may end a shared connection, with the requests of others.
             if size_of(&trailers) > MAX_SHARED_FIELDS {
                 let why = "trailers of more than 8 KiB";

@@ -53,8 +53,11 @@ fn escaped(text: &str) -> String {
 
 /// Returns JSON without a percent sign, so that percent-decoding does not change it.
 fn json(value: &Value) -> Option<String> {
-    let json = String::from_utf8(ascii_json(value).ok()?).ok()?;
-    Some(json.replace('%', "\\u0025"))
+    Some(
+        String::from_utf8(ascii_json(value).ok()?)
+            .ok()?
+            .replace('%', "\\u0025"),
+    )
 }
 
 #[cfg(test)]

@@ -18,8 +18,10 @@ impl std::str::FromStr for CertificateField {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-        let name = text.parse::<HeaderName>().ok();
-        let name = name.filter(|_| text.bytes().all(plain));
+        let name = text
+            .parse::<HeaderName>()
+            .ok()
+            .filter(|_| text.bytes().all(plain));
         let name = name.ok_or("is not a header name of letters, digits and hyphens")?;
         match field_name::has_a_meaning(name.as_str()) {
             true => Err("has a meaning of its own"),
@@ -51,8 +53,10 @@ impl<'a> ClientCertificate<'a> {
         headers: &'a HeaderMap,
     ) -> Result<Self, Rejection> {
         let Some(CertificateField(name)) = field.filter(|_| client.is_trusted_proxy) else {
-            let of_connection = client.certificate.as_ref();
-            return Ok(of_connection.map_or(Self::Missing, Self::OfConnection));
+            return Ok(client
+                .certificate
+                .as_ref()
+                .map_or(Self::Missing, Self::OfConnection));
         };
         let mut values = headers.get_all(name).iter();
         match (values.next(), values.next()) {

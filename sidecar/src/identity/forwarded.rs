@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use http::HeaderValue;
 use postern_http::header_alias::cgi_equal;
-use postern_http::request_path::{moves_the_root, names_another_path};
+use postern_http::path::canonical::{moves_the_root, names_another_path};
 use postern_token::possession::Digest;
 use postern_transport::net::client_address::TrustedProxies;
 
@@ -44,8 +44,9 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(address: Option<IpAddr>, tls: bool, proxies: &TrustedProxies) -> Self {
         static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
-        let text = address.map(|address| address.to_canonical().to_string());
-        let text = text.map(|text| HeaderValue::from_maybe_shared(Bytes::from(text)));
+        let text = address
+            .map(|address| address.to_canonical().to_string())
+            .map(|text| HeaderValue::from_maybe_shared(Bytes::from(text)));
         Self {
             connection: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
             address,
@@ -115,8 +116,11 @@ fn append(request: &mut ServiceFields<'_>, client: &Client) {
 
 /// Joins all fields of the name into one list (RFC 9110 §5.3) that ends with `ours`.
 fn join(request: &mut ServiceFields<'_>, name: &'static str, ours: &[u8]) {
-    let fields = request.values(name).filter(|field| !field.is_empty());
-    let all: Vec<&[u8]> = fields.chain([ours]).collect();
+    let all: Vec<&[u8]> = request
+        .values(name)
+        .filter(|field| !field.is_empty())
+        .chain([ours])
+        .collect();
     let all = all.join(&b", "[..]);
     request.set_made(name, all);
 }
@@ -128,19 +132,21 @@ pub(crate) fn is_of_a_proxy(name: &str) -> bool {
 
 /// Names of fields about the client, a line each; `*` stands at the open end of a name.
 static CLIENT_FIELDS: LazyLock<Vec<&str>> = LazyLock::new(|| {
-    let lines = include_str!("client_fields.txt").lines();
-    lines.filter(|line| !line.starts_with('#')).collect()
+    include_str!("client_fields.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect()
 });
 
 /// Returns true if a service may read the client's address, host or scheme from a field of this name,
 /// or from one that CGI maps to the same variable.
 pub(crate) fn is_client_address_header(name: &str) -> bool {
     let is_named = |known: &&str| match (known.strip_prefix('*'), known.strip_suffix('*')) {
-        (Some(end), _) => {
-            let at = name.len().checked_sub(end.len());
-            at.and_then(|at| name.get(at..))
-                .is_some_and(|found| cgi_equal(found, end))
-        }
+        (Some(end), _) => name
+            .len()
+            .checked_sub(end.len())
+            .and_then(|at| name.get(at..))
+            .is_some_and(|found| cgi_equal(found, end)),
         (_, Some(start)) => {
             let found = name.get(..start.len());
             found.is_some_and(|found| cgi_equal(found, start))

@@ -26,8 +26,10 @@ impl<'r> ServiceFields<'r> {
 
     /// Returns names and values, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let left = self.left.iter();
-        let left = left.map(|(name, value)| (name.as_bytes(), *value));
+        let left = self
+            .left
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), *value));
         let set = self.set.iter();
         left.chain(set.map(|(name, value)| (&**name, value.as_bytes())))
     }
@@ -35,8 +37,8 @@ impl<'r> ServiceFields<'r> {
     /// Returns the values of a field, in order.
     pub(crate) fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
         let is_named = |other: &[u8]| name.as_bytes().eq_ignore_ascii_case(other);
-        let fields = self.iter();
-        fields.filter_map(move |(other, value)| is_named(other).then_some(value))
+        self.iter()
+            .filter_map(move |(other, value)| is_named(other).then_some(value))
     }
 
     /// Returns true if there is a field of the name.

@@ -142,8 +142,10 @@ impl UserHeader {
 
     /// Returns the names of the claims that [`UserHeader::identity`] takes, in this order.
     pub(crate) fn extra_claims(&self) -> Vec<ClaimName> {
-        let claims = self.claims.iter().map(|header| header.claim.clone());
-        claims.collect()
+        self.claims
+            .iter()
+            .map(|header| header.claim.clone())
+            .collect()
     }
 
     /// Returns the number of these claims.
@@ -164,12 +166,19 @@ impl UserHeader {
         claims: &[Option<Value>],
     ) -> Result<Identity, Rejection> {
         let user = self.user_value(user)?;
-        let claims = self.claims.iter().zip(claims).map(|(header, claim)| {
-            let claim = claim.as_ref().filter(|_| header.is_filled_by(issuer));
-            let text = claim.and_then(text_of);
-            text.map(|text| value_of(text.into_bytes())).transpose()
-        });
-        let claims = claims.collect::<Result<_, _>>()?;
+        let claims = self
+            .claims
+            .iter()
+            .zip(claims)
+            .map(|(header, claim)| {
+                claim
+                    .as_ref()
+                    .filter(|_| header.is_filled_by(issuer))
+                    .and_then(text_of)
+                    .map(|text| value_of(text.into_bytes()))
+                    .transpose()
+            })
+            .collect::<Result<_, _>>()?;
         let identity = Identity { user, claims };
         if identity.value_bytes() > self.max_value_bytes {
             return Err(Rejection::IdentityTooLarge);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use lru::LruCache;
 use parking_lot::Mutex;
-use postern_token::bearer::Bearer;
+use postern_token::sources::bearer::Bearer;
 use postern_transport::net::shares::Holder;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, watch};

@@ -8,10 +8,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use postern_contract::rules::RuleVerdict;
-use postern_token::bearer::Bearer;
 use postern_token::claims::Validity;
 use postern_token::possession::{Digest, Possession, sha256};
 use postern_token::revocations::TokenDigests;
+use postern_token::sources::bearer::Bearer;
 use postern_transport::net::shares::Holder;
 use prometheus_client::metrics::counter::Counter;
 use quick_cache::sync::Cache;
@@ -192,9 +192,9 @@ impl Lifecycle<TokenDigest, Arc<VerifiedToken>> for Evictions {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use http::{HeaderMap, HeaderValue, header};
-    use postern_token::bearer;
     use postern_token::claims::Claims;
     use postern_token::claims::user_details::CurrentUserDetails;
+    use postern_token::sources::bearer;
     use postern_token::strict_json::Value;
 
     use super::*;

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postern_contract::rejection::Rejection::RequestMalformed;
+use postern_contract::rejection::Rejection::{self, RequestMalformed};
 use postern_transport::drain::DrainWatcher;
 use postern_transport::net::connection_slots::{Activity, ConnectionSlots, Slot};
 use postern_transport::net::listener;
@@ -15,11 +15,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio_util::either::Either;
 
+use crate::downstream::HTTP_2_PREFACE;
+use crate::downstream::http1::{self, Http1Downstream};
+use crate::downstream::http2::{self, NewConnection};
+use crate::downstream::transport::{self, ClientTransport, Socket};
 use crate::exchange::Exchanges;
 use crate::exchange::response::raw_http1_response;
-use crate::http1::transport::{self, ClientTransport, Socket};
-use crate::http1::{self, Http1Downstream};
-use crate::http2;
 use crate::identity::forwarded::Client;
 use crate::telemetry::metrics::Counted;
 
@@ -51,8 +52,8 @@ impl ClientConnections {
         drain: DrainWatcher,
     ) -> Infallible {
         loop {
-            let next = listener::accept(&listener, "public port", |peer| self.slot(peer));
-            let (slot, socket, peer) = next.await;
+            let (slot, socket, peer) =
+                listener::accept(&listener, "public port", |peer| self.slot(peer)).await;
             let (clients, drain) = (Arc::clone(&self), drain.clone());
             tokio::spawn(async move { clients.serve(slot, socket, peer, drain).await });
         }
@@ -93,8 +94,7 @@ impl ClientConnections {
         let _ = socket.set_nodelay(true);
         let socket = Socket::new(socket, timeout.unwrap_or(Duration::MAX));
         // Boxed: most connections have no handshake, and none for long.
-        let secured = Box::pin(self.secured(socket));
-        let Some(transport) = secured.await else {
+        let Some(transport) = Box::pin(self.secured(socket)).await else {
             return;
         };
         let proxies = &requests.app.request_logger.trusted_proxies;
@@ -105,11 +105,16 @@ impl ClientConnections {
         let mut downstream = Http1Downstream::new(transport, activity, self.head_timeout);
         let is_http_2 = match chose {
             Some(false) => Ok(false),
-            _ => downstream.begins_http_2(&mut drain).await,
+            _ => begins_http_2(&mut downstream, &mut drain).await,
         };
         match is_http_2 {
             Ok(true) => {
-                let serving = http2::serve(requests, downstream, client, goodbye, drain);
+                let connection = NewConnection {
+                    transport: downstream.transport,
+                    activity: downstream.activity,
+                    received: downstream.received,
+                };
+                let serving = http2::serve(requests, connection, client, goodbye, drain);
                 // Boxed: most connections speak HTTP/1.1.
                 Box::pin(serving).await;
             }
@@ -127,4 +132,23 @@ impl ClientConnections {
             }
         }
     }
+}
+
+/// Reads until the bytes are the preface of HTTP/2 or differ from it, if only by the first byte: a
+/// request of HTTP/1.0 may be shorter than the preface.
+///
+/// # Errors
+/// [`Rejection::RequestTimeout`].
+async fn begins_http_2(
+    downstream: &mut Http1Downstream,
+    drain: &mut DrainWatcher,
+) -> Result<bool, Rejection> {
+    while downstream.received.len() < HTTP_2_PREFACE.len()
+        && HTTP_2_PREFACE.starts_with(&downstream.received)
+    {
+        if !downstream.read_head(drain).await? {
+            break;
+        }
+    }
+    Ok(downstream.received.starts_with(HTTP_2_PREFACE))
 }

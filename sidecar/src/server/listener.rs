@@ -30,8 +30,8 @@ pub(crate) async fn serve(
     listener: TcpListener,
     mut drain: DrainWatcher,
 ) -> Result<(), String> {
-    let listener = tokio::net::TcpListener::from_std(listener);
-    let listener = listener.map_err(|error| error.to_string())?;
+    let listener =
+        tokio::net::TcpListener::from_std(listener).map_err(|error| error.to_string())?;
     let accepting = Arc::new(clients).accept(listener, drain.clone());
     tokio::select! {
         () = drain.reached(Phase::Closing) => Ok(()),

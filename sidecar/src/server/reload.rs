@@ -19,11 +19,11 @@ use postern_process::files::file_watch::PolledFiles;
 use postern_transport::admin::health::Condition;
 use tokio::task::{JoinError, spawn_blocking};
 
-use crate::app::App;
 use crate::cli::issuer_table::IssuerTable;
 use crate::cli::log_args::AccessLogArgs;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
+use crate::exchange::app::App;
 use crate::issuers::task::Changes;
 use crate::server::reminder::Reminder;
 
@@ -61,14 +61,16 @@ pub(crate) fn files_of(args: &ServeArgs) -> Vec<FileState> {
 
 /// Returns the files of the reloadable settings, without those that other tasks poll.
 fn paths_of(args: &ServeArgs) -> Vec<PathBuf> {
-    let paths = [
+    [
         command_line::config_file::<Cli>(),
         args.keys.app_secret_file.clone(),
         args.upstream.upstream_ca.clone(),
         args.upstream.upstream_client_cert.clone(),
         args.upstream.upstream_client_key.clone(),
-    ];
-    paths.into_iter().flatten().collect()
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Returns the files of the settings in effect, and of those read last: one of these may be missing yet.
@@ -98,8 +100,8 @@ fn states_of(paths: &[PathBuf]) -> Vec<FileState> {
 impl Reload {
     /// Reloads at SIGHUP and after changes.
     pub(crate) async fn run(self) -> Result<Infallible, String> {
-        let files = PolledFiles::start(self.files.clone());
-        let mut files = files.map_err(|error| error.to_string())?;
+        let mut files =
+            PolledFiles::start(self.files.clone()).map_err(|error| error.to_string())?;
         let mut effective = self.start.clone();
         let mut paths = paths_of(&effective);
         let mut reminder = Reminder::default();
@@ -164,8 +166,8 @@ impl Reload {
         let (start, effective) = (self.start.clone(), effective.clone());
         // All that reads files or can fail comes first.
         let reading = spawn_blocking(move || {
-            let read = read_and_check(&start, &effective);
-            let read = read.map_err(command_line::with_sources::<Cli>)?;
+            let read =
+                read_and_check(&start, &effective).map_err(command_line::with_sources::<Cli>)?;
             // What was checked may be half of a change that is still being written.
             match states_of(&polled.paths) == polled.states {
                 true => Ok(read),

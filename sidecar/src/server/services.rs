@@ -27,8 +27,9 @@ pub(crate) async fn serve_admin_port(
 ) -> Result<Infallible, String> {
     // Both sockets are open, and readiness has conditions of its own.
     health.set_started();
-    let serving = admin::serve(listener, health, metrics, probes, commands, pending());
-    serving.await.map_err(|error| error.to_string())?;
+    admin::serve(listener, health, metrics, probes, commands, pending())
+        .await
+        .map_err(|error| error.to_string())?;
     Err(STOPPED_UNEXPECTEDLY.to_owned())
 }
 
@@ -38,8 +39,9 @@ pub(crate) async fn follow_tls(
     metrics: CertificateMetrics,
     condition: Condition,
 ) -> Result<Infallible, String> {
-    let following = tls.follow(metrics, condition.reloads());
-    following.map_err(|error| error.to_string())?.await;
+    tls.follow(metrics, condition.reloads())
+        .map_err(|error| error.to_string())?
+        .await;
     Err(STOPPED_UNEXPECTEDLY.to_owned())
 }
 

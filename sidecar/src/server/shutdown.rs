@@ -117,7 +117,7 @@ mod tests {
     use postern_transport::drain::Phase;
 
     use super::*;
-    use crate::background::supervised;
+    use crate::server::background::supervised;
     use crate::telemetry::metrics::TokenCacheCounters;
 
     fn stop(drain_timeout: Duration, ends: FirstFailure) -> (GracefulStop, Health) {

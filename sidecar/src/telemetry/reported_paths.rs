@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 use postern_contract::rejection::Rejection;
-use postern_http::request_path::RequestPath;
+use postern_http::path::canonical::RequestPath;
 
 use super::request_span::known_method;
 
@@ -57,11 +57,13 @@ impl ReportedPaths {
             .next()
             .unwrap_or_default();
         let path = RequestPath::parse(raw).ok();
-        let template = path.as_ref().and_then(RequestPath::written);
-        let template = template.map(template_of);
-        let template = template.filter(|path| path.len() <= MAX_TEMPLATE_BYTES);
-        let template = template.zip(known_method(method));
-        let template = template.filter(|_| status.is_some_and(|status| status < 400));
+        let template = path
+            .as_ref()
+            .and_then(RequestPath::written)
+            .map(template_of)
+            .filter(|path| path.len() <= MAX_TEMPLATE_BYTES)
+            .zip(known_method(method))
+            .filter(|_| status.is_some_and(|status| status < 400));
         let mut reported = self.0.lock();
         let Some(template) = template.map(|(path, method)| Template { path, method }) else {
             reported.others += 1;
@@ -85,10 +87,10 @@ impl ReportedPaths {
 
 /// Replaces ids by `*`. Characters that a pattern reads as wildcards are ids too.
 fn template_of(path: &str) -> String {
-    let names = path
-        .split('/')
-        .map(|name| if is_id(name) { "*" } else { name });
-    names.collect::<Vec<_>>().join("/")
+    path.split('/')
+        .map(|name| if is_id(name) { "*" } else { name })
+        .collect::<Vec<_>>()
+        .join("/")
 }
 
 fn is_id(name: &str) -> bool {

@@ -96,8 +96,9 @@ impl Connections {
         head: &impl Fn(bool) -> pingora::Result<(Request<()>, bool)>,
         tried: &mut Option<ServiceAddress>,
     ) -> pingora::Result<Connected> {
-        let peer = upstream.peer();
-        let peer = peer.ok_or_else(|| Error::explain(ErrorType::ConnectError, "no address"))?;
+        let peer = upstream
+            .peer()
+            .ok_or_else(|| Error::explain(ErrorType::ConnectError, "no address"))?;
         // Before the try, because the log of a failure names it.
         *tried = Some(peer.any.address().clone());
         let is_tls = peer.any.is_tls();
@@ -163,8 +164,9 @@ impl Connections {
             });
         }
         let head = prepared.map_or_else(new_head, Ok)?;
-        let shared = Box::pin(Shared::begin(opened)).await;
-        let shared = shared.or_err(ErrorType::HandshakeError, "HTTP/2")?;
+        let shared = Box::pin(Shared::begin(opened))
+            .await
+            .or_err(ErrorType::HandshakeError, "HTTP/2")?;
         let slot = shared.slot();
         // A long head may end its connection, so no other request shares it.
         if http2::is_short(&head.0) {

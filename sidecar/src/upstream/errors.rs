@@ -39,7 +39,7 @@ pub(crate) fn reset_reason(error: &Error) -> Option<Reason> {
 }
 
 /// Returns true if `h2` reset the stream because the client broke the framing after the head. That
-/// was counted and logged when the reset was written (see [`crate::http2`]).
+/// was counted and logged when the reset was written (see [`crate::downstream::http2`]).
 pub(crate) fn was_reset_for_framing(error: &Error) -> bool {
     let cause = error.root_cause().downcast_ref::<h2::Error>();
     *error.esource() == ErrorSource::Downstream
@@ -56,12 +56,13 @@ pub(crate) fn log_cause(error: &Error) -> String {
         kind => in_words(error.esource(), kind),
     };
     // Pingora keeps the text of the cause alone.
-    let tls = ours.filter(|_| *error.etype() == ErrorType::TLSHandshakeFailure);
-    let tls = tls.and_then(|text| failure::in_words(text, &UpstreamTls::SETTINGS));
+    let tls = ours
+        .filter(|_| *error.etype() == ErrorType::TLSHandshakeFailure)
+        .and_then(|text| failure::in_words(text, &UpstreamTls::SETTINGS));
     let cause = error.root_cause();
     let io = cause.downcast_ref::<io::Error>().map(ToString::to_string);
-    let reset = cause.downcast_ref::<h2::Error>();
-    let code = reset
+    let code = cause
+        .downcast_ref::<h2::Error>()
         .and_then(h2::Error::reason)
         .map(|code| code.description().to_owned());
     match tls.or(io).or(code) {

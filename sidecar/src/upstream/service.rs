@@ -139,8 +139,9 @@ impl Http2Stream {
         if let Poll::Ready(Some(interim)) = self.response.poll_informational(cx) {
             return Poll::Ready(interim.map_err(before_response));
         }
-        let response = ready!(Pin::new(&mut self.response).poll(cx)).map_err(before_response)?;
-        let (head, body) = response.into_parts();
+        let (head, body) = ready!(Pin::new(&mut self.response).poll(cx))
+            .map_err(before_response)?
+            .into_parts();
         self.body = Some(body);
         Poll::Ready(Ok(Response::from_parts(head, ())))
     }

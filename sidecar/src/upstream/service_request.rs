@@ -77,9 +77,11 @@ impl<'r> ServiceRequest<'r> {
         let mut fields = self.fields(true);
         let scheme = if over_tls { "https" } else { "http" };
         let host = fields.values("host").next().unwrap_or_default();
-        let uri = Uri::builder().scheme(scheme).authority(host);
-        let uri = uri.path_and_query(&*escaped(self.target())).build();
-        let uri = uri
+        let uri = Uri::builder()
+            .scheme(scheme)
+            .authority(host)
+            .path_and_query(&*escaped(self.target()))
+            .build()
             .or_err(ErrorType::InvalidHTTPHeader, "forwarded head")
             .map_err(|error| error.into_down())?;
         let mut request = Request::new(());
@@ -92,8 +94,10 @@ impl<'r> ServiceRequest<'r> {
     }
 
     fn target(&self) -> &[u8] {
-        let replacement = self.forward.target.as_ref();
-        replacement.map_or_else(|| self.received.target(), |it| &it.target)
+        self.forward
+            .target
+            .as_ref()
+            .map_or_else(|| self.received.target(), |it| &it.target)
     }
 
     /// Returns the fields for either version, without those that frame a body.
@@ -207,8 +211,9 @@ fn escaped(target: &[u8]) -> Cow<'_, [u8]> {
 /// Returns the trailers of a request without what its head may not bring along, and what belongs into
 /// a head alone: a service may read both as one.
 pub(crate) fn rewritten_trailers(trailers: &HeaderMap, policy: &AuthPolicy) -> HeaderMap {
-    let received = trailers.iter();
-    let received = received.map(|(name, value)| (name.as_str(), value.as_bytes()));
+    let received = trailers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_bytes()));
     let mut fields = ServiceFields::from_received(received);
     strip_token::remove_from(&mut fields, policy.interceptor.sources(), false);
     fields.remove_where(|name| {
@@ -248,8 +253,10 @@ fn join_cookies(fields: &mut ServiceFields<'_>) {
     if fields.values("cookie").nth(1).is_none() {
         return;
     }
-    let cookies = fields.values("cookie").filter(|cookie| !cookie.is_empty());
-    let cookies: Vec<&[u8]> = cookies.collect();
+    let cookies: Vec<&[u8]> = fields
+        .values("cookie")
+        .filter(|cookie| !cookie.is_empty())
+        .collect();
     let joined = cookies.join(&b"; "[..]);
     fields.set_made("cookie", joined);
 }

@@ -72,11 +72,14 @@ impl UpstreamTls {
             let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes())?;
             Ok(CertKey::new(chain.collect(), key.secret_der().to_vec()))
         });
-        let client = client.transpose();
-        let client = client.map_err(|error: pem::Error| invalid(error.to_string()))?;
+        let client = client
+            .transpose()
+            .map_err(|error: pem::Error| invalid(error.to_string()))?;
         let authority = |it: &CertificateDer<'static>| WrappedX509::new(it.to_vec(), parse_x509);
-        let ca = read.authorities.as_deref();
-        let ca = ca.map(|all| all.iter().map(authority).collect::<Vec<_>>().into());
+        let ca = read
+            .authorities
+            .as_deref()
+            .map(|all| all.iter().map(authority).collect::<Vec<_>>().into());
         Ok(Self {
             server_name: server_name.to_owned(),
             is_verified,

@@ -24,12 +24,12 @@ use tower::ServiceExt;
 
 pub use crate::store::simulated::{Call, Event, Fate, SimulatedStore, Weather};
 
-use crate::app::App;
-use crate::applications::command::Change;
+use crate::accounts::applications::command::Change;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::commands::store::CommandStore;
 use crate::commands::{application, keys, revoke};
 use crate::config::{Config, store_location};
+use crate::http::app::App;
 use crate::http::router;
 use crate::revocations::Revocation;
 use crate::server::synchronization::Synchronization;

@@ -20,11 +20,11 @@ use postern_transport::issuer::Purpose;
 use postern_transport::net::client_address::TrustedProxies;
 use postern_transport::net::shares::Holder;
 
-use crate::app::App;
 use crate::cli::{Cli, Command};
 use crate::config::Config;
 use crate::decision::authorize::{Decision, Rejected};
 use crate::decision::behind_fetch::decide_behind_fetch;
+use crate::exchange::app::App;
 use crate::identity::forwarded::Client;
 use crate::issuers::revocations::Revocations;
 use crate::issuers::task::IssuerTask;

@@ -4,7 +4,7 @@
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::wire::h2_client::{FrameClient, get_fields};
+use crate::wire::h2_frames::{FrameClient, get_fields};
 use crate::wire::raw_client::HANDSHAKE;
 
 /// RFC 9113 §6.9.1.

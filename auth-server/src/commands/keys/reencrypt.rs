@@ -6,9 +6,9 @@
 use postern_process::exit::ExitError;
 
 use super::{KeysInStore, print, print_note};
+use crate::accounts::sessions::records::kept_until;
 use crate::cli::KeyArgs;
 use crate::keys::records::{ATTEMPTS, keep_changing};
-use crate::sessions::records::kept_until;
 use crate::store::Kind;
 use crate::store::at_rest::AtRest;
 
@@ -17,8 +17,7 @@ pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
     let store = &keys.store;
     let before = store.opened.read_keys().await?.at_rest;
     let encryption = &store.opened.encryption;
-    let wanted = encryption.current.as_ref();
-    let wanted = wanted.map(|key| key.id().to_owned());
+    let wanted = encryption.current.as_ref().map(|key| key.id().to_owned());
     let next = match (&before, wanted) {
         (_, None) => AtRest::InClear,
         (AtRest::Encrypted(_), Some(id)) => AtRest::Encrypted(id),
@@ -61,9 +60,10 @@ impl KeysInStore {
         let is_being = matches!(at_rest, AtRest::BeingEncrypted(_));
         for _ in 0..ATTEMPTS {
             let held = self.store.opened.read_keys().await?;
-            let ring = self.parse(&held.keys)?;
-            let ring = ring.being_encrypted(is_being, self.store.now().await?);
-            let new = ring.to_stored()?;
+            let new = self
+                .parse(&held.keys)?
+                .being_encrypted(is_being, self.store.now().await?)
+                .to_stored()?;
             if self.store.opened.rewrite_keys(at_rest, &held, &new).await? {
                 return Ok(());
             }

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
-use crate::users::password::tests::cheap;
+use crate::accounts::users::password::tests::cheap;
 
 fn entry(account: &str) -> UserEntry {
     UserEntry {

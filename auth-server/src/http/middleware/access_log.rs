@@ -19,10 +19,10 @@ use postern_process::logs::access_log::{AccessLine, LoggedPath};
 use super::authenticate::is_public_document;
 use super::security_headers;
 use super::server_span::ServerSpan;
-use crate::app::App;
-use crate::audit::events::RequestIds;
+use crate::http::app::App;
 use crate::http::response::{Cause, raw_http1_response};
 use crate::random;
+use crate::telemetry::audit::events::RequestIds;
 
 /// Logs input that never became a request, and returns its response as bytes.
 pub(crate) fn reject_unparsed(app: &App, rejection: Rejection, client: IpAddr) -> Vec<u8> {
@@ -108,8 +108,13 @@ pub(crate) async fn log_request(
 fn length(response: &Response) -> Option<u64> {
     let exact = response.body().size_hint().exact();
     let declared = || {
-        let field = response.headers().get(CONTENT_LENGTH)?;
-        field.to_str().ok()?.parse().ok()
+        response
+            .headers()
+            .get(CONTENT_LENGTH)?
+            .to_str()
+            .ok()?
+            .parse()
+            .ok()
     };
     exact.or_else(declared)
 }

@@ -13,11 +13,11 @@ use postern_http::cors::{self, Endpoint};
 use postern_http::host;
 use postern_http::invalid::InvalidRequest;
 use postern_process::logs::access_log::LoggedPath;
-use postern_token::bearer::Bearer;
 use postern_token::claims::Claims;
+use postern_token::sources::bearer::Bearer;
 use tracing::debug;
 
-use crate::app::App;
+use crate::http::app::App;
 use crate::http::response;
 use crate::http::routes::{
     AUTHORIZE_PATH, BACKCHANNEL_LOGOUT_PATH, DEV_PAGE_PATH, DEV_TOKEN_PATH, JWKS_PATH, LOGIN_PATH,
@@ -80,8 +80,7 @@ fn authorize(app: &App, request: &Request) -> Result<Access, Rejection> {
     if is_public_document(app, path) && cors::is_preflight(method, headers) {
         return Ok(Access::Preflight(Endpoint::Reading));
     }
-    let origins = interceptor.allowed_origins();
-    let is_preflight = origins.is_preflight(method, headers);
+    let is_preflight = interceptor.allowed_origins().is_preflight(method, headers);
     // A preflight of an exempt path has CORS rules all the same.
     if !is_preflight && is_exempt(app, path) {
         return Ok(Access::Public);
@@ -96,8 +95,10 @@ fn authorize(app: &App, request: &Request) -> Result<Access, Rejection> {
 }
 
 fn verify(app: &App, token: Bearer<'_>) -> Result<Claims, Rejection> {
-    let keys = app.live_keys.load_full();
-    let keys = keys.ok_or(Rejection::AuthKeysUnavailable)?;
+    let keys = app
+        .live_keys
+        .load_full()
+        .ok_or(Rejection::AuthKeysUnavailable)?;
     let policy = &app.config.policy;
     let claims = policy.verify_at(&keys.verification_keys, token, app.now())?;
     // Behind the signature: what was never issued is no revoked token.

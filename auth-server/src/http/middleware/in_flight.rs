@@ -11,7 +11,7 @@ use postern_contract::rejection::Rejection;
 use postern_transport::http_port::InFlightBody;
 use postern_transport::net::shares::Holder;
 
-use crate::app::App;
+use crate::http::app::App;
 use crate::http::response;
 
 /// Carries out a request with a permit, which its response keeps until the end of its body.
@@ -25,6 +25,7 @@ pub(crate) async fn with_permit(
     let Some(permit) = app.in_flight.take(holder).await else {
         return response::rejection(Rejection::ServerBusy);
     };
-    let response = next.run(request).await;
-    response.map(|body| Body::new(InFlightBody::new(body, permit)))
+    next.run(request)
+        .await
+        .map(|body| Body::new(InFlightBody::new(body, permit)))
 }

@@ -16,8 +16,10 @@ pub(super) struct ServerSpan(Option<Span>);
 impl ServerSpan {
     /// Begins the span.
     pub(super) fn begin(request: &Request) -> Self {
-        let route = request.extensions().get::<MatchedPath>();
-        let route = route.map(|route| route.as_str().to_owned());
+        let route = request
+            .extensions()
+            .get::<MatchedPath>()
+            .map(|route| route.as_str().to_owned());
         let method = match *request.method() {
             Method::GET => "GET",
             Method::HEAD => "HEAD",

@@ -26,8 +26,11 @@ impl Presented {
             (_, Some(_), _) => Err(Rejection::AuthorizationRepeated),
             (Some(_), None, Some(_)) => Err(Rejection::CredentialsAmbiguous),
             (Some(field), None, None) => {
-                let basic = field.to_str().ok().and_then(Self::basic);
-                let basic = basic.ok_or(Rejection::ApplicationUnknown)?;
+                let basic = field
+                    .to_str()
+                    .ok()
+                    .and_then(Self::basic)
+                    .ok_or(Rejection::ApplicationUnknown)?;
                 match in_form {
                     Some(id) if !basic.is_id(id) => Err(Rejection::CredentialsAmbiguous),
                     _ => Ok(basic),
@@ -53,9 +56,11 @@ impl Presented {
         // RFC 7617 §2: a user-id has no colon, a password may have some.
         let (id, secret) = pair.split_once(':')?;
         let plain = (id.to_owned(), Zeroizing::new(secret.to_owned()));
-        let decoded = decode(id).ok().zip(decode(secret).ok());
-        let decoded = decoded.map(|(id, secret)| (id, Zeroizing::new(secret)));
-        let other = decoded.filter(|decoded| *decoded != plain);
+        let other = decode(id)
+            .ok()
+            .zip(decode(secret).ok())
+            .map(|(id, secret)| (id, Zeroizing::new(secret)))
+            .filter(|decoded| *decoded != plain);
         // First as RFC 6749 reads it, then for clients that encode nothing.
         Some(Self(other.into_iter().chain([plain]).collect()))
     }
@@ -71,8 +76,10 @@ impl Presented {
 
     /// Returns the readings of the credentials.
     pub(in crate::http) fn pairs(&self) -> Vec<(&str, &str)> {
-        let pairs = self.0.iter();
-        pairs.map(|(id, secret)| (&**id, secret.as_str())).collect()
+        self.0
+            .iter()
+            .map(|(id, secret)| (&**id, secret.as_str()))
+            .collect()
     }
 }
 

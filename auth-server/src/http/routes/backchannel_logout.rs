@@ -10,19 +10,19 @@ use axum::response::Response;
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use postern_contract::rejection::Rejection;
-use postern_token::bearer::Bearer;
 use postern_token::invalid::InvalidToken;
 use postern_token::revocations::statement::{Form, InvalidStatement};
+use postern_token::sources::bearer::Bearer;
 use postern_token::verifier::unverified_issuer;
 use serde_json::json;
 
-use crate::app::App;
+use crate::http::app::App;
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::http::{body, oauth, response};
-use crate::metrics::StatementOutcome;
 use crate::revocations::Revocation;
 use crate::revocations::foreign::{ForeignIssuer, NotVerified};
 use crate::store::{StoreError, to_the_end};
+use crate::telemetry::metrics::StatementOutcome;
 
 /// The media type of a pushed security event token (RFC 8935 §2.1).
 const SECURITY_EVENT: &str = "application/secevent+jwt";

@@ -10,7 +10,7 @@ use postern_contract::rejection::Rejection;
 use postern_http::host::loopback::names_this_machine;
 use serde_json::{Map, Value};
 
-use crate::app::App;
+use crate::http::app::App;
 use crate::http::issuance::token_id;
 use crate::http::oauth::AccessToken;
 use crate::http::response::ErrorResponse;
@@ -38,8 +38,9 @@ fn parse(body: &[u8]) -> Result<(Map<String, Value>, Option<i64>), ErrorResponse
     }
     let mut claims: Map<String, Value> =
         serde_json::from_slice(body).map_err(|_| malformed(NOT_AN_OBJECT))?;
-    let lifetime = claims.remove(LIFETIME);
-    let lifetime = lifetime.map(|it| it.as_i64().ok_or(malformed(NO_LIFETIME)));
+    let lifetime = claims
+        .remove(LIFETIME)
+        .map(|it| it.as_i64().ok_or(malformed(NO_LIFETIME)));
     Ok((claims, lifetime.transpose()?))
 }
 
@@ -65,8 +66,10 @@ async fn issue(app: &App, request: Request) -> Result<AccessToken, ErrorResponse
     let lifetime = lifetime.unwrap_or(issuer.lifetime.into());
     let claims = issuer.completed(claims, (now, lifetime), token_id.clone());
     let (token, _) = app.sign(token_id, |_, pair, _| sign(pair, TOKEN_TYPE, &claims))?;
-    let expires_at = claims.get("exp").and_then(Value::as_i64);
-    let left = expires_at.map(|exp| exp.saturating_sub(now).max(0));
+    let left = claims
+        .get("exp")
+        .and_then(Value::as_i64)
+        .map(|exp| exp.saturating_sub(now).max(0));
     Ok(AccessToken::new(token, left, None))
 }
 

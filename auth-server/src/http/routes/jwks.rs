@@ -10,7 +10,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use postern_contract::rejection::Rejection;
 
-use crate::app::App;
+use crate::http::app::App;
 use crate::http::response::ErrorResponse;
 
 /// RFC 7517 §8.5.2.
@@ -43,8 +43,10 @@ pub(crate) async fn jwks(
 /// Returns true if the caller has this version (RFC 9110 §13.1.2: weak comparison, `*` matches
 /// any).
 fn matches_etag(headers: &HeaderMap, etag: &HeaderValue) -> bool {
-    let tags = headers.get_all(IF_NONE_MATCH).iter();
-    tags.flat_map(|field| field.as_bytes().split(|&b| b == b','))
+    headers
+        .get_all(IF_NONE_MATCH)
+        .iter()
+        .flat_map(|field| field.as_bytes().split(|&b| b == b','))
         .map(<[u8]>::trim_ascii)
         .any(|tag| tag == b"*" || tag.strip_prefix(b"W/").unwrap_or(tag) == etag.as_bytes())
 }

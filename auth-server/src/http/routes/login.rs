@@ -11,18 +11,18 @@ use postern_contract::login::{AccessTokenInfo, LoginRequest};
 use postern_contract::rejection::Rejection;
 use postern_token::possession::Binding;
 
-use crate::app::App;
-use crate::audit::events::TokenIds;
-use crate::audit::{self, RequestEvent, RequestLine};
+use crate::accounts::users::PresentUser;
+use crate::accounts::users::authenticate::AuthenticationError;
+use crate::http::app::App;
 use crate::http::issuance::token_id;
 use crate::http::possession::Possession;
 use crate::http::response::ErrorResponse;
 use crate::http::routes::LOGIN_PATH;
 use crate::http::{body, oauth, response};
-use crate::metrics::OK;
+use crate::telemetry::audit::events::TokenIds;
+use crate::telemetry::audit::{self, RequestEvent, RequestLine};
+use crate::telemetry::metrics::OK;
 use crate::tokens::issuer::TokenIdentity;
-use crate::users::PresentUser;
-use crate::users::authenticate::AuthenticationError;
 
 const JSON: &str = "application/json";
 
@@ -129,8 +129,10 @@ async fn attempt(
     if !app.users.is_current() {
         return Err(Rejection::UsersStale.into());
     }
-    let verified = app.authenticator.authenticate(request.clone(), client);
-    let verified = verified.await?;
+    let verified = app
+        .authenticator
+        .authenticate(request.clone(), client)
+        .await?;
     // The check takes long. A user who was disabled meanwhile is revoked by a later time than this
     // one, or is not present any more.
     let now = app.now();

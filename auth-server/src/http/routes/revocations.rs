@@ -13,7 +13,7 @@ use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use postern_contract::rejection::Rejection;
 use tracing::error;
 
-use crate::app::App;
+use crate::http::app::App;
 use crate::http::response::ErrorResponse;
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain");

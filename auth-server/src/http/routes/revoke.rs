@@ -12,22 +12,22 @@ use axum::response::Response;
 use http::HeaderMap;
 use postern_contract::envelope::MSG_OPERATION_SUCCEEDED;
 use postern_contract::rejection::Rejection;
-use postern_token::bearer::{self, Bearer};
 use postern_token::claims::Claims;
 use postern_token::invalid::InvalidToken;
 use postern_token::keys::KeySet;
 use postern_token::policy::{BoundTokens, VerificationPolicy};
+use postern_token::sources::bearer::{self, Bearer};
 use serde_json::json;
 
-use crate::app::App;
+use crate::accounts::sessions::EndCause;
+use crate::accounts::sessions::refresh_token::{RefreshToken, SessionId};
 use crate::config::Config;
+use crate::http::app::App;
 use crate::http::body::MAX_BODY_BYTES;
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::http::{body, oauth, response};
 use crate::keys::ring::KeyRing;
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation};
-use crate::sessions::EndCause;
-use crate::sessions::refresh_token::{RefreshToken, SessionId};
 use crate::store::{StoreError, to_the_end};
 
 /// Max length of a token, as of a whole body.
@@ -107,8 +107,10 @@ async fn end_access_token(
             let app = Arc::clone(app);
             let append = async move {
                 let revoked = [revocation];
-                let appended = app.revocations.append(&app.requests, &revoked, vec![]);
-                appended.await.map(|_| true)
+                app.revocations
+                    .append(&app.requests, &revoked, vec![])
+                    .await
+                    .map(|_| true)
             };
             // A client that hangs up must not leave the commit half way: it runs on by itself.
             to_the_end(append).await
@@ -137,8 +139,10 @@ async fn verified(
             app.count_guess(client)?;
             let held = app.requests.read_keys().await.map_err(not_ended)?;
             let signing_type = app.config.signing_type;
-            let ring = KeyRing::parse(signing_type, &held.keys).ok().flatten();
-            let keys = ring.ok_or(Rejection::StoreUnavailable)?;
+            let keys = KeyRing::parse(signing_type, &held.keys)
+                .ok()
+                .flatten()
+                .ok_or(Rejection::StoreUnavailable)?;
             let verified = verify(&keys.verification_key_set(signing_type));
             if verified == Err(InvalidToken::KeyUnknown) {
                 // A former primary of the store does not know keys of later.
@@ -154,9 +158,11 @@ async fn verified(
 /// not issue.
 fn revocation_of(claims: Claims, now: i64) -> Option<Revocation> {
     let ends = claims.expires_at?.saturating_add(KEEP_AFTER_EXPIRY);
-    let revocation = Revocation::for_token(claims.token_id?, Some(claims.user_id), now)
-        .not_before(claims.issued_at.unwrap_or(now));
-    Some(revocation.until(ends, ends))
+    Some(
+        Revocation::for_token(claims.token_id?, Some(claims.user_id), now)
+            .not_before(claims.issued_at.unwrap_or(now))
+            .until(ends, ends),
+    )
 }
 
 /// Returns the `token` of the form; without a body, the one in `Authorization`.
@@ -165,8 +171,9 @@ fn presented_token(headers: &HeaderMap, body: &[u8]) -> Result<String, ErrorResp
         let token = bearer::from_headers(headers, MAX_AUTHORIZATION_BYTES, false).ok();
         token.flatten().map(|token| token.as_str().to_owned())
     } else {
-        let form = oauth::parse_form(headers, body)?;
-        form.value("token").map(str::to_owned)
+        oauth::parse_form(headers, body)?
+            .value("token")
+            .map(str::to_owned)
     };
     token.ok_or(Rejection::ParameterMissing.into())
 }

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use super::token::{CLIENT_CREDENTIALS, REFRESH_TOKEN};
 use super::{AUTHORIZE_PATH, JWKS_PATH, REVOKE_PATH, TOKEN_PATH};
-use crate::app::App;
 use crate::config::Config;
+use crate::http::app::App;
 
 const DOCUMENTS: [&str; 2] = [
     "/.well-known/oauth-authorization-server",
@@ -66,8 +66,12 @@ fn document(config: &Config) -> Value {
 pub(crate) fn paths(config: &Config) -> BTreeSet<String> {
     let context = &config.context_path;
     let paths = |of: &str| [format!("{context}{of}"), format!("{of}{context}")];
-    let served = config.issuer_url.iter().flat_map(|_| DOCUMENTS);
-    served.flat_map(paths).collect()
+    config
+        .issuer_url
+        .iter()
+        .flat_map(|_| DOCUMENTS)
+        .flat_map(paths)
+        .collect()
 }
 
 pub(crate) async fn server_metadata(State(app): State<Arc<App>>) -> impl IntoResponse {

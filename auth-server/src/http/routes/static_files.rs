@@ -9,13 +9,13 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use http::StatusCode;
 use postern_contract::rejection::Rejection;
-use postern_http::request_path::RequestPath;
+use postern_http::path::canonical::RequestPath;
 use tower::ServiceExt;
 use tower_http::services::ServeFile;
 use tracing::debug;
 
-use crate::app::App;
 use crate::config::TREES;
+use crate::http::app::App;
 use crate::http::response::ErrorResponse;
 
 const INDEX: &str = "index.html";
@@ -47,10 +47,13 @@ pub(crate) async fn static_file(
     request: Request,
 ) -> Result<Response, ErrorResponse> {
     let path = RequestPath::parse(request.uri().path().as_bytes()).ok();
-    let canonical = path.as_ref().and_then(RequestPath::canonical);
-    let canonical = canonical.ok_or(Rejection::NotFound)?;
-    let relative = canonical.strip_prefix(app.config.context_path.as_str());
-    let relative = relative.ok_or(Rejection::NotFound)?;
+    let canonical = path
+        .as_ref()
+        .and_then(RequestPath::canonical)
+        .ok_or(Rejection::NotFound)?;
+    let relative = canonical
+        .strip_prefix(app.config.context_path.as_str())
+        .ok_or(Rejection::NotFound)?;
     let name = relative.strip_prefix('/').unwrap_or_default();
     if TREES.contains(&name) {
         // Relative links of an index page need the slash.

@@ -14,17 +14,17 @@ use postern_contract::rejection::Rejection;
 use postern_http::form::Form;
 use tracing::warn;
 
-use crate::app::App;
-use crate::audit::events::TokenIds;
-use crate::audit::{self, RequestEvent, RequestLine};
-use crate::grants::{Audience, Grant, Scope};
+use crate::accounts::grants::{Audience, Grant, Scope};
+use crate::http::app::App;
 use crate::http::body;
 use crate::http::issuance::token_id;
 use crate::http::oauth::{self, AccessToken, Presented};
 use crate::http::possession::Possession;
 use crate::http::response::ErrorResponse;
 use crate::http::routes::TOKEN_PATH;
-use crate::metrics::OK;
+use crate::telemetry::audit::events::TokenIds;
+use crate::telemetry::audit::{self, RequestEvent, RequestLine};
+use crate::telemetry::metrics::OK;
 use crate::tokens::issuer::TokenIdentity;
 
 const NO_AUDIENCE: &str = "this application has no audience: auth-server application grant --app-id ID --audience NAME gives it one";
@@ -197,8 +197,10 @@ fn audience(app: &App, requested: &[String], grant: &Grant) -> Result<Vec<Audien
     let named = |resource: &String| {
         // Byte for byte, as verifiers compare `aud`.
         let is_granted = whole.contains(resource) && is_absolute_uri(resource);
-        let granted = is_granted.then(|| resource.parse().ok()).flatten();
-        granted.ok_or(Rejection::ResourceNotGranted)
+        is_granted
+            .then(|| resource.parse().ok())
+            .flatten()
+            .ok_or(Rejection::ResourceNotGranted)
     };
     requested.iter().map(named).collect()
 }

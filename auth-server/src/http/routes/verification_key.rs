@@ -13,12 +13,12 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use postern_contract::rejection::Rejection;
 
 use super::{JWKS_PATH, REVOCATIONS_PATH};
-use crate::app::App;
-use crate::audit::{self, RequestEvent, RequestLine};
+use crate::http::app::App;
 use crate::http::response;
 use crate::http::response::ErrorResponse;
 use crate::keys::published::PublishedKeys;
-use crate::metrics::OK;
+use crate::telemetry::audit::{self, RequestEvent, RequestLine};
+use crate::telemetry::metrics::OK;
 
 /// Parameters of a query, which is encoded as a form.
 type Pairs = Vec<(String, String)>;

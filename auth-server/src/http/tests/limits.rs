@@ -7,7 +7,7 @@ use http::HeaderValue;
 use http::header::WWW_AUTHENTICATE;
 
 use super::*;
-use crate::users::file::tests::file_with;
+use crate::accounts::users::file::tests::file_with;
 
 /// Builds a server with the user ada (password `ada's`) behind the proxies of 10.0.0.0/8.
 fn with_users(logins_per_minute: u32) -> Router {

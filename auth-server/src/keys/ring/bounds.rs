@@ -30,9 +30,11 @@ impl KeyRing {
 
     /// Returns the length of the published key set, without its frame.
     fn set_bytes(&self) -> usize {
-        let keys = self.verification_keys().filter_map(VerificationKey::to_jwk);
-        let texts = keys.filter_map(|key| serde_json::to_string(&key).ok());
-        texts.map(|text| text.len() + 1).sum()
+        self.verification_keys()
+            .filter_map(VerificationKey::to_jwk)
+            .filter_map(|key| serde_json::to_string(&key).ok())
+            .map(|text| text.len() + 1)
+            .sum()
     }
 }
 

@@ -3,7 +3,7 @@
 use postern_token::keys::KeyId;
 
 use super::{KeyRing, ListedKey, Role};
-use crate::audit::events::{KeyEvent, KeyEventKind};
+use crate::telemetry::audit::events::{KeyEvent, KeyEventKind};
 
 /// Lists the events between two states; `generated` is the pair made in between, if any.
 pub(crate) fn events(

@@ -22,9 +22,11 @@ pub(crate) struct RotationPolicy {
 
 impl KeyRing {
     pub(crate) fn next_due(&self, policy: &RotationPolicy) -> Option<i64> {
-        let changes = self.listed().filter(|it| it.role != Role::Current);
-        let changes = changes.filter_map(|it| it.time);
-        changes.chain(self.publication_due(policy)).min()
+        self.listed()
+            .filter(|it| it.role != Role::Current)
+            .filter_map(|it| it.time)
+            .chain(self.publication_due(policy))
+            .min()
     }
 
     /// Returns the time to publish: one lead before the end of the current key's interval.
@@ -33,8 +35,10 @@ impl KeyRing {
             return None;
         }
         // Unknown until the schedule begins, or where another program has replaced the pair.
-        let since = self.current_since()?;
-        Some(since.saturating_add(policy.every?.saturating_sub(policy.lead)))
+        Some(
+            self.current_since()?
+                .saturating_add(policy.every?.saturating_sub(policy.lead)),
+        )
     }
 
     /// Adds a next key, which signs one lead later.

@@ -18,6 +18,7 @@ pub(crate) async fn preview(store: &OpenStore, config: &Config) -> Result<(), St
     if registrations.are_missing() {
         return Err(missing_applications(&store.location));
     }
-    let ring = KeyRing::parse(config.signing_type, &held.keys);
-    ring.map(drop).map_err(|error| store.unusable_keys(&error))
+    KeyRing::parse(config.signing_type, &held.keys)
+        .map(drop)
+        .map_err(|error| store.unusable_keys(&error))
 }

@@ -8,7 +8,7 @@ use postern_token::keys::signing_type::SigningType;
 
 use self::directory::{Directory, orders};
 use super::*;
-use crate::applications::secret_hash::SecretHashes;
+use crate::accounts::applications::secret_hash::SecretHashes;
 use crate::config::tests::config;
 use crate::keys::StoredKeys;
 use crate::keys::pair::tests::fresh;

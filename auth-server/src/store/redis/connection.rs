@@ -48,11 +48,11 @@ impl Sentinels {
     async fn master_by(&self, sentinel: &Client) -> Result<MultiplexedConnection, Failed> {
         let mut which = redis::cmd("SENTINEL");
         which.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
-        let named = naming_server("the Sentinel", sentinel, async {
+        let (host, port) = naming_server("the Sentinel", sentinel, async {
             let named: Option<_> = which.query_async(&mut connect(sentinel).await?).await?;
             named.ok_or_else(|| (ErrorKind::Client, "it knows no master of this name").into())
-        });
-        let (host, port) = named.await?;
+        })
+        .await?;
         let master = self.client_of(host, port)?;
         let connected = naming_server("the master", &master, async {
             let mut connection = connect(&master).await?;

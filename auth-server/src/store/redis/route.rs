@@ -38,10 +38,8 @@ impl Route {
         // Without files nothing can change, and no thread is needed to read them.
         if files != CredentialFiles::default() {
             let read = move || Credentials::read(files);
-            let endpoint = |access: &Credentials| {
-                let address = Address::parse(&self.address, access)?;
-                Ok(address.endpoint)
-            };
+            let endpoint =
+                |access: &Credentials| Ok(Address::parse(&self.address, access)?.endpoint);
             self.followed.follow(read, endpoint).await;
         }
         self.in_force()

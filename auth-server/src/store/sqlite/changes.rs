@@ -92,10 +92,12 @@ fn is_expected(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Resu
             return transaction.prepare(IS_THERE)?.exists((id, value, ends));
         }
     };
-    let held = transaction
+    Ok(transaction
         .query_row(GET, (key.kind.name(), &key.id), stored)
-        .optional()?;
-    Ok(held.map(|held| held.version).as_ref() == expected)
+        .optional()?
+        .map(|held| held.version)
+        .as_ref()
+        == expected)
 }
 
 fn apply(transaction: &Transaction<'_>, change: Change) -> rusqlite::Result<()> {

@@ -37,8 +37,12 @@ CREATE INDEX log_end ON log (ends);
 /// Creates an empty file for its owner alone; SQLite would make it readable for others.
 pub(super) fn create(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
-    let created = options.write(true).create_new(true).mode(0o600).open(path);
-    created.map(drop)
+    options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map(drop)
 }
 
 /// Opens a database; its end leaves the journal as it is, unless it is prepared.
@@ -52,8 +56,9 @@ pub(super) fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<Connectio
 
 /// Sets whether the last connection leaves the journal at its end, or plays it into the database.
 pub(super) fn keep_journal(connection: &Connection, is_kept: bool) -> rusqlite::Result<()> {
-    let set = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, is_kept);
-    set.map(drop)
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, is_kept)
+        .map(drop)
 }
 
 /// Opens a database that no process has open as one that does not change, which leaves no file

@@ -217,8 +217,9 @@ impl SqliteStore {
         // At one moment: another process may be making the tables.
         let moment = connection.unchecked_transaction();
         let known = moment.and_then(|moment| {
-            let is_whole = is_journal_of(&path, &moment)?;
-            is_whole.then(|| identity(&moment)).transpose()
+            is_journal_of(&path, &moment)?
+                .then(|| identity(&moment))
+                .transpose()
         });
         match known.map_err(|error| failed(&path, &error))? {
             None => return Err(unusable(&path, OTHER_JOURNAL)),

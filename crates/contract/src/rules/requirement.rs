@@ -34,9 +34,11 @@ pub struct RequiredClaim {
 impl Requirement {
     /// Returns the claims to compare.
     pub(super) fn claims(&self) -> impl Iterator<Item = ClaimName> {
-        let scopes = SCOPES.iter().filter(|_| !self.scope.is_empty());
-        let scopes = scopes.map(|name| ClaimName::top_level(name));
-        scopes.chain(self.claims.iter().map(|claim| claim.name.clone()))
+        SCOPES
+            .iter()
+            .filter(|_| !self.scope.is_empty())
+            .map(|name| ClaimName::top_level(name))
+            .chain(self.claims.iter().map(|claim| claim.name.clone()))
     }
 
     /// Compares the claims of a token, which `find` returns.

@@ -104,12 +104,11 @@ fn first_page() -> String {
 /// # Errors
 /// The reason, with the name of the probe.
 pub fn parse(text: &str) -> Result<Vec<Probe>, String> {
-    let probes = strict_json::object(text.as_bytes()).map_err(|error| error.to_string())?;
-    let of_each = probes.into_iter().map(|(name, members)| {
-        let probe = probe(&name, members);
-        probe.map_err(|why| format!("'{name}': {why}"))
-    });
-    of_each.collect()
+    strict_json::object(text.as_bytes())
+        .map_err(|error| error.to_string())?
+        .into_iter()
+        .map(|(name, members)| probe(&name, members).map_err(|why| format!("'{name}': {why}")))
+        .collect()
 }
 
 /// Rejects headers that name the user to the service: any peer may request a probe.
@@ -140,8 +139,9 @@ fn probe(name: &str, members: Value) -> Result<Probe, String> {
         return Err("a name is of letters, digits, '-' and '_'".to_owned());
     }
     // By way of serde_json's own values: duplicates were rejected when these were parsed.
-    let members = serde_json::to_value(members).and_then(serde_json::from_value);
-    let members: Members = members.map_err(|error| error.to_string())?;
+    let members: Members = serde_json::to_value(members)
+        .and_then(serde_json::from_value)
+        .map_err(|error| error.to_string())?;
     let timeout = members.timeout_seconds.map_or(1, NonZeroU32::get);
     let (action, port) = match (members.http_get, members.tcp_socket, members.grpc) {
         (Some(http), None, None) => (http_action(&http)?, http.port),

@@ -38,8 +38,9 @@ impl Chunks {
                 // What follows belongs to the next message, and stays unread.
                 Self::End => break,
                 Self::Data { left } => {
-                    let data = usize::try_from(*left).unwrap_or(usize::MAX);
-                    let data = data.min(bytes.len() - skipped);
+                    let data = usize::try_from(*left)
+                        .unwrap_or(usize::MAX)
+                        .min(bytes.len() - skipped);
                     *self = Self::data(*left - data as u64);
                     return Ok(Piece { skipped, data });
                 }

@@ -29,17 +29,21 @@ pub fn may_be_request(body: &[u8]) -> bool {
 /// behind a blank: some parsers take a line without a version.
 fn ends_in_mark(before: &[u8]) -> bool {
     let is_version = |protocol: &&[u8]| {
-        let length = before.len().checked_sub(protocol.len());
-        let end = length.and_then(|length| before.get(length..));
-        end.is_some_and(|end| end.eq_ignore_ascii_case(protocol))
+        before
+            .len()
+            .checked_sub(protocol.len())
+            .and_then(|length| before.get(length..))
+            .is_some_and(|end| end.eq_ignore_ascii_case(protocol))
     };
     // Of an absolute target, `http://`, the blank stands before the scheme.
-    let before_scheme = before.strip_suffix(b":").map(|scheme| {
-        let is_other = |byte: &u8| !byte.is_ascii_alphanumeric() && !b"+-.".contains(byte);
-        let end = scheme.iter().rposition(is_other);
-        end.and_then(|end| scheme.get(..=end)).unwrap_or_default()
-    });
-    let before_target = before_scheme.unwrap_or(before);
+    let before_target = before
+        .strip_suffix(b":")
+        .map(|scheme| {
+            let is_other = |byte: &u8| !byte.is_ascii_alphanumeric() && !b"+-.".contains(byte);
+            let end = scheme.iter().rposition(is_other);
+            end.and_then(|end| scheme.get(..=end)).unwrap_or_default()
+        })
+        .unwrap_or(before);
     before_target.last().copied().is_some_and(is_blank) || PROTOCOLS.iter().any(is_version)
 }
 

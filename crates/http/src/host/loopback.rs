@@ -26,8 +26,8 @@ pub fn is_loopback(address: IpAddr) -> bool {
 #[must_use]
 pub fn names_this_machine(headers: &HeaderMap) -> bool {
     let host = headers.get(header::HOST).and_then(|it| it.to_str().ok());
-    let authority = host.and_then(|it| it.parse::<Authority>().ok());
-    authority.is_some_and(|it| is_loopback_host(it.host()))
+    host.and_then(|it| it.parse::<Authority>().ok())
+        .is_some_and(|it| is_loopback_host(it.host()))
 }
 
 #[cfg(test)]

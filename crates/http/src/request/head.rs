@@ -1,8 +1,9 @@
 //! The checks of a received head.
 
-use crate::destination::Destination;
 use crate::invalid::InvalidRequest;
-use crate::{host, methods, request_path};
+use crate::path::canonical;
+use crate::path::destination::Destination;
+use crate::{host, methods};
 use http::{HeaderValue, Version, header};
 
 use crate::request::received::ReceivedHead;
@@ -37,7 +38,7 @@ impl ReceivedHead {
             return "the target holds a fragment, `#`".to_owned();
         }
         match Target::parse(self.target(), self.version == Version::HTTP_2) {
-            Ok(target) => request_path::rejected_part(target.path()),
+            Ok(target) => canonical::rejected_part(target.path()),
             Err(_) => "the target is no path, and no http URL with a host".to_owned(),
         }
     }

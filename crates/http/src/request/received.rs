@@ -52,12 +52,13 @@ struct Field {
 pub fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, InvalidRequest> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_HEAD_LINES];
     let mut parsed = httparse::Request::new(&mut []);
-    let status = parsed.parse_with_uninit_headers(received, &mut fields);
-    let status = status.map_err(|error| match error {
-        httparse::Error::TooManyHeaders => InvalidRequest::HeaderTooLarge,
-        _ => InvalidRequest::Malformed,
-    });
-    let httparse::Status::Complete(length) = status? else {
+    let httparse::Status::Complete(length) = parsed
+        .parse_with_uninit_headers(received, &mut fields)
+        .map_err(|error| match error {
+            httparse::Error::TooManyHeaders => InvalidRequest::HeaderTooLarge,
+            _ => InvalidRequest::Malformed,
+        })?
+    else {
         return Ok(None);
     };
     // A complete head may be longer than the limit: one read brings many bytes at once.
@@ -73,8 +74,11 @@ pub fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, InvalidRequ
         name: range(field.name.as_bytes()),
         value: range(field.value),
     };
-    let method = parsed.method.unwrap_or_default().parse();
-    let method: Method = method.map_err(|_| InvalidRequest::Malformed)?;
+    let method: Method = parsed
+        .method
+        .unwrap_or_default()
+        .parse()
+        .map_err(|_| InvalidRequest::Malformed)?;
     let version = match parsed.version {
         Some(1) => Version::HTTP_11,
         _ => Version::HTTP_10,
@@ -132,8 +136,9 @@ impl ReceivedHead {
             headers,
             ..
         } = parts;
-        let fields = headers.iter();
-        let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let fields = headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_bytes()));
         let framing = framing::check_fields(fields);
         // `h2` holds a client to the length that it gave.
         let body = framing.ok().flatten().unwrap_or(Body::Chunked);
@@ -165,8 +170,7 @@ impl ReceivedHead {
 
     /// Returns the `:authority` of HTTP/2.
     pub fn authority(&self) -> Option<&[u8]> {
-        let authority = self.uri.as_ref()?.authority()?;
-        Some(authority.as_str().as_bytes())
+        Some(self.uri.as_ref()?.authority()?.as_str().as_bytes())
     }
 
     /// Returns names and values, in order and in the client's spelling.
@@ -175,8 +179,11 @@ impl ReceivedHead {
             let name = str::from_utf8(self.raw.get(field.name.clone())?).ok()?;
             Some((name, self.raw.get(field.value.clone())?))
         });
-        let of_stream = self.uri.iter().flat_map(|_| &self.headers);
-        let decoded = of_stream.map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let decoded = self
+            .uri
+            .iter()
+            .flat_map(|_| &self.headers)
+            .map(|(name, value)| (name.as_str(), value.as_bytes()));
         written.chain(decoded)
     }
 }

@@ -1,8 +1,8 @@
 //! The request target (RFC 9112 §3.2) as the client wrote it. The service gets the one that was
 //! authorized, byte for byte.
 
-use crate::destination::AbsoluteForm;
 use crate::invalid::InvalidRequest;
+use crate::path::destination::AbsoluteForm;
 use http::HeaderValue;
 
 /// A target in origin form: a path and an optional query.
@@ -35,8 +35,9 @@ impl<'a> Target<'a> {
         }
         let mut replacement = None;
         if !target.starts_with(b"/") {
-            let absolute = AbsoluteForm::parse(target).filter(|_| !is_http_2);
-            let absolute = absolute.ok_or(InvalidRequest::PathNotCanonical)?;
+            let absolute = AbsoluteForm::parse(target)
+                .filter(|_| !is_http_2)
+                .ok_or(InvalidRequest::PathNotCanonical)?;
             let host = HeaderValue::from_bytes(&absolute.host());
             // What follows the host may be a query alone.
             let slash: &[u8] = match absolute.target.starts_with(b"/") {
@@ -56,9 +57,11 @@ impl<'a> Target<'a> {
 
     /// Returns the path, without the query.
     pub fn path(&self) -> &[u8] {
-        let replacement = self.replacement.as_ref();
-        let target = replacement.map_or(self.received, |it| &it.target);
-        let mut parts = target.split(|&byte| byte == b'?');
+        let mut parts = self
+            .replacement
+            .as_ref()
+            .map_or(self.received, |it| &it.target)
+            .split(|&byte| byte == b'?');
         parts.next().unwrap_or_default()
     }
 }

@@ -57,28 +57,33 @@ fn named_flags(error: &clap::Error, kind: ContextKind) -> Vec<String> {
     };
     let ends = |c: char| !c.is_ascii_alphanumeric() && c != '-';
     let names = |text: &String| -> Vec<String> {
-        let flags = text.split("--").skip(1);
-        let names = flags.map(|rest| rest.split(ends).next().unwrap_or_default().to_owned());
-        names.collect()
+        text.split("--")
+            .skip(1)
+            .map(|rest| rest.split(ends).next().unwrap_or_default().to_owned())
+            .collect()
     };
-    let each = texts.iter().map(names);
-    each.flat_map(|names| {
-        if names.is_empty() {
-            vec![String::new()]
-        } else {
-            names
-        }
-    })
-    .collect()
+    texts
+        .iter()
+        .map(names)
+        .flat_map(|names| {
+            if names.is_empty() {
+                vec![String::new()]
+            } else {
+                names
+            }
+        })
+        .collect()
 }
 
 /// Returns clap's message without its usage and help paragraphs, on one line.
 fn what_is_wrong(message: &str) -> String {
-    let message = message.strip_prefix("error: ").unwrap_or(message);
-    let said = message
+    let mut lines = message
+        .strip_prefix("error: ")
+        .unwrap_or(message)
         .lines()
-        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more "));
-    let mut lines = said.map(str::trim).filter(|line| !line.is_empty());
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more "))
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
     let mut sentence = lines.next().unwrap_or_default().to_owned();
     for line in lines {
         // A value with a hyphen is nearly always a mistake.

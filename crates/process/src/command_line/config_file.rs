@@ -135,8 +135,9 @@ impl ConfigFile {
 }
 
 fn has_tables(value: &Value) -> bool {
-    let members = value.as_array().into_iter().flatten();
-    members.into_iter().any(Value::is_table)
+    value
+        .as_array()
+        .is_some_and(|members| members.iter().any(Value::is_table))
 }
 
 fn is_off(value: &Value) -> bool {

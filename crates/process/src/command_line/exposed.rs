@@ -15,8 +15,8 @@ pub fn exposed_secrets<C: WithFile>() -> Vec<String> {
 }
 
 pub(super) fn exposed(sources: &Sources) -> Vec<String> {
-    let typed = sources.typed();
-    typed
+    sources
+        .typed()
         .filter_map(|(setting, values)| line(setting, &values))
         .collect()
 }
@@ -47,8 +47,11 @@ fn has_password(address: &str) -> bool {
     if rest.contains("?pass=") || rest.contains("&pass=") {
         return true;
     }
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    let credentials = authority.rsplit_once('@');
+    let credentials = rest
+        .split(['/', '?', '#'])
+        .next()
+        .unwrap_or(rest)
+        .rsplit_once('@');
     credentials
         .and_then(|(credentials, _)| credentials.split_once(':'))
         .is_some_and(|(_, password)| !password.is_empty())

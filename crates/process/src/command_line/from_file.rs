@@ -71,10 +71,9 @@ fn reject_wrong_keys(
     for key in file.keys() {
         match setting_named(command, key) {
             None => {
-                let known = all_settings(command).into_iter();
-                let names = known.filter_map(Arg::get_long);
-                let meant = alike(key, names.chain(further.iter().copied()));
-                let meant = meant.map(|name| format!("; `{name}` is"));
+                let names = all_settings(command).into_iter().filter_map(Arg::get_long);
+                let meant = alike(key, names.chain(further.iter().copied()))
+                    .map(|name| format!("; `{name}` is"));
                 let why = format!("is no setting of this program{}", meant.unwrap_or_default());
                 return Err(file.reject(key, &why));
             }
@@ -93,12 +92,14 @@ pub(super) fn alike<'n>(misspelt: &str, names: impl Iterator<Item = &'n str>) ->
     const ENOUGH: f64 = 0.9;
     // The prefix of every variable would make all of them alike.
     let own_part = |name: &str| {
-        let own = name.strip_prefix(VARIABLE_PREFIX).unwrap_or(name);
-        own.replace('_', "-")
+        name.strip_prefix(VARIABLE_PREFIX)
+            .unwrap_or(name)
+            .replace('_', "-")
     };
     let misspelt = own_part(misspelt);
     let likeness = names.map(|name| (strsim::jaro_winkler(&misspelt, &own_part(name)), name));
-    let best = likeness.max_by(|one, other| one.0.total_cmp(&other.0));
-    best.filter(|(likeness, _)| *likeness > ENOUGH)
+    likeness
+        .max_by(|one, other| one.0.total_cmp(&other.0))
+        .filter(|(likeness, _)| *likeness > ENOUGH)
         .map(|(_, name)| name)
 }

@@ -13,8 +13,7 @@ const SET: &str = "(set)";
 /// as a file has them, with each source as a comment. The values are those `in_force`.
 #[must_use]
 pub fn given<C: WithFile>(in_force: &Table) -> String {
-    let sources = Sources::from_process::<C>();
-    sources.map_or(String::new(), |sources| {
+    Sources::from_process::<C>().map_or(String::new(), |sources| {
         given_by(&sources, C::KEYS, in_force)
     })
 }
@@ -22,8 +21,11 @@ pub fn given<C: WithFile>(in_force: &Table) -> String {
 pub(super) fn given_by(sources: &Sources, keys: &[&str], in_force: &Table) -> String {
     let mut text = String::new();
     let mut add = |name: &str, is_secret: bool, source: String| {
-        let value = in_force.get(name).filter(|_| !is_secret).cloned();
-        let mut value = value.unwrap_or_else(|| SET.into());
+        let mut value = in_force
+            .get(name)
+            .filter(|_| !is_secret)
+            .cloned()
+            .unwrap_or_else(|| SET.into());
         redact_urls(&mut value);
         let setting = Table::from_iter([(name.to_owned(), value)]).to_string();
         text += &format!("{}  # {source}\n", setting.trim_end());

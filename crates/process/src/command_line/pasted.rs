@@ -18,8 +18,11 @@ use crate::exit::ExitError;
 pub(super) fn reject(command: &Command, given: &ArgMatches) -> Result<(), ExitError> {
     let (command, given) = chosen_subcommand(command, given);
     for setting in settings(command) {
-        let values = given.get_raw(setting.get_id().as_str());
-        let values: Vec<_> = values.into_iter().flatten().collect();
+        let values: Vec<_> = given
+            .get_raw(setting.get_id().as_str())
+            .into_iter()
+            .flatten()
+            .collect();
         if let Some(why) = error(setting, &values) {
             let flag = setting.get_long().unwrap_or_default();
             return Err(ExitError::Config(format!("--{flag}: {why}")));

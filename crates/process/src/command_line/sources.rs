@@ -26,8 +26,7 @@ pub fn with_sources<C: WithFile>(failure: ExitError) -> ExitError {
 /// Adds the variable or the file to the settings that the text names.
 #[must_use]
 pub fn sourced<C: WithFile>(text: &str) -> String {
-    let sources = Sources::from_process::<C>();
-    sources.map_or_else(|| text.to_owned(), |sources| sources.describe(text))
+    Sources::from_process::<C>().map_or_else(|| text.to_owned(), |sources| sources.describe(text))
 }
 
 /// Returns a line for each key of the file that a variable overrides.
@@ -129,8 +128,13 @@ impl Sources {
     /// Returns the variable that gives the setting.
     fn variable(&self, setting: &Arg) -> Option<String> {
         let is_given = source(setting, &self.given) == Some(ValueSource::EnvVariable);
-        let variable = setting.get_env().filter(|_| is_given)?;
-        Some(variable.to_string_lossy().into_owned())
+        Some(
+            setting
+                .get_env()
+                .filter(|_| is_given)?
+                .to_string_lossy()
+                .into_owned(),
+        )
     }
 
     /// Returns the setting's quoted key and the path of the file that has it.
@@ -146,12 +150,12 @@ pub(super) fn chosen_subcommand<'a>(
     command: &'a Command,
     given: &'a ArgMatches,
 ) -> (&'a Command, &'a ArgMatches) {
-    let next = given
+    given
         .subcommand()
-        .and_then(|(name, given)| Some((command.find_subcommand(name)?, given)));
-    next.map_or((command, given), |(command, given)| {
-        chosen_subcommand(command, given)
-    })
+        .and_then(|(name, given)| Some((command.find_subcommand(name)?, given)))
+        .map_or((command, given), |(command, given)| {
+            chosen_subcommand(command, given)
+        })
 }
 
 pub(super) fn source(setting: &Arg, given: &ArgMatches) -> Option<ValueSource> {

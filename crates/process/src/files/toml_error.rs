@@ -43,8 +43,9 @@ impl TomlError {
 /// Returns the hint for a text that is JSON or YAML, by its first line of data.
 fn other_format(text: &str) -> &'static str {
     let mut lines = text.lines().map(str::trim);
-    let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
-    let first = first.unwrap_or_default();
+    let first = lines
+        .find(|line| !line.is_empty() && !line.starts_with('#'))
+        .unwrap_or_default();
     let name = first.split('=').next().unwrap_or_default();
     match first.starts_with(['{', '-']) || name.contains(':') {
         true => "; the file is JSON or YAML, and TOML is expected: name = \"value\"",

@@ -8,7 +8,7 @@ use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use postern_http::destination::AbsoluteForm;
+use postern_http::path::destination::AbsoluteForm;
 use postern_http::trace::{RequestId, TraceId};
 
 use crate::logs::rejection_lines::RejectionLine;

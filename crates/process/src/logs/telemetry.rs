@@ -126,8 +126,10 @@ fn filter(directives: &str) -> Result<EnvFilter, ExitError> {
         directives => directives,
     };
     // A single word is also the name of a target: a misspelt level would silence everything else.
-    let words = directives.split(',').map(str::trim);
-    let mut lone = words.filter(|word| !word.is_empty() && !word.contains(['=', '[', ':']));
+    let mut lone = directives
+        .split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty() && !word.contains(['=', '[', ':']));
     if let Some(word) = lone.find(|word| word.parse::<LevelFilter>().is_err()) {
         return Err(ExitError::Config(format!(
             "--log-level: '{word}' is no level: expected off, error, warn, info, debug or trace, or PART=LEVEL"
@@ -198,8 +200,9 @@ mod tests {
     fn logged(directives: &str, body: impl FnOnce()) -> String {
         let buffer = Buffer::default();
         let writer = buffer.clone();
-        let lines = fmt::layer().with_ansi(false);
-        let lines = lines.with_writer(move || writer.clone());
+        let lines = fmt::layer()
+            .with_ansi(false)
+            .with_writer(move || writer.clone());
         let filter = filter(directives).unwrap();
         let subscriber = tracing_subscriber::registry().with(guarded(lines, filter));
         tracing::subscriber::with_default(subscriber, body);

@@ -22,14 +22,14 @@ impl FromStr for UserField {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let fields = CurrentUserDetails::FIELDS;
-        let known = fields.iter().find(|name| **name == text);
-        known.map(|name| Self(name)).ok_or_else(|| {
-            let fields = fields.join(", ");
-            format!(
+        match fields.iter().find(|name| **name == text) {
+            Some(name) => Ok(Self(name)),
+            None => Err(format!(
                 "the user has no field of this name; --claim-header X-Roles=roles passes any claim in a header of its own; \
-                 the fields are {fields}"
-            )
-        })
+                 the fields are {}",
+                fields.join(", ")
+            )),
+        }
     }
 }
 
@@ -54,8 +54,9 @@ impl ClaimMapping {
     #[must_use]
     pub fn new(mut fields: BTreeMap<UserField, Vec<ClaimName>>) -> Self {
         for field in REQUIRED.map(UserField) {
-            let claims = fields.entry(field);
-            claims.or_insert_with(|| vec![ClaimName::top_level(SUBJECT)]);
+            fields
+                .entry(field)
+                .or_insert_with(|| vec![ClaimName::top_level(SUBJECT)]);
         }
         Self {
             fields,
@@ -139,8 +140,9 @@ pub(crate) fn first<'m>(claims: &[ClaimName], members: &'m Map) -> Option<&'m Va
 /// Returns the name of the first claim that is there.
 pub(crate) fn counting<'c>(claims: &'c [ClaimName], members: &Map) -> Option<&'c ClaimName> {
     let is_there = |claim: &&ClaimName| {
-        let found = claim.find(members);
-        found.is_some_and(|value| *value != Value::Null)
+        claim
+            .find(members)
+            .is_some_and(|value| *value != Value::Null)
     };
     claims.iter().find(is_there)
 }

@@ -62,8 +62,9 @@ impl KeySet {
             _ => return Err(not_a_set()),
         };
         let is_private = |member: &Value| {
-            let private = member.get("d");
-            private.is_some_and(|private| !private.says_nothing())
+            member
+                .get("d")
+                .is_some_and(|private| !private.says_nothing())
         };
         let wanted: Vec<_> = allowed.iter().copied().map(algorithms::name).collect();
         let no_usable_key = |found: String| KeyError::NoUsableKey {
@@ -271,14 +272,17 @@ fn required<'m>(jwk: &'m Map, name: &str) -> Result<&'m str, String> {
 }
 
 fn bytes(jwk: &Map, name: &str) -> Result<Vec<u8>, String> {
-    let decoded = URL_SAFE_NO_PAD.decode(required(jwk, name)?);
-    decoded.map_err(|_| format!("its `{name}` is no base64url without padding"))
+    URL_SAFE_NO_PAD
+        .decode(required(jwk, name)?)
+        .map_err(|_| format!("its `{name}` is no base64url without padding"))
 }
 
 /// Returns a number without zeros in front, which some issuers write (RFC 7518 §2 forbids it).
 fn number(jwk: &Map, name: &str) -> Result<Vec<u8>, String> {
-    let bytes = bytes(jwk, name)?;
-    Ok(bytes.into_iter().skip_while(|byte| *byte == 0).collect())
+    Ok(bytes(jwk, name)?
+        .into_iter()
+        .skip_while(|byte| *byte == 0)
+        .collect())
 }
 
 /// Returns the key of an uncompressed point (SEC 1 §2.3.3).

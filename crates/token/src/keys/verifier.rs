@@ -64,8 +64,10 @@ fn parsed_rsa(key: &DecodingKey, parameters: &'static RsaParameters) -> Result<V
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
     // By way of a JWK, which has the numbers of a key that came as DER too.
-    let jwk = Jwk::from_decoding_key(key, None).map_err(|_| KeyError::NotAPublicKey)?;
-    let AlgorithmParameters::RSA(numbers) = jwk.algorithm else {
+    let AlgorithmParameters::RSA(numbers) = Jwk::from_decoding_key(key, None)
+        .map_err(|_| KeyError::NotAPublicKey)?
+        .algorithm
+    else {
         return Err(KeyError::NotAPublicKey);
     };
     let decode = |text: &str| {

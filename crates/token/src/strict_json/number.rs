@@ -24,8 +24,12 @@ impl Number {
 
     /// Returns true for digits that are the only spelling of their integer in digits.
     pub(crate) fn is_integer(&self) -> bool {
-        let digits = self.0.strip_prefix('-').unwrap_or(&self.0);
-        digits.bytes().all(|byte| byte.is_ascii_digit()) && self.as_str() != "-0"
+        self.0
+            .strip_prefix('-')
+            .unwrap_or(&self.0)
+            .bytes()
+            .all(|byte| byte.is_ascii_digit())
+            && self.as_str() != "-0"
     }
 
     /// Returns a `NumericDate` in seconds, which may have a fraction (RFC 7519 §2); `round` removes it on the
@@ -75,7 +79,8 @@ impl From<i64> for Number {
 
 impl Serialize for Number {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let json = RawValue::from_string(self.0.to_string()).map_err(S::Error::custom)?;
-        json.serialize(serializer)
+        RawValue::from_string(self.0.to_string())
+            .map_err(S::Error::custom)?
+            .serialize(serializer)
     }
 }

@@ -72,10 +72,12 @@ impl AdminRequest<'_> {
             max_length: MaxLength::Rejected(MAX_RESPONSE),
             ..HttpRequest::get(url)
         };
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| error.to_string())?;
-        let response = runtime.block_on(client.send(request));
-        let response = response.map_err(|error| error.to_string())?;
+        let response = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| error.to_string())?
+            .block_on(client.send(request))
+            .map_err(|error| error.to_string())?;
         Ok(AdminResponse {
             status: response.status,
             body: String::from_utf8_lossy(&response.body).into_owned(),

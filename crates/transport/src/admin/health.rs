@@ -126,8 +126,10 @@ impl Health {
         let conditions = self.shared.conditions.lock();
         report.extend(conditions.iter().map(|Reported(state)| state()));
         let certificates = expiry::warnings(unix_now());
-        let notes = replaced_file::readiness_note().into_iter();
-        let notes: Vec<_> = notes.chain(certificates).collect();
+        let notes: Vec<_> = replaced_file::readiness_note()
+            .into_iter()
+            .chain(certificates)
+            .collect();
         if !notes.is_empty() {
             report.push(ConditionState {
                 name: FILES,

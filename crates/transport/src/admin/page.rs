@@ -118,15 +118,19 @@ impl StatusPage {
     }
 
     fn requests(&self, metrics: &str) -> Vec<Row> {
-        let counts = self.sums(metrics, "requests_total", self.outcome);
-        let counts = counts.into_iter().filter(|(_, count)| *count > 0);
-        counts.map(|(name, count)| Row::new(name, count)).collect()
+        self.sums(metrics, "requests_total", self.outcome)
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| Row::new(name, count))
+            .collect()
     }
 
     fn rejections(&self, metrics: &str, now: i64) -> Vec<Row> {
         let counts = self.sums(metrics, self.rejections, "reason");
-        let times = self.sums(metrics, "last_rejection_timestamp_seconds", "reason");
-        let mut times: Vec<_> = times.into_iter().collect();
+        let mut times: Vec<_> = self
+            .sums(metrics, "last_rejection_timestamp_seconds", "reason")
+            .into_iter()
+            .collect();
         times.sort_by_key(|(_, time)| Reverse(*time));
         let row = |(reason, time): (&str, i64)| Row {
             detail: format!("last {}", distance(time, now)),
@@ -146,10 +150,14 @@ fn sums<'t>(metrics: &'t str, metric: &str, label: &str) -> BTreeMap<&'t str, i6
     let (start, label) = (format!("{metric}{{"), format!("{label}=\""));
     let mut sums = BTreeMap::new();
     for line in metrics.lines().filter(|line| line.starts_with(&start)) {
-        let value = line.split(&label).nth(1);
-        let value = value.and_then(|rest| rest.split('"').next());
-        let sample = line.rsplit(' ').next();
-        let sample = sample.and_then(|sample| sample.parse::<i64>().ok());
+        let value = line
+            .split(&label)
+            .nth(1)
+            .and_then(|rest| rest.split('"').next());
+        let sample = line
+            .rsplit(' ')
+            .next()
+            .and_then(|sample| sample.parse::<i64>().ok());
         if let Some((value, sample)) = value.zip(sample) {
             *sums.entry(value).or_default() += sample;
         }

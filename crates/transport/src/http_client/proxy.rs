@@ -40,8 +40,8 @@ impl KeysProxy {
         };
         let mut variables = VARIABLES.into_iter();
         let (name, url) = variables.find_map(|name| Some((name, read(name)?)))?;
-        let bypassed = read("no_proxy").or_else(|| read("NO_PROXY"));
-        let bypassed = bypassed
+        let bypassed = read("no_proxy")
+            .or_else(|| read("NO_PROXY"))
             .unwrap_or_default()
             .replace(char::is_whitespace, ",");
         // The final dot of a name and the brackets of an address make no difference.

@@ -32,13 +32,16 @@ pub fn within<T>(
 /// Returns an error as only the library makes them, by an unusable address.
 fn no_response() -> reqwest::Error {
     static CLIENT: OnceLock<Client> = OnceLock::new();
-    let client = CLIENT.get_or_init(|| {
-        Client::builder()
-            .tls_certs_only([])
-            .build()
-            .expect("a client")
-    });
-    client.get("no address").build().expect_err("no address")
+    CLIENT
+        .get_or_init(|| {
+            Client::builder()
+                .tls_certs_only([])
+                .build()
+                .expect("a client")
+        })
+        .get("no address")
+        .build()
+        .expect_err("no address")
 }
 
 /// Sends a request.

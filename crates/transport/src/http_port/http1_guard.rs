@@ -144,8 +144,10 @@ impl<S> Http1Guard<S> {
 /// Returns the rejection behind a response of hyper's own; responses of the routes never are a 4xx
 /// with an empty body.
 fn rejected_by_hyper(written: &[u8]) -> Option<InvalidRequest> {
-    let head = written.strip_suffix(b"\r\n\r\n")?;
-    let mut lines = head.split(|&b| b == b'\n').map(<[u8]>::trim_ascii);
+    let mut lines = written
+        .strip_suffix(b"\r\n\r\n")?
+        .split(|&b| b == b'\n')
+        .map(<[u8]>::trim_ascii);
     let rejection = match lines.next()? {
         b"HTTP/1.1 400 Bad Request" => InvalidRequest::Malformed,
         b"HTTP/1.1 414 URI Too Long" | b"HTTP/1.1 431 Request Header Fields Too Large" => {

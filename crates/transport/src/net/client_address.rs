@@ -70,8 +70,12 @@ fn hops_from_the_right(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 /// Parses an address as proxies write it, with or without a port.
 fn parse(hop: &str) -> Option<IpAddr> {
     let hop = hop.trim();
-    let bare = hop.strip_prefix('[').and_then(|hop| hop.strip_suffix(']'));
-    let address = bare.unwrap_or(hop).parse().ok();
+    let address = hop
+        .strip_prefix('[')
+        .and_then(|hop| hop.strip_suffix(']'))
+        .unwrap_or(hop)
+        .parse()
+        .ok();
     address
         .or_else(|| hop.parse().ok().map(|socket: SocketAddr| socket.ip()))
         .map(|address| address.to_canonical())

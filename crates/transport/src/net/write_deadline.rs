@@ -48,8 +48,8 @@ impl<S> WriteDeadline<S> {
             return written;
         }
         let deadline = self.deadline;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(deadline)));
-        timer
+        self.timer
+            .get_or_insert_with(|| Box::pin(sleep(deadline)))
             .as_mut()
             .poll(cx)
             .map(|()| Err(io::ErrorKind::TimedOut.into()))

@@ -142,8 +142,8 @@ fn parse_chain(pem: &[u8]) -> Result<(Vec<CertificateDer<'static>>, i64), String
         .collect::<Result<Vec<_>, _>>()
         .map_err(|_| none())?;
     let ends = all_usable(&chain, not_after)?;
-    let first = ends.first().ok_or_else(none)?;
-    Ok((chain, *first))
+    let first = *ends.first().ok_or_else(none)?;
+    Ok((chain, first))
 }
 
 /// Returns what each certificate is used for, or names the first that is unusable.
@@ -151,14 +151,15 @@ fn all_usable<T>(
     chain: &[CertificateDer<'static>],
     used: impl Fn(&CertificateDer<'static>) -> Option<T>,
 ) -> Result<Vec<T>, String> {
-    let numbered = (1..).zip(chain);
-    let parsed = numbered.map(|(number, certificate)| {
-        used(certificate).ok_or_else(|| {
-            let of = chain.len();
-            format!("its certificate {number} of {of} cannot be parsed")
+    (1..)
+        .zip(chain)
+        .map(|(number, certificate)| {
+            used(certificate).ok_or_else(|| {
+                let of = chain.len();
+                format!("its certificate {number} of {of} cannot be parsed")
+            })
         })
-    });
-    parsed.collect()
+        .collect()
 }
 
 pub(super) fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {

@@ -45,8 +45,9 @@ impl End {
 
     /// Returns true if it has come near, or passed, `since` a time.
     fn has_advanced(&self, since: i64, now: i64) -> bool {
-        let times = [self.at, self.at.saturating_sub(SOON_SECONDS)];
-        times.iter().any(|time| (since..now).contains(time))
+        [self.at, self.at.saturating_sub(SOON_SECONDS)]
+            .iter()
+            .any(|time| (since..now).contains(time))
     }
 }
 
@@ -61,8 +62,11 @@ pub(super) fn in_use(ends: &[End]) -> Arc<Mutex<Vec<End>>> {
 
 fn ends() -> BTreeSet<End> {
     let lists = IN_USE.lock();
-    let lists = lists.iter().filter_map(Weak::upgrade);
-    lists.flat_map(|list| list.lock().clone()).collect()
+    lists
+        .iter()
+        .filter_map(Weak::upgrade)
+        .flat_map(|list| list.lock().clone())
+        .collect()
 }
 
 /// Returns the warnings that are due at `now`.

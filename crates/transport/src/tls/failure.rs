@@ -17,8 +17,7 @@ const NOTATION: [&str; 4] = ["DnsName(", "IpAddress(", "\"", ")"];
 /// Joins an error and its causes, because libraries keep the real one in the chain.
 #[must_use]
 pub fn with_causes(error: &(dyn Error + 'static), settings: &PeerSettings) -> String {
-    let causes = successors(error.source(), |&cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| {
+    successors(error.source(), |&cause| cause.source()).fold(error.to_string(), |text, cause| {
         let cause = cause.to_string();
         format!("{text}: {}", in_words(&cause, settings).unwrap_or(cause))
     })
@@ -34,9 +33,12 @@ pub fn in_words(text: &str, settings: &PeerSettings) -> Option<String> {
     })?;
     let strip = |text: String, notation: &str| text.replace(notation, "");
     let found = NOTATION.into_iter().fold(found.to_owned(), strip);
-    let words = words.replace("{ca}", settings.ca);
-    let words = words.replace("{certificate}", settings.certificate);
-    Some(words.replace("{found}", &LogText(&found).to_string()))
+    Some(
+        words
+            .replace("{ca}", settings.ca)
+            .replace("{certificate}", settings.certificate)
+            .replace("{found}", &LogText(&found).to_string()),
+    )
 }
 
 #[cfg(test)]

@@ -82,8 +82,9 @@ impl<C: PartialEq + AsRef<PeerCertificates>, T> Followed<C, T> {
         C: Send + 'static,
     {
         let mut failure_logged = self.failure_logged.lock().await;
-        let read = run_blocking(read).await;
-        let replaced = read.and_then(|content| self.replace(content, unix_now(), make));
+        let replaced = run_blocking(read)
+            .await
+            .and_then(|content| self.replace(content, unix_now(), make));
         // Each use reads the files, so the same failure would fill the log.
         let is_news = match &replaced {
             Ok(is_new) => *is_new,

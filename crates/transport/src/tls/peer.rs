@@ -77,8 +77,10 @@ impl PeerFiles {
     pub fn read(&self) -> Result<PeerCertificates, ExitError> {
         let settings = &self.settings;
         let authorities = self.ca.as_deref().map(authorities).transpose();
-        let identity = self.identity.as_ref();
-        let identity = identity.map(|(cert, key)| CertificateFiles::read(settings, cert, key));
+        let identity = self
+            .identity
+            .as_ref()
+            .map(|(cert, key)| CertificateFiles::read(settings, cert, key));
         let authorities =
             authorities.map_err(|error| ExitError::Config(format!("{}: {error}", settings.ca)))?;
         let identity = identity.transpose().map_err(ExitError::Config)?;

@@ -128,8 +128,9 @@ impl ServerTls {
     ) -> io::Result<TlsStream<S>> {
         // A handshake ends with the certificate that it began with.
         let acceptor = self.followed.load().value.clone();
-        let accepted = tokio::time::timeout(limit, acceptor.accept(socket)).await;
-        let accepted = accepted.map_err(|_| io::ErrorKind::TimedOut)?;
+        let accepted = tokio::time::timeout(limit, acceptor.accept(socket))
+            .await
+            .map_err(|_| io::ErrorKind::TimedOut)?;
         let in_words = |error: &io::Error| in_words(&error.to_string(), &SETTINGS);
         accepted.map_err(|error| in_words(&error).map_or(error, io::Error::other))
     }

@@ -50,8 +50,10 @@ impl Collector {
         }
         let timeout =
             trace_variable(variable, "TIMEOUT").and_then(|(_, timeout)| timeout.parse().ok());
-        let endpoint = endpoint.map(|(name, endpoint)| uri(&name, &endpoint));
-        let endpoint = endpoint.transpose()?.unwrap_or_default();
+        let endpoint = endpoint
+            .map(|(name, endpoint)| uri(&name, &endpoint))
+            .transpose()?
+            .unwrap_or_default();
         Ok(Some(Self {
             certificate: trace_variable(variable, "CERTIFICATE").map(|(_, path)| path.into()),
             is_https: endpoint.scheme() == Some(&Scheme::HTTPS),
@@ -69,11 +71,13 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the variable for traces, or the one for all signals, with its name.
 fn trace_variable(variable: Variables<'_>, what: &str) -> Option<(String, String)> {
-    let names = ["TRACES_", ""].map(|signal| format!("OTEL_EXPORTER_OTLP_{signal}{what}"));
-    names.into_iter().find_map(|name| {
-        let value = variable(&name)?;
-        Some((name, value))
-    })
+    ["TRACES_", ""]
+        .map(|signal| format!("OTEL_EXPORTER_OTLP_{signal}{what}"))
+        .into_iter()
+        .find_map(|name| {
+            let value = variable(&name)?;
+            Some((name, value))
+        })
 }
 
 /// Rejects credentials and queries, which errors of the SDK would name.

@@ -63,8 +63,11 @@ impl CountedExporter {
             client: client(collector).map_err(unusable)?,
             cause: Arc::clone(&cause),
         };
-        let builder = SpanExporter::builder().with_http().with_http_client(client);
-        let built = builder.build().map_err(|error| unusable(error.to_string()));
+        let built = SpanExporter::builder()
+            .with_http()
+            .with_http_client(client)
+            .build()
+            .map_err(|error| unusable(error.to_string()));
         Ok(Self {
             exporter: built?,
             cause,

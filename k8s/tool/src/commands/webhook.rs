@@ -44,8 +44,9 @@ const LAME_DUCK: Duration = Duration::from_secs(5);
 /// Start errors; later only a background task that has ended.
 pub(crate) fn run(args: &WebhookArgs) -> Result<(), ExitError> {
     let runtime = tokio::runtime::Runtime::new();
-    let runtime = runtime.map_err(|error| ExitError::Software(format!("no runtime: {error}")))?;
-    runtime.block_on(serve(args))
+    runtime
+        .map_err(|error| ExitError::Software(format!("no runtime: {error}")))?
+        .block_on(serve(args))
 }
 
 async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
@@ -58,8 +59,10 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
         ca: args.client_ca.clone(),
         mode: None,
     };
-    let tls = args.tls.server(clients, HTTP_1)?;
-    let tls = tls.ok_or_else(|| ExitError::Config(missing.to_owned()))?;
+    let tls = args
+        .tls
+        .server(clients, HTTP_1)?
+        .ok_or_else(|| ExitError::Config(missing.to_owned()))?;
     info!(
         version = env!("CARGO_PKG_VERSION"),
         listen = %args.listen,

@@ -62,16 +62,19 @@ pub(crate) fn set_user(container: &mut Value, text: &str) -> Result<(), String> 
 }
 
 fn first(text: &str) -> Result<Value, ExitError> {
-    let documents = documents("component", text)?.into_iter();
-    Ok(documents.map(|each| each.value).next().unwrap_or_default())
+    Ok(documents("component", text)?
+        .into_iter()
+        .map(|each| each.value)
+        .next()
+        .unwrap_or_default())
 }
 
 /// Returns the settings of a generated ConfigMap.
 fn literals(kustomization: &Value, number: usize) -> BTreeMap<String, String> {
-    let literals = list(&kustomization["configMapGenerator"][number]["literals"]);
-    let pairs = literals.filter_map(|literal| literal.as_str()?.split_once('='));
-    let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    pairs.collect()
+    list(&kustomization["configMapGenerator"][number]["literals"])
+        .filter_map(|literal| literal.as_str()?.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
 }
 
 #[cfg(test)]

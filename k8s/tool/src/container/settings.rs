@@ -72,8 +72,10 @@ impl Settings {
                 set.insert(name);
             }
         }
-        let sources = KEY_SOURCES.iter().filter(|name| set.contains(*name));
-        let sources: Vec<_> = sources.collect();
+        let sources: Vec<_> = KEY_SOURCES
+            .iter()
+            .filter(|name| set.contains(*name))
+            .collect();
         if let [one, other, ..] = sources.as_slice() {
             return Err(ExitError::Usage(format!(
                 "--set: {one} and {other} are two sources of the key"
@@ -89,10 +91,14 @@ impl Settings {
             variables.remove(ISSUER);
         }
         let usual = || format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION"));
-        let resources = args.resources.iter().map(|pair| {
-            resource(pair).map_err(|why| ExitError::Usage(format!("--resources '{pair}': {why}")))
-        });
-        let resources = resources.collect::<Result<_, _>>()?;
+        let resources = args
+            .resources
+            .iter()
+            .map(|pair| {
+                resource(pair)
+                    .map_err(|why| ExitError::Usage(format!("--resources '{pair}': {why}")))
+            })
+            .collect::<Result<_, _>>()?;
         // What no pod could have is no mistake of its author.
         let no_pod = Object(&Value::Null);
         resources::set(&mut component.container.clone(), no_pod, &resources, true)
@@ -110,10 +116,13 @@ impl Settings {
     /// is called.
     pub(crate) fn user_headers(&self) -> Vec<&str> {
         let value = |name| self.variables.get(name).map_or("", String::as_str);
-        let of_claims = value("POSTERN_CLAIM_HEADER").split(',');
-        let of_claims = of_claims.filter_map(|pair| Some(pair.split_once('=')?.0.trim()));
-        let own = ["X-Current-User", value("POSTERN_USER_HEADER")];
-        own.into_iter().chain(of_claims).collect()
+        let of_claims = value("POSTERN_CLAIM_HEADER")
+            .split(',')
+            .filter_map(|pair| Some(pair.split_once('=')?.0.trim()));
+        ["X-Current-User", value("POSTERN_USER_HEADER")]
+            .into_iter()
+            .chain(of_claims)
+            .collect()
     }
 }
 

@@ -38,15 +38,21 @@ fn give(object: &mut Value, port: Option<u16>) -> Result<(), String> {
     let (Some(path), Some(pod)) = (own.pod_path(), own.pod()) else {
         return Ok(());
     };
-    let found = port.filter(|_| own.annotation(PORT).is_none());
-    let found = found.map(|port| (PORT, port.to_string().into()));
+    let found = port
+        .filter(|_| own.annotation(PORT).is_none())
+        .map(|port| (PORT, port.to_string().into()));
     let annotations = own.annotations().map(|(name, value)| (name, value.into()));
-    let lacking = annotations.chain(found);
-    let lacking = lacking.filter(|(name, _)| pod.annotation(name).is_none());
-    let lacking = lacking.map(|(name, value)| (below("/metadata/annotations", name), value));
-    let label = pod.label(SIDECAR).is_none();
-    let label = label.then(|| (below("/metadata/labels", SIDECAR), "true".into()));
-    let changes: Vec<(String, Value)> = label.into_iter().chain(lacking).collect();
+    let lacking = annotations
+        .chain(found)
+        .filter(|(name, _)| pod.annotation(name).is_none())
+        .map(|(name, value)| (below("/metadata/annotations", name), value));
+    let changes: Vec<(String, Value)> = pod
+        .label(SIDECAR)
+        .is_none()
+        .then(|| (below("/metadata/labels", SIDECAR), "true".into()))
+        .into_iter()
+        .chain(lacking)
+        .collect();
     match object.pointer_mut(path) {
         Some(pod) if !changes.is_empty() => {
             original::change(pod, changes).map_err(|why| format!("{path}{why}"))

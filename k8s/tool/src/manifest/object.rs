@@ -57,14 +57,16 @@ impl<'v> Object<'v> {
 
     /// Returns the annotations of this product.
     pub(crate) fn annotations(self) -> impl Iterator<Item = (&'v str, &'v str)> + use<'v> {
-        let known = ALL.into_iter();
-        known.filter_map(move |name| Some((name, self.annotation(name)?)))
+        ALL.into_iter()
+            .filter_map(move |name| Some((name, self.annotation(name)?)))
     }
 
     /// Returns an annotation that looks like one of this product, and means nothing.
     pub(crate) fn unknown_annotation(self) -> Option<&'v str> {
-        let annotations = self.0["metadata"]["annotations"].as_object()?;
-        let mut names = annotations.keys().map(String::as_str);
+        let mut names = self.0["metadata"]["annotations"]
+            .as_object()?
+            .keys()
+            .map(String::as_str);
         let is_known = |name| ALL.contains(&name) || name == ORIGINAL;
         names.find(|name| name.starts_with(PREFIX) && !is_known(name))
     }
@@ -80,8 +82,9 @@ impl<'v> Object<'v> {
             return Some("");
         }
         TEMPLATES.into_iter().find(|path| {
-            let containers = self.0.pointer(&format!("{path}/spec/containers"));
-            containers.is_some_and(Value::is_array)
+            self.0
+                .pointer(&format!("{path}/spec/containers"))
+                .is_some_and(Value::is_array)
         })
     }
 
@@ -111,8 +114,7 @@ impl<'v> Object<'v> {
                 "the label {SIDECAR}: {label:?} is neither \"true\" nor \"false\""
             ));
         }
-        let elsewhere = path_of_containers(self.0);
-        match elsewhere.filter(|_| self.wants_sidecar() && self.pod().is_none()) {
+        match path_of_containers(self.0).filter(|_| self.wants_sidecar() && self.pod().is_none()) {
             Some(path) => Err(format!(
                 "describes pods at {path}, which get no sidecar here: label these, for the webhook, and the object {SIDECAR}: \"false\""
             )),
@@ -154,14 +156,14 @@ impl<'v> Object<'v> {
     /// Returns kinds and names of the objects that the sidecar reads.
     pub(crate) fn needed(self) -> impl Iterator<Item = (&'static str, &'v str)> + use<'v> {
         let sidecar = self.sidecar().unwrap_or(&Value::Null);
-        let sources = list(&sidecar["envFrom"]);
-        let maps = sources.map(|source| ("ConfigMap", text(source, "/configMapRef/name")));
-        let volumes = list(self.spec("volumes"));
-        let own = volumes.filter(|volume| name_of(volume).starts_with("postern-"));
-        let mounted = own.flat_map(|volume| {
-            let file = ("ConfigMap", text(volume, "/configMap/name"));
-            [("Secret", text(volume, "/secret/secretName")), file]
-        });
+        let maps = list(&sidecar["envFrom"])
+            .map(|source| ("ConfigMap", text(source, "/configMapRef/name")));
+        let mounted = list(self.spec("volumes"))
+            .filter(|volume| name_of(volume).starts_with("postern-"))
+            .flat_map(|volume| {
+                let file = ("ConfigMap", text(volume, "/configMap/name"));
+                [("Secret", text(volume, "/secret/secretName")), file]
+            });
         maps.chain(mounted).filter(|(_, name)| !name.is_empty())
     }
 
@@ -182,8 +184,9 @@ impl<'v> Object<'v> {
 
     /// Returns true for a pod whose containers end by themselves.
     pub(crate) fn is_task(self) -> bool {
-        let policy = self.spec("restartPolicy").as_str();
-        policy.is_some_and(|policy| policy != "Always")
+        self.spec("restartPolicy")
+            .as_str()
+            .is_some_and(|policy| policy != "Always")
     }
 }
 
@@ -254,8 +257,10 @@ pub(crate) fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
 /// Returns the reason why a label or an annotation of this product would count as absent.
 fn not_text(object: Object<'_>) -> Option<String> {
     ["label", "annotation"].into_iter().find_map(|kind| {
-        let entries = object.0["metadata"][format!("{kind}s")].as_object()?;
-        let mut own = entries.iter().filter(|(name, _)| name.starts_with(PREFIX));
+        let mut own = object.0["metadata"][format!("{kind}s")]
+            .as_object()?
+            .iter()
+            .filter(|(name, _)| name.starts_with(PREFIX));
         let (name, other) = own.find(|(_, value)| !value.is_string())?;
         let what = match other {
             Value::Null => "null",
@@ -264,8 +269,12 @@ fn not_text(object: Object<'_>) -> Option<String> {
             Value::Array(_) => "a list",
             _ => "a map",
         };
-        let text = other.to_string().replace('"', "");
-        let text: String = text.chars().take(40).collect();
+        let text: String = other
+            .to_string()
+            .replace('"', "")
+            .chars()
+            .take(40)
+            .collect();
         Some(format!(
             "the {kind} {name} is {what}, not a text: write it in quotes, \"{text}\""
         ))

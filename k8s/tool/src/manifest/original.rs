@@ -58,9 +58,11 @@ pub(crate) fn put_back(object: &mut Value, above: &str) -> Vec<String> {
     let member = |path: &str| path.split('/').take(5).collect::<Vec<_>>().join("/");
     let other_than = |value: fn(&Replaced) -> &Value| -> BTreeSet<String> {
         let present = |path: &str| object.pointer(path).unwrap_or(&Value::Null);
-        let other = below.iter();
-        let other = other.filter(|(path, replaced)| present(path) != value(replaced));
-        other.map(|(path, _)| member(path)).collect()
+        below
+            .iter()
+            .filter(|(path, replaced)| present(path) != value(replaced))
+            .map(|(path, _)| member(path))
+            .collect()
     };
     let (mut edited, changed) = (other_than(|it| &it.now), other_than(|it| &it.was));
     for (path, Replaced { was, .. }) in below {
@@ -88,8 +90,11 @@ pub(crate) fn take_away(value: &mut Value) -> Option<Vec<String>> {
         });
     }
     let edited = put_back(object, "/").into_iter();
-    let lines = edited.map(|member| format!("{path}{member}: edited since, left as it is"));
-    Some(lines.collect())
+    Some(
+        edited
+            .map(|member| format!("{path}{member}: edited since, left as it is"))
+            .collect(),
+    )
 }
 
 /// Removes items of a list in the specification, and the list without another one.

@@ -71,15 +71,18 @@ pub(crate) fn resolved_in<'v>(
 
 /// Returns the port of the node that leads to a port of the pod.
 pub(crate) fn node_port(pod: Object<'_>, port: u16) -> Option<u64> {
-    let all = pod.others().flat_map(|each| list(&each["ports"]));
-    let mut same = all.filter(|each| number_of(each) == Some(port));
+    let mut same = pod
+        .others()
+        .flat_map(|each| list(&each["ports"]))
+        .filter(|each| number_of(each) == Some(port));
     same.find_map(|each| each["hostPort"].as_u64().filter(|port| *port > 0))
 }
 
 /// Returns the names and numbers of the TCP ports that a container declares.
 pub(crate) fn container_ports(container: &Value) -> impl Iterator<Item = (&str, u16)> {
-    let tcp = list(&container["ports"]).filter(|port| is_tcp(port));
-    tcp.filter_map(|port| Some((name_of(port), number_of(port)?)))
+    list(&container["ports"])
+        .filter(|port| is_tcp(port))
+        .filter_map(|port| Some((name_of(port), number_of(port)?)))
 }
 
 fn number_of(port: &Value) -> Option<u16> {
@@ -108,10 +111,12 @@ fn found(pod: Object<'_>) -> Result<u16, String> {
     let only = match declared.as_slice() {
         // Nothing is declared: probes of one port name it, or it is the component's default.
         [] => {
-            let probed = probed(pod).filter(|port| !OWN.contains(port));
-            let probed: BTreeSet<u16> = probed.collect();
-            let only = probed.first().filter(|_| probed.len() == 1);
-            return Ok(only.copied().unwrap_or(UNDECLARED));
+            let probed: BTreeSet<u16> = probed(pod).filter(|port| !OWN.contains(port)).collect();
+            return Ok(probed
+                .first()
+                .filter(|_| probed.len() == 1)
+                .copied()
+                .unwrap_or(UNDECLARED));
         }
         [only] => Some(only),
         _ => only_named(|name| name == "http").or_else(|| only_named(may_be_of_service)),
@@ -129,8 +134,9 @@ fn upstream(sidecar: &Value) -> Option<Option<u16>> {
 
 /// Returns the ports that probes of containers name by number: some are not declared.
 fn probed<'v>(pod: Object<'v>) -> impl Iterator<Item = u16> + use<'v> {
-    let actions = pod.others().flat_map(actions);
-    actions.filter_map(|(.., action)| u16::try_from(action["port"].as_u64()?).ok())
+    pod.others()
+        .flat_map(actions)
+        .filter_map(|(.., action)| u16::try_from(action["port"].as_u64()?).ok())
 }
 
 fn declared<'v>(pod: Object<'v>) -> impl Iterator<Item = (&'v str, u16)> + use<'v> {

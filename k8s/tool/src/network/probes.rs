@@ -28,8 +28,8 @@ pub(crate) fn redirected(
             // By the sidecar's own parser: what it rejects would keep the pod from starting.
             let alone = json!({ &name: forwarded });
             let is_about_user = |name: &str| user_headers.iter().any(|user| cgi_equal(name, user));
-            let parsed = probes::parse(&alone.to_string());
-            let checked = parsed.and_then(|all| probes::reject_user_headers(&all, is_about_user));
+            let checked = probes::parse(&alone.to_string())
+                .and_then(|all| probes::reject_user_headers(&all, is_about_user));
             if let Err(why) = checked {
                 warnings.push(format!("{kind} stays as it is, past the sidecar: {why}"));
                 continue;

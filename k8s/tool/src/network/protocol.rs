@@ -23,10 +23,12 @@ pub(crate) fn service_protocol(
     input: &[Document],
 ) -> Result<&'static str, String> {
     if let Some(word) = pod.annotation(UPSTREAM_PROTOCOL) {
-        let known = [HTTP, H2C, HTTPS].into_iter().find(|known| *known == word);
-        return known.ok_or_else(|| {
-            format!("the annotation {UPSTREAM_PROTOCOL} {word:?} is not http, h2c or https")
-        });
+        return [HTTP, H2C, HTTPS]
+            .into_iter()
+            .find(|known| *known == word)
+            .ok_or_else(|| {
+                format!("the annotation {UPSTREAM_PROTOCOL} {word:?} is not http, h2c or https")
+            });
     }
     let Some(port) = port else {
         return Ok(HTTP);
@@ -95,8 +97,7 @@ fn agreed_by_names(names: &[&str]) -> &'static str {
 /// Returns a warning about a Service that is reviewed apart from its pods: their sidecars do not
 /// learn what its port says.
 pub(crate) fn warning(service: Object<'_>) -> Option<String> {
-    let ports = services::ports_of(service).into_iter();
-    ports.filter(ServicePort::is_guarded).find_map(|port| {
+    services::ports_of(service).into_iter().filter(ServicePort::is_guarded).find_map(|port| {
         let (word, name) = (text(port.value, "/appProtocol"), name_of(port.value));
         let (source, said) = match protocol_of(word) {
             Some(protocol) => (format!("appProtocol {word}"), protocol),

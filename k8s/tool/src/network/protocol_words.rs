@@ -25,8 +25,10 @@ pub(crate) fn protocol_of(word: &str) -> Option<&'static str> {
     let word = word.to_ascii_lowercase();
     let word = word.strip_prefix("kubernetes.io/").unwrap_or(&word);
     let begins = |known: &str| word == known || word.starts_with(&format!("{known}-"));
-    let found = WORDS.iter().find(|(known, _)| begins(known));
-    found.map(|(_, protocol)| *protocol)
+    WORDS
+        .iter()
+        .find(|(known, _)| begins(known))
+        .map(|(_, protocol)| *protocol)
 }
 
 /// Returns true for a name by which a port may be the service's: it says a protocol, and not that

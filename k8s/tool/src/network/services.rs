@@ -42,8 +42,12 @@ impl ServicePort<'_> {
 
 /// Returns the ports of a Service.
 pub(crate) fn ports_of(service: Object<'_>) -> Vec<ServicePort<'_>> {
-    let open = service.annotation(OPEN_PORTS).unwrap_or_default();
-    let open: BTreeSet<&str> = open.split(',').map(str::trim).collect();
+    let open: BTreeSet<&str> = service
+        .annotation(OPEN_PORTS)
+        .unwrap_or_default()
+        .split(',')
+        .map(str::trim)
+        .collect();
     let mut ports = Vec::new();
     for value in list(service.spec("ports")) {
         let (name, port) = (name_of(value), &value["port"]);
@@ -69,8 +73,9 @@ pub(crate) fn selects(service: Object<'_>, object: Object<'_>) -> bool {
         // A StatefulSet names its pods after itself, with a number behind a hyphen.
         None if name == "statefulset.kubernetes.io/pod-name" => {
             let is_of = |value: &str| {
-                let rest = value.strip_prefix(object.name());
-                rest.is_some_and(|rest| rest.starts_with('-'))
+                value
+                    .strip_prefix(object.name())
+                    .is_some_and(|rest| rest.starts_with('-'))
             };
             value.as_str().is_some_and(is_of)
         }
@@ -128,8 +133,10 @@ pub(crate) fn move_to_sidecar(
     let moved = ports.filter(|(_, port)| {
         port.is_guarded() && is_service(port.target) && *port.target != SIDECAR_PORT
     });
-    let moved = moved.map(|(number, _)| format!("/spec/ports/{number}/targetPort"));
-    let changes: Vec<_> = moved.map(|path| (path, SIDECAR_PORT.into())).collect();
+    let changes: Vec<_> = moved
+        .map(|(number, _)| format!("/spec/ports/{number}/targetPort"))
+        .map(|path| (path, SIDECAR_PORT.into()))
+        .collect();
     let is_moved = !changes.is_empty();
     if is_moved {
         original::change(value, changes)?;
@@ -153,9 +160,11 @@ pub(crate) fn move_alone(value: &mut Value) -> Result<bool, String> {
         return Err("is headless: its clients connect to the pods themselves".to_owned());
     }
     let ports = ports_of(service).into_iter();
-    let others = ports.filter(|port| !port.is_open).map(|port| port.target);
-    let others = others.filter(|target| **target != SIDECAR_PORT && **target != ADMIN_PORT);
-    let mut targets: Vec<&Value> = others.collect();
+    let mut targets: Vec<&Value> = ports
+        .filter(|port| !port.is_open)
+        .map(|port| port.target)
+        .filter(|target| **target != SIDECAR_PORT && **target != ADMIN_PORT)
+        .collect();
     targets.dedup();
     let target = match (targets.as_slice(), service.annotation(PORT)) {
         ([], _) => return Ok(false),

@@ -38,13 +38,15 @@ pub(crate) fn documents(file: &str, stream: &str) -> Result<Vec<Document>, ExitE
         } else {
             reader.documents()
         };
-    let objects = read.map_err(|problem| error(&format!("{file}:{}", reader.line), &problem))?;
-    let located = objects.into_iter().map(|(line, value)| Document {
-        location: format!("{file}:{line}"),
-        value,
-        warnings: Vec::new(),
-    });
-    Ok(located.collect())
+    Ok(read
+        .map_err(|problem| error(&format!("{file}:{}", reader.line), &problem))?
+        .into_iter()
+        .map(|(line, value)| Document {
+            location: format!("{file}:{line}"),
+            value,
+            warnings: Vec::new(),
+        })
+        .collect())
 }
 
 /// Returns the items of a list, or the object itself. As for `kubectl` an item is of the list's kind

@@ -6,8 +6,8 @@ use super::scalar::plain;
 
 /// Writes documents, each behind a marker.
 pub(crate) fn stream<'v>(values: impl IntoIterator<Item = &'v Value>) -> String {
-    let documents = values.into_iter();
-    documents
+    values
+        .into_iter()
         .map(|value| format!("---\n{}", block(value, 0)))
         .collect()
 }

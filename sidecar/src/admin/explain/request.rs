@@ -43,8 +43,11 @@ impl ExplainRequest {
         at: Option<i64>,
     ) -> Result<Self, RequestError> {
         Method::from_bytes(method.as_bytes()).map_err(|_| RequestError::Method)?;
-        let lines = lines.into_iter().filter(|line| !line.trim().is_empty());
-        let mut fields = lines.map(field).collect::<Result<Vec<_>, _>>()?;
+        let mut fields = lines
+            .into_iter()
+            .filter(|line| !line.trim().is_empty())
+            .map(field)
+            .collect::<Result<Vec<_>, _>>()?;
         let has_host = fields
             .iter()
             .any(|(name, _)| name.eq_ignore_ascii_case("host"));
@@ -63,10 +66,10 @@ impl ExplainRequest {
         if let Some((byte, position)) = bytes.find(|(byte, _)| b"\r\n".contains(byte)) {
             return Err(RequestError::TargetByte { position, byte });
         }
-        let fields = fields
+        let fields: String = fields
             .iter()
-            .map(|(name, value)| format!("{name}: {value}\r\n"));
-        let fields: String = fields.collect();
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
         Ok(Self {
             head: format!("{method} {target} HTTP/1.1\r\n{fields}\r\n"),
             at,

@@ -13,10 +13,13 @@ pub(super) fn text_of(head: &Request<()>) -> String {
         (":path", part(uri.path_and_query().map(|it| it.as_str()))),
     ];
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    let fields = head.headers().iter();
-    let fields = fields.map(|(name, value)| (name.as_str(), text(value)));
-    let lines = begin.into_iter().chain(fields);
-    lines
+    let fields = head
+        .headers()
+        .iter()
+        .map(|(name, value)| (name.as_str(), text(value)));
+    begin
+        .into_iter()
+        .chain(fields)
         .map(|(name, value)| format!("{name}: {value}\n"))
         .collect()
 }
@@ -34,8 +37,7 @@ pub(super) fn without_secrets(line: &str, token_cookie: Option<&str>) -> String 
 /// Hides other text that looks like a JWT, in a query or a field of the service.
 pub(super) fn without_tokens(line: &str) -> String {
     let is_of_one = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let words = line.split_inclusive(|c| !is_of_one(c));
-    let redacted = words.map(|word| {
+    let redacted = line.split_inclusive(|c| !is_of_one(c)).map(|word| {
         let token = word.trim_end_matches(|c| !is_of_one(c));
         // Every JSON object in base64url starts like this.
         if token.starts_with("eyJ") && token.matches('.').count() >= 2 {
@@ -58,12 +60,15 @@ fn without_token(value: &str) -> String {
 }
 
 fn without_cookie(value: &str, hidden: Option<&str>) -> String {
-    let pairs = value.split(';').map(str::trim);
-    let redacted = pairs.map(|pair| match pair.split_once('=') {
-        Some((name, _)) if Some(name.trim_end()) == hidden => format!("{name}={HIDDEN}"),
-        _ => pair.to_owned(),
-    });
-    redacted.collect::<Vec<_>>().join("; ")
+    value
+        .split(';')
+        .map(str::trim)
+        .map(|pair| match pair.split_once('=') {
+            Some((name, _)) if Some(name.trim_end()) == hidden => format!("{name}={HIDDEN}"),
+            _ => pair.to_owned(),
+        })
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 #[cfg(test)]

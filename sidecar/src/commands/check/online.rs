@@ -175,8 +175,8 @@ impl Findings {
 /// Connects as a request would, TLS included.
 async fn connected(settings: UpstreamSettings) -> Result<(), ExitError> {
     let protocol = settings.address.protocol;
-    let upstream = Upstream::new(settings).map_err(ExitError::Config)?;
-    let peer = upstream
+    let peer = Upstream::new(settings)
+        .map_err(ExitError::Config)?
         .peer()
         .ok_or_else(|| ExitError::Unavailable("its name does not resolve".to_owned()))?;
     let connecting = TransportConnector::new(None);

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use postern_contract::interceptor::{AuthRequirement, Interceptor};
 use postern_http::methods::Methods;
-use postern_http::path_patterns::PathPattern;
+use postern_http::path::patterns::PathPattern;
 
 use crate::config::{examples, path_of};
 use crate::decision::authorize::AuthPolicy;

@@ -30,8 +30,11 @@ pub(super) fn accepted(table: &IssuerTable) -> Result<Vec<String>, String> {
         }
         // Only listed ones: a tenant's own administrator issues its tokens.
         (None, Some(pattern), Some(tenants)) => {
-            let tenants = tenants.0.iter();
-            return Ok(tenants.map(|it| pattern.issuer(it.as_str())).collect());
+            return Ok(tenants
+                .0
+                .iter()
+                .map(|it| pattern.issuer(it.as_str()))
+                .collect());
         }
     };
     Err(why.to_owned())

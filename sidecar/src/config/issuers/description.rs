@@ -216,8 +216,9 @@ impl<'a> Description<'a> {
                 return Err(self.rejected("claim: is empty: list at least one"));
             }
             Some(claims) => {
-                let fields = claims.iter();
-                let fields = fields.map(|(field, claims)| (**field, claims.values()));
+                let fields = claims
+                    .iter()
+                    .map(|(field, claims)| (**field, claims.values()));
                 ClaimMapping::new(fields.collect())
             }
             None => {
@@ -270,8 +271,10 @@ impl<'a> Description<'a> {
             tls: self.tls(location.is_https())?,
             proxy: self.keys_proxy(location.is_https()),
             bearer_file: self.table.is_kubernetes().then(|| {
-                let file = self.table.token_file.clone();
-                file.unwrap_or_else(|| kubernetes::TOKEN_FILE.into())
+                self.table
+                    .token_file
+                    .clone()
+                    .unwrap_or_else(|| kubernetes::TOKEN_FILE.into())
             }),
             location,
             algorithms: self.algorithms(),
@@ -288,10 +291,9 @@ impl<'a> Description<'a> {
             }
             // Any other address is the operator's choice: plain HTTP is a warning, no error.
             (false, Some(jwks)) => Ok(Location::clone(jwks)),
-            (false, None) if is_kubernetes => {
-                let address = kubernetes::JWKS_URL.parse();
-                address.map_err(|error: String| self.rejected(error))
-            }
+            (false, None) if is_kubernetes => kubernetes::JWKS_URL
+                .parse()
+                .map_err(|error: String| self.rejected(error)),
             (true, None) if !is_kubernetes => self.discovered(),
             _ => Err(self.rejected(format!(
                 "expected one source of keys of discovery = true, jwks, or issuer = \"{}\"",
@@ -304,8 +306,12 @@ impl<'a> Description<'a> {
         let Some(issuer) = &self.table.issuer else {
             return Err(self.rejected("`discovery` has an effect only with `issuer`"));
         };
-        let hosts = self.table.jwks_hosts.as_ref();
-        let hosts = hosts.map(List::texts).unwrap_or_default();
+        let hosts = self
+            .table
+            .jwks_hosts
+            .as_ref()
+            .map(List::texts)
+            .unwrap_or_default();
         IssuerUrl::new(issuer.as_str())
             .map(|url| Location::Issuer(url, hosts))
             .map_err(|error| {
@@ -340,8 +346,9 @@ impl<'a> Description<'a> {
             return ASYMMETRIC.to_vec();
         };
         let allowed = allowed.values();
-        let all = ASYMMETRIC.into_iter();
-        all.filter(|one| allowed.contains(&Asymmetric(*one)))
+        ASYMMETRIC
+            .into_iter()
+            .filter(|one| allowed.contains(&Asymmetric(*one)))
             .collect()
     }
 

@@ -73,8 +73,9 @@ pub(super) fn names(all: &[UserPrefix<'_>]) -> Result<Vec<UserNames>, ExitError>
             let why = format!("beside kubernetes:/// no other names begin with '{OF_CLUSTER}'");
             return Err(one.rejected(why));
         }
-        let of_others = others().map(|(_, other)| other.beginning());
-        let of_others = of_others.chain(beside_cluster.then_some(OF_CLUSTER));
+        let of_others = others()
+            .map(|(_, other)| other.beginning())
+            .chain(beside_cluster.then_some(OF_CLUSTER));
         names.push(UserNames {
             prefix: one.given.unwrap_or_default().to_owned(),
             of_others: of_others
@@ -103,14 +104,17 @@ fn may_be_alike(one: &str, other: &str) -> bool {
 fn missing(all: &[UserPrefix<'_>]) -> ExitError {
     let is_taken = all.iter().any(|one| one.given == Some(""));
     let first = all.iter().position(|one| !one.needs_none());
-    let lines = all.iter().enumerate().filter(|(_, one)| one.is_missing());
-    let lines = lines.map(|(position, one)| {
-        let prefix = match Some(position) == first && !is_taken {
-            true => String::new(),
-            false => proposed(one.issuer, all),
-        };
-        format!("`user-prefix = \"{prefix}\"` to {}", one.issuer)
-    });
+    let lines = all
+        .iter()
+        .enumerate()
+        .filter(|(_, one)| one.is_missing())
+        .map(|(position, one)| {
+            let prefix = match Some(position) == first && !is_taken {
+                true => String::new(),
+                false => proposed(one.issuer, all),
+            };
+            format!("`user-prefix = \"{prefix}\"` to {}", one.issuer)
+        });
     let lines: Vec<_> = lines.collect();
     ExitError::Config(format!(
         "[[issuer]]: several issuers may have users of the same id, so each table needs a `user-prefix`, which is put \

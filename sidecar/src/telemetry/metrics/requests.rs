@@ -114,8 +114,12 @@ impl RequestMetrics {
 
     /// Returns the number of requests since the start.
     pub(crate) fn all(&self) -> u64 {
-        let counters = self.plain.as_flattened().iter().chain([&self.rejected]);
-        counters.map(|counter| counter.get()).sum()
+        self.plain
+            .as_flattened()
+            .iter()
+            .chain([&self.rejected])
+            .map(|counter| counter.get())
+            .sum()
     }
 }
 

@@ -44,8 +44,9 @@ pub(super) fn is_short(head: &Request<()>) -> bool {
 
 /// Returns the size of fields as HTTP/2 counts it.
 pub(crate) fn size_of(fields: &HeaderMap) -> usize {
-    let each = fields.iter();
-    each.map(|(name, value)| name.as_str().len() + value.len() + 32)
+    fields
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 32)
         .sum()
 }
 
@@ -106,8 +107,10 @@ impl Shared {
             return None;
         }
         let is_stalled = Arc::strong_count(&self.usage.stalled) > 1;
-        let most = self.requests.current_max_send_streams();
-        let most = most.min(MAX_STREAMS as usize);
+        let most = self
+            .requests
+            .current_max_send_streams()
+            .min(MAX_STREAMS as usize);
         let mut context = Context::from_waker(Waker::noop());
         // Polled once: no request waits for a stream of this connection.
         match self.requests.poll_ready(&mut context) {

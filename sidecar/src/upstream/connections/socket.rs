@@ -96,8 +96,9 @@ impl Dial {
 #[async_trait]
 impl L4Connect for Dial {
     async fn connect(&self, address: &SocketAddr) -> pingora::Result<Stream> {
-        let address = address.as_inet();
-        let address = address.ok_or_else(|| Error::new(ErrorType::ConnectError))?;
+        let address = address
+            .as_inet()
+            .ok_or_else(|| Error::new(ErrorType::ConnectError))?;
         let socket = Socket(Arc::new(ext::connect(address, None).await?));
         // Pingora owns the stream from here on; the pool needs the clone.
         *self.0.lock() = Some(socket.clone());

@@ -27,7 +27,7 @@ use tests::keys::SigningType;
 use tests::services::fake_auth_server::FakeAuthServer;
 use tests::services::h2_service::H2Service;
 use tests::wait;
-use tests::wire::h2_client::FrameClient;
+use tests::wire::h2_frames::FrameClient;
 
 use self::clients::{Client, Soak, leave, leave_streams, over_http1, over_http2, streams, tunnels};
 use self::ledger::Ledger;

@@ -15,7 +15,8 @@ use tests::services::h2_service::H2Service;
 use tests::services::socket_server::response;
 use tests::services::streaming_service::StreamingService;
 use tests::wait;
-use tests::wire::h2_client::{FrameClient, H2Client, fields_of, get_fields};
+use tests::wire::h2_client::H2Client;
+use tests::wire::h2_frames::{FrameClient, fields_of, get_fields};
 use tests::wire::metrics::sum;
 use tests::wire::raw_client::{HANDSHAKE, RawClient};
 

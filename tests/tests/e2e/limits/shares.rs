@@ -8,7 +8,7 @@ use tests::actors::stack::ForgedStack;
 use tests::services::streaming_service::StreamingService;
 use tests::wait;
 use tests::wire::clock;
-use tests::wire::h2_client::FrameClient;
+use tests::wire::h2_frames::FrameClient;
 use tests::wire::loopback::connect_as;
 use tests::wire::metrics::{rejections, sum};
 use tests::wire::raw_client::RawClient;

@@ -6,7 +6,7 @@
 //! `spring_matches` follows `AntPathMatcher.doMatch` of Spring Framework 6 step by step, for paths
 //! that start with a slash and have no empty segment (others are never pass-listed).
 
-use postern_http::path_patterns::PassList;
+use postern_http::path::patterns::PassList;
 use tests::tables::Verdicts;
 
 const PATTERN_SEGMENTS: [&str; 7] = ["a", "b", "*", "**", "?", "a*", "*b"];

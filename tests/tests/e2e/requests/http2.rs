@@ -9,7 +9,8 @@ use serde_json::Value;
 use tests::actors::stack::ForgedStack;
 use tests::services::h2_service::{H2Service, TRAILER};
 use tests::wait;
-use tests::wire::h2_client::{Fate, FrameClient, H2Client, OpenStream, fields_of, get_fields};
+use tests::wire::h2_client::{H2Client, OpenStream};
+use tests::wire::h2_frames::{Fate, FrameClient, fields_of, get_fields};
 use tests::wire::raw_client::exchange;
 
 use super::forwarding::stack;

@@ -5,7 +5,7 @@ use serde_json::json;
 use tests::actors::auth_server::USER_DETAILS;
 use tests::actors::stack::ForgedStack;
 use tests::wire::clock;
-use tests::wire::h2_client::{FrameClient, fields_of};
+use tests::wire::h2_frames::{FrameClient, fields_of};
 use tests::wire::message::Message;
 use tests::wire::raw_client::{HANDSHAKE, RawClient};
 

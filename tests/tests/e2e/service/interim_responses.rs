@@ -11,7 +11,7 @@ use tests::actors::stack::ForgedStack;
 use tests::services::socket_server::serve_each;
 use tests::skip::skip;
 use tests::wait;
-use tests::wire::h2_client::{Fate, FrameClient, frame_of, get_fields, header_block};
+use tests::wire::h2_frames::{Fate, FrameClient, frame_of, get_fields, header_block};
 use tests::wire::raw_client::RawClient;
 
 const HTTP_1: &str = "http";

@@ -8,7 +8,7 @@ use rustls::{ServerConnection, StreamOwned};
 use tests::services::echo_service::MARK;
 use tests::services::socket_server::{response, serve_each};
 use tests::wire::certificates::{Authority, Certificate};
-use tests::wire::h2_client::header_block;
+use tests::wire::h2_frames::header_block;
 use tests::wire::message::Message;
 use tests::wire::raw_client::HANDSHAKE;
 

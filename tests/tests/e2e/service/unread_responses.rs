@@ -13,7 +13,7 @@ use tests::services::echo_service::MARK;
 use tests::services::socket_server::serve_each;
 use tests::wait;
 use tests::wire::certificates::Authority;
-use tests::wire::h2_client::{FrameClient, fields_of, get_fields};
+use tests::wire::h2_frames::{FrameClient, fields_of, get_fields};
 use tests::wire::raw_client::RawClient;
 
 /// Responses without a body, and the sidecar's own.

@@ -8,7 +8,7 @@ use tests::actors::auth_server::AuthServerPlan;
 use tests::actors::stack::ForgedStack;
 use tests::wait;
 use tests::wire::certificates::Authority;
-use tests::wire::h2_client::{Fate, FrameClient, get_fields};
+use tests::wire::h2_frames::{Fate, FrameClient, get_fields};
 use tests::wire::metrics::rejections;
 use tests::wire::raw_client::RawClient;
 

@@ -18,7 +18,7 @@ use tests::services::redis_server::Redis;
 use tests::services::socket_server::{Reply, SocketServer, response};
 use tests::wait;
 use tests::wire::clock;
-use tests::wire::h2_client::{FrameClient, get_fields};
+use tests::wire::h2_frames::{FrameClient, get_fields};
 use tests::wire::loopback::connect_as;
 use tests::wire::message::Message;
 use tests::wire::metrics::rejections;

@@ -7,12 +7,12 @@ use postern_contract::rejection::Rejection;
 use postern_http::form::Form;
 
 use super::{Issued, REFRESH_TOKEN, audience, scope};
-use crate::app::App;
+use crate::accounts::sessions::SessionError;
+use crate::accounts::sessions::refresh_token::RefreshToken;
+use crate::http::app::App;
 use crate::http::oauth::AccessToken;
 use crate::http::possession::Possession;
 use crate::http::response::{ErrorResponse, store_rejection};
-use crate::sessions::SessionError;
-use crate::sessions::refresh_token::RefreshToken;
 use crate::tokens::issuer::{TokenIdentity, Validity};
 
 const CREDENTIALS: &str =
@@ -26,8 +26,10 @@ pub(super) fn check_client(headers: &HeaderMap, form: &Form) -> Result<(), Error
     let is_token = |field: &HeaderValue| {
         let mut schemes = [&b"bearer "[..], b"dpop "].into_iter();
         schemes.any(|scheme| {
-            let found = field.as_bytes().get(..scheme.len());
-            found.is_some_and(|found| found.eq_ignore_ascii_case(scheme))
+            field
+                .as_bytes()
+                .get(..scheme.len())
+                .is_some_and(|found| found.eq_ignore_ascii_case(scheme))
         })
     };
     if has_secret || !fields.all(is_token) {
@@ -42,8 +44,9 @@ pub(super) async fn refresh(
     possession: &Possession,
     client: IpAddr,
 ) -> Result<Issued, ErrorResponse> {
-    let token = form.value(REFRESH_TOKEN);
-    let token = token.ok_or(Rejection::ParameterMissing)?;
+    let token = form
+        .value(REFRESH_TOKEN)
+        .ok_or(Rejection::ParameterMissing)?;
     let token = RefreshToken::parse(token).ok_or(Rejection::GrantInvalid)?;
     // The file was replaced where it cannot be read: it is unknown who may still log in.
     if !app.users.is_current() {
@@ -60,8 +63,11 @@ pub(super) async fn refresh(
     let scope = scope(form.value("scope"), grant)?;
     let audience = audience(app, form.resources(), grant)?;
     let binding = possession.binding(app)?;
-    let renewed = app.sessions.renew(session, now, binding).await;
-    let renewed = renewed.map_err(rejected)?;
+    let renewed = app
+        .sessions
+        .renew(session, now, binding)
+        .await
+        .map_err(rejected)?;
     let mut user = renewed.user;
     user.grant.scope = scope;
     user.grant.audience = audience;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::TYPE;
-use crate::applications::secret_hash::SecretHashes;
-use crate::applications::{Applications, records};
+use crate::accounts::applications::secret_hash::SecretHashes;
+use crate::accounts::applications::{Applications, records};
 use crate::keys::StoredKeys;
 use crate::keys::records::Entry;
 use crate::keys::ring::KeyRing;

@@ -91,13 +91,13 @@ impl Activity {
     /// Returns the present wait. A busy connection reports its next one to the port.
     pub(super) fn wait(&self) -> Option<Wait> {
         // The update fails for a connection that waits, and returns its word.
-        let parked = self
+        let word = self
             .0
             .word
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
                 (word & BUSY != 0).then_some(word | PARKED)
-            });
-        let word = parked.err()?;
+            })
+            .err()?;
         Some(Wait {
             reason: if word & UNFINISHED == 0 {
                 WaitsFor::Request

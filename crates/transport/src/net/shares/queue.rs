@@ -31,8 +31,11 @@ impl<T> Queue<T> {
     /// Adds a request. `None` if the queue is full, unless the last one gives way, which has a later
     /// turn.
     pub(super) fn join(&mut self, holder: Holder, signal: T) -> Option<Position> {
-        let of_holder = self.positions.values().filter(|(it, _)| *it == holder);
-        let turn = of_holder.count();
+        let turn = self
+            .positions
+            .values()
+            .filter(|(it, _)| *it == holder)
+            .count();
         // A holder with many requests gives way to one with fewer.
         if self.positions.len() == MAX_WAITING {
             self.positions

@@ -50,8 +50,9 @@ pub(super) fn routes(settings: Settings, by_outcome: Family<Label, Counter>) -> 
         bodies: Arc::new(Semaphore::new(MAX_BODIES)),
         at_once: Arc::new(Semaphore::new(MAX_REVIEWS)),
     };
-    let routes = Router::new().route(PATH, post(reviewed_in_turn));
-    routes.with_state(reviews)
+    Router::new()
+        .route(PATH, post(reviewed_in_turn))
+        .with_state(reviews)
 }
 
 /// Reads the body, and reviews it when its turn has come: slow peers hold up no reviews.
@@ -66,9 +67,10 @@ async fn reviewed_in_turn(
     // Before the body is read, and held until its review ends: it bounds the memory.
     let of_body = Arc::clone(&reviews.bodies).acquire_owned().await;
     let body = to_bytes(request.into_body(), MAX_BODY_BYTES);
-    let body = timeout(BODY_TIMEOUT, body).await;
-    let body = body.map_err(|_| StatusCode::REQUEST_TIMEOUT)?;
-    let body = body.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
+    let body = timeout(BODY_TIMEOUT, body)
+        .await
+        .map_err(|_| StatusCode::REQUEST_TIMEOUT)?
+        .map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
     activity.serves();
     let of_review = Arc::clone(&reviews.at_once).acquire_owned().await;
     // A large object takes milliseconds, which other connections need not wait for. The review goes
@@ -77,15 +79,18 @@ async fn reviewed_in_turn(
         let _permits = (of_body, of_review);
         reviews.reviewed(&body)
     };
-    let reviewed = tokio::task::spawn_blocking(review).await;
-    reviewed.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+    tokio::task::spawn_blocking(review)
+        .await
+        .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 impl Reviews {
     fn reviewed(&self, body: &[u8]) -> Response {
         let reviewed = review(body, &self.settings);
-        let outcome = reviewed.as_ref().map(|(outcome, _)| *outcome);
-        let outcome = outcome.unwrap_or(Outcome::Malformed);
+        let outcome = reviewed
+            .as_ref()
+            .map(|(outcome, _)| *outcome)
+            .unwrap_or(Outcome::Malformed);
         let label = [("outcome", outcome.name())];
         self.by_outcome.get_or_create(&label).inc();
         match reviewed {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use serde::Deserialize;
 use tests::actors::auth_server::admin_get;
 use tests::tables::{self, Verdicts};
-use tests::wire::h2_client::header_block;
+use tests::wire::h2_frames::header_block;
 use tests::wire::metrics::rejections;
 
 use super::*;

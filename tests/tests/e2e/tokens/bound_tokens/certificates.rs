@@ -9,7 +9,7 @@ use tests::actors::stack::ForgedStack;
 use tests::keys::Algorithm;
 use tests::wire::certificates::{Authority, Certificate};
 use tests::wire::clock;
-use tests::wire::h2_client::{frame_of, get_fields, header_block};
+use tests::wire::h2_frames::{frame_of, get_fields, header_block};
 use tests::wire::message::Message;
 use tests::wire::tls::{TlsClient, Trust};
 

@@ -1,0 +1,156 @@
+//! Changes of an application, as functions of its record; the store swaps the result in.
+
+use super::secret_hash::SecretHashes;
+use crate::accounts::grants::Grant;
+use crate::telemetry::audit::events::ApplicationEvent;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change<'a> {
+    /// Registers it with its first secret, and with what tokens it may obtain.
+    Add { secret: &'a str, grant: &'a Grant },
+    /// Replaces what tokens it may obtain.
+    Grant { grant: &'a Grant },
+    /// Adds a secret; the previous one stays valid.
+    Rotate { secret: &'a str },
+    /// Makes this secret valid, idempotently: registers the application, adds the secret, or
+    /// changes nothing.
+    Ensure { secret: &'a str },
+    /// Drops all secrets but the newest. Not a single one: it may be the leaked secret, restored by
+    /// a failover.
+    DropOld,
+    /// Unregisters it.
+    Remove,
+}
+
+const REGISTERED: &str =
+    "this application is registered already (rotate-secret prints another secret)";
+const NOT_REGISTERED: &str = "no such application is registered";
+const DROPPED: &str =
+    "this secret was dropped, and a dropped one never becomes valid again; make another";
+const NOTHING_TO_DROP: &str = "nothing to drop (rotate-secret, then --drop-old, ends a leaked secret): only one secret is valid";
+
+impl Change<'_> {
+    /// Returns the audit event of this change of an application, or of the absence of one.
+    pub(crate) fn event(self, record: Option<&SecretHashes>) -> ApplicationEvent {
+        match self {
+            Self::Grant { .. } => ApplicationEvent::GrantChanged,
+            Self::Remove => ApplicationEvent::Removed,
+            _ if record.is_none_or(SecretHashes::is_empty) => ApplicationEvent::Added,
+            _ => ApplicationEvent::SecretsChanged,
+        }
+    }
+
+    /// Returns the changed record.
+    ///
+    /// # Errors
+    /// If the application does not exist (for [`Change::Add`]: exists), or nothing can be dropped.
+    pub(crate) fn apply(self, record: Option<&SecretHashes>) -> Result<SecretHashes, &'static str> {
+        let registered = record.filter(|secrets| !secrets.is_empty());
+        // The record of a removed application says which secrets were dropped.
+        let first = |secret| {
+            record.map_or_else(
+                || SecretHashes::new(secret),
+                |removed| removed.with_new(secret),
+            )
+        };
+        match (self, registered) {
+            (Self::Add { secret, grant }, None) => Ok(granted(first(secret), grant)),
+            (Self::Add { .. }, Some(_)) => Err(REGISTERED),
+            // Before the arms that would make it valid again, also for a removed application.
+            (Self::Ensure { secret }, _) if record.is_some_and(|it| it.is_dropped(secret)) => {
+                Err(DROPPED)
+            }
+            (Self::Ensure { secret }, None) => Ok(first(secret)),
+            (Self::Ensure { secret }, Some(secrets)) if secrets.match_any(secret) => {
+                Ok(secrets.clone())
+            }
+            (Self::Ensure { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
+            (_, None) => Err(NOT_REGISTERED),
+            (Self::Grant { grant }, Some(secrets)) => Ok(granted(secrets.clone(), grant)),
+            (Self::Rotate { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
+            (Self::DropOld, Some(secrets)) if secrets.len() < 2 => Err(NOTHING_TO_DROP),
+            (Self::DropOld, Some(secrets)) => Ok(secrets.newest()),
+            (Self::Remove, Some(secrets)) => Ok(secrets.removed()),
+        }
+    }
+}
+
+/// Replaces the grant unless it is the same; an application without any keeps none.
+fn granted(record: SecretHashes, grant: &Grant) -> SecretHashes {
+    let is_same = record
+        .grant()
+        .map_or_else(|| *grant == Grant::default(), |there| there == grant);
+    if is_same {
+        record
+    } else {
+        record.with_grant(grant.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn an_application_s_life() {
+        let (none, some) = (
+            Grant::default(),
+            Grant {
+                scope: "read".parse().unwrap(),
+                ..Grant::default()
+            },
+        );
+        let add = Change::Add {
+            secret: "a",
+            grant: &none,
+        };
+        let rotate = Change::Rotate { secret: "b" };
+        let grant = Change::Grant { grant: &some };
+        let withdraw = Change::Grant { grant: &none };
+        let (one, removed) = (SecretHashes::new("a"), SecretHashes::default());
+        let again = removed.with_new("a");
+        let two = one.with_new("b");
+        let dropped_a = two.newest();
+        let granted = one.clone().with_grant(some.clone());
+        let withdrawn = granted.clone().with_grant(none.clone());
+        let (ensure_a, ensure_b) = (
+            Change::Ensure { secret: "a" },
+            Change::Ensure { secret: "b" },
+        );
+        for (change, record, expected) in [
+            (add, None, Ok(&one)),
+            (add, Some(&removed), Ok(&again)),
+            (add, Some(&two), Err(REGISTERED)),
+            (grant, None, Err(NOT_REGISTERED)),
+            (grant, Some(&removed), Err(NOT_REGISTERED)),
+            (grant, Some(&one), Ok(&granted)),
+            (grant, Some(&granted), Ok(&granted)),
+            (withdraw, Some(&granted), Ok(&withdrawn)),
+            (withdraw, Some(&one), Ok(&one)),
+            (rotate, Some(&one), Ok(&two)),
+            (rotate, None, Err(NOT_REGISTERED)),
+            (rotate, Some(&removed), Err(NOT_REGISTERED)),
+            (ensure_a, None, Ok(&one)),
+            (ensure_a, Some(&removed), Ok(&again)),
+            (ensure_a, Some(&one), Ok(&one)),
+            (ensure_a, Some(&two), Ok(&two)),
+            (ensure_b, Some(&one), Ok(&two)),
+            (Change::DropOld, Some(&two), Ok(&dropped_a)),
+            (ensure_a, Some(&dropped_a), Err(DROPPED)),
+            (ensure_b, Some(&dropped_a), Ok(&dropped_a)),
+            (ensure_a, Some(&two.removed()), Err(DROPPED)),
+            (Change::DropOld, Some(&one), Err(NOTHING_TO_DROP)),
+            (Change::DropOld, None, Err(NOT_REGISTERED)),
+            (Change::Remove, Some(&two), Ok(&two.removed())),
+            (Change::Remove, Some(&removed), Err(NOT_REGISTERED)),
+            (Change::Remove, None, Err(NOT_REGISTERED)),
+        ] {
+            assert_eq!(
+                change.apply(record).as_ref(),
+                expected.as_ref().copied(),
+                "{change:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The applications in memory, and the decision about an appId with its appSecret.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use postern_contract::rejection::Rejection;
+
+use super::secret_hash::SecretHashes;
+use super::{AppId, Applications};
+use crate::accounts::grants::Grant;
+use crate::telemetry::audit::events::ApplicationEvent;
+
+/// Characters of an accepted id that is logged while no application is registered: a UUID has 36, a
+/// refresh token 75.
+const MAX_OPEN_ID: usize = 40;
+/// Characters of any other unknown id that are logged.
+const MAX_UNKNOWN_ID: usize = 8;
+
+/// The applications in force; empty until the store was read.
+#[derive(Debug)]
+pub(crate) struct ApplicationRegistry {
+    sources: Mutex<Sources>,
+    /// Those of both sources; `None` until the store was read.
+    in_force: ArcSwapOption<Applications>,
+    /// Checks every pair, even while no application is registered.
+    always_checked: bool,
+    /// Requires a registered application: with hmac the key is the secret that signs tokens.
+    required: bool,
+}
+
+#[derive(Debug)]
+struct Sources {
+    stored: Option<Applications>,
+    /// Applications of `--applications-dir`, which are in no store.
+    mounted: Applications,
+}
+
+impl Sources {
+    /// Joins both into one record for each application.
+    fn joined(&self) -> Option<Arc<Applications>> {
+        // Without the store nothing is in force: an application that it has removed must not come
+        // back by a file.
+        let mut all = self.stored.clone()?;
+        for (id, mounted) in self.mounted.all() {
+            let stored = all.get(id.as_str()).cloned().unwrap_or_default();
+            all.put(id.clone(), stored.with_mounted(mounted));
+        }
+        Some(Arc::new(all))
+    }
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reconciled {
+    /// The document to write back: lost by the store (FLUSHALL, a failover to an empty replica), or older there.
+    pub(crate) restored: Option<Applications>,
+    /// Removed applications that could obtain tokens.
+    pub(crate) ended: Vec<AppId>,
+}
+
+impl ApplicationRegistry {
+    /// `mounted`: the applications of a directory. With one, pairs are checked even while it is empty.
+    pub(crate) fn new(required: bool, mounted: Option<Applications>) -> Self {
+        Self {
+            in_force: ArcSwapOption::empty(),
+            always_checked: mounted.is_some(),
+            required,
+            sources: Mutex::new(Sources {
+                stored: None,
+                mounted: mounted.unwrap_or_default(),
+            }),
+        }
+    }
+
+    /// Replaces the directory's applications, and returns the changes.
+    pub(crate) fn mount(&self, applications: Applications) -> Vec<(AppId, ApplicationEvent)> {
+        let mut sources = self.sources.lock();
+        // Under the lock, so that a poll of the store does not join the former ones meanwhile.
+        let former = std::mem::replace(&mut sources.mounted, applications);
+        self.in_force.store(sources.joined());
+        let now = &sources.mounted;
+        let ids: BTreeSet<_> = former.all().chain(now.all()).map(|(id, _)| id).collect();
+        let event = |id: &AppId| {
+            let event = match (former.get(id.as_str()), now.get(id.as_str())) {
+                (None, _) => ApplicationEvent::Added,
+                (_, None) => ApplicationEvent::Removed,
+                (Some(former), Some(now)) if former == now => return None,
+                _ => ApplicationEvent::SecretsChanged,
+            };
+            Some((id.clone(), event))
+        };
+        ids.into_iter().filter_map(event).collect()
+    }
+
+    /// Checks a pair. Accepts any while no application is registered (contract §4.3 rule 2), unless
+    /// registrations are required.
+    ///
+    /// # Errors
+    /// [`Rejection::StoreUnavailable`] before the store was read, or without an application where one
+    /// is required; [`Rejection::ApplicationUnknown`] for an unknown id and a wrong secret alike.
+    pub(crate) fn authorize(&self, id: &str, secret: &str) -> Result<(), Rejection> {
+        let all = self
+            .in_force
+            .load_full()
+            .ok_or(Rejection::StoreUnavailable)?;
+        // No pair can be right until an operator registers one: a retry may help, another
+        // secret does not.
+        if all.is_empty() && self.required {
+            return Err(Rejection::StoreUnavailable);
+        }
+        // Both are computed: the time shows nothing of whether the id is registered.
+        match all.accepts(id, secret) | self.are_open(&all) {
+            true => Ok(()),
+            false => Err(Rejection::ApplicationUnknown),
+        }
+    }
+
+    /// Authenticates an application that requests a token, by the first right pair of `presented`,
+    /// and returns what it was given. No pair is right because none is registered.
+    ///
+    /// # Errors
+    /// As [`Self::authorize`].
+    pub(crate) fn authenticate(
+        &self,
+        presented: &[(&str, &str)],
+    ) -> Result<(AppId, Grant), Rejection> {
+        let all = self
+            .in_force
+            .load_full()
+            .ok_or(Rejection::StoreUnavailable)?;
+        let mut pairs = presented.iter();
+        let id = pairs
+            .find(|(id, secret)| all.accepts(id, secret))
+            .and_then(|(id, _)| all.registered_id(id))
+            .ok_or(Rejection::ApplicationUnknown)?;
+        let grant = all.get(id.as_str()).and_then(SecretHashes::grant);
+        Ok((id.clone(), grant.cloned().unwrap_or_default()))
+    }
+
+    pub(crate) fn accepts_any(&self) -> bool {
+        let all = self.in_force.load();
+        all.as_ref().is_some_and(|all| self.are_open(all))
+    }
+
+    fn are_open(&self, all: &Applications) -> bool {
+        all.is_empty() && !self.required && !self.always_checked
+    }
+
+    /// Takes over the stored document, `None` for one that cannot be read.
+    ///
+    /// An older one, and none, is of an older copy of the store or of one that lost it: the one in memory
+    /// stays in force, whole, so a lost store never disables a check. So it does beside one that cannot be
+    /// read, which opens nothing.
+    pub(crate) fn reconcile(&self, stored: Option<Applications>) -> Reconciled {
+        let mut sources = self.sources.lock();
+        let mut reconciled = Reconciled::default();
+        match (sources.stored.take(), stored) {
+            // Nothing is in memory yet that it could be older than.
+            (None, stored) => sources.stored = stored,
+            (Some(mut memory), None) => {
+                // A record of the stored document may be missing here: nothing may be concluded
+                // from its absence.
+                memory.is_incomplete = true;
+                sources.stored = Some(memory);
+            }
+            (Some(memory), Some(stored)) if stored.is_older_than(&memory) => {
+                // The store was rolled back or has lost it: the caller writes memory over it.
+                reconciled.restored = Some(memory.clone());
+                sources.stored = Some(memory);
+            }
+            (Some(memory), Some(mut stored)) => {
+                let is_removed = |id: &AppId| stored.registered_id(id.as_str()).is_none();
+                let obtains_tokens = |grant: &Grant| !grant.audience.is_empty();
+                let ended = memory.all().filter(|(id, secrets)| {
+                    secrets.grant().is_some_and(obtains_tokens) && is_removed(id)
+                });
+                reconciled.ended = ended.map(|(id, _)| id.clone()).collect();
+                // Without a begin this is an empty store, where the unreadable document once was.
+                stored.is_incomplete = memory.is_incomplete && stored.began.is_none();
+                // A later document may still be a change of an older copy, with its leaked secrets.
+                let is_changed = stored.drop_those_of(&memory);
+                reconciled.restored = is_changed.then(|| stored.clone());
+                sources.stored = Some(stored);
+            }
+        }
+        self.in_force.store(sources.joined());
+        reconciled
+    }
+
+    /// Counts the registered applications; 0 until the store was read.
+    pub(crate) fn count(&self) -> usize {
+        let all = self.in_force.load();
+        all.iter().flat_map(|all| all.registered()).count()
+    }
+
+    /// Returns true if an application must be registered before the key may be used.
+    pub(crate) fn are_missing(&self) -> bool {
+        self.required && self.count() == 0
+    }
+
+    /// Returns the id as received, for a log (contract §4.3 rule 3), unless it is a secret or
+    /// swapped with one. What is no registered id is cut to a half, or to the longest usual id where
+    /// it was accepted: it may be a password or a token. Unknown before the first poll of the store.
+    pub(crate) fn logged_id<'t>(
+        &self,
+        sent: &'t str,
+        secret: &str,
+        is_accepted: bool,
+    ) -> Cow<'t, str> {
+        let all = self.in_force.load_full();
+        let Some(all) = all.filter(|_| !sent.is_empty()) else {
+            return match sent {
+                "" => sent.into(),
+                _ => "[not known yet]".into(),
+            };
+        };
+        let is_id = |text: &str| all.get(text).is_some();
+        // A known id in the field of the secret: the two are swapped, and `sent` is the secret.
+        if all.hold_secret(sent) || (is_id(secret) && !is_id(sent)) {
+            "[a secret]".into()
+        } else if is_id(sent) {
+            sent.into()
+        } else {
+            let half = sent.chars().count() / 2;
+            let is_open = is_accepted && self.are_open(&all);
+            cut(
+                sent,
+                if is_open {
+                    MAX_OPEN_ID
+                } else {
+                    half.min(MAX_UNKNOWN_ID)
+                },
+            )
+        }
+    }
+
+    /// Returns a registered id: their number is bounded.
+    pub(crate) fn registered_id(&self, id: &str) -> Option<AppId> {
+        self.in_force.load_full()?.registered_id(id).cloned()
+    }
+}
+
+/// Cuts a text behind its first characters of an id, `max` at most.
+fn cut(sent: &str, max: usize) -> Cow<'_, str> {
+    let is_usual = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/' | '@');
+    let end = sent.chars().take(max).take_while(|c| is_usual(*c));
+    match sent.split_at_checked(end.map(char::len_utf8).sum()) {
+        Some((start, rest)) if !rest.is_empty() => format!("{start}…").into(),
+        _ => sent.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,392 @@
+//! Sessions of users with refresh tokens (RFC 6749 §6): begun by a login, renewed by each use of the
+//! present token, ended by the use of an older one, a logout, or a change of the user.
+//!
+//! The store has one record for each; this server remembers none. A response is sent after the commit.
+
+mod record;
+pub(crate) mod records;
+pub(crate) mod refresh_token;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use postern_process::{named_enum, tasks};
+use postern_token::claims::Claims;
+use postern_token::possession::Binding;
+use tracing::{info, warn};
+use zeroize::Zeroizing;
+
+use self::record::{NoUser, SessionRecord, Use};
+use self::refresh_token::{RefreshToken, SessionId};
+use crate::accounts::users::{PresentUser, User, UserStore};
+use crate::random;
+use crate::revocations::log::RevocationLog;
+use crate::revocations::{Revocation, end_of_tokens};
+use crate::store::open_store::OpenStore;
+use crate::store::{Outcome, StoreError, Version, to_the_end};
+use crate::telemetry::audit;
+use crate::telemetry::metrics::{Metrics, SessionEvent};
+
+/// Each retry means that another call changed the session meanwhile.
+const ATTEMPTS: usize = 8;
+
+named_enum! {
+    /// The reason for the end of a session.
+    pub(crate) enum EndCause {
+        Logout = "logout",
+        /// A refresh token came again after its successor was used, or much later than the first time:
+        /// one of two clients is a thief.
+        Reuse = "reuse",
+        /// The user or a token of the session was revoked, as by a removal or another password.
+        Revocation = "revocation",
+        /// Its user began too many later ones.
+        Limit = "limit",
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SessionError {
+    #[error("no session has this refresh token, or it has ended")]
+    Ended,
+    /// Of two files on two servers one is older: a real change of the user is a revocation.
+    #[error("the users of this server are others than at the login")]
+    OtherUsers,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+pub(crate) struct Sessions {
+    pub(crate) store: OpenStore,
+    /// Seconds from a login to the end of its session.
+    pub(crate) lifetime: i64,
+    /// Seconds for which an access token is valid.
+    pub(crate) token_lifetime: i64,
+    /// Max number of each user; `None` for any number.
+    pub(crate) max_of_user: Option<NonZeroUsize>,
+    pub(crate) users: Arc<dyn UserStore>,
+    pub(crate) log: Arc<RevocationLog>,
+    pub(crate) metrics: Metrics,
+    /// True once a login without the store was logged.
+    pub(crate) is_away: AtomicBool,
+    /// Sessions that the store may have, and whose refresh token no client has. While there are any
+    /// none is begun, so that there are no more than logins in flight.
+    pub(crate) unclear: Mutex<Vec<SessionId>>,
+    /// Held while they are removed.
+    pub(crate) removing: tokio::sync::Mutex<()>,
+}
+
+/// A session of which a refresh token was presented that may be used.
+pub(crate) struct OpenSession {
+    pub(crate) present: PresentUser,
+    token: RefreshToken,
+    of_token: Use,
+    version: Option<Version>,
+    record: SessionRecord,
+}
+
+/// The tokens of a session since its login, or the last use of a refresh token.
+pub(crate) struct SessionTokens {
+    pub(crate) user: User,
+    /// `sid` of the access token.
+    pub(crate) id: String,
+    pub(crate) refresh_token: Zeroizing<String>,
+    /// `jti`, `iat` and `exp` of the access token.
+    pub(crate) token_id: String,
+    pub(crate) issued_at: i64,
+    pub(crate) expires: i64,
+    /// The key and the certificate that both tokens are bound to.
+    pub(crate) binding: Option<Binding>,
+}
+
+impl Sessions {
+    /// Begins a session of a user who has logged in at `now`; `None` if the store does not take it, or
+    /// may not have taken it.
+    pub(crate) async fn begin(
+        self: &Arc<Self>,
+        user: &PresentUser,
+        now: i64,
+        binding: Option<Binding>,
+    ) -> Option<SessionTokens> {
+        if !self.unclear.lock().is_empty() {
+            // Another login would leave another one, and wait for as long; this one does not wait.
+            self.metrics.session(SessionEvent::NotStored);
+            self.remove_unclear();
+            return None;
+        }
+        let token = RefreshToken::generate(&user.user.id).ok()?;
+        let secret = random::secret().ok()?;
+        let ends = now.saturating_add(self.lifetime);
+        let expires = now.saturating_add(self.token_lifetime);
+        let record = SessionRecord::new(&token, &secret, user, (now, ends, expires), binding);
+        let id = token.session();
+        let (sessions, new) = (Arc::clone(self), record.clone());
+        // Also where the client does not wait for that: an unclear one has to be known.
+        let begun = to_the_end(async move {
+            let begun = sessions.store.write_session(id, None, &new).await;
+            if matches!(begun, Err(StoreError::Unclear(_))) {
+                sessions.unclear.lock().push(id);
+                sessions.remove_unclear();
+            }
+            begun
+        });
+        let begun = begun.await;
+        self.log_outage(begun.as_ref().err());
+        self.metrics.session(match begun {
+            Ok(true) => SessionEvent::Begun,
+            _ => SessionEvent::NotStored,
+        });
+        match begun {
+            Ok(true) => {
+                self.end_surplus(id).await;
+                Some(SessionTokens::new(&record, &token, user.user.clone()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Removes the sessions that the store may have, unless that is going on already. What fails is left
+    /// for the next login or poll.
+    pub(crate) fn remove_unclear(self: &Arc<Self>) {
+        if self.unclear.lock().is_empty() {
+            return;
+        }
+        let sessions = Arc::clone(self);
+        tasks::spawn(async move {
+            let Ok(_alone) = sessions.removing.try_lock() else {
+                return;
+            };
+            // Also those that become unclear meanwhile.
+            while let Some(id) = sessions.first_unclear() {
+                if sessions.store.remove_session(id).await.is_err() {
+                    return;
+                }
+                sessions.unclear.lock().retain(|other| *other != id);
+            }
+        });
+    }
+
+    fn first_unclear(&self) -> Option<SessionId> {
+        self.unclear.lock().first().copied()
+    }
+
+    /// Ends the oldest sessions of this one's user for which there is no place.
+    async fn end_surplus(self: &Arc<Self>, of: SessionId) {
+        let Some(max) = self.max_of_user else {
+            return;
+        };
+        let surplus = match self.store.sessions_of_same_user(of).await {
+            Ok(mut all) => {
+                // Others of this second may come after it.
+                all.retain(|id| *id != of);
+                all.truncate(all.len().saturating_sub(max.get() - 1));
+                all
+            }
+            Err(error) => return log_surplus(&error),
+        };
+        if surplus.is_empty() {
+            return;
+        }
+        let sessions = Arc::clone(self);
+        // The login does not wait for it.
+        tasks::spawn(async move {
+            for id in surplus {
+                let _ = sessions
+                    .end_now(id, EndCause::Limit, None)
+                    .await
+                    .inspect_err(log_surplus);
+            }
+        });
+    }
+
+    /// Finds the session of a refresh token.
+    ///
+    /// # Errors
+    /// [`SessionError::Ended`] for a token that is of no use; a known session ends with it.
+    pub(crate) async fn open(
+        self: &Arc<Self>,
+        token: RefreshToken,
+        now: i64,
+    ) -> Result<OpenSession, SessionError> {
+        let id = token.session();
+        let held = self.store.read_session(id).await?;
+        let Some(record) = held.record? else {
+            // A former primary of the store does not know what began since.
+            self.store.confirm().await?;
+            return Err(SessionError::Ended);
+        };
+        // What was revoked before this use counts, and not from the next poll on: an access token of now is
+        // too late for it.
+        self.log.catch_up(&self.store).await?;
+        let present = self.users.present(&record.account);
+        let is_revoked = |user: &str, began| self.is_revoked(id, user, began);
+        match record.user(&token, present, is_revoked, now) {
+            Ok((present, of_token)) => Ok(OpenSession {
+                present,
+                token,
+                of_token,
+                version: held.version,
+                record,
+            }),
+            Err(NoUser::OtherUsers) => Err(SessionError::OtherUsers),
+            Err(NoUser::Expired) => Err(SessionError::Ended),
+            Err(NoUser::Over(cause)) => {
+                // The use before this one may have been unclear for longer than a repeated one counts as such.
+                self.store.confirm().await?;
+                self.end(id, cause, None).await?;
+                Err(SessionError::Ended)
+            }
+        }
+    }
+
+    /// Replaces the refresh token of a session. Of two uses at once one does, and both get the same.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub(crate) async fn renew(
+        self: &Arc<Self>,
+        mut session: OpenSession,
+        now: i64,
+        binding: Option<Binding>,
+    ) -> Result<SessionTokens, SessionError> {
+        for _ in 0..ATTEMPTS {
+            // Where the outcome would be unclear nothing changes: a client that asks again much later would
+            // look like a thief.
+            self.store.confirm().await?;
+            if session.of_token == Use::Repeated {
+                return Ok(session.given());
+            }
+            let (id, expected) = (session.token.session(), session.version.clone());
+            let expires = now.saturating_add(self.token_lifetime);
+            let record = session
+                .record
+                .renewed(&session.token, now, expires, binding);
+            if self.store.write_session(id, expected, &record).await? {
+                return Ok(OpenSession { record, ..session }.given());
+            }
+            session = self.open(session.token, now).await?;
+        }
+        Err(keeps_changing().into())
+    }
+
+    /// Ends a session, if there is one, in one commit with the revocation of its access tokens; also if
+    /// the client does not wait for that. `verified` is the time until which an access token of it, which was
+    /// verified, may be valid: then it ends also where its record cannot be read. Returns false where there is
+    /// none, which the caller confirms.
+    ///
+    /// # Errors
+    /// While the store is unavailable, or the record cannot be read.
+    pub(crate) async fn end(
+        self: &Arc<Self>,
+        id: SessionId,
+        cause: EndCause,
+        verified: Option<i64>,
+    ) -> Result<bool, StoreError> {
+        let sessions = Arc::clone(self);
+        to_the_end(async move { sessions.end_now(id, cause, verified).await }).await
+    }
+
+    /// Logs the first login that the store did not take, and the next one that it took.
+    fn log_outage(&self, error: Option<&StoreError>) {
+        let was_away = self.is_away.swap(error.is_some(), Ordering::Relaxed);
+        match error {
+            Some(error) if !was_away => {
+                warn!(%error, "the store does not take logins: they get no refresh token");
+            }
+            None if was_away => info!("the store takes logins again"),
+            _ => {}
+        }
+    }
+
+    async fn end_now(
+        &self,
+        id: SessionId,
+        cause: EndCause,
+        verified: Option<i64>,
+    ) -> Result<bool, StoreError> {
+        for _ in 0..ATTEMPTS {
+            let now = self.store.clock.now();
+            let by_name = |live: i64| {
+                let ends = now.saturating_add(self.lifetime);
+                let issued = live.saturating_sub(end_of_tokens(0, self.token_lifetime));
+                Revocation::for_token(id.text(), None, now)
+                    .not_before(issued)
+                    .until(live, ends)
+            };
+            let held = self.store.read_session(id).await?;
+            let (account, revoked) = match (&held.record, verified) {
+                (Ok(Some(record)), _) => (record.account.as_str(), record.revocation(id, now)),
+                (Ok(None), Some(live)) if live > now && !self.is_revoked(id, "", now) => {
+                    ("", Some(by_name(live)))
+                }
+                (Ok(None), _) => return Ok(false),
+                (Err(error), None) => return Err(error.clone()),
+                // Any other token of it ends as late as one of now.
+                (Err(_), Some(live)) => {
+                    let live = live.max(end_of_tokens(now, self.token_lifetime));
+                    ("", Some(by_name(live)))
+                }
+            };
+            let removal = held.removal().into_iter().collect();
+            let done = self.log.append(&self.store, revoked.as_slice(), removal);
+            if done.await? == Outcome::Committed {
+                audit::session_ended(account, cause.name());
+                self.metrics.session(match cause {
+                    EndCause::Reuse => SessionEvent::Reused,
+                    _ => SessionEvent::Ended,
+                });
+                return Ok(true);
+            }
+        }
+        Err(keeps_changing())
+    }
+
+    /// Returns true if the session was revoked, or its user since it began.
+    fn is_revoked(&self, id: SessionId, user: &str, began: i64) -> bool {
+        self.log.revokes(&Claims {
+            user_id: user.to_owned(),
+            issued_at: Some(began),
+            session: Some(id.text()),
+            ..Claims::default()
+        })
+    }
+}
+
+impl OpenSession {
+    /// Returns what the refresh token is bound to.
+    pub(crate) const fn binding(&self) -> Option<&Binding> {
+        self.record.binding.as_ref()
+    }
+
+    fn given(self) -> SessionTokens {
+        let next = self.record.given(&self.token);
+        SessionTokens::new(&self.record, &next, self.present.user)
+    }
+}
+
+impl SessionTokens {
+    fn new(record: &SessionRecord, refresh_token: &RefreshToken, user: User) -> Self {
+        let session = refresh_token.session();
+        Self {
+            user,
+            id: session.text(),
+            refresh_token: refresh_token.text(),
+            token_id: record.token_id(session),
+            issued_at: record.renewed,
+            expires: record.expires,
+            binding: record.binding,
+        }
+    }
+}
+
+fn keeps_changing() -> StoreError {
+    StoreError::Unavailable("a session keeps changing".to_owned())
+}
+
+fn log_surplus(error: &StoreError) {
+    warn!(%error, "a user's oldest session stays, beyond the limit");
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,341 @@
+//! The record of a session, and the decision about its use.
+
+use std::fmt;
+
+use postern_token::possession::Binding;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::EndCause;
+use super::refresh_token::{RefreshToken, SessionId};
+use crate::accounts::applications::secret_hash::SecretHash;
+use crate::accounts::users::PresentUser;
+use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation};
+
+/// The last access tokens that are known to be of their session.
+const KNOWN_TOKENS: usize = 4096;
+/// Seconds for which the former refresh token gives the same pair again: the response to its first
+/// use may be lost.
+const REPEAT: i64 = 30;
+
+/// Times in seconds since the epoch, by the store's clock.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SessionRecord {
+    /// Makes the next refresh token, together with the present one; alone it makes none. Makes the `jti`
+    /// of each access token.
+    secret: String,
+    /// The number of renewals.
+    counter: u64,
+    /// Hash of the present refresh token.
+    token_sha256: SecretHash,
+    /// Hash of the one before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    former_sha256: Option<SecretHash>,
+    /// The time of the last renewal, or of the login: `iat` of the last access token.
+    pub(super) renewed: i64,
+    user_id: String,
+    pub(super) account: String,
+    /// See [`PresentUser::credentials`]: those of the login.
+    credentials: String,
+    /// The time of the login.
+    began: i64,
+    pub(super) ends: i64,
+    /// `exp` of the last access token.
+    pub(super) expires: i64,
+    /// The latest `exp` of all.
+    live_until: i64,
+    /// The key and the certificate that its refresh tokens are bound to.
+    #[serde(rename = "cnf", default, skip_serializing_if = "Option::is_none")]
+    pub(super) binding: Option<Binding>,
+    /// Members of a newer version.
+    #[serde(flatten)]
+    unknown: Map<String, Value>,
+}
+
+/// Redacted: it names a user, and holds a secret.
+impl fmt::Debug for SessionRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionRecord([redacted])")
+    }
+}
+
+/// The use of a refresh token that may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    First,
+    /// Another one of the former token, soon after the first.
+    Repeated,
+}
+
+/// The reason why a refresh token has no user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoUser {
+    /// The session has to end.
+    Over(EndCause),
+    /// It ended by itself, and keeps its last access token.
+    Expired,
+    /// This server knows no such user, or other credentials of it.
+    OtherUsers,
+}
+
+impl SessionRecord {
+    /// Returns the record of a login at `began`, without an access token yet.
+    pub(super) fn new(
+        token: &RefreshToken,
+        secret: &str,
+        PresentUser {
+            user, credentials, ..
+        }: &PresentUser,
+        (began, ends, expires): (i64, i64, i64),
+        binding: Option<Binding>,
+    ) -> Self {
+        Self {
+            secret: secret.to_owned(),
+            counter: 0,
+            token_sha256: token.hash(),
+            former_sha256: None,
+            renewed: began,
+            user_id: user.id.clone(),
+            account: user.account.clone(),
+            credentials: credentials.clone(),
+            began,
+            ends,
+            expires,
+            live_until: expires,
+            binding,
+            unknown: Map::new(),
+        }
+    }
+
+    /// Returns the record after a use of `token` at `now`, whose end stays, and from now on bound to what
+    /// its client has shown.
+    pub(super) fn renewed(
+        &self,
+        token: &RefreshToken,
+        now: i64,
+        expires: i64,
+        binding: Option<Binding>,
+    ) -> Self {
+        // The number makes the next token and `jti`, so that a repeated use gives the same pair.
+        let counter = self.counter.saturating_add(1);
+        Self {
+            counter,
+            token_sha256: token.next(&self.secret, counter).hash(),
+            // For a repetition alone: every other token of the session ends it as reuse.
+            former_sha256: Some(self.token_sha256),
+            renewed: now,
+            expires,
+            // A lifetime that was made shorter ends no token that was issued before.
+            live_until: self.live_until.max(expires),
+            binding,
+            ..self.clone()
+        }
+    }
+
+    /// Returns the refresh token that the last use of one gave; `used` is the former token.
+    pub(super) fn given(&self, used: &RefreshToken) -> RefreshToken {
+        used.next(&self.secret, self.counter)
+    }
+
+    /// Returns the `jti` of the last access token of the session, which is named `id`.
+    pub(super) fn token_id(&self, id: SessionId) -> String {
+        id.token_id(&self.secret, self.counter)
+    }
+
+    /// Returns the revocation of the session with all access tokens; `None` if it is over at `now` and no
+    /// program accepts one, by its own clock and leeway.
+    pub(crate) fn revocation(&self, id: SessionId, now: i64) -> Option<Revocation> {
+        let live = self.live_until.saturating_add(KEEP_AFTER_EXPIRY);
+        let revocation = Revocation::for_token(id.text(), Some(self.user_id.clone()), now)
+            .not_before(self.renewed);
+        // As long as a token of it may be accepted anywhere, or its refresh token could come back
+        // with an older copy.
+        let revocation = revocation.until(live, self.ends);
+        (revocation.ends > now).then_some(revocation)
+    }
+
+    /// Returns the time until which the record is there to be ended: an access token may be valid for longer
+    /// than its session.
+    pub(super) fn kept_until(&self) -> i64 {
+        self.ends
+            .max(self.live_until.saturating_add(KEEP_AFTER_EXPIRY))
+    }
+
+    /// Returns true for the `jti` of an access token of the session, which is named `id`.
+    pub(crate) fn has_token(&self, id: SessionId, token_id: &str) -> bool {
+        // The latest first: a logout nearly always has the present token.
+        let mut ids = (0..=self.counter)
+            .rev()
+            .take(KNOWN_TOKENS)
+            .map(|number| id.token_id(&self.secret, number));
+        ids.any(|id| id == token_id)
+    }
+
+    /// Returns the user of a refresh token, as present at `now`, and the kind of this use; `is_revoked`
+    /// is about a user's id, and the time of a login.
+    ///
+    /// # Errors
+    /// See [`NoUser`].
+    pub(super) fn user(
+        &self,
+        presented: &RefreshToken,
+        present: Option<PresentUser>,
+        is_revoked: impl FnOnce(&str, i64) -> bool,
+        now: i64,
+    ) -> Result<(PresentUser, Use), NoUser> {
+        let of_token = self
+            .use_of(&presented.hash(), now)
+            .ok_or(NoUser::Over(EndCause::Reuse))?;
+        if self.ends <= now {
+            return Err(NoUser::Expired);
+        }
+        if is_revoked(&self.user_id, self.began) {
+            return Err(NoUser::Over(EndCause::Revocation));
+        }
+        let present = present
+            .filter(|present| {
+                present.user.id == self.user_id && present.credentials == self.credentials
+            })
+            .ok_or(NoUser::OtherUsers)?;
+        Ok((present, of_token))
+    }
+
+    fn use_of(&self, presented: &SecretHash, now: i64) -> Option<Use> {
+        if self.token_sha256.equals(presented) {
+            return Some(Use::First);
+        }
+        let former = self.former_sha256.as_ref()?;
+        let is_soon = now.saturating_sub(self.renewed) < REPEAT;
+        (is_soon && former.equals(presented)).then_some(Use::Repeated)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::accounts::users::UserStore;
+    use crate::accounts::users::builtin::BuiltinUser;
+
+    /// Begins a session at 10; returns its first token.
+    fn begun() -> (RefreshToken, SessionRecord) {
+        let first = RefreshToken::generate("1").unwrap();
+        let user = BuiltinUser.present("").unwrap();
+        let record = SessionRecord::new(&first, "secret", &user, (10, 1000, 100), None);
+        (first, record)
+    }
+
+    #[test]
+    fn each_reason_to_end_a_session_is_seen() {
+        let (first, record) = begun();
+        let other = RefreshToken::generate("1").unwrap();
+        let present = || BuiltinUser.present("");
+        let with = |change: fn(&mut PresentUser)| {
+            let mut present = present().unwrap();
+            change(&mut present);
+            Some(present)
+        };
+        for (token, present, revoked_before, now, expected) in [
+            (&first, present(), 10, 999, None),
+            (
+                &other,
+                present(),
+                0,
+                20,
+                Some(NoUser::Over(EndCause::Reuse)),
+            ),
+            (&other, None, 99, 2000, Some(NoUser::Over(EndCause::Reuse))),
+            (&first, present(), 0, 1000, Some(NoUser::Expired)),
+            (&first, None, 0, 20, Some(NoUser::OtherUsers)),
+            (
+                &first,
+                with(|it| it.user.id = "2".into()),
+                0,
+                20,
+                Some(NoUser::OtherUsers),
+            ),
+            (
+                &first,
+                with(|it| it.credentials = "other".into()),
+                0,
+                20,
+                Some(NoUser::OtherUsers),
+            ),
+            (
+                &first,
+                None,
+                11,
+                20,
+                Some(NoUser::Over(EndCause::Revocation)),
+            ),
+            (
+                &first,
+                present(),
+                11,
+                20,
+                Some(NoUser::Over(EndCause::Revocation)),
+            ),
+        ] {
+            let is_revoked = |user: &str, began: i64| {
+                assert_eq!(user, "1");
+                began < revoked_before
+            };
+            let outcome = record.user(token, present, is_revoked, now);
+            assert_eq!(outcome.err(), expected, "at {now}");
+        }
+    }
+
+    #[test]
+    fn the_former_token_gives_the_same_again_for_half_a_minute() {
+        let (first, record) = begun();
+        let of = |record: &SessionRecord, token: &RefreshToken, now| {
+            let outcome = record.user(token, BuiltinUser.present(""), |_, _| false, now);
+            outcome.map(|(_, of_token)| of_token)
+        };
+        let renewed = record.renewed(&first, 50, 90, None);
+        let second = renewed.given(&first);
+        assert_eq!((renewed.expires, renewed.renewed), (90, 50));
+        for (presented, now, expected) in [
+            (&first, 49, Ok(Use::Repeated)),
+            (&first, 79, Ok(Use::Repeated)),
+            (&first, 80, Err(NoUser::Over(EndCause::Reuse))),
+            (&second, 80, Ok(Use::First)),
+        ] {
+            assert_eq!(of(&renewed, presented, now), expected, "{now}");
+        }
+        let json = serde_json::to_string(&renewed).unwrap();
+        for token in [&first, &second] {
+            assert!(!json.contains(&token.text()[11..40]), "{json}");
+        }
+        let read: SessionRecord = serde_json::from_str(&json).unwrap();
+        assert_eq!(read, renewed);
+        assert_eq!(read.given(&first).text(), second.text());
+        let third = read.renewed(&second, 60, 100, None);
+        assert_eq!(of(&third, &first, 60), Err(NoUser::Over(EndCause::Reuse)));
+    }
+
+    #[test]
+    fn a_renewed_record_keeps_end_tokens_and_unknown_members() {
+        let (token, mut record) = begun();
+        record.unknown.insert("newer".into(), 1.into());
+        let renewed = record.renewed(&token, 20, 90, None);
+        assert_eq!(renewed.ends, 1000);
+        let id = token.session();
+        for number in 0..=1 {
+            assert!(renewed.has_token(id, &id.token_id("secret", number)));
+        }
+        for forged in [id.token_id("secret", 2), id.token_id("other", 0), id.text()] {
+            assert!(!renewed.has_token(id, &forged));
+        }
+        // The token of the login outlives the next one, and the session both.
+        let revoked = Revocation::for_token(id.text(), Some("1".to_owned()), 999);
+        let revoked = revoked.until(100 + KEEP_AFTER_EXPIRY, 1000);
+        assert_eq!(renewed.revocation(id, 999), Some(revoked));
+        assert_eq!(renewed.revocation(id, 1000), None);
+        let json = serde_json::to_string(&renewed).unwrap();
+        assert!(json.contains("\"newer\":1"), "{json}");
+        let read: SessionRecord = serde_json::from_str(&json).unwrap();
+        assert_eq!(read, renewed);
+    }
+}

@@ -1,0 +1,304 @@
+//! Sessions on each kind of store, also where it fails in the middle.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+use postern_process::clock::unix_now;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::accounts::users::builtin::BuiltinUser;
+use crate::revocations::tests::log_of;
+use crate::store::conformance::installations::{Files, Installation, Redis};
+use crate::store::conformance::unsteady::{Failure, Unsteady};
+use crate::store::envelope_encryption::KeyEncryption;
+use crate::store::envelope_encryption::tests::with;
+use crate::store::open_store::OpenStore;
+use crate::store::{Change, Store};
+
+/// A server's sessions of the built-in user.
+struct Server {
+    store: Arc<Unsteady>,
+    sessions: Arc<Sessions>,
+}
+
+fn user() -> PresentUser {
+    BuiltinUser.present("").unwrap()
+}
+
+impl Server {
+    fn of(installation: &dyn Installation, encryption: KeyEncryption) -> Self {
+        let store = Unsteady::around(installation.open());
+        let opened = OpenStore::unencrypted(Arc::new(Arc::clone(&store))).with(encryption);
+        let log = log_of(opened.clone());
+        let sessions = Arc::new(Sessions {
+            store: opened,
+            lifetime: 3600,
+            token_lifetime: 300,
+            max_of_user: NonZeroUsize::new(8),
+            users: Arc::new(BuiltinUser),
+            log,
+            metrics: Metrics::default(),
+            is_away: AtomicBool::default(),
+            unclear: Mutex::default(),
+            removing: tokio::sync::Mutex::default(),
+        });
+        Self { store, sessions }
+    }
+
+    async fn begin(&self) -> Option<SessionTokens> {
+        self.sessions.begin(&user(), unix_now(), None).await
+    }
+
+    async fn begun(&self) -> Zeroizing<String> {
+        self.begin().await.unwrap().refresh_token
+    }
+
+    /// Waits until no session is left that no client knows.
+    async fn until_clear(&self) {
+        while !self.sessions.unclear.lock().is_empty() {
+            self.sessions.remove_unclear();
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn refresh(&self, token: &str) -> Result<SessionTokens, SessionError> {
+        let now = unix_now();
+        let session = self.sessions.open(parsed(token), now).await?;
+        self.sessions.renew(session, now, None).await
+    }
+
+    async fn log_out(&self, token: &str) -> Result<(), StoreError> {
+        self.end(token, None).await
+    }
+
+    async fn end(&self, token: &str, verified: Option<i64>) -> Result<(), StoreError> {
+        let (id, cause) = (id(token), EndCause::Logout);
+        self.sessions.end(id, cause, verified).await.map(drop)
+    }
+
+    fn fail(&self, failure: Failure) {
+        self.store.fail(failure);
+    }
+
+    /// Returns the number of revocations in the store.
+    async fn revoked(&self) -> usize {
+        let entries = self.store.since(0).await;
+        entries.unwrap().len()
+    }
+
+    async fn count(&self, token: &str) -> usize {
+        let sessions = self.sessions.store.sessions_of_same_user(id(token)).await;
+        sessions.unwrap().len()
+    }
+}
+
+fn parsed(token: &str) -> RefreshToken {
+    RefreshToken::parse(token).unwrap()
+}
+
+fn id(token: &str) -> SessionId {
+    parsed(token).session()
+}
+
+/// Starts a store of each kind; Redis is left out where it is not installed.
+fn stores() -> Vec<Box<dyn Installation>> {
+    let mut stores: Vec<Box<dyn Installation>> = vec![Box::new(Files::new())];
+    if let Some(redis) = Redis::start() {
+        stores.push(Box::new(redis));
+    }
+    stores
+}
+
+#[tokio::test]
+async fn after_an_unclear_outcome_the_same_request_is_safe() {
+    for store in stores() {
+        for failure in [Failure::ResponseLost, Failure::RequestLost] {
+            let server = Server::of(&*store, KeyEncryption::default());
+            let token = server.begun().await;
+
+            server.fail(failure);
+            let unclear = server.refresh(&token).await.err().unwrap();
+            assert!(matches!(
+                unclear,
+                SessionError::Store(StoreError::Unclear(_))
+            ));
+            let again = server.refresh(&token).await.unwrap();
+            let next = server.refresh(&again.refresh_token).await.unwrap();
+
+            server.fail(failure);
+            let unclear = server.log_out(&next.refresh_token).await;
+            assert!(matches!(unclear, Err(StoreError::Unclear(_))));
+            assert_eq!(server.log_out(&next.refresh_token).await, Ok(()));
+            let ended = server.refresh(&next.refresh_token).await;
+            assert!(matches!(ended, Err(SessionError::Ended)));
+        }
+    }
+}
+
+/// Sessions that no client can use would end those of the user's clients, beyond the limit.
+#[tokio::test]
+async fn a_login_whose_outcome_is_unclear_leaves_no_session() {
+    for store in stores() {
+        let server = Server::of(&*store, KeyEncryption::default());
+        let token = server.begun().await;
+        for failure in [Failure::ResponseLost, Failure::RequestLost] {
+            server.fail(failure);
+            assert!(server.begin().await.is_none());
+            server.until_clear().await;
+            assert_eq!(server.count(&token).await, 1, "{failure:?}");
+        }
+        // For as long as a replica is away.
+        server.fail(Failure::NotAcknowledged);
+        for _ in 0..100 {
+            assert!(server.begin().await.is_none());
+        }
+        assert_eq!(server.sessions.unclear.lock().len(), 1);
+        server.store.fail(None);
+        server.until_clear().await;
+        assert_eq!(server.count(&token).await, 1);
+        assert!(server.refresh(&token).await.is_ok());
+        assert!(server.begin().await.is_some());
+    }
+}
+
+/// A client that asks again much later would look like a thief.
+#[tokio::test]
+async fn a_refresh_that_no_replica_acknowledges_changes_nothing() {
+    for store in stores() {
+        let server = Server::of(&*store, KeyEncryption::default());
+        let token = server.begun().await;
+        let held = async || server.store.get(&id(&token).key()).await.unwrap();
+        let before = held().await;
+        server.fail(Failure::NotAcknowledged);
+        let unclear = server.refresh(&token).await.err().unwrap();
+        assert!(matches!(
+            unclear,
+            SessionError::Store(StoreError::Unclear(_))
+        ));
+        assert_eq!(held().await, before);
+        server.store.fail(None);
+        assert!(server.refresh(&token).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn many_uses_at_once_give_one_pair() {
+    for store in stores() {
+        let servers = [(); 2].map(|()| Arc::new(Server::of(&*store, KeyEncryption::default())));
+        let token = servers[0].begun().await;
+        let mut uses = JoinSet::new();
+        for number in 0..8 {
+            let (server, token) = (Arc::clone(&servers[number % 2]), token.clone());
+            uses.spawn(async move { server.refresh(&token).await.unwrap() });
+        }
+        let given = uses.join_all().await;
+        for other in &given {
+            assert_eq!(other.refresh_token, given[0].refresh_token);
+            assert_eq!(other.token_id, given[0].token_id);
+            assert_eq!(other.issued_at, given[0].issued_at);
+            assert_eq!(other.expires, given[0].expires);
+        }
+        let next = servers[1].refresh(&given[0].refresh_token).await.unwrap();
+        assert_ne!(next.token_id, given[0].token_id);
+    }
+}
+
+#[tokio::test]
+async fn every_login_at_once_begins_a_session_and_the_limit_stays() {
+    for store in stores() {
+        let server = Arc::new(Server::of(&*store, KeyEncryption::default()));
+        let mut logins = JoinSet::new();
+        for _ in 0..60 {
+            let server = Arc::clone(&server);
+            logins.spawn(async move { server.begun().await });
+        }
+        let tokens = logins.join_all().await;
+        let until_ended = async || {
+            while server.count(&tokens[0]).await > 8 {
+                tokio::task::yield_now().await;
+            }
+        };
+        until_ended().await;
+        let last = server.begun().await;
+        until_ended().await;
+        assert!(server.refresh(&last).await.is_ok());
+        assert!(server.revoked().await >= 60 - 7);
+    }
+}
+
+#[tokio::test]
+async fn a_session_ends_in_one_commit_with_its_revocation() {
+    for store in stores() {
+        let server = Server::of(&*store, KeyEncryption::default());
+        let token = server.begun().await;
+        let next = server.refresh(&token).await.unwrap();
+        server.fail(Failure::Away);
+        let rejected = server.log_out(&token).await;
+        assert!(matches!(rejected, Err(StoreError::Unavailable(_))));
+        assert_eq!((server.count(&token).await, server.revoked().await), (1, 0));
+        assert!(server.refresh(&next.refresh_token).await.is_ok());
+        server.fail(Failure::Away);
+        let theft = server.refresh(&token).await.err().unwrap();
+        assert!(matches!(theft, SessionError::Store(_)), "not ended yet");
+        let theft = server.refresh(&token).await.err().unwrap();
+        assert!(matches!(theft, SessionError::Ended));
+        assert_eq!((server.count(&token).await, server.revoked().await), (0, 1));
+    }
+}
+
+/// The access tokens of the session are over by then.
+#[tokio::test]
+async fn an_ended_session_stays_ended_where_an_older_store_has_it() {
+    for store in stores() {
+        let server = Server::of(&*store, KeyEncryption::default());
+        let token = server.begun().await;
+        let key = id(&token).key();
+        let older = server.store.get(&key).await.unwrap().unwrap();
+        assert_eq!(server.log_out(&token).await, Ok(()));
+        let again = Change::Put {
+            key,
+            expected: None,
+            value: older.value,
+            ends: Some(unix_now() + 3600),
+        };
+        server.store.commit(vec![again]).await.unwrap();
+        let later = unix_now() + 300 + 600 + 60;
+        let ended = server.sessions.open(parsed(&token), later).await;
+        let ended = ended.err().unwrap();
+        assert!(matches!(ended, SessionError::Ended));
+        assert_eq!(server.count(&token).await, 0);
+        // One that an older store lacks.
+        let lost = Server::of(&Files::new(), KeyEncryption::default());
+        let lost = lost.begun().await;
+        let before = server.revoked().await;
+        assert_eq!(server.end(&lost, Some(later)).await, Ok(()));
+        assert_eq!(server.revoked().await, before + 1, "by its name");
+    }
+}
+
+#[tokio::test]
+async fn an_unreadable_session_is_not_absent_and_ends_by_name() {
+    let (in_clear, one, two) = (KeyEncryption::default, || with(1), || with(2));
+    let named = || format!("key-encryption key {}", one().current.unwrap().id());
+    for store in stores() {
+        for (begins, ends, cause) in [
+            (in_clear(), one(), "not encrypted".to_owned()),
+            (one(), in_clear(), named()),
+            (one(), two(), named()),
+        ] {
+            let token = Server::of(&*store, begins).begun().await;
+            let server = Server::of(&*store, ends);
+            let rejected = server.log_out(&token).await.unwrap_err();
+            assert!(matches!(rejected, StoreError::Unusable(_)));
+            assert!(rejected.to_string().contains(&cause), "{rejected}");
+            let refreshed = server.refresh(&token).await.err().unwrap();
+            assert_eq!(refreshed.to_string(), rejected.to_string());
+            assert!(server.count(&token).await > 0);
+
+            let (verified, before) = (Some(unix_now() + 900), server.revoked().await);
+            assert_eq!(server.end(&token, verified).await, Ok(()));
+            assert_eq!(server.count(&token).await, 0);
+            assert_eq!(server.end(&token, verified).await, Ok(()));
+            assert_eq!(server.revoked().await, before + 1, "once");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Authentication with rate limits: the only way to a user store.
+
+use std::borrow::Cow;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use postern_contract::login::LoginRequest;
+use postern_process::clock::instant;
+use postern_process::tasks;
+
+use super::{PresentUser, UserStore};
+use crate::rate_limit::{AccountLockout, Permits, RetryAfter};
+
+/// Max checks of passwords at once. Each takes 19 MiB and a core for tens of milliseconds: more than cores
+/// would be no faster, and with many cores the memory is the limit.
+const MAX_CHECKS: usize = 16;
+
+pub(crate) struct Authenticator {
+    users: Arc<dyn UserStore>,
+    locks: Arc<AccountLockout>,
+    /// Of checks at once.
+    checks: Permits,
+    /// One more, for clients from which the account has logged in: a flood of others leaves it free.
+    for_known: Permits,
+    /// Makes log substitutes for names that are no accounts: equal ones are recognized, and none can be
+    /// guessed without this random key.
+    unknown_names: RandomState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AuthenticationError {
+    Failed,
+    /// Within the wait after failures at this account.
+    Locked(RetryAfter),
+    Busy,
+    Internal,
+}
+
+impl From<RetryAfter> for AuthenticationError {
+    fn from(wait: RetryAfter) -> Self {
+        Self::Locked(wait)
+    }
+}
+
+impl Authenticator {
+    pub(crate) fn new(users: Arc<dyn UserStore>) -> Self {
+        Self {
+            users,
+            locks: Arc::new(AccountLockout::new()),
+            checks: Permits::new(max_checks()),
+            for_known: Permits::new(1),
+            unknown_names: RandomState::new(),
+        }
+    }
+
+    /// Returns the account as it may be logged: a digest if unknown, as it may be a mistyped
+    /// password.
+    pub(crate) fn loggable<'t>(&self, typed: &'t str) -> Cow<'t, str> {
+        let users = &self.users;
+        if typed.is_empty() || users.is_user(typed) {
+            typed.into()
+        } else {
+            let digest = self.unknown_names.hash_one(typed);
+            format!("[unknown {digest:016x}]").into()
+        }
+    }
+
+    pub(crate) async fn authenticate(
+        &self,
+        request: LoginRequest,
+        client: IpAddr,
+    ) -> Result<PresentUser, AuthenticationError> {
+        // The built-in user takes any password: nothing to guess, and no slow check to bound.
+        if !self.users.checks_passwords() {
+            return self
+                .users
+                .authenticate(&request)
+                .ok_or(AuthenticationError::Failed);
+        }
+        // Before a permit is taken: an attempt within its wait must not queue for a core.
+        self.locks.check(&request.username, client, instant())?;
+        let is_known = self.locks.knows(&request.username, client);
+        // A known client waits in both queues. The wait that loses is dropped, and passes its
+        // permit on.
+        let permit = tokio::select! {
+            permit = self.checks.take(Some(client)) => permit,
+            permit = self.for_known.take(Some(client)), if is_known => permit,
+        };
+        let permit = permit.ok_or(AuthenticationError::Busy)?;
+        // Checked again: others of the same client may have failed while this attempt waited.
+        let attempt = self.locks.begin(&request.username, client, instant())?;
+
+        let (users, locks) = (Arc::clone(&self.users), Arc::clone(&self.locks));
+        // Counted inside the task, so that a client that hangs up before the response is counted
+        // too.
+        let checked = tasks::blocking(move || {
+            // Held by the task: it bounds the checks that run, also those whose client has left.
+            let _permit = permit;
+            let user = users.authenticate(&request);
+            match user {
+                Some(_) => locks.succeeded(&attempt),
+                None => locks.failed(&attempt, instant()),
+            }
+            user
+        });
+        match checked.await {
+            Ok(user) => user.ok_or(AuthenticationError::Failed),
+            // It has panicked: neither `failed` nor `succeeded` ran, as the password is unknown.
+            Err(_) => Err(AuthenticationError::Internal),
+        }
+    }
+}
+
+fn max_checks() -> usize {
+    available_parallelism()
+        .map_or(1, usize::from)
+        .min(MAX_CHECKS)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::net::Ipv4Addr;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use futures_util::future::join_all;
+
+    use super::super::builtin::{ACCOUNT, BuiltinUser};
+    use super::super::file::FileUsers;
+    use super::super::file::tests::file_with;
+    use super::*;
+
+    const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn of_a_file(accounts: &[&str]) -> Authenticator {
+        let users = FileUsers::open(file_with(accounts).path().to_owned());
+        Authenticator::new(Arc::new(users.unwrap()))
+    }
+
+    async fn log_in(
+        authenticator: &Authenticator,
+        username: &str,
+        password: &str,
+    ) -> Result<String, AuthenticationError> {
+        let request = LoginRequest {
+            username: username.into(),
+            password: password.into(),
+        };
+        let verified = authenticator.authenticate(request, HOME).await?;
+        Ok(verified.user.account)
+    }
+
+    fn is_locked(outcome: &Result<String, AuthenticationError>) -> bool {
+        matches!(outcome, Err(AuthenticationError::Locked(_)))
+    }
+
+    #[tokio::test]
+    async fn the_right_password_passes_and_a_wrong_one_locks_briefly() {
+        let users = of_a_file(&["ada", "bob"]);
+        assert_eq!(log_in(&users, "ada", "ada's").await, Ok("ada".into()));
+        let wrong = log_in(&users, "ada", "bob's").await;
+        assert_eq!(wrong, Err(AuthenticationError::Failed));
+        assert!(is_locked(&log_in(&users, "ada", "ada's").await));
+        assert_eq!(log_in(&users, "bob", "bob's").await, Ok("bob".into()));
+    }
+
+    #[tokio::test]
+    async fn an_unknown_account_is_locked_like_a_known_one() {
+        let users = of_a_file(&["ada"]);
+        let failed = log_in(&users, "nobody", "x").await;
+        assert_eq!(failed, Err(AuthenticationError::Failed));
+        assert!(is_locked(&log_in(&users, "nobody", "x").await));
+    }
+
+    #[tokio::test]
+    async fn many_guesses_at_once_are_hardly_more_than_one() {
+        let users = of_a_file(&["ada"]);
+        let guesses: Vec<_> = (0..50).map(|n| n.to_string()).collect();
+        let outcomes = join_all(guesses.iter().map(|guess| log_in(&users, "ada", guess))).await;
+        let checked = |outcome: &&Result<_, _>| **outcome == Err(AuthenticationError::Failed);
+        let checked = outcomes.iter().filter(checked).count();
+        let at_once = available_parallelism().unwrap().get();
+        assert!((1..=at_once).contains(&checked), "{checked} were checked");
+    }
+
+    #[tokio::test]
+    async fn many_right_ones_at_once_are_all_let_in() {
+        let users = of_a_file(&["ada"]);
+        let logins = (0..100).map(|_| log_in(&users, "ada", "ada's"));
+        assert!(join_all(logins).await.iter().all(Result::is_ok));
+    }
+
+    /// Users whose checks take until the end, but for those of the built-in user.
+    #[derive(Debug, Default)]
+    struct SlowUsers {
+        running: AtomicUsize,
+        has_ended: AtomicBool,
+    }
+
+    impl UserStore for SlowUsers {
+        fn authenticate(&self, request: &LoginRequest) -> Option<PresentUser> {
+            if request.username == ACCOUNT {
+                return BuiltinUser.authenticate(request);
+            }
+            self.running.fetch_add(1, Ordering::Relaxed);
+            while !self.has_ended.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            None
+        }
+
+        fn present(&self, account: &str) -> Option<PresentUser> {
+            BuiltinUser.present(account)
+        }
+
+        fn is_user(&self, _: &str) -> bool {
+            true
+        }
+
+        fn checks_passwords(&self) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_guesses_keeps_no_client_out_that_logged_in_before() {
+        let users = Arc::new(SlowUsers::default());
+        let authenticator = Authenticator::new(Arc::clone(&users) as _);
+        assert!(log_in(&authenticator, ACCOUNT, "p").await.is_ok());
+        let names: Vec<_> = (0..100).map(|n| n.to_string()).collect();
+        let flood = join_all(names.iter().map(|name| log_in(&authenticator, name, "p")));
+        let owner = async {
+            while users.running.load(Ordering::Relaxed) < max_checks() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let known = log_in(&authenticator, ACCOUNT, "p").await;
+            users.has_ended.store(true, Ordering::Relaxed);
+            known
+        };
+        let (_, known) = tokio::join!(flood, owner);
+        assert_eq!(known, Ok(ACCOUNT.into()));
+    }
+
+    #[test]
+    fn of_what_is_typed_as_an_account_only_accounts_are_logged() {
+        let users = of_a_file(&["ada"]);
+        for (typed, logged) in [("ada", "ada"), ("", "")] {
+            assert_eq!(users.loggable(typed), logged);
+        }
+        let unknown = users.loggable("hush hush");
+        assert!(unknown.starts_with("[unknown ") && !unknown.contains("hush"));
+        assert_eq!(users.loggable("hush hush"), unknown, "the same name");
+        assert_ne!(users.loggable("hush"), unknown, "another name");
+        let elsewhere = of_a_file(&["ada"]);
+        assert_ne!(elsewhere.loggable("hush hush"), unknown, "another process");
+        let builtin = Authenticator::new(Arc::new(BuiltinUser));
+        assert_eq!(builtin.loggable(ACCOUNT), ACCOUNT);
+        assert!(builtin.loggable("hush hush").starts_with("[unknown "));
+    }
+
+    #[tokio::test]
+    async fn the_built_in_user_is_never_locked() {
+        let users = Authenticator::new(Arc::new(BuiltinUser));
+        for password in ["a", "b", "c"] {
+            assert_eq!(log_in(&users, "x", password).await, Ok("admin".into()));
+        }
+    }
+}

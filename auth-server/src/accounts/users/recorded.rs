@@ -1,0 +1,309 @@
+//! The users of the file in the store: the tokens of those who left since another load are revoked once,
+//! on whatever server, and a server lets no one in whom a later file knows otherwise.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use parking_lot::Mutex;
+use postern_process::clock::instant;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use tracing::{debug, warn};
+
+use super::PresentUser;
+use super::file::{EnabledUsers, FileUsers, ended};
+use super::users_file::digest_of;
+use crate::random::fraction;
+use crate::revocations::Revocation;
+use crate::revocations::log::{BATCH, RevocationLog};
+use crate::store::open_store::OpenStore;
+use crate::store::{Key, Kind, Outcome, RETRIES, StoreError, Version};
+
+/// Each retry sees what the former one, or another server at the same moment, has written.
+const ATTEMPTS: usize = 4;
+
+pub(crate) struct RecordedUsers {
+    /// As work in the background uses it.
+    pub(super) store: OpenStore,
+    pub(crate) users: Arc<FileUsers>,
+    pub(super) revocations: Arc<RevocationLog>,
+    changed: Notify,
+    /// The generation that has these users; 0 before the store has them.
+    generation: AtomicI64,
+    /// Those of the last record that was compared, should the store lose it.
+    recorded: Mutex<EnabledUsers>,
+}
+
+/// The part behind the digest of the path in the ids of the two records.
+const HEAD: &str = ".head";
+const USERS: &str = "";
+
+/// The part of the record that each login reads; the default before the first one.
+#[derive(Default, Serialize, Deserialize)]
+struct Head {
+    /// Larger than every former one, also of a former installation.
+    generation: i64,
+    /// The digest of the users.
+    users: String,
+}
+
+impl RecordedUsers {
+    pub(crate) fn new(
+        store: OpenStore,
+        users: Arc<FileUsers>,
+        revocations: Arc<RevocationLog>,
+    ) -> Self {
+        Self {
+            store,
+            users,
+            revocations,
+            changed: Notify::new(),
+            generation: AtomicI64::new(0),
+            recorded: Mutex::default(),
+        }
+    }
+
+    /// Records the users at the start and after each change, for as long as the process lives.
+    pub(crate) async fn follow(self: Arc<Self>) {
+        let mut failures = 0;
+        loop {
+            let Err(error) = self.record().await else {
+                failures = 0;
+                // No change during the commit is missed: `notify_one` keeps one permit.
+                self.changed.notified().await;
+                continue;
+            };
+            failures += 1;
+            // Once for each outage: the retries would repeat it every few seconds.
+            if failures == 1 {
+                warn!(%error, "the store does not have the users of the file yet: those who left keep their tokens");
+            }
+            sleep(RETRIES.jittered(failures, fraction())).await;
+        }
+    }
+
+    /// Notes that the file has changed.
+    pub(crate) fn changed(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Writes the users, in one commit with the revocations of those who left, after those of
+    /// applications.
+    async fn record(&self) -> Result<(), StoreError> {
+        // A reload may have noted the applications that have the name of a new user.
+        self.revocations.flush().await?;
+        let store = &self.store;
+        for _ in 0..ATTEMPTS {
+            let loaded = self.users.loaded();
+            let users = loaded.enabled();
+            // Read apart: a commit in between is a conflict.
+            let (head, head_version) = read::<Head>(store, self.key(HEAD)).await?;
+            let (before, version) = read::<EnabledUsers>(store, self.key(USERS)).await?;
+            let generation = head.unwrap_or_default().generation;
+            if before.as_ref() == Some(&users) && generation > 0 {
+                // The commit before this one may have had an unclear outcome.
+                store.confirm().await?;
+                self.is_recorded(users, generation);
+                return Ok(());
+            }
+            // The store may have lost its record of users: memory still knows who has left since.
+            let left = ended(&self.recorded.lock(), &users);
+            let left: BTreeSet<_> = before
+                .iter()
+                .flat_map(|before| ended(before, &users))
+                .chain(left)
+                .collect();
+            // Up to the load, not up to now: who logged in since then is a user of this file. One who is
+            // not in it can only have logged in at another server, which had not loaded it yet.
+            let passed =
+                i64::try_from(instant().duration_since(loaded.since).as_secs()).unwrap_or_default();
+            let now = self.store.clock.now();
+            let loaded_at = now.saturating_sub(passed);
+            let revocations: Vec<_> = left
+                .into_iter()
+                .map(|id| {
+                    let at = if users.contains_key(&id) {
+                        loaded_at
+                    } else {
+                        now
+                    };
+                    Revocation::for_user(id, at)
+                })
+                .collect();
+            // The time is a floor: a store that was emptied begins above all former generations.
+            let generation = now.max(generation.saturating_add(1));
+            let next = Head {
+                generation,
+                users: loaded.enabled.clone(),
+            };
+            let changes = vec![
+                store.put(self.key(HEAD), head_version, &next, None)?,
+                store.put(self.key(USERS), version, &users, None)?,
+            ];
+            // Before the record, in batches: a failure in between misses no user, and repeats some.
+            let (first, last) = revocations.split_at(revocations.len().saturating_sub(BATCH));
+            for some in first.chunks(BATCH) {
+                self.revocations.append(store, some, Vec::new()).await?;
+            }
+            let done = self.revocations.append(store, last, changes).await?;
+            if done == Outcome::Committed {
+                self.is_recorded(users, generation);
+                return Ok(());
+            }
+        }
+        Err(StoreError::Unavailable(
+            "another server writes the users at the same time".to_owned(),
+        ))
+    }
+
+    fn is_recorded(&self, users: EnabledUsers, generation: i64) {
+        debug!(users = users.len(), "the store has the users of the file");
+        *self.recorded.lock() = users;
+        self.generation.store(generation, Ordering::Relaxed);
+    }
+
+    /// Returns false where a file that another server has loaded later lacks the user, or has other
+    /// credentials: this one's is older, and the user was revoked already. Logins go on without the store.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`], which clients can bring about.
+    pub(crate) async fn knows(
+        &self,
+        requests: &OpenStore,
+        user: &PresentUser,
+    ) -> Result<bool, StoreError> {
+        let head = match read::<Head>(requests, self.key(HEAD)).await {
+            Ok((head, _)) => head.unwrap_or_default(),
+            Err(busy @ StoreError::Busy) => return Err(busy),
+            Err(_) => return Ok(true),
+        };
+        let generation = self.generation.load(Ordering::Relaxed);
+        // Before its first record this server cannot know which of two files is the later one.
+        if generation == 0 || head.users == self.users.loaded().enabled {
+            return Ok(true);
+        }
+        if head.generation <= generation {
+            // The file was just loaded, or the store is an older copy.
+            self.changed();
+            return Ok(true);
+        }
+        // Another server has loaded a later file, but perhaps without a change of this user.
+        let others = match read::<EnabledUsers>(requests, self.key(USERS)).await {
+            Err(busy @ StoreError::Busy) => return Err(busy),
+            others => others.ok().and_then(|(others, _)| others),
+        };
+        Ok(others.is_some_and(|others| others.get(&user.user.id) == Some(&user.credentials)))
+    }
+
+    /// Names one record for each path: servers with other users may share the store.
+    fn key(&self, part: &str) -> Key {
+        let path = self.users.path().to_string_lossy();
+        Key {
+            kind: Kind::Users,
+            id: digest_of(&path) + part,
+        }
+    }
+}
+
+/// Reads a value; a planted one counts for none, and gives way to the next.
+async fn read<T: DeserializeOwned>(
+    store: &OpenStore,
+    key: Key,
+) -> Result<(Option<T>, Option<Version>), StoreError> {
+    let held = store.read(&key).await?;
+    match held.record {
+        Err(error) if !held.is_planted => Err(error),
+        record => Ok((record.unwrap_or_default(), held.version)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use postern_token::claims::Claims;
+
+    use super::super::UserStore;
+    use super::super::file::tests::{file_with, write};
+    use super::*;
+    use crate::revocations::tests::log_of;
+    use crate::store::Store;
+    use crate::store::conformance::unsteady::Unsteady;
+
+    /// A server that has loaded the file as it is.
+    fn server(store: &Arc<Unsteady>, file: &tempfile::NamedTempFile) -> RecordedUsers {
+        let users = Arc::new(FileUsers::open(file.path().to_owned()).unwrap());
+        let store = OpenStore::unencrypted(Arc::new(Arc::clone(store)));
+        RecordedUsers::new(store.clone(), users, log_of(store))
+    }
+
+    async fn logs_in(server: &RecordedUsers, account: &str) -> bool {
+        let user = server.users.present(account).unwrap();
+        server.knows(&server.store, &user).await.unwrap()
+    }
+
+    async fn revocations(store: &Arc<Unsteady>) -> usize {
+        store.since(0).await.unwrap().len()
+    }
+
+    #[tokio::test]
+    async fn an_older_file_lets_no_one_in_who_has_left() {
+        let (store, file) = (Unsteady::new(), file_with(&["ada", "eve"]));
+        let old = server(&store, &file);
+        old.record().await.unwrap();
+        write(&file, &["ada", "bob"]);
+        let new = server(&store, &file);
+        assert!(logs_in(&new, "bob").await, "a file that was just loaded");
+        new.record().await.unwrap();
+        assert_eq!(revocations(&store).await, 1);
+        new.revocations.poll().await.unwrap();
+        let of_eve = Claims {
+            user_id: "id of eve".to_owned(),
+            ..Claims::default()
+        };
+        assert!(new.revocations.revokes(&of_eve));
+        assert!(!logs_in(&old, "eve").await);
+        assert!(logs_in(&old, "ada").await && logs_in(&new, "bob").await);
+        old.users.reload().unwrap();
+        for server in [&old, &new] {
+            server.record().await.unwrap();
+        }
+        assert_eq!(revocations(&store).await, 1, "once");
+        assert!(logs_in(&old, "bob").await);
+    }
+
+    #[tokio::test]
+    async fn an_older_copy_of_the_store_ends_no_login() {
+        let (store, file) = (Unsteady::new(), file_with(&["ada"]));
+        let server = server(&store, &file);
+        server.record().await.unwrap();
+        let older = [server.key(HEAD), server.key(USERS)];
+        let older = [store.raw(&older[0]).await, store.raw(&older[1]).await];
+        write(&file, &["ada", "bob"]);
+        server.users.reload().unwrap();
+        server.record().await.unwrap();
+        for (key, text) in [server.key(HEAD), server.key(USERS)]
+            .into_iter()
+            .zip(&older)
+        {
+            store.plant(key, text.as_deref()).await;
+        }
+        assert!(logs_in(&server, "bob").await);
+        server.record().await.unwrap();
+        assert_ne!(store.raw(&server.key(USERS)).await, older[1]);
+        store.lose_everything();
+        assert!(logs_in(&server, "bob").await);
+        write(&file, &["ada"]);
+        server.users.reload().unwrap();
+        server.record().await.unwrap();
+        assert_eq!(
+            revocations(&store).await,
+            1,
+            "of a user whom the store has lost"
+        );
+        store.set_away(true);
+        assert!(logs_in(&server, "ada").await);
+    }
+}

@@ -1,0 +1,97 @@
+//! Follows the users file: polls every few seconds and at each SIGHUP.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use postern_process::files::file_watch::{self, PolledFiles};
+use postern_transport::admin::health::Condition;
+use tracing::{error, warn};
+
+use super::UserStore;
+use super::recorded::RecordedUsers;
+use super::users_file::Users;
+use crate::accounts::applications::registry::ApplicationRegistry;
+use crate::revocations::Revocation;
+use crate::telemetry::audit;
+use crate::telemetry::metrics::{UsersFileMetrics, gauge};
+
+/// Polls for as long as the process lives.
+///
+/// # Errors
+/// Where SIGHUP cannot be received.
+pub(crate) fn follow(
+    recorded: Arc<RecordedUsers>,
+    metrics: UsersFileMetrics,
+    registrations: Arc<ApplicationRegistry>,
+    condition: Condition,
+) -> std::io::Result<impl Future<Output = ()>> {
+    let users = &recorded.users;
+    // With the users that were loaded at the start, so that the first poll finds no change.
+    let mut file = PolledFiles::start(Ok(Arc::clone(&users.loaded().users)))?;
+    metrics.users.set(gauge(users.count()));
+    metrics.users_file_usable.set(1);
+    Ok(async move {
+        loop {
+            let users = Arc::clone(&recorded.users);
+            let Some(read) = file.poll(move || users.read()).await else {
+                continue;
+            };
+            metrics.users_file_usable.set(read.is_ok().into());
+            condition.reloaded(read.as_ref().err().map(String::as_str));
+            match read {
+                Ok(read) => replace(&recorded, &metrics, &registrations, Arc::clone(read)),
+                Err(failure) if !recorded.users.is_current() => {
+                    error!(%failure, "users file: no login succeeds until a restart");
+                }
+                Err(failure) => file_watch::log("users file", &Err(failure.clone())),
+            }
+        }
+    })
+}
+
+/// Uses these users from now on.
+fn replace(
+    recorded: &RecordedUsers,
+    metrics: &UsersFileMetrics,
+    registrations: &ApplicationRegistry,
+    read: Arc<Users>,
+) {
+    let users = &recorded.users;
+    let Some(changed) = users.replace(read) else {
+        return file_watch::log("users file", &Ok(false));
+    };
+    metrics.users.set(gauge(users.count()));
+    audit::users_changed(users.count(), &changed);
+    for warning in users.warnings() {
+        warn!("{warning}");
+    }
+    // The text may differ in comments or in the order of users alone.
+    if !changed.is_empty() {
+        revoke_applications(recorded, registrations, &changed);
+        // After the applications are noted: the record that this wakes commits them first.
+        recorded.changed();
+    }
+}
+
+/// Revokes the tokens of applications that have the name of a new user: services could take them for
+/// the user's. It does no harm for a user who was there before: none got a token since.
+fn revoke_applications(
+    recorded: &RecordedUsers,
+    registrations: &ApplicationRegistry,
+    changed: &[String],
+) {
+    let now = recorded.store.clock.now();
+    let taken: BTreeSet<_> = changed
+        .iter()
+        .flat_map(|account| {
+            let id = recorded.users.present(account).map(|it| it.user.id);
+            [Some(account.clone()), id]
+        })
+        .flatten()
+        .filter_map(|name| registrations.registered_id(&name))
+        .collect();
+    let revocations = taken
+        .into_iter()
+        .map(|id| Revocation::for_application(id.to_string(), now));
+    recorded.revocations.note(revocations);
+}

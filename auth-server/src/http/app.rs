@@ -1,0 +1,163 @@
+//! The parts that requests use, built in one place and shared.
+
+mod client_ip;
+
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
+use postern_process::clock::instant;
+use postern_token::possession::seen_proofs::SeenProofs;
+use postern_transport::net::connection_slots::{ConnectionSlots, Slot};
+use postern_transport::net::shares::Shares;
+use postern_transport::net::{fd_limit, unfinished};
+use tracing::warn;
+
+use crate::accounts::applications::registry::ApplicationRegistry;
+use crate::accounts::sessions::Sessions;
+use crate::accounts::users::UserStore;
+use crate::accounts::users::authenticate::Authenticator;
+use crate::accounts::users::builtin::BuiltinUser;
+use crate::accounts::users::recorded::RecordedUsers;
+use crate::config::Config;
+use crate::keys::published::LiveKeys;
+use crate::rate_limit::{AddressLimit, RetryAfter};
+use crate::revocations::log::RevocationLog;
+use crate::store::open_store::OpenStore;
+use crate::telemetry::metrics::Metrics;
+use crate::tokens::revocation_list::RevocationListSigner;
+
+pub(crate) struct App {
+    pub(crate) config: Config,
+    /// As work in the background uses it, which waits for no request.
+    pub(crate) store: OpenStore,
+    /// As requests use it, which share one bound.
+    pub(crate) requests: OpenStore,
+    /// These follow the store.
+    pub(crate) live_keys: Arc<LiveKeys>,
+    pub(crate) registrations: Arc<ApplicationRegistry>,
+    pub(crate) revocations: Arc<RevocationLog>,
+    pub(crate) metrics: Metrics,
+    pub(crate) users: Arc<dyn UserStore>,
+    pub(crate) authenticator: Authenticator,
+    /// The users of a file, in the store.
+    pub(crate) recorded_users: Option<Arc<RecordedUsers>>,
+    pub(crate) sessions: Arc<Sessions>,
+    /// Of guesses: logins, and tokens and secrets that are unknown. `None` for no limit.
+    pub(crate) guesses: Option<AddressLimit>,
+    /// Of requests with a token or a secret that is right: guesses of other clients at the same address take none.
+    pub(crate) proven: Option<AddressLimit>,
+    /// The proofs of clients' keys.
+    pub(crate) seen_proofs: SeenProofs,
+    pub(crate) list_signer: RevocationListSigner,
+    /// Budget for incomplete heads and bodies.
+    pub(crate) unfinished: Shares,
+    pub(crate) connections: ConnectionSlots,
+    /// Permits of requests in flight.
+    pub(crate) in_flight: Shares,
+}
+
+impl App {
+    pub(crate) fn new(config: Config, store: OpenStore) -> Self {
+        let (requests, metrics) = (store.for_requests(), Metrics::default());
+        let (background, keep) = (store.clone(), config.rotation.keep);
+        let revocations = Arc::new(RevocationLog::new(background, metrics.clone(), keep));
+        let users: Arc<dyn UserStore> = match &config.users {
+            Some(users) => Arc::clone(users) as _,
+            None => Arc::new(BuiltinUser),
+        };
+        let recorded_users = config.users.as_ref().map(|users| {
+            let (users, log) = (Arc::clone(users), Arc::clone(&revocations));
+            Arc::new(RecordedUsers::new(store.clone(), users, log))
+        });
+        let sessions = Arc::new(Sessions {
+            store: requests.clone(),
+            lifetime: config.session_lifetime.into(),
+            token_lifetime: config.issuer.lifetime.into(),
+            max_of_user: usize::try_from(config.sessions_per_user)
+                .ok()
+                .and_then(NonZeroUsize::new),
+            users: Arc::clone(&users),
+            log: Arc::clone(&revocations),
+            metrics: metrics.clone(),
+            is_away: AtomicBool::default(),
+            unclear: Mutex::default(),
+            removing: tokio::sync::Mutex::default(),
+        });
+        let max = max_connections(config.max_connections);
+        let evictions = metrics.connections_evicted.clone();
+        Self {
+            authenticator: Authenticator::new(Arc::clone(&users)),
+            users,
+            recorded_users,
+            sessions,
+            guesses: AddressLimit::per_minute(config.login_rate_limit),
+            proven: AddressLimit::per_minute(config.login_rate_limit),
+            seen_proofs: SeenProofs::default(),
+            list_signer: RevocationListSigner::new(config.issuer.issuer.clone()),
+            unfinished: unfinished::budget(),
+            connections: ConnectionSlots::counting("public port", max, evictions),
+            in_flight: Shares::new(max),
+            live_keys: Arc::default(),
+            registrations: Arc::new(config.registrations()),
+            revocations,
+            metrics,
+            store,
+            requests,
+            config,
+        }
+    }
+
+    /// Returns the present time in seconds since the epoch, by the store's clock.
+    pub(crate) fn now(&self) -> i64 {
+        self.store.clock.now()
+    }
+
+    /// Takes the slot of a connection; `None` where it is to be closed.
+    pub(crate) async fn slot(&self, peer: IpAddr) -> Option<Slot> {
+        let is_proxy = self.config.trusted_proxies.trusts(peer);
+        let slot = self.connections.take(peer, is_proxy).await;
+        if slot.is_none() {
+            self.metrics.connections_rejected.inc();
+        }
+        slot
+    }
+
+    /// Counts a login of a client, or a token or secret of it that is unknown.
+    ///
+    /// # Errors
+    /// [`RetryAfter`] over the limit.
+    pub(crate) fn count_guess(&self, client: IpAddr) -> Result<(), RetryAfter> {
+        take(self.guesses.as_ref(), client)
+    }
+
+    /// Counts a request of a client whose token or secret is right.
+    ///
+    /// # Errors
+    /// [`RetryAfter`] over the limit.
+    pub(crate) fn count_proven(&self, client: IpAddr) -> Result<(), RetryAfter> {
+        take(self.proven.as_ref(), client)
+    }
+}
+
+fn take(limit: Option<&AddressLimit>, client: IpAddr) -> Result<(), RetryAfter> {
+    limit.map_or(Ok(()), |limit| limit.take(client, instant()))
+}
+
+/// Returns the configured number, or as many as there are descriptors.
+fn max_connections(configured: u32) -> usize {
+    let configured = configured as usize;
+    let max = configured.min(fd_limit::for_clients());
+    if max < configured {
+        warn!(
+            configured,
+            max, "fewer connections than --max-connections: the limit of open files is low"
+        );
+    }
+    max
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! The bound that all requests share on their calls of the store.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::*;
+use crate::accounts::sessions::refresh_token::RefreshToken;
+use crate::accounts::sessions::{EndCause, SessionError};
+use crate::accounts::users::file::tests::file_with;
+use crate::config::tests::config;
+use crate::revocations::Revocation;
+use crate::store::conformance::unsteady::Unsteady;
+use crate::store::{Outcome, StoreError};
+
+#[tokio::test]
+async fn every_request_takes_its_calls_of_the_store_from_one_bound() {
+    tokio::time::pause();
+    let file = file_with(&["ada"]);
+    let users = format!("--users=file:{}", file.path().display());
+    let store = OpenStore::unencrypted(Arc::new(Unsteady::new()));
+    let app = App::new(config(&[&users]).unwrap(), store);
+    let ada = app.users.present("ada").unwrap();
+    let token = RefreshToken::generate("1").unwrap();
+    let recorded = app.recorded_users.as_ref().unwrap();
+    let (sessions, revocations) = (&app.sessions, &app.revocations);
+    let mut held = Vec::new();
+    while let Ok(call) = app.requests.call().await {
+        held.push(call);
+    }
+    for is_busy in [true, false] {
+        let knows_ada = match is_busy {
+            true => Err(StoreError::Busy),
+            false => Ok(true),
+        };
+        assert_eq!(recorded.knows(&app.requests, &ada).await, knows_ada);
+        let opened = sessions.open(token.clone(), 0).await.err().unwrap();
+        let is_error = matches!(opened, SessionError::Store(StoreError::Busy));
+        assert_eq!(is_error, is_busy);
+        let ended = sessions.end(token.session(), EndCause::Logout, None).await;
+        assert_eq!(ended.is_err(), is_busy);
+        let revoked = [Revocation::for_everyone(0)];
+        let revoked = revocations
+            .append(&app.requests, &revoked, Vec::new())
+            .await;
+        assert_eq!(revoked.is_ok_and(|it| it == Outcome::Committed), !is_busy);
+        revocations.note([Revocation::for_user("7".to_owned(), 0)]);
+        assert_eq!(
+            revocations.poll().await,
+            Ok(()),
+            "a poll waits for no request"
+        );
+        held.clear();
+    }
+}

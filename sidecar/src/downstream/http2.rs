@@ -1,0 +1,9 @@
+//! HTTP/2 of clients, by `h2`: each stream is a request of its own.
+
+mod connection;
+mod downstream;
+mod frames;
+mod transport;
+mod unsent;
+
+pub(crate) use self::connection::{NewConnection, serve};

@@ -1,0 +1,138 @@
+//! A connection: its limits, its streams and its end.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use h2::server::Builder;
+use postern_contract::rejection::Rejection;
+use postern_transport::drain::{DrainWatcher, Phase};
+use postern_transport::net::connection_slots::Activity;
+use postern_transport::net::listener::CLIENT_IDLE;
+use tokio::sync::Notify;
+use tokio_util::task::TaskTracker;
+
+use super::downstream::Http2Downstream;
+use super::transport::FollowedTransport;
+use crate::downstream::transport::ClientTransport;
+use crate::exchange::Exchanges;
+use crate::identity::forwarded::Client;
+use postern_http::request::http2::LIBRARY_MAX_HEAD_BYTES;
+use postern_http::request::received::ReceivedHead;
+
+/// Bytes that wait for a client that does not read, for each stream: the library's default is 400
+/// KiB, for each of a hundred streams on a connection.
+const SEND_BYTES: usize = 64 * 1024;
+/// The usual limit of HTTP/2 servers.
+const STREAMS: u32 = 100;
+/// Bytes of one body that a client may send before the service has read it (RFC 9113 §6.9.2).
+const STREAM_WINDOW: u32 = 65_535;
+
+/// A connection that begins with the preface of HTTP/2.
+pub(crate) struct NewConnection {
+    pub(crate) transport: ClientTransport,
+    pub(crate) activity: Activity,
+    /// The preface, and what came with it.
+    pub(crate) received: BytesMut,
+}
+
+/// Serves the streams of a connection to their end, and sends a GOAWAY in a drain or as `goodbye`.
+pub(crate) async fn serve(
+    exchanges: &Arc<Exchanges>,
+    connection: NewConnection,
+    client: Client,
+    goodbye: &Notify,
+    mut drain: DrainWatcher,
+) {
+    let activity = connection.activity;
+    activity.speaks_http_2();
+    let (reporter, address) = (Arc::clone(exchanges), client.address);
+    let report = move || reporter.report_unparsed(Rejection::RequestMalformed, address, false);
+    let transport = FollowedTransport::new(
+        connection.transport,
+        connection.received,
+        activity.clone(),
+        Box::new(report),
+    );
+    // The preface is here.
+    let Ok(mut connection) = builder().handshake(transport).await else {
+        return;
+    };
+    let client = Arc::new(client);
+    let streams = TaskTracker::new();
+    // It is waited for while it may get more.
+    streams.close();
+    let (mut has_served, mut is_leaving) = (false, false);
+    loop {
+        let accepted = tokio::select! {
+            // A busy connection, whose `accept` is always ready, has to leave too.
+            biased;
+            () = leave(&mut drain, has_served, goodbye, &streams), if !is_leaving => {
+                is_leaving = true;
+                // The next `accept` sends the GOAWAY and still takes streams that are on their way.
+                connection.graceful_shutdown();
+                continue;
+            }
+            accepted = connection.accept() => accepted,
+            // A client may keep the connection open behind the GOAWAY.
+            () = idle(&streams), if is_leaving => None,
+        };
+        // `None` behind the last stream; an error is one of the whole connection.
+        let Some(Ok((request, response))) = accepted else {
+            break;
+        };
+        has_served = true;
+        let (exchanges, client) = (Arc::clone(exchanges), Arc::clone(&client));
+        let stream = activity.stream();
+        streams.spawn(async move {
+            let (parts, body) = request.into_parts();
+            let head = ReceivedHead::from_stream(parts, !body.is_end_stream());
+            let timeout = exchanges.app.downstream_write_timeout;
+            let mut downstream = Http2Downstream::new(body, response, timeout);
+            exchanges.serve(head, &mut downstream, &client).await;
+            // In this order: the connection is busy until the stream has its end or its reset.
+            drop((downstream, stream));
+        });
+    }
+    // It ends the streams that are left, whose tasks would wait for their clients.
+    drop(connection);
+    // Until each request is recorded: the process may end with its last connection.
+    streams.wait().await;
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder
+        .max_header_list_size(LIBRARY_MAX_HEAD_BYTES)
+        .max_send_buffer_size(SEND_BYTES)
+        .max_concurrent_streams(STREAMS)
+        .initial_window_size(STREAM_WINDOW)
+        // One body that the service does not read must not stop the others on the connection.
+        .initial_connection_window_size(STREAMS * STREAM_WINDOW);
+    builder
+}
+
+/// Waits until the client has to go elsewhere. In a drain a new connection serves a stream first, as
+/// one of HTTP/1.x does: its client may know no other place yet, and would only come again. An idle
+/// one is left with a GOAWAY too, without which a request on its way would be lost (RFC 9113 §9.1).
+async fn leave(
+    drain: &mut DrainWatcher,
+    has_served: bool,
+    goodbye: &Notify,
+    streams: &TaskTracker,
+) {
+    let phase = match has_served {
+        true => Phase::Draining,
+        false => Phase::Closing,
+    };
+    tokio::select! {
+        () = drain.reached(phase) => {}
+        () = goodbye.notified() => {}
+        () = idle(streams) => {}
+    }
+}
+
+/// Completes once no stream was served for a while.
+async fn idle(streams: &TaskTracker) {
+    streams.wait().await;
+    tokio::time::sleep(CLIENT_IDLE).await;
+}

@@ -1,0 +1,131 @@
+//! The bytes of a connection on their way to and from `h2`: floods end it, and what the library
+//! rejects by itself is reported.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use bytes::BytesMut;
+use postern_transport::net::connection_slots::Activity;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::frames::{Flood, Frames};
+use crate::downstream::HTTP_2_PREFACE;
+use crate::downstream::transport::ClientTransport;
+
+/// A transport whose frames are followed.
+pub(super) struct FollowedTransport {
+    transport: ClientTransport,
+    /// Bytes that were read to detect the version.
+    peeked: BytesMut,
+    activity: Activity,
+    received: Frames,
+    sent: Frames,
+    flood: Flood,
+    /// Reports the rejection of a request that no filter has seen: of a broken framing.
+    report: Box<dyn Fn() + Send>,
+}
+
+impl FollowedTransport {
+    pub(super) fn new(
+        transport: ClientTransport,
+        peeked: BytesMut,
+        activity: Activity,
+        report: Box<dyn Fn() + Send>,
+    ) -> Self {
+        Self {
+            transport,
+            peeked,
+            activity,
+            received: Frames::behind(HTTP_2_PREFACE.len()),
+            sent: Frames::behind(0),
+            flood: Flood::new(Instant::now()),
+            report,
+        }
+    }
+
+    fn follow_sent(&mut self, data: &[u8]) {
+        self.sent.follow(data, |frame| {
+            self.flood.sent(frame);
+            if frame.reports_breach() {
+                (self.report)();
+            }
+        });
+    }
+}
+
+impl AsyncRead for FollowedTransport {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        if self.peeked.is_empty() {
+            let read = Pin::new(&mut self.transport).poll_read(cx, buffer);
+            // `h2` has taken all that came: without open streams only a request can follow.
+            if read.is_pending() {
+                self.activity.waits_for_request();
+            }
+            ready!(read)?;
+        } else {
+            // `h2` has to see the preface, which was read to detect the version.
+            let length = self.peeked.len().min(buffer.remaining());
+            buffer.put_slice(&self.peeked.split_to(length));
+        }
+        let Self {
+            received, flood, ..
+        } = &mut *self;
+        let mut is_flood = false;
+        received.follow(buffer.filled().get(before..).unwrap_or_default(), |frame| {
+            is_flood |= flood.received(frame);
+        });
+        if is_flood {
+            (self.report)();
+            // An error of the transport makes `h2` end the connection with all streams.
+            return Poll::Ready(Err(io::ErrorKind::QuotaExceeded.into()));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for FollowedTransport {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.transport).poll_write(cx, data))?;
+        self.follow_sent(data.get(..written).unwrap_or_default());
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.transport).poll_write_vectored(cx, pieces))?;
+        let mut left = written;
+        for piece in pieces {
+            // The write may end within any of the pieces.
+            let sent = piece.get(..left.min(piece.len())).unwrap_or_default();
+            self.follow_sent(sent);
+            left -= sent.len();
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.transport.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_shutdown(cx)
+    }
+}

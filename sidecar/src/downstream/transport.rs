@@ -1,0 +1,63 @@
+//! A client's connection below HTTP: its socket, with TLS or without. Every write has a timeout.
+
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use pingora::protocols::l4::ext::get_tcp_info;
+use postern_token::possession::{Digest, sha256};
+use postern_transport::net::write_deadline::WriteDeadline;
+use rustix::net::sockopt::set_socket_linger;
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
+
+/// `tcp_states.h` of Linux.
+const TCP_ESTABLISHED: u8 = 1;
+
+/// Socket with a write timeout, below TLS, so that the timeout covers its records too.
+pub(crate) type Socket = WriteDeadline<TcpStream>;
+
+/// Byte stream below HTTP. Boxed, so that a plain connection does not take the memory of TLS.
+pub(crate) type ClientTransport = Either<Socket, Box<TlsStream<Socket>>>;
+
+/// Returns true if TLS negotiated HTTP/2; `None` without TLS.
+pub(crate) fn chose_http_2(transport: &ClientTransport) -> Option<bool> {
+    match transport {
+        Either::Left(_) => None,
+        Either::Right(stream) => Some(stream.get_ref().1.alpn_protocol() == Some(b"h2")),
+    }
+}
+
+/// Returns the SHA-256 of the certificate that the client presented in the handshake, if any.
+pub(crate) fn client_certificate(transport: &ClientTransport) -> Option<Digest> {
+    let Either::Right(stream) = transport else {
+        return None;
+    };
+    stream
+        .get_ref()
+        .1
+        .peer_certificates()?
+        .first()
+        .map(|leaf| sha256(leaf))
+}
+
+/// Returns true once the client has closed or reset its side, even behind unread bytes.
+pub(crate) fn has_left(transport: &ClientTransport) -> bool {
+    let info = get_tcp_info(socket_of(transport).as_raw_fd());
+    // An unreadable state does not prove that the client has left.
+    info.is_ok_and(|info| info.tcpi_state != TCP_ESTABLISHED)
+}
+
+/// Lets the connection end with a reset, even if it ends with the process, or in order again.
+pub(super) fn end_with_reset(transport: &ClientTransport, resets: bool) {
+    let linger = resets.then_some(Duration::ZERO);
+    // It fails only for a connection that has ended.
+    let _ = set_socket_linger(socket_of(transport), linger);
+}
+
+fn socket_of(transport: &ClientTransport) -> &TcpStream {
+    match transport {
+        Either::Left(socket) => socket.get_ref(),
+        Either::Right(stream) => stream.get_ref().0.get_ref(),
+    }
+}

@@ -1,0 +1,205 @@
+//! Sessions end: by logout, by command, with their user, after their lifetime.
+
+use super::*;
+
+#[test]
+fn beyond_the_limit_a_login_ends_the_oldest_session_of_its_user() {
+    let users = UsersFile::with("ada", "enchantress");
+    users.add("bob", "enchantress", &[]);
+    let flags = ["--users", &users.location(), "--sessions-per-user", "2"];
+    let redis = Redis::start();
+    let plans = [None, redis.as_ref()].map(|redis| match redis {
+        Some(redis) => plan().store(redis.url()),
+        None => plan(),
+    });
+    for plan in plans {
+        let server = plan.flags(flags).ready();
+        let log_in = |account| server.session_of(account);
+        let (of_bob, first) = (log_in("bob"), log_in("ada"));
+        let first = server.refreshed(&first);
+        // The sessions of one second are equally old.
+        let second = clock::now();
+        wait::until("the next second", || clock::now() > second);
+        let second = log_in("ada");
+        assert_eq!(server.log_out(&second.refresh).status(), 200);
+        // One that was ended by a logout counts no more.
+        let third = log_in("ada");
+        let first = server.refreshed(&first);
+        let fourth = log_in("ada");
+        until_all_revoked(&server, std::slice::from_ref(&first));
+        assert_ended(&server, &first);
+        for kept in [&third, &fourth, &of_bob] {
+            server.refreshed(kept);
+        }
+        let line = "event=session_ended account=\"ada\" cause=limit";
+        assert_eq!(server.until_logged(line), 1);
+    }
+}
+
+/// Waits until the server rejects these access tokens as revoked.
+fn until_all_revoked(server: &AuthServer, all: &[Tokens]) {
+    for tokens in all {
+        server.until_revoked(&tokens.access);
+    }
+}
+
+#[test]
+fn the_tokens_of_many_renewals_end_with_the_session() {
+    let server = plan().ready();
+    let mut all = vec![server.session_of("ada")];
+    for _ in 0..40 {
+        let next = server.refreshed(&all[all.len() - 1]);
+        all.push(next);
+    }
+    assert_ended(&server, &all[0]);
+    until_all_revoked(&server, &all);
+    let entries = "postern_auth_server_revocations{kind=\"token\"}";
+    assert_eq!(server.metric(entries), Some(1));
+}
+
+#[test]
+fn a_logout_with_either_token_ends_the_session() {
+    let server = plan().ready();
+    let by_refresh_token = server.session_of("ada");
+    let by_used_token = server.session_of("ada");
+    let by_access_token = server.session_of("ada");
+    let kept = server.session_of("ada");
+    let mut ended = Vec::new();
+    for (tokens, presented) in [
+        (&by_refresh_token, &by_refresh_token.refresh),
+        (&by_used_token, &by_used_token.refresh),
+        (&by_access_token, &by_access_token.access),
+    ] {
+        let next = server.refreshed(tokens);
+        assert_eq!(server.log_out(presented).status(), 200);
+        assert_ended(&server, &next);
+        ended.extend([tokens.clone(), next]);
+    }
+    until_all_revoked(&server, &ended);
+    server.refreshed(&kept);
+    let unknown = format!("postern_rt_{}", "A".repeat(64));
+    assert_eq!(server.log_out(&unknown).status(), 200);
+    wait::until("the lines of three logouts", || {
+        server.until_logged("cause=logout") == 3
+    });
+}
+
+/// With an access token that has expired at the server, not at a sidecar with more leeway.
+#[test]
+fn a_logout_ends_the_session_s_tokens_at_sidecars() {
+    let server = plan().flags(["--token-lifetime", "1"]).ready();
+    let service = EchoService::start();
+    let lenient = SidecarPlan::polling(&service, &server.url())
+        .flags(["--leeway", "300"])
+        .ready();
+    let until_expired = |tokens: &Tokens| {
+        wait::until("the access token to expire", || {
+            server.verdict(&tokens.access) == "401 token_expired"
+        });
+    };
+    let first = server.session_of("ada");
+    until_expired(&first);
+    let forged = format!("{}A", &first.access[..first.access.len() - 8]);
+    assert_eq!(server.log_out(&forged).status(), 200);
+    let second = server.refreshed(&first);
+    until_expired(&second);
+    assert_eq!(lenient.verdict_of(&first.access), "200");
+    assert_eq!(server.log_out(&second.access).status(), 200);
+    assert_ended(&server, &second);
+    for tokens in [&first, &second] {
+        lenient.until_revoked(&tokens.access);
+    }
+}
+
+#[test]
+fn a_command_ends_no_session_by_a_token_that_it_never_had() {
+    let server = plan().ready();
+    let tokens = server.session_of("ada");
+    let bytes = URL_SAFE_NO_PAD.decode(tokens.jti()).unwrap();
+    let forged = URL_SAFE_NO_PAD.encode([&bytes[..21], &[7; 12]].concat());
+    let claims = URL_SAFE_NO_PAD.encode(json!({"jti": forged}).to_string());
+    let unsigned = format!("eyJhbGciOiJub25lIn0.{claims}.c2lnbmF0dXJl");
+    for named in [&forged, &unsigned] {
+        server.done(&["revoke", "--jti", named]);
+    }
+    server.refreshed(&tokens);
+}
+
+#[test]
+fn a_command_ends_sessions_by_token_and_by_user() {
+    let server = plan().ready();
+    let (one, other) = (server.session_of("ada"), server.session_of("ada"));
+    let next = server.refreshed(&one);
+    server.done(&["revoke", "--jti", &one.jti()]);
+    assert_ended(&server, &next);
+    until_all_revoked(&server, &[one, next]);
+    let other = server.refreshed(&other);
+    let user = payload_of(&other.access)["sub"].clone();
+    server.done(&["revoke", "--user", user.as_str().unwrap()]);
+    server.until_revoked(&other.access);
+    assert_ended(&server, &other);
+    server.until_logged("cause=revocation");
+    wait::until("a session after the revocation", || {
+        let tokens = server.session_of("ada");
+        server.refresh(&tokens.refresh).status() == 200
+    });
+}
+
+/// An access token of later would not be revoked.
+#[test]
+fn a_revocation_of_the_user_counts_at_the_next_refresh() {
+    let server = AuthServerPlan::new()
+        .flags(["--refresh-tokens", "on"])
+        .ready();
+    let tokens = server.session_of("ada");
+    let user = payload_of(&tokens.access)["sub"].clone();
+    server.done(&["revoke", "--user", user.as_str().unwrap()]);
+    assert_ended(&server, &tokens);
+}
+
+#[test]
+fn a_session_ends_with_its_user_and_with_the_password() {
+    let users = UsersFile::new();
+    for account in ["ada", "bob", "eve", "sue"] {
+        users.add(account, "enchantress", &[]);
+    }
+    let server = plan()
+        .flags(["--users", &users.location(), "--access-log", "all"])
+        .ready();
+    let [ada, bob, eve, sue] =
+        ["ada", "bob", "eve", "sue"].map(|account| server.session_of(account));
+    let service = EchoService::start();
+    let behind = SidecarPlan::polling(&service, &server.url()).ready();
+    assert_eq!(behind.verdict_of(&ada.access), "200");
+    users.done("disable", "ada", "");
+    users.done("remove", "bob", "");
+    users.done("set-password", "eve", "another enchantress");
+    server.until_logged("event=user_changed account=\"eve\"");
+    for tokens in [&ada, &bob, &eve] {
+        server.until_revoked(&tokens.access);
+        behind.until_revoked(&tokens.access);
+        assert_ended(&server, tokens);
+        let account = payload_of(&tokens.access)["username"].clone();
+        let line = format!("event=session_ended account={account} cause=revocation");
+        server.until_logged(&line);
+    }
+    assert_eq!(behind.verdict_of(&sue.access), "200");
+    server.refreshed(&sue);
+}
+
+#[test]
+fn a_session_is_over_after_its_lifetime_renewed_or_not() {
+    let server = plan()
+        .flags(["--refresh-token-lifetime", "3", "--token-lifetime", "1"])
+        .ready();
+    let mut tokens = server.session_of("ada");
+    wait::until("the end of the session", || {
+        let response = server.refresh(&tokens.refresh);
+        if response.status() == 200 {
+            tokens = Tokens::of(&response.json());
+            return None;
+        }
+        (found(&response) == ENDED).then_some(())
+    });
+    server.session_of("ada");
+}
