@@ -142,21 +142,23 @@ impl ForeignIssuer {
             id: RevocationDigest::for_statement(&self.issuer, &statement.id),
             token: RevocationDigest::for_text(token),
         };
+        // Tokens from before the logout may seem to be later where the issuer's clock is ahead.
+        let time = now.max(statement.issued_at);
         let ended = statement.ended.into_iter();
-        Ok(ended.map(|it| self.revocation(it, digests, now)).collect())
+        Ok(ended.map(|it| self.revocation(it, digests, time)).collect())
     }
 
-    fn revocation(&self, ended: Ended, statement: StatementDigests, now: i64) -> Revocation {
+    fn revocation(&self, ended: Ended, statement: StatementDigests, time: i64) -> Revocation {
         let ended = match ended {
             Ended::Session {
                 user: Some(user), ..
             } if self.ends_users => Ended::User(user),
             ended => ended,
         };
-        let live = now
+        let live = time
             .saturating_add(self.token_lifetime)
             .saturating_add(KEEP_AFTER_EXPIRY);
-        Revocation::for_statement(&self.issuer, ended, statement, now).until(live, live)
+        Revocation::for_statement(&self.issuer, ended, statement, time).until(live, live)
     }
 
     async fn keys(&self, purpose: Purpose) -> Result<Arc<KeySet>, NotVerified> {

@@ -48,6 +48,8 @@ pub struct Expected<'a> {
 pub struct Statement {
     /// `jti`.
     pub id: String,
+    /// `iat`, by the clock of the issuer, as that of its tokens.
+    pub issued_at: i64,
     /// The sessions that have ended; none for an event that ends none.
     pub ended: Vec<Ended>,
 }
@@ -143,14 +145,18 @@ impl Statement {
         let payload = verified_payload(keys, token, check_type)?;
         let members = strict_json::object(&payload).map_err(|_| InvalidToken::Malformed)?;
         let claims = Claims::registered(&mut members.clone())?;
-        check_claims(&claims, expected, now)?;
+        let issued_at = check_claims(&claims, expected, now)?;
         let id = claims.token_id.filter(|id| !id.is_empty());
         let id = id.ok_or(InvalidStatement::Id)?;
         let ended = match form {
             Form::LogoutToken => vec![logged_out(&members)?],
             Form::SecurityEvent => ended(&members, expected.issuer)?,
         };
-        Ok(Self { id, ended })
+        Ok(Self {
+            id,
+            issued_at,
+            ended,
+        })
     }
 }
 
@@ -177,8 +183,12 @@ fn check_type(named: &Value, types: &[&str]) -> Result<(), InvalidToken> {
     }
 }
 
-/// Checks issuer, audience and times.
-fn check_claims(claims: &Claims, expected: Expected<'_>, now: i64) -> Result<(), InvalidStatement> {
+/// Checks issuer, audience and times. Returns `iat`.
+fn check_claims(
+    claims: &Claims,
+    expected: Expected<'_>,
+    now: i64,
+) -> Result<i64, InvalidStatement> {
     if claims.issuer.as_deref() != Some(expected.issuer) {
         return Err(InvalidToken::Issuer.into());
     }
@@ -195,7 +205,7 @@ fn check_claims(claims: &Claims, expected: Expected<'_>, now: i64) -> Result<(),
     }
     match claims.expires_at {
         Some(end) if now >= end.saturating_add(MAX_AHEAD) => Err(InvalidToken::Expired.into()),
-        _ => Ok(()),
+        _ => Ok(issued_at),
     }
 }
 
