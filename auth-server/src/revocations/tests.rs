@@ -7,9 +7,10 @@ use bytes::Bytes;
 use postern_process::clock::unix_now;
 use postern_token::claims::Claims;
 use postern_token::keys::signing_type::SigningType;
-use postern_token::revocations::{RevocationList, TokenDigests};
+use postern_token::revocations::statement::Ended;
+use postern_token::revocations::{RevocationDigest, RevocationList, Revoked, TokenDigests};
 
-use super::entry::{Entry, Fact};
+use super::entry::{Entry, Fact, StatementDigests};
 use super::log::RevocationLog;
 use super::state::{Owner, State, Surplus};
 use super::*;
@@ -415,6 +416,57 @@ fn of_too_many_lines_those_of_the_users_with_most_go_first() {
         (*owner, ids.len(), *ends),
         (Owner::Everyone, 44_000, NOW + 99)
     );
+}
+
+fn logged_out(issuer: &str, session: &str, id: &str) -> Revocation {
+    let ended = Ended::Session {
+        session: session.to_owned(),
+        user: None,
+    };
+    let statement = StatementDigests {
+        id: RevocationDigest::for_statement(issuer, id),
+        token: RevocationDigest::for_text(&format!("token {id}")),
+    };
+    Revocation::for_statement(issuer, ended, statement, unix_now()).until(NOW + 99, NOW + 99)
+}
+
+#[test]
+fn of_too_many_sessions_of_an_issuer_its_tokens_end_and_no_others() {
+    let foreign = (0..43_000).map(|n: u32| logged_out("https://idp", &n.to_string(), ""));
+    let own = (0..1_000).map(|n: u32| token(&n.to_string(), &n.to_string(), NOW + 99));
+    let mut state = state(&foreign.chain(own).collect::<Vec<_>>());
+    let surplus = state.surplus(NOW + 60);
+    let owners: Vec<_> = surplus.iter().map(|it| it.owner).collect();
+    let idp = RevocationDigest::for_issuer("https://idp");
+    assert_eq!(owners, [Owner::Issuer(idp)]);
+    assert_eq!(surplus[0].ids.len(), 43_000);
+    let mut all_of_it = Revocation::for_issuer(String::new(), NOW + 60);
+    all_of_it.fact.revokes = Revoked::Application(idp, NOW + 61);
+    add(&mut state, &[all_of_it], NOW);
+    assert_eq!(lines(&state), 1_001, "those of the issuer are implied");
+}
+
+#[tokio::test]
+async fn a_statement_stays_known_behind_later_ones_and_in_an_older_copy() {
+    let store = Unsteady::new();
+    let log = log_in(Arc::new(Arc::clone(&store)));
+    let open = OpenStore::unencrypted(Arc::new(Arc::clone(&store)));
+    let user = |id| {
+        let mut revocation = logged_out("https://idp", "", id);
+        revocation.fact.revokes = Revoked::User(RevocationDigest::for_user(""), far());
+        revocation.until(far(), far())
+    };
+    for id in ["a", "b"] {
+        log.append(&open, &[user(id)], Vec::new()).await.unwrap();
+    }
+    let known = |id: &str| {
+        let found = log.statement(&RevocationDigest::for_statement("https://idp", id));
+        found == Some(RevocationDigest::for_text(&format!("token {id}")))
+    };
+    assert!(known("a") && known("b") && !known("c"));
+    store.lose_everything();
+    log.poll().await.unwrap();
+    assert!(known("b"), "the entry that counts was written back");
 }
 
 #[tokio::test]
