@@ -1,4 +1,4 @@
-//! Who may log in, what they were given, and the sessions that they hold.
+//! Users and applications, their rights, and the sessions of users.
 
 pub(crate) mod applications;
 pub(crate) mod grants;

@@ -86,7 +86,7 @@ pub(crate) struct Config {
     pub(crate) users_location: UsersLocation,
     /// Loaded users of a file; `None` for the built-in user.
     pub(crate) users: Option<Arc<FileUsers>>,
-    /// Whose statements end sessions.
+    /// The issuers of `[[logout]]` tables.
     pub(crate) foreign_issuers: Vec<ForeignIssuer>,
     /// `None` if only the store holds applications.
     pub(crate) mounted_applications: Option<MountedApplications>,

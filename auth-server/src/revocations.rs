@@ -1,6 +1,6 @@
 //! Revoked tokens: single ones, those of a session, a user or an application, or all; of this installation,
-//! and of other issuers that say so. Each revocation is an entry of a log in the store; servers read it from
-//! where they know it, and publish a list.
+//! and of other issuers that report it. Each revocation is an entry of a log in the store; servers read it
+//! from where they know it, and publish a list.
 
 pub(crate) mod entry;
 pub(crate) mod foreign;

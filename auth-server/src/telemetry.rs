@@ -1,4 +1,4 @@
-//! What operators see: metrics, audit events.
+//! Metrics and audit events.
 
 pub(crate) mod audit;
 pub(crate) mod metrics;

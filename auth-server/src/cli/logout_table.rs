@@ -30,7 +30,7 @@ pub(crate) struct LogoutTable {
     pub(crate) ends: LogoutScope,
 }
 
-/// What a logout ends where the issuer names a session and its user.
+/// The tokens that a logout ends where the issuer names a session and its user.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]

@@ -112,7 +112,7 @@ impl ForeignIssuer {
         &self.issuer
     }
 
-    /// Verifies a statement, and returns the revocations that it asks for.
+    /// Verifies a statement, and returns the revocations that follow from it.
     ///
     /// # Errors
     /// [`NotVerified`]

@@ -33,8 +33,8 @@ pub(crate) struct State {
     /// The tokens that the entries end.
     pub(super) revoked: RevokedTokens,
     pub(crate) list: List,
-    /// The statements of other issuers behind the entries, also behind those that others imply: the digest of
-    /// the whole by that of its id, and the end of the entry.
+    /// The statements of other issuers behind the entries, also behind those that others imply: by the digest of
+    /// its `jti` the digest of the whole, and the end of the entry.
     statements: HashMap<RevocationDigest, (RevocationDigest, i64)>,
     /// The time up to which lines have ended; 0 before the first reading.
     removed: i64,

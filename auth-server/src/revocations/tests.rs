@@ -431,7 +431,7 @@ fn logged_out(issuer: &str, session: &str, id: &str) -> Revocation {
 }
 
 #[test]
-fn of_too_many_sessions_of_an_issuer_its_tokens_end_and_no_others() {
+fn too_many_sessions_of_an_issuer_end_its_tokens_alone() {
     let foreign = (0..43_000).map(|n: u32| logged_out("https://idp", &n.to_string(), ""));
     let own = (0..1_000).map(|n: u32| token(&n.to_string(), &n.to_string(), NOW + 99));
     let mut state = state(&foreign.chain(own).collect::<Vec<_>>());
@@ -447,7 +447,7 @@ fn of_too_many_sessions_of_an_issuer_its_tokens_end_and_no_others() {
 }
 
 #[tokio::test]
-async fn a_statement_stays_known_behind_later_ones_and_in_an_older_copy() {
+async fn a_statement_stays_known_behind_later_ones() {
     let store = Unsteady::new();
     let log = log_in(Arc::new(Arc::clone(&store)));
     let open = OpenStore::unencrypted(Arc::new(Arc::clone(&store)));

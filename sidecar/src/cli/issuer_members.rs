@@ -31,7 +31,7 @@ macro_rules! rules {
 
 rules! {
     /// The rule of a table's name, which stands in labels of metrics and in names of files: `new` is the
-    /// end of the one that replaces a key cache, `revocations-from` that of a list without an issuer.
+    /// end of the one that replaces a key cache, `revocations-from` names a list without an issuer.
     TableName:
         |text| {
             let is_plain = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-' | '_');

@@ -36,7 +36,7 @@ pub(crate) struct CurrentKeys {
     max_age: Option<Duration>,
     /// The age up to which a revocation list counts; `None` where none is required.
     max_revocation_age: Option<Duration>,
-    /// The list in force. Issuers share that of one auth server: it may end tokens of each of them.
+    /// The list in force. Issuers share the one of an auth server: it may end tokens of each of them.
     list: Arc<ArcSwapOption<Revocations>>,
     /// The same, for streams that wait for a change.
     revocations: watch::Sender<Option<Arc<Revocations>>>,

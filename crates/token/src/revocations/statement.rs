@@ -48,7 +48,7 @@ pub struct Expected<'a> {
 pub struct Statement {
     /// `jti`.
     pub id: String,
-    /// `iat`, by the clock of the issuer, as that of its tokens.
+    /// `iat`, by the clock of the issuer.
     pub issued_at: i64,
     /// The sessions that have ended; none for an event that ends none.
     pub ended: Vec<Ended>,
@@ -105,11 +105,11 @@ impl InvalidStatement {
             Algorithm, Audience, ClaimInvalid, Expired, Header, Issuer, KeyUnknown, Signature,
         };
         match self {
-            Self::Token(Header) => "its typ or another header member is not that of its form",
-            Self::Token(Algorithm) => "its alg is not that of a key of the issuer",
+            Self::Token(Header) => "its typ, or another member of its header, does not fit its form",
+            Self::Token(Algorithm) => "no key of the issuer has its alg",
             Self::Token(KeyUnknown) => "no key of the issuer has its kid",
             Self::Token(Signature) => "no key of the issuer signed it",
-            Self::Token(Issuer) => "its iss is not that of a [[logout]] table",
+            Self::Token(Issuer) => "no [[logout]] table has its iss",
             Self::Token(Audience) => "its aud is not the client of the [[logout]] table",
             Self::Token(Expired) => "it has expired",
             Self::Token(ClaimInvalid) => "a claim has the wrong type",
@@ -224,7 +224,7 @@ fn logged_out(members: &Map) -> Result<Ended, InvalidStatement> {
     }
 }
 
-/// Reads the events of Shared Signals that end sessions. Others are none of this receiver's.
+/// Reads the events of Shared Signals that end sessions. Others have no effect here.
 fn ended(members: &Map, issuer: &str) -> Result<Vec<Ended>, InvalidStatement> {
     let mut all = Vec::new();
     for (event, content) in events(members)? {
