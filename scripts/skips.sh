@@ -57,6 +57,7 @@ gateways=$PATH:/usr/local/sbin:/usr/sbin:$(dirname "${POSTERN_TEST_PYTHON:-pytho
 for gateway in nginx haproxy envoy; do
     PATH=$gateways command -v "$gateway" >/dev/null || skip "certificates behind $gateway" "make bench-peers"
 done
+command -v caddy >/dev/null || skip "certificates behind caddy" "apt-get install caddy"
 for tool in h2load nghttp; do
     command -v "$tool" >/dev/null || skip "HTTP/2 conformance ($tool)" "apt-get install nghttp2-client"
 done

@@ -54,7 +54,7 @@ const provider = (issuer, keys) => new Provider(issuer, {
     mTLS: {
       enabled: true,
       certificateBoundAccessTokens: true,
-      getCertificate: (context) => decodeURIComponent(context.get('x-certificate')) || undefined,
+      getCertificate: (context) => decodeURIComponent(context.get('x-client-cert')) || undefined,
     },
     devInteractions: { enabled: pages === 'pages' },
     registration: { enabled: pages === 'pages' },

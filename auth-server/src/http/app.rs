@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use postern_process::clock::instant;
 use postern_token::possession::seen_proofs::SeenProofs;
 use postern_transport::net::connection_slots::{ConnectionSlots, Slot};
-use postern_transport::net::shares::Shares;
+use postern_transport::net::shares::{Holder, Shares};
 use postern_transport::net::{fd_limit, unfinished};
 use tracing::warn;
 
@@ -50,7 +50,7 @@ pub(crate) struct App {
     /// Of requests with a token or a secret that is right: guesses of other clients at the same address take none.
     pub(crate) proven: Option<AddressLimit>,
     /// The proofs of clients' keys.
-    pub(crate) seen_proofs: SeenProofs,
+    pub(crate) seen_proofs: SeenProofs<Holder>,
     pub(crate) list_signer: RevocationListSigner,
     /// Budget for incomplete heads and bodies.
     pub(crate) unfinished: Shares,

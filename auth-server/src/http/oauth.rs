@@ -19,8 +19,7 @@ use super::response::{self, ErrorResponse};
 const FORM: &str = "application/x-www-form-urlencoded";
 const OTHER_TYPE: &str = "the body is not of the type application/x-www-form-urlencoded";
 const NO_BODY: &str = "the body is empty: its parameters belong there, as a form";
-/// RFC 9449 §5.
-const INVALID_PROOF: &str = "invalid_dpop_proof";
+const INVALID_CLIENT: &str = "invalid_client";
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 /// The scheme that a rejected application may use (RFC 6749 §5.2).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"postern\"");
@@ -43,8 +42,9 @@ pub(in crate::http) fn parse_form(headers: &HeaderMap, body: &[u8]) -> Result<Fo
 /// Returns an error as RFC 6749 §5.2 writes it, with the reason code of this program; status, retry
 /// time and the entry in the access log are those of the rejection.
 pub(in crate::http) fn error(error: ErrorResponse) -> Response {
+    let code = code(error.rejection);
     let body = json!({
-        "error": code(error.rejection),
+        "error": code,
         "error_description": error.description,
         "reason": error.rejection.reason(),
     });
@@ -52,12 +52,13 @@ pub(in crate::http) fn error(error: ErrorResponse) -> Response {
     *response.body_mut() = Body::from(body.to_string());
     // The challenge of the table row is for bearer tokens.
     response.headers_mut().remove(WWW_AUTHENTICATE);
-    if code(error.rejection) == INVALID_PROOF {
-        // RFC 6749 §5.2: no client authentication has failed.
-        *response.status_mut() = StatusCode::BAD_REQUEST;
-    }
-    if response.status() == StatusCode::UNAUTHORIZED {
-        response.headers_mut().insert(WWW_AUTHENTICATE, CHALLENGE);
+    match (response.status(), code) {
+        (StatusCode::UNAUTHORIZED, INVALID_CLIENT) => {
+            response.headers_mut().insert(WWW_AUTHENTICATE, CHALLENGE);
+        }
+        // RFC 6749 §5.2: no authentication of a client has failed.
+        (StatusCode::UNAUTHORIZED, _) => *response.status_mut() = StatusCode::BAD_REQUEST,
+        _ => {}
     }
     response.headers_mut().insert(PRAGMA, NO_CACHE);
     response
@@ -112,10 +113,12 @@ pub(in crate::http) fn success(token: &AccessToken) -> Response {
 /// none for them.
 fn code(rejection: Rejection) -> &'static str {
     match rejection {
-        _ if rejection.reason().starts_with("proof_") => INVALID_PROOF,
+        _ if rejection.retry_after().is_some() => "temporarily_unavailable",
+        // RFC 9449 §5.
+        _ if rejection.reason().starts_with("proof_") => "invalid_dpop_proof",
         // RFC 8705 §4: the refresh token is bound to another one.
         Rejection::CertificateMissing | Rejection::CertificateOther => "invalid_grant",
-        Rejection::ApplicationUnknown => "invalid_client",
+        Rejection::ApplicationUnknown => INVALID_CLIENT,
         Rejection::GrantUnsupported => "unsupported_grant_type",
         Rejection::GrantInvalid => "invalid_grant",
         Rejection::GrantNotAllowed => "unauthorized_client",
@@ -123,7 +126,6 @@ fn code(rejection: Rejection) -> &'static str {
         Rejection::ResourceNotGranted => "invalid_target",
         Rejection::ResponseTypeUnsupported => "unsupported_response_type",
         Rejection::Internal => "server_error",
-        _ if rejection.retry_after().is_some() => "temporarily_unavailable",
         _ => "invalid_request",
     }
 }

@@ -11,6 +11,7 @@ use postern_token::invalid::InvalidProof;
 use postern_token::possession::proof::{Proof, ProofRequest, VerifiedProof};
 use postern_token::possession::{Binding, sha256};
 use postern_transport::http_port::PeerCertificate;
+use postern_transport::net::shares::Holder;
 
 use super::response::ErrorResponse;
 use crate::http::app::App;
@@ -18,89 +19,77 @@ use crate::http::app::App;
 const NO_URL: &str = "the proof is for another URL; where a proxy ends TLS in front of this server, its --issuer \
                       has to be the URL that clients use";
 
-/// Certificate and proof of a client, before its credentials were checked.
-#[derive(Debug, Default)]
-pub(in crate::http) struct Possession {
-    proof: Option<VerifiedProof>,
-    certificate: Option<[u8; 32]>,
+/// A request for a token, whose client may present a key and a certificate.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::http) struct Possession<'r> {
+    pub(in crate::http) parts: &'r Parts,
+    /// The path of the endpoint, relative to the context path.
+    pub(in crate::http) path: &'static str,
 }
 
-impl Possession {
-    /// Reads the certificate of the connection, and verifies the proof for the endpoint at `path`, which
-    /// is relative to the context path.
+impl Possession<'_> {
+    /// Returns what the token for `subject` is to be bound to, and uses the proof up: once the credentials
+    /// were right, so that no other client makes this server verify proofs. The client has to present all that
+    /// its refresh token is `bound` to.
     ///
     /// # Errors
-    /// The rejection of the proof.
-    pub(in crate::http) fn read(
+    /// The rejection of the proof, or the first binding that does not hold.
+    pub(in crate::http) fn binding(
+        self,
         app: &App,
-        parts: &Parts,
-        path: &str,
-    ) -> Result<Self, ErrorResponse> {
-        let certificate = parts.extensions.get::<PeerCertificate>();
-        let proof = proof(app, parts, path).map_err(|invalid| {
+        subject: &str,
+        bound: Option<&Binding>,
+    ) -> Result<Option<Binding>, ErrorResponse> {
+        let proof = self.proof(app).map_err(|invalid| {
             let error = ErrorResponse::from(Rejection::from(invalid));
             match invalid {
                 InvalidProof::Target if app.config.issuer_url.is_none() => error.described(NO_URL),
                 _ => error,
             }
         })?;
-        Ok(Self {
-            proof,
+        let certificate = self.parts.extensions.get::<PeerCertificate>();
+        let presented = Binding {
+            key: proof.map(|proof| proof.key),
             certificate: certificate.map(|leaf| sha256(&leaf.0)),
-        })
+        };
+        if let Some(bound) = bound {
+            check(bound, &presented)?;
+        }
+        if let Some(proof) = &proof {
+            let user = Holder::verified(None, subject);
+            let leeway = app.config.policy.leeway_seconds;
+            let used = app.seen_proofs.enter(user, proof, app.now(), leeway);
+            used.map_err(Rejection::from)?;
+        }
+        Ok(presented.or_none())
     }
 
-    /// Checks that a refresh token came with all that it is bound to (RFC 9449 §5, RFC 8705 §4).
-    ///
-    /// # Errors
-    /// The first binding that does not hold.
-    pub(in crate::http) fn check(&self, bound: Option<&Binding>) -> Result<(), Rejection> {
-        let Some(bound) = bound else {
-            return Ok(());
+    /// Verifies the proof of the request; `None` without one.
+    fn proof(self, app: &App) -> Result<Option<VerifiedProof>, InvalidProof> {
+        let Some(proof) = Proof::from_headers(&self.parts.headers)? else {
+            return Ok(None);
         };
-        bound.check_certificate(self.certificate.as_ref())?;
-        match (&bound.key, &self.proof) {
-            (None, _) => Ok(()),
-            (Some(_), None) => Err(Rejection::ProofMissing),
-            (Some(key), Some(proof)) if *key == proof.key => Ok(()),
-            (Some(_), Some(_)) => Err(Rejection::ProofKeyOther),
-        }
-    }
-
-    /// Uses the proof up, once the credentials beside it were right, and returns what the token is to be
-    /// bound to. A client without credentials cannot fill the memory of proofs.
-    ///
-    /// # Errors
-    /// [`Rejection::ProofReplayed`], [`Rejection::ProofTooMany`].
-    pub(in crate::http) fn binding(&self, app: &App) -> Result<Option<Binding>, Rejection> {
-        let leeway = app.config.policy.leeway_seconds;
-        if let Some(proof) = &self.proof {
-            app.seen_proofs
-                .enter(&proof.key, &proof.id, app.now(), leeway)?;
-        }
-        let binding = Binding {
-            key: self.proof.as_ref().map(|proof| proof.key),
-            certificate: self.certificate,
+        let url = endpoint(app, &self.parts.headers, self.path);
+        let request = ProofRequest {
+            method: self.parts.method.as_str(),
+            is_target: &|target| url.as_ref() == Some(target),
+            token: None,
+            nonces: None,
+            now: app.now(),
+            leeway_seconds: app.config.policy.leeway_seconds,
         };
-        let is_bound = binding.key.is_some() || binding.certificate.is_some();
-        Ok(is_bound.then_some(binding))
+        proof.verify(&request, &OnceLock::new()).map(Some)
     }
 }
 
-fn proof(app: &App, parts: &Parts, path: &str) -> Result<Option<VerifiedProof>, InvalidProof> {
-    let Some(proof) = Proof::from_headers(&parts.headers)? else {
-        return Ok(None);
-    };
-    let url = endpoint(app, &parts.headers, path);
-    let request = ProofRequest {
-        method: parts.method.as_str(),
-        is_target: &|target| url.as_ref() == Some(target),
-        token: None,
-        nonces: None,
-        now: app.now(),
-        leeway_seconds: app.config.policy.leeway_seconds,
-    };
-    proof.verify(&request, &OnceLock::new()).map(Some)
+/// Compares what a refresh token is bound to with what its client has presented (RFC 9449 §5, RFC 8705 §4).
+fn check(bound: &Binding, presented: &Binding) -> Result<(), Rejection> {
+    bound.check_certificate(presented.certificate.as_ref())?;
+    match (bound.key, presented.key) {
+        (Some(_), None) => Err(Rejection::ProofMissing),
+        (Some(key), Some(presented)) if key != presented => Err(Rejection::ProofKeyOther),
+        _ => Ok(()),
+    }
 }
 
 /// Returns the URL of an endpoint: below an issuer that is a URL, or as the client has reached this

@@ -207,8 +207,8 @@ rejections! {
     ProofReplayed: UNAUTHORIZED, "proof_replayed", "the proof was used before", invalid_dpop_proof, Both, enforced;
     /// No nonce of ours, or an old one (RFC 9449 §9).
     ProofNonce: UNAUTHORIZED, "proof_nonce", "the proof needs the nonce of this response", use_dpop_nonce, Both, enforced;
-    /// More proofs of one key within a minute than are remembered.
-    ProofTooMany: TOO_MANY_REQUESTS, "proof_too_many", "too many proofs of one key", none, Both, enforced;
+    /// More proofs than are remembered, and this user holds most of them.
+    ProofTooMany: TOO_MANY_REQUESTS, "proof_too_many", "too many proofs of one user", none, Both, enforced;
 
     // The client's certificate (RFC 8705).
     /// The token is bound to a certificate, and the client presented none.

@@ -21,6 +21,8 @@ mod key_set;
 mod public_pem;
 pub mod signing_type;
 mod verifier;
+#[cfg(test)]
+mod wycheproof;
 
 pub use found::found_in;
 pub use key_set::KeySet;

@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::de::Error;
+use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::invalid::InvalidToken;
@@ -35,7 +36,7 @@ fn parse_digest(text: &str) -> Option<Digest> {
 }
 
 /// The key and the certificate that a token is bound to: at least one member of its `cnf`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Binding {
     /// `jkt`: the thumbprint of the key that signs proofs (RFC 9449 §6.1).
     pub key: Option<Digest>,
@@ -50,25 +51,25 @@ impl Binding {
     /// [`InvalidToken::Bound`] for a confirmation that is not understood, as a whole or in part: what
     /// it demands is not checked here.
     pub(crate) fn from_claim(cnf: &Value) -> Result<Self, InvalidToken> {
-        let mut binding = Self {
-            key: None,
-            certificate: None,
-        };
+        let mut binding = Self::default();
         for (name, value) in cnf.as_object().ok_or(InvalidToken::Bound)? {
             let digest = value.as_str().and_then(parse_digest);
+            let digest = Some(digest.ok_or(InvalidToken::Bound)?);
             match name.as_str() {
                 "jkt" => binding.key = digest,
                 "x5t#S256" => binding.certificate = digest,
                 _ => return Err(InvalidToken::Bound),
             }
-            digest.ok_or(InvalidToken::Bound)?;
         }
-        match binding {
-            Self {
-                key: None,
-                certificate: None,
-            } => Err(InvalidToken::Bound),
-            binding => Ok(binding),
+        binding.or_none().ok_or(InvalidToken::Bound)
+    }
+
+    /// Returns `None` if nothing is bound.
+    #[must_use]
+    pub fn or_none(self) -> Option<Self> {
+        match (self.key, self.certificate) {
+            (None, None) => None,
+            _ => Some(self),
         }
     }
 
@@ -84,7 +85,10 @@ impl Binding {
             TokenLocation::Authorization(Scheme::Bearer) => !needs_proof,
             _ => binding.is_none(),
         };
-        fits.then_some(()).ok_or(InvalidToken::Bound)
+        match fits {
+            true => Ok(()),
+            false => Err(InvalidToken::Bound),
+        }
     }
 
     /// Compares the certificate of the connection with the one that the token is bound to (RFC 8705
@@ -105,11 +109,13 @@ impl Binding {
 /// Writes `cnf`.
 impl Serialize for Binding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let members = [("jkt", self.key), ("x5t#S256", self.certificate)];
-        let encoded =
-            members.map(|(name, digest)| (name, digest.map(|it| URL_SAFE_NO_PAD.encode(it))));
-        let present = encoded.iter().filter(|(_, digest)| digest.is_some());
-        serializer.collect_map(present.map(|(name, digest)| (name, digest)))
+        let mut members = serializer.serialize_map(None)?;
+        for (name, digest) in [("jkt", self.key), ("x5t#S256", self.certificate)] {
+            if let Some(digest) = digest {
+                members.serialize_entry(name, &URL_SAFE_NO_PAD.encode(digest))?;
+            }
+        }
+        members.end()
     }
 }
 

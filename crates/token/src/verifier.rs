@@ -96,11 +96,13 @@ impl VerificationPolicy {
         binding: Option<&Binding>,
         token: Bearer<'_>,
     ) -> Result<(), InvalidToken> {
+        // First, as a cached token is checked: its reason is the same.
+        Binding::check_scheme(binding, token)?;
         let is_proven = token.location() == TokenLocation::Authorization(Scheme::Dpop);
-        if self.requires_proof && !is_proven {
-            return Err(InvalidProof::Missing.into());
+        match self.requires_proof && !is_proven {
+            true => Err(InvalidProof::Missing.into()),
+            false => Ok(()),
         }
-        Binding::check_scheme(binding, token)
     }
 
     /// Checks the times of a token at `now`, in seconds since the epoch.

@@ -24,7 +24,7 @@ use crate::decision::protected_resource::ProtectedResource;
 use crate::identity::forwarded::Client;
 use crate::identity::user_header::UserHeader;
 use crate::issuers::issuer_keys::KeysByIssuer;
-use crate::issuers::token_cache::VerifiedToken;
+use crate::issuers::token_cache::{TokenDigest, VerifiedToken};
 use postern_http::request::kind::RequestKind;
 use postern_http::request::received::ReceivedHead;
 
@@ -237,6 +237,7 @@ impl AuthPolicy {
             request,
             client,
             token,
+            digest: TokenDigest::new(token),
             now,
         };
         let (method, headers) = (&request.method, &request.headers);

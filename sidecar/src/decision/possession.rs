@@ -11,14 +11,16 @@ use postern_token::detail;
 use postern_token::invalid::InvalidProof;
 use postern_token::observer::Observer;
 use postern_token::possession::nonces::NonceKeys;
-use postern_token::possession::proof::{DPOP, Proof, ProofRequest};
+use postern_token::possession::proof::{DPOP, Proof, ProofRequest, VerifiedProof};
 use postern_token::possession::seen_proofs::SeenProofs;
 use postern_token::possession::{Binding, Digest, Possession};
 use postern_token::sources::bearer::{Bearer, Scheme, TokenLocation};
+use postern_transport::net::shares::Holder;
 
 use super::authorize::AuthPolicy;
 use crate::identity::client_certificate::{CertificateField, ClientCertificate};
 use crate::identity::forwarded::Client;
+use crate::issuers::token_cache::TokenDigest;
 
 /// The field with the nonce of the next proof (RFC 9449 §8).
 pub(crate) const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
@@ -31,7 +33,7 @@ pub(crate) struct PossessionPolicy {
     /// Set if proofs need a nonce.
     pub(crate) nonces: Option<NonceKeys>,
     /// Kept over reloads.
-    pub(crate) seen: Arc<SeenProofs>,
+    pub(crate) seen: Arc<SeenProofs<Holder>>,
 }
 
 /// A token with its request.
@@ -40,13 +42,13 @@ pub(super) struct Presented<'a> {
     pub(super) request: &'a ReceivedHead,
     pub(super) client: &'a Client,
     pub(super) token: Bearer<'a>,
+    pub(super) digest: TokenDigest,
     /// Seconds since the epoch.
     pub(super) now: i64,
 }
 
 impl AuthPolicy {
-    /// Checks that the sender of a verified token has what the token is bound to. `digest` returns the
-    /// SHA-256 of the token.
+    /// Checks that the sender of a verified token, which is of `user`, has what the token is bound to.
     ///
     /// # Errors
     /// The rejection of the request.
@@ -54,69 +56,61 @@ impl AuthPolicy {
         &self,
         presented: &Presented<'_>,
         bound: Option<&Possession>,
-        digest: impl FnOnce() -> Digest,
+        user: Holder,
         observer: &mut O,
     ) -> Result<(), Rejection> {
         let field = self.possession.certificate_field.as_ref();
         let headers = &presented.request.headers;
+        // First: two fields are rejected with any token.
         let certificate = ClientCertificate::find(field, presented.client, headers)?;
-        Binding::check_scheme(bound.map(|it| &it.binding), presented.token)?;
         let Some(bound) = bound else {
             return Ok(());
         };
         let checked = check_certificate(&bound.binding, certificate, observer)
-            .and_then(|()| self.check_proof(presented, bound, digest, observer));
-        match (checked, &bound.binding) {
+            .and_then(|()| self.check_proof(presented, bound, user, observer));
+        match checked {
             // Of two bindings one holds, which is no proof that the token is in the right hands.
-            (
-                Err(
-                    Rejection::CertificateMissing
-                    | Rejection::CertificateOther
-                    | Rejection::ProofKeyOther,
-                ),
-                Binding {
-                    key: Some(_),
-                    certificate: Some(_),
-                },
-            ) => Err(Rejection::TokenBound),
-            (checked, _) => checked,
+            Err(
+                Rejection::CertificateMissing
+                | Rejection::CertificateOther
+                | Rejection::ProofKeyOther,
+            ) if bound.binding.key.is_some() && bound.binding.certificate.is_some() => {
+                Err(Rejection::TokenBound)
+            }
+            checked => checked,
         }
     }
 
-    /// Verifies the proof for a token that is bound to a key.
+    /// Verifies the proof for a token that is bound to a key, and uses it up.
     fn check_proof<O: Observer>(
         &self,
         presented: &Presented<'_>,
         bound: &Possession,
-        digest: impl FnOnce() -> Digest,
+        user: Holder,
         observer: &mut O,
     ) -> Result<(), Rejection> {
         let Some(key) = &bound.binding.key else {
             return Ok(());
         };
-        let proof = self.proof(presented, bound, key, &digest());
+        let proof = self.proof(presented, bound, key);
         observer.explains(&proof, |_| describe(presented.request));
-        observer.check("proof", proof.as_ref().map(drop).map_err(|why| *why))?;
+        let proof = observer.check("proof", proof)?;
         // An explanation uses no proof up.
         if O::WATCHES {
             return Ok(());
         }
-        let (id, now) = (proof?, presented.now);
-        let used = self
-            .possession
-            .seen
-            .enter(key, &id, now, self.policy.leeway_seconds);
-        Ok(used?)
+        let leeway = self.policy.leeway_seconds;
+        let seen = &self.possession.seen;
+        Ok(seen.enter(user, &proof, presented.now, leeway)?)
     }
 
-    /// Verifies the proof of `key` for the request, and returns its `jti`.
+    /// Verifies the proof of `key` for the request.
     fn proof(
         &self,
         presented: &Presented<'_>,
         bound: &Possession,
         key: &Digest,
-        token: &Digest,
-    ) -> Result<String, InvalidProof> {
+    ) -> Result<VerifiedProof, InvalidProof> {
         let request = presented.request;
         let proof = Proof::from_headers(&request.headers)?;
         let proof = proof.ok_or(InvalidProof::Missing)?;
@@ -127,12 +121,12 @@ impl AuthPolicy {
         let for_request = ProofRequest {
             method: request.method.as_str(),
             is_target: &|url| self.is_url_of(request, url),
-            token: Some(token),
+            token: Some(&presented.digest.0),
             nonces: self.possession.nonces.as_ref(),
             now: presented.now,
             leeway_seconds: self.policy.leeway_seconds,
         };
-        Ok(proof.verify(&for_request, &bound.key)?.id)
+        proof.verify(&for_request, &bound.key)
     }
 
     /// Returns true for a URL of the request: at the origin of a resource, with the path as it was
@@ -146,13 +140,13 @@ impl AuthPolicy {
             return false;
         };
         self.resources.iter().any(|resource| {
-            let (origin, base) = (&resource.normal.origin, resource.base());
-            let below = url.path.strip_prefix(base).map(|rest| match rest {
+            let base = resource.normal.path.trim_end_matches('/');
+            let below = match url.path.strip_prefix(base) {
                 // The resource itself.
-                "" => "/",
-                rest => rest,
-            });
-            *origin == url.origin && (url.path == path || below == Some(&path))
+                Some("") => Some("/"),
+                below => below,
+            };
+            resource.normal.origin == url.origin && (url.path == path || below == Some(&path))
         })
     }
 
@@ -164,11 +158,7 @@ impl AuthPolicy {
         now: i64,
     ) -> Option<(HeaderName, HeaderValue)> {
         let nonces = self.possession.nonces.as_ref()?;
-        let has_proof = TokenLocation::Authorization(Scheme::Dpop);
-        let is_proven = self
-            .token(request)
-            .is_some_and(|token| token.location() == has_proof);
-        if !is_proven {
+        if self.token(request)?.location() != TokenLocation::Authorization(Scheme::Dpop) {
             return None;
         }
         let nonce = HeaderValue::try_from(nonces.issue(now)).ok()?;

@@ -132,7 +132,7 @@ impl ProtectedResource {
     }
 
     /// Returns the path without a slash at its end.
-    pub(super) fn base(&self) -> &str {
+    fn base(&self) -> &str {
         self.path.trim_end_matches('/')
     }
 

@@ -1,6 +1,7 @@
 //! The client's certificate: of its connection, or as a trusted proxy in front has sent it.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use data_encoding::HEXLOWER_PERMISSIVE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 use postern_contract::rejection::Rejection;
@@ -17,15 +18,11 @@ impl std::str::FromStr for CertificateField {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-        let name = text
-            .parse::<HeaderName>()
-            .ok()
-            .filter(|_| text.bytes().all(plain));
-        let name = name.ok_or("is not a header name of letters, digits and hyphens")?;
-        match field_name::has_a_meaning(name.as_str()) {
-            true => Err("has a meaning of its own"),
-            false => Ok(Self(name)),
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        match text.parse::<HeaderName>() {
+            Ok(name) if field_name::has_a_meaning(name.as_str()) => Err("has a meaning of its own"),
+            Ok(name) if text.bytes().all(is_plain) => Ok(Self(name)),
+            _ => Err("is not a header name of letters, digits and hyphens"),
         }
     }
 }
@@ -88,9 +85,14 @@ impl<'a> ClientCertificate<'a> {
 fn read(text: &str) -> Option<Digest> {
     // RFC 9440 §2.1, a Structured Field: HAProxy, Caddy, Apache.
     if let Some(base64) = text.strip_prefix(':').and_then(|it| it.strip_suffix(':')) {
-        return STANDARD.decode(base64).ok().map(|der| sha256(&der));
+        return read_base64(base64);
     }
     read_envoy(text).or_else(|| read_escaped(text))
+}
+
+fn read_base64(text: &str) -> Option<Digest> {
+    let der = STANDARD.decode(text).ok()?;
+    (!der.is_empty()).then(|| sha256(&der))
 }
 
 /// Reads text that is escaped as in a URL: PEM of nginx and AWS, or of Traefik its base64 alone, the
@@ -98,8 +100,7 @@ fn read(text: &str) -> Option<Digest> {
 fn read_escaped(escaped: &str) -> Option<Digest> {
     let text = percent_decode_str(escaped).decode_utf8().ok()?;
     if !text.starts_with('-') {
-        let leaf = text.split(',').next()?;
-        return STANDARD.decode(leaf).ok().map(|der| sha256(&der));
+        return read_base64(text.split(',').next()?);
     }
     let block = pem::parse(text.as_bytes()).ok()?;
     (block.tag() == "CERTIFICATE").then(|| sha256(block.contents()))
@@ -121,16 +122,8 @@ fn read_envoy(text: &str) -> Option<Digest> {
         }
     }
     let hex = hash?.trim_matches('"');
-    let mut digest = Digest::default();
-    let mut bytes = hex.as_bytes().chunks(2).map(|pair| {
-        let digits = str::from_utf8(pair).ok()?;
-        let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)
-    });
-    for byte in &mut digest {
-        *byte = bytes.next()??;
-    }
-    (hex.len() == 2 * digest.len()).then_some(digest)
+    let digest = HEXLOWER_PERMISSIVE.decode(hex.as_bytes()).ok()?;
+    digest.try_into().ok()
 }
 
 /// Returns true for an element with other members than those that Envoy quotes or takes from itself. It
@@ -239,6 +232,8 @@ mod tests {
                 &hash.replace('c', "d")
             ),
             "Hash=".to_owned(),
+            ",AAAA".to_owned(),
+            format!(",Hash={hash}"),
         ] {
             assert_eq!(
                 digest(&text),

@@ -94,14 +94,6 @@ impl TokenDigest {
     }
 }
 
-/// The result of a lookup.
-pub(crate) enum Lookup {
-    Found(Arc<VerifiedToken>),
-    /// With the digest under which the token may be remembered; `None` for an explanation, which
-    /// remembers nothing.
-    Missing(Option<TokenDigest>),
-}
-
 impl TokenCache {
     /// Finds this very token, byte for byte, under rules of this generation, and counts hits only:
     /// several issuers have a cache each, and are tried in turn. Locks one shard for the length of
@@ -121,9 +113,9 @@ impl TokenCache {
         }
     }
 
-    /// Remembers the token of a lookup, whose signature this set of keys has verified since.
-    pub(crate) fn remember(&self, digest: Option<TokenDigest>, verified: Arc<VerifiedToken>) {
-        if let Some((cache, digest)) = self.cache.as_ref().zip(digest) {
+    /// Remembers a token whose signature this set of keys has verified.
+    pub(crate) fn remember(&self, digest: TokenDigest, verified: Arc<VerifiedToken>) {
+        if let Some(cache) = &self.cache {
             // Copied when a token is cached, so that a hit copies nothing.
             verified.identity.pre_share_buffers();
             cache.insert(digest, verified);
@@ -244,7 +236,7 @@ mod tests {
             rules: 0,
         };
         let digest = with(token, TokenDigest::new);
-        cache.remember(Some(digest), Arc::new(verified));
+        cache.remember(digest, Arc::new(verified));
     }
 
     fn identity(user: &str, claims: &[Option<Value>]) -> Identity {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::rand::SystemRandom;
@@ -20,6 +21,7 @@ use aws_lc_rs::{hmac, rand};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 /// The contract's three signing types (§2.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -221,6 +223,39 @@ impl SigningKey {
     /// Returns the public half as SubjectPublicKeyInfo; the bytes of the secret for hmac.
     pub fn public_der(&self) -> Vec<u8> {
         self.public_der.clone()
+    }
+
+    /// Returns the public half as a JWK, with the members of RFC 7638 §3.2 alone; null for hmac.
+    pub fn public_jwk(&self) -> Value {
+        let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        match &self.pair {
+            Pair::Rsa(key) => {
+                let [n, e] = [key.public_key().modulus(), key.public_key().exponent()]
+                    .map(|number| encode(number.big_endian_without_leading_zero()));
+                json!({"kty": "RSA", "n": n, "e": e})
+            }
+            Pair::Ecdsa { key, .. } => {
+                // The uncompressed form has one byte before its two coordinates (SEC 1 §2.3.3).
+                let (_, point) = key.public_key().as_ref().split_at(1);
+                let (x, y) = point.split_at(point.len() / 2);
+                let curve = match self.algorithm {
+                    Algorithm::ES384 => "P-384",
+                    _ => "P-256",
+                };
+                json!({"kty": "EC", "crv": curve, "x": encode(x), "y": encode(y)})
+            }
+            Pair::Ed25519(key) => {
+                json!({"kty": "OKP", "crv": "Ed25519", "x": encode(key.public_key().as_ref())})
+            }
+            Pair::Hmac(_) => Value::Null,
+        }
+    }
+
+    /// Returns the thumbprint of the public half (RFC 7638).
+    pub fn thumbprint(&self) -> String {
+        // `Value` writes members in the order of their names, without blanks.
+        let digest = digest(&SHA256, self.public_jwk().to_string().as_bytes());
+        URL_SAFE_NO_PAD.encode(digest)
     }
 
     /// Returns the private half as a PKCS#8 PEM; the secret for hmac.

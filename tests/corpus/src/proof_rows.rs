@@ -33,8 +33,6 @@ pub struct ProofSetting<'a> {
     pub url: &'a str,
     /// The SHA-256 of the token.
     pub token: &'a [u8],
-    /// The public key of the forge as a JWK.
-    pub jwk: &'a str,
     /// Seconds since the epoch.
     pub now: i64,
 }
@@ -63,6 +61,21 @@ pub struct ProofRow {
 }
 
 impl ProofRow {
+    /// Returns the row of a good proof with this `jti`, and with changes to its claims (null removes one).
+    #[must_use]
+    pub fn changed(jti: &str, change: &Value) -> Self {
+        Self {
+            name: jti.to_owned(),
+            source: String::new(),
+            header: None,
+            payload: None,
+            change: Some(change.to_string()),
+            signature: Signature::Good,
+            field: None,
+            expect: String::new(),
+        }
+    }
+
     /// Returns the value of the field. Each proof has a `jti` of its own.
     #[must_use]
     pub fn field(&self, forge: &Forge, setting: ProofSetting<'_>) -> Vec<u8> {
@@ -99,9 +112,12 @@ impl ProofRow {
 fn fill_with(text: &str, forge: &Forge, setting: ProofSetting<'_>) -> Vec<u8> {
     fill(text, |name| match name {
         "alg" => Some(forge.trusted().algorithm().name().as_bytes().to_vec()),
-        "jwk" => Some(setting.jwk.as_bytes().to_vec()),
+        "jwk" => Some(forge.trusted().public_jwk().to_string().into_bytes()),
         // The members of the key, for a row that adds some.
-        "members" => setting.jwk.get(1..setting.jwk.len() - 1).map(Into::into),
+        "members" => {
+            let jwk = forge.trusted().public_jwk().to_string();
+            jwk.get(1..jwk.len() - 1).map(Into::into)
+        }
         "ath" => Some(encode(setting.token).into_bytes()),
         "url" => Some(setting.url.as_bytes().to_vec()),
         sum => number(sum, |name| (name == "now").then_some(setting.now))
@@ -123,7 +139,6 @@ mod tests {
             method: "GET",
             url: "https://api.example/orders/1",
             token: b"digest",
-            jwk: "{}",
             now: 1_800_000_000,
         };
         for row in ProofTable::load().unwrap().proof {

@@ -2,12 +2,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use postern_token::keys::algorithms::ASYMMETRIC;
-use postern_token::keys::{KeySet, VerificationKey};
 use postern_token::possession::sha256;
 use serde_json::{Value, json};
 use token_corpus::keys::Algorithm;
-use token_corpus::proof_rows::{ProofRow, ProofSetting, ProofTable};
+use token_corpus::proof_rows::{ProofRow, ProofSetting};
 
 use crate::actors::token_forge::Forge;
 use crate::wire::clock;
@@ -16,38 +14,26 @@ use crate::wire::clock;
 #[derive(Debug)]
 pub struct ProvingClient {
     key: Forge,
-    jwk: String,
-    jkt: String,
     made: AtomicUsize,
 }
 
 impl ProvingClient {
     /// Generates a key.
-    ///
-    /// # Panics
-    /// For a symmetric algorithm.
     pub fn new(algorithm: Algorithm) -> Self {
-        let key = Forge::new(algorithm);
-        let public = public(&key);
-        let mut jwk = public_jwk(&key);
-        let members = jwk.as_object_mut().expect("members");
-        members.retain(|name, _| !["kid", "use", "alg"].contains(&name.as_str()));
         Self {
-            jkt: public.thumbprint().to_string(),
-            jwk: jwk.to_string(),
-            key,
+            key: Forge::new(algorithm),
             made: AtomicUsize::new(0),
         }
     }
 
     /// Returns the confirmation of tokens that are bound to the key.
     pub fn cnf(&self) -> Value {
-        json!({"jkt": self.jkt})
+        json!({"jkt": self.jkt()})
     }
 
     /// Returns the thumbprint of the key.
-    pub fn jkt(&self) -> &str {
-        &self.jkt
+    pub fn jkt(&self) -> String {
+        self.key.trusted().thumbprint()
     }
 
     /// Returns the header lines with a token and a proof for it.
@@ -70,11 +56,7 @@ impl ProvingClient {
     /// Never: a proof is text.
     pub fn proof(&self, method: &str, url: &str, token: &str, changes: &Value) -> String {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
-        let row = json!({"proof": [{
-            "name": format!("proof {number}"), "source": "", "expect": "", "change": changes.to_string(),
-        }]});
-        let mut table: ProofTable = serde_json::from_value(row).expect("a row");
-        let row = table.proof.pop().expect("a row");
+        let row = ProofRow::changed(&format!("proof {number}"), changes);
         String::from_utf8(self.field(&row, method, url, token)).expect("a text")
     }
 
@@ -84,24 +66,8 @@ impl ProvingClient {
             method,
             url,
             token: &sha256(token.as_bytes()),
-            jwk: &self.jwk,
             now: clock::now(),
         };
         row.field(&self.key, setting)
     }
-}
-
-fn public(forge: &Forge) -> VerificationKey {
-    let served = forge.trusted().served();
-    let set = KeySet::from_file(served.as_bytes(), &ASYMMETRIC).expect("a public key");
-    set.keys().first().expect("one key").clone()
-}
-
-/// Returns the public half of a forge's key as a JWK.
-///
-/// # Panics
-/// For a symmetric algorithm.
-pub fn public_jwk(forge: &Forge) -> Value {
-    let jwk = public(forge).to_jwk().map(serde_json::to_value);
-    jwk.expect("a JWK").expect("JSON")
 }

@@ -7,11 +7,12 @@ use crate::actors::client::Request;
 use crate::actors::process::Process;
 use crate::services::node::Node;
 use crate::services::python::Python;
+use crate::wire::message::Message;
 use crate::wire::raw_client::exchange;
 
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
-/// The request of the one application that each issuer knows.
-const GRANT: &str = "grant_type=client_credentials&client_id=jobs&scope=orders%3Aread\
+/// The request of an application, without its name.
+const GRANT: &str = "grant_type=client_credentials&scope=orders%3Aread\
                      &client_secret=a+secret+of+the+test%2C+and+of+nothing+else";
 
 /// A running issuer.
@@ -62,17 +63,22 @@ impl PeerIssuer {
         format!("http://{}", self.address)
     }
 
-    /// Requests a token for the application.
-    ///
-    /// # Panics
-    /// When the issuer rejects it.
+    /// Returns its address.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the request of an application's token.
+    pub fn token_request(&self, application: &str) -> Vec<u8> {
+        let form = format!("{GRANT}&client_id={application}");
+        let request = Request::new("POST", "/token").line(FORM).body(form);
+        request.bytes(&self.address.to_string())
+    }
+
+    /// Requests a token for the application that each issuer knows.
     pub fn token(&self) -> String {
-        let request = Request::new("POST", "/token").line(FORM).body(GRANT);
-        let bytes = request.bytes(&self.address.to_string());
-        let response = exchange(self.address, "POST", &bytes);
-        assert_eq!(response.status(), 200, "{}", response.text());
-        let token = response.json()["access_token"].clone();
-        token.as_str().expect("a token").to_owned()
+        let request = self.token_request("jobs");
+        token_of(&exchange(self.address, "POST", &request))
     }
 
     /// Takes the next step of a rotation: `key-2` is published, then signs, then stands alone.
@@ -81,4 +87,14 @@ impl PeerIssuer {
         self.process.signal("HUP");
         self.process.announced(&format!("stage {}", self.stage));
     }
+}
+
+/// Returns the token of a response.
+///
+/// # Panics
+/// When the issuer has rejected the request.
+pub fn token_of(response: &Message) -> String {
+    assert_eq!(response.status(), 200, "{}", response.text());
+    let token = response.json()["access_token"].clone();
+    token.as_str().expect("a token").to_owned()
 }

@@ -34,7 +34,7 @@ pub struct GatewayPlan<'a> {
 impl TlsGateway {
     /// Starts nginx, which sends `X-Client-Cert`; `None`, with a SKIP line, where it is not installed.
     pub fn nginx(plan: GatewayPlan<'_>) -> Option<Self> {
-        let program = program("nginx")?;
+        let program = program("nginx", "make bench-peers")?;
         let (address, directory) = (free_address(), directory());
         let (home, ca) = (directory.path().display(), plan.clients.file());
         let (cert, key) = plan.server.paths();
@@ -70,7 +70,7 @@ http {{
 
     /// Starts HAProxy, which sends `X-Client-Cert` as RFC 9440 has it; `None` as with `nginx`.
     pub fn haproxy(plan: GatewayPlan<'_>) -> Option<Self> {
-        let program = program("haproxy")?;
+        let program = program("haproxy", "make bench-peers")?;
         let (address, directory) = (free_address(), directory());
         let parts = [&plan.server.cert, &plan.server.key].map(std::fs::read_to_string);
         let pem: String = parts
@@ -103,9 +103,45 @@ backend service
         Some(Self::listening(command, address, directory))
     }
 
+    /// Starts Caddy, which sends `X-Client-Cert` as RFC 9440 has it; `None` as with `nginx`. Of a client
+    /// without a certificate it sends the name of the certificate's variable.
+    pub fn caddy(plan: GatewayPlan<'_>) -> Option<Self> {
+        let program = program("caddy", "apt-get install caddy")?;
+        let (address, directory) = (free_address(), directory());
+        let (cert, key) = plan.server.paths();
+        let (port, upstream) = (address.port(), plan.upstream);
+        let configuration = format!(
+            "{{
+  admin off
+  auto_https off
+  servers {{
+    strict_sni_host insecure_off
+  }}
+}}
+https://:{port} {{
+  bind 127.0.0.1
+  tls {cert} {key} {{
+    client_auth {{
+      mode request
+    }}
+  }}
+  reverse_proxy {upstream} {{
+    header_up X-Client-Cert :{{tls_client_certificate_der_base64}}:
+  }}
+}}
+"
+        );
+        let file = written(&directory, "Caddyfile", &configuration);
+        let command = CommandLine::new(program)
+            .arguments(["run", "--adapter", "caddyfile", "--config"])
+            .arguments([file])
+            .environment("HOME", directory.path());
+        Some(Self::listening(command, address, directory))
+    }
+
     /// Starts Envoy, which sends `X-Forwarded-Client-Cert`; `None` as with `nginx`.
     pub fn envoy(plan: GatewayPlan<'_>) -> Option<Self> {
-        let program = program("envoy")?;
+        let program = program("envoy", "make bench-peers")?;
         let (address, directory) = (free_address(), directory());
         let file = written(&directory, "envoy.json", &envoy(address, plan).to_string());
         let command = CommandLine::new(program)
@@ -196,7 +232,7 @@ fn written(directory: &TempDir, name: &str, text: &str) -> PathBuf {
 }
 
 /// Finds a program, also where Debian keeps servers and where `make bench-peers` installs Envoy.
-fn program(name: &str) -> Option<PathBuf> {
+fn program(name: &str, how_to_install: &str) -> Option<PathBuf> {
     let python = std::env::var_os("POSTERN_TEST_PYTHON").map(PathBuf::from);
     let venv = python
         .as_deref()
@@ -209,7 +245,7 @@ fn program(name: &str) -> Option<PathBuf> {
         .map(|directory| directory.join(name))
         .find(|program| program.is_file());
     if found.is_none() {
-        skip::skip(&format!("the tests with {name}"), "make bench-peers");
+        skip::skip(&format!("the tests with {name}"), how_to_install);
     }
     found
 }

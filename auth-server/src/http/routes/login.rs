@@ -32,14 +32,12 @@ pub(crate) async fn login(
 ) -> Result<Response, ErrorResponse> {
     let (parts, client, body) = body::receive(&app, request).await;
     let parsed = body.and_then(|body| parse(&parts.headers, &body));
+    let possession = Possession {
+        parts: &parts,
+        path: LOGIN_PATH,
+    };
     let outcome = match &parsed {
-        Ok(request) => match Possession::read(&app, &parts, LOGIN_PATH) {
-            Ok(possession) => attempt(&app, request, &possession, client).await,
-            Err(response) => Err(Denied {
-                response,
-                event: RequestEvent::LoginRejected,
-            }),
-        },
+        Ok(request) => attempt(&app, request, possession, client).await,
         Err(rejection) => Err(Denied::from(*rejection)),
     };
 
@@ -94,12 +92,18 @@ impl From<AuthenticationError> for Denied {
 }
 
 /// For a reason unrelated to the user.
-impl From<Rejection> for Denied {
-    fn from(rejection: Rejection) -> Self {
+impl From<ErrorResponse> for Denied {
+    fn from(response: ErrorResponse) -> Self {
         Self {
-            response: rejection.into(),
+            response,
             event: RequestEvent::LoginRejected,
         }
+    }
+}
+
+impl From<Rejection> for Denied {
+    fn from(rejection: Rejection) -> Self {
+        ErrorResponse::from(rejection).into()
     }
 }
 
@@ -118,7 +122,7 @@ fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
 async fn attempt(
     app: &App,
     request: &LoginRequest,
-    possession: &Possession,
+    possession: Possession<'_>,
     client: IpAddr,
 ) -> Result<Issued, Denied> {
     app.keys()?;
@@ -140,7 +144,7 @@ async fn attempt(
         return Err(AuthenticationError::Failed.into());
     }
     app.check_user_is_current(&verified).await?;
-    let binding = possession.binding(app)?;
+    let binding = possession.binding(app, &verified.user.id, None)?;
     Ok(token_for(app, &verified, now, binding).await?)
 }
 

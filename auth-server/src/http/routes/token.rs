@@ -76,16 +76,16 @@ pub(crate) async fn token(State(app): State<Arc<App>>, request: Request) -> Resp
     }
 }
 
-struct GrantRequest {
+struct GrantRequest<'r> {
     form: Form,
     /// The credentials of an application; `None` for the client of a user, which has none.
     presented: Option<Presented>,
-    possession: Possession,
+    possession: Possession<'r>,
 }
 
-impl GrantRequest {
+impl<'r> GrantRequest<'r> {
     /// Checks the grant first: to another one no credentials would help.
-    fn read(app: &App, parts: &Parts, body: &[u8]) -> Result<Self, ErrorResponse> {
+    fn read(app: &App, parts: &'r Parts, body: &[u8]) -> Result<Self, ErrorResponse> {
         let headers = &parts.headers;
         let form = oauth::parse_form(headers, body)?;
         let presented = match form.value("grant_type") {
@@ -101,7 +101,10 @@ impl GrantRequest {
         Ok(Self {
             form,
             presented,
-            possession: Possession::read(app, parts, TOKEN_PATH)?,
+            possession: Possession {
+                parts,
+                path: TOKEN_PATH,
+            },
         })
     }
 
@@ -122,15 +125,16 @@ impl GrantRequest {
     }
 }
 
-async fn issue(app: &App, granted: &GrantRequest, client: IpAddr) -> Result<Issued, ErrorResponse> {
+async fn issue(
+    app: &App,
+    granted: &GrantRequest<'_>,
+    client: IpAddr,
+) -> Result<Issued, ErrorResponse> {
     // Before the keys are there, revocations may not be either.
     app.keys()?;
-    let form = &granted.form;
     let issued = match &granted.presented {
-        Some(presented) => {
-            issue_to_application(app, form, (presented, &granted.possession), client)
-        }
-        None => refresh::refresh(app, form, &granted.possession, client).await,
+        Some(presented) => issue_to_application(app, granted, presented, client),
+        None => refresh::refresh(app, granted, client).await,
     };
     // After the check: guesses of one client at an address keep no other from what is its own.
     if let Err(error) = &issued
@@ -147,8 +151,8 @@ async fn issue(app: &App, granted: &GrantRequest, client: IpAddr) -> Result<Issu
 
 fn issue_to_application(
     app: &App,
-    form: &Form,
-    (presented, possession): (&Presented, &Possession),
+    granted: &GrantRequest<'_>,
+    presented: &Presented,
     client: IpAddr,
 ) -> Result<Issued, ErrorResponse> {
     // Before the registration is read: a removal is recorded with a later time than this one.
@@ -165,9 +169,9 @@ fn issue_to_application(
         warn!(app_id = %id, "an application has the name of a user: it gets no token");
         return Err(Rejection::GrantNotAllowed.into());
     }
-    grant.scope = scope(form.value("scope"), &grant)?;
-    grant.audience = audience(app, form.resources(), &grant)?;
-    let binding = possession.binding(app)?;
+    grant.scope = scope(granted.form.value("scope"), &grant)?;
+    grant.audience = audience(app, granted.form.resources(), &grant)?;
+    let binding = granted.possession.binding(app, id.as_str(), None)?;
     let (token, ids) = app.sign(token_id()?, |issuer, pair, token_id| {
         let ids = TokenIdentity {
             token_id,

@@ -1,13 +1,11 @@
 //! Tokens that are bound to the key or the certificate of the client that requests them.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use postern_token::keys::algorithms::ASYMMETRIC;
-use postern_token::keys::{KeySet, VerificationKey};
 use postern_token::possession::sha256;
 use postern_transport::http_port::PeerCertificate;
 use serde_json::json;
 use token_corpus::keys::Algorithm;
-use token_corpus::proof_rows::{ProofSetting, ProofTable};
+use token_corpus::proof_rows::{ProofRow, ProofSetting};
 use token_corpus::token_forge::Forge;
 
 use super::*;
@@ -16,34 +14,26 @@ const LOGIN_URL: &str = "http://auth/auth/oauth/jwt/token";
 const TOKEN_URL: &str = "http://auth/auth/oauth/token";
 
 /// A client with a key.
-struct Client {
-    forge: Forge,
-    key: VerificationKey,
-    jwk: String,
-}
+struct Client(Forge);
 
 impl Client {
     fn new() -> Self {
-        let forge = Forge::new(Algorithm::ES256);
-        let served = forge.trusted().served();
-        let set = KeySet::from_file(served.as_bytes(), &ASYMMETRIC).unwrap();
-        let key = set.keys()[0].clone();
-        let jwk = serde_json::to_string(&key.to_jwk().unwrap()).unwrap();
-        Self { forge, key, jwk }
+        Self(Forge::new(Algorithm::ES256))
+    }
+
+    fn thumbprint(&self) -> String {
+        self.0.trusted().thumbprint()
     }
 
     fn proof(&self, url: &str, id: &str) -> String {
-        let row = json!({"proof": [{"name": id, "source": "", "expect": "", "change": r#"{"ath":null}"#}]});
-        let table: ProofTable = serde_json::from_value(row).unwrap();
+        let row = ProofRow::changed(id, &json!({"ath": null}));
         let setting = ProofSetting {
             method: "POST",
             url,
             token: b"",
-            jwk: &self.jwk,
             now: postern_process::clock::unix_now(),
         };
-        let row = table.proof.into_iter().next().unwrap();
-        String::from_utf8(row.field(&self.forge, setting)).unwrap()
+        String::from_utf8(row.field(&self.0, setting)).unwrap()
     }
 }
 
@@ -106,7 +96,7 @@ async fn rfc_9449_5_a_session_is_bound_to_the_key_of_its_client() {
         (200, &json!("DPoP")),
         "{body}"
     );
-    let bound = json!({"jkt": client.key.thumbprint().as_str()});
+    let bound = json!({"jkt": client.thumbprint()});
     assert_eq!(confirmation(&data["access_token"]), bound);
     let token = &data["refresh_token"];
     for (proof, expected) in [
@@ -119,6 +109,9 @@ async fn rfc_9449_5_a_session_is_bound_to_the_key_of_its_client() {
         assert_eq!((status, &body["reason"]), (400, &json!(expected)), "{body}");
         assert_eq!(body["error"], "invalid_dpop_proof");
     }
+    // Without a right token no client makes the server verify proofs.
+    let wrong = refresh(&json!("wrong"), Some("malformed"));
+    assert_eq!(sent(&router, wrong).await.1["reason"], "grant_invalid");
     let proof = client.proof(TOKEN_URL, "4");
     let (status, body) = sent(&router, refresh(token, Some(&proof))).await;
     assert_eq!(
@@ -163,11 +156,10 @@ async fn rfc_8705_3_a_token_is_bound_to_the_connections_certificate() {
         (refresh(token, None), "certificate_missing"),
         (with(refresh(token, None), b"other"), "certificate_other"),
     ] {
-        let (_, body) = sent(&router, request).await;
-        assert_eq!(
-            (&body["reason"], &body["error"]),
-            (&json!(expected), &json!("invalid_grant"))
-        );
+        let (status, body) = sent(&router, request).await;
+        // RFC 6749 §5.2: 401 is for applications with a wrong secret.
+        assert_eq!((status, &body["reason"]), (400, &json!(expected)));
+        assert_eq!(body["error"], "invalid_grant");
     }
     let (_, body) = sent(&router, with(refresh(token, None), b"own")).await;
     assert_eq!(confirmation(&body["access_token"]), bound);

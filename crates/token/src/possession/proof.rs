@@ -50,13 +50,19 @@ pub struct Proof<'p> {
     key: Digest,
 }
 
-/// A verified proof: the key that signed it, and its identifier.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The begin of the SHA-256 of a proof's key and `jti`. Only the holder of a key could make two that share
+/// one, and would lose by it.
+pub type ProofId = [u8; 16];
+
+/// A verified proof.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifiedProof {
-    /// The thumbprint of the key.
+    /// The thumbprint of the key that signed it.
     pub key: Digest,
-    /// `jti`.
-    pub id: String,
+    /// Its name among the proofs of all keys.
+    pub id: ProofId,
+    /// `iat`.
+    pub issued_at: i64,
 }
 
 impl<'p> Proof<'p> {
@@ -128,32 +134,31 @@ impl<'p> Proof<'p> {
         request: &ProofRequest<'_>,
         known: &OnceLock<VerificationKey>,
     ) -> Result<VerifiedProof, InvalidProof> {
-        let signature = decode(self.parts.signature).map_err(|_| InvalidProof::Malformed)?;
-        let verifies = match known.get().filter(|key| key.algorithm() == self.algorithm) {
-            Some(key) => key.verifies(self.parts.signed, &signature),
-            None => {
-                let key = self.parse_key()?;
-                let verifies = key.verifies(self.parts.signed, &signature);
+        match known.get() {
+            Some(key) if key.algorithm() == self.algorithm => self.check_signature(key)?,
+            _ => {
+                // Its size is checked before anything is computed with it.
+                let key = VerificationKey::from_jwk(&self.jwk, &[self.algorithm]);
+                let key = key.map_err(|_| InvalidProof::Key)?;
+                self.check_signature(&key)?;
                 // A race is harmless: both have the same thumbprint.
                 let _ = known.set(key);
-                verifies
             }
-        };
-        if !verifies {
-            return Err(InvalidProof::Signature);
         }
         self.check_claims(request)
     }
 
-    /// Parses the key, which is checked for its size before anything is computed with it.
-    fn parse_key(&self) -> Result<VerificationKey, InvalidProof> {
-        let key = VerificationKey::from_jwk(&self.jwk, &[self.algorithm]);
-        key.map_err(|_| InvalidProof::Key)
+    fn check_signature(&self, key: &VerificationKey) -> Result<(), InvalidProof> {
+        let signature = decode(self.parts.signature).map_err(|_| InvalidProof::Malformed)?;
+        match key.verifies(self.parts.signed, &signature) {
+            true => Ok(()),
+            false => Err(InvalidProof::Signature),
+        }
     }
 
     fn check_claims(&self, request: &ProofRequest<'_>) -> Result<VerifiedProof, InvalidProof> {
         let claims = object(self.parts.payload)?;
-        let id = text(&claims, "jti")?.to_owned();
+        let id = text(&claims, "jti")?;
         if text(&claims, "htm")? != request.method {
             return Err(InvalidProof::Method);
         }
@@ -171,14 +176,18 @@ impl<'p> Proof<'p> {
         {
             return Err(InvalidProof::Nonce);
         }
-        check_times(&claims, request)?;
-        Ok(VerifiedProof { key: self.key, id })
+        let name = sha256(&[&self.key[..], id.as_bytes()].concat());
+        Ok(VerifiedProof {
+            key: self.key,
+            id: name.first_chunk().copied().unwrap_or_default(),
+            issued_at: issued_at(&claims, request)?,
+        })
     }
 }
 
-/// Compares `iat` with the window (RFC 9449 §4.3 item 11), and `exp` and `nbf` where a proof has them
-/// (RFC 7519 §4.1.4, §4.1.5).
-fn check_times(claims: &Map, request: &ProofRequest<'_>) -> Result<(), InvalidProof> {
+/// Returns `iat`, compared with the window (RFC 9449 §4.3 item 11), once `exp` and `nbf` hold where a proof
+/// has them (RFC 7519 §4.1.4, §4.1.5).
+fn issued_at(claims: &Map, request: &ProofRequest<'_>) -> Result<i64, InvalidProof> {
     let date = |name| match member(claims, name) {
         None => Ok(None),
         Some(Value::Number(number)) => number
@@ -196,7 +205,7 @@ fn check_times(claims: &Map, request: &ProofRequest<'_>) -> Result<(), InvalidPr
     let is_future = issued_at > latest || not_before.is_some_and(|begin| begin > latest);
     match is_past || is_future {
         true => Err(InvalidProof::Time),
-        false => Ok(()),
+        false => Ok(issued_at),
     }
 }
 

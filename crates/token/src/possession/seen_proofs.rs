@@ -1,151 +1,137 @@
 //! The proofs that were used: each counts once (RFC 9449 §11.1).
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
-use super::proof::MAX_AGE;
-use super::{Digest, sha256};
+use super::proof::{MAX_AGE, ProofId, VerifiedProof};
 use crate::invalid::InvalidProof;
 
-/// The begin of the SHA-256 of a `jti`. Only the holder of the key could make two that share one, and
-/// would lose by it.
-type ProofId = [u8; 16];
+/// The proofs of all users that are remembered.
+const MAX_PROOFS: usize = 200_000;
 
-/// Bounds on what is remembered: of all keys at most some 30 MB.
-#[derive(Debug, Clone, Copy)]
-struct Bounds {
-    proofs_of_a_key: usize,
-    proofs: usize,
-}
-
-const BOUNDS: Bounds = Bounds {
-    proofs_of_a_key: 100_000,
-    proofs: 200_000,
-};
-
-/// The used proofs of all keys, for as long as they could be used again.
+/// The used proofs of all users, for as long as they could be used again. They are counted by user `U`,
+/// because a user may have any number of keys.
 #[derive(Debug)]
-pub struct SeenProofs {
-    table: Mutex<Table>,
-    bounds: Bounds,
+pub struct SeenProofs<U> {
+    table: Mutex<Table<U>>,
+    max_proofs: usize,
 }
 
-impl Default for SeenProofs {
-    fn default() -> Self {
-        Self::bounded(BOUNDS)
-    }
-}
-
-#[derive(Debug, Default)]
-struct Table {
-    by_key: HashMap<Digest, Used>,
-    /// Which key holds how many, the largest last.
-    by_count: BTreeSet<(usize, Digest)>,
+#[derive(Debug)]
+struct Table<U> {
+    by_user: HashMap<U, Used>,
+    /// Which user holds how many, the largest last.
+    by_count: BTreeSet<(usize, U)>,
     /// The ends of proofs, in seconds since the epoch and in their order, also of forgotten ones.
-    ends: VecDeque<(i64, Digest, ProofId)>,
-    /// The sum over all keys.
+    ends: VecDeque<(i64, U, ProofId)>,
+    /// The sum over all users.
     count: usize,
 }
 
-#[derive(Debug, Default)]
+/// The proofs of one user.
+#[derive(Debug)]
 struct Used {
     ids: HashSet<ProofId>,
-    /// The end of a time in which all its proofs are rejected, because those before were forgotten.
-    rejected_until: Option<i64>,
+    /// The latest `iat` of all that were used.
+    latest: i64,
+    /// Proofs up to this `iat` are rejected: some of them were used, and are forgotten.
+    forgotten: i64,
 }
 
-impl SeenProofs {
-    fn bounded(bounds: Bounds) -> Self {
+impl<U> Default for SeenProofs<U> {
+    fn default() -> Self {
+        Self::bounded(MAX_PROOFS)
+    }
+}
+
+impl<U> SeenProofs<U> {
+    fn bounded(max_proofs: usize) -> Self {
+        let table = Table {
+            by_user: HashMap::new(),
+            by_count: BTreeSet::new(),
+            ends: VecDeque::new(),
+            count: 0,
+        };
         Self {
-            table: Mutex::default(),
-            bounds,
+            table: Mutex::new(table),
+            max_proofs,
         }
     }
+}
 
-    /// Enters a proof that was verified, with its token, at `now`. Once the table is full, those of the
-    /// key that holds most are rejected, so that no flood shuts another key out.
+impl<U: Copy + Ord + Hash> SeenProofs<U> {
+    /// Enters a proof that was verified, with the token of `user`, at `now`. Once the table is full, the
+    /// user who holds most gives way: older proofs of that user are rejected, newer ones count.
     ///
     /// # Errors
     /// [`InvalidProof::Replayed`], [`InvalidProof::TooMany`].
     pub fn enter(
         &self,
-        key: &Digest,
-        id: &str,
+        user: U,
+        proof: &VerifiedProof,
         now: i64,
         leeway_seconds: u32,
     ) -> Result<(), InvalidProof> {
         // A proof of the near future counts until its own end.
         let end = now + MAX_AGE + i64::from(leeway_seconds);
-        let digest = sha256(id.as_bytes());
-        let id = digest.first_chunk().copied().unwrap_or_default();
         // Nothing panics while it is locked.
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.forget_ended(now);
-        table.enter(self.bounds, *key, id, end)
-    }
-}
-
-impl Table {
-    fn enter(
-        &mut self,
-        bounds: Bounds,
-        key: Digest,
-        id: ProofId,
-        end: i64,
-    ) -> Result<(), InvalidProof> {
-        let used = self.by_key.get(&key);
-        if used.is_some_and(|used| used.ids.contains(&id)) {
-            return Err(InvalidProof::Replayed);
+        match table.by_user.get(&user) {
+            Some(used) if used.ids.contains(&proof.id) => return Err(InvalidProof::Replayed),
+            Some(used) if proof.issued_at <= used.forgotten => return Err(InvalidProof::TooMany),
+            _ => {}
         }
-        let count = used.map_or(0, |used| used.ids.len());
-        let is_rejected = used.is_some_and(|used| used.rejected_until.is_some());
-        if is_rejected || count >= bounds.proofs_of_a_key {
-            return Err(InvalidProof::TooMany);
+        if table.count >= self.max_proofs {
+            table.make_room(end)?;
         }
-        if self.count >= bounds.proofs && !self.make_room(&key, end) {
-            return Err(InvalidProof::TooMany);
-        }
-        self.by_count.remove(&(count, key));
-        self.by_count.insert((count + 1, key));
-        self.by_key.entry(key).or_default().ids.insert(id);
-        self.count += 1;
-        self.ends.push_back((end, key, id));
-        // Not at each forgotten key: a walk through all ends takes long.
-        if self.ends.len() > 2 * bounds.proofs {
-            let by_key = &self.by_key;
-            self.ends.retain(|(_, key, id)| {
-                let used = by_key.get(key);
-                used.is_some_and(|used| used.ids.contains(id))
-            });
+        let used = table.insert(user, proof.id, end);
+        used.latest = used.latest.max(proof.issued_at);
+        // Not for each user who gave way: a walk through all ends takes long.
+        if table.ends.len() > 2 * self.max_proofs {
+            table.drop_stale_ends();
         }
         Ok(())
     }
+}
 
-    /// Forgets the proofs of the key that holds most, and rejects all of that key until they have
-    /// ended. Returns false if no other key holds more than one.
-    fn make_room(&mut self, requesting: &Digest, end: i64) -> bool {
-        let Some((count, largest)) = self.by_count.last().copied() else {
-            return false;
+impl<U: Copy + Ord + Hash> Table<U> {
+    fn insert(&mut self, user: U, id: ProofId, end: i64) -> &mut Used {
+        let used = self.by_user.entry(user).or_insert_with(|| Used {
+            ids: HashSet::new(),
+            latest: i64::MIN,
+            forgotten: i64::MIN,
+        });
+        self.by_count.remove(&(used.ids.len(), user));
+        used.ids.insert(id);
+        self.by_count.insert((used.ids.len(), user));
+        self.count += 1;
+        self.ends.push_back((end, user, id));
+        used
+    }
+
+    /// Forgets the proofs of the user who holds most.
+    fn make_room(&mut self, end: i64) -> Result<(), InvalidProof> {
+        let Some(&(count @ 2.., user)) = self.by_count.last() else {
+            return Err(InvalidProof::TooMany);
         };
-        if count < 2 || largest == *requesting {
-            return false;
-        }
-        self.by_count.remove(&(count, largest));
-        self.count -= count - 1;
-        // One entry stays, which ends that time.
-        let mark = ProofId::default();
-        let rejected = Used {
-            ids: HashSet::from([mark]),
-            rejected_until: Some(end),
-        };
-        self.by_key.insert(largest, rejected);
-        self.ends.push_back((end, largest, mark));
-        true
+        self.by_count.remove(&(count, user));
+        self.count -= count;
+        let former = self.by_user.remove(&user);
+        let latest = former.map_or(i64::MIN, |used| used.latest);
+        // One entry stays as long as the forgotten ones could be used again. Its end is its name, so
+        // that it ends with no former one of the same user.
+        let mark = i128::from(end).to_be_bytes();
+        let used = self.insert(user, mark, end);
+        used.latest = latest;
+        used.forgotten = latest;
+        Ok(())
     }
 
     fn forget_ended(&mut self, now: i64) {
-        while let Some((_, key, id)) = self.ends.pop_front_if(|(end, ..)| *end < now) {
-            let Some(used) = self.by_key.get_mut(&key) else {
+        while let Some((_, user, id)) = self.ends.pop_front_if(|(end, ..)| *end < now) {
+            let Some(used) = self.by_user.get_mut(&user) else {
                 continue;
             };
             let count = used.ids.len();
@@ -153,81 +139,133 @@ impl Table {
                 continue;
             }
             self.count -= 1;
-            self.by_count.remove(&(count, key));
-            match used.ids.is_empty() {
-                true => drop(self.by_key.remove(&key)),
-                false => drop(self.by_count.insert((count - 1, key))),
+            self.by_count.remove(&(count, user));
+            if count == 1 {
+                self.by_user.remove(&user);
+            } else {
+                self.by_count.insert((count - 1, user));
             }
         }
+    }
+
+    fn drop_stale_ends(&mut self) {
+        let by_user = &self.by_user;
+        self.ends.retain(|(_, user, id)| {
+            let used = by_user.get(user);
+            used.is_some_and(|used| used.ids.contains(id))
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::possession::sha256;
 
     const NOW: i64 = 1_800_000_000;
-    const SMALL: Bounds = Bounds {
-        proofs_of_a_key: 6,
-        proofs: 10,
-    };
 
-    fn key(name: u8) -> Digest {
-        sha256(&[name])
+    fn proof(id: u32, issued_at: i64) -> VerifiedProof {
+        let mut name = ProofId::default();
+        name[..4].copy_from_slice(&id.to_be_bytes());
+        VerifiedProof {
+            key: sha256(b"key"),
+            id: name,
+            issued_at,
+        }
     }
 
-    /// Returns the number of keys, of keys that are not rejected, and of proofs.
-    fn held(proofs: &SeenProofs) -> [usize; 3] {
+    /// Returns the number of users, and of proofs.
+    fn held(proofs: &SeenProofs<u32>) -> [usize; 2] {
         let table = proofs.table.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!((table.count..=2 * table.count.max(SMALL.proofs)).contains(&table.ends.len()));
-        [table.by_key.len(), table.by_count.len(), table.count]
+        assert_eq!(table.by_user.len(), table.by_count.len());
+        assert!((table.count..=2 * proofs.max_proofs).contains(&table.ends.len()));
+        let counts = table.by_count.iter().map(|(count, _)| count);
+        assert_eq!(counts.sum::<usize>(), table.count);
+        [table.by_user.len(), table.count]
     }
 
     #[test]
     fn a_proof_counts_once_while_it_could_be_used() {
         let proofs = SeenProofs::default();
-        let enter = |key: &Digest, id, now| proofs.enter(key, id, now, 30);
-        assert_eq!(enter(&key(1), "a", NOW), Ok(()));
-        assert_eq!(enter(&key(1), "a", NOW), Err(InvalidProof::Replayed));
-        assert_eq!(enter(&key(1), "b", NOW), Ok(()));
-        assert_eq!(enter(&key(2), "a", NOW), Ok(()));
-        assert_eq!(enter(&key(1), "a", NOW + 90), Err(InvalidProof::Replayed));
+        let enter = |user: u32, id, now| proofs.enter(user, &proof(id, now), now, 30);
+        assert_eq!(enter(1, 7, NOW), Ok(()));
+        assert_eq!(enter(1, 7, NOW), Err(InvalidProof::Replayed));
+        assert_eq!(enter(1, 8, NOW), Ok(()));
+        assert_eq!(enter(2, 7, NOW), Ok(()));
+        assert_eq!(enter(1, 7, NOW + 90), Err(InvalidProof::Replayed));
         // By then its `iat` is too old, even if it was of the future.
-        assert_eq!(enter(&key(1), "a", NOW + 91), Ok(()));
-        assert_eq!(held(&proofs), [1, 1, 1]);
+        assert_eq!(enter(1, 7, NOW + 91), Ok(()));
+        assert_eq!(held(&proofs), [1, 1]);
         // A clock that is set back forgets nothing.
-        assert_eq!(enter(&key(1), "a", NOW), Err(InvalidProof::Replayed));
+        assert_eq!(enter(1, 7, NOW), Err(InvalidProof::Replayed));
     }
 
     #[test]
-    fn a_flood_of_one_key_shuts_no_other_out() {
-        let proofs = SeenProofs::bounded(SMALL);
-        let enter = |name, id: &str, now| proofs.enter(&key(name), id, now, 0);
+    fn the_user_who_holds_most_gives_way_and_no_other() {
+        let proofs = SeenProofs::bounded(10);
+        let enter = |user, id, at: i64| proofs.enter(user, &proof(id, at), NOW + 1, 0);
         for id in 0..6 {
-            assert_eq!(enter(1, &format!("{id}"), NOW), Ok(()));
+            assert_eq!(enter(1, id, NOW), Ok(()));
         }
-        assert_eq!(enter(1, "more", NOW), Err(InvalidProof::TooMany));
-        for name in 2..=5 {
-            assert_eq!(enter(name, "a", NOW), Ok(()));
+        for user in 2..=5 {
+            assert_eq!(enter(user, 0, NOW), Ok(()));
         }
-        // The table is full. The first key gives way, and is rejected: its proofs are forgotten.
-        assert_eq!(enter(6, "a", NOW + 1), Ok(()));
-        assert_eq!(enter(1, "0", NOW + 1), Err(InvalidProof::TooMany));
-        assert_eq!(enter(2, "a", NOW + 1), Err(InvalidProof::Replayed));
-        assert_eq!(enter(1, "0", NOW + 61), Err(InvalidProof::TooMany));
-        assert_eq!(enter(1, "0", NOW + 62), Ok(()));
-        assert_eq!(held(&proofs), [1, 1, 1]);
+        // The table is full, and the proofs of the first user are forgotten.
+        assert_eq!(enter(6, 0, NOW), Ok(()));
+        assert_eq!(held(&proofs), [6, 6]);
+        for id in [0, 6] {
+            assert_eq!(enter(1, id, NOW), Err(InvalidProof::TooMany), "{id}");
+        }
+        assert_eq!(enter(2, 0, NOW), Err(InvalidProof::Replayed));
+        // What is made from then on counts, and once.
+        assert_eq!(enter(1, 6, NOW + 1), Ok(()));
+        assert_eq!(enter(1, 6, NOW + 1), Err(InvalidProof::Replayed));
+        assert_eq!(enter(1, 0, NOW), Err(InvalidProof::TooMany));
     }
 
     #[test]
-    fn many_keys_hold_no_more_than_the_bound() {
-        let proofs = SeenProofs::bounded(SMALL);
-        for name in 0..200 {
-            let _ = proofs.enter(&key(name), "a", NOW, 0);
-            let _ = proofs.enter(&key(name), "b", NOW, 0);
-            assert!(held(&proofs).iter().all(|held| *held <= SMALL.proofs));
+    fn a_mark_lasts_until_the_last_forgotten_proof_has_ended() {
+        let proofs = SeenProofs::bounded(4);
+        let enter = |id, now| proofs.enter(1, &proof(id, now), now, 0);
+        // Alone in the table, a user gives way to itself.
+        for at in 0..40 {
+            assert_eq!(enter(u32::try_from(at).unwrap_or(0), NOW + at), Ok(()));
         }
-        assert_eq!(proofs.enter(&key(201), "a", NOW + 61, 0), Ok(()));
-        assert_eq!(held(&proofs), [1, 1, 1]);
+        for at in 0..40 {
+            let used = proof(u32::try_from(at).unwrap_or(0), NOW + at);
+            assert!(proofs.enter(1, &used, NOW + at + 60, 0).is_err(), "{at}");
+        }
+        assert_eq!(enter(0, NOW + 200), Ok(()));
+        assert_eq!(held(&proofs), [1, 1]);
+    }
+
+    #[test]
+    fn many_users_hold_no_more_than_the_bound() {
+        let proofs = SeenProofs::bounded(10);
+        for user in 0..200 {
+            for id in 0..2 {
+                let _ = proofs.enter(user, &proof(id, NOW), NOW, 0);
+                assert!(held(&proofs).iter().all(|held| *held <= 10));
+            }
+        }
+        // Each of ten users holds one, or the mark of two: there is room for no other user.
+        let other = proofs.enter(200, &proof(0, NOW), NOW, 0);
+        assert_eq!(other, Err(InvalidProof::TooMany));
+        assert_eq!(proofs.enter(200, &proof(0, NOW), NOW + 61, 0), Ok(()));
+        assert_eq!(held(&proofs), [1, 1]);
+    }
+
+    #[test]
+    fn a_user_with_a_key_for_each_proof_shuts_no_other_out() {
+        let proofs = SeenProofs::bounded(2_000);
+        for id in 0..4_500 {
+            // The attacker is rejected at times.
+            let _ = proofs.enter(1, &proof(id, NOW), NOW, 30);
+            if id % 10 == 0 {
+                let good = proof(id, NOW);
+                assert_eq!(proofs.enter(2, &good, NOW, 30), Ok(()), "{id}");
+                assert_eq!(proofs.enter(2, &good, NOW, 30), Err(InvalidProof::Replayed));
+            }
+        }
     }
 }

@@ -23,7 +23,7 @@ const MULTIPLE_OF_FREE: usize = 4;
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// A user, an application or an address, as a keyed hash: no client can look like another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Holder(u64);
 
 impl Holder {

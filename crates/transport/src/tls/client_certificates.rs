@@ -53,23 +53,23 @@ pub(super) fn verifier(
     provider: &Arc<CryptoProvider>,
 ) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
     let is_required = mode != Some(ClientCert::Optional);
-    let Some(authorities) = authorities else {
-        let any = |_| {
-            Arc::new(AnyCertificate {
-                is_required,
-                algorithms: provider.signature_verification_algorithms,
-            }) as Arc<dyn ClientCertVerifier>
-        };
-        return Ok(mode.map(any));
-    };
-    let roots = Arc::new(roots(authorities).map_err(|error| error.to_string())?);
-    let builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
-    let builder = match is_required {
-        true => builder,
-        false => builder.allow_unauthenticated(),
-    };
-    let verifier = builder.build().map_err(|error| error.to_string())?;
-    Ok(Some(verifier))
+    match (authorities, mode) {
+        (None, None) => Ok(None),
+        (None, Some(_)) => Ok(Some(Arc::new(AnyCertificate {
+            is_required,
+            algorithms: provider.signature_verification_algorithms,
+        }))),
+        (Some(authorities), _) => {
+            let roots = Arc::new(roots(authorities).map_err(|error| error.to_string())?);
+            let builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
+            let builder = match is_required {
+                true => builder,
+                false => builder.allow_unauthenticated(),
+            };
+            let verifier = builder.build().map_err(|error| error.to_string())?;
+            Ok(Some(verifier))
+        }
+    }
 }
 
 /// Requires that the client has the private key of its certificate, and nothing else of it: a token is

@@ -6,7 +6,7 @@ use postern_contract::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
 use postern_contract::rejection::Rejection;
 use postern_token::claims::user_details::CurrentUserDetails;
 use postern_token::observer::Observer;
-use postern_token::possession::{Possession, sha256};
+use postern_token::possession::{Binding, Possession};
 use postern_token::revocations::TokenDigests;
 use postern_transport::net::shares::Holder;
 
@@ -15,7 +15,7 @@ use crate::decision::issuers::Issuer;
 use crate::decision::possession::Presented;
 use crate::issuers::installed_keys::InstalledKeys;
 use crate::issuers::issuer_keys::KeysByIssuer;
-use crate::issuers::token_cache::{Lookup, TokenDigest, VerifiedToken};
+use crate::issuers::token_cache::VerifiedToken;
 
 /// The user, and the value to cache and to forward.
 type Verification = (CurrentUserDetails, Result<Arc<VerifiedToken>, Rejection>);
@@ -28,11 +28,10 @@ impl AuthPolicy {
         presented: &Presented<'_>,
         observer: &mut O,
     ) -> Result<Arc<VerifiedToken>, Rejection> {
-        let digest = match self.cached(keys, presented, observer)? {
-            Lookup::Found(known) => return Ok(known),
-            Lookup::Missing(digest) => digest,
-        };
-        let (_, verified) = self.verify(keys, presented, digest, observer)?;
+        if let Some(known) = self.cached(keys, presented, observer)? {
+            return Ok(known);
+        }
+        let (_, verified) = self.verify(keys, presented, observer)?;
         observer.check("user_header", verified)
     }
 
@@ -44,9 +43,9 @@ impl AuthPolicy {
         observer: &mut O,
     ) -> Result<Vec<u8>, Rejection> {
         let details = match self.cached(keys, presented, observer)? {
-            Lookup::Found(known) => self.user_header.user(&known.identity)?,
+            Some(known) => self.user_header.user(&known.identity)?,
             // A user who does not fit into the header still gets a response.
-            Lookup::Missing(digest) => self.verify(keys, presented, digest, observer)?.0,
+            None => self.verify(keys, presented, observer)?.0,
         };
         Envelope::ok(MSG_OPERATION_SUCCEEDED, details)
             .to_json()
@@ -54,12 +53,11 @@ impl AuthPolicy {
     }
 
     /// Verifies `token` by the keys and rules of its issuer.
-    fn verify(
+    fn verify<O: Observer>(
         &self,
         keys: &impl KeysByIssuer,
         presented: &Presented<'_>,
-        digest: Option<TokenDigest>,
-        observer: &mut impl Observer,
+        observer: &mut O,
     ) -> Result<Verification, Rejection> {
         let token = presented.token;
         let selected = self.issuers.select(token);
@@ -74,20 +72,20 @@ impl AuthPolicy {
         keys.with_keys(issuer.keys, |keys| {
             let keys = observer.check("keys", keys)?;
             // Only now is it known which issuer's cache lacks the token.
-            if digest.is_some() {
+            if !O::WATCHES {
                 keys.verified_tokens().count_miss();
             }
-            self.verify_with(issuer, keys, (presented, digest), observer)
+            self.verify_with(issuer, keys, presented, observer)
         })
     }
 
-    /// Verifies `token`, and remembers it under `digest` with the keys that verified it.
-    fn verify_with(
+    /// Verifies the token, and remembers it with the keys that verified it.
+    fn verify_with<O: Observer>(
         &self,
         issuer: &Issuer,
         keys: &InstalledKeys,
-        (presented, digest): (&Presented<'_>, Option<TokenDigest>),
-        observer: &mut impl Observer,
+        presented: &Presented<'_>,
+        observer: &mut O,
     ) -> Result<Verification, Rejection> {
         let mut claims =
             issuer
@@ -99,11 +97,7 @@ impl AuthPolicy {
         // Before it is remembered; a cached token is checked again at each use.
         observer.check("revocation", keys.check_revoked(&digests))?;
         let possession = claims.binding.map(Possession::from);
-        let of_token = || match digest {
-            Some(digest) => digest.0,
-            None => sha256(presented.token.as_str().as_bytes()),
-        };
-        self.check_possession(presented, possession.as_ref(), of_token, observer)?;
+        self.check_possession(presented, possession.as_ref(), holder, observer)?;
         let mut extra = std::mem::take(&mut claims.extra);
         let of_rules = extra.split_off(self.user_header.claim_count());
         let details = issuer.users.apply(claims.into_user_details());
@@ -121,8 +115,11 @@ impl AuthPolicy {
                 rule_verdicts: self.access_rules.verdicts(&of_rules),
                 rules: self.generation,
             });
-            keys.verified_tokens()
-                .remember(digest, Arc::clone(&verified));
+            // An explanation remembers nothing.
+            if !O::WATCHES {
+                keys.verified_tokens()
+                    .remember(presented.digest, Arc::clone(&verified));
+            }
             verified
         });
         Ok((details, verified))
@@ -135,32 +132,27 @@ impl AuthPolicy {
         keys: &impl KeysByIssuer,
         presented: &Presented<'_>,
         observer: &mut O,
-    ) -> Result<Lookup, Rejection> {
+    ) -> Result<Option<Arc<VerifiedToken>>, Rejection> {
         if O::WATCHES {
-            // An explanation shows each check, and remembers nothing.
-            return Ok(Lookup::Missing(None));
+            // An explanation shows each check.
+            return Ok(None);
         }
-        let digest = TokenDigest::new(presented.token);
         let cached = |issuer| {
             keys.with_keys(issuer, |keys| {
                 // Missing or stale keys are no error yet: `verify` reports the issuer's own.
                 let keys = keys.ok()?;
-                let known = keys.verified_tokens().find(&digest, self.generation)?;
-                Some(
-                    self.still_valid(&known, keys, presented.now)
-                        .and_then(|()| {
-                            let bound = known.possession.as_deref();
-                            self.check_possession(presented, bound, || digest.0, observer)
-                        })
-                        .map(|()| Lookup::Found(known)),
-                )
+                let known = keys
+                    .verified_tokens()
+                    .find(&presented.digest, self.generation)?;
+                let valid = self.still_valid(&known, keys, presented, observer);
+                Some(valid.map(|()| known))
             })
         };
         // The issuer is unknown until the token is parsed, so each cache of its place is tried.
         self.issuers
             .key_sets(presented.token.location())
             .find_map(cached)
-            .unwrap_or(Ok(Lookup::Missing(Some(digest))))
+            .transpose()
     }
 
     /// Checks a cached token by the keys that verified it.
@@ -168,10 +160,15 @@ impl AuthPolicy {
         &self,
         known: &VerifiedToken,
         keys: &InstalledKeys,
-        now: i64,
+        presented: &Presented<'_>,
+        observer: &mut impl Observer,
     ) -> Result<(), Rejection> {
+        let possession = known.possession.as_deref();
+        // The same token in another place, or under another scheme.
+        Binding::check_scheme(possession.map(|it| &it.binding), presented.token)?;
         // The times are checked alike for every issuer.
-        self.policy.check_times(known.validity, now)?;
-        keys.check_revoked(&known.digests)
+        self.policy.check_times(known.validity, presented.now)?;
+        keys.check_revoked(&known.digests)?;
+        self.check_possession(presented, possession, known.holder, observer)
     }
 }

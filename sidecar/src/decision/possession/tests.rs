@@ -5,13 +5,13 @@ use std::time::Instant;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use clap::Parser;
 use postern_http::request::received;
-use postern_token::keys::algorithms::ASYMMETRIC;
+use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{KeySet, VerificationKey};
 use postern_token::possession::sha256;
 use postern_transport::net::client_address::TrustedProxies;
 use serde_json::{Value, json};
 use token_corpus::keys::Algorithm;
-use token_corpus::proof_rows::{ProofSetting, ProofTable};
+use token_corpus::proof_rows::{ProofRow, ProofSetting};
 use token_corpus::token_forge::Forge;
 
 use super::*;
@@ -28,7 +28,6 @@ const CERTIFICATE: Digest = [7; 32];
 struct Bound {
     issuer: Forge,
     client: Forge,
-    jwk: String,
     jkt: String,
     policy: AuthPolicy,
     keys: CurrentKeys,
@@ -38,7 +37,6 @@ impl Bound {
     fn new(options: &[&str]) -> Self {
         let issuer = Forge::new(Algorithm::ES256);
         let client = issuer.meant_for(Algorithm::ES256);
-        let (key, jwk) = public(&client);
         let keys = CurrentKeys::new(
             TokenCacheConfig {
                 bytes: 1_000_000,
@@ -47,13 +45,14 @@ impl Bound {
             None,
             None,
         );
-        keys.install(KeySet::nameless(public(&issuer).0), Instant::now());
+        let served = issuer.trusted().served();
+        let key = VerificationKey::parse(SigningType::Ecdsa, &served).unwrap();
+        keys.install(KeySet::nameless(key), Instant::now());
         Self {
-            jkt: key.thumbprint().to_string(),
+            jkt: client.trusted().thumbprint(),
             policy: policy(options),
             issuer,
             client,
-            jwk,
             keys,
         }
     }
@@ -65,14 +64,11 @@ impl Bound {
 
     /// Returns the fields with a token of this scheme, and a proof with changes to a good one.
     fn fields(&self, scheme: &str, token: &str, url: &str, change: &Value) -> String {
-        let row = json!({"proof": [{"name": "x", "source": "", "expect": "", "change": change.to_string()}]});
-        let table: ProofTable = serde_json::from_value(row).unwrap();
-        let row = table.proof.into_iter().next().unwrap();
+        let row = ProofRow::changed("x", change);
         let setting = ProofSetting {
             method: "GET",
             url,
             token: &sha256(token.as_bytes()),
-            jwk: &self.jwk,
             now: NOW,
         };
         let proof = String::from_utf8(row.field(&self.client, setting)).unwrap();
@@ -103,16 +99,6 @@ fn policy(options: &[&str]) -> AuthPolicy {
         unreachable!("the command line above");
     };
     Config::new(&args).unwrap().rules.auth_policy
-}
-
-fn public(forge: &Forge) -> (VerificationKey, String) {
-    let served = forge.trusted().served();
-    let set = KeySet::from_file(served.as_bytes(), &ASYMMETRIC).unwrap();
-    let key = set.keys()[0].clone();
-    let mut jwk = serde_json::to_value(key.to_jwk().unwrap()).unwrap();
-    let members = jwk.as_object_mut().unwrap();
-    members.retain(|name, _| !["kid", "use", "alg"].contains(&name.as_str()));
-    (key, jwk.to_string())
 }
 
 fn client(address: &str, certificate: Option<Digest>) -> Client {

@@ -6,12 +6,11 @@ use http::{HeaderMap, HeaderValue, header};
 use postern_contract::rejection::Rejection;
 use postern_http::form::Form;
 
-use super::{Issued, REFRESH_TOKEN, audience, scope};
+use super::{GrantRequest, Issued, REFRESH_TOKEN, audience, scope};
 use crate::accounts::sessions::SessionError;
 use crate::accounts::sessions::refresh_token::RefreshToken;
 use crate::http::app::App;
 use crate::http::oauth::AccessToken;
-use crate::http::possession::Possession;
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::tokens::issuer::{TokenIdentity, Validity};
 
@@ -40,10 +39,10 @@ pub(super) fn check_client(headers: &HeaderMap, form: &Form) -> Result<(), Error
 
 pub(super) async fn refresh(
     app: &App,
-    form: &Form,
-    possession: &Possession,
+    granted: &GrantRequest<'_>,
     client: IpAddr,
 ) -> Result<Issued, ErrorResponse> {
+    let form = &granted.form;
     let token = form
         .value(REFRESH_TOKEN)
         .ok_or(Rejection::ParameterMissing)?;
@@ -56,13 +55,13 @@ pub(super) async fn refresh(
     let session = app.sessions.open(token, now).await.map_err(rejected)?;
     // Only a right token gets here: wrong ones count as guesses in `issue`.
     app.count_proven(client)?;
-    possession.check(session.binding())?;
     app.check_user_is_current(&session.present).await?;
     let grant = &session.present.user.grant;
     // Before the renewal: a rejected scope or resource must not use the refresh token up.
     let scope = scope(form.value("scope"), grant)?;
     let audience = audience(app, form.resources(), grant)?;
-    let binding = possession.binding(app)?;
+    let user = &session.present.user.id;
+    let binding = granted.possession.binding(app, user, session.binding())?;
     let renewed = app
         .sessions
         .renew(session, now, binding)

@@ -1,6 +1,6 @@
 //! The rows of the table, and the examples of the RFCs.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-use token_corpus::proof_rows::{ProofSetting, ProofTable};
+use token_corpus::proof_rows::{ProofRow, ProofSetting, ProofTable};
 use token_corpus::token_forge::Forge;
 
 use super::*;
@@ -60,12 +60,11 @@ fn rfc_7638_3_1_the_thumbprint_equals_the_example() {
 }
 
 /// Returns the request that a proof of a row is for.
-fn setting<'a>(token: &'a Digest, jwk: &'a str) -> ProofSetting<'a> {
+const fn setting(token: &Digest) -> ProofSetting<'_> {
     ProofSetting {
         method: "GET",
         url: URL,
         token,
-        jwk,
         now: NOW,
     }
 }
@@ -117,11 +116,10 @@ fn each_row_of_the_table_has_its_verdict() {
             continue;
         }
         forge = forge.meant_for(algorithm);
-        let jwk = jwk_of(&forge);
-        let members: Map = serde_json::from_str(&jwk).unwrap();
-        let (bound_to, keys) = (thumbprint(&members).unwrap(), OnceLock::new());
+        let bound_to = parse_digest(&forge.trusted().thumbprint()).unwrap();
+        let keys = OnceLock::new();
         for row in ProofTable::load().unwrap().proof {
-            let field = row.field(&forge, setting(&token, &jwk));
+            let field = row.field(&forge, setting(&token));
             let found = verdict(&field, &bound_to, &token, &keys);
             let name = (algorithm.name(), &row.name);
             // An RSA key fits `RS256`, and states no ES384.
@@ -133,17 +131,6 @@ fn each_row_of_the_table_has_its_verdict() {
             );
         }
     }
-}
-
-/// Returns the public key of a forge as a JWK, with the members of RFC 7638 alone.
-fn jwk_of(forge: &Forge) -> String {
-    let served = forge.trusted().served();
-    let set = crate::keys::KeySet::from_file(served.as_bytes(), &ASYMMETRIC).unwrap();
-    let jwk = set.keys()[0].to_jwk().unwrap();
-    let mut jwk = serde_json::to_value(jwk).unwrap();
-    let members = jwk.as_object_mut().unwrap();
-    members.retain(|name, _| !["kid", "use", "alg"].contains(&name.as_str()));
-    jwk.to_string()
 }
 
 #[test]
@@ -166,7 +153,7 @@ fn a_key_outside_of_the_limits_is_rejected_before_it_is_used() {
 fn rfc_9449_8_a_proof_has_a_current_nonce_where_one_is_required() {
     let nonces = NonceKeys::parse("0123456789abcdef0123456789abcdef").unwrap();
     let forge = Forge::new(token_corpus::keys::Algorithm::ES256);
-    let (token, jwk) = (sha256(b"token"), jwk_of(&forge));
+    let token = sha256(b"token");
     for (nonce, expected) in [
         (None, Err(InvalidProof::Nonce)),
         (Some(String::new()), Err(InvalidProof::Nonce)),
@@ -177,11 +164,8 @@ fn rfc_9449_8_a_proof_has_a_current_nonce_where_one_is_required() {
         (Some(nonces.issue(NOW - 1000)), Err(InvalidProof::Nonce)),
         (Some(nonces.issue(NOW - 9)), Ok(())),
     ] {
-        let change = serde_json::json!({ "nonce": nonce }).to_string();
-        let row = format!("[[proof]]\nname='id'\nsource=''\nexpect=''\nchange='{change}'\n");
-        let table: ProofTable = toml::from_str(&row).unwrap();
-        let row = table.proof.into_iter().next().unwrap();
-        let field = row.field(&forge, setting(&token, &jwk));
+        let row = ProofRow::changed("id", &serde_json::json!({ "nonce": nonce }));
+        let field = row.field(&forge, setting(&token));
         let proof = Proof::parse(&field).unwrap();
         let request = ProofRequest {
             nonces: Some(&nonces),

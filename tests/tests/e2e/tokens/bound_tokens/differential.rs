@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tests::actors::client::Request;
 use tests::actors::process::Process;
-use tests::actors::proving_client::{ProvingClient, public_jwk};
+use tests::actors::proving_client::ProvingClient;
 use tests::actors::stack::ForgedStack;
 use tests::keys::Algorithm;
 use tests::proof_rows::{ProofRow, ProofTable};
@@ -51,7 +51,7 @@ impl Verifiers {
             &["--issuer", "https://idp", "--audience", "orders"],
         ];
         let ours = ForgedStack::with_flags(flags.concat());
-        let jwk = public_jwk(&ours.forge).to_string();
+        let jwk = ours.forge.trusted().public_jwk().to_string();
         let mut node = node.start("proof_verifiers.mjs", &[&jwk]);
         let announced = node.announced("listening on ");
         let (userinfo, bearer) = announced.split_once(' ').unwrap();

@@ -48,6 +48,7 @@ fn through(
     start: impl FnOnce(GatewayPlan<'_>) -> Option<TlsGateway>,
     header: &str,
     forged: &[String],
+    without: &str,
 ) {
     let (stack, authority, unknown) = (ForgedStack::start(), Authority::new(), Authority::new());
     let flags = ["--client-cert-header", header, "--trusted-proxy=127.0.0.1"];
@@ -77,7 +78,7 @@ fn through(
             "401 certificate_other",
             "{header}"
         );
-        assert_eq!(get(bound, None, &[]), "401 certificate_missing", "{header}");
+        assert_eq!(get(bound, None, &[]), without, "{header}");
     }
     // Names of a certificate are the client's to choose, and Envoy writes them without quotes.
     let der = bound_to(&ada);
@@ -93,7 +94,7 @@ fn through(
     // A client's own field is the gateway's to remove.
     for field in forged {
         let found = get(&ada, None, std::slice::from_ref(field));
-        assert_eq!(found, "401 certificate_missing", "{field}");
+        assert_eq!(found, without, "{field}");
     }
     let seen = stack.service.last_request();
     assert_eq!(seen.header(header), [""; 0]);
@@ -106,22 +107,37 @@ fn bound_to(certificate: &Certificate) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The verdict about a client without a certificate.
+const MISSING: &str = "401 certificate_missing";
+
 #[test]
 fn nginx_passes_the_certificate_of_its_client_on() {
     let forged = ["X-Client-Cert: :ZGVy:".to_owned()];
-    through(TlsGateway::nginx, "X-Client-Cert", &forged);
+    through(TlsGateway::nginx, "X-Client-Cert", &forged, MISSING);
 }
 
 #[test]
 fn haproxy_passes_the_certificate_of_its_client_on() {
     let forged = ["X-Client-Cert: :ZGVy:".to_owned()];
-    through(TlsGateway::haproxy, "X-Client-Cert", &forged);
+    through(TlsGateway::haproxy, "X-Client-Cert", &forged, MISSING);
+}
+
+#[test]
+fn caddy_passes_the_certificate_of_its_client_on() {
+    let forged = ["X-Client-Cert: :ZGVy:".to_owned()];
+    let unreadable = "401 certificate_unreadable";
+    through(TlsGateway::caddy, "X-Client-Cert", &forged, unreadable);
 }
 
 #[test]
 fn envoy_passes_the_certificate_of_its_client_on() {
     let forged = [format!("X-Forwarded-Client-Cert: Hash={}", "ab".repeat(32))];
-    through(TlsGateway::envoy, "X-Forwarded-Client-Cert", &forged);
+    through(
+        TlsGateway::envoy,
+        "X-Forwarded-Client-Cert",
+        &forged,
+        MISSING,
+    );
 }
 
 #[test]
