@@ -177,7 +177,19 @@ impl<'a> Part<'a> {
                 Some(cut) => rest.len().min(cut.at.saturating_sub(self.sent)),
                 None => rest.len(),
             };
-            self.put(socket, &rest[..length]).await;
+            let mut bytes = rest[..length].to_vec();
+            // At once means within the same segment: between two there is room for another request.
+            if let Some(Cut {
+                at,
+                kind: Kind::Surplus(text, 0),
+                ..
+            }) = cut
+                && at == self.sent + length
+            {
+                bytes.extend(text.as_bytes());
+                self.cuts.retain(|other| Some(*other) != cut);
+            }
+            self.put(socket, &bytes).await;
             self.sent += length;
             if self.sent == begin + step.bytes.len() {
                 self.step += 1;
