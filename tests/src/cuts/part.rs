@@ -16,6 +16,8 @@ const LIMIT: Duration = Duration::from_secs(12);
 /// Longer than any setting of the sidecars that meet a silent peer.
 const SILENCE: Duration = Duration::from_secs(4);
 const BUFFER: usize = 16 * 1024;
+/// The length of a step from which on 64 bytes are like one.
+const LONG: usize = 4096;
 
 /// The end of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -228,8 +230,9 @@ impl<'a> Part<'a> {
                 // A part that only reads has none.
                 let step = self.script.steps.get(self.step)?;
                 let bytes = step.bytes.clone();
-                for byte in &bytes {
-                    self.put(socket, &[*byte]).await;
+                let (begin, rest) = bytes.split_at(bytes.len().min(LONG));
+                for part in begin.chunks(1).chain(rest.chunks(64)) {
+                    self.put(socket, part).await;
                     tokio::task::yield_now().await;
                 }
                 self.sent += bytes.len();
