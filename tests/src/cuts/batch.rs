@@ -91,6 +91,8 @@ impl Group {
 pub(super) type Plan = (Arc<Exchange>, Vec<Cut>);
 
 const ENOUGH: usize = 10;
+/// Times that a case is repeated until the harness has not stood still.
+const ROUNDS: usize = 4;
 /// Time in which a record is written.
 const RECORDS: Duration = Duration::from_secs(5);
 /// The part of a log line that makes it an access line.
@@ -141,31 +143,30 @@ pub(super) async fn batch(
     version: Version,
     plans: Vec<Plan>,
 ) -> Vec<Played> {
-    let batch = Batch::start(site, group, version).await;
-    let played = batch.play(plans).await;
-    // Checks take time in which the harness has to go on.
-    let checked = spawn_blocking(move || {
-        let again = batch.check(&played);
-        (batch, played, again)
-    });
-    let (batch, played, again) = checked.await.expect("the check of a batch");
-    batch.site.done.fetch_sub(again.len(), Ordering::Relaxed);
-    let repeated = batch.play(again).await;
-    let checked = spawn_blocking(move || {
-        let count = &batch.site.repeated;
-        count.fetch_add(repeated.len(), Ordering::Relaxed);
-        for case in batch.check(&repeated) {
-            batch
-                .site
-                .red()
-                .push(format!("{}: the harness stood still twice", named(&case)));
+    let batch = Arc::new(Batch::start(site, group, version).await);
+    let played = Arc::new(batch.play(plans).await);
+    let mut again = Batch::check(&batch, &played).await;
+    for _ in 0..ROUNDS {
+        if again.is_empty() {
+            break;
         }
+        let count = again.len();
+        batch.site.done.fetch_sub(count, Ordering::Relaxed);
+        batch.site.repeated.fetch_add(count, Ordering::Relaxed);
+        let repeated = Arc::new(batch.play(again).await);
+        again = Batch::check(&batch, &repeated).await;
+    }
+    let disturbed = again
+        .iter()
+        .map(|case| format!("{}: the harness stood still", named(case)));
+    batch.site.red().extend(disturbed);
+    let ended = spawn_blocking(move || {
         let left = left_behind(&batch.sidecar);
         let left = left.map(|left| format!("{group:?} in {version:?}: {left}"));
         batch.site.red().extend(left);
     });
-    checked.await.expect("the end of a batch");
-    played
+    ended.await.expect("the end of a batch");
+    Arc::into_inner(played).unwrap_or_default()
 }
 
 /// A sidecar and its service.
@@ -256,8 +257,15 @@ impl Batch {
         running.join_all().await
     }
 
-    /// Notes the broken laws, and returns the cases with broken laws in whose time the harness stood still.
-    fn check(&self, played: &[Played]) -> Vec<Plan> {
+    /// Notes the broken laws, beside the network, which has to go on. Returns the cases with broken laws in
+    /// whose time the harness stood still.
+    async fn check(this: &Arc<Self>, played: &Arc<Vec<Played>>) -> Vec<Plan> {
+        let (this, played) = (Arc::clone(this), Arc::clone(played));
+        let checked = spawn_blocking(move || this.broken(&played));
+        checked.await.expect("the check of a batch")
+    }
+
+    fn broken(&self, played: &[Played]) -> Vec<Plan> {
         let mut again = Vec::new();
         let mut red = self.site.world.take_broken();
         let records = self.all_records(played);

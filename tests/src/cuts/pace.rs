@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const TICK: Duration = Duration::from_millis(50);
-/// A fraction of the shortest timeout.
-const LATE: Duration = Duration::from_millis(250);
+/// A tenth of the shortest wait: a request is sent again within a second.
+const LATE: Duration = Duration::from_millis(100);
 
 /// The times in which the harness stood still.
 #[derive(Debug, Default)]
