@@ -184,7 +184,7 @@ impl Walk {
 }
 
 async fn show(site: &Site, cuts: usize, began: Instant) {
-    let mut shown = 0;
+    let mut printed = 0;
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let done = site.done.load(Ordering::Relaxed);
@@ -193,10 +193,10 @@ async fn show(site: &Site, cuts: usize, began: Instant) {
         let count = red.len();
         let line = format!("{done} of {cuts} cuts, {rate:.0} a second, {count} red");
         let _ = writeln!(std::io::stderr(), "{line}");
-        for red in &red[shown..] {
+        for red in &red[printed..] {
             let _ = writeln!(std::io::stderr(), "  {red}");
         }
-        shown = count;
+        printed = count;
     }
 }
 
