@@ -109,8 +109,11 @@ restarts: cmake ## 200 restarts of the service and 50 of a sidecar beside anothe
 	    cargo test $(LOCKED) --workspace --test e2e -- restarts --nocapture
 
 .PHONY: fuzz
-fuzz: cmake ## Fuzz tokens, paths, keys, forms, framing and heads for FUZZ_SECONDS each, 60 by default
+fuzz: cmake ## Fuzz tokens, paths, keys, forms, framing, heads, and requests to real servers for FUZZ_SECONDS each, 60 by default
 	@scripts/fuzz.sh "$(or $(FUZZ_SECONDS),60)"
+	cargo build $(LOCKED) --workspace --bins
+	POSTERN_TEST_HEADS_SECONDS=$(or $(FUZZ_SECONDS),60) \
+	    cargo test $(LOCKED) --workspace --test e2e -- no_server_reads --nocapture
 
 .PHONY: simulate
 simulate: cmake ## Worlds in which everything fails, SEEDS of them; REPLAY=SEED: the story of one, SHORT=1 without what does not matter
@@ -126,7 +129,7 @@ cuts: cmake ## Cut recorded exchanges at every byte of each direction (ONE_OF=N:
 
 .PHONY: cuts-briefly
 cuts-briefly: cmake
-	@ONE_OF=$(or $(ONE_OF),12) scripts/cuts.sh
+	@ONE_OF=$(or $(ONE_OF),20) scripts/cuts.sh
 
 .PHONY: cuts-faults
 cuts-faults: cmake ## Each fault planted in the sidecar has to be found by a cut (WRITE=1: their table)

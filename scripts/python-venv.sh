@@ -9,7 +9,7 @@ installed=$venv/requirements.txt
 
 # A virtual environment breaks when the Python it was made from is replaced: run it to find out.
 works() {
-    "$venv/bin/python" -c 'import jwt, cryptography, grpc, websockets, authlib, requests_oauthlib, fastmcp' 2>/dev/null &&
+    "$venv/bin/python" -c 'import jwt, cryptography, grpc, websockets, authlib, requests_oauthlib, fastmcp, gunicorn, hypercorn' 2>/dev/null &&
         "$venv/bin/python" -c 'import pytest, yaml, kubernetes_validate' 2>/dev/null
 }
 

@@ -7,10 +7,12 @@ mod client;
 mod cut;
 mod exchange;
 mod laws;
+mod pace;
 mod part;
 mod reading;
 mod script;
 mod service;
+mod tracking;
 mod walk;
 mod world;
 

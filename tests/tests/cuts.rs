@@ -25,9 +25,22 @@ fn no_cut_of_an_exchange_breaks_a_law() {
     let began = Instant::now();
     let found = walk.run(true);
     let rate = found.cuts as f64 / began.elapsed().as_secs_f64();
-    let (exchanges, cuts, red) = (found.exchanges, found.cuts, found.red.len());
-    let summary = format!("{exchanges} exchanges, {cuts} cuts, {rate:.0} a second, {red} red");
+    let summary = format!(
+        "{} exchanges, {} of {} cuts, {rate:.0} a second, {} repeated, {} red",
+        found.exchanges,
+        found.cuts,
+        found.planned,
+        found.repeated,
+        found.red.len()
+    );
     let _ = writeln!(std::io::stderr(), "{summary}");
+    if found.dropped > 0 {
+        let dropped = found.dropped;
+        let _ = writeln!(
+            std::io::stderr(),
+            "the kernel's table of connections was full: {dropped} packets dropped"
+        );
+    }
     for red in found.red.iter().take(MAX_LINES) {
         let _ = writeln!(std::io::stderr(), "red: {red}");
     }

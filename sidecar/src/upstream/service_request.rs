@@ -127,8 +127,9 @@ impl<'r> ServiceRequest<'r> {
         if to_http_2 || received.version == Version::HTTP_2 {
             join_cookies(&mut fields);
         }
-        // The client has its 100, and the sidecar waits for no second one.
-        if self.is_continued {
+        // The client has its 100, and the sidecar waits for no second one. Without a body there is nothing
+        // to continue with: Waitress would take the next request for it (RFC 9110 §10.1.1).
+        if self.is_continued || !received.has_body() {
             fields.remove("expect");
         }
         self.rewrite(&mut fields);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -12,8 +12,10 @@ use super::client::{Clients, Seen};
 use super::cut::{Cut, Direction, Kind};
 use super::exchange::{Exchange, Piece, Side, Version};
 use super::laws::{Record, Story};
+use super::pace::Pace;
 use super::part::Ending;
 use super::service;
+use super::tracking;
 use super::world::{Case, World};
 use crate::actors::auth_server::ECDSA;
 use crate::actors::sidecar::{NEVER, Sidecar, SidecarPlan};
@@ -34,7 +36,7 @@ pub(super) enum Group {
 }
 
 impl Group {
-    pub(super) fn of(exchange: &Exchange, cuts: &[Cut]) -> Self {
+    pub(super) fn new(exchange: &Exchange, cuts: &[Cut]) -> Self {
         let any = |is: fn(&Cut) -> bool| cuts.iter().any(is);
         let goes_away = |piece: &Piece| matches!(piece, Piece::GoAway);
         if any(|cut| cut.kind == Kind::Stall) {
@@ -89,6 +91,12 @@ impl Group {
 pub(super) type Plan = (Arc<Exchange>, Vec<Cut>);
 
 const ENOUGH: usize = 10;
+/// Times that a case is repeated until the harness has not stood still.
+const ROUNDS: usize = 4;
+/// Time in which a record is written.
+const RECORDS: Duration = Duration::from_secs(5);
+/// The part of a log line that makes it an access line.
+const ACCESS: &str = "\"target\":\"access\"";
 
 /// Parts that batches share.
 pub(super) struct Site {
@@ -97,8 +105,11 @@ pub(super) struct Site {
     red: Mutex<Vec<String>>,
     /// Number of cuts after which something was wrong at once.
     broken: AtomicUsize,
-    /// Number of cuts that were made.
+    /// Number of cases that were played.
     pub(super) done: AtomicUsize,
+    /// Number of those that were repeated, because the harness had stood still.
+    pub(super) repeated: AtomicUsize,
+    pub(super) pace: Pace,
 }
 
 impl Site {
@@ -109,6 +120,8 @@ impl Site {
             red: Mutex::default(),
             broken: AtomicUsize::new(0),
             done: AtomicUsize::new(0),
+            repeated: AtomicUsize::new(0),
+            pace: Pace::default(),
         }
     }
 
@@ -129,102 +142,180 @@ pub(super) async fn batch(
     group: Group,
     version: Version,
     plans: Vec<Plan>,
-) -> Vec<(Arc<Case>, Seen)> {
-    let service = service::start(&site.world, version).await;
-    let scheme = if version == Version::Http2 {
-        "h2c"
-    } else {
-        "http"
-    };
-    let upstream = format!("{scheme}://{service}");
-    let auth_server = site.auth_server.url();
-    let started = spawn_blocking(move || {
-        SidecarPlan::to(&upstream, &auth_server)
-            .app_name("")
-            .flags(ECDSA)
-            .flags(NEVER)
-            .flags(["--access-log", "all", "--log-format", "json"])
-            .flags(["--forward-authorization", "off", "--forwarded", "off"])
-            .flags(group.settings())
-            .ready()
+) -> Vec<Played> {
+    let batch = Arc::new(Batch::start(site, group, version).await);
+    let played = Arc::new(batch.play(plans).await);
+    let mut again = Batch::check(&batch, &played).await;
+    for _ in 0..ROUNDS {
+        if again.is_empty() {
+            break;
+        }
+        let count = again.len();
+        batch.site.done.fetch_sub(count, Ordering::Relaxed);
+        batch.site.repeated.fetch_add(count, Ordering::Relaxed);
+        let repeated = Arc::new(batch.play(again).await);
+        again = Batch::check(&batch, &repeated).await;
+    }
+    let disturbed = again
+        .iter()
+        .map(|case| format!("{}: the harness stood still", named(case)));
+    batch.site.red().extend(disturbed);
+    let ended = spawn_blocking(move || {
+        let left = left_behind(&batch.sidecar);
+        let left = left.map(|left| format!("{group:?} in {version:?}: {left}"));
+        batch.site.red().extend(left);
     });
-    let sidecar = started.await.expect("a sidecar");
-    let clients = Clients {
-        world: Arc::clone(&site.world),
-        sidecar: sidecar.address(),
-        service: version,
-    };
-    let (_, at_a_time) = group.size(version);
-    let permits = Arc::new(Semaphore::new(at_a_time));
-    let mut running = JoinSet::new();
-    for (exchange, cuts) in plans {
-        let permit = Arc::clone(&permits).acquire_owned().await;
-        if site.is_enough() {
-            break;
-        }
-        let (site, clients) = (Arc::clone(&site), clients.clone());
-        // Otherwise all of them would be silent, and done, at the same time.
-        let pause = match group {
-            Group::Stalls => Duration::from_millis(fastrand::u64(..2000)),
-            _ => Duration::ZERO,
+    ended.await.expect("the end of a batch");
+    Arc::into_inner(played).unwrap_or_default()
+}
+
+/// A sidecar and its service.
+struct Batch {
+    site: Arc<Site>,
+    group: Group,
+    version: Version,
+    sidecar: Sidecar,
+}
+
+/// A case that was played.
+pub(super) struct Played {
+    pub(super) case: Arc<Case>,
+    pub(super) seen: Seen,
+    began: Instant,
+    ended: Instant,
+}
+
+impl Batch {
+    async fn start(site: Arc<Site>, group: Group, version: Version) -> Self {
+        let service = service::start(&site.world, version).await;
+        let scheme = if version == Version::Http2 {
+            "h2c"
+        } else {
+            "http"
         };
-        running.spawn(async move {
-            tokio::time::sleep(pause).await;
-            let case = site.world.begin(&exchange, &cuts);
-            let seen = clients.run(&case).await;
-            site.done.fetch_add(1, Ordering::Relaxed);
-            let is_broken = seen.ending == Ending::Late || !case.broken().is_empty();
-            site.broken.fetch_add(is_broken.into(), Ordering::Relaxed);
-            drop(permit);
-            (case, seen)
+        let upstream = format!("{scheme}://{service}");
+        let auth_server = site.auth_server.url();
+        let started = spawn_blocking(move || {
+            SidecarPlan::to(&upstream, &auth_server)
+                .app_name("")
+                .flags(ECDSA)
+                .flags(NEVER)
+                .flags(["--access-log", "all", "--log-format", "json"])
+                .flags(["--forward-authorization", "off", "--forwarded", "off"])
+                .flags(group.settings())
+                .ready()
         });
-    }
-    let ended = running.join_all().await;
-    let (sidecar, left) = spawn_blocking(move || {
-        let left = left_behind(&sidecar);
-        (sidecar, left)
-    })
-    .await
-    .expect("the end of a batch");
-    let mut red: Vec<_> = site.world.take_broken();
-    red.extend(left.map(|left| format!("{group:?} in {version:?}: {left}")));
-    let mut records = records(&sidecar);
-    let is_missing = |records: &HashMap<String, Vec<Record>>| {
-        let mut cases = ended.iter();
-        cases.any(|(case, seen)| seen.sent >= seen.head && !records.contains_key(&case.mark))
-    };
-    // The log is written behind the requests.
-    for _ in 0..20 {
-        if !is_missing(&records) {
-            break;
+        Self {
+            site,
+            group,
+            version,
+            sidecar: started.await.expect("a sidecar"),
         }
-        tokio::time::sleep(Duration::from_millis(25)).await;
-        records = self::records(&sidecar);
     }
-    for (case, seen) in &ended {
-        let story = Story {
-            world: &site.world,
-            case,
-            seen,
-            arrivals: case.arrivals(),
-            records: records
-                .get(&case.mark)
-                .map(Vec::as_slice)
-                .unwrap_or_default(),
+
+    async fn play(&self, plans: Vec<Plan>) -> Vec<Played> {
+        let clients = Clients {
+            world: Arc::clone(&self.site.world),
+            sidecar: self.sidecar.address(),
+            service: self.version,
         };
-        let cuts: Vec<_> = case.cuts.iter().map(ToString::to_string).collect();
-        let exchange = &case.exchange;
-        red.extend(story.broken().into_iter().map(|law| {
-            let cuts = cuts.join(", ");
-            let (client, service) = (exchange.client, exchange.service);
-            format!("{} ({client} to {service}), {cuts}: {law}", exchange.name)
-        }));
+        let (_, at_a_time) = self.group.size(self.version);
+        let permits = Arc::new(Semaphore::new(at_a_time));
+        let mut running = JoinSet::new();
+        for (exchange, cuts) in plans {
+            let permit = Arc::clone(&permits).acquire_owned().await;
+            if self.site.is_enough() {
+                break;
+            }
+            tracking::room().await;
+            let (site, clients) = (Arc::clone(&self.site), clients.clone());
+            // Otherwise all of them would be silent, and done, at the same time.
+            let pause = match self.group {
+                Group::Stalls => Duration::from_millis(fastrand::u64(..2000)),
+                _ => Duration::ZERO,
+            };
+            running.spawn(async move {
+                tokio::time::sleep(pause).await;
+                let began = Instant::now();
+                let case = site.world.begin(&exchange, &cuts);
+                let seen = clients.run(&case).await;
+                site.done.fetch_add(1, Ordering::Relaxed);
+                let ended = Instant::now();
+                let is_broken = seen.ending == Ending::Late || !case.broken().is_empty();
+                if is_broken && !site.pace.has_gap(began, ended) {
+                    site.broken.fetch_add(1, Ordering::Relaxed);
+                }
+                drop(permit);
+                Played {
+                    case,
+                    seen,
+                    began,
+                    ended,
+                }
+            });
+        }
+        running.join_all().await
     }
-    site.red().extend(red);
-    spawn_blocking(move || drop(sidecar))
-        .await
-        .expect("the end of a sidecar");
-    ended
+
+    /// Notes the broken laws, beside the network, which has to go on. Returns the cases with broken laws in
+    /// whose time the harness stood still.
+    async fn check(this: &Arc<Self>, played: &Arc<Vec<Played>>) -> Vec<Plan> {
+        let (this, played) = (Arc::clone(this), Arc::clone(played));
+        let checked = spawn_blocking(move || this.broken(&played));
+        checked.await.expect("the check of a batch")
+    }
+
+    fn broken(&self, played: &[Played]) -> Vec<Plan> {
+        let mut again = Vec::new();
+        let mut red = self.site.world.take_broken();
+        let records = self.all_records(played);
+        for case in played {
+            let broken = self.story(case, &records).broken();
+            let plan = (Arc::clone(&case.case.exchange), case.case.cuts.clone());
+            if !broken.is_empty() && self.site.pace.has_gap(case.began, case.ended) {
+                again.push(plan);
+                continue;
+            }
+            red.extend(broken.iter().map(|law| format!("{}: {law}", named(&plan))));
+        }
+        self.site.red().extend(red);
+        again
+    }
+
+    /// Returns the access lines, which are written behind the requests.
+    fn all_records(&self, played: &[Played]) -> HashMap<String, Vec<Record>> {
+        let is_missing = |records: &HashMap<String, Vec<Record>>| {
+            let mut stories = played.iter().map(|case| self.story(case, records));
+            stories.any(|story| story.lacks_record())
+        };
+        let complete = wait::within(RECORDS, || {
+            let records = records(&self.sidecar);
+            (!is_missing(&records)).then_some(records)
+        });
+        complete.unwrap_or_else(|| records(&self.sidecar))
+    }
+
+    fn story<'a>(
+        &'a self,
+        played: &'a Played,
+        records: &'a HashMap<String, Vec<Record>>,
+    ) -> Story<'a> {
+        let of_case = records.get(&played.case.mark);
+        Story {
+            world: &self.site.world,
+            case: &played.case,
+            seen: &played.seen,
+            arrivals: played.case.arrivals(),
+            records: of_case.map(Vec::as_slice).unwrap_or_default(),
+        }
+    }
+}
+
+/// Returns the name of an exchange, with its cuts.
+fn named((exchange, cuts): &Plan) -> String {
+    let (name, client, service) = (&exchange.name, exchange.client, exchange.service);
+    let cuts: Vec<_> = cuts.iter().map(ToString::to_string).collect();
+    format!("{name} ({client} to {service}), {}", cuts.join(", "))
 }
 
 /// Returns what a sidecar still holds once all clients have left.
@@ -243,20 +334,16 @@ fn left_behind(sidecar: &Sidecar) -> Option<String> {
 /// Returns the access lines by their marks.
 fn records(sidecar: &Sidecar) -> HashMap<String, Vec<Record>> {
     let mut records: HashMap<_, Vec<Record>> = HashMap::new();
-    for line in sidecar.process().json_lines() {
-        let is_access = line["target"] == "access";
-        let path = line["path"]
-            .as_str()
-            .filter(|_| is_access)
-            .unwrap_or_default();
-        let Some(mark) = path.strip_prefix("/c/") else {
+    for line in sidecar.process().stderr().lines() {
+        if !line.contains(ACCESS) {
+            continue;
+        }
+        let Ok(record) = serde_json::from_str::<Record>(line) else {
             continue;
         };
-        let text = |name: &str| line[name].as_str().map(str::to_owned);
-        records.entry(mark.to_owned()).or_default().push(Record {
-            outcome: text("outcome").unwrap_or_default(),
-            status: line["status"].as_u64(),
-        });
+        if let Some(mark) = record.path.strip_prefix("/c/") {
+            records.entry(mark.to_owned()).or_default().push(record);
+        }
     }
     records
 }

@@ -67,7 +67,7 @@ impl Clients {
     async fn run_http_1(&self, case: &Arc<Case>) -> Seen {
         let mut socket = self.connect().await;
         let script = self.script(case);
-        let mut reader = Http1Reader::of_response(case.exchange.method());
+        let mut reader = Http1Reader::for_response(case.exchange.method());
         let mut part = Part::new(Side::Client, &script, &case.cuts, 0);
         if case.exchange.opens_tunnel() {
             part = part.in_tunnel(case.exchange.data(Side::Service, &case.mark).len());
@@ -156,7 +156,7 @@ impl Clients {
                 need: super::script::Need::default(),
             },
         );
-        let mut reader = Http2Reader::of_responses();
+        let mut reader = Http2Reader::for_responses();
         let mut part = Part::new(Side::Client, &script, &case.cuts, 1);
         let ending = part.play(&mut socket, &mut reader).await;
         let seen = Seen {
@@ -240,7 +240,10 @@ impl Clients {
     }
 
     async fn connection(&self) -> (TcpStream, Http1Reader) {
-        (self.connect().await, Http1Reader::of_response("GET"))
+        let socket = self.connect().await;
+        // It ends with a reset, behind which neither the kernel nor a firewall keeps it for minutes.
+        let _ = socket.set_zero_linger();
+        (socket, Http1Reader::for_response("GET"))
     }
 
     /// Sends a request of a user; returns why the response is not its own.

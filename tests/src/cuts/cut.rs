@@ -40,7 +40,7 @@ pub(super) enum Kind {
     HalfClose,
     /// No byte more is sent or read.
     Stall,
-    /// All further bytes leave one by one.
+    /// All further bytes leave one by one, beyond 4 KiB in parts of 64.
     Split,
     /// A pause of so many milliseconds.
     Delay(u64),

@@ -1,5 +1,8 @@
 //! The laws that hold after every cut.
 
+use std::ops::RangeInclusive;
+
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::client::Seen;
@@ -10,8 +13,10 @@ use super::reading::{End, Reading};
 use super::world::{Arrival, Case, World};
 
 /// One line of the access log.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
 pub(super) struct Record {
+    pub(super) path: String,
+    #[serde(default)]
     pub(super) outcome: String,
     pub(super) status: Option<u64>,
 }
@@ -281,24 +286,32 @@ impl Story<'_> {
         self.case.exchange.service == Version::Http2 && cuts.any(is_cut)
     }
 
+    fn cuts_of_client(&self) -> impl Iterator<Item = &Cut> {
+        let cuts = self.case.cuts.iter();
+        cuts.filter(|cut| cut.direction.side() == Side::Client && !cut.kind.is_harmless())
+    }
+
+    /// Returns the number of records that there have to be.
+    fn expected_records(&self) -> RangeInclusive<usize> {
+        let mut cuts = self.cuts_of_client();
+        match self.seen.sent >= self.seen.head {
+            false => 0..=0,
+            // A reset may come before the head is read, and so does an end with unread frames.
+            true if self.case.exchange.client == Version::Http2 && cuts.next().is_some() => 0..=1,
+            true if cuts.any(|cut| cut.kind == Kind::Reset) => 0..=1,
+            true => 1..=1,
+        }
+    }
+
+    /// Returns true if a record has not been written, or not yet.
+    pub(super) fn lacks_record(&self) -> bool {
+        self.records.len() < *self.expected_records().start()
+    }
+
     /// One record, of what the client saw.
     fn record(&self) -> Option<String> {
         let records = self.records;
-        let client_cuts = || {
-            let cuts = self.case.cuts.iter();
-            cuts.filter(|cut| cut.direction.side() == Side::Client && !cut.kind.is_harmless())
-        };
-        let has_head = self.seen.sent >= self.seen.head;
-        let expected = match has_head {
-            false => 0..=0,
-            // A reset may come before the head is read, and so does an end with unread frames.
-            true if client_cuts().any(|cut| cut.kind == Kind::Reset) => 0..=1,
-            true if self.case.exchange.client == Version::Http2 && client_cuts().count() > 0 => {
-                0..=1
-            }
-            true => 1..=1,
-        };
-        if !expected.contains(&records.len()) {
+        if !self.expected_records().contains(&records.len()) {
             return Some(format!("{} records: {records:?}", records.len()));
         }
         let (record, head) = (records.first()?, self.reading().head()?);
@@ -312,7 +325,7 @@ impl Story<'_> {
             (true, false) => ["rejected", "aborted"].contains(&&*record.outcome),
             (false, _) => record.outcome == "rejected",
         };
-        let is_left = client_cuts().count() > 0;
+        let is_left = self.cuts_of_client().count() > 0;
         (!is_logged || !is_right && !is_left).then(|| {
             format!(
                 "the record {record:?} of {} {:?}",

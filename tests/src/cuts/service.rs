@@ -45,7 +45,7 @@ struct Last {
 }
 
 async fn serve_http_1(world: &World, mut socket: TcpStream) -> Option<()> {
-    let mut reader = Http1Reader::of_requests();
+    let mut reader = Http1Reader::for_requests();
     let mut last: Option<Last> = None;
     loop {
         // The next request may be here already, behind a body that was read late.
@@ -82,7 +82,7 @@ async fn serve_http_1(world: &World, mut socket: TcpStream) -> Option<()> {
 }
 
 async fn serve_http_2(world: &World, mut socket: TcpStream) -> Option<()> {
-    let mut reader = Http2Reader::of_requests();
+    let mut reader = Http2Reader::for_requests();
     socket.write_all(&opening(Side::Service)).await.ok()?;
     loop {
         let stream = next_stream(&mut socket, &mut reader).await?;
@@ -121,10 +121,11 @@ async fn play(
 ) -> Option<()> {
     let exchange = &case.exchange;
     let script = script(exchange, Side::Service, world.names(case), stream);
+    let number = case.begin_try();
     // A second try meets no cut.
-    let cuts = match case.arrivals().is_empty() {
-        true => &*case.cuts,
-        false => &[],
+    let cuts = match number {
+        0 => &*case.cuts,
+        _ => &[],
     };
     let mut part = Part::new(Side::Service, &script, cuts, stream);
     if exchange.requests_tunnel() {
@@ -138,6 +139,7 @@ async fn play(
     }
     let ending = part.play(socket, reader).await;
     case.arrived(Arrival {
+        number,
         reading: reader.reading().clone(),
         sent: part.sent,
         has_sent_all: part.sent == script.length(),
@@ -189,7 +191,11 @@ async fn next_case(
         if count > 0 {
             sleep(Duration::from_millis(1)).await;
         }
-        let peeked = socket.peek(&mut bytes).await.ok();
-        count = peeked.filter(|count| *count > 0)?;
+        count = socket.peek(&mut bytes).await.unwrap_or(0);
+        if count == 0 {
+            // As the connections of probes.
+            let _ = socket.set_zero_linger();
+            return None;
+        }
     }
 }

@@ -15,6 +15,7 @@ use super::batch::{Group, Plan, Site, batch};
 use super::cut::{self, Lengths};
 use super::exchange::{self, Exchange, Side, Version};
 use super::script::{Need, Step, opening, script};
+use super::tracking;
 use super::world::World;
 
 /// The part of the cuts that is walked.
@@ -42,10 +43,16 @@ pub struct Walk {
 pub struct Findings {
     /// Number of exchanges.
     pub exchanges: usize,
-    /// Number of cuts.
+    /// Number of cuts that were made; after some red ones the rest are not.
     pub cuts: usize,
+    /// Number of cuts to make.
+    pub planned: usize,
     /// Each broken law, with its exchange and cut.
     pub red: Vec<String>,
+    /// Number of cuts that were repeated, because the harness had stood still meanwhile.
+    pub repeated: usize,
+    /// Number of packets that the kernel dropped meanwhile, for want of room in a table of its own.
+    pub dropped: u64,
 }
 
 impl Walk {
@@ -71,25 +78,34 @@ impl Walk {
             .map(Arc::new)
             .collect();
         let site = Arc::new(Site::new(world));
+        let watched = Arc::clone(&site);
+        let watch = tokio::spawn(async move { watched.pace.watch().await });
+        let dropped = tracking::dropped();
         let plans = self.plans(&site, &exchanges).await;
-        let cuts = plans.values().map(Vec::len).sum();
+        let planned = plans.values().map(Vec::len).sum();
+        // Up to here they had no cut.
+        site.done.store(0, Ordering::Relaxed);
         let began = Instant::now();
         let counted = exchanges.len();
         let progress = shows.then(|| {
             let site = Arc::clone(&site);
-            tokio::spawn(async move { show(&site, cuts, began).await })
+            tokio::spawn(async move { show(&site, planned, began).await })
         });
         run_batches(&site, plans).await;
         if let Some(progress) = progress {
             progress.abort();
         }
+        watch.abort();
         let mut red = std::mem::take(&mut *site.red());
         // First those that name their cut.
         red.sort_by_key(|law| !law.contains(" at byte "));
         Findings {
             exchanges: counted,
-            cuts,
+            cuts: site.done.load(Ordering::Relaxed),
+            planned,
             red,
+            repeated: site.repeated.load(Ordering::Relaxed),
+            dropped: tracking::dropped() - dropped,
         }
     }
 
@@ -109,14 +125,15 @@ impl Walk {
                 .collect();
             // One after the other where they would share connections that end.
             let ended = batch(Arc::clone(site), Group::Breaks, version, plans).await;
-            for (case, seen) in ended {
-                let forwarded = case
+            for played in ended {
+                let forwarded = played
+                    .case
                     .arrivals()
                     .first()
                     .map_or(0, |arrival| arrival.received);
-                let returned = seen.received;
+                let returned = played.seen.received;
                 lengths.insert(
-                    Arc::as_ptr(&case.exchange),
+                    Arc::as_ptr(&played.case.exchange),
                     Lengths {
                         forwarded,
                         returned,
@@ -154,7 +171,7 @@ impl Walk {
                 if random.u8(..8) == 0 && other.direction.side() != cut.direction.side() {
                     cuts.push(other);
                 }
-                let key = (Group::of(exchange, &cuts), exchange.service);
+                let key = (Group::new(exchange, &cuts), exchange.service);
                 plans
                     .entry(key)
                     .or_default()
@@ -167,13 +184,19 @@ impl Walk {
 }
 
 async fn show(site: &Site, cuts: usize, began: Instant) {
+    let mut printed = 0;
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let done = site.done.load(Ordering::Relaxed);
         let rate = done as f64 / began.elapsed().as_secs_f64();
-        let red = site.red().len();
-        let line = format!("{done} of {cuts} cuts, {rate:.0} a second, {red} red");
+        let red = site.red().clone();
+        let count = red.len();
+        let line = format!("{done} of {cuts} cuts, {rate:.0} a second, {count} red");
         let _ = writeln!(std::io::stderr(), "{line}");
+        for red in &red[printed..] {
+            let _ = writeln!(std::io::stderr(), "  {red}");
+        }
+        printed = count;
     }
 }
 

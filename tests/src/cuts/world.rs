@@ -25,6 +25,8 @@ pub(super) struct Case {
     pub(super) user: usize,
     pub(super) exchange: Arc<Exchange>,
     pub(super) cuts: Vec<Cut>,
+    /// Number of times that the service has begun to read the request.
+    tries: AtomicUsize,
     arrivals: Mutex<Vec<Arrival>>,
     broken: Mutex<Vec<String>>,
 }
@@ -32,6 +34,8 @@ pub(super) struct Case {
 /// A request as it arrived at the service.
 #[derive(Debug, Clone)]
 pub(super) struct Arrival {
+    /// Number of the try: a first one may end behind the second.
+    pub(super) number: usize,
     pub(super) reading: Reading,
     /// Bytes of the response that were sent.
     pub(super) sent: usize,
@@ -42,12 +46,20 @@ pub(super) struct Arrival {
 }
 
 impl Case {
+    /// Returns the number of the try that begins, from 0.
+    pub(super) fn begin_try(&self) -> usize {
+        self.tries.fetch_add(1, Ordering::Relaxed)
+    }
+
     pub(super) fn arrived(&self, arrival: Arrival) {
         lock(&self.arrivals).push(arrival);
     }
 
+    /// Returns all arrivals in the order of their begin.
     pub(super) fn arrivals(&self) -> Vec<Arrival> {
-        lock(&self.arrivals).clone()
+        let mut arrivals = lock(&self.arrivals).clone();
+        arrivals.sort_by_key(|arrival| arrival.number);
+        arrivals
     }
 
     /// Notes a broken law.
@@ -131,6 +143,7 @@ impl World {
             user: user % USERS,
             exchange: Arc::clone(exchange),
             cuts: cuts.to_vec(),
+            tries: AtomicUsize::new(0),
             arrivals: Mutex::default(),
             broken: Mutex::default(),
         });

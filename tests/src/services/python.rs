@@ -40,6 +40,14 @@ impl Python {
         Self::importing("mcp, fastmcp", "make venv")
     }
 
+    /// Returns an interpreter with servers of HTTP; `None`, with a SKIP line, otherwise.
+    pub fn with_servers() -> Option<Self> {
+        Self::importing(
+            "gunicorn, waitress, hypercorn, cheroot, gevent, aiohttp, tornado, uvicorn, httptools",
+            "make venv",
+        )
+    }
+
     /// Returns `POSTERN_TEST_PYTHON`, or `python3`, if it imports these modules.
     fn importing(modules: &str, how_to_get_them: &str) -> Option<Self> {
         let named = std::env::var_os("POSTERN_TEST_PYTHON");

@@ -232,7 +232,9 @@ fn written(directory: &TempDir, name: &str, text: &str) -> PathBuf {
 }
 
 /// Finds a program, also where Debian keeps servers and where `make bench-peers` installs Envoy.
-fn program(name: &str, how_to_install: &str) -> Option<PathBuf> {
+///
+/// Returns `None`, with a SKIP line, otherwise.
+pub fn program(name: &str, how_to_install: &str) -> Option<PathBuf> {
     let python = std::env::var_os("POSTERN_TEST_PYTHON").map(PathBuf::from);
     let venv = python
         .as_deref()

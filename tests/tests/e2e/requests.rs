@@ -3,6 +3,7 @@
 mod ambiguous_requests;
 mod bodies;
 mod cors;
+mod differential;
 pub(super) mod forwarding;
 mod http2;
 mod joined_fields;
@@ -10,6 +11,7 @@ mod pass_list;
 mod paths;
 mod pipelining;
 mod raw_requests;
+mod real_servers;
 mod request_fields;
 mod spoofing;
 mod token_headers;

@@ -25,11 +25,11 @@ pub(in crate::cuts) struct Http1Reader {
 }
 
 impl Http1Reader {
-    pub(in crate::cuts) fn of_requests() -> Self {
+    pub(in crate::cuts) fn for_requests() -> Self {
         Self::new(None, Vec::new())
     }
 
-    pub(in crate::cuts) fn of_response(method: &str) -> Self {
+    pub(in crate::cuts) fn for_response(method: &str) -> Self {
         Self::new(Some(method.to_owned()), Vec::new())
     }
 

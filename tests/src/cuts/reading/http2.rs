@@ -27,7 +27,7 @@ pub(in crate::cuts) struct Http2Reader {
 }
 
 impl Http2Reader {
-    pub(in crate::cuts) fn of_requests() -> Self {
+    pub(in crate::cuts) fn for_requests() -> Self {
         Self {
             preface: script::PREFACE.len(),
             counts_stream: true,
@@ -35,7 +35,7 @@ impl Http2Reader {
         }
     }
 
-    pub(in crate::cuts) fn of_responses() -> Self {
+    pub(in crate::cuts) fn for_responses() -> Self {
         Self {
             stream: 1,
             ..Self::default()
@@ -66,9 +66,13 @@ impl Http2Reader {
         }
         let is_end = flags & script::END_STREAM != 0;
         match kind {
-            script::DATA if self.ignored.contains(&id) => {}
+            script::DATA | script::RST_STREAM if self.ignored.contains(&id) => {}
             script::HEADERS => {
+                // All of them, because each changes the table of those that follow.
                 let fields = self.decoder.read(&payload);
+                if self.ignored.contains(&id) {
+                    return Some(());
+                }
                 let reading = self.streams.entry(id).or_default();
                 match fields {
                     Some(fields) => reading.put_head(fields),

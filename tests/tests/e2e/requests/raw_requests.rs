@@ -92,8 +92,8 @@ fn outcomes(cases: Vec<Case>, stack: &ForgedStack, token: &str, expected: &Outco
 }
 
 /// Returns the bytes of all clients, for other tests.
-pub(super) fn client_bytes() -> impl Iterator<Item = Vec<u8>> {
-    cases("a.b.c").into_iter().flat_map(|case| case.client)
+pub(super) fn client_bytes(token: &str) -> impl Iterator<Item = Vec<u8>> {
+    cases(token).into_iter().flat_map(|case| case.client)
 }
 
 #[test]

@@ -4,26 +4,25 @@
 mod connections;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use fastrand::Rng;
 use postern_http::framing::unread::may_be_request;
 use serde::Deserialize;
-use tests::actors::process::Process;
 use tests::actors::stack::ForgedStack;
 use tests::services::careless_service::{CarelessService, Misread};
 use tests::services::echo_service::MARK;
 use tests::services::socket_server::{Reply, SocketServer, response, serve_each};
 use tests::tables::template;
 use tests::tables::{self, Verdicts};
+use tests::wait;
 use tests::wait::TIMEOUT;
 use tests::wire::metrics;
 use tests::wire::raw_client::RawClient;
-use tests::{skip, wait};
 
-use crate::e2e::peers::languages::{announced, go_service, is_installed, start};
+use super::real_servers::{Echo, LANGUAGES, RealServer};
 
 const NEXT: &[u8] = b"GET /orders/next HTTP/1.1\r\nHost: a\r\n\r\n";
 const GENERATED: usize = 120;
@@ -71,81 +70,22 @@ fn a_connection_stays_behind_bodies_that_are_no_requests() {
     verdicts.conclude();
 }
 
-/// A service in the language of a demo, whose library reads requests.
-struct Parser {
-    language: &'static str,
-    address: SocketAddr,
-    _process: Process,
-}
-
-impl Parser {
-    fn start(language: &'static str) -> Option<Self> {
-        let command: &[&str] = match language {
-            "python" | "wsgi" => &["python3", "service.py"],
-            "node" => &["node", "service.js"],
-            "java" => &["java", "Service.java"],
-            "php" => &["php", "-S", "127.0.0.1:0", "index.php"],
-            _ => &["go"],
-        };
-        if !is_installed(command[0]) {
-            skip::skip(&format!("the parser of {language}"), "see languages");
-            return None;
-        }
-        let directory = tempfile::tempdir().unwrap();
-        let mut process = match language {
-            "go" => start(language, &[&go_service(directory.path())]),
-            _ => start(language, command),
-        };
-        let address = announced(&mut process).parse().unwrap();
-        Some(Self {
-            language,
-            address,
-            _process: process,
-        })
-    }
-
-    /// Returns the first request that this parser finds in `body` and the next head, and that is
-    /// not the next request; it may be silent for so long.
-    fn smuggled(&self, body: &[u8], timeout: Duration) -> Option<String> {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(timeout)).unwrap();
-        let _ = stream.write_all(&[body, NEXT].concat());
-        let _ = stream.shutdown(Shutdown::Write);
-        let (mut received, mut part) = (Vec::new(), [0; 4096]);
-        while let Ok(count @ 1..) = stream.read(&mut part) {
-            received.extend_from_slice(&part[..count]);
-            let text = String::from_utf8_lossy(&received).replace("\\/", "/");
-            let methods = members(&text, "method");
-            let mut requests = methods.zip(members(&text, "path"));
-            let smuggled = requests.find(|(method, path)| {
-                let is_method =
-                    !method.is_empty() && method.bytes().all(|it| it.is_ascii_alphabetic());
-                *path != "/orders/next" || (is_method && *method != "GET" && method.len() < 64)
-            });
-            if let Some((method, path)) = smuggled {
-                return Some(format!("{method} {path}"));
-            }
-        }
-        None
-    }
-}
-
-/// Returns the values of a member in the services' responses.
-fn members<'t>(text: &'t str, name: &str) -> impl Iterator<Item = &'t str> {
-    let parts = text
-        .split(&format!("\"{name}\":"))
-        .skip(1)
-        .collect::<Vec<_>>();
-    // The last one may be cut off.
-    let value = |part: &'t str| part.trim_start().strip_prefix('"')?.split_once('"');
-    parts.into_iter().filter_map(value).map(|(value, _)| value)
+/// Returns the first request that a server finds in `body` and the next head, and that is not the next
+/// request; it may be silent for so long.
+fn smuggled(server: &RealServer, body: &[u8], timeout: Duration) -> Option<String> {
+    let read = server.read(&[body, NEXT].concat(), timeout);
+    let smuggled = read.into_iter().find(|Echo { method, path, .. }| {
+        let is_method = !method.is_empty() && method.bytes().all(|it| it.is_ascii_alphabetic());
+        *path != "/orders/next" || (is_method && *method != "GET" && method.len() < 64)
+    })?;
+    Some(format!("{} {}", smuggled.method, smuggled.path))
 }
 
 /// Returns the bodies of the table, of the corpus and some made of pieces, behind which a connection
 /// stays.
 fn kept_bodies() -> Vec<Vec<u8>> {
     let mut bodies: Vec<_> = rows().iter().map(Row::bytes).collect();
-    bodies.extend(super::raw_requests::client_bytes());
+    bodies.extend(super::raw_requests::client_bytes("a.b.c"));
     let mut random = Rng::with_seed(35);
     let all: Vec<_> = PIECES.split(|byte| *byte == b'|').collect();
     let mut made = 0;
@@ -163,21 +103,21 @@ fn kept_bodies() -> Vec<Vec<u8>> {
 fn no_parser_takes_such_a_body_for_a_request() {
     let bodies = kept_bodies();
     std::thread::scope(|scope| {
-        for language in ["python", "wsgi", "node", "java", "go", "php"] {
+        for language in LANGUAGES {
             let bodies = &bodies;
             scope.spawn(move || {
-                let Some(parser) = Parser::start(language) else {
+                let Some(server) = RealServer::start(language) else {
                     return;
                 };
                 for body in bodies {
-                    let smuggled = parser.smuggled(body, Duration::from_secs(1));
+                    let smuggled = smuggled(&server, body, Duration::from_secs(1));
                     assert_eq!(smuggled, None, "{language}: {}", body.escape_ascii());
                 }
                 for row in rows()
                     .iter()
-                    .filter(|row| row.to.as_deref() == Some(parser.language))
+                    .filter(|row| row.to.as_deref() == Some(language))
                 {
-                    let smuggled = parser.smuggled(&row.bytes(), TIMEOUT);
+                    let smuggled = smuggled(&server, &row.bytes(), TIMEOUT);
                     assert!(smuggled.is_some(), "{language}: {}", row.why);
                 }
             });
