@@ -92,7 +92,13 @@ impl Sidecar {
         let [issuer] = config().issuers.as_slice() else {
             unreachable!("one issuer")
         };
-        let task = IssuerTask::new(issuer.clone(), keys, schedule(), app.metrics.clone());
+        let task = IssuerTask::new(
+            issuer.clone(),
+            keys,
+            Vec::new(),
+            schedule(),
+            app.metrics.clone(),
+        );
         let (task, changes) = task.expect("no files");
         machine.run(within(network, async move {
             // Dropped it would look like the end of the program.
