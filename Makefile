@@ -29,8 +29,8 @@ test: skips lint tests simulated cuts-briefly policy ## Formatting, lints, unit 
 
 .PHONY: test-full
 # The images, whose tests wait for most of their time, are built and tried beside the rest.
-test-full: tools-full test ## make test, and all that takes tools and time: measurements, fuzzing, manifests, images, the compose stack, systemd
-	@$(MAKE) --jobs=2 --output-sync=target SIDE_BY_SIDE=1 containers bench-smoke fuzz-briefly k8s-render
+test-full: tools-full test ## make test, and all that takes tools and time: 20,000 worlds, planted faults, measurements, fuzzing, manifests, images, the compose stack, systemd
+	@$(MAKE) --jobs=2 --output-sync=target SIDE_BY_SIDE=1 containers simulated-fully bench-smoke fuzz-briefly k8s-render
 	@echo "make test-full: passed"
 
 .PHONY: fuzz-briefly
@@ -85,6 +85,12 @@ tests: cmake
 .PHONY: simulated
 simulated: cmake
 	@QUICK=1 SEEDS=3000 scripts/simulate.sh
+
+# After the worlds of `make simulated`: 20,000 together, and all planted faults.
+.PHONY: simulated-fully
+simulated-fully: cmake
+	@QUICK=1 FROM=3001 SEEDS=17000 scripts/simulate.sh
+	@scripts/faults.sh simulation
 
 .PHONY: conformance
 conformance: cmake ## Others' clients through the sidecar: h2load, nghttp, curl, grpcio, grpc-go, websockets (after `make venv`)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Plants each fault of the simulation, or of the cuts, in a copy of the sources: faults.sh simulation|cuts
 #
-# A fault of the simulation has a plan in tests/simulation/data, which has to break a law then; where it has
-# none, the first of SEEDS that breaks one gives it. A fault of the cuts has to be found by a cut, of one of
-# ONE_OF. With WRITE=1 all plans are made anew, and the table beside the faults is written. FAULTS: the names
-# of those to plant.
+# Those of the simulation are built together, and FAULT chooses one. Each has a plan in tests/simulation/data,
+# which has to break a law then. A fault of the cuts has to be found by a cut, of one of ONE_OF. With WRITE=1 the
+# first of SEEDS that breaks a law gives a plan to each fault that is found by none, and the table beside the
+# faults is written. FAULTS: the names of those to plant.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,32 +13,61 @@ copy=$CARGO_TARGET_DIR/faults
 plans=$PWD/tests/simulation/data
 simulate=$CARGO_TARGET_DIR/debug/simulate
 
-# Each of these builds the copy, and prints what finds the fault of this name: nothing if nothing does.
-simulation_finds() {
+simulation_plant() {
+    # With a line of context: some stand beside each other.
+    for name in $names; do
+        git -C "$copy" apply -C1 "$faults/$name.patch"
+    done
+    cat >>"$copy/crates/process/src/simulation.rs" <<'EOF'
+
+/// Returns true where the fault of this name is planted.
+pub fn planted(name: &str) -> bool {
+    static FAULT: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    FAULT.get_or_init(|| std::env::var("FAULT").unwrap_or_default()) == name
+}
+EOF
     cargo build --quiet --locked --manifest-path "$copy/tests/simulation/Cargo.toml"
-    local plan=$plans/$1.json seed found
-    if [ "${WRITE:-}" = 1 ] || [ ! -e "$plan" ]; then
-        rm -f "$plan"
-        seed=$( ("$simulate" --seeds "${SEEDS:-20000}" || true) | sed -n 's/^make simulate REPLAY=//p' | sort -n | head -1)
+}
+
+cuts_plant() {
+    :
+}
+
+# Prints the law that the plan of a fault breaks.
+broken() {
+    local plan=$plans/$1.json said
+    [ -e "$plan" ] || return 0
+    said=$(FAULT=$1 "$simulate" --seeds 0 --plans "$plan") || echo "${said##*.json: }"
+}
+
+# Each of these prints what finds the fault of this name: nothing if nothing does.
+simulation_finds() {
+    local found seed
+    found=$(broken "$1")
+    if [ -z "$found" ] && [ "${WRITE:-}" = 1 ]; then
+        seed=$( (FAULT=$1 "$simulate" --seeds "${SEEDS:-20000}" || true) | sed -n 's/^make simulate REPLAY=//p' | sort -n | head -1)
         [ -n "$seed" ] || return 0
-        "$simulate" --replay "$seed" --short --write "$plan" >/dev/null || true
+        FAULT=$1 "$simulate" --replay "$seed" --short --write "$plans/$1.json" >/dev/null || true
+        found=$(broken "$1")
     fi
-    found=$("$simulate" --seeds 0 --plans "$plan") || echo "${found##*.json: }"
+    echo "$found"
 }
 
 cuts_find() {
     # Programs of their own: a test must never start a planted one.
     export CARGO_TARGET_DIR=$copy-target
-    cargo build --quiet --locked --manifest-path "$copy/Cargo.toml" -p sidecar -p auth-server
     local found
+    git -C "$copy" apply "$faults/$1.patch"
+    cargo build --quiet --locked --manifest-path "$copy/Cargo.toml" -p sidecar -p auth-server
     found=$(ONE_OF=${ONE_OF:-5} MANIFEST=$copy/Cargo.toml scripts/cuts.sh 2>&1) || sed -n '/^red: /{s///p;q}' <<<"$found"
+    git -C "$copy" apply --reverse "$faults/$1.patch"
 }
 
 # Each of these prints the columns of a fault of this name, beside its sentence.
 simulation_columns() {
     # Without the names of sessions and keys.
-    sed -nE '1s/^\{"seed":([0-9]+),"law":"(.*)","setting.*/\1 | \2/p' "$plans/$1.json" |
-        sed -E 's/\\"//g; s/[[:alnum:]_-]{20,}/…/g'
+    sed -nE '1s/^\{("by":"hand",)?"seed":([0-9]+),"law":"(.*)","setting.*/\1\2 | \3/p' "$plans/$1.json" |
+        sed -E 's/^"by":"hand",[0-9]+/by hand/; s/\\"//g; s/[[:alnum:]_-]{20,}/…/g'
 }
 
 cuts_columns() {
@@ -47,13 +76,14 @@ cuts_columns() {
 
 case $1 in
 simulation)
-    faults=$PWD/tests/simulation/faults finds=simulation_finds columns=simulation_columns
+    faults=$PWD/tests/simulation/faults plant=simulation_plant finds=simulation_finds columns=simulation_columns
     heads='Seed | Law' about="The plan of each is in \`../data\`. "
     ;;
 cuts)
-    faults=$PWD/tests/data/cuts/faults finds=cuts_find columns=cuts_columns heads='Cut' about=
+    faults=$PWD/tests/data/cuts/faults plant=cuts_plant finds=cuts_find columns=cuts_columns heads='Cut' about=
     ;;
 esac
+names=${FAULTS:-$(basename --multiple --suffix=.patch "$faults"/*.patch)}
 table=$(mktemp)
 trap 'rm -f "$table"' EXIT
 
@@ -64,20 +94,20 @@ git ls-files -z | xargs -0 tar --create --ignore-failed-read | tar --extract --d
 git -C "$copy" init --quiet
 # Else a file would be older than what was built of it with the last fault.
 sed -n "s|^+++ b/|$copy/|p" "$faults"/*.patch | sort -u | xargs touch
+$plant
+echo "built in $SECONDS s"
 
 missed=0
-for name in ${FAULTS:-$(basename --multiple --suffix=.patch "$faults"/*.patch)}; do
-    patch=$faults/$name.patch
-    git -C "$copy" apply "$patch"
+for name in $names; do
+    began=$SECONDS
     found=$($finds "$name")
-    git -C "$copy" apply --reverse "$patch"
     if [ -z "$found" ]; then
-        echo "$name: not found" >&2
+        echo "$name: not found in $((SECONDS - began)) s" >&2
         missed=$((missed + 1))
         continue
     fi
-    echo "$name: $found"
-    echo "| $(head -1 "$patch") | $($columns "$name" "$found") |" >>"$table"
+    echo "$name: $found, in $((SECONDS - began)) s"
+    echo "| $(head -1 "$faults/$name.patch") | $($columns "$name" "$found") |" >>"$table"
 done
 
 if [ "${WRITE:-}" = 1 ]; then

@@ -10,6 +10,7 @@
 //! background   note: kept until the next flush
 //! poll         catch_up: follow
 //!              flush: append, for each batch that was noted and is still lacking
+//!              confirm: what was read counts in the number of the list
 //!              collapse: commit one revocation in place of many, follow
 //! each follow  read_on: reads what is new, where the last known entry is in its place;
 //!              where it is not, one caller reads on again, and then restores:
@@ -116,6 +117,8 @@ impl RevocationLog {
             log_revocations(revocations, actor);
             // What is not read now is read by the next poll.
             let _ = self.follow(&*call).await;
+            // At once: a list of another server without it must not seem to be as late.
+            self.state.write().confirm_facts(revocations);
             // A fail-over may have lost one, and only what was read is noticed as lost.
             let mut noted = self.noted.lock();
             for one in revocations {
@@ -168,6 +171,8 @@ impl RevocationLog {
         // First: what others have written may already do what is noted here.
         self.catch_up(&self.store).await?;
         self.flush().await?;
+        // What was read counts here, confirmed or not.
+        let _ = self.confirm().await;
         let now = self.store.clock.now();
         let (surplus, last) = {
             let state = self.state.read();
@@ -186,6 +191,22 @@ impl RevocationLog {
                 "{count} revocations are of a newer version of this program: tokens that they end are accepted here"
             ))),
         }
+    }
+
+    /// Counts what was read in the number of the list, once the store has confirmed it. A former primary gives
+    /// numbers too, and what it has is lost: with one of them a list would take the place of one that has more.
+    async fn confirm(&self) -> Result<(), StoreError> {
+        let unconfirmed = self.state.read().unconfirmed();
+        let Some(id) = unconfirmed else {
+            return Ok(());
+        };
+        let call = self.store.call().await?;
+        call.commit(Vec::new()).await?;
+        // A fail-over may have lost it since it was read.
+        if self.read_on(&*call).await? {
+            self.state.write().confirm(id);
+        }
+        Ok(())
     }
 
     /// Reads what the store has more.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use postern_token::revocations::{RevocationDigest, Revoked, RevokedTokens};
 
+use super::Revocation;
 use super::entry::{Entry, Fact};
 use super::list::List;
 use crate::store::LogEntry;
@@ -26,7 +27,10 @@ pub(crate) struct State {
     entries: Vec<Entry>,
     /// The last entry that was read: a store that has it not, as it was, is an older copy.
     pub(super) last: Option<LogEntry>,
-    /// The number of the list, which never becomes smaller: numbers of an older copy may.
+    /// The largest id that was read.
+    read: i64,
+    /// The number of the list: the largest id that was read and that no fail-over can lose. It never becomes
+    /// smaller: numbers of an older copy may.
     pub(crate) seq: i64,
     /// The number of entries that only a newer version knows.
     pub(super) unknown: usize,
@@ -80,6 +84,27 @@ impl State {
         }
     }
 
+    /// Returns the number that the list gets once it is confirmed; `None` where it has it.
+    pub(super) fn unconfirmed(&self) -> Option<i64> {
+        (self.read > self.seq).then_some(self.read)
+    }
+
+    /// Counts everything up to the entry of this id: the store has confirmed it.
+    pub(super) fn confirm(&mut self, id: i64) {
+        self.seq = self.seq.max(id.min(self.read));
+    }
+
+    /// Counts everything up to these revocations, as far as they were read.
+    pub(super) fn confirm_facts(&mut self, revocations: &[Revocation]) {
+        for one in revocations {
+            // The last ones first: they are new.
+            let found = self.entries.iter().rev().find(|it| it.fact == one.fact);
+            if let Some(id) = found.map(|entry| entry.id) {
+                self.confirm(id);
+            }
+        }
+    }
+
     /// Replaces all entries by those of an older copy of the store.
     pub(super) fn replace(&mut self, read: &[LogEntry], now: i64, keep: i64) {
         *self = Self {
@@ -114,7 +139,7 @@ impl State {
             }
             // A list that lacks an entry must not have the number of one that has it.
             if self.unknown == 0 {
-                self.seq = self.seq.max(stored.id);
+                self.read = self.read.max(stored.id);
             }
             self.last = Some(stored.clone());
         }

@@ -293,6 +293,23 @@ async fn a_revocation_that_was_not_read_back_survives_a_fail_over() {
     }
 }
 
+/// As at a server that goes on with the former primary.
+#[tokio::test]
+async fn the_number_counts_what_the_store_has_confirmed() {
+    let store = Unsteady::new();
+    let [one, other] = [(); 2].map(|()| log_in(Arc::new(Arc::clone(&store))));
+    revoke(&one, "a", "1").await;
+    store.fail(Failure::NotAcknowledged);
+    other.poll().await.unwrap();
+    assert!(revokes(&other, "a"));
+    assert_eq!(other.published().seq, 0);
+    store.fail(None);
+    other.poll().await.unwrap();
+    let number = one.published().seq;
+    assert!(number > 0);
+    assert_eq!(other.published().seq, number);
+}
+
 /// As an operator deletes the log that another program has written to.
 #[tokio::test]
 async fn an_id_that_was_never_given_goes_with_the_log() {

@@ -62,6 +62,12 @@ fn config() -> &'static Config {
     })
 }
 
+fn schedule() -> Schedule {
+    static SCHEDULE: OnceLock<Schedule> = OnceLock::new();
+    let schedule = SCHEDULE.get_or_init(|| "0 * * * * *".parse().expect("a schedule"));
+    schedule.clone()
+}
+
 /// A running sidecar.
 pub struct Sidecar {
     machine: Arc<Machine>,
@@ -83,11 +89,16 @@ impl Sidecar {
     pub fn start(machine: Arc<Machine>, network: Arc<dyn Network>) -> Self {
         let app = Arc::new(App::new(config()).expect("an address of the service"));
         let keys = Arc::clone(app.keys.get(0).expect("an issuer"));
-        let schedule: Schedule = "0 * * * * *".parse().expect("a schedule");
         let [issuer] = config().issuers.as_slice() else {
             unreachable!("one issuer")
         };
-        let task = IssuerTask::new(issuer.clone(), keys, schedule, app.metrics.clone());
+        let task = IssuerTask::new(
+            issuer.clone(),
+            keys,
+            Vec::new(),
+            schedule(),
+            app.metrics.clone(),
+        );
         let (task, changes) = task.expect("no files");
         machine.run(within(network, async move {
             // Dropped it would look like the end of the program.

@@ -92,12 +92,12 @@ struct History {
     epoch: usize,
     /// The primary until the last fail-over.
     former: Arc<State>,
-    /// The largest number that an entry was given.
-    given: i64,
     /// True where a commit waits until replicas have it (`?wait=`).
     waits: bool,
     /// True where every server has a key that encrypts the store.
     is_sealed: bool,
+    /// The ring that was last opened for [`SimulatedStore::next_key`], and the key.
+    next_key: (String, Option<String>),
 }
 
 /// The servers of one store.
@@ -112,9 +112,9 @@ impl SimulatedStore {
             safe: 0,
             epoch: 0,
             former: Arc::default(),
-            given: 0,
             waits,
             is_sealed,
+            next_key: Default::default(),
         })))
     }
 
@@ -164,13 +164,6 @@ impl SimulatedStore {
             .collect()
     }
 
-    /// Returns true where the last entry is gone, confirmed or not, which servers may have listed.
-    #[must_use]
-    pub fn lacks_last_entry(&self) -> bool {
-        let history = self.0.lock();
-        history.present().last < history.given
-    }
-
     /// Returns the number of records of a kind, by its name.
     #[must_use]
     pub fn records(&self, kind: &str) -> usize {
@@ -197,12 +190,15 @@ impl SimulatedStore {
             .all(|claims| revoked.revokes(&TokenDigests::from_claims(claims)))
     }
 
-    /// Returns the stored ring, opened.
-    fn ring(&self) -> serde_json::Value {
+    fn stored_ring(&self) -> String {
         let state = self.0.lock().present();
-        let key = Entry::Ring.key();
-        let ring = state.records.get(&(key.kind.name(), key.id.clone()));
-        let ring = ring.and_then(|ring| self.encryption().open(&key, &ring.value).ok());
+        let Key { kind, id } = Entry::Ring.key();
+        let ring = state.records.get(&(kind.name(), id));
+        ring.map(|ring| ring.value.to_string()).unwrap_or_default()
+    }
+
+    fn opened(&self, ring: &str) -> serde_json::Value {
+        let ring = self.encryption().open(&Entry::Ring.key(), ring).ok();
         let ring = ring.and_then(|ring| serde_json::from_str(&ring.text).ok());
         ring.unwrap_or_default()
     }
@@ -210,7 +206,7 @@ impl SimulatedStore {
     /// Returns true if the key of this id is among those that the ring names as revoked.
     #[must_use]
     pub fn has_revoked_key(&self, id: &str) -> bool {
-        let ring = self.ring();
+        let ring = self.opened(&self.stored_ring());
         let revoked = ring["revoked"].as_array().cloned().unwrap_or_default();
         revoked.iter().any(|revoked| revoked.as_str() == Some(id))
     }
@@ -218,10 +214,17 @@ impl SimulatedStore {
     /// Returns the id of the key that will sign next.
     #[must_use]
     pub fn next_key(&self) -> Option<String> {
-        let ring = self.ring();
-        let public = ring["next"]["public"].as_str()?;
-        let key = VerificationKey::parse(SigningType::Ecdsa, public).ok()?;
-        Some(key.id().to_string())
+        let stored = self.stored_ring();
+        let (known, next) = self.0.lock().next_key.clone();
+        if known == stored {
+            return next;
+        }
+        let ring = self.opened(&stored);
+        let public = ring["next"]["public"].as_str();
+        let key = public.and_then(|it| VerificationKey::parse(SigningType::Ecdsa, it).ok());
+        let next = key.map(|key| key.id().to_string());
+        self.0.lock().next_key = (stored, next.clone());
+        next
     }
 
     /// Returns the name of a record that only a key opens and that is in clear, in a store that is sealed.
@@ -393,7 +396,6 @@ impl SimulatedStore {
         let is_empty = changes.iter().all(is_without_effect);
         if !is_empty {
             let next = present.after(changes, now);
-            history.given = history.given.max(next.last);
             history.states.push(Arc::new(next));
         }
         Some((history.states.len() - 1, history.epoch))
@@ -406,7 +408,6 @@ impl SimulatedStore {
             return Ok(Outcome::Conflict);
         }
         let next = history.former.after(changes, now);
-        history.given = history.given.max(next.last);
         history.former = Arc::new(next);
         match history.waits {
             true => Err(unclear()),

@@ -217,6 +217,7 @@ fn described(reply: Option<&Reply>) -> String {
 /// Logs a client in. Returns true with a session.
 pub async fn login(world: &Arc<World>, client: usize, server: usize) -> bool {
     let body = r#"{"username":"ada","password":"ada's"}"#.to_owned();
+    let (sent, has_time) = (world.sky.store_now(), world.has_compared_clocks(server));
     let reply = world
         .send(server, posted("/oauth/jwt/token", "application/json", body))
         .await;
@@ -238,6 +239,9 @@ pub async fn login(world: &Arc<World>, client: usize, server: usize) -> bool {
     let Some(token) = token else {
         return false;
     };
+    if has_time && world.has_compared_clocks(server) {
+        laws.require_store_time(&token, sent..=world.sky.store_now());
+    }
     let refresh_token = data["refresh_token"].as_str().map(str::to_owned);
     let has_session = refresh_token.is_some();
     laws.clients[client] = laws.sessions.len();
@@ -347,7 +351,7 @@ pub async fn log_out(world: &Arc<World>, client: usize, server: usize, by: Crede
         (session, id, token)
     };
     let position = world.laws.lock().note(Ended::Session(id), None);
-    for _ in 0..LOGOUTS {
+    for attempt in 0..LOGOUTS {
         let reply = world
             .send(server, form("/oauth/revoke", format!("token={token}")))
             .await;
@@ -361,6 +365,12 @@ pub async fn log_out(world: &Arc<World>, client: usize, server: usize, by: Crede
             let mut laws = world.laws.lock();
             if laws.promises_end(world, session, &token) {
                 laws.ends[position].confirmed = Some(Instant::now());
+                // Otherwise the server may have found no session, and know of no end.
+                let ended = &laws.ends[position].ended;
+                let times = laws.ends.iter().filter(|end| end.ended == *ended).count();
+                if attempt == 0 && times == 1 {
+                    laws.ends[position].confirmed_by = Some(server);
+                }
                 laws.sessions[session].over = Some(Instant::now());
             }
             return true;

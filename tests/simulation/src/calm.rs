@@ -45,6 +45,7 @@ pub async fn calm_down(world: &Arc<World>) {
     {
         let mut laws = world.laws.lock();
         laws.check(world);
+        laws.require_restored(world);
         laws.require_ended(world);
     }
     end(world).await;
@@ -81,8 +82,7 @@ fn agree(world: &Arc<World>) {
     }
     let sidecars = world.running_sidecars();
     let lists: Vec<_> = sidecars.values().map(|sidecar| sidecar.list()).collect();
-    let is_same =
-        laws.may_reject_lists() || lists.iter().all(|list| list.is_some() && *list == lists[0]);
+    let is_same = laws.has_lost || lists.iter().all(|list| list.is_some() && *list == lists[0]);
     laws.require(is_same, || {
         format!("sidecars have different lists: {lists:?}")
     });
@@ -134,7 +134,7 @@ async fn live(world: &Arc<World>, server: usize) {
     }
     let has_ended = log_out(world, client, server, Credential::RefreshToken).await;
     let mut laws = world.laws.lock();
-    let is_served = is_served || laws.may_reject_lists();
+    let is_served = is_served || laws.has_lost;
     let lives = [has_begun, renews, is_served, has_ended];
     laws.require(lives == [true; 4], || {
         format!("no life at server {server}: {lives:?}")

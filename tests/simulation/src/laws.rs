@@ -4,6 +4,7 @@
 //! `?wait=`, a backup, `FLUSHALL`) may lose an end too, unless a server that knows it lives on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ use crate::model::{End, Ended, Keeps, Session, Token};
 use crate::plan::Setting;
 use crate::world::World;
 
+/// Seconds by which the clock of a server may differ that it has compared with the store's.
+const MEASURED: i64 = 2;
 /// A measured time is a whole second.
 const SECOND: Duration = Duration::from_secs(1);
 /// Seconds for which the former refresh token gives the same again, and as much for the clocks.
@@ -46,10 +49,9 @@ pub struct Laws {
     log: Vec<(i64, i64)>,
     /// The largest number of a list that each running server has published.
     numbers: BTreeMap<usize, i64>,
-    /// True once the store has lost something that it had confirmed.
-    has_lost: bool,
-    /// True once the store has lost an entry that sidecars may have read.
-    has_lost_entry: bool,
+    /// True once the store has lost something that it had confirmed. Sidecars may take its list for older than
+    /// the one that they have, and serve no client until the next revocation.
+    pub has_lost: bool,
     sets_clocks: bool,
     broken: Option<String>,
 }
@@ -173,6 +175,7 @@ impl Laws {
         self.ends.push(End {
             ended,
             confirmed,
+            confirmed_by: None,
             keeps: Keeps::Store,
         });
         self.ends.len() - 1
@@ -210,7 +213,7 @@ impl Laws {
             let holds = |server: &Arc<Server>| end.is_in_force(server, tokens);
             let holders: BTreeSet<_> = servers
                 .iter()
-                .filter(|(_, server)| holds(server))
+                .filter(|(number, server)| end.confirmed_by == Some(**number) || holds(server))
                 .map(|(number, _)| *number)
                 .collect();
             end.keeps = match holders.is_empty() {
@@ -223,6 +226,7 @@ impl Laws {
     pub fn server_dies(&mut self, server: usize) {
         self.numbers.remove(&server);
         for end in &mut self.ends {
+            end.confirmed_by = end.confirmed_by.filter(|by| *by != server);
             if let Keeps::Servers(holders) = &mut end.keeps {
                 holders.remove(&server);
                 if holders.is_empty() {
@@ -244,7 +248,6 @@ impl Laws {
         self.require(in_clear.is_none(), || {
             format!("a sealed store holds in clear: {in_clear:?}")
         });
-        self.has_lost_entry |= world.store.lacks_last_entry();
         self.check_log(world);
         self.note_keys(world);
         self.check_next_key(world);
@@ -358,6 +361,21 @@ impl Laws {
         self.require(broken.is_none(), || broken.unwrap_or_default());
     }
 
+    /// In the calm the store has every end that a server knew.
+    pub fn require_restored(&mut self, world: &World) {
+        let now = world.sky.store_now();
+        let is_live = |end: &End| {
+            let mut live = self.tokens.iter().filter(|token| token.expires > now);
+            live.any(|token| end.ended.ends(token))
+        };
+        let mut ends = self.ends.iter();
+        let missing = ends.find(|end| matches!(end.keeps, Keeps::Servers(_)) && is_live(end));
+        let missing = missing.map(|end| end.ended.clone());
+        self.require(missing.is_none(), || {
+            format!("{missing:?} is not in the store again, which servers knew")
+        });
+    }
+
     /// In the calm every sidecar has heard of every end.
     pub fn require_ended(&mut self, world: &World) {
         let mut unheard = None;
@@ -409,7 +427,7 @@ impl Laws {
         self.require(!(is_ended && is_served), || {
             format!("sidecar {sidecar} serves a token that was ended")
         });
-        if self.may_reject_lists()
+        if self.has_lost
             || self.may_be_ended(token)
             || !token.is_of_this_time(world.sky.world_now())
         {
@@ -451,22 +469,10 @@ impl Laws {
         }
     }
 
-    /// Returns true where sidecars may take the list of the store for older than the one that they have,
-    /// and serve no client until the next revocation. The entry that is lost had not to be confirmed: servers
-    /// list what they read.
-    #[must_use]
-    pub fn may_reject_lists(&self) -> bool {
-        self.has_lost || self.has_lost_entry
-    }
-
     /// Returns true for a token that every sidecar has to accept.
     #[must_use]
     pub fn must_count(&self, token: &Token, now: i64) -> bool {
-        let is_served = !self.may_reject_lists();
-        is_served
-            && token.is_of_this_time(now)
-            && !self.may_be_ended(token)
-            && !self.may_lack_key(token)
+        token.is_of_this_time(now) && !self.may_be_ended(token) && !self.may_lack_key(token)
     }
 
     /// Returns true where the response to a logout with this token is a promise: an access token that no
@@ -477,6 +483,16 @@ impl Laws {
             Some(token) => token.expires > world.sky.world_now() && !self.may_lack_key(token),
             None => self.sessions.get(session).is_some_and(|it| it.is_safe),
         }
+    }
+
+    /// A server counts with the store's clock once it has compared its own. `asked`: from the request on until
+    /// the response.
+    pub fn require_store_time(&mut self, token: &Token, asked: RangeInclusive<i64>) {
+        let issued = token.claims.issued_at.unwrap_or_default();
+        let near = asked.start() - MEASURED..=asked.end() + MEASURED;
+        self.require(near.contains(&issued), || {
+            format!("a token was issued at {issued}, when the store had {asked:?}")
+        });
     }
 
     /// A use of a refresh token has failed, which began at `sent`. Returns true while it is the latest.

@@ -119,6 +119,8 @@ pub struct End {
     pub ended: Ended,
     /// The moment of the confirmation; `None` where there was none.
     pub confirmed: Option<Instant>,
+    /// The server that confirmed it, while it lives.
+    pub confirmed_by: Option<usize>,
     pub keeps: Keeps,
 }
 

@@ -21,6 +21,8 @@ pub struct Sky {
 struct SkyState {
     /// Seconds by which the store's clock is ahead.
     store_ahead: i64,
+    /// The moment when a clock was last set, the store's or a server's.
+    clock_set: Instant,
     away_until: Instant,
     losses: u32,
 }
@@ -33,6 +35,7 @@ impl Sky {
             began,
             state: Mutex::new(SkyState {
                 store_ahead: 0,
+                clock_set: began,
                 away_until: began,
                 losses,
             }),
@@ -41,6 +44,17 @@ impl Sky {
 
     pub fn set_store_ahead(&self, seconds: i64) {
         self.state.lock().store_ahead = seconds;
+        self.note_clock_set();
+    }
+
+    pub fn note_clock_set(&self) {
+        self.state.lock().clock_set = Instant::now();
+    }
+
+    /// Returns the moment when a clock was last set.
+    #[must_use]
+    pub fn clock_set(&self) -> Instant {
+        self.state.lock().clock_set
     }
 
     pub fn take_store_away(&self, lasts: Duration) {

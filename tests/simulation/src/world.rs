@@ -130,6 +130,13 @@ impl World {
         });
     }
 
+    /// Returns true for a server that has compared its clock with the store's since one was set.
+    #[must_use]
+    pub fn has_compared_clocks(&self, server: usize) -> bool {
+        let polled = self.server(server).and_then(|it| it.polls().succeeded);
+        polled.is_some_and(|begun| begun > self.sky.clock_set())
+    }
+
     /// Ends a server wherever it stands.
     pub fn kill_server(&self, number: usize) {
         if let Some(running) = self.servers[number].lock().take() {
@@ -142,6 +149,7 @@ impl World {
     /// Sets the clock of a server, now and after each start.
     pub fn set_clock(&self, server: usize, seconds: i64) {
         *self.clocks[server].lock() = seconds;
+        self.sky.note_clock_set();
         if let Some(running) = &*self.servers[server].lock() {
             running.machine.set_ahead(seconds);
         }
