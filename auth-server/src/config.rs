@@ -259,9 +259,10 @@ fn static_root(args: &ServeArgs) -> Result<Option<PathBuf>, ExitError> {
         ExitError::Config(format!("--static-dir {}: {why}", directory.display()))
     };
     let root = directory.canonicalize().map_err(|error| rejected(&error))?;
-    match TREES.iter().any(|tree| root.join(tree).is_dir()) {
-        true => Ok(Some(root)),
-        false => Err(rejected(&"it holds neither a directory static nor assets")),
+    if TREES.iter().any(|tree| root.join(tree).is_dir()) {
+        Ok(Some(root))
+    } else {
+        Err(rejected(&"it holds neither a directory static nor assets"))
     }
 }
 

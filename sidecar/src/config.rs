@@ -101,8 +101,7 @@ impl Config {
                 .and_then(|tls| tls.ending_certificate(now)),
         );
         reporting::check(args, auth_policy.reporting_until, now)?;
-        let sources = auth_policy.interceptor.sources();
-        policy::reject_idle_cookie_origins(&args.rules.tokens, sources)?;
+        policy::reject_idle_cookie_origins(&args.rules.tokens, auth_policy.interceptor.sources())?;
         let rules = Rules {
             auth_policy,
             upstream_request: upstream_request(&args.rules.upstream_request),

@@ -73,8 +73,8 @@ impl Exchanges {
         let _counted = Counted::among(&app.metrics.requests_in_flight);
         let decision = app.decide(&request).await;
         let decided = Instant::now();
-        let requests = &app.metrics.requests;
-        requests
+        app.metrics
+            .requests
             .auth_duration_seconds
             .observe(decided.saturating_duration_since(request.began));
         let action = app.act_on(decision, &request, decided).await;
@@ -151,9 +151,8 @@ impl<'a, C: Downstream> Serving<'a, C> {
     async fn respond(&mut self, response: LocalResponse, keep_alive: bool) -> bool {
         let keep_alive = keep_alive && !response.must_close() && !self.app().drain.has_begun();
         let (request, progress) = (&self.request, &mut self.progress);
-        let cors = request.rules.auth_policy.cors_fields(&request.head);
         let response = response
-            .with(cors)
+            .with(request.rules.auth_policy.cors_fields(&request.head))
             .with(request.ids.echo())
             .with(request.nonce.clone())
             .to(&request.head);
@@ -215,8 +214,8 @@ impl<'a, C: Downstream> Serving<'a, C> {
             if to_http_1 {
                 let conduct = &self.exchanges.connections.conduct;
                 upload.begin(|cannot_be_a_request| {
-                    let reuse = conduct.reuse(cannot_be_a_request);
-                    self.request.http_1_head(forward, reuse)
+                    self.request
+                        .http_1_head(forward, conduct.reuse(cannot_be_a_request))
                 });
             } else {
                 upload.begin_stream();

@@ -117,9 +117,10 @@ impl Observer for Explanation {
     const WATCHES: bool = true;
 
     fn checked(&mut self, check: &'static str, passed: bool) {
-        let outcome = match passed {
-            true => StepOutcome::Passed,
-            false => StepOutcome::Failed,
+        let outcome = if passed {
+            StepOutcome::Passed
+        } else {
+            StepOutcome::Failed
         };
         self.record(check, outcome, None);
     }

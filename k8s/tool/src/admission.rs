@@ -110,9 +110,14 @@ fn changes(request: &Value, settings: &Settings) -> Result<(Vec<Value>, Vec<Stri
     let differs = |member: &&str| before[*member] != after[*member];
     let changed = ["metadata", "spec"].into_iter().filter(differs);
     // In JSON Patch a member that is there is replaced.
-    let operation =
-        |member| json!({"op": "add", "path": format!("/{member}"), "value": after[member]});
-    Ok((changed.map(operation).collect(), warnings))
+    Ok((
+        changed
+            .map(
+                |member| json!({"op": "add", "path": format!("/{member}"), "value": after[member]}),
+            )
+            .collect(),
+        warnings,
+    ))
 }
 
 /// Changes an object as its kind needs it, and returns warnings.

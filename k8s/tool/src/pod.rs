@@ -55,9 +55,12 @@ pub(crate) fn add_sidecar(
             "hostPort {port}: the service is reached on the node's address"
         ));
     }
-    let unknown = object.unknown_annotation().or(pod.unknown_annotation());
-    let warning = |name| format!("the annotation {name} means nothing");
-    let mut warnings: Vec<String> = unknown.map(warning).into_iter().collect();
+    let mut warnings: Vec<String> = object
+        .unknown_annotation()
+        .or(pod.unknown_annotation())
+        .map(|name| format!("the annotation {name} means nothing"))
+        .into_iter()
+        .collect();
     // After the checks: what was edited since must still leave the sidecar in front.
     if pod.sidecar().is_some() {
         return Ok(warnings);
@@ -279,9 +282,10 @@ impl Sidecar<'_> {
         let Some(text) = self.pod.annotation(name) else {
             return Ok(None);
         };
-        let parsed = match text.len() > MAX_VARIABLE_BYTES {
-            true => Err(format!("has more than {MAX_VARIABLE_BYTES} bytes")),
-            false => parse(text).map(|_| ()).map_err(|why| why.to_string()),
+        let parsed = if text.len() > MAX_VARIABLE_BYTES {
+            Err(format!("has more than {MAX_VARIABLE_BYTES} bytes"))
+        } else {
+            parse(text).map(|_| ()).map_err(|why| why.to_string())
         };
         parsed
             .map(|()| Some(literal(text)))
@@ -291,8 +295,10 @@ impl Sidecar<'_> {
     fn volumes(&self) -> Vec<Value> {
         let mut volumes = self.settings.component.volumes.clone();
         volumes.retain(|volume| self.has_application || volume.get("secret").is_none());
-        let of_file = |name| json!({"name": FILE_VOLUME, "configMap": {"name": name}});
-        volumes.extend(self.config_file.map(of_file));
+        volumes.extend(
+            self.config_file
+                .map(|name| json!({"name": FILE_VOLUME, "configMap": {"name": name}})),
+        );
         let secret = self.pod.annotation(names::SECRET);
         for volume in &mut volumes {
             if let (Some(name), Some(slot)) = (secret, volume.pointer_mut("/secret/secretName")) {

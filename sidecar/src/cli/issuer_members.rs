@@ -20,9 +20,10 @@ macro_rules! rules {
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 let obeys: fn(&str) -> bool = $obeys;
-                match obeys(text) {
-                    true => Ok(Self),
-                    false => Err($expected),
+                if obeys(text) {
+                    Ok(Self)
+                } else {
+                    Err($expected)
                 }
             }
         }

@@ -208,9 +208,10 @@ pub(crate) struct TokenArgs {
 
 /// Parses the name of a cookie (RFC 6265 §4.1.1).
 fn cookie_name(name: &str) -> Result<String, &'static str> {
-    match !name.is_empty() && name.bytes().all(is_tchar) {
-        true => Ok(name.to_owned()),
-        false => Err("is not the name of a cookie"),
+    if !name.is_empty() && name.bytes().all(is_tchar) {
+        Ok(name.to_owned())
+    } else {
+        Err("is not the name of a cookie")
     }
 }
 

@@ -159,8 +159,10 @@ fn with_claim_headers(
         let table = description.table();
         for entry in table.claim_header.iter().flat_map(List::texts) {
             header = header.with_claim(&entry, Some(keys)).map_err(|error| {
-                let why = format!("claim-header '{entry}': {error}");
-                rejected(table.name.as_str(), why)
+                rejected(
+                    table.name.as_str(),
+                    format!("claim-header '{entry}': {error}"),
+                )
             })?;
         }
     }

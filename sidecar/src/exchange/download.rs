@@ -106,9 +106,10 @@ impl Download {
                 return Poll::Ready(Ok(()));
             }
             // A response that ends with its head, as a failed call does, ends so for the client too.
-            return match stream.has_ended() {
-                true => self.poll_receive_data(stream, request, cx),
-                false => Poll::Ready(Ok(())),
+            return if stream.has_ended() {
+                self.poll_receive_data(stream, request, cx)
+            } else {
+                Poll::Ready(Ok(()))
             };
         };
         match std::task::ready!(stream.poll_data(cx))? {

@@ -71,27 +71,27 @@ impl<C> Serving<'_, C> {
             }
             _ => None,
         };
-        let logger = &app.request_logger;
-        logger.request_ended(completion, access_log, span, || AccessLine {
-            method: Some(head.method.as_str()),
-            path: Some(LoggedPath(head.target())),
-            client: request.client_ip(app),
-            user: verified.and_then(|verified| {
-                let details = || rules.user_header.user(&verified.identity).ok();
-                logged_user.name(details)
-            }),
-            issuer: rules.issuer_name(forward, head),
-            upstream_duration: progress.upstream_duration,
-            bytes: sent.map(|(_, bytes)| bytes),
-            upstream: is_of_service.then(failed_at),
-            cause: progress
-                .cause
-                .as_deref()
-                .map_or_else(cause, |it| Some(it.into())),
-            request_id: request.ids.request_id(),
-            trace_id: request.ids.trace_id(&head.headers),
-            ..AccessLine::default()
-        });
+        app.request_logger
+            .request_ended(completion, access_log, span, || AccessLine {
+                method: Some(head.method.as_str()),
+                path: Some(LoggedPath(head.target())),
+                client: request.client_ip(app),
+                user: verified.and_then(|verified| {
+                    let details = || rules.user_header.user(&verified.identity).ok();
+                    logged_user.name(details)
+                }),
+                issuer: rules.issuer_name(forward, head),
+                upstream_duration: progress.upstream_duration,
+                bytes: sent.map(|(_, bytes)| bytes),
+                upstream: is_of_service.then(failed_at),
+                cause: progress
+                    .cause
+                    .as_deref()
+                    .map_or_else(cause, |it| Some(it.into())),
+                request_id: request.ids.request_id(),
+                trace_id: request.ids.trace_id(&head.headers),
+                ..AccessLine::default()
+            });
         ended
     }
 }

@@ -23,9 +23,10 @@ impl std::str::FromStr for CertificateField {
             .ok()
             .filter(|_| text.bytes().all(plain));
         let name = name.ok_or("is not a header name of letters, digits and hyphens")?;
-        match field_name::has_a_meaning(name.as_str()) {
-            true => Err("has a meaning of its own"),
-            false => Ok(Self(name)),
+        if field_name::has_a_meaning(name.as_str()) {
+            Err("has a meaning of its own")
+        } else {
+            Ok(Self(name))
         }
     }
 }

@@ -201,11 +201,18 @@ fn escaped(target: &[u8]) -> Cow<'_, [u8]> {
     if !target.iter().any(is_escaped) {
         return Cow::Borrowed(target);
     }
-    let escape = |byte: &u8| match is_escaped(byte) {
-        true => format!("%{byte:02X}").into_bytes(),
-        false => vec![*byte],
-    };
-    Cow::Owned(target.iter().flat_map(escape).collect())
+    Cow::Owned(
+        target
+            .iter()
+            .flat_map(|byte| {
+                if is_escaped(byte) {
+                    format!("%{byte:02X}").into_bytes()
+                } else {
+                    vec![*byte]
+                }
+            })
+            .collect(),
+    )
 }
 
 /// Returns the trailers of a request without what its head may not bring along, and what belongs into

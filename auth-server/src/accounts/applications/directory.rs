@@ -35,8 +35,9 @@ impl MountedApplications {
     }
 
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
-        let warning = |error| format!("--applications-dir: {error}");
-        self.errors.iter().map(warning)
+        self.errors
+            .iter()
+            .map(|error| format!("--applications-dir: {error}"))
     }
 
     /// Polls for as long as the process lives.
@@ -66,8 +67,9 @@ impl MountedApplications {
     }
 
     fn count_errors(&self, metrics: &Metrics) {
-        let unusable = &metrics.application_files_unusable;
-        unusable.set(gauge(self.errors.len()));
+        metrics
+            .application_files_unusable
+            .set(gauge(self.errors.len()));
     }
 
     fn take_over(&self, former: &Self, registrations: &ApplicationRegistry, metrics: &Metrics) {
@@ -82,8 +84,9 @@ impl MountedApplications {
         for (id, event) in registrations.mount(self.applications.clone()) {
             audit::application(event, id.as_str(), None);
         }
-        let count = gauge(registrations.count());
-        metrics.registered_applications.set(count);
+        metrics
+            .registered_applications
+            .set(gauge(registrations.count()));
     }
 
     fn reread(&self) -> Self {
@@ -110,8 +113,10 @@ impl MountedApplications {
             let file = now.path.join(&name);
             let id = name.to_str().filter(|name| !is_copy(name));
             let Some(id) = id.and_then(|name| name.parse::<AppId>().ok()) else {
-                let error = format!("{}: its name is not an application's", file.display());
-                now.errors.push(error);
+                now.errors.push(format!(
+                    "{}: its name is not an application's",
+                    file.display()
+                ));
                 continue;
             };
             match read(&file) {

@@ -82,16 +82,17 @@ impl ApplicationRegistry {
         self.in_force.store(sources.joined());
         let now = &sources.mounted;
         let ids: BTreeSet<_> = former.all().chain(now.all()).map(|(id, _)| id).collect();
-        let event = |id: &AppId| {
-            let event = match (former.get(id.as_str()), now.get(id.as_str())) {
-                (None, _) => ApplicationEvent::Added,
-                (_, None) => ApplicationEvent::Removed,
-                (Some(former), Some(now)) if former == now => return None,
-                _ => ApplicationEvent::SecretsChanged,
-            };
-            Some((id.clone(), event))
-        };
-        ids.into_iter().filter_map(event).collect()
+        ids.into_iter()
+            .filter_map(|id| {
+                let event = match (former.get(id.as_str()), now.get(id.as_str())) {
+                    (None, _) => ApplicationEvent::Added,
+                    (_, None) => ApplicationEvent::Removed,
+                    (Some(former), Some(now)) if former == now => return None,
+                    _ => ApplicationEvent::SecretsChanged,
+                };
+                Some((id.clone(), event))
+            })
+            .collect()
     }
 
     /// Checks a pair. Accepts any while no application is registered (contract §4.3 rule 2), unless
@@ -111,9 +112,10 @@ impl ApplicationRegistry {
             return Err(Rejection::StoreUnavailable);
         }
         // Both are computed: the time shows nothing of whether the id is registered.
-        match all.accepts(id, secret) | self.are_open(&all) {
-            true => Ok(()),
-            false => Err(Rejection::ApplicationUnknown),
+        if all.accepts(id, secret) | self.are_open(&all) {
+            Ok(())
+        } else {
+            Err(Rejection::ApplicationUnknown)
         }
     }
 

@@ -169,12 +169,17 @@ fn issue_to_application(
     grant.audience = audience(app, form.resources(), &grant)?;
     let binding = possession.binding(app)?;
     let (token, ids) = app.sign(token_id()?, |issuer, pair, token_id| {
-        let ids = TokenIdentity {
-            token_id,
-            session: None,
-            binding,
-        };
-        issuer.issue_to_application(pair, &id, &grant, now, ids)
+        issuer.issue_to_application(
+            pair,
+            &id,
+            &grant,
+            now,
+            TokenIdentity {
+                token_id,
+                session: None,
+                binding,
+            },
+        )
     })?;
     let lifetime = i64::from(app.config.issuer.lifetime);
     Ok(Issued {

@@ -57,9 +57,10 @@ pub(crate) async fn verification_key(
         token: None,
         ids: request.extensions().get(),
     });
-    let registered = registrations.registered_id(app_id);
-    app.metrics
-        .key_retrieval(registered.map(|id| id.to_string()), code);
+    app.metrics.key_retrieval(
+        registrations.registered_id(app_id).map(|id| id.to_string()),
+        code,
+    );
     outcome.map(|keys| key_response(&app, &keys))
 }
 

@@ -74,12 +74,13 @@ fn reject_wrong_keys(
                 let names = all_settings(command).into_iter().filter_map(Arg::get_long);
                 let meant = alike(key, names.chain(further.iter().copied()))
                     .map(|name| format!("; `{name}` is"));
-                let why = format!("is no setting of this program{}", meant.unwrap_or_default());
-                return Err(file.reject(key, &why));
+                return Err(file.reject(
+                    key,
+                    &format!("is no setting of this program{}", meant.unwrap_or_default()),
+                ));
             }
             Some(setting) if setting.is_hide_env_values_set() => {
-                let advice = format!("is a secret: give `{key}-file` instead");
-                return Err(file.reject(key, &advice));
+                return Err(file.reject(key, &format!("is a secret: give `{key}-file` instead")));
             }
             Some(_) => {}
         }

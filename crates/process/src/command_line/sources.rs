@@ -71,12 +71,13 @@ impl Sources {
     }
 
     fn overridden(&self) -> Vec<String> {
-        let line = |setting: &Arg| {
-            let variable = self.variable(setting)?;
-            let (key, file) = self.key(setting)?;
-            Some(format!("{variable} overrides {key} in {file}"))
-        };
-        settings(&self.command).filter_map(line).collect()
+        settings(&self.command)
+            .filter_map(|setting| {
+                let variable = self.variable(setting)?;
+                let (key, file) = self.key(setting)?;
+                Some(format!("{variable} overrides {key} in {file}"))
+            })
+            .collect()
     }
 
     pub(super) fn describe(&self, text: &str) -> String {
@@ -167,7 +168,9 @@ fn is_named(flag: &str, text: &str) -> bool {
     let flag = format!("--{flag}");
     let goes_on = |c: char| c.is_ascii_alphanumeric() || c == '-';
     text.match_indices(&flag).any(|(start, _)| {
-        let rest = text.get(start + flag.len()..).unwrap_or_default();
-        !rest.starts_with(goes_on)
+        !text
+            .get(start + flag.len()..)
+            .unwrap_or_default()
+            .starts_with(goes_on)
     })
 }

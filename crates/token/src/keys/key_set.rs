@@ -226,9 +226,10 @@ pub(super) fn verification_key_from_jwk(
 /// Checks that a key's own members allow it to verify signatures of this algorithm.
 pub(super) fn check_members(jwk: &Map, algorithm: Algorithm) -> Result<(), String> {
     check_purpose(jwk)?;
-    match is_stated(text(jwk, "alg")?, algorithm) {
-        true => Ok(()),
-        false => Err("it is for another algorithm".to_owned()),
+    if is_stated(text(jwk, "alg")?, algorithm) {
+        Ok(())
+    } else {
+        Err("it is for another algorithm".to_owned())
     }
 }
 

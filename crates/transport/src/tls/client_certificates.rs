@@ -54,19 +54,19 @@ pub(super) fn verifier(
 ) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
     let is_required = mode != Some(ClientCert::Optional);
     let Some(authorities) = authorities else {
-        let any = |_| {
+        return Ok(mode.map(|_| {
             Arc::new(AnyCertificate {
                 is_required,
                 algorithms: provider.signature_verification_algorithms,
             }) as Arc<dyn ClientCertVerifier>
-        };
-        return Ok(mode.map(any));
+        }));
     };
     let roots = Arc::new(roots(authorities).map_err(|error| error.to_string())?);
     let builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
-    let builder = match is_required {
-        true => builder,
-        false => builder.allow_unauthenticated(),
+    let builder = if is_required {
+        builder
+    } else {
+        builder.allow_unauthenticated()
     };
     let verifier = builder.build().map_err(|error| error.to_string())?;
     Ok(Some(verifier))

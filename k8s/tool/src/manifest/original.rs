@@ -145,8 +145,9 @@ pub(crate) fn put(object: &mut Value, path: &str, member: Value) -> Result<(), S
     } else {
         members.insert(name, member);
     }
-    match members.is_empty() {
-        true => put(object, above, Value::Null),
-        false => Ok(()),
+    if members.is_empty() {
+        put(object, above, Value::Null)
+    } else {
+        Ok(())
     }
 }

@@ -46,8 +46,10 @@ pub(crate) fn service_protocol(
             names.push(name_of(each.value));
             let word = text(each.value, "/appProtocol");
             if let Some(protocol) = protocol_of(word) {
-                let source = format!("appProtocol {word} of {}", service.described());
-                said.insert(protocol, source);
+                said.insert(
+                    protocol,
+                    format!("appProtocol {word} of {}", service.described()),
+                );
             }
         }
     }
@@ -88,9 +90,10 @@ fn said_by_pod(pod: Object<'_>, port: u16) -> BTreeMap<&'static str, String> {
 /// do. `https` may end at a load balancer in front.
 fn agreed_by_names(names: &[&str]) -> &'static str {
     let mut protocols = names.iter().map(|name| protocol_of(name));
-    match !names.is_empty() && protocols.all(|protocol| protocol == Some(H2C)) {
-        true => H2C,
-        false => HTTP,
+    if !names.is_empty() && protocols.all(|protocol| protocol == Some(H2C)) {
+        H2C
+    } else {
+        HTTP
     }
 }
 

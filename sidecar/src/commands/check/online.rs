@@ -109,9 +109,10 @@ impl Findings {
                     None => format!("--{}", issuer.source.flag()),
                 };
                 let line = format!("{setting}: no key from {endpoint}: {error}");
-                self.failed(match error.is_away() {
-                    true => ExitError::Unavailable(line),
-                    false => ExitError::Config(line),
+                self.failed(if error.is_away() {
+                    ExitError::Unavailable(line)
+                } else {
+                    ExitError::Config(line)
                 });
             }
         }
@@ -163,8 +164,9 @@ impl Findings {
             format!("the service is reachable on the pod's address {target} without a token");
         match (exposure_check::probe(target).await, is_rejected) {
             (false, _) => {
-                let line = format!("pod address {target}: the service is not reachable there");
-                self.lines.push(line);
+                self.lines.push(format!(
+                    "pod address {target}: the service is not reachable there"
+                ));
             }
             (true, false) => self.warnings.push(format!("--pod-ip: {line}")),
             (true, true) => self.failed(ExitError::Config(format!("--require-unexposed: {line}"))),

@@ -115,20 +115,24 @@ impl<'a> Description<'a> {
             requires_proof: self.requires_proof()?,
             audience: self.audience()?,
             mapping: self.mapping()?,
-            issuer: match self.table.no_issuer {
-                true => RequiredIssuer::Absent,
-                false => RequiredIssuer::Any,
+            issuer: if self.table.no_issuer {
+                RequiredIssuer::Absent
+            } else {
+                RequiredIssuer::Any
             },
             ..policy::common(&self.args.rules.tokens)
         };
         if self.issuers.is_empty() {
             return Ok(vec![policy]);
         }
-        let of_issuer = |issuer: &String| VerificationPolicy {
-            issuer: RequiredIssuer::Is(issuer.clone()),
-            ..policy.clone()
-        };
-        Ok(self.issuers.iter().map(of_issuer).collect())
+        Ok(self
+            .issuers
+            .iter()
+            .map(|issuer| VerificationPolicy {
+                issuer: RequiredIssuer::Is(issuer.clone()),
+                ..policy.clone()
+            })
+            .collect())
     }
 
     /// Returns true if its tokens need a proof. Where `--resource` is set they may have one.
@@ -221,11 +225,8 @@ impl<'a> Description<'a> {
                     .map(|(field, claims)| (**field, claims.values()));
                 ClaimMapping::new(fields.collect())
             }
-            None => {
-                let entries = self.args.rules.tokens.claim.iter();
-                ClaimMapping::parse(entries.map(String::as_str))
-                    .map_err(|(entry, error)| flag_error("claim", entry, error))?
-            }
+            None => ClaimMapping::parse(self.args.rules.tokens.claim.iter().map(String::as_str))
+                .map_err(|(entry, error)| flag_error("claim", entry, error))?,
         };
         let audience = self.table.audience_claim.as_ref();
         Ok(Some(mapping.with_audience(
