@@ -189,8 +189,10 @@ impl Config {
         ];
         settings.extend(derived.map(|(name, value)| (name.to_owned(), value)));
         if let Some(registry) = &self.registry {
-            let (port, context) = (args.listening.listen.port(), &self.context_path);
-            let advertised = registry.advertised.instance(port, context, false);
+            let port = args.listening.listen.port();
+            let advertised = registry
+                .advertised
+                .instance(port, &self.context_path, false);
             settings.insert("advertise".to_owned(), advertised.authority().into());
         }
         Ok(settings)

@@ -177,8 +177,10 @@ impl Config {
     fn warnings_of_settings(&self) -> impl Iterator<Item = &'static str> {
         let policy = &self.rules.auth_policy;
         let own_server = self.sources().find_map(SourceSettings::auth_server);
-        let list_source = self.list_source.as_ref();
-        let list_server = list_source.and_then(|list| list.source.auth_server());
+        let list_server = self
+            .list_source
+            .as_ref()
+            .and_then(|list| list.source.auth_server());
         let of_flags = [
             (
                 policy.policy.accept_no_expiry,

@@ -157,8 +157,8 @@ impl<'a, C: Downstream> Serving<'a, C> {
             .with(request.nonce.clone())
             .to(&request.head);
         let (out, rest) = (&mut progress.download.out, progress.rest);
-        let (method, version) = (&request.head.method, request.head.version);
-        progress.own = Some(response.write(method, version, keep_alive, out));
+        let version = request.head.version;
+        progress.own = Some(response.write(&request.head.method, version, keep_alive, out));
         // In this order: a client may stop sending once it has read the response.
         self.downstream.send(out).await && self.downstream.discard(rest).await && keep_alive
     }
@@ -196,9 +196,9 @@ impl<'a, C: Downstream> Serving<'a, C> {
             self.progress.forwarded = Instant::now();
         }
         let holder = self.request.holder_of_connection(app, forward);
-        let (method, headers) = (&self.request.head.method, &self.request.head.headers);
+        let head = &self.request.head;
         // `None` where the service may carry out another method: then no retry is safe.
-        let method = certain_method(method, headers).cloned();
+        let method = certain_method(&head.method, &head.headers).cloned();
         let is_idempotent = method.as_ref().is_some_and(Method::is_idempotent);
         let mut reuse = Some(NextRequest {
             holder,
@@ -214,8 +214,8 @@ impl<'a, C: Downstream> Serving<'a, C> {
             if to_http_1 {
                 let conduct = &self.exchanges.connections.conduct;
                 upload.begin(|cannot_be_a_request| {
-                    self.request
-                        .http_1_head(forward, conduct.reuse(cannot_be_a_request))
+                    let reuse = conduct.reuse(cannot_be_a_request);
+                    self.request.http_1_head(forward, reuse)
                 });
             } else {
                 upload.begin_stream();
@@ -240,9 +240,9 @@ impl<'a, C: Downstream> Serving<'a, C> {
             // Once a part of the response is here, the service may have carried the request out.
             let may_repeat = upload.is_repeatable && !self.progress.download.has_begun();
             let tries = &mut self.progress.tries;
-            let (method, is_reused) = (method.as_ref(), connected.is_reused);
-            let repeats =
-                may_repeat && tries.after_sending(&error, method, is_reused, Instant::now());
+            let is_reused = connected.is_reused;
+            let repeats = may_repeat
+                && tries.after_sending(&error, method.as_ref(), is_reused, Instant::now());
             if let Some(behind) = connected.behind.take() {
                 // The next try has no body before it on its connection, so its response decides.
                 reuse = None;
@@ -255,8 +255,11 @@ impl<'a, C: Downstream> Serving<'a, C> {
                 continue;
             }
             // A reset of the client is passed on with its code.
-            let is_of_client = *error.esource() == ErrorSource::Downstream;
-            let reason = errors::reset_reason(&error).filter(|_| is_of_client);
+            let reason = if *error.esource() == ErrorSource::Downstream {
+                errors::reset_reason(&error)
+            } else {
+                None
+            };
             connected.service.end(reason).await;
             return Err(error);
         }

@@ -210,7 +210,7 @@ impl Interceptor {
             return observer.check("method", Err(Rejection::MethodNotAllowed));
         }
         // The current user is never public, whatever a pattern says.
-        let open = relative.filter(|_| !is_user_details);
+        let open = if is_user_details { None } else { relative };
         if let Some(pattern) = self.pattern_of(&self.pass_list, method, headers, open) {
             observer.learned("path", opened(relative, pattern));
             return Ok(AuthRequirement::Pass);

@@ -205,14 +205,16 @@ impl AccessRules {
     ) -> Vec<&str> {
         let mut missing: Vec<&str> = Vec::new();
         for position in self.matching(request, context) {
-            let lacks_scope =
-                matches!(verdicts.get(position), None | Some(RuleVerdict::LacksScope));
-            let rule = self.rules.get(position).filter(|_| lacks_scope);
-            let alternatives = rule.map_or(&[][..], |rule| &rule.requirement.scope);
+            if !matches!(verdicts.get(position), None | Some(RuleVerdict::LacksScope)) {
+                continue;
+            }
+            let Some(rule) = self.rules.get(position) else {
+                continue;
+            };
             // Another rule may need the same.
             let is_named = |scope: &String| missing.contains(&scope.as_str());
-            if !alternatives.iter().any(is_named) {
-                missing.extend(alternatives.first().map(String::as_str));
+            if !rule.requirement.scope.iter().any(is_named) {
+                missing.extend(rule.requirement.scope.first().map(String::as_str));
             }
         }
         missing

@@ -114,7 +114,7 @@ pub fn unreadable(token: &str) -> Option<String> {
 
 /// Names the first character that base64url does not have, as in `s=` before a token.
 fn not_base64url(name: &str, part: &str) -> String {
-    let is_foreign = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+    let is_foreign = |c: char| !c.is_ascii_alphanumeric() && !"-_".contains(c);
     let why = format!("its {name} is no base64url without padding");
     match part.chars().zip(1..).find(|(c, _)| is_foreign(*c)) {
         Some((found, number)) => format!("{why}: character {number} of it is {found:?}"),

@@ -182,9 +182,13 @@ struct Sidecar<'a> {
 impl Sidecar<'_> {
     fn container(&self, probes: &Map<String, Value>) -> Result<Value, String> {
         let mut container = self.settings.component.container.clone();
-        let of_all = &self.settings.resources;
         let is_http_1 = self.protocol == HTTP;
-        let bounds = resources::set(&mut container, self.pod, of_all, is_http_1)?;
+        let bounds = resources::set(
+            &mut container,
+            self.pod,
+            &self.settings.resources,
+            is_http_1,
+        )?;
         let of_component = list(&container["env"]).filter(|each| name_of(each) != APP_ID);
         let mut env = Vec::from_iter(self.app_id()?);
         env.extend(of_component.cloned());

@@ -124,8 +124,9 @@ impl Download {
             None => {
                 let trailers = std::task::ready!(stream.poll_trailers(cx))?;
                 // Dropped for a client of HTTP/1.x, as with any chunked body.
-                let trailers = trailers.filter(|_| request.version == Version::HTTP_2);
-                self.out.trailers = trailers.map(response_head::trimmed);
+                if request.version == Version::HTTP_2 {
+                    self.out.trailers = trailers.map(response_head::trimmed);
+                }
                 self.finish();
             }
         }

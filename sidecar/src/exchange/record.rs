@@ -26,12 +26,13 @@ impl Exchanges {
             duration: None,
             was_counted: false,
         };
-        let logger = &self.app.request_logger;
         let (access_log, span) = (self.app.rules.load().access_log, RequestSpan::default());
-        logger.request_ended(completion, access_log, span, || AccessLine {
-            client,
-            ..AccessLine::default()
-        });
+        self.app
+            .request_logger
+            .request_ended(completion, access_log, span, || AccessLine {
+                client,
+                ..AccessLine::default()
+            });
     }
 }
 

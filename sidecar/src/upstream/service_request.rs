@@ -153,8 +153,11 @@ impl<'r> ServiceRequest<'r> {
         for (name, value) in self.ids.to_send() {
             fields.set(Bytes::copy_from_slice(name.as_str().as_bytes()), value);
         }
-        let sources = self.auth_policy.interceptor.sources();
-        strip_token::remove_from(fields, sources, forwards_tokens);
+        strip_token::remove_from(
+            fields,
+            self.auth_policy.interceptor.sources(),
+            forwards_tokens,
+        );
         remove_path_overrides(fields, self.client);
         // Before the identity headers: `overwrite` would remove X-Forwarded-User.
         self.policy.forwarded.apply(fields, self.client);

@@ -123,9 +123,10 @@ impl MountedApplications {
                 Ok(record) => now.applications.put(id, record),
                 Err(error) => {
                     now.errors.push(error);
-                    let former = former.get(id.as_str());
                     // Another secret may be in force on the host, and this one be known to others.
-                    if let Some(former) = former.filter(|_| !replaced_file::is_replaced(&file)) {
+                    if let Some(former) = former.get(id.as_str())
+                        && !replaced_file::is_replaced(&file)
+                    {
                         now.applications.put(id, former.clone());
                     }
                 }

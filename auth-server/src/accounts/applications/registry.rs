@@ -246,7 +246,7 @@ impl ApplicationRegistry {
 
 /// Cuts a text behind its first characters of an id, `max` at most.
 fn cut(sent: &str, max: usize) -> Cow<'_, str> {
-    let is_usual = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/' | '@');
+    let is_usual = |c: char| c.is_alphanumeric() || "-_.:/@".contains(c);
     let end = sent.chars().take(max).take_while(|c| is_usual(*c));
     match sent.split_at_checked(end.map(char::len_utf8).sum()) {
         Some((start, rest)) if !rest.is_empty() => format!("{start}…").into(),

@@ -153,8 +153,7 @@ fn issue_to_application(
 ) -> Result<Issued, ErrorResponse> {
     // Before the registration is read: a removal is recorded with a later time than this one.
     let now = app.now();
-    let registrations = &app.registrations;
-    let (id, mut grant) = registrations.authenticate(&presented.pairs())?;
+    let (id, mut grant) = app.registrations.authenticate(&presented.pairs())?;
     // Not the limit of guesses, which others behind the same address could use up.
     app.count_proven(client)?;
     if grant.audience.is_empty() {

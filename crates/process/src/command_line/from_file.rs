@@ -7,7 +7,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 
 use super::config_file::ConfigFile;
-use super::sources::{chosen_subcommand, source};
+use super::sources::{chosen_subcommand, value_source};
 use super::{VARIABLE_PREFIX, all_settings, default_variable, setting_named, settings};
 use crate::exit::ExitError;
 use crate::files::bounded_read::LINE_END;
@@ -30,7 +30,7 @@ pub(super) fn arguments(
         let Some(flag) = setting.get_long() else {
             continue;
         };
-        match (source(setting, given), file) {
+        match (value_source(setting, given), file) {
             (Some(ValueSource::CommandLine), _) => {}
             (Some(ValueSource::EnvVariable), _) => {
                 // Made a flag, without the line end that clap would take for a part of the value.

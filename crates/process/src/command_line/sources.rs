@@ -63,7 +63,7 @@ impl Sources {
     /// Returns the settings on the command line itself with their values.
     pub(super) fn typed(&self) -> impl Iterator<Item = (&Arg, Vec<&OsStr>)> {
         let is_typed =
-            |setting: &&Arg| source(setting, &self.given) == Some(ValueSource::CommandLine);
+            |setting: &&Arg| value_source(setting, &self.given) == Some(ValueSource::CommandLine);
         let values = |setting: &Arg| self.given.get_raw(setting.get_id().as_str());
         settings(&self.command)
             .filter(is_typed)
@@ -98,7 +98,7 @@ impl Sources {
 
     /// Returns `None` for a typed flag, a default, and a text that begins with the file.
     fn describe_source(&self, setting: &Arg, text: &str) -> Option<String> {
-        if source(setting, &self.given) == Some(ValueSource::CommandLine) {
+        if value_source(setting, &self.given) == Some(ValueSource::CommandLine) {
             return None;
         }
         match self.key(setting) {
@@ -109,7 +109,7 @@ impl Sources {
 
     /// Returns the source of the setting; `None` for a default of the program.
     pub(super) fn source(&self, setting: &Arg) -> Option<String> {
-        if source(setting, &self.given) == Some(ValueSource::CommandLine) {
+        if value_source(setting, &self.given) == Some(ValueSource::CommandLine) {
             return Some("the command line".to_owned());
         }
         if let Some(variable) = self.variable(setting) {
@@ -128,14 +128,10 @@ impl Sources {
 
     /// Returns the variable that gives the setting.
     fn variable(&self, setting: &Arg) -> Option<String> {
-        let is_given = source(setting, &self.given) == Some(ValueSource::EnvVariable);
-        Some(
-            setting
-                .get_env()
-                .filter(|_| is_given)?
-                .to_string_lossy()
-                .into_owned(),
-        )
+        if value_source(setting, &self.given) != Some(ValueSource::EnvVariable) {
+            return None;
+        }
+        Some(setting.get_env()?.to_string_lossy().into_owned())
     }
 
     /// Returns the setting's quoted key and the path of the file that has it.
@@ -159,7 +155,7 @@ pub(super) fn chosen_subcommand<'a>(
         })
 }
 
-pub(super) fn source(setting: &Arg, given: &ArgMatches) -> Option<ValueSource> {
+pub(super) fn value_source(setting: &Arg, given: &ArgMatches) -> Option<ValueSource> {
     given.value_source(setting.get_id().as_str())
 }
 

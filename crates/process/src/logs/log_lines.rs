@@ -94,9 +94,14 @@ impl Write for LogLine<'_> {
             MAX_WAITING_LINES
         };
         let one_more = |waiting| (waiting < max).then_some(waiting + 1);
-        let (relaxed, waiting) = (Ordering::Relaxed, &self.lines.waiting);
+        let relaxed = Ordering::Relaxed;
         // Counted here, because the queue's own limit does not distinguish audit lines.
-        if waiting.fetch_update(relaxed, relaxed, one_more).is_ok() {
+        if self
+            .lines
+            .waiting
+            .fetch_update(relaxed, relaxed, one_more)
+            .is_ok()
+        {
             return self.lines.queue.clone().write(line);
         }
         DROPPED.log_lines_dropped.inc();

@@ -216,11 +216,12 @@ async fn speaks(stream: &mut Stream, protocol: Protocol) -> Result<(), ExitError
 
 /// Returns the remedy for a response of another protocol.
 fn wrong_version(protocol: Protocol, first: [u8; 7]) -> Option<&'static str> {
+    let is_http_1 = first.starts_with(b"HTTP/1");
     match (protocol, first) {
-        (Protocol::H2c, [b'H', b'T', b'T', b'P', b'/', b'1', _]) => {
+        (Protocol::H2c, _) if is_http_1 => {
             Some("the service speaks HTTP/1.1 alone: http:// in place of h2c://")
         }
-        (Protocol::Http, [b'H', b'T', b'T', b'P', b'/', b'1', _]) => None,
+        (Protocol::Http, _) if is_http_1 => None,
         // A frame with settings, or with the end of the connection (RFC 9113 §6).
         (Protocol::Http, [0, _, _, 4 | 7, ..]) => {
             Some("the service speaks HTTP/2 alone: h2c:// in place of http://")

@@ -80,7 +80,9 @@ fn describe(
                 .map(move |method| class_of(interceptor, method, &path))
         })
         .collect();
-    if let Some(other) = found.first().filter(|_| !found.contains(&treatment)) {
+    if let Some(other) = found.first()
+        && !found.contains(&treatment)
+    {
         line += &format!("; catches nothing: these paths are {other}");
     }
     line

@@ -149,8 +149,12 @@ impl AuthPolicy {
                 Some(
                     self.still_valid(&known, keys, presented.now)
                         .and_then(|()| {
-                            let bound = known.possession.as_deref();
-                            self.check_possession(presented, bound, || digest.0, observer)
+                            self.check_possession(
+                                presented,
+                                known.possession.as_deref(),
+                                || digest.0,
+                                observer,
+                            )
                         })
                         .map(|()| Lookup::Found(known)),
                 )
