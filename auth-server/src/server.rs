@@ -175,12 +175,13 @@ fn registration(
     let Some(registry) = &config.registry else {
         return Ok(None);
     };
-    let (port, secure) = (listener::address(public)?.port(), config.tls.is_some());
     Ok(Some(Registration::start(
         registry.settings.clone(),
-        registry
-            .advertised
-            .instance(port, &config.context_path, secure),
+        registry.advertised.instance(
+            listener::address(public)?.port(),
+            &config.context_path,
+            config.tls.is_some(),
+        ),
         Arc::clone(&app.live_keys),
         app.metrics.clone(),
         background,

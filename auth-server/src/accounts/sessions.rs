@@ -257,7 +257,8 @@ impl Sessions {
             if session.of_token == Use::Repeated {
                 return Ok(session.given());
             }
-            let (id, expected) = (session.token.session(), session.version.clone());
+            let id = session.token.session();
+            let expected = session.version.clone();
             let record = session.record.renewed(
                 &session.token,
                 now,

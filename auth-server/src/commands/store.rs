@@ -49,9 +49,9 @@ impl CommandStore {
     ) -> Result<Outcome, ExitError> {
         let log = RevocationLog::new(self.opened.clone(), Metrics::default(), 0);
         let revocations = std::slice::from_ref(revocation);
-        let (actor, changes) = (actor(), change.into_iter().collect());
+        let changes = change.into_iter().collect();
         Ok(log
-            .append_by(Some(&actor), &self.opened, revocations, changes)
+            .append_by(Some(&actor()), &self.opened, revocations, changes)
             .await?)
     }
 

@@ -179,8 +179,8 @@ impl Explanation {
             let is_time = matches!(name.as_str(), "exp" | "nbf" | "iat");
             lines.push(match value.to_string().parse() {
                 Ok(time) if is_time => {
-                    let (at, distance) = (moment(time), distance(time, self.at));
-                    format!("{name} = {value}  {at}, {distance}")
+                    let distance = distance(time, self.at);
+                    format!("{name} = {value}  {}, {distance}", moment(time))
                 }
                 _ => format!("{name} = {value}"),
             });

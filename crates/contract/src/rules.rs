@@ -314,9 +314,12 @@ impl AccessRules {
             RuleVerdict::Holds => '✓',
             _ => '✗',
         };
-        let (name, needs) = (&rule.name, &rule.requirement);
+        let needs = &rule.requirement;
         let found = needs.found(find);
-        Some(format!("{sign} {name}: needs {needs}; found {found}"))
+        Some(format!(
+            "{sign} {}: needs {needs}; found {found}",
+            rule.name
+        ))
     }
 }
 

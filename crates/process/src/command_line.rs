@@ -274,8 +274,8 @@ fn with_variables(command: Command) -> Command {
 
 /// Returns the name, unless the flag has no variable or names one itself.
 fn variable_of(arg: &Arg) -> Option<String> {
-    let (long, declared) = (arg.get_long()?, arg.get_env()?);
-    (declared == in_capitals(arg.get_id().as_str()).as_str()).then(|| variable(long))
+    let long = arg.get_long()?;
+    (arg.get_env()? == in_capitals(arg.get_id().as_str()).as_str()).then(|| variable(long))
 }
 
 fn variable(flag: &str) -> String {

@@ -139,9 +139,11 @@ fn describe_header(header: &Map) -> String {
 
 fn describe_time(name: &str, claims: &Map, now: i64, leeway: u32) -> Option<String> {
     let time = numeric_date(&mut claims.clone(), name, f64::floor).ok()??;
-    let (at, distance, now) = (moment(time), distance(time, now), moment(now));
     Some(format!(
-        "its `{name}` is {at}, {distance}; here it is {now}, and the leeway {leeway} s"
+        "its `{name}` is {}, {}; here it is {}, and the leeway {leeway} s",
+        moment(time),
+        distance(time, now),
+        moment(now)
     ))
 }
 

@@ -14,9 +14,8 @@ use crate::manifest::annotations::SIDECAR;
 use crate::manifest::metadata::inherit;
 use crate::manifest::object::{Object, text};
 use crate::manifest::original;
-use crate::network::ports;
-use crate::network::protocol;
 use crate::network::services::move_alone;
+use crate::network::{ports, protocol};
 use crate::yaml::MAX_LINE;
 
 const API_VERSION: &str = "admission.k8s.io/v1";

@@ -15,10 +15,8 @@ use crate::manifest::annotations as names;
 use crate::manifest::metadata::inherit;
 use crate::manifest::object::{Object, list, name_of};
 use crate::manifest::original;
-use crate::network::ports;
-use crate::network::probes;
-use crate::network::protocol;
 use crate::network::protocol_words::HTTP;
+use crate::network::{ports, probes, protocol};
 use crate::yaml::Document;
 
 /// Labels that name an application, the usual one first.

@@ -15,8 +15,7 @@ use super::rule_args::{RuleTable, serialize_whole};
 use super::service_args::UpstreamRequestArgs;
 use crate::identity::client_certificate::CertificateField;
 use crate::identity::user_header::Encoding;
-use postern_process::command_line::texts::Name;
-use postern_process::command_line::texts::Text;
+use postern_process::command_line::texts::{Name, Text};
 
 /// Flags of key sources other than the auth server.
 pub(super) const ISSUERS: [&str; 2] = ["issuer_url", "jwks"];

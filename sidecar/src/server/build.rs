@@ -90,8 +90,13 @@ pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitErr
     clients.threads = None;
     server.add_service(clients);
     server.add_service(supervised("key refresh", run_issuers(tasks), &background));
-    let (health, registry) = (app.health.clone(), Arc::clone(&app.registry));
-    let admin = serve_admin_port(admin, health, registry, probes, admin_routes);
+    let admin = serve_admin_port(
+        admin,
+        app.health.clone(),
+        Arc::clone(&app.registry),
+        probes,
+        admin_routes,
+    );
     server.add_service(supervised("admin port", admin, &background));
     server.run(RunArgs {
         shutdown_signal: Box::new(stop),

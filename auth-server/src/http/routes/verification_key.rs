@@ -14,8 +14,7 @@ use postern_contract::rejection::Rejection;
 
 use super::{JWKS_PATH, REVOCATIONS_PATH};
 use crate::http::app::App;
-use crate::http::response;
-use crate::http::response::ErrorResponse;
+use crate::http::response::{self, ErrorResponse};
 use crate::keys::published::PublishedKeys;
 use crate::telemetry::audit::{self, RequestEvent, RequestLine};
 use crate::telemetry::metrics::OK;

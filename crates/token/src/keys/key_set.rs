@@ -184,8 +184,7 @@ pub(super) fn verification_key_from_jwk(
     };
     let (key, fits): (_, fn(Algorithm) -> bool) = match (kty, curve) {
         ("RSA", _) => {
-            let (modulus, exponent) = (number(jwk, "n")?, number(jwk, "e")?);
-            let key = DecodingKey::from_rsa_raw_components(&modulus, &exponent);
+            let key = DecodingKey::from_rsa_raw_components(&number(jwk, "n")?, &number(jwk, "e")?);
             (key, |it| it.family() == AlgorithmFamily::Rsa)
         }
         ("EC", "P-256") => (point(jwk)?, |it| it == Algorithm::ES256),

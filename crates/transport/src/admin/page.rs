@@ -150,7 +150,8 @@ impl StatusPage {
 
 /// Returns the sum of a metric's samples for each value of one of its labels.
 fn sums<'t>(metrics: &'t str, metric: &str, label: &str) -> BTreeMap<&'t str, i64> {
-    let (start, label) = (format!("{metric}{{"), format!("{label}=\""));
+    let start = format!("{metric}{{");
+    let label = format!("{label}=\"");
     let mut sums = BTreeMap::new();
     for line in metrics.lines().filter(|line| line.starts_with(&start)) {
         let value = line

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::manifest::annotations::{ORIGINAL, UPSTREAM_PROTOCOL};
 use crate::manifest::object::{Object, actions, name_of, objects, text};
-use crate::network::ports;
-use crate::network::ports::SIDECAR_PORT;
+use crate::network::ports::{self, SIDECAR_PORT};
 use crate::network::probes;
 use crate::network::protocol_words::{H2C, HTTP, HTTPS, protocol_of};
-use crate::network::services;
-use crate::network::services::ServicePort;
+use crate::network::services::{self, ServicePort};
 use crate::yaml::Document;
 
 /// Returns the protocol of the service of a pod, which may be behind Services of the input.
