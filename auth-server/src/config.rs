@@ -189,8 +189,10 @@ impl Config {
         ];
         settings.extend(derived.map(|(name, value)| (name.to_owned(), value)));
         if let Some(registry) = &self.registry {
-            let (port, context) = (args.listening.listen.port(), &self.context_path);
-            let advertised = registry.advertised.instance(port, context, false);
+            let port = args.listening.listen.port();
+            let advertised = registry
+                .advertised
+                .instance(port, &self.context_path, false);
             settings.insert("advertise".to_owned(), advertised.authority().into());
         }
         Ok(settings)
@@ -259,9 +261,10 @@ fn static_root(args: &ServeArgs) -> Result<Option<PathBuf>, ExitError> {
         ExitError::Config(format!("--static-dir {}: {why}", directory.display()))
     };
     let root = directory.canonicalize().map_err(|error| rejected(&error))?;
-    match TREES.iter().any(|tree| root.join(tree).is_dir()) {
-        true => Ok(Some(root)),
-        false => Err(rejected(&"it holds neither a directory static nor assets")),
+    if TREES.iter().any(|tree| root.join(tree).is_dir()) {
+        Ok(Some(root))
+    } else {
+        Err(rejected(&"it holds neither a directory static nor assets"))
     }
 }
 

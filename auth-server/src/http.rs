@@ -71,9 +71,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     let router = router
         .fallback(async || response::rejection(Rejection::NotFound))
         .method_not_allowed_fallback(async || response::rejection(Rejection::MethodNotAllowed));
-    let router = match app.config.any_claims {
-        true => router.layer(from_fn(for_this_machine)),
-        false => router,
+    let router = if app.config.any_claims {
+        router.layer(from_fn(for_this_machine))
+    } else {
+        router
     };
     router
         .layer(from_fn_with_state(Arc::clone(&app), authenticate_request))

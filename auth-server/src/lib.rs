@@ -55,10 +55,10 @@ fn run() -> Result<(), ExitError> {
         command_line::warn(&command_line::exposed_secrets::<Cli>());
     }
     match command {
-        Command::Serve(args) => {
-            let overridden = command_line::overridden_keys::<Cli>();
-            serve(&args, &[warnings, overridden].concat())
-        }
+        Command::Serve(args) => serve(
+            &args,
+            &[warnings, command_line::overridden_keys::<Cli>()].concat(),
+        ),
         Command::Dev(args) => {
             let _logs = logs::telemetry::init(LogFormat::Text, &args.log_level)?;
             block_on(commands::dev::run(&args))
@@ -66,8 +66,11 @@ fn run() -> Result<(), ExitError> {
         Command::Check(args) => {
             let warnings = [warnings, postern_transport::traces::warnings()].concat();
             logs::telemetry::check(&args.settings.logs.log_level)?;
-            let overridden = command_line::overridden_keys::<Cli>();
-            block_on(commands::check::run(&args, warnings, &overridden))
+            block_on(commands::check::run(
+                &args,
+                warnings,
+                &command_line::overridden_keys::<Cli>(),
+            ))
         }
         Command::Healthcheck(args) => healthcheck::ready(args.admin_listen, HEALTHCHECK_TIMEOUT),
         Command::Keys(command) => audited(commands::keys::run(&command)),

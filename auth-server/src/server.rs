@@ -30,7 +30,6 @@ use crate::config::{Config, warnings};
 use crate::http;
 use crate::http::app::App;
 use crate::http::middleware::access_log::reject_unparsed;
-use crate::keys::ring::ListedKey;
 use crate::server::registration::Registration;
 use crate::store::directory::Access;
 use crate::store::open_store::OpenStore;
@@ -151,9 +150,10 @@ fn status_page(
     let keys = Arc::clone(&app.live_keys);
     let listed = move || {
         let keys = keys.load();
-        let listed = keys.iter().flat_map(|keys| keys.ring.listed());
-        let line = |it: ListedKey<'_>| format!("{} {}\n", it.key.id(), it.role.name());
-        listed.map(line).collect::<String>()
+        keys.iter()
+            .flat_map(|keys| keys.ring.listed())
+            .map(|it| format!("{} {}\n", it.key.id(), it.role.name()))
+            .collect::<String>()
     };
     Ok(page.routes(move || OwnPart {
         title: title.clone(),
@@ -175,12 +175,13 @@ fn registration(
     let Some(registry) = &config.registry else {
         return Ok(None);
     };
-    let (port, secure) = (listener::address(public)?.port(), config.tls.is_some());
     Ok(Some(Registration::start(
         registry.settings.clone(),
-        registry
-            .advertised
-            .instance(port, &config.context_path, secure),
+        registry.advertised.instance(
+            listener::address(public)?.port(),
+            &config.context_path,
+            config.tls.is_some(),
+        ),
         Arc::clone(&app.live_keys),
         app.metrics.clone(),
         background,

@@ -101,8 +101,7 @@ impl Config {
                 .and_then(|tls| tls.ending_certificate(now)),
         );
         reporting::check(args, auth_policy.reporting_until, now)?;
-        let sources = auth_policy.interceptor.sources();
-        policy::reject_idle_cookie_origins(&args.rules.tokens, sources)?;
+        policy::reject_idle_cookie_origins(&args.rules.tokens, auth_policy.interceptor.sources())?;
         let rules = Rules {
             auth_policy,
             upstream_request: upstream_request(&args.rules.upstream_request),
@@ -178,8 +177,10 @@ impl Config {
     fn warnings_of_settings(&self) -> impl Iterator<Item = &'static str> {
         let policy = &self.rules.auth_policy;
         let own_server = self.sources().find_map(SourceSettings::auth_server);
-        let list_source = self.list_source.as_ref();
-        let list_server = list_source.and_then(|list| list.source.auth_server());
+        let list_server = self
+            .list_source
+            .as_ref()
+            .and_then(|list| list.source.auth_server());
         let of_flags = [
             (
                 policy.policy.accept_no_expiry,

@@ -209,9 +209,10 @@ fn in_registry(url: &str) -> Result<AuthServer, AuthServerError> {
 }
 
 const fn protocol(is_secure: bool) -> Scheme {
-    match is_secure {
-        true => Scheme::HTTPS,
-        false => Scheme::HTTP,
+    if is_secure {
+        Scheme::HTTPS
+    } else {
+        Scheme::HTTP
     }
 }
 

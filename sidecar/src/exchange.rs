@@ -73,8 +73,8 @@ impl Exchanges {
         let _counted = Counted::among(&app.metrics.requests_in_flight);
         let decision = app.decide(&request).await;
         let decided = Instant::now();
-        let requests = &app.metrics.requests;
-        requests
+        app.metrics
+            .requests
             .auth_duration_seconds
             .observe(decided.saturating_duration_since(request.began));
         let action = app.act_on(decision, &request, decided).await;
@@ -151,15 +151,14 @@ impl<'a, C: Downstream> Serving<'a, C> {
     async fn respond(&mut self, response: LocalResponse, keep_alive: bool) -> bool {
         let keep_alive = keep_alive && !response.must_close() && !self.app().drain.has_begun();
         let (request, progress) = (&self.request, &mut self.progress);
-        let cors = request.rules.auth_policy.cors_fields(&request.head);
         let response = response
-            .with(cors)
+            .with(request.rules.auth_policy.cors_fields(&request.head))
             .with(request.ids.echo())
             .with(request.nonce.clone())
             .to(&request.head);
         let (out, rest) = (&mut progress.download.out, progress.rest);
-        let (method, version) = (&request.head.method, request.head.version);
-        progress.own = Some(response.write(method, version, keep_alive, out));
+        let version = request.head.version;
+        progress.own = Some(response.write(&request.head.method, version, keep_alive, out));
         // In this order: a client may stop sending once it has read the response.
         self.downstream.send(out).await && self.downstream.discard(rest).await && keep_alive
     }
@@ -197,9 +196,9 @@ impl<'a, C: Downstream> Serving<'a, C> {
             self.progress.forwarded = Instant::now();
         }
         let holder = self.request.holder_of_connection(app, forward);
-        let (method, headers) = (&self.request.head.method, &self.request.head.headers);
+        let head = &self.request.head;
         // `None` where the service may carry out another method: then no retry is safe.
-        let method = certain_method(method, headers).cloned();
+        let method = certain_method(&head.method, &head.headers).cloned();
         let is_idempotent = method.as_ref().is_some_and(Method::is_idempotent);
         let mut reuse = Some(NextRequest {
             holder,
@@ -241,9 +240,9 @@ impl<'a, C: Downstream> Serving<'a, C> {
             // Once a part of the response is here, the service may have carried the request out.
             let may_repeat = upload.is_repeatable && !self.progress.download.has_begun();
             let tries = &mut self.progress.tries;
-            let (method, is_reused) = (method.as_ref(), connected.is_reused);
-            let repeats =
-                may_repeat && tries.after_sending(&error, method, is_reused, Instant::now());
+            let is_reused = connected.is_reused;
+            let repeats = may_repeat
+                && tries.after_sending(&error, method.as_ref(), is_reused, Instant::now());
             if let Some(behind) = connected.behind.take() {
                 // The next try has no body before it on its connection, so its response decides.
                 reuse = None;
@@ -256,8 +255,11 @@ impl<'a, C: Downstream> Serving<'a, C> {
                 continue;
             }
             // A reset of the client is passed on with its code.
-            let is_of_client = *error.esource() == ErrorSource::Downstream;
-            let reason = errors::reset_reason(&error).filter(|_| is_of_client);
+            let reason = if *error.esource() == ErrorSource::Downstream {
+                errors::reset_reason(&error)
+            } else {
+                None
+            };
             connected.service.end(reason).await;
             return Err(error);
         }

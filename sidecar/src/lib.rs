@@ -46,16 +46,15 @@ fn run() -> Result<(), ExitError> {
         command_line::warn(&command_line::exposed_secrets::<Cli>());
     }
     match command {
-        Command::Serve(args) => {
-            let overridden = command_line::overridden_keys::<Cli>();
-            serve(&args, [warnings, overridden].concat())
-        }
+        Command::Serve(args) => serve(
+            &args,
+            [warnings, command_line::overridden_keys::<Cli>()].concat(),
+        ),
         Command::Check(args) => {
             tls::install_provider()?;
             let warnings = [warnings, postern_transport::traces::warnings()].concat();
             postern_process::logs::telemetry::check(&log_filter(&args.settings.logs.log_level))?;
-            let overridden = command_line::overridden_keys::<Cli>();
-            commands::check::run(&args, warnings, &overridden)
+            commands::check::run(&args, warnings, &command_line::overridden_keys::<Cli>())
         }
         Command::Healthcheck(args) => {
             healthcheck::ready(args.admin.admin_listen, args.timeout.duration())

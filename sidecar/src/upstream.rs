@@ -165,8 +165,10 @@ impl Upstream {
     /// Returns the present addresses.
     fn addresses(&self) -> Vec<SocketAddr> {
         let peers = self.peers.load();
-        let inet = |peer: &Arc<ServicePeer>| peer.any.address().as_inet().copied();
-        peers.iter().filter_map(inet).collect()
+        peers
+            .iter()
+            .filter_map(|peer| peer.any.address().as_inet().copied())
+            .collect()
     }
 
     /// Replaces the addresses.
@@ -209,11 +211,13 @@ impl UpstreamSettings {
         addresses: &[SocketAddr],
         tls: Option<&CurrentTls>,
     ) -> Vec<Arc<ServicePeer>> {
-        let peer = |address: &SocketAddr| {
-            let peer = HttpPeer::new(*address, tls.is_some(), String::new());
-            self.peer(peer, tls)
-        };
-        addresses.iter().map(peer).collect()
+        addresses
+            .iter()
+            .map(|address| {
+                let peer = HttpPeer::new(*address, tls.is_some(), String::new());
+                self.peer(peer, tls)
+            })
+            .collect()
     }
 
     fn peer(&self, mut any: HttpPeer, tls: Option<&CurrentTls>) -> Arc<ServicePeer> {

@@ -257,11 +257,14 @@ impl Sessions {
             if session.of_token == Use::Repeated {
                 return Ok(session.given());
             }
-            let (id, expected) = (session.token.session(), session.version.clone());
-            let expires = now.saturating_add(self.token_lifetime);
-            let record = session
-                .record
-                .renewed(&session.token, now, expires, binding);
+            let id = session.token.session();
+            let expected = session.version.clone();
+            let record = session.record.renewed(
+                &session.token,
+                now,
+                now.saturating_add(self.token_lifetime),
+                binding,
+            );
             if self.store.write_session(id, expected, &record).await? {
                 return Ok(OpenSession { record, ..session }.given());
             }
@@ -360,8 +363,11 @@ impl OpenSession {
     }
 
     fn given(self) -> SessionTokens {
-        let next = self.record.given(&self.token);
-        SessionTokens::new(&self.record, &next, self.present.user)
+        SessionTokens::new(
+            &self.record,
+            &self.record.given(&self.token),
+            self.present.user,
+        )
     }
 }
 

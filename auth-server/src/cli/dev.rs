@@ -55,8 +55,7 @@ impl DevArgs {
         let issuer = self.issuer.clone().unwrap_or_else(|| self.url(address));
         let audience = self.audience.iter();
         // A sidecar that meets the next key before its minute fetches it at once.
-        let words = "auth-server serve --store=memory --signing-type=ecdsa --rotation-lead=1s --registry=none";
-        let words = words
+        let words = "auth-server serve --store=memory --signing-type=ecdsa --rotation-lead=1s --registry=none"
             .split(' ')
             .map(str::to_owned)
             .chain([

@@ -196,8 +196,7 @@ pub(crate) async fn change_in(
             written => written?,
         };
         if is_written {
-            let event = change.event(former);
-            audit::application(event, id.as_str(), Some(&actor()));
+            audit::application(change.event(former), id.as_str(), Some(&actor()));
             print_note("servers follow within their --store-poll-interval");
             return Ok(());
         }

@@ -162,13 +162,14 @@ async fn import(args: &KeyArgs, file: &Path) -> Result<(), ExitError> {
             return Ok(Plan::Keep(held));
         }
         let ring = KeyRing::around(Arc::clone(&pair), signing_type, stored).map_err(unusable)?;
-        match ring.revoked().contains(pair.id()) {
-            true => Err(StoreError::Unusable(format!(
+        if ring.revoked().contains(pair.id()) {
+            Err(StoreError::Unusable(format!(
                 "{}: {} was revoked",
                 store.location,
                 pair.id()
-            ))),
-            false => Ok(Plan::Write(ring)),
+            )))
+        } else {
+            Ok(Plan::Write(ring))
         }
     });
     let updated = confirmed(&store, updated.await?).await?;

@@ -100,9 +100,9 @@ async fn end_session(store: &CommandStore, token_id: &str, now: i64) -> Result<b
         let Some(record) = held.record? else {
             return Ok(false);
         };
-        let revocation = record.revocation(session, now);
-        let Some(revocation) = revocation.filter(|_| record.has_token(session, token_id)) else {
-            return Ok(false);
+        let revocation = match record.revocation(session, now) {
+            Some(revocation) if record.has_token(session, token_id) => revocation,
+            _ => return Ok(false),
         };
         if store.append(&revocation, removal).await? == Outcome::Committed {
             print_note(

@@ -48,10 +48,10 @@ impl CommandStore {
         change: Option<Change>,
     ) -> Result<Outcome, ExitError> {
         let log = RevocationLog::new(self.opened.clone(), Metrics::default(), 0);
-        let (store, revocations) = (&self.opened, std::slice::from_ref(revocation));
-        let (actor, changes) = (actor(), change.into_iter().collect());
+        let revocations = std::slice::from_ref(revocation);
+        let changes = change.into_iter().collect();
         Ok(log
-            .append_by(Some(&actor), store, revocations, changes)
+            .append_by(Some(&actor()), &self.opened, revocations, changes)
             .await?)
     }
 

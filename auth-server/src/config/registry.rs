@@ -98,9 +98,8 @@ impl Advertised {
             ("context-path", context.as_str()),
             ("secure", if secure { "true" } else { "false" }),
         ];
-        let owned = |(name, value): (&'static str, &str)| (name, value.to_owned());
         Instance {
-            metadata: BTreeMap::from(metadata.map(owned)),
+            metadata: BTreeMap::from(metadata.map(|(name, value)| (name, value.to_owned()))),
             ..Instance::new(&self.host, self.port.unwrap_or(port))
         }
     }

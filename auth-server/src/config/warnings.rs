@@ -15,8 +15,12 @@ pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     warnings.extend(network_warnings(args, config));
     let users = config.users.iter().flat_map(|users| users.warnings());
     warnings.extend(users);
-    let mounted = config.mounted_applications.iter();
-    warnings.extend(mounted.flat_map(MountedApplications::warnings));
+    warnings.extend(
+        config
+            .mounted_applications
+            .iter()
+            .flat_map(MountedApplications::warnings),
+    );
     warnings.extend(exposed_secrets::<Cli>());
     warnings
 }
@@ -50,8 +54,7 @@ fn store_warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
 }
 
 fn token_warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
-    let audiences = args.tokens.audience.iter().map(String::as_str);
-    let mut warnings = joined_members("audience", audiences);
+    let mut warnings = joined_members("audience", args.tokens.audience.iter().map(String::as_str));
     let (session, token) = (config.session_lifetime, config.issuer.lifetime);
     if config.refresh_tokens && session <= token {
         warnings.push(format!(

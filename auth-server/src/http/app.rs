@@ -61,16 +61,23 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) fn new(config: Config, store: OpenStore) -> Self {
-        let (requests, metrics) = (store.for_requests(), Metrics::default());
-        let (background, keep) = (store.clone(), config.rotation.keep);
-        let revocations = Arc::new(RevocationLog::new(background, metrics.clone(), keep));
+        let requests = store.for_requests();
+        let metrics = Metrics::default();
+        let revocations = Arc::new(RevocationLog::new(
+            store.clone(),
+            metrics.clone(),
+            config.rotation.keep,
+        ));
         let users: Arc<dyn UserStore> = match &config.users {
             Some(users) => Arc::clone(users) as _,
             None => Arc::new(BuiltinUser),
         };
         let recorded_users = config.users.as_ref().map(|users| {
-            let (users, log) = (Arc::clone(users), Arc::clone(&revocations));
-            Arc::new(RecordedUsers::new(store.clone(), users, log))
+            Arc::new(RecordedUsers::new(
+                store.clone(),
+                Arc::clone(users),
+                Arc::clone(&revocations),
+            ))
         });
         let sessions = Arc::new(Sessions {
             store: requests.clone(),

@@ -71,9 +71,10 @@ pub(in crate::http) fn is_of_type(headers: &HeaderMap, expected: &str) -> bool {
 /// [`Rejection::BodyEncoding`]
 pub(in crate::http) fn check_coding(headers: &HeaderMap) -> Result<(), Rejection> {
     let mut codings = headers.get_all(header::CONTENT_ENCODING).iter();
-    match codings.all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
-        true => Ok(()),
-        false => Err(Rejection::BodyEncoding),
+    if codings.all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        Ok(())
+    } else {
+        Err(Rejection::BodyEncoding)
     }
 }
 

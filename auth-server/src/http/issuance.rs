@@ -42,9 +42,10 @@ impl App {
             .knows(&self.requests, user)
             .await
             .map_err(|error| store_rejection(&error, "a user cannot be compared with the store"));
-        match is_known? {
-            true => Ok(()),
-            false => Err(Rejection::UsersStale),
+        if is_known? {
+            Ok(())
+        } else {
+            Err(Rejection::UsersStale)
         }
     }
 
@@ -62,8 +63,9 @@ impl App {
         let began = Instant::now();
         let token = issue(&self.config.issuer, pair, token_id.clone())
             .map_err(|error| internal_error(&error))?;
-        let time = &self.metrics.token_signing_duration_seconds;
-        time.observe(began.elapsed());
+        self.metrics
+            .token_signing_duration_seconds
+            .observe(began.elapsed());
         let key_id = pair.id().clone();
         Ok((token, TokenIds { token_id, key_id }))
     }

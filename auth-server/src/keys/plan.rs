@@ -118,9 +118,8 @@ impl Planner<'_> {
             .take_if(|next| *next.pair.id() == current);
         ring.forget_revoked();
         // A shared secret verifies only while it is current: sidecars get one secret without an id.
-        if let Some(memory) = self
-            .memory
-            .filter(|_| self.signing_type != SigningType::Hmac)
+        if let Some(memory) = self.memory
+            && self.signing_type != SigningType::Hmac
         {
             for retired in memory.retired().iter().filter(|key| key.until() > self.now) {
                 ring.retire_key(retired.clone());

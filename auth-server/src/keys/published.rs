@@ -54,8 +54,7 @@ impl PublishedKeys {
 }
 
 fn key_response(ring: &KeyRing) -> serde_json::Result<Bytes> {
-    let key = ring.current().public_key_string();
-    Envelope::ok(MSG_OPERATION_SUCCEEDED, key)
+    Envelope::ok(MSG_OPERATION_SUCCEEDED, ring.current().public_key_string())
         .to_json()
         .map(Bytes::from)
 }

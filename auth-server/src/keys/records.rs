@@ -53,9 +53,13 @@ pub(crate) struct HeldKeys {
 
 impl OpenStore {
     pub(crate) async fn read_keys(&self) -> Result<HeldKeys, StoreError> {
-        let read = self.call().await?.read(&Entry::ALL.map(Entry::key)).await?;
-        let incomplete = |_| StoreError::Unavailable(format!("{}: cut off", self.location));
-        let held: Values<Stored> = read.try_into().map_err(incomplete)?;
+        let held: Values<Stored> = self
+            .call()
+            .await?
+            .read(&Entry::ALL.map(Entry::key))
+            .await?
+            .try_into()
+            .map_err(|_| StoreError::Unavailable(format!("{}: cut off", self.location)))?;
         let versions = held
             .each_ref()
             .map(|held| Some(held.as_ref()?.version.clone()));

@@ -136,8 +136,7 @@ impl AccountLockout {
 }
 
 fn count(failures: &mut Table<Name, Failures>, name: Name, now: Instant) {
-    let former = failures.peek(&name).copied();
-    failures.put(name, Failures::after(former, now));
+    failures.put(name, Failures::after(failures.peek(&name).copied(), now));
 }
 
 impl Tables {

@@ -124,8 +124,10 @@ impl Worker {
     }
 
     fn record(&mut self, listed: Result<(), RegistryError>) {
-        let metric = &self.metrics.registration.registry_listed;
-        metric.set(listed.is_ok().into());
+        self.metrics
+            .registration
+            .registry_listed
+            .set(listed.is_ok().into());
         if self.listed.replace(listed.is_ok()) == Some(listed.is_ok()) {
             return;
         }

@@ -258,9 +258,10 @@ impl Synchronization {
         self.app.sessions.remove_unclear();
         let clock = &self.app.store.clock;
         let skew = clock.skew_seconds();
-        let note = format!("this machine's clock is {skew:+} s off the store's, which counts");
-        let note = clock.is_noticeable().then_some(note);
-        self.store_condition.set_note(note);
+        self.store_condition
+            .set_note(clock.is_noticeable().then_some(format!(
+                "this machine's clock is {skew:+} s off the store's, which counts"
+            )));
         self.store_condition.set_ready();
     }
 
@@ -282,8 +283,8 @@ impl Synchronization {
             // All servers share the store: over a wrong password or an unusable value all would go
             // out of service at once, although each can still serve.
             let since = moment(self.failing_since);
-            let note = format!("{failure}; since {since}: {consequence}");
-            self.store_condition.set_note(Some(note));
+            self.store_condition
+                .set_note(Some(format!("{failure}; since {since}: {consequence}")));
             // Also after a start on a store that can be read and not be written.
             self.store_condition.set_ready();
         } else {

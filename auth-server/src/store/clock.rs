@@ -39,9 +39,10 @@ impl StoreClock {
         let before = unix_now();
         let theirs = store.now().await?;
         // The store has read its clock about halfway between request and response.
-        let mine = i64::midpoint(before, unix_now());
-        self.skew
-            .store(mine.saturating_sub(theirs), Ordering::Relaxed);
+        self.skew.store(
+            i64::midpoint(before, unix_now()).saturating_sub(theirs),
+            Ordering::Relaxed,
+        );
         Ok(())
     }
 

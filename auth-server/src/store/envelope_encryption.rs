@@ -158,10 +158,7 @@ impl KeyEncryption {
             .map(KeyEncryptionKey::parse)
             .collect::<Result<Vec<_>, _>>()?;
         if keys.is_empty() {
-            return Err(match in_clear {
-                true => CLEAR_ALONE,
-                false => NO_KEY,
-            });
+            return Err(if in_clear { CLEAR_ALONE } else { NO_KEY });
         }
         Ok(Self {
             current: (!in_clear).then(|| keys.remove(0)),
@@ -223,8 +220,9 @@ fn decrypt(
 ) -> Option<Zeroizing<String>> {
     let mut data = Zeroizing::new(URL_SAFE_NO_PAD.decode(data).ok()?);
     let (nonce, sealed) = data.split_first_chunk_mut::<NONCE_LEN>()?;
-    let nonce = Nonce::from(&*nonce);
-    let text = key.open_in_place(nonce, additional, sealed).ok()?;
+    let text = key
+        .open_in_place(Nonce::from(&*nonce), additional, sealed)
+        .ok()?;
     std::str::from_utf8(text)
         .ok()
         .map(|text| Zeroizing::new(text.to_owned()))

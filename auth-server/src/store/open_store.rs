@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::clock::StoreClock;
 use super::envelope_encryption::{EncryptionError, KeyEncryption};
-use super::{Change, Key, Kind, Outcome, Store, StoreError, Stored, Version};
+use super::{Change, Key, Kind, Outcome, Store, StoreError, Version};
 use crate::rate_limit::{Permit, Permits};
 
 /// Max number of calls of requests at once: each has a connection to Redis, or a thread that waits for a
@@ -115,8 +115,10 @@ impl OpenStore {
 
     pub(crate) async fn read<R: DeserializeOwned>(&self, key: &Key) -> Result<Held<R>, StoreError> {
         let held = self.call().await?.get(key).await?;
-        let open = |held: &Stored| self.encryption.open_record(key, &held.value);
-        let opened = held.as_ref().map(open).transpose();
+        let opened = held
+            .as_ref()
+            .map(|held| self.encryption.open_record(key, &held.value))
+            .transpose();
         // Compared before the error becomes a text: the callers of planted records remove them.
         let is_planted = opened == Err(EncryptionError::Planted);
         let record = opened.map_err(|error| error.to_string());

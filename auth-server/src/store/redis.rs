@@ -200,11 +200,12 @@ impl Store for RedisStore {
         if changes.is_empty() && self.replicas == 0 {
             return Ok(Outcome::Committed);
         }
-        let no_mark = |_| StoreError::Unavailable(format!("{}: no randomness", self.redacted));
-        let command = scripts::commit(&changes).map_err(no_mark)?;
-        Ok(match self.commit_once(&command).await? {
-            true => Outcome::Committed,
-            false => Outcome::Conflict,
+        let command = scripts::commit(&changes)
+            .map_err(|_| StoreError::Unavailable(format!("{}: no randomness", self.redacted)))?;
+        Ok(if self.commit_once(&command).await? {
+            Outcome::Committed
+        } else {
+            Outcome::Conflict
         })
     }
 
@@ -214,8 +215,10 @@ impl Store for RedisStore {
         let is_log = |all: &Vec<LogEntry>| all.is_sorted_by(|one, next| one.id < next.id);
         entries.filter(is_log).ok_or_else(|| {
             let key = &scripts::log_keys()[0];
-            let text = format!("{} key {key}: not a log of revocations", self.redacted);
-            StoreError::Unusable(text)
+            StoreError::Unusable(format!(
+                "{} key {key}: not a log of revocations",
+                self.redacted
+            ))
         })
     }
 

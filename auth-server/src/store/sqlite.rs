@@ -197,8 +197,10 @@ impl SqliteStore {
             .map_err(|error| failed(file, &error))
         });
         if copied?.is_none() {
-            let text = format!("{}: there is no store yet", self.path().display());
-            return Err(StoreError::Unavailable(text));
+            return Err(StoreError::Unavailable(format!(
+                "{}: there is no store yet",
+                self.path().display()
+            )));
         }
         Ok(())
     }
@@ -253,8 +255,10 @@ impl SqliteStore {
         // One connection, so one call at a time; a disk that hangs must not pile up threads behind
         // it.
         let Some(mut opened) = self.opened.try_lock_for(BUSY_TIMEOUT) else {
-            let text = format!("{}: other calls do not end", self.path().display());
-            return Err(StoreError::Unavailable(text));
+            return Err(StoreError::Unavailable(format!(
+                "{}: other calls do not end",
+                self.path().display()
+            )));
         };
         if let Some(directory) = &self.directory {
             // Before each call: writing into a replaced or removed file would be lost without an
@@ -308,10 +312,11 @@ impl Store for Arc<SqliteStore> {
         let (keys, count) = (keys.to_vec(), keys.len());
         let held = self.query(move |connection| {
             let moment = connection.unchecked_transaction()?;
-            let get = |Key { kind, id }: &Key| {
-                moment.query_row(GET, (kind.name(), id), stored).optional()
-            };
-            keys.iter().map(get).collect::<rusqlite::Result<Vec<_>>>()
+            keys.iter()
+                .map(|Key { kind, id }: &Key| {
+                    moment.query_row(GET, (kind.name(), id), stored).optional()
+                })
+                .collect::<rusqlite::Result<Vec<_>>>()
         });
         let mut held = held.await?;
         held.resize(count, None);
@@ -346,8 +351,9 @@ impl Store for Arc<SqliteStore> {
                 Err(error) => Err(failed(&path, &error)),
             }
         });
-        let lost = || StoreError::Unavailable(format!("{}: it was removed", self.path().display()));
-        done.await?.ok_or_else(lost)
+        done.await?.ok_or_else(|| {
+            StoreError::Unavailable(format!("{}: it was removed", self.path().display()))
+        })
     }
 
     async fn since(&self, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {

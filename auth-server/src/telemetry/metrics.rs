@@ -189,20 +189,23 @@ impl Metrics {
     pub(crate) fn rejected(&self, rejection: Rejection) {
         let reason = ("reason", rejection.reason());
         self.rejections.get_or_create(&[reason]).inc();
-        let last = &self.last_rejection_timestamp_seconds;
-        last.get_or_create(&[reason]).set(unix_now());
+        self.last_rejection_timestamp_seconds
+            .get_or_create(&[reason])
+            .set(unix_now());
     }
 
     /// Counts a retrieval of the key; `app_id` is the id of a registered application.
     pub(crate) fn key_retrieval(&self, app_id: Option<String>, outcome: &'static str) {
-        let labels = retrieval(app_id, outcome);
-        self.key_retrievals.get_or_create(&labels).inc();
+        self.key_retrievals
+            .get_or_create(&retrieval(app_id, outcome))
+            .inc();
     }
 
     /// Counts a request at the token endpoint.
     pub(crate) fn token_request(&self, grant: &'static str, outcome: &'static str) {
-        let labels = token_request((grant, outcome));
-        self.tokens_issued.get_or_create(&labels).inc();
+        self.tokens_issued
+            .get_or_create(&token_request((grant, outcome)))
+            .inc();
     }
 
     pub(crate) fn statement(&self, outcome: StatementOutcome) {

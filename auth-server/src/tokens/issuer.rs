@@ -85,12 +85,15 @@ impl TokenIssuer {
             extra_info: user.extra_info.clone(),
             ..self.common_claims(&user.grant, validity, ids.token_id)
         };
-        let payload = Payload {
-            contract,
-            scope: user.grant.scope.text(),
-            further: user.grant.claims.members(),
-        };
-        sign(pair, TOKEN_TYPE, &payload)
+        sign(
+            pair,
+            TOKEN_TYPE,
+            &Payload {
+                contract,
+                scope: user.grant.scope.text(),
+                further: user.grant.claims.members(),
+            },
+        )
     }
 
     /// Signs a JWT for an application (RFC 9068) with audience, scope and claims of its grant. It has the
@@ -116,12 +119,15 @@ impl TokenIssuer {
             binding: ids.binding,
             ..self.common_claims(grant, validity, ids.token_id)
         };
-        let payload = Payload {
-            contract,
-            scope: grant.scope.text(),
-            further: grant.claims.members(),
-        };
-        sign(pair, ACCESS_TOKEN_TYPE, &payload)
+        sign(
+            pair,
+            ACCESS_TOKEN_TYPE,
+            &Payload {
+                contract,
+                scope: grant.scope.text(),
+                further: grant.claims.members(),
+            },
+        )
     }
 
     /// Returns the times of a token that is issued at `now`.
@@ -134,9 +140,10 @@ impl TokenIssuer {
 
     /// Returns the `aud` of a token; an audience of the grant takes the place of the common one.
     pub(crate) fn audience(&self, grant: &Grant) -> Vec<String> {
-        match grant.audience.is_empty() {
-            true => self.audience.clone(),
-            false => grant.audience.iter().map(ToString::to_string).collect(),
+        if grant.audience.is_empty() {
+            self.audience.clone()
+        } else {
+            grant.audience.iter().map(ToString::to_string).collect()
         }
     }
 

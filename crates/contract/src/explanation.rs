@@ -117,9 +117,10 @@ impl Observer for Explanation {
     const WATCHES: bool = true;
 
     fn checked(&mut self, check: &'static str, passed: bool) {
-        let outcome = match passed {
-            true => StepOutcome::Passed,
-            false => StepOutcome::Failed,
+        let outcome = if passed {
+            StepOutcome::Passed
+        } else {
+            StepOutcome::Failed
         };
         self.record(check, outcome, None);
     }
@@ -178,8 +179,8 @@ impl Explanation {
             let is_time = matches!(name.as_str(), "exp" | "nbf" | "iat");
             lines.push(match value.to_string().parse() {
                 Ok(time) if is_time => {
-                    let (at, distance) = (moment(time), distance(time, self.at));
-                    format!("{name} = {value}  {at}, {distance}")
+                    let distance = distance(time, self.at);
+                    format!("{name} = {value}  {}, {distance}", moment(time))
                 }
                 _ => format!("{name} = {value}"),
             });

@@ -104,8 +104,8 @@ impl Interceptor {
     /// Returns the fields of our response to a request that let the page of an allowed origin read
     /// it.
     pub fn cors_fields(&self, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
-        let with_cookies = &self.sources.cookie_origins;
-        self.allowed_origins.response_fields(headers, with_cookies)
+        self.allowed_origins
+            .response_fields(headers, &self.sources.cookie_origins)
     }
 
     /// Accepts tokens from these places too.
@@ -158,8 +158,12 @@ impl Interceptor {
         opens_websocket: bool,
         observer: &mut impl Observer,
     ) -> Result<Option<Bearer<'a>>, InvalidToken> {
-        let max = self.max_authorization_bytes;
-        self.sources.token(headers, max, opens_websocket, observer)
+        self.sources.token(
+            headers,
+            self.max_authorization_bytes,
+            opens_websocket,
+            observer,
+        )
     }
 
     /// Classifies one request. `path` is the request target's raw path without the query: query,
@@ -206,7 +210,7 @@ impl Interceptor {
             return observer.check("method", Err(Rejection::MethodNotAllowed));
         }
         // The current user is never public, whatever a pattern says.
-        let open = relative.filter(|_| !is_user_details);
+        let open = if is_user_details { None } else { relative };
         if let Some(pattern) = self.pattern_of(&self.pass_list, method, headers, open) {
             observer.learned("path", opened(relative, pattern));
             return Ok(AuthRequirement::Pass);
@@ -242,9 +246,10 @@ impl Interceptor {
         let path = RequestPath::parse(raw)?;
         let mut lists = [&self.pass_list, &self.optional].into_iter();
         let compares = self.has_rules || lists.any(|list| !list.patterns().is_empty());
-        match compares && path.hides_separators() {
-            true => Err(Rejection::PathNotCanonical),
-            false => Ok(path),
+        if compares && path.hides_separators() {
+            Err(Rejection::PathNotCanonical)
+        } else {
+            Ok(path)
         }
     }
 
@@ -258,9 +263,10 @@ impl Interceptor {
         path: Option<&str>,
     ) -> Option<&'l PathPattern> {
         let path = path?;
-        let certain = match list.depends_on_method() {
-            true => certain_method(method, headers),
-            false => Some(method),
+        let certain = if list.depends_on_method() {
+            certain_method(method, headers)
+        } else {
+            Some(method)
         };
         let pattern = list.find_for(certain, path)?;
         // The service writes there: both paths need a pattern, or neither is public.

@@ -114,9 +114,11 @@ type Positions = SmallVec<[usize; 16]>;
 impl AccessRules {
     /// Prepares the rules, in order.
     pub fn new(rules: Vec<Rule>, unmatched: Unmatched) -> Self {
-        let of_rule =
-            |(position, rule): (usize, &Rule)| std::iter::repeat_n(position, rule.paths.len());
-        let owners = rules.iter().enumerate().flat_map(of_rule).collect();
+        let owners = rules
+            .iter()
+            .enumerate()
+            .flat_map(|(position, rule)| std::iter::repeat_n(position, rule.paths.len()))
+            .collect();
         let paths = rules.iter().flat_map(|rule| &rule.paths).cloned();
         let claims: BTreeSet<_> = rules
             .iter()
@@ -154,8 +156,10 @@ impl AccessRules {
             let position = self.claims.binary_search(name).ok()?;
             claims.get(position)?.as_ref()
         };
-        let verdict = |rule: &Rule| rule.requirement.verdict(find);
-        self.rules.iter().map(verdict).collect()
+        self.rules
+            .iter()
+            .map(|rule| rule.requirement.verdict(find))
+            .collect()
     }
 
     /// Compares a request that has a token with these verdicts.
@@ -201,14 +205,16 @@ impl AccessRules {
     ) -> Vec<&str> {
         let mut missing: Vec<&str> = Vec::new();
         for position in self.matching(request, context) {
-            let lacks_scope =
-                matches!(verdicts.get(position), None | Some(RuleVerdict::LacksScope));
-            let rule = self.rules.get(position).filter(|_| lacks_scope);
-            let alternatives = rule.map_or(&[][..], |rule| &rule.requirement.scope);
+            if !matches!(verdicts.get(position), None | Some(RuleVerdict::LacksScope)) {
+                continue;
+            }
+            let Some(rule) = self.rules.get(position) else {
+                continue;
+            };
             // Another rule may need the same.
             let is_named = |scope: &String| missing.contains(&scope.as_str());
-            if !alternatives.iter().any(is_named) {
-                missing.extend(alternatives.first().map(String::as_str));
+            if !rule.requirement.scope.iter().any(is_named) {
+                missing.extend(rule.requirement.scope.first().map(String::as_str));
             }
         }
         missing
@@ -257,9 +263,10 @@ impl AccessRules {
                 positions.extend(0..self.rules.len());
             }
         }
-        let method = match self.depends_on_method {
-            true => certain_method(request.method, request.headers),
-            false => Some(request.method),
+        let method = if self.depends_on_method {
+            certain_method(request.method, request.headers)
+        } else {
+            Some(request.method)
         };
         let may_be = |rule: &Rule| rule.methods.may_be(method);
         positions.retain(|position| self.rules.get(*position).is_some_and(may_be));
@@ -307,9 +314,12 @@ impl AccessRules {
             RuleVerdict::Holds => '✓',
             _ => '✗',
         };
-        let (name, needs) = (&rule.name, &rule.requirement);
+        let needs = &rule.requirement;
         let found = needs.found(find);
-        Some(format!("{sign} {name}: needs {needs}; found {found}"))
+        Some(format!(
+            "{sign} {}: needs {needs}; found {found}",
+            rule.name
+        ))
     }
 }
 

@@ -11,8 +11,7 @@ use postern_http::path::patterns::{ContextPath, PassList, PassListError, PathErr
 /// # Errors
 /// The first unusable pattern.
 pub fn pass_list(text: &str) -> Result<PassList, PassListError> {
-    let patterns = whole_patterns(text.split(','));
-    PassList::with_methods(patterns.iter().map(String::as_str))
+    PassList::with_methods(whole_patterns(text.split(',')).iter().map(String::as_str))
 }
 
 /// Joins methods to the pattern that follows them: a value is split at every comma, and

@@ -72,9 +72,10 @@ impl std::str::FromStr for Origin {
         if !is_origin || !text.bytes().all(is_plain) {
             let meant = url.origin().ascii_serialization();
             let is_usable = meant != "null" && meant != text && meant.bytes().all(is_plain);
-            return Err(match is_usable {
-                true => format!("{MALFORMED}: browsers send {meant}").into(),
-                false => MALFORMED.into(),
+            return Err(if is_usable {
+                format!("{MALFORMED}: browsers send {meant}").into()
+            } else {
+                MALFORMED.into()
             });
         }
         HeaderValue::from_str(text)
@@ -182,9 +183,11 @@ impl Endpoint {
             Self::Key => "GET",
             Self::Reading => "GET, HEAD",
         };
-        let methods = HeaderValue::from_static(methods);
         [
-            (ACCESS_CONTROL_ALLOW_METHODS, methods),
+            (
+                ACCESS_CONTROL_ALLOW_METHODS,
+                HeaderValue::from_static(methods),
+            ),
             (ACCESS_CONTROL_MAX_AGE, MAX_AGE),
         ]
     }

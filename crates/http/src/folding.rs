@@ -108,9 +108,10 @@ pub(crate) fn is_expanded(text: &str) -> bool {
 /// accents, blanks before it and characters that are not visible.
 pub fn begins_alike(name: &str, beginning: &str) -> bool {
     let form = |text| Cow::Owned(without_marks(&folded(text)));
-    let [name, beginning] = match name.bytes().all(|byte| byte.is_ascii_graphic()) {
-        true => [name, beginning].map(Cow::Borrowed),
-        false => [name, beginning].map(form),
+    let [name, beginning] = if name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        [name, beginning].map(Cow::Borrowed)
+    } else {
+        [name, beginning].map(form)
     };
     name.as_bytes()
         .get(..beginning.len())
@@ -127,8 +128,7 @@ fn without_marks(folded: &str) -> String {
 
 /// Returns a name of a pattern as it is compared with folded paths.
 pub(crate) fn loose_name(name: &str) -> String {
-    let folded = folded(name);
-    visible(name, &folded).to_owned()
+    visible(name, &folded(name)).to_owned()
 }
 
 /// Returns a folded name as it is compared: trimmed, and a blank where nothing else is left.

@@ -97,9 +97,10 @@ pub fn decode(encoded: &str) -> Result<String, &'static str> {
         rest = tail;
     }
     let text = String::from_utf8(bytes).map_err(|_| ENCODING)?;
-    match text.contains(char::is_control) {
-        true => Err(CONTROL_CHARACTER),
-        false => Ok(text),
+    if text.contains(char::is_control) {
+        Err(CONTROL_CHARACTER)
+    } else {
+        Ok(text)
     }
 }
 

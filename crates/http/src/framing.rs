@@ -77,8 +77,10 @@ pub fn check_fields<'h>(
         };
         // At most one field gives the length of the body, in the only spelling that all parsers
         // read alike.
-        let body = framing.read(name, value).filter(|_| framed.is_none());
-        framed = Some(body.ok_or(InvalidRequest::Framing)?);
+        if framed.is_some() {
+            return Err(InvalidRequest::Framing);
+        }
+        framed = Some(framing.read(name, value).ok_or(InvalidRequest::Framing)?);
     }
     Ok(framed)
 }

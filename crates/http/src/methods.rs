@@ -96,9 +96,10 @@ pub fn certain_method<'m>(method: &'m Method, headers: &HeaderMap) -> Option<&'m
 /// [`InvalidRequest::MethodNotAllowed`].
 pub fn check(method: &Method) -> Result<(), InvalidRequest> {
     let is = |name: &str| method.as_str().eq_ignore_ascii_case(name);
-    match is("TRACE") || is("CONNECT") {
-        true => Err(InvalidRequest::MethodNotAllowed),
-        false => Ok(()),
+    if is("TRACE") || is("CONNECT") {
+        Err(InvalidRequest::MethodNotAllowed)
+    } else {
+        Ok(())
     }
 }
 

@@ -9,9 +9,10 @@ const UNREPLACED: &str = "holds a $(NAME), ${NAME} or {{NAME}} that was not repl
 
 /// Returns what is wrong with a value.
 pub fn error_of(text: &str) -> Option<&'static str> {
-    match holds_variable(text) {
-        true => Some(UNREPLACED),
-        false => error_around(text),
+    if holds_variable(text) {
+        Some(UNREPLACED)
+    } else {
+        error_around(text)
     }
 }
 

@@ -223,8 +223,9 @@ fn parse_from<C: WithFile>(mut arguments: Vec<OsString>) -> Result<C, ParseOutco
         .map_err(outcome)?;
     let mut settings = C::from_arg_matches_mut(&mut matches).map_err(outcome)?;
     if let Some(file) = &file {
-        let reworded = |failure: ExitError| failure.reworded(|text| below_a_table(&command, text));
-        settings.take(file).map_err(reworded)?;
+        settings
+            .take(file)
+            .map_err(|failure| failure.reworded(|text| below_a_table(&command, text)))?;
     }
     Ok(settings)
 }
@@ -254,8 +255,7 @@ pub fn command<C: WithFile>() -> Command {
         .display_order(0)
         .help("TOML file with settings; its keys are the long names of the flags");
     let command = with_variables(C::command()).arg(config);
-    let command = with_short_check(with_switches(command));
-    with_summary(command, C::SUMMARY)
+    with_summary(with_short_check(with_switches(command)), C::SUMMARY)
 }
 
 fn is_set(variable: &str) -> bool {
@@ -274,8 +274,8 @@ fn with_variables(command: Command) -> Command {
 
 /// Returns the name, unless the flag has no variable or names one itself.
 fn variable_of(arg: &Arg) -> Option<String> {
-    let (long, declared) = (arg.get_long()?, arg.get_env()?);
-    (declared == in_capitals(arg.get_id().as_str()).as_str()).then(|| variable(long))
+    let long = arg.get_long()?;
+    (arg.get_env()? == in_capitals(arg.get_id().as_str()).as_str()).then(|| variable(long))
 }
 
 fn variable(flag: &str) -> String {

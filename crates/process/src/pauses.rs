@@ -16,8 +16,9 @@ impl Pauses {
     #[must_use]
     pub fn after(&self, failures: u32) -> Duration {
         // Twenty doublings exceed every last pause, far from an overflow.
-        let doublings = failures.saturating_sub(1).min(20);
-        self.first.saturating_mul(1 << doublings).min(self.last)
+        self.first
+            .saturating_mul(1 << failures.saturating_sub(1).min(20))
+            .min(self.last)
     }
 
     /// Returns that pause without up to half of it: programs that failed together do not retry

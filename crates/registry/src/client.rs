@@ -256,10 +256,12 @@ fn http_client(settings: &RegistrySettings) -> HttpClient {
         timeout: TIMEOUT,
         ..ClientSettings::default()
     };
-    let files = PeerFiles {
-        settings: SETTINGS,
-        ca: settings.ca.clone(),
-        identity: None,
-    };
-    HttpClient::new(client, files)
+    HttpClient::new(
+        client,
+        PeerFiles {
+            settings: SETTINGS,
+            ca: settings.ca.clone(),
+            identity: None,
+        },
+    )
 }

@@ -105,16 +105,18 @@ impl RegistrySettings {
         {
             return Err(unusable("server-name"));
         }
-        let instances = Instances {
-            are_secure,
-            server_name,
-            context: if path.is_empty() {
-                path
-            } else {
-                format!("/{path}")
+        Ok((
+            settings.with(parameters)?,
+            Instances {
+                are_secure,
+                server_name,
+                context: if path.is_empty() {
+                    path
+                } else {
+                    format!("/{path}")
+                },
             },
-        };
-        Ok((settings.with(parameters)?, instances))
+        ))
     }
 
     fn with(mut self, mut parameters: Parameters) -> Result<Self, InvalidRegistryUrl> {
@@ -199,9 +201,10 @@ fn parts(url: &str) -> Result<(RegistrySettings, String, Parameters), InvalidReg
     let mut parameters = Parameters::new();
     for (name, value) in url.query_pairs() {
         // Without a value it may be a password.
-        let name = match value.is_empty() {
-            true => "…".to_owned(),
-            false => name.into_owned(),
+        let name = if value.is_empty() {
+            "…".to_owned()
+        } else {
+            name.into_owned()
         };
         if !is_name(&value) || parameters.contains_key(&name) {
             return Err(InvalidRegistryUrl::Parameter(name));

@@ -13,8 +13,7 @@ use std::sync::Mutex;
 use registry::{Instance, RegistryClient, RegistryError, RegistrySettings};
 use serde::Deserialize;
 use tests::services::socket_server::{Reply, SocketServer, response};
-use tests::wire::certificates::Authority;
-use tests::wire::certificates::write_private;
+use tests::wire::certificates::{Authority, write_private};
 use tests::wire::message::Message;
 
 const REGISTERED: &str = r#"{"code":0,"message":"success","data":"ok"}"#;

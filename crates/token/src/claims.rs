@@ -188,8 +188,10 @@ impl Claims {
         // Of the needed ones, the one in whose place a text is accepted.
         members.iter().find(|(name, _)| {
             let mut replaced = left.clone();
-            let needed = replaced.insert((*name).clone(), Value::String("x".to_owned()));
-            needed.is_some() && read(&replaced) != Err(InvalidToken::ClaimInvalid)
+            replaced
+                .insert((*name).clone(), Value::String("x".to_owned()))
+                .is_some()
+                && read(&replaced) != Err(InvalidToken::ClaimInvalid)
         })
     }
 

@@ -102,9 +102,10 @@ pub(crate) fn check_type(members: &Map) -> Result<(), InvalidToken> {
     let media_type = media_type
         .strip_prefix("application/")
         .unwrap_or(&media_type);
-    match TOKEN_TYPES.contains(&media_type) {
-        true => Ok(()),
-        false => Err(InvalidToken::Header),
+    if TOKEN_TYPES.contains(&media_type) {
+        Ok(())
+    } else {
+        Err(InvalidToken::Header)
     }
 }
 

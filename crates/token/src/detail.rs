@@ -114,7 +114,7 @@ pub fn unreadable(token: &str) -> Option<String> {
 
 /// Names the first character that base64url does not have, as in `s=` before a token.
 fn not_base64url(name: &str, part: &str) -> String {
-    let is_foreign = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+    let is_foreign = |c: char| !c.is_ascii_alphanumeric() && !"-_".contains(c);
     let why = format!("its {name} is no base64url without padding");
     match part.chars().zip(1..).find(|(c, _)| is_foreign(*c)) {
         Some((found, number)) => format!("{why}: character {number} of it is {found:?}"),
@@ -139,9 +139,11 @@ fn describe_header(header: &Map) -> String {
 
 fn describe_time(name: &str, claims: &Map, now: i64, leeway: u32) -> Option<String> {
     let time = numeric_date(&mut claims.clone(), name, f64::floor).ok()??;
-    let (at, distance, now) = (moment(time), distance(time, now), moment(now));
     Some(format!(
-        "its `{name}` is {at}, {distance}; here it is {now}, and the leeway {leeway} s"
+        "its `{name}` is {}, {}; here it is {}, and the leeway {leeway} s",
+        moment(time),
+        distance(time, now),
+        moment(now)
     ))
 }
 

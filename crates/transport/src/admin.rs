@@ -100,9 +100,10 @@ fn slots() -> impl Fn(IpAddr) -> Pin<Box<dyn Future<Output = Option<Slot>> + Sen
     let others = ConnectionSlots::new(PORT, MAX_OF_OTHERS);
     let loopback = ConnectionSlots::new(PORT, MAX_OF_LOOPBACK);
     move |peer| {
-        let slots = match is_loopback(peer) {
-            true => loopback.clone(),
-            false => others.clone(),
+        let slots = if is_loopback(peer) {
+            loopback.clone()
+        } else {
+            others.clone()
         };
         Box::pin(async move { slots.take(peer, false).await })
     }
@@ -142,9 +143,10 @@ async fn in_time(State(timeout): State<Duration>, request: Request, next: Next) 
 }
 
 const fn status(holds: bool) -> StatusCode {
-    match holds {
-        true => StatusCode::OK,
-        false => StatusCode::SERVICE_UNAVAILABLE,
+    if holds {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
     }
 }
 

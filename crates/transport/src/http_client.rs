@@ -190,9 +190,10 @@ impl HttpClient {
     /// [`TransportError`]
     pub async fn send(&mut self, request: HttpRequest<'_>) -> Result<HttpResponse, TransportError> {
         let client = self.followed().await.map_err(TransportError::NoClient)?;
-        let span = match self.settings.is_traced {
-            true => begun_span(request),
-            false => None,
+        let span = if self.settings.is_traced {
+            begun_span(request)
+        } else {
+            None
         };
         let traceparent = span.as_ref().and_then(Span::traceparent);
         let response = self.exchange(&client, request, traceparent).await;

@@ -161,13 +161,14 @@ impl HttpPort {
             port = port.name,
             "draining"
         );
-        match port.drain.close(port.drain_timeout).await {
-            true => info!(port = port.name, "drained: every connection is closed"),
-            false => warn!(
+        if port.drain.close(port.drain_timeout).await {
+            info!(port = port.name, "drained: every connection is closed")
+        } else {
+            warn!(
                 connections = port.drain.watchers(),
                 port = port.name,
                 "closing connections that did not finish in time"
-            ),
+            )
         }
         Ok(reason)
     }
@@ -247,9 +248,10 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let port = Arc::clone(&self.port);
-        let of_bytes = match port.is_busy_with_requests {
-            true => self.activity.clone(),
-            false => Activity::default(),
+        let of_bytes = if port.is_busy_with_requests {
+            self.activity.clone()
+        } else {
+            Activity::default()
         };
         let guarded = Http1Guard::new(
             stream,
@@ -337,9 +339,10 @@ type PinnedResponse = Pin<Box<dyn Future<Output = Result<InFlightResponse, Infal
 impl HttpPort {
     /// Waits until an idle connection is to end. No other request comes on one that is for one.
     async fn last_request(&self, drain: &mut DrainWatcher) {
-        let phase = match self.keep_alive {
-            true => Phase::Ending,
-            false => Phase::Closing,
+        let phase = if self.keep_alive {
+            Phase::Ending
+        } else {
+            Phase::Closing
         };
         drain.reached(phase).await;
     }

@@ -14,9 +14,8 @@ use crate::manifest::annotations::SIDECAR;
 use crate::manifest::metadata::inherit;
 use crate::manifest::object::{Object, text};
 use crate::manifest::original;
-use crate::network::ports;
-use crate::network::protocol;
 use crate::network::services::move_alone;
+use crate::network::{ports, protocol};
 use crate::yaml::MAX_LINE;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -110,9 +109,14 @@ fn changes(request: &Value, settings: &Settings) -> Result<(Vec<Value>, Vec<Stri
     let differs = |member: &&str| before[*member] != after[*member];
     let changed = ["metadata", "spec"].into_iter().filter(differs);
     // In JSON Patch a member that is there is replaced.
-    let operation =
-        |member| json!({"op": "add", "path": format!("/{member}"), "value": after[member]});
-    Ok((changed.map(operation).collect(), warnings))
+    Ok((
+        changed
+            .map(
+                |member| json!({"op": "add", "path": format!("/{member}"), "value": after[member]}),
+            )
+            .collect(),
+        warnings,
+    ))
 }
 
 /// Changes an object as its kind needs it, and returns warnings.

@@ -10,8 +10,7 @@ use crate::container::settings::Settings;
 use crate::manifest::metadata::follow;
 use crate::manifest::object::{Object, objects, share_namespace, text};
 use crate::manifest::original::take_away;
-use crate::network::ports;
-use crate::network::services;
+use crate::network::{ports, services};
 use crate::pod::add_sidecar;
 use crate::yaml::{Document, error};
 

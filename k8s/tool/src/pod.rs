@@ -15,10 +15,8 @@ use crate::manifest::annotations as names;
 use crate::manifest::metadata::inherit;
 use crate::manifest::object::{Object, list, name_of};
 use crate::manifest::original;
-use crate::network::ports;
-use crate::network::probes;
-use crate::network::protocol;
 use crate::network::protocol_words::HTTP;
+use crate::network::{ports, probes, protocol};
 use crate::yaml::Document;
 
 /// Labels that name an application, the usual one first.
@@ -55,9 +53,12 @@ pub(crate) fn add_sidecar(
             "hostPort {port}: the service is reached on the node's address"
         ));
     }
-    let unknown = object.unknown_annotation().or(pod.unknown_annotation());
-    let warning = |name| format!("the annotation {name} means nothing");
-    let mut warnings: Vec<String> = unknown.map(warning).into_iter().collect();
+    let mut warnings: Vec<String> = object
+        .unknown_annotation()
+        .or(pod.unknown_annotation())
+        .map(|name| format!("the annotation {name} means nothing"))
+        .into_iter()
+        .collect();
     // After the checks: what was edited since must still leave the sidecar in front.
     if pod.sidecar().is_some() {
         return Ok(warnings);
@@ -179,9 +180,13 @@ struct Sidecar<'a> {
 impl Sidecar<'_> {
     fn container(&self, probes: &Map<String, Value>) -> Result<Value, String> {
         let mut container = self.settings.component.container.clone();
-        let of_all = &self.settings.resources;
         let is_http_1 = self.protocol == HTTP;
-        let bounds = resources::set(&mut container, self.pod, of_all, is_http_1)?;
+        let bounds = resources::set(
+            &mut container,
+            self.pod,
+            &self.settings.resources,
+            is_http_1,
+        )?;
         let of_component = list(&container["env"]).filter(|each| name_of(each) != APP_ID);
         let mut env = Vec::from_iter(self.app_id()?);
         env.extend(of_component.cloned());
@@ -279,9 +284,10 @@ impl Sidecar<'_> {
         let Some(text) = self.pod.annotation(name) else {
             return Ok(None);
         };
-        let parsed = match text.len() > MAX_VARIABLE_BYTES {
-            true => Err(format!("has more than {MAX_VARIABLE_BYTES} bytes")),
-            false => parse(text).map(|_| ()).map_err(|why| why.to_string()),
+        let parsed = if text.len() > MAX_VARIABLE_BYTES {
+            Err(format!("has more than {MAX_VARIABLE_BYTES} bytes"))
+        } else {
+            parse(text).map(|_| ()).map_err(|why| why.to_string())
         };
         parsed
             .map(|()| Some(literal(text)))
@@ -291,8 +297,10 @@ impl Sidecar<'_> {
     fn volumes(&self) -> Vec<Value> {
         let mut volumes = self.settings.component.volumes.clone();
         volumes.retain(|volume| self.has_application || volume.get("secret").is_none());
-        let of_file = |name| json!({"name": FILE_VOLUME, "configMap": {"name": name}});
-        volumes.extend(self.config_file.map(of_file));
+        volumes.extend(
+            self.config_file
+                .map(|name| json!({"name": FILE_VOLUME, "configMap": {"name": name}})),
+        );
         let secret = self.pod.annotation(names::SECRET);
         for volume in &mut volumes {
             if let (Some(name), Some(slot)) = (secret, volume.pointer_mut("/secret/secretName")) {

@@ -107,9 +107,11 @@ impl Explainer {
         if let Some(token) = policy.token(received) {
             explanation.show_token(token.as_str());
         }
-        let only = policy.issuers.only().map(|only| only.keys);
-        let of_token = || Some(policy.token_and_issuer(received)?.1.keys);
-        let issuer = only.or_else(of_token);
+        let issuer = policy
+            .issuers
+            .only()
+            .map(|only| only.keys)
+            .or_else(|| Some(policy.token_and_issuer(received)?.1.keys));
         // Also of keys that are too old to be trusted.
         let keys = issuer.and_then(|issuer| self.keys.get(issuer));
         let state = keys.map(|keys| keys.load());

@@ -59,13 +59,18 @@ impl Status {
     fn own_part(&self) -> OwnPart {
         let rules = self.rules.load();
         let policy = &rules.auth_policy;
-        let (version, context) = (env!("CARGO_PKG_VERSION"), policy.interceptor.context());
         let notice = |until| {
-            let until = moment(until);
-            format!("Not enforcing until {until}: requests without a valid token reach the service")
+            format!(
+                "Not enforcing until {}: requests without a valid token reach the service",
+                moment(until)
+            )
         };
         OwnPart {
-            title: format!("Postern sidecar {version} {context}"),
+            title: format!(
+                "Postern sidecar {} {}",
+                env!("CARGO_PKG_VERSION"),
+                policy.interceptor.context()
+            ),
             notice: policy.report_only_until(unix_now()).map(notice),
             sections: vec![
                 Section::text(

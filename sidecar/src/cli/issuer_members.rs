@@ -20,9 +20,10 @@ macro_rules! rules {
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 let obeys: fn(&str) -> bool = $obeys;
-                match obeys(text) {
-                    true => Ok(Self),
-                    false => Err($expected),
+                if obeys(text) {
+                    Ok(Self)
+                } else {
+                    Err($expected)
                 }
             }
         }
@@ -34,7 +35,7 @@ rules! {
     /// end of the one that replaces a key cache, `revocations-from` names a list without an issuer.
     TableName:
         |text| {
-            let is_plain = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-' | '_');
+            let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
             (1..=32).contains(&text.len()) && text.chars().all(is_plain)
                 && !["new", "revocations-from"].contains(&text)
         },

@@ -13,8 +13,7 @@ use serde::Serialize;
 
 use super::policy_args::ISSUERS;
 use crate::issuers::task::schedule::Schedule;
-use postern_process::command_line::texts::Name;
-use postern_process::command_line::texts::Text;
+use postern_process::command_line::texts::{Name, Text};
 
 /// The group of flags for the source of the verification keys: one is given, unless the file has
 /// `[[issuer]]` tables.

@@ -15,8 +15,7 @@ use super::rule_args::{RuleTable, serialize_whole};
 use super::service_args::UpstreamRequestArgs;
 use crate::identity::client_certificate::CertificateField;
 use crate::identity::user_header::Encoding;
-use postern_process::command_line::texts::Name;
-use postern_process::command_line::texts::Text;
+use postern_process::command_line::texts::{Name, Text};
 
 /// Flags of key sources other than the auth server.
 pub(super) const ISSUERS: [&str; 2] = ["issuer_url", "jwks"];
@@ -208,9 +207,10 @@ pub(crate) struct TokenArgs {
 
 /// Parses the name of a cookie (RFC 6265 §4.1.1).
 fn cookie_name(name: &str) -> Result<String, &'static str> {
-    match !name.is_empty() && name.bytes().all(is_tchar) {
-        true => Ok(name.to_owned()),
-        false => Err("is not the name of a cookie"),
+    if !name.is_empty() && name.bytes().all(is_tchar) {
+        Ok(name.to_owned())
+    } else {
+        Err("is not the name of a cookie")
     }
 }
 

@@ -32,9 +32,10 @@ pub(crate) fn run(
         sources.push((issuer, source));
         of_sources.extend(warning);
     }
-    let found = match args.online {
-        true => online::run_checks(&config, &mut sources)?,
-        false => Findings::default(),
+    let found = if args.online {
+        online::run_checks(&config, &mut sources)?
+    } else {
+        Findings::default()
     };
     let warnings: Vec<String> = unknown_variables
         .into_iter()
@@ -42,11 +43,11 @@ pub(crate) fn run(
         .chain(of_sources)
         .chain(found.warnings.iter().cloned())
         .collect();
-    let reported = overridden.iter().chain(&warnings);
-    let toml = as_toml(settings, reported)?;
-    let paths = match args.paths {
-        true => paths::comments(&config.rules.auth_policy),
-        false => String::new(),
+    let toml = as_toml(settings, overridden.iter().chain(&warnings))?;
+    let paths = if args.paths {
+        paths::comments(&config.rules.auth_policy)
+    } else {
+        String::new()
     };
     output::print(&format!("{toml}{paths}{found}"))?;
     found.verdict()?;

@@ -40,8 +40,9 @@ pub(super) fn access_rules(
         return Err(ExitError::Config(line.to_owned()));
     }
     if args.rule.len() > MAX_RULES {
-        let line = format!("[[rule]]: there are more than {MAX_RULES}");
-        return Err(ExitError::Config(line));
+        return Err(ExitError::Config(format!(
+            "[[rule]]: there are more than {MAX_RULES}"
+        )));
     }
     // Compared as loosely as rules: a pattern may open a path in another spelling.
     let open = loosened(open);
@@ -53,11 +54,13 @@ pub(super) fn access_rules(
             return Err(position.reject("name", "is another rule's already"));
         }
         if let Some(path) = rule.paths.iter().find(|path| is_passed(&open, &rule, path)) {
-            let why = format!(
-                "'{}': --public-path opens it, so no token is read there",
-                path.as_str()
-            );
-            return Err(position.reject("paths", why));
+            return Err(position.reject(
+                "paths",
+                format!(
+                    "'{}': --public-path opens it, so no token is read there",
+                    path.as_str()
+                ),
+            ));
         }
         rules.push(rule);
     }
@@ -84,14 +87,17 @@ impl Position {
 
 fn rule(position: Position, table: &RuleTable, issuers: &Issuers) -> Result<Rule, ExitError> {
     position.listed("paths", Some(&table.paths))?;
-    let path = |path: &String| {
-        let parsed: Result<PathPattern, _> = path.parse();
-        parsed.map_err(|error| position.reject("paths", format!("'{path}': {error}")))
-    };
     Ok(Rule {
         name: name(position, table)?,
         methods: methods(position, table)?,
-        paths: table.paths.iter().map(path).collect::<Result<_, _>>()?,
+        paths: table
+            .paths
+            .iter()
+            .map(|path| {
+                let parsed: Result<PathPattern, _> = path.parse();
+                parsed.map_err(|error| position.reject("paths", format!("'{path}': {error}")))
+            })
+            .collect::<Result<_, _>>()?,
         requirement: Requirement {
             scope: scope(position, table)?,
             claims: [
@@ -110,8 +116,10 @@ fn name(position: Position, table: &RuleTable) -> Result<String, ExitError> {
     };
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_plain) {
-        let why = format!("has up to {MAX_NAME_BYTES} letters, digits, '-', '.' and '_'");
-        return Err(position.reject("name", why));
+        return Err(position.reject(
+            "name",
+            format!("has up to {MAX_NAME_BYTES} letters, digits, '-', '.' and '_'"),
+        ));
     }
     Ok(name.clone())
 }

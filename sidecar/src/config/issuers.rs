@@ -49,7 +49,9 @@ pub(super) struct AllIssuers {
 pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
     let described = described(args)?;
     let user_header = with_claim_headers(args, &described)?;
-    let (mut sources, mut issuers, mut of_clients) = (Vec::new(), Vec::new(), Vec::new());
+    let mut sources = Vec::new();
+    let mut issuers = Vec::new();
+    let mut of_clients = Vec::new();
     for (keys, description) in described.iter().enumerate() {
         let token_header = description.token_header(&user_header)?;
         // Tokens of the others are added by a proxy or the cluster: no client fetches them.
@@ -159,8 +161,10 @@ fn with_claim_headers(
         let table = description.table();
         for entry in table.claim_header.iter().flat_map(List::texts) {
             header = header.with_claim(&entry, Some(keys)).map_err(|error| {
-                let why = format!("claim-header '{entry}': {error}");
-                rejected(table.name.as_str(), why)
+                rejected(
+                    table.name.as_str(),
+                    format!("claim-header '{entry}': {error}"),
+                )
             })?;
         }
     }

@@ -122,9 +122,10 @@ pub(super) fn check_certificate_field(
     if args.access.trusted_proxy.is_empty() {
         return rejected("needs --trusted-proxy, the network of the proxies that send it");
     }
-    match identity.is_alias(field.as_str()) {
-        true => rejected("the sidecar sends it to the service"),
-        false => Ok(()),
+    if identity.is_alias(field.as_str()) {
+        rejected("the sidecar sends it to the service")
+    } else {
+        Ok(())
     }
 }
 
@@ -183,8 +184,7 @@ pub(super) const fn upstream_request(args: &UpstreamRequestArgs) -> UpstreamRequ
 }
 
 fn patterns(flag: &str, pieces: &[String]) -> Result<PassList, ExitError> {
-    let patterns = settings::whole_patterns(pieces);
-    PassList::with_methods(patterns.iter().map(String::as_str))
+    PassList::with_methods(settings::whole_patterns(pieces).iter().map(String::as_str))
         .map_err(|error| flag_error(flag, &error.pattern, error.source))
 }
 
@@ -228,9 +228,10 @@ pub(super) fn common(args: &TokenArgs) -> VerificationPolicy {
     VerificationPolicy {
         leeway_seconds: args.leeway.get(),
         accept_no_expiry: args.allow_no_exp,
-        bound_tokens: match args.accept_bound_tokens {
-            true => BoundTokens::Unchecked,
-            false => BoundTokens::Checked,
+        bound_tokens: if args.accept_bound_tokens {
+            BoundTokens::Unchecked
+        } else {
+            BoundTokens::Checked
         },
         ..VerificationPolicy::default()
     }
@@ -238,8 +239,7 @@ pub(super) fn common(args: &TokenArgs) -> VerificationPolicy {
 
 /// Warns of members of lists that are several.
 pub(super) fn joined(args: &RulesArgs) -> Vec<String> {
-    let audiences = args.tokens.audience.iter().map(Text::as_str);
-    let mut warnings = joined_members("audience", audiences);
+    let mut warnings = joined_members("audience", args.tokens.audience.iter().map(Text::as_str));
     for (flag, members) in [
         ("claim", &args.tokens.claim),
         ("claim-header", &args.identity.claim_header),

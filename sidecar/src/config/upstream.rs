@@ -33,10 +33,11 @@ pub(super) fn reject_own_address(
     ];
     match own.into_iter().find(|(_, own)| address.leads_to(*own)) {
         None => Ok(()),
-        Some((flag, own)) => {
-            let why = format!("is this sidecar's own --{flag} {own}, not the service's");
-            Err(flag_error(setting, address, why))
-        }
+        Some((flag, own)) => Err(flag_error(
+            setting,
+            address,
+            format!("is this sidecar's own --{flag} {own}, not the service's"),
+        )),
     }
 }
 

@@ -185,9 +185,10 @@ impl AuthPolicy {
             && request
                 .checked_target()
                 .is_ok_and(|target| self.is_well_known(target.path()));
-        match is_public {
-            true => cors::public_fields(&request.headers),
-            false => self.interceptor.cors_fields(&request.headers),
+        if is_public {
+            cors::public_fields(&request.headers)
+        } else {
+            self.interceptor.cors_fields(&request.headers)
         }
     }
 
@@ -240,10 +241,9 @@ impl AuthPolicy {
         };
         let verified = rejected.verified.as_ref();
         let verdicts = verified.map_or(&[][..], |verified| &verified.rule_verdicts);
-        let context = self.interceptor.context();
-        let scopes = self
-            .access_rules
-            .missing_scopes(requested, context, verdicts);
+        let scopes =
+            self.access_rules
+                .missing_scopes(requested, self.interceptor.context(), verdicts);
         let scope = Some(scopes.join(" "));
         let scope = scope.filter(|scope| (1..=MAX_SCOPE_BYTES).contains(&scope.len()))?;
         Some(format!("scope=\"{scope}\""))

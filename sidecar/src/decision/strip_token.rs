@@ -22,9 +22,9 @@ pub(crate) fn remove_from(
     forward_tokens: bool,
 ) {
     if !sources.headers.is_empty() {
-        let headers = &sources.headers;
         let is_one = |name: &str| {
-            headers
+            sources
+                .headers
                 .iter()
                 .any(|header| cgi_equal(name, header.as_str()))
         };
@@ -39,7 +39,8 @@ pub(crate) fn remove_from(
             request.set_made(field, left.join(&b", "[..]));
         }
     }
-    if let Some(name) = sources.cookie.as_ref().filter(|_| !forward_tokens)
+    if !forward_tokens
+        && let Some(name) = &sources.cookie
         && let Some(left) = cookies_without(&fields_of(request, header::COOKIE), name)
     {
         request.set_made("cookie", left);

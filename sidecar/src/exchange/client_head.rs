@@ -82,7 +82,9 @@ impl ClientHead<'_> {
         if !has_date && !self.status.is_informational() {
             fields.put("Date", get_cached_date().as_bytes());
         }
-        if let Some(connection) = self.connection.filter(|_| self.version != Version::HTTP_2) {
+        if let Some(connection) = self.connection
+            && self.version != Version::HTTP_2
+        {
             fields.put("Connection", connection.as_bytes());
         }
     }
@@ -112,7 +114,9 @@ impl Parsed<'_> {
             if let Some(id) = request.echo {
                 fields.put(REQUEST_ID.as_str(), id.value().as_bytes());
             }
-            if let Some(nonce) = request.nonce.filter(|_| !head.is_interim()) {
+            if let Some(nonce) = request.nonce
+                && !head.is_interim()
+            {
                 fields.put("DPoP-Nonce", nonce.as_bytes());
             }
             if head.sends_chunks {

@@ -141,10 +141,14 @@ impl Deadlines {
             return Ok(true);
         }
         // This begins the wait that the next part is charged for.
-        let left = self.pace.as_mut().map(Pace::left);
         start(
             &mut self.body_until,
-            left.into_iter().chain(self.body).min(),
+            self.pace
+                .as_mut()
+                .map(Pace::left)
+                .into_iter()
+                .chain(self.body)
+                .min(),
         );
         Ok(false)
     }

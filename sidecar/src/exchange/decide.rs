@@ -42,8 +42,7 @@ impl App {
     }
 
     fn decide_at(&self, request: &Request<'_>, now: Instant) -> Result<Decision, Rejected> {
-        let rules = &request.rules.auth_policy;
-        rules.authorize(
+        request.rules.auth_policy.authorize(
             &request.head,
             request.client,
             self.keys.as_of(now),
@@ -113,9 +112,10 @@ impl App {
                 LocalResponse::rejection(rejection),
                 |response, parameter| response.challenging(parameter),
             );
-        let response = match policy.interceptor.sources().takes_proofs {
-            true => response.challenging_for_proofs(rejection),
-            false => response,
+        let response = if policy.interceptor.sources().takes_proofs {
+            response.challenging_for_proofs(rejection)
+        } else {
+            response
         };
         let response = match rejection {
             Rejection::AuthKeysUnavailable

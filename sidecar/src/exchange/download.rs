@@ -106,9 +106,10 @@ impl Download {
                 return Poll::Ready(Ok(()));
             }
             // A response that ends with its head, as a failed call does, ends so for the client too.
-            return match stream.has_ended() {
-                true => self.poll_receive_data(stream, request, cx),
-                false => Poll::Ready(Ok(())),
+            return if stream.has_ended() {
+                self.poll_receive_data(stream, request, cx)
+            } else {
+                Poll::Ready(Ok(()))
             };
         };
         match std::task::ready!(stream.poll_data(cx))? {
@@ -123,8 +124,9 @@ impl Download {
             None => {
                 let trailers = std::task::ready!(stream.poll_trailers(cx))?;
                 // Dropped for a client of HTTP/1.x, as with any chunked body.
-                let trailers = trailers.filter(|_| request.version == Version::HTTP_2);
-                self.out.trailers = trailers.map(response_head::trimmed);
+                if request.version == Version::HTTP_2 {
+                    self.out.trailers = trailers.map(response_head::trimmed);
+                }
                 self.finish();
             }
         }

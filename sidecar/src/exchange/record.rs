@@ -26,12 +26,15 @@ impl Exchanges {
             duration: None,
             was_counted: false,
         };
-        let logger = &self.app.request_logger;
-        let (access_log, span) = (self.app.rules.load().access_log, RequestSpan::default());
-        logger.request_ended(completion, access_log, span, || AccessLine {
-            client,
-            ..AccessLine::default()
-        });
+        self.app.request_logger.request_ended(
+            completion,
+            self.app.rules.load().access_log,
+            RequestSpan::default(),
+            || AccessLine {
+                client,
+                ..AccessLine::default()
+            },
+        );
     }
 }
 
@@ -53,7 +56,6 @@ impl<C> Serving<'_, C> {
             was_counted: progress.was_counted,
         };
         let (head, rules) = (&request.head, &request.rules.auth_policy);
-        let (access_log, logged_user) = (request.rules.access_log, request.rules.logged_user);
         let verified = forward.and_then(|forward| forward.verified.as_ref());
         let is_of_service = match progress.outcome {
             Outcome::Rejected(UpstreamMalformed | UpstreamTimeout | UpstreamUnavailable) => true,
@@ -71,27 +73,27 @@ impl<C> Serving<'_, C> {
             }
             _ => None,
         };
-        let logger = &app.request_logger;
-        logger.request_ended(completion, access_log, span, || AccessLine {
-            method: Some(head.method.as_str()),
-            path: Some(LoggedPath(head.target())),
-            client: request.client_ip(app),
-            user: verified.and_then(|verified| {
-                let details = || rules.user_header.user(&verified.identity).ok();
-                logged_user.name(details)
-            }),
-            issuer: rules.issuer_name(forward, head),
-            upstream_duration: progress.upstream_duration,
-            bytes: sent.map(|(_, bytes)| bytes),
-            upstream: is_of_service.then(failed_at),
-            cause: progress
-                .cause
-                .as_deref()
-                .map_or_else(cause, |it| Some(it.into())),
-            request_id: request.ids.request_id(),
-            trace_id: request.ids.trace_id(&head.headers),
-            ..AccessLine::default()
-        });
+        app.request_logger
+            .request_ended(completion, request.rules.access_log, span, || AccessLine {
+                method: Some(head.method.as_str()),
+                path: Some(LoggedPath(head.target())),
+                client: request.client_ip(app),
+                user: verified.and_then(|verified| {
+                    let details = || rules.user_header.user(&verified.identity).ok();
+                    request.rules.logged_user.name(details)
+                }),
+                issuer: rules.issuer_name(forward, head),
+                upstream_duration: progress.upstream_duration,
+                bytes: sent.map(|(_, bytes)| bytes),
+                upstream: is_of_service.then(failed_at),
+                cause: progress
+                    .cause
+                    .as_deref()
+                    .map_or_else(cause, |it| Some(it.into())),
+                request_id: request.ids.request_id(),
+                trace_id: request.ids.trace_id(&head.headers),
+                ..AccessLine::default()
+            });
         ended
     }
 }

@@ -28,8 +28,10 @@ impl<C: Downstream> Serving<'_, C> {
         }
         // The service may as well have closed a connection that was idle for too long.
         if self.progress.download.head.is_none() && broke_before_response(error) {
-            let conduct = &self.exchanges.connections.conduct;
-            conduct.body_may_be_left(Instant::now());
+            self.exchanges
+                .connections
+                .conduct
+                .body_may_be_left(Instant::now());
         }
         None
     }

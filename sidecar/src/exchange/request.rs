@@ -161,8 +161,11 @@ impl<'a> Request<'a> {
 
     /// Returns the client's IP, through trusted proxies.
     pub(super) fn client_ip(&self, app: &App) -> Option<IpAddr> {
-        let proxies = &app.request_logger.trusted_proxies;
-        Some(proxies.client(self.client.address?, &self.head.headers))
+        Some(
+            app.request_logger
+                .trusted_proxies
+                .client(self.client.address?, &self.head.headers),
+        )
     }
 
     /// Returns the client, which holds what no user holds.

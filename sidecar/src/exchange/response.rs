@@ -51,11 +51,15 @@ impl LocalResponse {
         let mut fields = HeaderMap::new();
         // RFC 9110 §8.6: a 204 has no body.
         if status != StatusCode::NO_CONTENT {
-            let json = HeaderValue::from_static("application/json");
-            fields.insert(header::CONTENT_TYPE, json);
+            fields.insert(
+                header::CONTENT_TYPE,
+                HeaderValue::from_static("application/json"),
+            );
             fields.insert(header::CONTENT_LENGTH, body.len().into());
-            let options = HeaderValue::from_static("nosniff");
-            fields.insert(header::X_CONTENT_TYPE_OPTIONS, options);
+            fields.insert(
+                header::X_CONTENT_TYPE_OPTIONS,
+                HeaderValue::from_static("nosniff"),
+            );
         }
         fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         Self {
@@ -81,8 +85,10 @@ impl LocalResponse {
         let mut response = Self::new(rejection.status(), body.unwrap_or_default());
         response.rejection = Some(rejection);
         if let Some(challenge) = rejection.www_authenticate() {
-            let challenge = HeaderValue::from_static(challenge);
-            response.fields.insert(header::WWW_AUTHENTICATE, challenge);
+            response.fields.insert(
+                header::WWW_AUTHENTICATE,
+                HeaderValue::from_static(challenge),
+            );
         }
         match rejection.retry_after() {
             Some(seconds) => response.retry_after(seconds.into()),
@@ -161,8 +167,10 @@ impl LocalResponse {
         self.fields
             .insert(HeaderName::from_static(GRPC_STATUS), status);
         // The text is printable: it cannot fail.
-        let message = message.unwrap_or(HeaderValue::from_static("internal"));
-        self.fields.insert(GRPC_MESSAGE, message);
+        self.fields.insert(
+            GRPC_MESSAGE,
+            message.unwrap_or(HeaderValue::from_static("internal")),
+        );
         // The head alone is the response (Trailers-Only of gRPC); its fields carry the status.
         Self {
             status: StatusCode::OK,

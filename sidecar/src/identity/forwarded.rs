@@ -92,16 +92,18 @@ impl ForwardedPolicy {
 
 fn append(request: &mut ServiceFields<'_>, client: &Client) {
     if let Some(address) = &client.text {
-        match request.contains("x-forwarded-for") {
-            true => join(request, "X-Forwarded-For", address.as_bytes()),
-            false => request.set("X-Forwarded-For", address.clone()),
+        if request.contains("x-forwarded-for") {
+            join(request, "X-Forwarded-For", address.as_bytes())
+        } else {
+            request.set("X-Forwarded-For", address.clone())
         }
         if request.contains("forwarded") {
             let address = address.to_str().unwrap_or_default();
             // The colons of IPv6 need quotes (RFC 7239 §6).
-            let address = match address.contains(':') {
-                true => format!("\"[{address}]\""),
-                false => address.to_owned(),
+            let address = if address.contains(':') {
+                format!("\"[{address}]\"")
+            } else {
+                address.to_owned()
             };
             let ours = format!("for={address};proto={}", client.scheme());
             join(request, "Forwarded", ours.as_bytes());
@@ -109,8 +111,10 @@ fn append(request: &mut ServiceFields<'_>, client: &Client) {
     }
     // A gateway in front knows the scheme of the client; we know our connection's alone.
     if !request.contains("x-forwarded-proto") {
-        let scheme = HeaderValue::from_static(client.scheme());
-        request.set("X-Forwarded-Proto", scheme);
+        request.set(
+            "X-Forwarded-Proto",
+            HeaderValue::from_static(client.scheme()),
+        );
     }
 }
 

@@ -26,12 +26,14 @@ impl<'r> ServiceFields<'r> {
 
     /// Returns names and values, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let left = self
-            .left
+        self.left
             .iter()
-            .map(|(name, value)| (name.as_bytes(), *value));
-        let set = self.set.iter();
-        left.chain(set.map(|(name, value)| (&**name, value.as_bytes())))
+            .map(|(name, value)| (name.as_bytes(), *value))
+            .chain(
+                self.set
+                    .iter()
+                    .map(|(name, value)| (&**name, value.as_bytes())),
+            )
     }
 
     /// Returns the values of a field, in order.
@@ -79,11 +81,12 @@ impl<'r> ServiceFields<'r> {
 
     /// Returns the fields for HTTP/2.
     pub(crate) fn to_map(&self) -> HeaderMap {
-        let field = |(name, value)| {
-            let name = HeaderName::from_bytes(name).ok()?;
-            Some((name, HeaderValue::from_bytes(value).ok()?))
-        };
-        self.iter().filter_map(field).collect()
+        self.iter()
+            .filter_map(|(name, value)| {
+                let name = HeaderName::from_bytes(name).ok()?;
+                Some((name, HeaderValue::from_bytes(value).ok()?))
+            })
+            .collect()
     }
 }
 

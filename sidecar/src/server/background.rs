@@ -26,12 +26,14 @@ pub(crate) fn until_stopped(
     work: impl Future<Output = Result<(), String>> + Send + 'static,
     background: &Supervisor,
 ) -> GenBackgroundService<Supervised> {
-    let supervised = Supervised {
+    background_service(
         name,
-        work: Mutex::new(Some(Box::pin(work))),
-        background: background.clone(),
-    };
-    background_service(name, supervised)
+        Supervised {
+            name,
+            work: Mutex::new(Some(Box::pin(work))),
+            background: background.clone(),
+        },
+    )
 }
 
 /// A task whose end is reported.

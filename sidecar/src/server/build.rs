@@ -22,8 +22,6 @@ use crate::config::Config;
 use crate::exchange::Exchanges;
 use crate::exchange::app::{App, limits};
 use crate::identity::forwarded::Client;
-use crate::issuers::IssuerSettings;
-use crate::issuers::current::CurrentKeys;
 use crate::issuers::task::{Changes, IssuerTask};
 use crate::server::background::{supervised, until_stopped};
 use crate::server::connections::ClientConnections;
@@ -73,15 +71,14 @@ pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitErr
         server.add_service(supervised("certificate reload", following, &background));
     }
     if let Some((target, rejected)) = config.exposure {
-        let condition = || {
-            app.health
-                .condition("exposure", "not known while the service is down")
-        };
         let check = ExposureProbe {
             target,
             upstream: Arc::clone(&app.upstream),
             metrics: app.metrics.clone(),
-            ready: rejected.then(condition),
+            ready: rejected.then(|| {
+                app.health
+                    .condition("exposure", "not known while the service is down")
+            }),
         };
         server.add_service(supervised("exposure check", check.run(), &background));
     }
@@ -93,8 +90,13 @@ pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitErr
     clients.threads = None;
     server.add_service(clients);
     server.add_service(supervised("key refresh", run_issuers(tasks), &background));
-    let (health, registry) = (app.health.clone(), Arc::clone(&app.registry));
-    let admin = serve_admin_port(admin, health, registry, probes, admin_routes);
+    let admin = serve_admin_port(
+        admin,
+        app.health.clone(),
+        Arc::clone(&app.registry),
+        probes,
+        admin_routes,
+    );
     server.add_service(supervised("admin port", admin, &background));
     server.run(RunArgs {
         shutdown_signal: Box::new(stop),
@@ -157,20 +159,22 @@ fn graceful_stop(
 
 /// Prepares the task of each issuer, and the senders of their changes.
 fn issuer_tasks(config: &Config, app: &App) -> Result<(Vec<IssuerTask>, Changes), ExitError> {
-    let settings = config.issuers.iter().chain(&config.list_source);
-    let task = |(settings, keys): (&IssuerSettings, &Arc<CurrentKeys>)| {
-        let (schedule, metrics) = (config.args.keys.refresh_cron.clone(), app.metrics.clone());
-        let others = app.keys.fetched().filter(|other| !Arc::ptr_eq(other, keys));
-        let others = others.cloned().collect();
-        IssuerTask::new(
-            settings.clone(),
-            Arc::clone(keys),
-            others,
-            schedule,
-            metrics,
-        )
-    };
-    settings.zip(app.keys.fetched()).map(task).collect()
+    config
+        .issuers
+        .iter()
+        .chain(&config.list_source)
+        .zip(app.keys.fetched())
+        .map(|(settings, keys)| {
+            let others = app.keys.fetched().filter(|other| !Arc::ptr_eq(other, keys));
+            IssuerTask::new(
+                settings.clone(),
+                Arc::clone(keys),
+                others.cloned().collect(),
+                config.args.keys.refresh_cron.clone(),
+                app.metrics.clone(),
+            )
+        })
+        .collect()
 }
 
 fn client_connections(config: &Config, app: Arc<App>) -> ClientConnections {

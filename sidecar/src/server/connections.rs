@@ -97,11 +97,14 @@ impl ClientConnections {
         let Some(transport) = Box::pin(self.secured(socket)).await else {
             return;
         };
-        let proxies = &requests.app.request_logger.trusted_proxies;
         // The client's choice over TLS, which its first bytes have to keep.
         let chose = transport::chose_http_2(&transport);
-        let client = Client::new(Some(peer.ip()), chose.is_some(), proxies)
-            .with_certificate(transport::client_certificate(&transport));
+        let client = Client::new(
+            Some(peer.ip()),
+            chose.is_some(),
+            &requests.app.request_logger.trusted_proxies,
+        )
+        .with_certificate(transport::client_certificate(&transport));
         let mut downstream = Http1Downstream::new(transport, activity, self.head_timeout);
         let is_http_2 = match chose {
             Some(false) => Ok(false),

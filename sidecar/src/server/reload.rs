@@ -17,7 +17,7 @@ use postern_process::exit::ExitError;
 use postern_process::files::bounded_read::{self, FileContent};
 use postern_process::files::file_watch::PolledFiles;
 use postern_transport::admin::health::Condition;
-use tokio::task::{JoinError, spawn_blocking};
+use tokio::task::spawn_blocking;
 
 use crate::cli::issuer_table::IssuerTable;
 use crate::cli::log_args::AccessLogArgs;
@@ -87,14 +87,18 @@ fn watched(in_effect: &ServeArgs) -> Vec<PathBuf> {
 }
 
 fn states_of(paths: &[PathBuf]) -> Vec<FileState> {
-    let state = |path: &PathBuf| {
-        let read = bounded_read::read(path, MAX_FILE_BYTES).map_err(|error| error.to_string());
-        FileState(read.map(|FileContent { bytes, metadata }| {
-            let digest = digest(&SHA256, &bytes).as_ref().to_vec();
-            (digest, [metadata.uid(), metadata.mode()])
-        }))
-    };
-    paths.iter().map(state).collect()
+    paths
+        .iter()
+        .map(|path| {
+            let read = bounded_read::read(path, MAX_FILE_BYTES).map_err(|error| error.to_string());
+            FileState(read.map(|FileContent { bytes, metadata }| {
+                (
+                    digest(&SHA256, &bytes).as_ref().to_vec(),
+                    [metadata.uid(), metadata.mode()],
+                )
+            }))
+        })
+        .collect()
 }
 
 impl Reload {
@@ -140,14 +144,16 @@ impl Reload {
                     (changed, _) => tracing::info!(changed, "configuration reloaded"),
                 }
                 if !settings.is_empty() {
-                    let note = format!("these take effect at the next start: {settings}");
-                    self.condition.add_note(&note);
+                    self.condition
+                        .add_note(&format!("these take effect at the next start: {settings}"));
                     tracing::warn!(settings, "these settings take effect at the next start");
                 }
                 *effective = now;
                 self.app.metrics.config_reloaded(true);
-                let waits = i64::from(!settings.is_empty());
-                self.app.metrics.config_restart_needed.set(waits);
+                self.app
+                    .metrics
+                    .config_restart_needed
+                    .set(i64::from(!settings.is_empty()));
             }
             Err(error) => {
                 tracing::error!(%error, "the configuration is not usable: keeping the previous one");
@@ -169,13 +175,15 @@ impl Reload {
             let read =
                 read_and_check(&start, &effective).map_err(command_line::with_sources::<Cli>)?;
             // What was checked may be half of a change that is still being written.
-            match states_of(&polled.paths) == polled.states {
-                true => Ok(read),
-                false => Err(ExitError::Config("a file has changed again".to_owned())),
+            if states_of(&polled.paths) == polled.states {
+                Ok(read)
+            } else {
+                Err(ExitError::Config("a file has changed again".to_owned()))
             }
         });
-        let ended = |error: JoinError| ExitError::Software(error.to_string());
-        let (config, reloaded) = reading.await.map_err(ended)??;
+        let (config, reloaded) = reading
+            .await
+            .map_err(|error| ExitError::Software(error.to_string()))??;
         self.apply(config);
         Ok(reloaded)
     }

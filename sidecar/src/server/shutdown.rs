@@ -50,8 +50,7 @@ impl GracefulStop {
             "draining"
         );
         // The wait of a `drain` command counts.
-        let waited = self.drain.begin().elapsed();
-        tokio::time::sleep(lame_duck.saturating_sub(waited)).await;
+        tokio::time::sleep(lame_duck.saturating_sub(self.drain.begin().elapsed())).await;
         if self.drain.close(self.drain_timeout).await {
             tracing::info!("drained: every request is complete, every connection is closed");
         } else {

@@ -129,15 +129,18 @@ impl Metrics {
     /// Gives each result of fetches a first value; `issuer` is the name where there may be several.
     pub(crate) fn expect_key_refreshes(&self, issuer: Option<&str>) {
         for result in RefreshResult::ALL {
-            let labels = refresh_labels(result, issuer);
-            drop(self.key_refreshes.get_or_create(&labels));
+            drop(
+                self.key_refreshes
+                    .get_or_create(&refresh_labels(result, issuer)),
+            );
         }
     }
 
     /// Counts a fetch of keys; `issuer` is the name where there may be several.
     pub(crate) fn key_refreshed(&self, result: RefreshResult, issuer: Option<&str>) {
-        let labels = refresh_labels(result, issuer);
-        self.key_refreshes.get_or_create(&labels).inc();
+        self.key_refreshes
+            .get_or_create(&refresh_labels(result, issuer))
+            .inc();
     }
 
     pub(crate) fn revocations_refreshed(&self, result: ListResult) {

@@ -19,9 +19,9 @@ pub(crate) struct RequestIds {
 impl RequestIds {
     /// Reads the ids of a request, and creates a missing request id with `--request-id`.
     pub(crate) fn from_headers(headers: &HeaderMap, has_request_id: bool) -> Self {
-        let id = || RequestId::received(headers).unwrap_or_else(|| RequestId::new(random()));
         Self {
-            request_id: has_request_id.then(id),
+            request_id: has_request_id
+                .then(|| RequestId::received(headers).unwrap_or_else(|| RequestId::new(random()))),
             ..Self::default()
         }
     }

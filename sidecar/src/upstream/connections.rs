@@ -135,9 +135,10 @@ impl Connections {
             }
             prepared = Some(head);
         }
-        let settings = match only_in_http_1 {
-            true => &peer.http_1,
-            false => &peer.any,
+        let settings = if only_in_http_1 {
+            &peer.http_1
+        } else {
+            &peer.any
         };
         let dial = Arc::new(Dial::default());
         let mut settings = Box::new(settings.clone());
@@ -149,9 +150,10 @@ impl Connections {
         // The next try uses another address.
         let opened = opened.inspect_err(|_| upstream.unreachable(&peer))?;
         // Without TLS, the settings chose the version.
-        let is_http_2 = match is_tls {
-            true => opened.selected_alpn_proto() == Some(ALPN::H2),
-            false => !in_http_1,
+        let is_http_2 = if is_tls {
+            opened.selected_alpn_proto() == Some(ALPN::H2)
+        } else {
+            !in_http_1
         };
         // Only a connection for which the service had the choice.
         if is_tls && !only_in_http_1 {

@@ -34,8 +34,10 @@ pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
 pub(crate) fn reset_reason(error: &Error) -> Option<Reason> {
     let cause = error.root_cause().downcast_ref::<h2::Error>()?;
     // An error of the connection, or one that `h2` found, is no code of the other side's stream.
-    let is_of_stream = !cause.is_go_away() && !cause.is_library();
-    cause.reason().filter(|_| is_of_stream)
+    if cause.is_go_away() || cause.is_library() {
+        return None;
+    }
+    cause.reason()
 }
 
 /// Returns true if `h2` reset the stream because the client broke the framing after the head. That

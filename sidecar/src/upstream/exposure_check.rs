@@ -41,8 +41,7 @@ pub(crate) fn target(upstream: &UpstreamAddress, pod: IpAddr) -> Option<SocketAd
 
 /// Returns true if `target` accepts a connection.
 pub(crate) async fn probe(target: SocketAddr) -> bool {
-    let connecting = TcpStream::connect(target);
-    tokio::time::timeout(CONNECT_TIMEOUT, connecting)
+    tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(target))
         .await
         .is_ok_and(|connected| connected.is_ok())
 }

@@ -154,8 +154,11 @@ impl<'r> ServiceRequest<'r> {
         for (name, value) in self.ids.to_send() {
             fields.set(Bytes::copy_from_slice(name.as_str().as_bytes()), value);
         }
-        let sources = self.auth_policy.interceptor.sources();
-        strip_token::remove_from(fields, sources, forwards_tokens);
+        strip_token::remove_from(
+            fields,
+            self.auth_policy.interceptor.sources(),
+            forwards_tokens,
+        );
         remove_path_overrides(fields, self.client);
         // Before the identity headers: `overwrite` would remove X-Forwarded-User.
         self.policy.forwarded.apply(fields, self.client);
@@ -202,11 +205,18 @@ fn escaped(target: &[u8]) -> Cow<'_, [u8]> {
     if !target.iter().any(is_escaped) {
         return Cow::Borrowed(target);
     }
-    let escape = |byte: &u8| match is_escaped(byte) {
-        true => format!("%{byte:02X}").into_bytes(),
-        false => vec![*byte],
-    };
-    Cow::Owned(target.iter().flat_map(escape).collect())
+    Cow::Owned(
+        target
+            .iter()
+            .flat_map(|byte| {
+                if is_escaped(byte) {
+                    format!("%{byte:02X}").into_bytes()
+                } else {
+                    vec![*byte]
+                }
+            })
+            .collect(),
+    )
 }
 
 /// Returns the trailers of a request without what its head may not bring along, and what belongs into

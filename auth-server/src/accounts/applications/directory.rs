@@ -35,8 +35,9 @@ impl MountedApplications {
     }
 
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
-        let warning = |error| format!("--applications-dir: {error}");
-        self.errors.iter().map(warning)
+        self.errors
+            .iter()
+            .map(|error| format!("--applications-dir: {error}"))
     }
 
     /// Polls for as long as the process lives.
@@ -66,8 +67,9 @@ impl MountedApplications {
     }
 
     fn count_errors(&self, metrics: &Metrics) {
-        let unusable = &metrics.application_files_unusable;
-        unusable.set(gauge(self.errors.len()));
+        metrics
+            .application_files_unusable
+            .set(gauge(self.errors.len()));
     }
 
     fn take_over(&self, former: &Self, registrations: &ApplicationRegistry, metrics: &Metrics) {
@@ -82,8 +84,9 @@ impl MountedApplications {
         for (id, event) in registrations.mount(self.applications.clone()) {
             audit::application(event, id.as_str(), None);
         }
-        let count = gauge(registrations.count());
-        metrics.registered_applications.set(count);
+        metrics
+            .registered_applications
+            .set(gauge(registrations.count()));
     }
 
     fn reread(&self) -> Self {
@@ -110,17 +113,20 @@ impl MountedApplications {
             let file = now.path.join(&name);
             let id = name.to_str().filter(|name| !is_copy(name));
             let Some(id) = id.and_then(|name| name.parse::<AppId>().ok()) else {
-                let error = format!("{}: its name is not an application's", file.display());
-                now.errors.push(error);
+                now.errors.push(format!(
+                    "{}: its name is not an application's",
+                    file.display()
+                ));
                 continue;
             };
             match read(&file) {
                 Ok(record) => now.applications.put(id, record),
                 Err(error) => {
                     now.errors.push(error);
-                    let former = former.get(id.as_str());
                     // Another secret may be in force on the host, and this one be known to others.
-                    if let Some(former) = former.filter(|_| !replaced_file::is_replaced(&file)) {
+                    if let Some(former) = former.get(id.as_str())
+                        && !replaced_file::is_replaced(&file)
+                    {
                         now.applications.put(id, former.clone());
                     }
                 }

@@ -82,16 +82,17 @@ impl ApplicationRegistry {
         self.in_force.store(sources.joined());
         let now = &sources.mounted;
         let ids: BTreeSet<_> = former.all().chain(now.all()).map(|(id, _)| id).collect();
-        let event = |id: &AppId| {
-            let event = match (former.get(id.as_str()), now.get(id.as_str())) {
-                (None, _) => ApplicationEvent::Added,
-                (_, None) => ApplicationEvent::Removed,
-                (Some(former), Some(now)) if former == now => return None,
-                _ => ApplicationEvent::SecretsChanged,
-            };
-            Some((id.clone(), event))
-        };
-        ids.into_iter().filter_map(event).collect()
+        ids.into_iter()
+            .filter_map(|id| {
+                let event = match (former.get(id.as_str()), now.get(id.as_str())) {
+                    (None, _) => ApplicationEvent::Added,
+                    (_, None) => ApplicationEvent::Removed,
+                    (Some(former), Some(now)) if former == now => return None,
+                    _ => ApplicationEvent::SecretsChanged,
+                };
+                Some((id.clone(), event))
+            })
+            .collect()
     }
 
     /// Checks a pair. Accepts any while no application is registered (contract §4.3 rule 2), unless
@@ -111,9 +112,10 @@ impl ApplicationRegistry {
             return Err(Rejection::StoreUnavailable);
         }
         // Both are computed: the time shows nothing of whether the id is registered.
-        match all.accepts(id, secret) | self.are_open(&all) {
-            true => Ok(()),
-            false => Err(Rejection::ApplicationUnknown),
+        if all.accepts(id, secret) | self.are_open(&all) {
+            Ok(())
+        } else {
+            Err(Rejection::ApplicationUnknown)
         }
     }
 
@@ -244,7 +246,7 @@ impl ApplicationRegistry {
 
 /// Cuts a text behind its first characters of an id, `max` at most.
 fn cut(sent: &str, max: usize) -> Cow<'_, str> {
-    let is_usual = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/' | '@');
+    let is_usual = |c: char| c.is_alphanumeric() || "-_.:/@".contains(c);
     let end = sent.chars().take(max).take_while(|c| is_usual(*c));
     match sent.split_at_checked(end.map(char::len_utf8).sum()) {
         Some((start, rest)) if !rest.is_empty() => format!("{start}…").into(),

@@ -124,8 +124,10 @@ impl SecretHashes {
 
     /// Adds the secrets of a file, unless they were dropped.
     pub(super) fn with_mounted(mut self, mounted: &Self) -> Self {
-        let dropped = &self.dropped;
-        let also = mounted.hashes.iter().filter(|it| !dropped.contains(it));
+        let also = mounted
+            .hashes
+            .iter()
+            .filter(|it| !self.dropped.contains(it));
         self.hashes.extend(also);
         self
     }

@@ -119,10 +119,10 @@ pub(crate) fn named_claim(text: &str) -> Result<(String, Value), String> {
         .split_once('=')
         .ok_or("expected NAME=TEXT or NAME:=JSON")?;
     let (name, value) = match name.strip_suffix(':') {
-        Some(name) => {
-            let value = serde_json::from_str(value);
-            (name, value.map_err(|_| "after := has to stand JSON")?)
-        }
+        Some(name) => (
+            name,
+            serde_json::from_str(value).map_err(|_| "after := has to stand JSON")?,
+        ),
         None => (name, Value::String(value.to_owned())),
     };
     check(name, &value)?;

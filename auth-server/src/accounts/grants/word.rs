@@ -17,11 +17,12 @@ impl<const MAX: usize> TryFrom<String> for Word<MAX> {
     fn try_from(text: String) -> Result<Self, String> {
         let is_plain = |c: char| !c.is_whitespace() && !c.is_control();
         let fits = (1..=MAX).contains(&text.chars().count());
-        match fits && text.chars().all(is_plain) {
-            true => Ok(Self(text)),
-            false => Err(format!(
+        if fits && text.chars().all(is_plain) {
+            Ok(Self(text))
+        } else {
+            Err(format!(
                 "expected 1 to {MAX} characters without white space"
-            )),
+            ))
         }
     }
 }

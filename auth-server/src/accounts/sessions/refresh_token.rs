@@ -93,8 +93,10 @@ impl SessionId {
     /// Returns the session that a `jti` names; `None` for a token without one.
     pub(crate) fn from_token_id(token_id: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(token_id).ok()?;
-        let is_whole = bytes.len() == NAME_BYTES + UNIQUE_BYTES;
-        bytes.first_chunk().filter(|_| is_whole).copied().map(Self)
+        if bytes.len() != NAME_BYTES + UNIQUE_BYTES {
+            return None;
+        }
+        bytes.first_chunk().copied().map(Self)
     }
 
     /// Returns the `jti` of the access token after this many renewals, which the session's secret tells

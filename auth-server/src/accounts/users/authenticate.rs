@@ -58,8 +58,7 @@ impl Authenticator {
     /// Returns the account as it may be logged: a digest if unknown, as it may be a mistyped
     /// password.
     pub(crate) fn loggable<'t>(&self, typed: &'t str) -> Cow<'t, str> {
-        let users = &self.users;
-        if typed.is_empty() || users.is_user(typed) {
+        if typed.is_empty() || self.users.is_user(typed) {
             typed.into()
         } else {
             let digest = self.unknown_names.hash_one(typed);

@@ -51,9 +51,10 @@ impl FileUsers {
     pub(super) fn read(&self) -> Result<Arc<Users>, String> {
         let text = users_file::read(&self.path).map_err(|error| error.to_string())?;
         let loaded = self.loaded.load();
-        match loaded.users.are_of(&text) {
-            true => Ok(Arc::clone(&loaded.users)),
-            false => parse(&self.path, &text),
+        if loaded.users.are_of(&text) {
+            Ok(Arc::clone(&loaded.users))
+        } else {
+            parse(&self.path, &text)
         }
     }
 
@@ -91,9 +92,11 @@ impl FileUsers {
     /// Returns warnings that name the file.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let users = &self.loaded.load().users;
-        let warnings = [users.cost_warning(), users.letter_case_warning()].into_iter();
-        let named = |warning| format!("--users file:{}: {warning}", self.path.display());
-        warnings.flatten().map(named).collect()
+        [users.cost_warning(), users.letter_case_warning()]
+            .into_iter()
+            .flatten()
+            .map(|warning| format!("--users file:{}: {warning}", self.path.display()))
+            .collect()
     }
 }
 
@@ -149,8 +152,10 @@ fn enabled(users: &Users) -> EnabledUsers {
 impl UserStore for FileUsers {
     fn authenticate(&self, request: &LoginRequest) -> Option<PresentUser> {
         // A clone, not a guard: a check is slow, and a reload meanwhile must not wait for it.
-        let users = &self.loaded.load_full().users;
-        users.authenticate(&request.username, &request.password)
+        self.loaded
+            .load_full()
+            .users
+            .authenticate(&request.username, &request.password)
     }
 
     fn present(&self, account: &str) -> Option<PresentUser> {

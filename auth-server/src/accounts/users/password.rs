@@ -137,9 +137,8 @@ pub(crate) fn hash(password: &str, params: &Params) -> Result<String, String> {
     let hashed = || {
         let salt = SaltString::encode_b64(salt.as_slice())?;
         let cost = Params::new(params.m_cost(), params.t_cost(), params.p_cost(), None)?;
-        let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, cost);
-        let form = Zeroizing::new(compatible(password));
-        let hash = argon2.hash_password(form.as_bytes(), &salt)?;
+        let hash = Argon2::new(Algorithm::Argon2id, Version::V0x13, cost)
+            .hash_password(Zeroizing::new(compatible(password)).as_bytes(), &salt)?;
         Ok::<_, password_hash::Error>(hash.to_string())
     };
     hashed().map_err(|error| format!("the password cannot be hashed: {error}"))

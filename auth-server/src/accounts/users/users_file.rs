@@ -69,9 +69,10 @@ impl Users {
         let mut ids = HashSet::new();
         for entry in users {
             let account = entry.account.clone();
-            let known = match ids.insert(entry.id.clone()) {
-                true => KnownUser::try_from(entry),
-                false => Err("another user has this id".to_owned()),
+            let known = if ids.insert(entry.id.clone()) {
+                KnownUser::try_from(entry)
+            } else {
+                Err("another user has this id".to_owned())
             };
             let known = known.map_err(|cause| format!("user {account:?}: {cause}"))?;
             if by_account.insert(account.clone(), known).is_some() {
@@ -165,9 +166,10 @@ impl Users {
         let known = self.by_account.get(account);
         // The hash is computed in every case; whether the user is present is decided behind it.
         let stored = known.map_or(&self.stand_in, |known| &known.password);
-        match stored.matches(password) {
-            true => self.present(account),
-            false => None,
+        if stored.matches(password) {
+            self.present(account)
+        } else {
+            None
         }
     }
 }

@@ -26,11 +26,15 @@ use crate::telemetry::audit::events::RequestIds;
 
 /// Logs input that never became a request, and returns its response as bytes.
 pub(crate) fn reject_unparsed(app: &App, rejection: Rejection, client: IpAddr) -> Vec<u8> {
-    let line = AccessLine {
-        client: Some(client),
-        ..AccessLine::default()
-    };
-    log(app, rejection.status(), Some(rejection), line);
+    log(
+        app,
+        rejection.status(),
+        Some(rejection),
+        AccessLine {
+            client: Some(client),
+            ..AccessLine::default()
+        },
+    );
     raw_http1_response(rejection)
 }
 
@@ -70,9 +74,10 @@ pub(crate) async fn log_request(
             .unwrap_or_else(|| RequestId::new(random::number())),
         trace_id: span.trace_id().or_else(|| TraceId::received(headers)),
     };
-    let cors = match is_public_document(&app, request.uri().path()) {
-        true => cors::public_fields(headers),
-        false => app.config.interceptor.cors_fields(headers),
+    let cors = if is_public_document(&app, request.uri().path()) {
+        cors::public_fields(headers)
+    } else {
+        app.config.interceptor.cors_fields(headers)
     };
     let (method, uri) = (request.method().clone(), request.uri().clone());
     request.extensions_mut().insert(ids.clone());
@@ -106,8 +111,7 @@ pub(crate) async fn log_request(
 
 /// Returns the length of the body, if it is known.
 fn length(response: &Response) -> Option<u64> {
-    let exact = response.body().size_hint().exact();
-    let declared = || {
+    response.body().size_hint().exact().or_else(|| {
         response
             .headers()
             .get(CONTENT_LENGTH)?
@@ -115,6 +119,5 @@ fn length(response: &Response) -> Option<u64> {
             .ok()?
             .parse()
             .ok()
-    };
-    exact.or_else(declared)
+    })
 }

@@ -99,8 +99,10 @@ fn verify(app: &App, token: Bearer<'_>) -> Result<Claims, Rejection> {
         .live_keys
         .load_full()
         .ok_or(Rejection::AuthKeysUnavailable)?;
-    let policy = &app.config.policy;
-    let claims = policy.verify_at(&keys.verification_keys, token, app.now())?;
+    let claims = app
+        .config
+        .policy
+        .verify_at(&keys.verification_keys, token, app.now())?;
     // Behind the signature: what was never issued is no revoked token.
     if app.revocations.revokes(&claims) {
         return Err(Rejection::TokenRevoked);

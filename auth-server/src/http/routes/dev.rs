@@ -76,11 +76,10 @@ async fn issue(app: &App, request: Request) -> Result<AccessToken, ErrorResponse
 /// Rejects clients that addressed another machine: a page of another site, whose name was made to resolve
 /// to this one, could read the tokens, those of a login too.
 pub(crate) async fn for_this_machine(request: Request, next: Next) -> Response {
-    match names_this_machine(request.headers()) {
-        true => next.run(request).await,
-        false => {
-            let error = ErrorResponse::from(Rejection::RequestMalformed);
-            oauth::error(error.described(FOREIGN_HOST))
-        }
+    if names_this_machine(request.headers()) {
+        next.run(request).await
+    } else {
+        let error = ErrorResponse::from(Rejection::RequestMalformed);
+        oauth::error(error.described(FOREIGN_HOST))
     }
 }

@@ -157,9 +157,10 @@ async fn token_for(
     binding: Option<Binding>,
 ) -> Result<Issued, Rejection> {
     let (user, has_sessions) = (&verified.user, app.config.refresh_tokens);
-    let session = match has_sessions {
-        true => app.sessions.begin(verified, now, binding).await,
-        false => None,
+    let session = if has_sessions {
+        app.sessions.begin(verified, now, binding).await
+    } else {
+        None
     };
     // A session names its first token, so that its end is the end of the token.
     let (token_id, session_id) = match &session {
@@ -167,12 +168,16 @@ async fn token_for(
         None => (token_id()?, None),
     };
     let (access_token, ids) = app.sign(token_id, |issuer, pair, token_id| {
-        let ids = TokenIdentity {
-            token_id,
-            session: session_id,
-            binding,
-        };
-        issuer.issue(pair, user, issuer.validity_from(now), ids)
+        issuer.issue(
+            pair,
+            user,
+            issuer.validity_from(now),
+            TokenIdentity {
+                token_id,
+                session: session_id,
+                binding,
+            },
+        )
     })?;
     let token = AccessTokenInfo {
         access_token,

@@ -29,8 +29,9 @@ pub(crate) async fn revocations(
     let after = query
         .as_deref()
         .and_then(|query| query.strip_prefix("after="));
-    let log = &app.revocations;
-    let list = app.list_signer.list(log, pair, after, app.now());
+    let list = app
+        .list_signer
+        .list(&app.revocations, pair, after, app.now());
     let list = list.map_err(|error| {
         error!(%error, "the revocation list was not signed");
         Rejection::Internal

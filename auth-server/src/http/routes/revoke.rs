@@ -106,9 +106,8 @@ async fn end_access_token(
         None => {
             let app = Arc::clone(app);
             let append = async move {
-                let revoked = [revocation];
                 app.revocations
-                    .append(&app.requests, &revoked, vec![])
+                    .append(&app.requests, &[revocation], vec![])
                     .await
                     .map(|_| true)
             };

@@ -59,8 +59,11 @@ pub(crate) async fn static_file(
         // Relative links of an index page need the slash.
         return Ok(Redirect::permanent(&format!("{}/", request.uri().path())).into_response());
     }
-    let root = app.config.static_root.as_ref();
-    let file = find(root.ok_or(Rejection::NotFound)?, relative).await;
+    let file = find(
+        app.config.static_root.as_ref().ok_or(Rejection::NotFound)?,
+        relative,
+    )
+    .await;
     send(&file.ok_or(Rejection::NotFound)?, request).await
 }
 

@@ -157,8 +157,7 @@ fn issue_to_application(
 ) -> Result<Issued, ErrorResponse> {
     // Before the registration is read: a removal is recorded with a later time than this one.
     let now = app.now();
-    let registrations = &app.registrations;
-    let (id, mut grant) = registrations.authenticate(&presented.pairs())?;
+    let (id, mut grant) = app.registrations.authenticate(&presented.pairs())?;
     // Not the limit of guesses, which others behind the same address could use up.
     app.count_proven(client)?;
     if grant.audience.is_empty() {
@@ -173,12 +172,17 @@ fn issue_to_application(
     grant.audience = audience(app, granted.form.resources(), &grant)?;
     let binding = granted.possession.binding(app, id.as_str(), None)?;
     let (token, ids) = app.sign(token_id()?, |issuer, pair, token_id| {
-        let ids = TokenIdentity {
-            token_id,
-            session: None,
-            binding,
-        };
-        issuer.issue_to_application(pair, &id, &grant, now, ids)
+        issuer.issue_to_application(
+            pair,
+            &id,
+            &grant,
+            now,
+            TokenIdentity {
+                token_id,
+                session: None,
+                binding,
+            },
+        )
     })?;
     let lifetime = i64::from(app.config.issuer.lifetime);
     Ok(Issued {

@@ -14,8 +14,7 @@ use postern_contract::rejection::Rejection;
 
 use super::{JWKS_PATH, REVOCATIONS_PATH};
 use crate::http::app::App;
-use crate::http::response;
-use crate::http::response::ErrorResponse;
+use crate::http::response::{self, ErrorResponse};
 use crate::keys::published::PublishedKeys;
 use crate::telemetry::audit::{self, RequestEvent, RequestLine};
 use crate::telemetry::metrics::OK;
@@ -57,9 +56,10 @@ pub(crate) async fn verification_key(
         token: None,
         ids: request.extensions().get(),
     });
-    let registered = registrations.registered_id(app_id);
-    app.metrics
-        .key_retrieval(registered.map(|id| id.to_string()), code);
+    app.metrics.key_retrieval(
+        registrations.registered_id(app_id).map(|id| id.to_string()),
+        code,
+    );
     outcome.map(|keys| key_response(&app, &keys))
 }
 

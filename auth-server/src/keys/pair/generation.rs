@@ -34,8 +34,7 @@ fn ecdsa_key() -> Result<EcdsaKeyPair, Unspecified> {
 fn ecdsa_key() -> Result<EcdsaKeyPair, Unspecified> {
     const BEGIN: &[u8] = b"\x30\x31\x02\x01\x01\x04\x20";
     const P256: &[u8] = b"\xa0\x0a\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07";
-    let number = crate::random::bytes::<32>()?;
-    let der = [BEGIN, number.as_slice(), P256].concat();
+    let der = [BEGIN, crate::random::bytes::<32>()?.as_slice(), P256].concat();
     EcdsaKeyPair::from_private_key_der(&ECDSA_P256_SHA256_FIXED_SIGNING, &der)
         .map_err(|_| Unspecified)
 }

@@ -117,9 +117,10 @@ impl Sentinels {
 /// Splits off `?wait=N`.
 fn replicas(text: &str) -> Result<(&str, u8), &'static str> {
     let Some((address, number)) = text.split_once("?wait=") else {
-        return match text.contains("&wait=") {
-            true => Err("?wait= stands alone in the query"),
-            false => Ok((text, 0)),
+        return if text.contains("&wait=") {
+            Err("?wait= stands alone in the query")
+        } else {
+            Ok((text, 0))
         };
     };
     match number.parse() {

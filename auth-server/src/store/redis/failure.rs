@@ -33,9 +33,10 @@ impl Failed {
     /// Returns the failure of a command that was sent. The error of a client that `repeats` commands is the
     /// last attempt's: unless it is lasting, an attempt before it may have arrived.
     pub(super) fn from_query(error: RedisError, repeats: bool) -> Self {
-        match is_rejected(&error) && (!repeats || is_lasting(&error)) {
-            true => error.into(),
-            false => Self::on_the_way(error),
+        if is_rejected(&error) && (!repeats || is_lasting(&error)) {
+            error.into()
+        } else {
+            Self::on_the_way(error)
         }
     }
 

@@ -74,8 +74,12 @@ fn take_room(
     }
     let Some(left) = room.checked_sub(new) else {
         let full = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
-        let text = format!("there are {MAX_ENDING} records with an end already");
-        return Err(rusqlite::Error::SqliteFailure(full, Some(text)));
+        return Err(rusqlite::Error::SqliteFailure(
+            full,
+            Some(format!(
+                "there are {MAX_ENDING} records with an end already"
+            )),
+        ));
     };
     *room = left;
     Ok(())

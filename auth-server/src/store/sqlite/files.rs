@@ -238,8 +238,10 @@ impl SqliteStore {
         let inode = |files: &Files| files.database.map(|database| database.inode);
         // SQLite opened a name: another file may have come to stand there since it was checked.
         if inode(&files) != inode(&before) {
-            let text = format!("{}: replaced while it was opened", path.display());
-            return Err(StoreError::Unavailable(text));
+            return Err(StoreError::Unavailable(format!(
+                "{}: replaced while it was opened",
+                path.display()
+            )));
         }
         Ok(Some(Opened::new(connection, files)))
     }

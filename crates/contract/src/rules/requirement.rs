@@ -56,9 +56,10 @@ impl Requirement {
         let is_satisfied = |required: &RequiredClaim| {
             required.is_satisfied_by(find(&required.name).unwrap_or_default())
         };
-        match self.claims.iter().all(is_satisfied) {
-            true => RuleVerdict::Holds,
-            false => RuleVerdict::LacksClaim,
+        if self.claims.iter().all(is_satisfied) {
+            RuleVerdict::Holds
+        } else {
+            RuleVerdict::LacksClaim
         }
     }
 

@@ -54,10 +54,12 @@ fn without_needless_escapes(text: &str) -> Option<String> {
     let mut normal = parts.next()?.to_owned();
     for part in parts {
         let digits = part.get(..2)?;
-        let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        let byte = u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)?;
+        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        let byte = u8::from_str_radix(digits, 16).ok()?;
         match char::from(byte) {
-            c @ ('a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '.' | '_' | '~') => normal.push(c),
+            c if c.is_ascii_alphanumeric() || "-._~".contains(c) => normal.push(c),
             _ => normal.push_str(&format!("%{}", digits.to_ascii_uppercase())),
         }
         normal.push_str(&part[2..]);

@@ -127,8 +127,8 @@ pub(crate) fn rejected_part(raw: &[u8]) -> String {
     // The empty name before the first slash is no segment.
     let mut names = raw.split(|byte| *byte == b'/').zip(0..).skip(1);
     let invalid = names.clone().find(|(name, _)| hides(name).is_err());
-    let hiding = || names.find(|(name, _)| hides(name) == Ok(true));
-    let Some((name, number)) = invalid.or_else(hiding) else {
+    let Some((name, number)) = invalid.or_else(|| names.find(|(name, _)| hides(name) == Ok(true)))
+    else {
         return "the path does not begin with a slash".to_owned();
     };
     let segment = format!("segment {number} of the path");
@@ -204,9 +204,10 @@ fn decode(raw: &[u8], is_meant: impl Fn(u8) -> bool) -> Result<Vec<u8>, InvalidR
             byte => (byte, tail),
         };
         // In capitals, so that `%2f` and `%2F` compare alike (RFC 3986 §6.2.2.1).
-        match first == b'%' && !is_meant(byte) {
-            true => decoded.extend(format!("%{byte:02X}").into_bytes()),
-            false => decoded.push(byte),
+        if first == b'%' && !is_meant(byte) {
+            decoded.extend(format!("%{byte:02X}").into_bytes())
+        } else {
+            decoded.push(byte)
         }
         rest = tail;
     }

@@ -35,9 +35,10 @@ impl<'h> Destination<'h> {
         if !matches!(certain, None | Some("COPY" | "MOVE")) {
             return Ok(None);
         }
-        let is_repeated = headers.get_all(DESTINATION).iter().nth(1).is_some();
+        if headers.get_all(DESTINATION).iter().nth(1).is_some() {
+            return Err(InvalidRequest::Destination);
+        }
         Self::parse(value.as_bytes())
-            .filter(|_| !is_repeated)
             .map(Some)
             .ok_or(InvalidRequest::Destination)
     }

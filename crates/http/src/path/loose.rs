@@ -56,8 +56,9 @@ impl LoosePath {
     /// # Errors
     /// [`AnyPath`] for one that lies outside the context path or is not canonical.
     pub fn below(path: &RequestPath<'_>, context: &ContextPath) -> Result<Self, AnyPath> {
-        let canonical = path.canonical();
-        let path = &*canonical.ok_or_else(|| AnyPath::Unclear(path.unclear_part()))?;
+        let path = &*path
+            .canonical()
+            .ok_or_else(|| AnyPath::Unclear(path.unclear_part()))?;
         let mut text = Text::new();
         // One search shows that there is nothing to fold or cut in most paths.
         let is_plain = path.is_ascii() && memchr::memchr2(b'+', b':', path.as_bytes()).is_none();
@@ -96,8 +97,9 @@ impl LoosePath {
             let behind = text.get(range.end..).unwrap_or_default();
             // Left out, or a blank.
             for name in ["", "/ "] {
-                let other = [before, name.as_bytes(), behind].concat();
-                others.extend(String::from_utf8(other));
+                others.extend(String::from_utf8(
+                    [before, name.as_bytes(), behind].concat(),
+                ));
             }
         }
         // Of each spelling so far also the one without streams: Windows opens the same file.
@@ -161,8 +163,11 @@ fn each_ending(path: &str, mut visit: impl FnMut(&str)) {
     let ends = [first, last.filter(|last| Some(*last) != first)];
     // A leading dot begins no suffix.
     for end in ends.into_iter().flatten().filter(|end| *end > 0) {
-        let path = path.get(..directory.len() + end);
-        visit(path.unwrap_or_default().trim_end_matches(is_trimmed));
+        visit(
+            path.get(..directory.len() + end)
+                .unwrap_or_default()
+                .trim_end_matches(is_trimmed),
+        );
     }
 }
 
@@ -184,9 +189,10 @@ fn file_of(name: &str) -> &str {
 /// Writes a name of a path in one form. A plain name differs from it in letter case alone.
 fn push_loose(name: &str, is_plain: bool, to: &mut Text) {
     // In ASCII without `+` only the letter case differs, which is changed below.
-    let folded = match is_plain || (name.is_ascii() && !name.contains('+')) {
-        true => Cow::Borrowed(name),
-        false => Cow::Owned(folded(name)),
+    let folded = if is_plain || (name.is_ascii() && !name.contains('+')) {
+        Cow::Borrowed(name)
+    } else {
+        Cow::Owned(folded(name))
     };
     let start = to.len();
     to.extend_from_slice(visible(name, &folded).as_bytes());

@@ -102,14 +102,16 @@ impl PathPattern {
 
     /// Returns a path that it matches, with a name and a letter for its wildcards.
     pub fn example(&self, name: &str, letter: &str) -> String {
-        let segment = |segment: &Segment| match segment {
-            Segment::Any => format!("/{name}/x"),
-            Segment::Literal(literal) => format!("/{literal}"),
-            Segment::Glob(glob) => {
-                format!("/{}", glob.text.replace('*', name).replace('?', letter))
-            }
-        };
-        self.segments.iter().map(segment).collect()
+        self.segments
+            .iter()
+            .map(|segment| match segment {
+                Segment::Any => format!("/{name}/x"),
+                Segment::Literal(literal) => format!("/{literal}"),
+                Segment::Glob(glob) => {
+                    format!("/{}", glob.text.replace('*', name).replace('?', letter))
+                }
+            })
+            .collect()
     }
 
     /// Returns true if a loosened pattern matches a path at or below this one, which is folded and has

@@ -20,9 +20,10 @@ pub(super) fn check(headers: &HeaderMap) -> Result<(), InvalidRequest> {
     let is_bad = named.any(|(index, name)| {
         index >= MAX_CONNECTION_OPTIONS || is_never(name) || !name.iter().copied().all(is_tchar)
     });
-    match is_bad {
-        true => Err(InvalidRequest::Framing),
-        false => Ok(()),
+    if is_bad {
+        Err(InvalidRequest::Framing)
+    } else {
+        Ok(())
     }
 }
 

@@ -31,9 +31,10 @@ pub(super) fn check(target: &[u8], headers: &HeaderMap) -> Result<(), InvalidReq
 pub fn check_values(fields: &HeaderMap) -> Result<(), InvalidRequest> {
     let is_blank = |byte: Option<&u8>| byte.is_some_and(|byte| b" \t".contains(byte));
     let mut values = fields.values().map(HeaderValue::as_bytes);
-    match values.any(|value| is_blank(value.first()) || is_blank(value.last())) {
-        true => Err(InvalidRequest::Malformed),
-        false => Ok(()),
+    if values.any(|value| is_blank(value.first()) || is_blank(value.last())) {
+        Err(InvalidRequest::Malformed)
+    } else {
+        Ok(())
     }
 }
 

@@ -40,9 +40,10 @@ impl<'a> Target<'a> {
                 .ok_or(InvalidRequest::PathNotCanonical)?;
             let host = HeaderValue::from_bytes(&absolute.host());
             // What follows the host may be a query alone.
-            let slash: &[u8] = match absolute.target.starts_with(b"/") {
-                true => b"",
-                false => b"/",
+            let slash: &[u8] = if absolute.target.starts_with(b"/") {
+                b""
+            } else {
+                b"/"
             };
             replacement = Some(OriginForm {
                 target: [slash, absolute.target].concat(),

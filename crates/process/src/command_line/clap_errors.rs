@@ -20,9 +20,10 @@ pub(super) fn exit_error(command: &Command, given: &ArgMatches, error: &clap::Er
             // First: lines are joined, and a secret may have several.
             let line = what_is_wrong(&without_secret(command, error, error.to_string()));
             let line = line + &missing_command(command, given, error);
-            match is_configuration(command, error) {
-                true => ExitError::Config(format!("{line}{SEE_HELP}")),
-                false => ExitError::Usage(format!("{line}{SEE_HELP}")),
+            if is_configuration(command, error) {
+                ExitError::Config(format!("{line}{SEE_HELP}"))
+            } else {
+                ExitError::Usage(format!("{line}{SEE_HELP}"))
             }
         }
     }

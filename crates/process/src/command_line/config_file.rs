@@ -125,8 +125,10 @@ impl ConfigFile {
                     Value::Table(_) => "a table: of several, each has [[…]] above it",
                     other => other.type_str(),
                 };
-                let why = format!("must be a text, a number, true or false, not {found}");
-                return Err(self.reject(key, &why));
+                return Err(self.reject(
+                    key,
+                    &format!("must be a text, a number, true or false, not {found}"),
+                ));
             }
         };
         // With `=`: a value that begins with a hyphen would be read as a flag.

@@ -7,7 +7,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 
 use super::config_file::ConfigFile;
-use super::sources::{chosen_subcommand, source};
+use super::sources::{chosen_subcommand, value_source};
 use super::{VARIABLE_PREFIX, all_settings, default_variable, setting_named, settings};
 use crate::exit::ExitError;
 use crate::files::bounded_read::LINE_END;
@@ -30,7 +30,7 @@ pub(super) fn arguments(
         let Some(flag) = setting.get_long() else {
             continue;
         };
-        match (source(setting, given), file) {
+        match (value_source(setting, given), file) {
             (Some(ValueSource::CommandLine), _) => {}
             (Some(ValueSource::EnvVariable), _) => {
                 // Made a flag, without the line end that clap would take for a part of the value.
@@ -74,12 +74,13 @@ fn reject_wrong_keys(
                 let names = all_settings(command).into_iter().filter_map(Arg::get_long);
                 let meant = alike(key, names.chain(further.iter().copied()))
                     .map(|name| format!("; `{name}` is"));
-                let why = format!("is no setting of this program{}", meant.unwrap_or_default());
-                return Err(file.reject(key, &why));
+                return Err(file.reject(
+                    key,
+                    &format!("is no setting of this program{}", meant.unwrap_or_default()),
+                ));
             }
             Some(setting) if setting.is_hide_env_values_set() => {
-                let advice = format!("is a secret: give `{key}-file` instead");
-                return Err(file.reject(key, &advice));
+                return Err(file.reject(key, &format!("is a secret: give `{key}-file` instead")));
             }
             Some(_) => {}
         }

@@ -63,7 +63,7 @@ impl Sources {
     /// Returns the settings on the command line itself with their values.
     pub(super) fn typed(&self) -> impl Iterator<Item = (&Arg, Vec<&OsStr>)> {
         let is_typed =
-            |setting: &&Arg| source(setting, &self.given) == Some(ValueSource::CommandLine);
+            |setting: &&Arg| value_source(setting, &self.given) == Some(ValueSource::CommandLine);
         let values = |setting: &Arg| self.given.get_raw(setting.get_id().as_str());
         settings(&self.command)
             .filter(is_typed)
@@ -71,12 +71,13 @@ impl Sources {
     }
 
     fn overridden(&self) -> Vec<String> {
-        let line = |setting: &Arg| {
-            let variable = self.variable(setting)?;
-            let (key, file) = self.key(setting)?;
-            Some(format!("{variable} overrides {key} in {file}"))
-        };
-        settings(&self.command).filter_map(line).collect()
+        settings(&self.command)
+            .filter_map(|setting| {
+                let variable = self.variable(setting)?;
+                let (key, file) = self.key(setting)?;
+                Some(format!("{variable} overrides {key} in {file}"))
+            })
+            .collect()
     }
 
     pub(super) fn describe(&self, text: &str) -> String {
@@ -97,7 +98,7 @@ impl Sources {
 
     /// Returns `None` for a typed flag, a default, and a text that begins with the file.
     fn describe_source(&self, setting: &Arg, text: &str) -> Option<String> {
-        if source(setting, &self.given) == Some(ValueSource::CommandLine) {
+        if value_source(setting, &self.given) == Some(ValueSource::CommandLine) {
             return None;
         }
         match self.key(setting) {
@@ -108,7 +109,7 @@ impl Sources {
 
     /// Returns the source of the setting; `None` for a default of the program.
     pub(super) fn source(&self, setting: &Arg) -> Option<String> {
-        if source(setting, &self.given) == Some(ValueSource::CommandLine) {
+        if value_source(setting, &self.given) == Some(ValueSource::CommandLine) {
             return Some("the command line".to_owned());
         }
         if let Some(variable) = self.variable(setting) {
@@ -127,14 +128,10 @@ impl Sources {
 
     /// Returns the variable that gives the setting.
     fn variable(&self, setting: &Arg) -> Option<String> {
-        let is_given = source(setting, &self.given) == Some(ValueSource::EnvVariable);
-        Some(
-            setting
-                .get_env()
-                .filter(|_| is_given)?
-                .to_string_lossy()
-                .into_owned(),
-        )
+        if value_source(setting, &self.given) != Some(ValueSource::EnvVariable) {
+            return None;
+        }
+        Some(setting.get_env()?.to_string_lossy().into_owned())
     }
 
     /// Returns the setting's quoted key and the path of the file that has it.
@@ -158,7 +155,7 @@ pub(super) fn chosen_subcommand<'a>(
         })
 }
 
-pub(super) fn source(setting: &Arg, given: &ArgMatches) -> Option<ValueSource> {
+pub(super) fn value_source(setting: &Arg, given: &ArgMatches) -> Option<ValueSource> {
     given.value_source(setting.get_id().as_str())
 }
 
@@ -167,7 +164,9 @@ fn is_named(flag: &str, text: &str) -> bool {
     let flag = format!("--{flag}");
     let goes_on = |c: char| c.is_ascii_alphanumeric() || c == '-';
     text.match_indices(&flag).any(|(start, _)| {
-        let rest = text.get(start + flag.len()..).unwrap_or_default();
-        !rest.starts_with(goes_on)
+        !text
+            .get(start + flag.len()..)
+            .unwrap_or_default()
+            .starts_with(goes_on)
     })
 }

@@ -153,9 +153,10 @@ pub fn first_line_of(input: impl BufRead, max_bytes: u64) -> Result<Zeroizing<St
     remove_mark(&mut bytes, limit)?;
     let line = text_in(bytes)?;
     let line = Zeroizing::new(line.trim_end_matches(LINE_END).to_owned());
-    match line.len() as u64 > max_bytes {
-        true => Err(ReadError::TooLong(max_bytes)),
-        false => Ok(line),
+    if line.len() as u64 > max_bytes {
+        Err(ReadError::TooLong(max_bytes))
+    } else {
+        Ok(line)
     }
 }
 

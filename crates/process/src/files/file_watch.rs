@@ -55,9 +55,10 @@ impl<C: PartialEq + Send + 'static> PolledFiles<C> {
             () = tokio::time::sleep(self.interval) => false,
             _ = self.sighup.recv() => true,
         };
-        self.interval = match is_signalled {
-            true => INTERVAL_AFTER_SIGNAL,
-            false => INTERVAL,
+        self.interval = if is_signalled {
+            INTERVAL_AFTER_SIGNAL
+        } else {
+            INTERVAL
         };
         // It fails where the process ends.
         let read = tasks::blocking(read).await.ok()?;

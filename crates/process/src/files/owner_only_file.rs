@@ -14,9 +14,8 @@ use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
 use crate::files::bounded_read::{self, ReadError};
-use crate::files::lock_file;
 use crate::files::replaced_file::REMEDY;
-use crate::files::with_suffix;
+use crate::files::{lock_file, with_suffix};
 
 const FILE_MODE: u32 = 0o600;
 

@@ -43,16 +43,16 @@ pub fn read_up_to(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, Secr
         let (path, access) = (path.display(), access(metadata));
         SecretFileError(format!("secret file {path}{problem} ({access})"))
     };
-    let content = bounded_read::read(path, max_bytes).map_err(|cause| {
-        let metadata = fs::metadata(path).ok();
-        unusable(metadata.as_ref(), format!(": {cause}"))
-    })?;
+    let content = bounded_read::read(path, max_bytes)
+        .map_err(|cause| unusable(fs::metadata(path).ok().as_ref(), format!(": {cause}")))?;
     // Metadata of the open file, not of the path, which could be exchanged in between.
     let metadata = content.metadata.clone();
     if is_exposed(metadata.mode(), metadata.uid()) {
         let remedy = remedy(metadata.uid(), geteuid().as_raw());
-        let problem = format!(" is open to others: {remedy}");
-        return Err(unusable(Some(&metadata), problem));
+        return Err(unusable(
+            Some(&metadata),
+            format!(" is open to others: {remedy}"),
+        ));
     }
     let text = content
         .into_text()

@@ -31,9 +31,10 @@ impl TomlError {
     /// Names the table and the member in front of the cause, which may begin with a quoted value.
     #[must_use]
     pub fn within(mut self, position: &str) -> Self {
-        let colon = match self.cause.starts_with('\'') {
-            true => "",
-            false => ":",
+        let colon = if self.cause.starts_with('\'') {
+            ""
+        } else {
+            ":"
         };
         self.cause = format!("{position}{colon} {}", self.cause);
         self
@@ -47,9 +48,10 @@ fn other_format(text: &str) -> &'static str {
         .find(|line| !line.is_empty() && !line.starts_with('#'))
         .unwrap_or_default();
     let name = first.split('=').next().unwrap_or_default();
-    match first.starts_with(['{', '-']) || name.contains(':') {
-        true => "; the file is JSON or YAML, and TOML is expected: name = \"value\"",
-        false => "",
+    if first.starts_with(['{', '-']) || name.contains(':') {
+        "; the file is JSON or YAML, and TOML is expected: name = \"value\""
+    } else {
+        ""
     }
 }
 

@@ -41,16 +41,15 @@ pub static DROPPED: LazyLock<DroppedLines> = LazyLock::new(DroppedLines::default
 /// Returns a writer of lines to `out`. The guard waits for the last ones, 1.1 s at most.
 pub fn spawn(out: impl Write + Send + 'static) -> (LogLines, WorkerGuard) {
     let waiting = Arc::<AtomicUsize>::default();
-    let batches = Batches {
-        out: BufWriter::with_capacity(BATCH_BYTES, out),
-        reported: 0,
-        waiting: Arc::clone(&waiting),
-    };
     let (queue, guard) = NonBlockingBuilder::default()
         .lossy(true)
         .buffered_lines_limit(MAX_WAITING_LINES + MAX_WAITING_AUDIT_LINES)
         .thread_name("log lines")
-        .finish(batches);
+        .finish(Batches {
+            out: BufWriter::with_capacity(BATCH_BYTES, out),
+            reported: 0,
+            waiting: Arc::clone(&waiting),
+        });
     (LogLines { queue, waiting }, guard)
 }
 
@@ -89,14 +88,20 @@ pub struct LogLine<'a> {
 
 impl Write for LogLine<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let max = match self.is_audit {
-            true => MAX_WAITING_LINES + MAX_WAITING_AUDIT_LINES,
-            false => MAX_WAITING_LINES,
+        let max = if self.is_audit {
+            MAX_WAITING_LINES + MAX_WAITING_AUDIT_LINES
+        } else {
+            MAX_WAITING_LINES
         };
         let one_more = |waiting| (waiting < max).then_some(waiting + 1);
-        let (relaxed, waiting) = (Ordering::Relaxed, &self.lines.waiting);
+        let relaxed = Ordering::Relaxed;
         // Counted here, because the queue's own limit does not distinguish audit lines.
-        if waiting.fetch_update(relaxed, relaxed, one_more).is_ok() {
+        if self
+            .lines
+            .waiting
+            .fetch_update(relaxed, relaxed, one_more)
+            .is_ok()
+        {
             return self.lines.queue.clone().write(line);
         }
         DROPPED.log_lines_dropped.inc();

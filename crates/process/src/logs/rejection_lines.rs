@@ -79,9 +79,10 @@ impl Rates {
             (rate.began, rate.logged) = (now, 0);
         }
         let has_line = rate.logged < MAX_A_SECOND;
-        match has_line {
-            true => rate.logged += 1,
-            false => rate.counted += 1,
+        if has_line {
+            rate.logged += 1
+        } else {
+            rate.counted += 1
         }
         has_line
     }

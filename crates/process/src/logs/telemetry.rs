@@ -157,8 +157,7 @@ where
 {
     // Without a hint of its own the cap would hide the hint of the directives, and every debug line
     // of every library would be formatted before it is dropped.
-    let cap = filter_fn(within_cap).with_max_level_hint(LevelFilter::TRACE);
-    layer.with_filter(directives.and(cap))
+    layer.with_filter(directives.and(filter_fn(within_cap).with_max_level_hint(LevelFilter::TRACE)))
 }
 
 fn within_cap(metadata: &Metadata<'_>) -> bool {
@@ -211,8 +210,8 @@ mod tests {
 
     #[test]
     fn no_directive_lets_the_debug_lines_of_capped_crates_through() {
-        let all = "trace off,pingora_proxy=trace,redis=debug pingora=debug,info";
-        for directives in all.split(' ') {
+        for directives in "trace off,pingora_proxy=trace,redis=debug pingora=debug,info".split(' ')
+        {
             let lines = logged(directives, || {
                 tracing::debug!(target: "pingora_proxy::proxy_h1", "authorization: Bearer x");
                 tracing::trace!(target: "redis", "AUTH password");

@@ -72,8 +72,12 @@ mod linux {
     impl Collector for Process {
         fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
             for (name, help, metric) in samples().unwrap_or_default() {
-                let kind = metric.metric_type();
-                metric.encode(encoder.encode_descriptor(name, help, None, kind)?)?;
+                metric.encode(encoder.encode_descriptor(
+                    name,
+                    help,
+                    None,
+                    metric.metric_type(),
+                )?)?;
             }
             Ok(())
         }

@@ -83,9 +83,10 @@ impl ClaimMapping {
     /// Takes the audience from these claims in place of `aud`, if there are any.
     #[must_use]
     pub fn with_audience(self, audience: Vec<ClaimName>) -> Self {
-        match audience.is_empty() {
-            true => self,
-            false => Self { audience, ..self },
+        if audience.is_empty() {
+            self
+        } else {
+            Self { audience, ..self }
         }
     }
 

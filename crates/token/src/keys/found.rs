@@ -85,11 +85,9 @@ fn other_kind(bytes: &[u8]) -> &'static str {
             "a Java keystore: keytool converts it to PKCS #12, and openssl that to PEM"
         }
         // `-----BEGIN`, as Secrets of Kubernetes hold it.
-        [b'L', b'S', b'0', b't', b'L', b'S', b'1', b'C', ..] => {
-            "the base64 of PEM: base64 -d decodes it"
-        }
+        text if text.starts_with(b"LS0tLS1C") => "the base64 of PEM: base64 -d decodes it",
         [b'<', ..] => "HTML",
-        [b's', b's', b'h', b'-', ..] | [b'e', b'c', b'd', b's', b'a', b'-', ..] => {
+        text if text.starts_with(b"ssh-") || text.starts_with(b"ecdsa-") => {
             "a key of OpenSSH: ssh-keygen -e -m PKCS8 -f FILE writes PEM"
         }
         _ => "something else",

@@ -184,8 +184,7 @@ pub(super) fn verification_key_from_jwk(
     };
     let (key, fits): (_, fn(Algorithm) -> bool) = match (kty, curve) {
         ("RSA", _) => {
-            let (modulus, exponent) = (number(jwk, "n")?, number(jwk, "e")?);
-            let key = DecodingKey::from_rsa_raw_components(&modulus, &exponent);
+            let key = DecodingKey::from_rsa_raw_components(&number(jwk, "n")?, &number(jwk, "e")?);
             (key, |it| it.family() == AlgorithmFamily::Rsa)
         }
         ("EC", "P-256") => (point(jwk)?, |it| it == Algorithm::ES256),
@@ -226,9 +225,10 @@ pub(super) fn verification_key_from_jwk(
 /// Checks that a key's own members allow it to verify signatures of this algorithm.
 pub(super) fn check_members(jwk: &Map, algorithm: Algorithm) -> Result<(), String> {
     check_purpose(jwk)?;
-    match is_stated(text(jwk, "alg")?, algorithm) {
-        true => Ok(()),
-        false => Err("it is for another algorithm".to_owned()),
+    if is_stated(text(jwk, "alg")?, algorithm) {
+        Ok(())
+    } else {
+        Err("it is for another algorithm".to_owned())
     }
 }
 

@@ -17,11 +17,12 @@ pub(super) fn blocks(bytes: &[u8]) -> Result<Vec<Pem>, KeyError> {
     if text.contains("PRIVATE KEY-----") {
         return Err(KeyError::PrivateKey);
     }
-    let blocks = match text.contains(BEGIN) {
-        true => pem_blocks(&text),
-        false => pem_blocks(&format!(
+    let blocks = if text.contains(BEGIN) {
+        pem_blocks(&text)
+    } else {
+        pem_blocks(&format!(
             "{BEGIN}PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n"
-        )),
+        ))
     };
     let blocks = blocks.unwrap_or_default();
     if blocks.iter().any(|block| is_private_der(block.contents())) {
@@ -33,11 +34,12 @@ pub(super) fn blocks(bytes: &[u8]) -> Result<Vec<Pem>, KeyError> {
         let is_der = !content.is_empty() && !content.starts_with(BEGIN.as_bytes());
         is_der && LABELS.contains(&block.tag())
     };
-    match !blocks.is_empty() && blocks.iter().all(is_public) {
-        true => Ok(blocks),
-        false => Err(KeyError::NotPublicPem {
+    if !blocks.is_empty() && blocks.iter().all(is_public) {
+        Ok(blocks)
+    } else {
+        Err(KeyError::NotPublicPem {
             found: found_in(bytes),
-        }),
+        })
     }
 }
 

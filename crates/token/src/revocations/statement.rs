@@ -105,7 +105,9 @@ impl InvalidStatement {
             Algorithm, Audience, ClaimInvalid, Expired, Header, Issuer, KeyUnknown, Signature,
         };
         match self {
-            Self::Token(Header) => "its typ, or another member of its header, does not fit its form",
+            Self::Token(Header) => {
+                "its typ, or another member of its header, does not fit its form"
+            }
             Self::Token(Algorithm) => "no key of the issuer has its alg",
             Self::Token(KeyUnknown) => "no key of the issuer has its kid",
             Self::Token(Signature) => "no key of the issuer signed it",

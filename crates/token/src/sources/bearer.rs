@@ -227,8 +227,7 @@ pub(super) fn bounded(token: &[u8], max_bytes: usize) -> Result<Bearer<'_>, Inva
 }
 
 fn parse(field: &[u8]) -> Result<Bearer<'_>, InvalidToken> {
-    let token = behind_scheme(field, Scheme::Bearer);
-    token68(token.ok_or(InvalidToken::AuthorizationScheme)?)
+    token68(behind_scheme(field, Scheme::Bearer).ok_or(InvalidToken::AuthorizationScheme)?)
 }
 
 /// Returns what stands behind a scheme and its blanks; `None` for another one.

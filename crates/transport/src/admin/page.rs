@@ -100,9 +100,10 @@ impl StatusPage {
     fn page(&self, mut own: OwnPart) -> Page {
         let metrics = exposition(&self.metrics).unwrap_or_default();
         let conditions = self.health.conditions();
-        let state = match conditions.iter().all(|condition| condition.ok) {
-            true => READY,
-            false => "Not ready",
+        let state = if conditions.iter().all(|condition| condition.ok) {
+            READY
+        } else {
+            "Not ready"
         };
         let conditions = conditions.into_iter().map(condition).collect();
         let rejections = self.rejections(&metrics, unix_now());
@@ -132,12 +133,14 @@ impl StatusPage {
             .into_iter()
             .collect();
         times.sort_by_key(|(_, time)| Reverse(*time));
-        let row = |(reason, time): (&str, i64)| Row {
-            detail: format!("last {}", distance(time, now)),
-            help: (self.help)(reason).into(),
-            ..Row::new(reason, counts.get(reason).unwrap_or(&0))
-        };
-        times.into_iter().map(row).collect()
+        times
+            .into_iter()
+            .map(|(reason, time)| Row {
+                detail: format!("last {}", distance(time, now)),
+                help: (self.help)(reason).into(),
+                ..Row::new(reason, counts.get(reason).unwrap_or(&0))
+            })
+            .collect()
     }
 
     fn sums<'t>(&self, metrics: &'t str, metric: &str, label: &str) -> BTreeMap<&'t str, i64> {
@@ -147,7 +150,8 @@ impl StatusPage {
 
 /// Returns the sum of a metric's samples for each value of one of its labels.
 fn sums<'t>(metrics: &'t str, metric: &str, label: &str) -> BTreeMap<&'t str, i64> {
-    let (start, label) = (format!("{metric}{{"), format!("{label}=\""));
+    let start = format!("{metric}{{");
+    let label = format!("{label}=\"");
     let mut sums = BTreeMap::new();
     for line in metrics.lines().filter(|line| line.starts_with(&start)) {
         let value = line
@@ -185,9 +189,10 @@ impl Page {
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         ];
         let is_html = |media_type: &[u8]| media_type.eq_ignore_ascii_case(b"text/html");
-        match accepts(headers, is_html) {
-            true => (fields, Html(self.html().into_string())).into_response(),
-            false => (fields, self.text()).into_response(),
+        if accepts(headers, is_html) {
+            (fields, Html(self.html().into_string())).into_response()
+        } else {
+            (fields, self.text()).into_response()
         }
     }
 

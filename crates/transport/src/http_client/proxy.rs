@@ -45,8 +45,10 @@ impl KeysProxy {
             .unwrap_or_default()
             .replace(char::is_whitespace, ",");
         // The final dot of a name and the brackets of an address make no difference.
-        let plain = |host: &str| host.trim_end_matches('.').replace(['[', ']'], "");
-        let bypassed: Vec<_> = bypassed.split(',').map(plain).collect();
+        let bypassed: Vec<_> = bypassed
+            .split(',')
+            .map(|host| host.trim_end_matches('.').replace(['[', ']'], ""))
+            .collect();
         let is_off = bypassed.iter().any(|host| host == "*");
         (!is_off).then(|| Self {
             url: http(&url).map(SecretString::from),

@@ -47,9 +47,10 @@ impl Trust {
     /// Returns the trust of a client whose requests may be for https.
     #[must_use]
     pub const fn for_https(is_https: bool) -> Self {
-        match is_https {
-            true => Self::Authorities,
-            false => Self::NoTls,
+        if is_https {
+            Self::Authorities
+        } else {
+            Self::NoTls
         }
     }
 }

@@ -131,12 +131,13 @@ impl<S> Http1Guard<S> {
         followed?;
         // Held here and in hyper's buffer. Over budget the head is rejected.
         let kept = 2 * self.requests.unfinished_head();
-        match self.unfinished.set(counted(kept)) {
-            true => Ok(()),
-            false => Err(FramingError {
+        if self.unfinished.set(counted(kept)) {
+            Ok(())
+        } else {
+            Err(FramingError {
                 passed: received.len(),
                 rejection: InvalidRequest::MemoryExhausted,
-            }),
+            })
         }
     }
 }

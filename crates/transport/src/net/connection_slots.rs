@@ -284,8 +284,11 @@ impl Slots {
                 self.leaving += 1;
                 port.evictions.inc();
                 if self.eviction_logged.is_due(Instant::now()) {
-                    let name = port.name;
-                    tracing::warn!(%peer, "{name}: too many connections; an old one of this peer is closed");
+                    tracing::warn!(
+                        %peer,
+                        "{}: too many connections; an old one of this peer is closed",
+                        port.name
+                    );
                 }
                 return true;
             }
@@ -295,8 +298,12 @@ impl Slots {
 
     fn log_rejection(&mut self, port: &Port, peer: IpAddr) {
         if self.rejection_logged.is_due(Instant::now()) {
-            let (name, max) = (port.name, port.max);
-            tracing::warn!(%peer, "{name}: max of {max} connections reached, with requests in flight");
+            tracing::warn!(
+                %peer,
+                "{}: max of {} connections reached, with requests in flight",
+                port.name,
+                port.max
+            );
         }
     }
 

@@ -74,8 +74,9 @@ pub fn require_two(public: SocketAddr, admin: SocketAddr) -> Result<(), ExitErro
     if public != admin || public.port() == 0 {
         return Ok(());
     }
-    let line = format!("--admin-listen {admin}: is the address of --listen too");
-    Err(ExitError::Config(line))
+    Err(ExitError::Config(format!(
+        "--admin-listen {admin}: is the address of --listen too"
+    )))
 }
 
 /// Binds a listening socket, non-blocking as tokio and Pingora need it.

@@ -95,10 +95,9 @@ impl PeerFiles {
 
     /// Returns the end of the last authority: a bundle may keep former ones.
     fn last_authority(&self, authorities: Option<&[CertificateDer<'_>]>) -> Option<End> {
-        let (file, authorities) = (self.ca.as_ref()?, authorities?);
         Some(End {
-            named: format!("{} {}", self.settings.ca, file.display()),
-            at: authorities.iter().filter_map(not_after).max()?,
+            named: format!("{} {}", self.settings.ca, self.ca.as_ref()?.display()),
+            at: authorities?.iter().filter_map(not_after).max()?,
         })
     }
 }

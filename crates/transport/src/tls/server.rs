@@ -151,8 +151,8 @@ fn acceptor(
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&TLS13, &TLS12])
         .map_err(|error| failed(&error))?;
-    let authorities = contents.authorities.as_deref();
-    let verifier = client_certificates::verifier(client_cert, authorities, &provider);
+    let verifier =
+        client_certificates::verifier(client_cert, contents.authorities.as_deref(), &provider);
     let builder = match verifier.map_err(|error| failed(&error))? {
         None => builder.with_no_client_auth(),
         Some(verifier) => builder.with_client_cert_verifier(verifier),

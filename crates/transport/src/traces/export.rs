@@ -89,9 +89,10 @@ impl Exporter for CountedExporter {
             Err(error) if self.logged.lock().is_due(Instant::now()) => {
                 let cause = self.cause.lock().take();
                 let error = cause.unwrap_or_else(|| LogText(&error.to_string()).to_string());
-                let hint = match self.is_grpc_port {
-                    true => "; 4317 is the port for gRPC, 4318 for HTTP",
-                    false => "",
+                let hint = if self.is_grpc_port {
+                    "; 4317 is the port for gRPC, 4318 for HTTP"
+                } else {
+                    ""
                 };
                 tracing::warn!(
                     spans,

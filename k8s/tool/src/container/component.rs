@@ -35,8 +35,7 @@ impl Component {
     /// # Errors
     /// None for these: a test reads them too.
     pub(crate) fn read() -> Result<Self, ExitError> {
-        let sidecar = first(SIDECAR)?;
-        let pod = &sidecar["spec"]["template"]["spec"];
+        let pod = &first(SIDECAR)?["spec"]["template"]["spec"];
         let kustomization = first(SETTINGS)?;
         Ok(Self {
             container: pod["initContainers"][0].clone(),

@@ -155,8 +155,7 @@ impl<'v> Object<'v> {
 
     /// Returns kinds and names of the objects that the sidecar reads.
     pub(crate) fn needed(self) -> impl Iterator<Item = (&'static str, &'v str)> + use<'v> {
-        let sidecar = self.sidecar().unwrap_or(&Value::Null);
-        let maps = list(&sidecar["envFrom"])
+        let maps = list(&self.sidecar().unwrap_or(&Value::Null)["envFrom"])
             .map(|source| ("ConfigMap", text(source, "/configMapRef/name")));
         let mounted = list(self.spec("volumes"))
             .filter(|volume| name_of(volume).starts_with("postern-"))

@@ -64,7 +64,8 @@ pub(crate) fn put_back(object: &mut Value, above: &str) -> Vec<String> {
             .map(|(path, _)| member(path))
             .collect()
     };
-    let (mut edited, changed) = (other_than(|it| &it.now), other_than(|it| &it.was));
+    let mut edited = other_than(|it| &it.now);
+    let changed = other_than(|it| &it.was);
     for (path, Replaced { was, .. }) in below {
         if !edited.contains(&member(&path)) {
             // Only an author's own record leads below what is no map.
@@ -145,8 +146,9 @@ pub(crate) fn put(object: &mut Value, path: &str, member: Value) -> Result<(), S
     } else {
         members.insert(name, member);
     }
-    match members.is_empty() {
-        true => put(object, above, Value::Null),
-        false => Ok(()),
+    if members.is_empty() {
+        put(object, above, Value::Null)
+    } else {
+        Ok(())
     }
 }

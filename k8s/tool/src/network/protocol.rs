@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::manifest::annotations::{ORIGINAL, UPSTREAM_PROTOCOL};
 use crate::manifest::object::{Object, actions, name_of, objects, text};
-use crate::network::ports;
-use crate::network::ports::SIDECAR_PORT;
+use crate::network::ports::{self, SIDECAR_PORT};
 use crate::network::probes;
 use crate::network::protocol_words::{H2C, HTTP, HTTPS, protocol_of};
-use crate::network::services;
-use crate::network::services::ServicePort;
+use crate::network::services::{self, ServicePort};
 use crate::yaml::Document;
 
 /// Returns the protocol of the service of a pod, which may be behind Services of the input.
@@ -46,8 +44,10 @@ pub(crate) fn service_protocol(
             names.push(name_of(each.value));
             let word = text(each.value, "/appProtocol");
             if let Some(protocol) = protocol_of(word) {
-                let source = format!("appProtocol {word} of {}", service.described());
-                said.insert(protocol, source);
+                said.insert(
+                    protocol,
+                    format!("appProtocol {word} of {}", service.described()),
+                );
             }
         }
     }
@@ -88,9 +88,10 @@ fn said_by_pod(pod: Object<'_>, port: u16) -> BTreeMap<&'static str, String> {
 /// do. `https` may end at a load balancer in front.
 fn agreed_by_names(names: &[&str]) -> &'static str {
     let mut protocols = names.iter().map(|name| protocol_of(name));
-    match !names.is_empty() && protocols.all(|protocol| protocol == Some(H2C)) {
-        true => H2C,
-        false => HTTP,
+    if !names.is_empty() && protocols.all(|protocol| protocol == Some(H2C)) {
+        H2C
+    } else {
+        HTTP
     }
 }
 

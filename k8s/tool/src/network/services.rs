@@ -114,8 +114,9 @@ fn past(service: Object<'_>) -> Option<String> {
         } else if !is("sidecar", SIDECAR_PORT) {
             Some(format!("port {name} leads to {target}, past the sidecar"))
         } else {
-            let why = format!("is headless: clients of port {name} connect to the pods themselves");
-            is_headless(service).then_some(why)
+            is_headless(service).then_some(format!(
+                "is headless: clients of port {name} connect to the pods themselves"
+            ))
         }
     };
     ports_of(service).into_iter().find_map(reason)

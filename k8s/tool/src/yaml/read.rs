@@ -57,15 +57,17 @@ fn objects(line: usize, value: Value) -> Vec<(usize, Value)> {
     let (Some(kind), Some(items)) = (kind, value["items"].as_array()) else {
         return vec![(line, value)];
     };
-    let of_item = |item: &Value| {
-        let mut item = item.clone();
-        if item.is_object() && item.get("kind").is_none() && !kind.is_empty() {
-            item["kind"] = kind.into();
-            item["apiVersion"] = value["apiVersion"].clone();
-        }
-        objects(line, item)
-    };
-    items.iter().flat_map(of_item).collect()
+    items
+        .iter()
+        .flat_map(|item| {
+            let mut item = item.clone();
+            if item.is_object() && item.get("kind").is_none() && !kind.is_empty() {
+                item["kind"] = kind.into();
+                item["apiVersion"] = value["apiVersion"].clone();
+            }
+            objects(line, item)
+        })
+        .collect()
 }
 
 struct Reader<I> {

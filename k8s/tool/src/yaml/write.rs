@@ -74,9 +74,13 @@ fn quoted(text: &str) -> String {
     let json = Value::from(text).to_string();
     let is_special =
         |c: char| c.is_control() || "\u{2028}\u{2029}\u{feff}\u{fffe}\u{ffff}".contains(c);
-    let escaped = |c: char| match is_special(c) {
-        true => format!("\\u{:04x}", u32::from(c)),
-        false => c.to_string(),
-    };
-    json.chars().map(escaped).collect()
+    json.chars()
+        .map(|c| {
+            if is_special(c) {
+                format!("\\u{:04x}", u32::from(c))
+            } else {
+                c.to_string()
+            }
+        })
+        .collect()
 }

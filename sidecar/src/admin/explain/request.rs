@@ -52,10 +52,7 @@ impl ExplainRequest {
             .iter()
             .any(|(name, _)| name.eq_ignore_ascii_case("host"));
         let (host, of_url) = host_and_target(target);
-        let target = match has_host {
-            true => target.to_owned(),
-            false => of_url,
-        };
+        let target = if has_host { target.to_owned() } else { of_url };
         if !has_host {
             fields.insert(0, ("Host", host));
         }
@@ -83,9 +80,10 @@ fn field(line: &str) -> Result<(&str, &str), RequestError> {
     let (name, value) = (name.trim(), value.trim());
     let is_sendable = HeaderName::from_bytes(name.as_bytes()).is_ok()
         && HeaderValue::from_bytes(value.as_bytes()).is_ok();
-    match is_sendable {
-        true => Ok((name, value)),
-        false => Err(RequestError::Header(name.to_owned())),
+    if is_sendable {
+        Ok((name, value))
+    } else {
+        Err(RequestError::Header(name.to_owned()))
     }
 }
 

@@ -109,9 +109,10 @@ impl Findings {
                     None => format!("--{}", issuer.source.flag()),
                 };
                 let line = format!("{setting}: no key from {endpoint}: {error}");
-                self.failed(match error.is_away() {
-                    true => ExitError::Unavailable(line),
-                    false => ExitError::Config(line),
+                self.failed(if error.is_away() {
+                    ExitError::Unavailable(line)
+                } else {
+                    ExitError::Config(line)
                 });
             }
         }
@@ -163,8 +164,9 @@ impl Findings {
             format!("the service is reachable on the pod's address {target} without a token");
         match (exposure_check::probe(target).await, is_rejected) {
             (false, _) => {
-                let line = format!("pod address {target}: the service is not reachable there");
-                self.lines.push(line);
+                self.lines.push(format!(
+                    "pod address {target}: the service is not reachable there"
+                ));
             }
             (true, false) => self.warnings.push(format!("--pod-ip: {line}")),
             (true, true) => self.failed(ExitError::Config(format!("--require-unexposed: {line}"))),
@@ -214,11 +216,12 @@ async fn speaks(stream: &mut Stream, protocol: Protocol) -> Result<(), ExitError
 
 /// Returns the remedy for a response of another protocol.
 fn wrong_version(protocol: Protocol, first: [u8; 7]) -> Option<&'static str> {
+    let is_http_1 = first.starts_with(b"HTTP/1");
     match (protocol, first) {
-        (Protocol::H2c, [b'H', b'T', b'T', b'P', b'/', b'1', _]) => {
+        (Protocol::H2c, _) if is_http_1 => {
             Some("the service speaks HTTP/1.1 alone: http:// in place of h2c://")
         }
-        (Protocol::Http, [b'H', b'T', b'T', b'P', b'/', b'1', _]) => None,
+        (Protocol::Http, _) if is_http_1 => None,
         // A frame with settings, or with the end of the connection (RFC 9113 §6).
         (Protocol::Http, [0, _, _, 4 | 7, ..]) => {
             Some("the service speaks HTTP/2 alone: h2c:// in place of http://")

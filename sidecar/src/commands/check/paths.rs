@@ -58,13 +58,12 @@ fn describe(
     treatment: &'static str,
 ) -> String {
     let context = interceptor.context().as_str();
-    let (names, tried) = match methods.are_all() {
-        true => ("every method".to_owned(), METHODS.to_vec()),
-        false => {
-            let each: Vec<_> = methods.each().cloned().collect();
-            let names: Vec<_> = each.iter().map(Method::as_str).collect();
-            (names.join(","), each)
-        }
+    let (names, tried) = if methods.are_all() {
+        ("every method".to_owned(), METHODS.to_vec())
+    } else {
+        let each: Vec<_> = methods.each().cloned().collect();
+        let names: Vec<_> = each.iter().map(Method::as_str).collect();
+        (names.join(","), each)
     };
     let path = path_of(pattern.as_str());
     let example = pattern.example("x", "x").replace(' ', "%20");
@@ -81,7 +80,9 @@ fn describe(
                 .map(move |method| class_of(interceptor, method, &path))
         })
         .collect();
-    if let Some(other) = found.first().filter(|_| !found.contains(&treatment)) {
+    if let Some(other) = found.first()
+        && !found.contains(&treatment)
+    {
         line += &format!("; catches nothing: these paths are {other}");
     }
     line

@@ -115,27 +115,31 @@ impl<'a> Description<'a> {
             requires_proof: self.requires_proof()?,
             audience: self.audience()?,
             mapping: self.mapping()?,
-            issuer: match self.table.no_issuer {
-                true => RequiredIssuer::Absent,
-                false => RequiredIssuer::Any,
+            issuer: if self.table.no_issuer {
+                RequiredIssuer::Absent
+            } else {
+                RequiredIssuer::Any
             },
             ..policy::common(&self.args.rules.tokens)
         };
         if self.issuers.is_empty() {
             return Ok(vec![policy]);
         }
-        let of_issuer = |issuer: &String| VerificationPolicy {
-            issuer: RequiredIssuer::Is(issuer.clone()),
-            ..policy.clone()
-        };
-        Ok(self.issuers.iter().map(of_issuer).collect())
+        Ok(self
+            .issuers
+            .iter()
+            .map(|issuer| VerificationPolicy {
+                issuer: RequiredIssuer::Is(issuer.clone()),
+                ..policy.clone()
+            })
+            .collect())
     }
 
     /// Returns true if its tokens need a proof. Where `--resource` is set they may have one.
     fn requires_proof(&self) -> Result<bool, ExitError> {
-        let (rules, mode) = (&self.args.rules, self.table.dpop.as_deref());
+        let mode = self.table.dpop.as_deref();
         match mode {
-            Some(_) if !policy::takes_proofs(rules) => Err(self.rejected(
+            Some(_) if !policy::takes_proofs(&self.args.rules) => Err(self.rejected(
                 "`dpop` needs --resource, with whose URL proofs are compared, and excludes --accept-bound-tokens",
             )),
             Some(Dpop::Required) if self.table.token_header.is_some() => Err(self.rejected(
@@ -221,16 +225,18 @@ impl<'a> Description<'a> {
                     .map(|(field, claims)| (**field, claims.values()));
                 ClaimMapping::new(fields.collect())
             }
-            None => {
-                let entries = self.args.rules.tokens.claim.iter();
-                ClaimMapping::parse(entries.map(String::as_str))
-                    .map_err(|(entry, error)| flag_error("claim", entry, error))?
-            }
+            None => ClaimMapping::parse(self.args.rules.tokens.claim.iter().map(String::as_str))
+                .map_err(|(entry, error)| flag_error("claim", entry, error))?,
         };
-        let audience = self.table.audience_claim.as_ref();
-        Ok(Some(mapping.with_audience(
-            audience.map(List::values).unwrap_or_default(),
-        )))
+        Ok(Some(
+            mapping.with_audience(
+                self.table
+                    .audience_claim
+                    .as_ref()
+                    .map(List::values)
+                    .unwrap_or_default(),
+            ),
+        ))
     }
 
     /// Returns the settings of the key cache; keys of a file have none.
@@ -244,7 +250,9 @@ impl<'a> Description<'a> {
         }
         let mut file = given.clone().into_os_string();
         // One file for each; the auth server's keeps its name when tables come beside it.
-        if let Some(name) = self.name().filter(|_| !self.table.auth_server) {
+        if let Some(name) = self.name()
+            && !self.table.auth_server
+        {
             file.push(".");
             file.push(name);
         }

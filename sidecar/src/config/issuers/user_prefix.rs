@@ -65,13 +65,16 @@ pub(super) fn names(all: &[UserPrefix<'_>]) -> Result<Vec<UserNames>, ExitError>
                 .filter(|(other, _)| *other != position)
         };
         if let Some((_, other)) = others().find(|(_, other)| overlap(one, other)) {
-            let why = format!("begins the prefix of {}, or is the same", other.issuer);
-            return Err(one.rejected(why));
+            return Err(one.rejected(format!(
+                "begins the prefix of {}, or is the same",
+                other.issuer
+            )));
         }
         let beside_cluster = !one.is_cluster && all.iter().any(|other| other.is_cluster);
         if beside_cluster && may_be_alike(one.beginning(), OF_CLUSTER) {
-            let why = format!("beside kubernetes:/// no other names begin with '{OF_CLUSTER}'");
-            return Err(one.rejected(why));
+            return Err(one.rejected(format!(
+                "beside kubernetes:/// no other names begin with '{OF_CLUSTER}'"
+            )));
         }
         let of_others = others()
             .map(|(_, other)| other.beginning())
@@ -109,9 +112,10 @@ fn missing(all: &[UserPrefix<'_>]) -> ExitError {
         .enumerate()
         .filter(|(_, one)| one.is_missing())
         .map(|(position, one)| {
-            let prefix = match Some(position) == first && !is_taken {
-                true => String::new(),
-                false => proposed(one.issuer, all),
+            let prefix = if Some(position) == first && !is_taken {
+                String::new()
+            } else {
+                proposed(one.issuer, all)
             };
             format!("`user-prefix = \"{prefix}\"` to {}", one.issuer)
         });
@@ -128,9 +132,10 @@ fn proposed(issuer: &str, all: &[UserPrefix<'_>]) -> String {
     let prefix = format!("{issuer}:");
     let of_cluster = all.iter().any(|one| one.is_cluster).then_some(OF_CLUSTER);
     let mut others = all.iter().map(UserPrefix::beginning).chain(of_cluster);
-    match others.any(|other| may_be_alike(&prefix, other)) {
-        true => format!(".{prefix}"),
-        false => prefix,
+    if others.any(|other| may_be_alike(&prefix, other)) {
+        format!(".{prefix}")
+    } else {
+        prefix
     }
 }
 

@@ -98,14 +98,16 @@ impl Http1Downstream {
                 }
             }
             // Silence has its own timeout; from the first byte on the one of a head runs.
-            let until = match self.received.is_empty() {
-                true => self.silent_until,
-                false => self.head_began + self.head_timeout,
+            let until = if self.received.is_empty() {
+                self.silent_until
+            } else {
+                self.head_began + self.head_timeout
             };
             ready!(self.timer.poll_until(cx, until));
-            Poll::Ready(match has_begun {
-                true => Err(Rejection::RequestTimeout),
-                false => Ok(false),
+            Poll::Ready(if has_begun {
+                Err(Rejection::RequestTimeout)
+            } else {
+                Ok(false)
             })
         })
         .await

@@ -120,9 +120,10 @@ async fn leave(
     goodbye: &Notify,
     streams: &TaskTracker,
 ) {
-    let phase = match has_served {
-        true => Phase::Draining,
-        false => Phase::Closing,
+    let phase = if has_served {
+        Phase::Draining
+    } else {
+        Phase::Closing
     };
     tokio::select! {
         () = drain.reached(phase) => {}

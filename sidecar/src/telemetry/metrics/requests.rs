@@ -93,12 +93,12 @@ impl RequestMetrics {
         }
         let (at, class) = class_of(completion.status);
         if let Outcome::Rejected(rejection) | Outcome::Reported(rejection) = outcome {
-            let labels = labels(outcome, class);
-            self.requests.get_or_create(&labels).inc();
+            self.requests.get_or_create(&labels(outcome, class)).inc();
             self.rejected.inc();
             let reason = [("reason", rejection.reason())];
-            let last = &self.last_rejection_timestamp_seconds;
-            last.get_or_create(&reason).set(unix_now());
+            self.last_rejection_timestamp_seconds
+                .get_or_create(&reason)
+                .set(unix_now());
             if UPSTREAM_ERRORS.contains(&rejection) {
                 self.upstream_errors.get_or_create(&reason).inc();
             }

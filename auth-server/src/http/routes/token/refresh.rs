@@ -76,12 +76,16 @@ pub(super) async fn refresh(
             issued_at: renewed.issued_at,
             expires: renewed.expires,
         };
-        let ids = TokenIdentity {
-            token_id,
-            session: Some(renewed.id),
-            binding: renewed.binding,
-        };
-        issuer.issue(pair, &user, validity, ids)
+        issuer.issue(
+            pair,
+            &user,
+            validity,
+            TokenIdentity {
+                token_id,
+                session: Some(renewed.id),
+                binding: renewed.binding,
+            },
+        )
     })?;
     // A repetition gives the first pair again, whose lifetime has begun already.
     let left = renewed.expires.saturating_sub(now).max(0);

@@ -91,9 +91,10 @@ impl Glob {
                 return false;
             };
             // A letter after a star is searched in all that is left of the name.
-            let searched = match after_star {
-                true => (name.len() - first) / SEARCHED_AT_ONCE,
-                false => 0,
+            let searched = if after_star {
+                (name.len() - first) / SEARCHED_AT_ONCE
+            } else {
+                0
             };
             if !steps.take(offsets.len() + searched) {
                 return false;
@@ -109,10 +110,11 @@ impl Glob {
                 '?' if after_star => continue,
                 '?' => offsets.iter().flat_map(|&at| after_any(name, at)).collect(),
                 letter if after_star => after_each(name, first, letter).collect(),
-                letter => {
-                    let after = |&at: &usize| after_letter(name, at).filter(|(c, _)| *c == letter);
-                    offsets.iter().filter_map(after).map(|(_, at)| at).collect()
-                }
+                letter => offsets
+                    .iter()
+                    .filter_map(|&at| after_letter(name, at).filter(|(c, _)| *c == letter))
+                    .map(|(_, at)| at)
+                    .collect(),
             };
             // A blank at the begin of the glob may have been trimmed from the name.
             if at < begins && c.is_whitespace() {

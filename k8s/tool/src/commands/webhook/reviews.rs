@@ -44,15 +44,14 @@ struct Reviews {
 
 /// Returns the routes of the webhook's port.
 pub(super) fn routes(settings: Settings, by_outcome: Family<Label, Counter>) -> Router {
-    let reviews = Reviews {
-        settings: Arc::new(settings),
-        by_outcome,
-        bodies: Arc::new(Semaphore::new(MAX_BODIES)),
-        at_once: Arc::new(Semaphore::new(MAX_REVIEWS)),
-    };
     Router::new()
         .route(PATH, post(reviewed_in_turn))
-        .with_state(reviews)
+        .with_state(Reviews {
+            settings: Arc::new(settings),
+            by_outcome,
+            bodies: Arc::new(Semaphore::new(MAX_BODIES)),
+            at_once: Arc::new(Semaphore::new(MAX_REVIEWS)),
+        })
 }
 
 /// Reads the body, and reviews it when its turn has come: slow peers hold up no reviews.
@@ -91,8 +90,9 @@ impl Reviews {
             .as_ref()
             .map(|(outcome, _)| *outcome)
             .unwrap_or(Outcome::Malformed);
-        let label = [("outcome", outcome.name())];
-        self.by_outcome.get_or_create(&label).inc();
+        self.by_outcome
+            .get_or_create(&[("outcome", outcome.name())])
+            .inc();
         match reviewed {
             Ok((_, response)) => {
                 if outcome == Outcome::Rejected {
