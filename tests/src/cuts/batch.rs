@@ -147,7 +147,7 @@ pub(super) async fn batch(
     let played = Arc::new(batch.play(plans).await);
     let mut again = Batch::check(&batch, &played).await;
     for _ in 0..ROUNDS {
-        if again.is_empty() {
+        if again.is_empty() || batch.site.is_enough() {
             break;
         }
         let count = again.len();
@@ -272,7 +272,8 @@ impl Batch {
         for case in played {
             let broken = self.story(case, &records).broken();
             let plan = (Arc::clone(&case.case.exchange), case.case.cuts.clone());
-            if !broken.is_empty() && self.site.pace.has_gap(case.began, case.ended) {
+            let is_disturbed = || self.site.pace.has_gap(case.began, case.ended);
+            if !broken.is_empty() && !self.site.is_enough() && is_disturbed() {
                 again.push(plan);
                 continue;
             }

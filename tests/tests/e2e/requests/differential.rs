@@ -284,6 +284,7 @@ fn no_server_reads_another_request_than_the_sidecar_sent() {
         tries += 1;
     }
     let (outcomes, servers) = (corpus.outcomes.len(), servers.len());
-    println!("{tries} requests, {outcomes} outcomes, {servers} servers");
+    let summary = format!("{tries} requests, {outcomes} outcomes, {servers} servers");
+    let _ = writeln!(io::stderr(), "{summary}");
     assert!(red.is_empty(), "{}", red.join("\n"));
 }
