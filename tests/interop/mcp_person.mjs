@@ -7,6 +7,7 @@ import { text } from 'node:stream/consumers';
 import { UnauthorizedError } from '@modelcontextprotocol/sdk/client/auth.js';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { Person } from './person.mjs';
 
 const task = JSON.parse(await text(process.stdin));
 const redirectUrl = 'http://127.0.0.1:9/callback';
@@ -31,45 +32,13 @@ const authProvider = {
   saveDiscoveryState: (state) => { kept.found = state; },
 };
 
-// Follows redirects and fills in forms until the issuer sends the browser back to the client.
-async function answers(start) {
-  const cookies = new Map();
-  let [url, form] = [start, undefined];
-  for (let step = 0; step < 20; step += 1) {
-    const response = await fetch(url, {
-      method: form ? 'POST' : 'GET',
-      body: form,
-      redirect: 'manual',
-      headers: { Cookie: [...cookies].map((pair) => pair.join('=')).join('; ') },
-    });
-    for (const cookie of response.headers.getSetCookie()) {
-      const [name, ...value] = cookie.split(';')[0].split('=');
-      cookies.set(name, value.join('='));
-    }
-    form = undefined;
-    const location = response.headers.get('location');
-    if (location) {
-      url = new URL(location, url);
-      if (url.href.startsWith(redirectUrl)) return url.searchParams;
-      continue;
-    }
-    const html = await response.text();
-    const action = html.match(/<form[^>]*action="([^"]*)"/);
-    if (!action) throw new Error(`${response.status} ${html}`);
-    url = new URL(action[1], url);
-    const prompt = html.match(/name="prompt" value="([^"]*)"/)[1];
-    form = new URLSearchParams({ prompt, login: 'ada', password: 'enchantress' });
-  }
-  throw new Error('too many pages');
-}
-
 const transport = () => new StreamableHTTPClientTransport(new URL(task.server), { authProvider });
 const client = new Client({ name: 'postern-interop', version: '1.0.0' });
 const first = transport();
 await client.connect(first).catch((error) => {
   if (!(error instanceof UnauthorizedError)) throw error;
 });
-const answered = await answers(page);
+const answered = (await new Person().visit(page, redirectUrl)).searchParams;
 await first.finishAuth(answered.get('code'));
 await client.connect(transport());
 const { tools } = await client.listTools();

@@ -3,13 +3,14 @@
 // `mutual` to the certificate that a gateway would pass on (RFC 8705).
 //
 // argv: the audience of its tokens; `pages` for a login of people, whose audience is the requested
-// resource. stdout: `listening on ADDRESS`, then `stage N` after each SIGHUP, which takes the next step
+// resource; a URI to which it sends the logouts of the client `shop` (Back-Channel Logout 1.0), whose access
+// tokens name their session. stdout: `listening on ADDRESS`, then `stage N` after each SIGHUP, which takes the next step
 // of a rotation: the new key is published, signs, and stands alone.
 import { generateKeyPairSync } from 'node:crypto';
 import { createServer } from 'node:http';
 import { Provider } from 'oidc-provider';
 
-const [audience, pages] = process.argv.slice(2);
+const [audience, pages, logoutUri] = process.argv.slice(2);
 
 // Issuers that know nothing of each other give their keys the same names.
 const key = (kid) => ({
@@ -39,16 +40,30 @@ const client = (id, authentication) => ({
   token_endpoint_auth_method: authentication,
 });
 
+const shop = {
+  ...client('shop', 'client_secret_post'),
+  grant_types: ['authorization_code'],
+  redirect_uris: ['http://127.0.0.1:9/callback'],
+  response_types: ['code'],
+  backchannel_logout_uri: logoutUri,
+  backchannel_logout_session_required: true,
+};
+
 const provider = (issuer, keys) => new Provider(issuer, {
   jwks: { keys },
   clients: [
     client('jobs', 'client_secret_post'),
     client('agent', 'client_secret_basic'),
     { ...client('mutual', 'client_secret_post'), tls_client_certificate_bound_access_tokens: true },
+    ...(logoutUri ? [shop] : []),
   ],
+  extraTokenClaims: (_, token) => (token.sid ? { sid: token.sid } : undefined),
+  // Without its protection from requests to the loopback address.
+  fetch: (url, { dispatcher, ...options }) => fetch(url, options),
   enabledJWA: { dPoPSigningAlgValues: ['ES256', 'ES384', 'Ed25519', 'EdDSA', 'RS256', 'PS256'] },
   scopes: ['openid', 'offline_access', 'orders:read'],
   features: {
+    backchannelLogout: { enabled: Boolean(logoutUri) },
     clientCredentials: { enabled: true },
     dPoP: { enabled: true },
     mTLS: {

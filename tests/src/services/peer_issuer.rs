@@ -40,6 +40,14 @@ impl PeerIssuer {
         ))
     }
 
+    /// Starts `oidc-provider` with pages, and with a client whose logouts it sends to this URI.
+    pub fn with_logout(audience: &str, uri: &str) -> Option<Self> {
+        let node = Node::with("oidc-provider")?;
+        Some(Self::announced(
+            node.start("oidc_provider.mjs", &[audience, "pages", uri]),
+        ))
+    }
+
     /// Starts an issuer made of Authlib; returns `None`, with a SKIP line, where it is not
     /// installed.
     pub fn authlib(audience: &str) -> Option<Self> {

@@ -5,6 +5,7 @@ mod audience;
 mod bound_tokens;
 mod claim_headers;
 mod current_user;
+mod foreign_sessions;
 mod invalid_keys;
 mod issuers;
 mod key_cache;

@@ -263,8 +263,8 @@ impl Subject {
             Some("opaque") => subject.opaque = name(members, "id")?,
             Some("complex") | None => {
                 let part = |name| member(members, name).and_then(Value::as_object);
-                if let Some(user) = part("user") {
-                    let user = Self::read_simple(user, issuer)?;
+                // In a format that names no user here, as a mail address, a session can end without it.
+                if let Some(Ok(user)) = part("user").map(|user| Self::read_simple(user, issuer)) {
                     subject.user = user.user.or(user.opaque);
                 }
                 if let Some(session) = part("session") {

@@ -120,16 +120,19 @@ fn a_security_event_ends_what_its_subject_names() {
     let both = json!({"format": "complex", "user": ada, "session": opaque});
     let other = json!({"format": "iss_sub", "iss": "https://other", "sub": "ada"});
     let mail = json!({"format": "email", "email": "ada@example.com"});
+    let by_mail = json!({"format": "complex", "user": mail, "session": opaque});
     let nested = json!({"format": "complex", "user": both});
     for (event, subject, expected) in [
         (revoked, &ada, Ok(vec![user()])),
         (revoked, &opaque, Ok(vec![session(None)])),
         (revoked, &both, Ok(vec![session(Some("ada"))])),
+        (revoked, &by_mail, Ok(vec![session(None)])),
         (changed, &ada, Ok(vec![user()])),
         (changed, &both, Ok(vec![user()])),
         (changed, &opaque, Ok(vec![Ended::User("s".to_owned())])),
         (revoked, &other, Err(InvalidStatement::Subject)),
         (changed, &mail, Err(InvalidStatement::Subject)),
+        (changed, &by_mail, Err(InvalidStatement::Subject)),
         (changed, &nested, Err(InvalidStatement::Subject)),
         (changed, &Json::Null, Err(InvalidStatement::Subject)),
         ("urn:of-another-receiver", &mail, Ok(Vec::new())),

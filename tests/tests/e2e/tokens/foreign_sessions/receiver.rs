@@ -1,0 +1,173 @@
+//! The receiver: repeated statements, issuers with equal names, several servers, stores that fail, and floods.
+
+use tests::actors::auth_server::TOKEN_REVOKED;
+use tests::services::fake_auth_server::json_response;
+use tests::services::redis_server::Redis;
+use tests::services::redis_topologies::{SENTINEL_PASSWORD, Watched};
+use tests::wait;
+use tests::wire::certificates::write_private;
+use tests::wire::free_address::free_address;
+
+use super::super::several_issuers::published::AWAY;
+use super::{Foreign, Form, lines, log_out};
+
+#[test]
+fn a_statement_counts_once_at_all_servers_of_a_store() {
+    let foreign = Foreign::publish();
+    let home = tempfile::tempdir().unwrap();
+    let start = || foreign.server().directory(home.path()).ready();
+    let [first, second] = ["s1", "s2"].map(|sid| foreign.session("idp", sid, "u"));
+    let twin = foreign.session("twin", "s1", "u");
+    let statement = first.ended(Form::Logout, "j");
+    let server = start();
+    assert_eq!(Form::Logout.send(&server, &statement).status(), 200);
+    let listed = lines(&server);
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    drop(server);
+    // One that starts again knows it.
+    let server = start();
+    assert_eq!(Form::Logout.send(&server, &statement).status(), 200);
+    let used = Form::Logout.send(&server, &second.ended(Form::Logout, "j"));
+    assert_eq!(
+        (used.status(), &used.json()["error"]),
+        (400, &"invalid_request".into())
+    );
+    assert_eq!(lines(&server), listed);
+    // Another issuer has ids of its own.
+    assert_eq!(log_out(&server, &twin, "j"), 200);
+    assert_eq!(lines(&server).len(), 2);
+}
+
+#[test]
+fn issuers_with_equal_names_end_their_own_sessions_alone() {
+    let foreign = Foreign::publish();
+    let server = foreign.server().ready();
+    let own = server.login();
+    let sidecar = foreign.sidecar(&server).with_all_keys();
+    let sessions = |name| ["s", "t"].map(|sid| foreign.session(name, sid, "10001"));
+    let (idp, twin) = (sessions("idp"), sessions("twin"));
+    let [ended, stays] = idp.each_ref().map(|session| session.access());
+    let of_twin = twin.each_ref().map(|session| session.access());
+    assert_eq!(log_out(&server, &idp[0], "1"), 200);
+    sidecar.until_revoked(&ended);
+    for token in [&stays, &of_twin[0], &of_twin[1]] {
+        assert_eq!(sidecar.verdict_of(token), "200");
+    }
+    // At the other one all of the user ends, and a later login is a new one.
+    assert_eq!(log_out(&server, &twin[0], "1"), 200);
+    for token in &of_twin {
+        sidecar.until_revoked(token);
+    }
+    assert_eq!(sidecar.verdict_of(&stays), "200");
+    wait::until("a token of a later second", || {
+        sidecar.verdict_of(&twin[0].access()) == TOKEN_REVOKED
+            || sidecar.verdict_of(&twin[1].access()) == "200"
+    });
+    assert!(server.accepts(&own), "the account 10001 of this server");
+}
+
+#[test]
+fn an_issuer_tries_again_while_the_store_or_its_keys_are_away() {
+    let address = free_address();
+    let Some(redis) = Redis::start_on(address) else {
+        return;
+    };
+    let foreign = Foreign::publish();
+    let plan = || foreign.server().store(redis.url());
+    let [server, other] = [plan().ready(), plan().ready()];
+    let session = foreign.session("idp", "s", "u");
+    assert_eq!(
+        log_out(&server, &foreign.session("idp", "r", "u"), "i"),
+        200
+    );
+    // A server that has not polled the store since.
+    assert_eq!(log_out(&other, &session, "i"), 400);
+    let twin = foreign.session("twin", "s", "u");
+    twin.at.replies(json_response(AWAY, "{}"));
+    assert_eq!(log_out(&server, &twin, "i"), 503);
+    twin.at.replies(json_response("200 OK", &twin.at.jwks()));
+    wait::until("its keys", || log_out(&server, &twin, "i") == 200);
+    drop(redis);
+    for (form, jti) in [(Form::Logout, "j"), (Form::Event, "k")] {
+        let away = form.send(&server, &session.ended(form, jti));
+        assert_eq!(away.status(), 503, "{form:?}: {}", away.text());
+        assert_eq!(away.header("retry-after").len(), 1, "{form:?}");
+    }
+    let _redis = Redis::start_on(address).unwrap();
+    wait::until("the statement to be stored", || {
+        log_out(&server, &session, "j") == 200
+    });
+    wait::until("the list", || lines(&server).len() == 3);
+}
+
+#[test]
+fn a_fail_over_of_the_store_loses_no_statement_that_got_200() {
+    let Some(redis) = Watched::start() else {
+        return;
+    };
+    let foreign = Foreign::publish();
+    let password = foreign.issuers.home.path().join("sentinel");
+    write_private(&password, SENTINEL_PASSWORD);
+    let flags = ["--store-sentinel-password-file", password.to_str().unwrap()];
+    let server = foreign
+        .server()
+        .store(redis.url() + "?wait=1")
+        .flags(flags)
+        .ready();
+    let [first, second] = ["s1", "s2"].map(|sid| foreign.session("idp", sid, "u"));
+    assert_eq!(log_out(&server, &first, "1"), 200);
+    redis.switch();
+    let statement = second.ended(Form::Logout, "2");
+    wait::until("the statement to be stored", || {
+        match Form::Logout.send(&server, &statement).status() {
+            503 => false,
+            status => status == 200 || panic!("{status}"),
+        }
+    });
+    assert_eq!(lines(&server).len(), 2);
+    assert_eq!(log_out(&server, &first, "2"), 400);
+}
+
+#[test]
+fn forged_statements_reach_no_store_and_no_issuer() {
+    const FORGED: usize = 400;
+    let foreign = Foreign::publish();
+    let server = foreign.server().ready();
+    let session = foreign.session("idp", "s", "u");
+    assert_eq!(log_out(&server, &session, "0"), 200);
+    let fetches = session.at.server.retrievals().len();
+    let forge = |number: usize| {
+        let victim = foreign.session("idp", &format!("v{number}"), "u");
+        // Unknown names of keys, and the right one.
+        let kid = ["ec".to_owned(), format!("k{number}")][number % 2].clone();
+        let header = format!(r#"{{"alg":"ES256","typ":"logout+jwt","kid":"{kid}"}}"#);
+        let claims = victim
+            .claims(Form::Logout, &format!("f{number}"))
+            .to_string();
+        victim.signed("foreign ES256", &header, &claims)
+    };
+    let forged: Vec<_> = (0..FORGED).map(forge).collect();
+    std::thread::scope(|scope| {
+        for part in forged.chunks(FORGED / 4) {
+            let server = &server;
+            scope.spawn(move || {
+                for token in part {
+                    let status = Form::Logout.send(server, token).status();
+                    assert!([400, 429].contains(&status), "{status}");
+                }
+            });
+        }
+        // Those of the issuer come through meanwhile.
+        for number in 1..=20 {
+            let real = foreign.session("idp", &format!("s{number}"), "u");
+            assert_eq!(
+                log_out(&server, &real, &number.to_string()),
+                200,
+                "{number}"
+            );
+        }
+    });
+    assert_eq!(lines(&server).len(), 21);
+    let fetched = session.at.server.retrievals().len() - fetches;
+    assert!(fetched <= 3, "{fetched} fetches of keys");
+}
