@@ -94,7 +94,7 @@ impl State {
         self.seq = self.seq.max(id.min(self.read));
     }
 
-    /// Counts everything up to these revocations, as far as they were read.
+    /// Counts everything up to the last of these revocations that was read.
     pub(super) fn confirm_facts(&mut self, revocations: &[Revocation]) {
         for one in revocations {
             // The last ones first: they are new.

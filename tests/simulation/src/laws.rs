@@ -485,13 +485,13 @@ impl Laws {
         }
     }
 
-    /// A server counts with the store's clock once it has compared its own. `asked`: from the request on until
+    /// A server counts with the store's clock once it has compared its own. `between`: from the request on until
     /// the response.
-    pub fn require_store_time(&mut self, token: &Token, asked: RangeInclusive<i64>) {
+    pub fn require_store_time(&mut self, token: &Token, between: RangeInclusive<i64>) {
         let issued = token.claims.issued_at.unwrap_or_default();
-        let near = asked.start() - MEASURED..=asked.end() + MEASURED;
+        let near = between.start() - MEASURED..=between.end() + MEASURED;
         self.require(near.contains(&issued), || {
-            format!("a token was issued at {issued}, when the store had {asked:?}")
+            format!("a token was issued at {issued}, when the store had {between:?}")
         });
     }
 
