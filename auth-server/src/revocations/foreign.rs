@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwapOption;
 use postern_process::clock::instant;
 use postern_process::tasks;
 use postern_token::invalid::InvalidToken;
@@ -50,14 +51,21 @@ pub(crate) struct ForeignIssuer {
     clients: Vec<String>,
     token_lifetime: i64,
     ends_users: bool,
-    keys: Arc<Mutex<Keys>>,
+    known: Arc<ArcSwapOption<KnownKeys>>,
+    source: Arc<Mutex<KeySource>>,
+}
+
+/// The keys of the last fetch that brought some.
+#[derive(Debug)]
+struct KnownKeys {
+    keys: Arc<KeySet>,
+    fetched: Instant,
 }
 
 #[derive(Debug)]
-struct Keys {
+struct KeySource {
     source: KeySetSource,
-    /// With the time of their last fetch.
-    known: Option<(Arc<KeySet>, Instant)>,
+    known: Arc<ArcSwapOption<KnownKeys>>,
     /// The last fetch, also one that failed.
     tried: Option<Instant>,
 }
@@ -94,14 +102,16 @@ impl ForeignIssuer {
         if let Some(warning) = source.open()? {
             warn!("[[logout]] {}: {warning}", settings.issuer);
         }
+        let known = Arc::default();
         Ok(Self {
             issuer: settings.issuer,
             clients: settings.clients,
             token_lifetime: settings.token_lifetime,
             ends_users: settings.ends_users,
-            keys: Arc::new(Mutex::new(Keys {
+            known: Arc::clone(&known),
+            source: Arc::new(Mutex::new(KeySource {
                 source,
-                known: None,
+                known,
                 tried: None,
             })),
         })
@@ -162,36 +172,53 @@ impl ForeignIssuer {
     }
 
     async fn keys(&self, purpose: Purpose) -> Result<Arc<KeySet>, NotVerified> {
-        let (keys, issuer) = (Arc::clone(&self.keys), self.issuer.clone());
+        let (source, issuer) = (Arc::clone(&self.source), self.issuer.clone());
+        // Another statement fetches: a key server that hangs delays that one alone.
+        if purpose == Purpose::Tick
+            && source.try_lock().is_err()
+            && let Some(keys) = KnownKeys::young(&self.known)
+        {
+            return Ok(keys);
+        }
         // To its end: clients that hang up would otherwise keep the keys of others away.
-        let fetched =
-            tasks::spawn(async move { keys.lock().await.current(purpose, &issuer).await });
+        let fetched = tasks::spawn(async move { source.lock().await.keys(purpose, &issuer).await });
         fetched.await.ok().flatten().ok_or(NotVerified::NoKeys)
     }
 }
 
-impl Keys {
+impl KnownKeys {
+    /// Returns keys that are not too old.
+    fn young(known: &ArcSwapOption<Self>) -> Option<Arc<KeySet>> {
+        let known = known.load_full()?;
+        let is_young = instant().saturating_duration_since(known.fetched) <= MAX_KEY_AGE;
+        is_young.then(|| Arc::clone(&known.keys))
+    }
+}
+
+impl KeySource {
     /// Returns the keys, fetched anew where that is due.
-    async fn current(&mut self, purpose: Purpose, issuer: &str) -> Option<Arc<KeySet>> {
-        let interval = match (&self.known, purpose) {
+    async fn keys(&mut self, purpose: Purpose, issuer: &str) -> Option<Arc<KeySet>> {
+        let (known, now) = (self.known.load_full(), instant());
+        let interval = match (&known, purpose) {
             (None, _) => FETCH_FIRST_EVERY,
             (Some(_), Purpose::UnknownKey) => FETCH_NEWER_EVERY,
             (Some(_), Purpose::Tick) => FETCH_EVERY,
         };
-        let now = instant();
         if self.tried.is_none_or(|tried| now >= tried + interval) {
             self.tried = Some(now);
-            match (self.source.fetch(purpose).await, &mut self.known) {
-                (Ok(Some(keys)), _) => self.known = Some((Arc::new(keys), now)),
-                (Ok(None), Some((_, fetched))) => *fetched = now,
-                (Ok(None), None) => {}
-                (Err(error), _) => {
-                    warn!(issuer, %error, "keys of an issuer of [[logout]] not fetched")
+            let keys = match self.source.fetch(purpose).await {
+                Ok(Some(keys)) => Some(Arc::new(keys)),
+                Ok(None) => known.map(|known| Arc::clone(&known.keys)),
+                Err(error) => {
+                    warn!(issuer, %error, "keys of an issuer of [[logout]] not fetched");
+                    None
                 }
+            };
+            if let Some(keys) = keys {
+                let fetched = KnownKeys { keys, fetched: now };
+                self.known.store(Some(Arc::new(fetched)));
             }
         }
-        let (keys, fetched) = self.known.as_ref()?;
-        let is_young = now.saturating_duration_since(*fetched) <= MAX_KEY_AGE;
-        is_young.then(|| Arc::clone(keys))
+        KnownKeys::young(&self.known)
     }
 }

@@ -225,17 +225,18 @@ impl CurrentKeys {
                 ..former.clone()
             }))
         });
-        let Some(former) = former else {
-            return false;
-        };
-        let is_changed = former
-            .revocations()
-            .is_none_or(|former| !revocations.has_lines_of(former));
-        if is_changed {
-            // After the store: a stream that wakes finds the list in force.
-            self.revocations.send_replace(Some(Arc::clone(revocations)));
-        }
-        is_changed
+        // After the store: a stream that wakes finds the list in force. Keys that were installed meanwhile may
+        // have brought it, but they wake no stream.
+        former.is_some()
+            && self.revocations.send_if_modified(|sent| {
+                let is_sent = sent
+                    .as_deref()
+                    .is_some_and(|sent| revocations.has_lines_of(sent));
+                if !is_sent {
+                    *sent = Some(Arc::clone(revocations));
+                }
+                !is_sent
+            })
     }
 
     /// Completes once this token is revoked.
@@ -397,6 +398,21 @@ mod tests {
         install(2, &["x"]);
         revoked.await;
         keys.revoked(digests("x")).await;
+    }
+
+    #[tokio::test]
+    async fn a_list_that_came_with_keys_still_ends_streams() {
+        let (now, list) = (Instant::now(), Arc::default());
+        let [first, second] = [(); 2].map(|()| CurrentKeys::default().with_list(&list));
+        for keys in [&first, &second] {
+            keys.install(key_set("a"), now);
+        }
+        let revoked = second.revoked(digests("x"));
+        let list = Arc::new(Revocations::new(list_of(A, 1, &["x"]), &key_set("a"), now));
+        first.install_revocations(&list);
+        second.install(key_set("a"), now);
+        assert!(second.install_revocations(&list));
+        revoked.await;
     }
 
     #[test]

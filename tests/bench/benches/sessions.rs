@@ -1,5 +1,6 @@
-//! Sessions: the time until a fleet rejects a revoked token, the CPU of its polls, and the CPU of a
-//! refresh beside those of a login and of a token for an application. `make bench-sessions`.
+//! Sessions: the time until a fleet rejects a revoked token, or one of another issuer's session that has
+//! ended, the CPU of its polls, and the CPU of a refresh beside those of a login and of a token for an
+//! application. `make bench-sessions`.
 //!
 //! A poll is a new connection with three requests, as a sidecar makes it: the key, the key set and
 //! the end of the revocation list, of which the second is normally a 304.
@@ -23,12 +24,18 @@ use bench::keep_alive::{KeepAlive, get, get_with_token, post, post_json};
 use bench::settings::Settings;
 use bench::statistics::Summary;
 use postern_token::revocations::Chain;
+use serde_json::json;
+use tempfile::TempDir;
 use tests::actors::applications::register_in;
 use tests::actors::auth_server::{AuthServer, AuthServerPlan, LOGIN, SECRET_KEY, credentials};
 use tests::actors::programs::{Program, repository};
 use tests::actors::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::actors::token_forge::{encode, signing_input};
+use tests::keys::{Algorithm, SigningKey};
 use tests::services::redis_server::Redis;
 use tests::services::socket_server::{Reply, SocketServer, response};
+use tests::wire::clock;
+use tests::wire::raw_client::exchange;
 
 /// The minute of the product, scaled down.
 const POLL: Duration = Duration::from_secs(1);
@@ -36,6 +43,13 @@ const SIMULATED: usize = 97;
 const REAL: usize = 3;
 const FLEETS: [usize; 2] = [100, 1_000];
 const CONNECTIONS: usize = 8;
+/// Sidecars for tokens of another issuer, and their schedules.
+const FOREIGN_FLEET: usize = 50;
+const CRONS: [(&str, &str); 2] = [
+    ("a poll of each minute", "0 * * * * *"),
+    ("a poll every five seconds", "*/5 * * * * *"),
+];
+const ENDED_SESSIONS: usize = 40_000;
 /// Refreshes of one session.
 const REFRESHES: usize = 31;
 const JWKS: &str = "/auth/.well-known/jwks.json";
@@ -46,8 +60,9 @@ const PATH: &str = "/orders/list";
 fn main() {
     let settings = Settings::from_environment(5, 0.0);
     let report = format!(
-        "{}\n{}\n{}",
+        "{}\n{}\n{}\n{}",
         revocation(&settings),
+        foreign_sessions(&settings),
         polls(&settings),
         grants(&settings)
     );
@@ -148,10 +163,167 @@ fn one_revocation(server: &AuthServer, sidecars: &[Sidecar]) -> (Vec<f64>, Vec<f
     })
 }
 
+/// Another issuer, and the server of its key set.
+struct Foreign {
+    key: SigningKey,
+    keys: SocketServer,
+    home: TempDir,
+}
+
+impl Foreign {
+    const ISSUER: &str = "https://idp.example";
+
+    fn start() -> Self {
+        let key = SigningKey::generate(Algorithm::ES256);
+        let der = key.public_der();
+        let (x, y) = der[der.len() - 64..].split_at(32);
+        let jwk = json!({"kty": "EC", "crv": "P-256", "kid": "k", "x": encode(x), "y": encode(y)});
+        let jwks = json!({"keys": [jwk]}).to_string();
+        let keys = move |_: &_| Reply::Bytes(response("200 OK", &[], jwks.as_bytes()));
+        Self {
+            key,
+            keys: SocketServer::start(keys),
+            home: tempfile::tempdir().expect("a directory"),
+        }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.keys.address())
+    }
+
+    /// Starts an auth server that takes its logout tokens.
+    fn server(&self) -> AuthServer {
+        let (file, url) = (self.home.path().join("auth-server.toml"), self.url());
+        let table = format!(
+            "[[logout]]\nissuer = '{}'\nclient = 'c'\njwks = '{url}'\n",
+            Self::ISSUER
+        );
+        std::fs::write(&file, table).expect("a written file");
+        plan()
+            .flags(["--config", &file.display().to_string()])
+            .ready()
+    }
+
+    /// Starts a sidecar for its access tokens.
+    fn sidecar(&self, upstream: &str, server: &AuthServer, cron: &str) -> Sidecar {
+        let flags = [
+            "--issuer",
+            Self::ISSUER,
+            "--audience",
+            "orders",
+            "--jwks",
+            &self.url(),
+        ];
+        let plan = SidecarPlan::of_upstream(upstream, flags).app_name("");
+        let polls = ["--revocations-from", &server.url(), "--refresh-cron", cron];
+        plan.flags(polls).ready()
+    }
+
+    fn signed(&self, typ: &str, claims: &serde_json::Value) -> String {
+        let header = json!({"alg": "ES256", "kid": "k", "typ": typ}).to_string();
+        let input = signing_input(header.as_bytes(), claims.to_string().as_bytes());
+        format!("{input}.{}", encode(&self.key.sign(input.as_bytes())))
+    }
+
+    fn access_token(&self, session: usize) -> String {
+        let (now, sid) = (clock::now(), session.to_string());
+        self.signed("at+jwt", &json!({
+            "iss": Self::ISSUER, "aud": "orders", "sub": sid, "sid": sid, "iat": now, "exp": now + 3600,
+        }))
+    }
+
+    /// Returns the request by which it says that a session has ended.
+    fn logout(&self, session: usize) -> Vec<u8> {
+        let (now, sid) = (clock::now(), session.to_string());
+        let token = self.signed("logout+jwt", &json!({
+            "iss": Self::ISSUER, "aud": "c", "sub": sid, "sid": sid, "jti": sid, "iat": now, "exp": now + 120,
+            "events": {"http://schemas.openid.net/event/backchannel-logout": {}},
+        }));
+        form(
+            "/auth/oidc/backchannel-logout",
+            &[],
+            &format!("logout_token={token}"),
+        )
+    }
+}
+
+/// Measures the time from a logout token until the last sidecar of a fleet rejects the session, and what many
+/// ended sessions cost.
+fn foreign_sessions(settings: &Settings) -> String {
+    let foreign = Foreign::start();
+    let (fleet, rounds) = (settings.amount(FOREIGN_FLEET, 2), settings.rounds);
+    let mut text = format!(
+        "| after a logout token, {fleet} sidecars | seconds until the last 401, of {rounds} logouts |\n|---|---|\n"
+    );
+    for (name, cron) in CRONS.into_iter().skip(usize::from(settings.smoke)) {
+        let seconds = of(&last_rejections(&foreign, fleet, rounds, cron));
+        let _ = writeln!(text, "| {name} | {seconds:.2} |");
+    }
+    text += "\n| ended sessions | bytes of the list | of a poll | auth server's CPU µs a poll |\n|---|---|---|---|\n";
+    let server = foreign.server();
+    for ended in [0, settings.amount(ENDED_SESSIONS, 10)] {
+        let sessions: Vec<_> = (0..ended).collect();
+        thread::scope(|scope| {
+            for part in sessions.chunks(ended / CONNECTIONS + 1) {
+                let (foreign, server) = (&foreign, &server);
+                scope.spawn(move || {
+                    let mut line = KeepAlive::connect(server.address()).expect("a connection");
+                    for &session in part {
+                        let status = line.exchange(&foreign.logout(session));
+                        assert_eq!(status.expect("a response"), 200, "a logout");
+                    }
+                });
+            }
+        });
+        let version = fetched(server.address(), JWKS);
+        let version = version.header("etag").expect("a version");
+        let jwks = get(JWKS, &[&format!("If-None-Match: {version}")]);
+        let whole = exchange(server.address(), "GET", &get(LIST, &[]))
+            .body
+            .len();
+        let list = get(&format!("{LIST}?after={}", cursor(server.address())), &[]);
+        let rest = exchange(server.address(), "GET", &list).body.len();
+        let polls = settings.amount(200, 1);
+        let cost = poll_cost(&server, &[(&jwks, 304), (&list, 200)], fleet, polls);
+        let _ = writeln!(text, "| {ended} | {whole} | {rest} | {cost:.0} |");
+    }
+    text
+}
+
+fn last_rejections(foreign: &Foreign, fleet: usize, rounds: usize, cron: &str) -> Vec<f64> {
+    let server = foreign.server();
+    let service = SocketServer::start(|_| Reply::Bytes(response("200 OK", &[], b"echo")));
+    let upstream = format!("http://{}", service.address());
+    let start = |_| foreign.sidecar(&upstream, &server, cron);
+    let sidecars: Vec<_> = (0..fleet).map(start).collect();
+    let round = |session: usize| {
+        let request = get_with_token(PATH, &foreign.access_token(session));
+        let connect =
+            |sidecar: &Sidecar| KeepAlive::connect(sidecar.address()).expect("a connection");
+        let mut lines: Vec<_> = sidecars.iter().map(connect).collect();
+        for line in &mut lines {
+            assert_eq!(
+                line.exchange(&request).expect("a response"),
+                200,
+                "before the logout"
+            );
+        }
+        let mut line = KeepAlive::connect(server.address()).expect("a connection");
+        let from = Instant::now();
+        let status = line.exchange(&foreign.logout(session));
+        assert_eq!(status.expect("a response"), 200, "a logout");
+        while !lines.is_empty() {
+            lines.retain_mut(|line| line.exchange(&request).expect("a response") == 200);
+            thread::sleep(Duration::from_millis(20));
+        }
+        from.elapsed().as_secs_f64()
+    };
+    (0..rounds).map(round).collect()
+}
+
 /// Fetches the list on a connection of its own; returns the name of its lines.
 fn cursor(address: SocketAddr) -> String {
-    let list = fetched(address, LIST);
-    let list = String::from_utf8_lossy(list.body());
+    let list = exchange(address, "GET", &get(LIST, &[])).text();
     let lines = list.lines().skip(1);
     let chain = lines.fold(Chain::default(), |chain, line| chain.next(line));
     chain.cursor()

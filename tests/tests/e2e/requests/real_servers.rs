@@ -104,7 +104,8 @@ impl RealServer {
 
     /// Returns what this server reads in these bytes, behind which it may be silent for so long.
     pub(super) fn read(&self, bytes: &[u8], timeout: Duration) -> Vec<Echo> {
-        let mut stream = TcpStream::connect(self.address).unwrap();
+        let connected = TcpStream::connect(self.address);
+        let mut stream = connected.unwrap_or_else(|error| panic!("{}: {error}", self.name));
         stream.set_read_timeout(Some(timeout)).unwrap();
         let _ = stream.write_all(bytes);
         // With the end of its input it would drop what it has read.
