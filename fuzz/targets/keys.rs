@@ -7,10 +7,10 @@
 
 use http::{HeaderMap, HeaderValue, header};
 use libfuzzer_sys::fuzz_target;
-use postern_token::sources::bearer;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{Algorithm, KeySet, VerificationKey};
 use postern_token::policy::VerificationPolicy;
+use postern_token::sources::bearer;
 
 const ALLOWED: [Algorithm; 4] = [
     Algorithm::RS256,

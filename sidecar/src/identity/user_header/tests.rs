@@ -1,4 +1,3 @@
-
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 use proptest::prelude::*;
 
