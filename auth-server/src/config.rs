@@ -153,7 +153,7 @@ impl Config {
             max_connections: args.limits.max_connections,
             users: users(&users_location)?,
             users_location,
-            foreign_issuers: logouts::foreign_issuers(&args.logouts)?,
+            foreign_issuers: logouts::foreign_issuers(&args.logouts, &args.tokens.issuer)?,
             mounted_applications: mounted_applications(args)?,
             login_rate_limit: args.limits.login_rate_limit.unwrap_or(max_logins),
             trusted_proxies: TrustedProxies::new(args.limits.trusted_proxy.clone()),

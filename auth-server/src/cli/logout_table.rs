@@ -30,6 +30,17 @@ pub(crate) struct LogoutTable {
     pub(crate) ends: LogoutScope,
 }
 
+impl LogoutTable {
+    /// Returns a warning where its keys could be replaced on the way.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let address = self.jwks.as_deref()?.first()?;
+        let issuer = self.issuer.as_str();
+        address.is_plain_over_a_network().then(|| {
+            format!("[[logout]] {issuer}: jwks: plain HTTP, keys can be replaced on the way")
+        })
+    }
+}
+
 /// The tokens that a logout ends where the issuer names a session and its user.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

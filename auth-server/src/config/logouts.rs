@@ -17,18 +17,25 @@ use crate::revocations::foreign::{ForeignIssuer, ForeignIssuerSettings};
 
 /// The default of `token-lifetime`.
 const DAY: Seconds = Seconds::new(86_400);
-/// The range of `token-lifetime`, in seconds: an hour's clock error at least, the longest session at most.
+/// The range of `token-lifetime`, in seconds.
 const LIFETIMES: std::ops::RangeInclusive<u32> = 60..=crate::revocations::MAX_SESSION_LIFETIME;
 
 /// Reads the tables.
 ///
 /// # Errors
 /// [`ExitError::Config`] that names the issuer of a table.
-pub(super) fn foreign_issuers(tables: &[LogoutTable]) -> Result<Vec<ForeignIssuer>, ExitError> {
+pub(super) fn foreign_issuers(
+    tables: &[LogoutTable],
+    own_issuer: &str,
+) -> Result<Vec<ForeignIssuer>, ExitError> {
     let mut names = BTreeSet::new();
     for table in tables {
         if !names.insert(table.issuer.as_str()) {
             return Err(rejected(table, "another table has the same issuer"));
+        }
+        if table.issuer.as_str() == own_issuer {
+            let why = "is the --issuer of this server, whose own logout is /oauth/revoke";
+            return Err(rejected(table, why));
         }
     }
     tables.iter().map(foreign_issuer).collect()
@@ -47,7 +54,7 @@ fn foreign_issuer(table: &LogoutTable) -> Result<ForeignIssuer, ExitError> {
         ends_users: table.ends == LogoutScope::User,
         keys,
     });
-    opened.map_err(|why| rejected(table, why))
+    opened.map_err(|why| rejected(table, why.trim_start_matches("--")))
 }
 
 fn key_set(table: &LogoutTable) -> Result<KeySetSettings, ExitError> {

@@ -6,6 +6,7 @@ use postern_process::command_line::{exposed_secrets, joined_members};
 
 use super::{Config, rotation};
 use crate::accounts::applications::directory::MountedApplications;
+use crate::cli::logout_table::LogoutTable;
 use crate::cli::{Cli, ServeArgs};
 
 /// Returns one line per warning.
@@ -13,6 +14,7 @@ pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     let mut warnings = store_warnings(args, config);
     warnings.extend(token_warnings(args, config));
     warnings.extend(network_warnings(args, config));
+    warnings.extend(args.logouts.iter().filter_map(LogoutTable::warning));
     let users = config.users.iter().flat_map(|users| users.warnings());
     warnings.extend(users);
     warnings.extend(

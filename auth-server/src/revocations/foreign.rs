@@ -1,33 +1,25 @@
-//! Other issuers that say when their sessions end: their keys, and what becomes of a statement.
+//! Other issuers that say when their sessions end, and what becomes of a statement.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+mod keys;
 
-use arc_swap::ArcSwapOption;
-use postern_process::clock::instant;
-use postern_process::tasks;
+use std::time::Duration;
+
 use postern_token::invalid::InvalidToken;
-use postern_token::keys::KeySet;
 use postern_token::revocations::RevocationDigest;
-use postern_token::revocations::statement::{Ended, Expected, Form, InvalidStatement, Statement};
+use postern_token::revocations::statement::{
+    Ended, Expected, Form, InvalidStatement, MAX_AHEAD, Statement,
+};
 use postern_transport::http_client::ClientSettings;
 use postern_transport::issuer::Purpose;
 use postern_transport::issuer::key_set::{KeySetSettings, KeySetSource};
-use tokio::sync::Mutex;
 use tracing::warn;
 
+use self::keys::ForeignKeys;
 use super::entry::StatementDigests;
-use super::{KEEP_AFTER_EXPIRY, Revocation};
+use super::{Revocation, end_of_tokens};
 
 /// Time from connecting to the last byte of a response.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Intervals of fetches: of keys that are known, of those that a statement lacks, and of the first ones. Anyone
-/// can send statements, so their number fetches nothing.
-const FETCH_EVERY: Duration = Duration::from_secs(60);
-const FETCH_NEWER_EVERY: Duration = Duration::from_secs(10);
-const FETCH_FIRST_EVERY: Duration = Duration::from_secs(1);
-/// Age up to which keys count that cannot be fetched again.
-const MAX_KEY_AGE: Duration = Duration::from_secs(86_400);
 /// Seconds for which a logout token counts. Issuers that get no response send the same one again.
 const MAX_LOGOUT_AGE: i64 = 600;
 
@@ -51,23 +43,7 @@ pub(crate) struct ForeignIssuer {
     clients: Vec<String>,
     token_lifetime: i64,
     ends_users: bool,
-    known: Arc<ArcSwapOption<KnownKeys>>,
-    source: Arc<Mutex<KeySource>>,
-}
-
-/// The keys of the last fetch that brought some.
-#[derive(Debug)]
-struct KnownKeys {
-    keys: Arc<KeySet>,
-    fetched: Instant,
-}
-
-#[derive(Debug)]
-struct KeySource {
-    source: KeySetSource,
-    known: Arc<ArcSwapOption<KnownKeys>>,
-    /// The last fetch, also one that failed.
-    tried: Option<Instant>,
+    keys: ForeignKeys,
 }
 
 /// The reason why nothing has ended.
@@ -102,18 +78,12 @@ impl ForeignIssuer {
         if let Some(warning) = source.open()? {
             warn!("[[logout]] {}: {warning}", settings.issuer);
         }
-        let known = Arc::default();
         Ok(Self {
+            keys: ForeignKeys::new(source, settings.issuer.clone()),
             issuer: settings.issuer,
             clients: settings.clients,
             token_lifetime: settings.token_lifetime,
             ends_users: settings.ends_users,
-            known: Arc::clone(&known),
-            source: Arc::new(Mutex::new(KeySource {
-                source,
-                known,
-                tried: None,
-            })),
         })
     }
 
@@ -141,10 +111,11 @@ impl ForeignIssuer {
                 Form::SecurityEvent => self.token_lifetime,
             },
         };
-        let keys = self.keys(Purpose::Tick).await?;
+        let keys = self.keys.present().await.ok_or(NotVerified::NoKeys)?;
         let mut verified = Statement::verify(form, &keys, token, expected, now);
         if verified == Err(InvalidToken::KeyUnknown.into()) {
-            let newer = self.keys(Purpose::UnknownKey).await?;
+            let newer = self.keys.fetched(Purpose::UnknownKey).await;
+            let newer = newer.ok_or(NotVerified::NoKeys)?;
             verified = Statement::verify(form, &newer, token, expected, now);
         }
         let statement = verified?;
@@ -152,8 +123,13 @@ impl ForeignIssuer {
             id: RevocationDigest::for_statement(&self.issuer, &statement.id),
             token: RevocationDigest::for_text(token),
         };
-        // Tokens from before the logout may seem to be later where the issuer's clock is ahead.
-        let time = now.max(statement.issued_at);
+        let time = match form {
+            Form::LogoutToken => now,
+            // It may be late, and what began since it was made goes on.
+            Form::SecurityEvent => now.min(statement.issued_at.saturating_add(MAX_AHEAD)),
+        };
+        // Tokens from before may seem to be later where the issuer's clock is ahead.
+        let time = time.max(statement.issued_at);
         let ended = statement.ended.into_iter();
         Ok(ended.map(|it| self.revocation(it, digests, time)).collect())
     }
@@ -165,60 +141,7 @@ impl ForeignIssuer {
             } if self.ends_users => Ended::User(user),
             ended => ended,
         };
-        let live = time
-            .saturating_add(self.token_lifetime)
-            .saturating_add(KEEP_AFTER_EXPIRY);
+        let live = end_of_tokens(time, self.token_lifetime);
         Revocation::for_statement(&self.issuer, ended, statement, time).until(live, live)
-    }
-
-    async fn keys(&self, purpose: Purpose) -> Result<Arc<KeySet>, NotVerified> {
-        let (source, issuer) = (Arc::clone(&self.source), self.issuer.clone());
-        // Another statement fetches: a key server that hangs delays that one alone.
-        if purpose == Purpose::Tick
-            && source.try_lock().is_err()
-            && let Some(keys) = KnownKeys::young(&self.known)
-        {
-            return Ok(keys);
-        }
-        // To its end: clients that hang up would otherwise keep the keys of others away.
-        let fetched = tasks::spawn(async move { source.lock().await.keys(purpose, &issuer).await });
-        fetched.await.ok().flatten().ok_or(NotVerified::NoKeys)
-    }
-}
-
-impl KnownKeys {
-    /// Returns keys that are not too old.
-    fn young(known: &ArcSwapOption<Self>) -> Option<Arc<KeySet>> {
-        let known = known.load_full()?;
-        let is_young = instant().saturating_duration_since(known.fetched) <= MAX_KEY_AGE;
-        is_young.then(|| Arc::clone(&known.keys))
-    }
-}
-
-impl KeySource {
-    /// Returns the keys, fetched anew where that is due.
-    async fn keys(&mut self, purpose: Purpose, issuer: &str) -> Option<Arc<KeySet>> {
-        let (known, now) = (self.known.load_full(), instant());
-        let interval = match (&known, purpose) {
-            (None, _) => FETCH_FIRST_EVERY,
-            (Some(_), Purpose::UnknownKey) => FETCH_NEWER_EVERY,
-            (Some(_), Purpose::Tick) => FETCH_EVERY,
-        };
-        if self.tried.is_none_or(|tried| now >= tried + interval) {
-            self.tried = Some(now);
-            let keys = match self.source.fetch(purpose).await {
-                Ok(Some(keys)) => Some(Arc::new(keys)),
-                Ok(None) => known.map(|known| Arc::clone(&known.keys)),
-                Err(error) => {
-                    warn!(issuer, %error, "keys of an issuer of [[logout]] not fetched");
-                    None
-                }
-            };
-            if let Some(keys) = keys {
-                let fetched = KnownKeys { keys, fetched: now };
-                self.known.store(Some(Arc::new(fetched)));
-            }
-        }
-        KnownKeys::young(&self.known)
     }
 }

@@ -147,7 +147,6 @@ impl RevocationLog {
     /// # Errors
     /// Those of the store; they stay noted, and may be there twice in the end.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
-        // Without those that were read since.
         // Read back meanwhile, or covered by a later revocation of the user.
         self.noted.lock().retain(|one| self.lacks(one));
         let noted = self.noted.lock().clone();

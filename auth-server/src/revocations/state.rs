@@ -155,6 +155,13 @@ impl State {
             Revoked::Token(id) => {
                 !self.revoked.has_token(id) && !is_implied(&self.revoked, &entry.fact)
             }
+            // The first of a user without other entries, as each logout at an issuer without sessions.
+            Revoked::User(id, _) => {
+                let is_of_user = |other: &Entry| other.fact.user == Some(*id);
+                self.revoked.before_of_user(id).is_none()
+                    && !is_implied(&self.revoked, &entry.fact)
+                    && !self.entries.iter().any(is_of_user)
+            }
             _ => false,
         }
     }
@@ -213,33 +220,31 @@ impl State {
         self.entries.iter().filter(is_missing).copied().collect()
     }
 
-    /// Returns what a revocation of all tokens before a time is to replace where there is too much: those of
-    /// the users with most entries first, then those of another issuer, down to half of the bound.
+    /// Returns what a revocation of all tokens before a time is to replace where there is too much, down to
+    /// half of the bound: of the issuer with most entries, this installation or another, those of its users with
+    /// most; then all of that other issuer; then the next issuer's.
     pub(super) fn surplus(&self, before: i64) -> Vec<Surplus> {
         let implied = self.entries.iter();
         let implied: Vec<_> = implied.filter(|it| it.fact.latest() < before).collect();
         let is_full = self.list.bytes() > MAX_PUBLISHED;
         let mut bytes = self.list.bytes();
         let mut surplus = Vec::new();
-        for (owner, entries) in largest_first(&implied, |fact| fact.user.map(Owner::User)) {
-            let is_worth = entries.len() > 1 && is_full && bytes > MAX_PUBLISHED / 2;
-            if !is_worth && entries.len() <= MAX_OF_USER {
-                break;
-            }
-            bytes = bytes.saturating_sub(entries.len() * LINE);
-            surplus.push(Surplus::new(owner, &entries));
-        }
-        if is_full && bytes > MAX_PUBLISHED {
-            // Users alone did not help. The users of another issuer lose their tokens before everyone does.
-            let replaced: HashSet<i64> = surplus.iter().flat_map(|it| it.ids.clone()).collect();
-            let rest = implied.iter().copied();
-            let rest: Vec<_> = rest.filter(|it| !replaced.contains(&it.id)).collect();
-            for (owner, entries) in largest_first(&rest, |fact| fact.issuer.map(Owner::Issuer)) {
-                if bytes <= MAX_PUBLISHED / 2 {
+        let issuer = |fact: &Fact| Some(fact.issuer.map_or(Owner::Everyone, Owner::Issuer));
+        for (issuer, entries) in largest_first(&implied, issuer) {
+            let mut rest = entries.len();
+            for (user, entries) in largest_first(&entries, |fact| fact.user.map(Owner::User)) {
+                let is_worth = entries.len() > 1 && is_full && bytes > MAX_PUBLISHED / 2;
+                if !is_worth && entries.len() <= MAX_OF_USER {
                     break;
                 }
+                rest -= entries.len();
                 bytes = bytes.saturating_sub(entries.len() * LINE);
-                surplus.push(Surplus::new(owner, &entries));
+                surplus.push(Surplus::new(user, &entries));
+            }
+            // Its users alone did not help.
+            if issuer != Owner::Everyone && is_full && bytes > MAX_PUBLISHED {
+                bytes = bytes.saturating_sub(rest * LINE);
+                surplus.push(Surplus::new(issuer, &entries));
             }
         }
         // One line for all ends every token before this moment.

@@ -450,7 +450,8 @@ fn logged_out(issuer: &str, session: &str, id: &str) -> Revocation {
 #[test]
 fn too_many_sessions_of_an_issuer_end_its_tokens_alone() {
     let foreign = (0..43_000).map(|n: u32| logged_out("https://idp", &n.to_string(), ""));
-    let own = (0..1_000).map(|n: u32| token(&n.to_string(), &n.to_string(), NOW + 99));
+    // Two of each user.
+    let own = (0..1_000).map(|n: u32| token(&n.to_string(), &(n / 2).to_string(), NOW + 99));
     let mut state = state(&foreign.chain(own).collect::<Vec<_>>());
     let surplus = state.surplus(NOW + 60);
     let owners: Vec<_> = surplus.iter().map(|it| it.owner).collect();
@@ -461,6 +462,23 @@ fn too_many_sessions_of_an_issuer_end_its_tokens_alone() {
     all_of_it.fact.revokes = Revoked::Application(idp, NOW + 61);
     add(&mut state, &[all_of_it], NOW);
     assert_eq!(lines(&state), 1_001, "those of the issuer are implied");
+}
+
+#[test]
+fn the_first_line_of_a_user_only_adds_to_the_list() {
+    let logged_out_user =
+        |user: &str| Revocation::for_foreign_user("https://idp".to_owned(), user.to_owned(), NOW);
+    let mut state = state(&[token("a", "1", NOW + 99), logged_out_user("ada")]);
+    let known = state.list.chain().cursor();
+    add(&mut state, &[logged_out_user("bob")], NOW);
+    assert_eq!(text(state.list.after(Some(&known))).lines().count(), 1);
+    // It ends what another line names.
+    add(
+        &mut state,
+        &[Revocation::for_user("1".to_owned(), NOW + 9)],
+        NOW,
+    );
+    assert_eq!(lines(&state), 3);
 }
 
 #[tokio::test]

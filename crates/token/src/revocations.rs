@@ -32,6 +32,7 @@ pub const SIGNED_EVERY: i64 = 600;
 /// Length of the longest response. Half of it is the auth server's bound; the rest is room for the
 /// revocations before it has noticed that there are too many.
 pub const MAX_LIST_BYTES: usize = 2 * 1024 * 1024;
+
 /// A text that is no digest and no line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a revocation")]

@@ -110,6 +110,7 @@ fn list_source(args: &ServeArgs) -> Result<Option<IssuerSettings>, ExitError> {
         let why = "leaves --revocations-from without effect";
         return Err(flag_error("revocations", "off", why));
     }
+    let is_required = keys.revocations == Some(RevocationMode::Required);
     let source = SourceSettings::AuthServer(endpoint);
     let key_cache = match &keys.key_cache {
         Some(file) => {
@@ -125,7 +126,7 @@ fn list_source(args: &ServeArgs) -> Result<Option<IssuerSettings>, ExitError> {
         name: Some(LIST_SOURCE.to_owned()),
         source,
         key_cache,
-        max_revocation_age: None,
+        max_revocation_age: is_required.then(|| keys.max_revocation_age.duration()),
     }))
 }
 

@@ -69,7 +69,7 @@ impl CurrentKeys {
         }
     }
 
-    /// Gives the issuer the list of `other`, whose task alone replaces it.
+    /// Shares this list, which the task of one issuer replaces.
     #[must_use]
     pub(crate) fn with_list(self, list: &Arc<ArcSwapOption<Revocations>>) -> Self {
         let list = Arc::clone(list);

@@ -94,7 +94,7 @@ fn token(form: Form, headers: &HeaderMap, body: &[u8]) -> Result<String, NotEnde
         }
         Form::SecurityEvent => {
             body::check_coding(headers)?;
-            let token = str::from_utf8(body).map(str::to_owned);
+            let token = str::from_utf8(body).map(|token| token.trim().to_owned());
             token.map_err(|_| InvalidStatement::from(InvalidToken::Malformed).into())
         }
     }

@@ -115,7 +115,7 @@ impl FromStr for RevocationDigest {
 pub struct TokenDigests {
     names: Names,
     /// Set for a token of another issuer, unless the list is of that one.
-    foreign: Option<ForeignNames>,
+    foreign: Option<Names>,
     /// In seconds since the epoch.
     pub(super) issued_at: Option<i64>,
 }
@@ -128,13 +128,6 @@ pub(super) struct Names {
     pub(super) user: Option<RevocationDigest>,
     /// The application that got it, or the other issuer that gave it.
     pub(super) application: Option<RevocationDigest>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct ForeignNames {
-    issuer: RevocationDigest,
-    session: Option<RevocationDigest>,
-    user: Option<RevocationDigest>,
 }
 
 impl TokenDigests {
@@ -156,7 +149,7 @@ impl TokenDigests {
                 user: user.map(RevocationDigest::for_user),
                 application: of(&claims.client_id, RevocationDigest::for_application),
             },
-            foreign: is_foreign.then(|| ForeignNames::new(claims)),
+            foreign: is_foreign.then(|| Names::foreign(claims)),
             issued_at: claims.issued_at,
         }
     }
@@ -164,32 +157,26 @@ impl TokenDigests {
     /// Returns the digests in a list of `issuer`: of its own tokens other ones than of foreign tokens.
     #[must_use]
     pub(super) fn in_list_of(self, issuer: Option<RevocationDigest>) -> Self {
-        let foreign = self.foreign.filter(|names| Some(names.issuer) != issuer);
+        let foreign = self.foreign.filter(|names| names.application != issuer);
         Self { foreign, ..self }
     }
 
     pub(super) fn names(&self) -> Names {
-        match &self.foreign {
-            None => self.names,
-            Some(foreign) => Names {
-                token: None,
-                session: foreign.session,
-                user: foreign.user,
-                application: Some(foreign.issuer),
-            },
-        }
+        self.foreign.unwrap_or(self.names)
     }
 }
 
-impl ForeignNames {
-    fn new(claims: &Claims) -> Self {
+impl Names {
+    /// Returns the names of a token of another issuer.
+    fn foreign(claims: &Claims) -> Self {
         let issuer = claims.issuer.as_deref().unwrap_or_default();
         let session = claims.session.as_deref();
         let user = claims.subject.as_deref();
         Self {
-            issuer: RevocationDigest::for_issuer(issuer),
+            token: None,
             session: session.map(|id| RevocationDigest::for_foreign_session(issuer, id)),
             user: user.map(|id| RevocationDigest::for_foreign_user(issuer, id)),
+            application: Some(RevocationDigest::for_issuer(issuer)),
         }
     }
 }

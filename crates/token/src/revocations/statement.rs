@@ -10,9 +10,8 @@ use crate::verifier::verified_payload;
 
 /// The event of a logout token (Back-Channel Logout §2.4).
 const LOGOUT: &str = "http://schemas.openid.net/event/backchannel-logout";
-/// Events that end the session which is their subject, or all of the user who is.
-const SESSION_EVENTS: [&str; 1] =
-    ["https://schemas.openid.net/secevent/caep/event-type/session-revoked"];
+/// The event that ends the session which is their subject, or all of the user who is.
+const SESSION_EVENT: &str = "https://schemas.openid.net/secevent/caep/event-type/session-revoked";
 /// Events that end all sessions of a user.
 const USER_EVENTS: [&str; 4] = [
     "https://schemas.openid.net/secevent/caep/event-type/credential-change",
@@ -21,7 +20,7 @@ const USER_EVENTS: [&str; 4] = [
     "https://schemas.openid.net/secevent/risc/event-type/sessions-revoked",
 ];
 /// Seconds by which the clock of an issuer may be ahead.
-const MAX_AHEAD: i64 = 60;
+pub const MAX_AHEAD: i64 = 60;
 
 /// The forms of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,7 +229,7 @@ fn logged_out(members: &Map) -> Result<Ended, InvalidStatement> {
 fn ended(members: &Map, issuer: &str) -> Result<Vec<Ended>, InvalidStatement> {
     let mut all = Vec::new();
     for (event, content) in events(members)? {
-        let is_of_session = SESSION_EVENTS.contains(&event.as_str());
+        let is_of_session = event == SESSION_EVENT;
         if !is_of_session && !USER_EVENTS.contains(&event.as_str()) {
             continue;
         }
@@ -238,7 +237,10 @@ fn ended(members: &Map, issuer: &str) -> Result<Vec<Ended>, InvalidStatement> {
         let subject = member(members, "sub_id").or_else(|| content.get("subject"));
         let subject = subject.and_then(Value::as_object);
         let subject = Subject::read(subject.ok_or(InvalidStatement::Subject)?, issuer)?;
-        all.push(subject.ended_by(is_of_session)?);
+        let ended = subject.ended_by(is_of_session)?;
+        if !all.contains(&ended) {
+            all.push(ended);
+        }
     }
     Ok(all)
 }

@@ -113,7 +113,7 @@ fn the_types_are_those_of_each_form() {
 
 #[test]
 fn a_security_event_ends_what_its_subject_names() {
-    let revoked = SESSION_EVENTS[0];
+    let revoked = SESSION_EVENT;
     let changed = USER_EVENTS[0];
     let ada = json!({"format": "iss_sub", "iss": ISSUER, "sub": "ada"});
     let opaque = json!({"format": "opaque", "id": "s"});

@@ -1,0 +1,138 @@
+//! The keys of one other issuer, fetched when its statements need them.
+//!
+//! Anyone can send statements, so many of them share one fetch, one fetch follows another after a pause, and
+//! each runs to its end although the client that began it hangs up.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use postern_process::clock::instant;
+use postern_process::tasks;
+use postern_token::keys::KeySet;
+use postern_transport::issuer::Purpose;
+use postern_transport::issuer::key_set::KeySetSource;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::time::{sleep_until, timeout};
+use tracing::warn;
+
+/// Age from which on a statement begins a fetch.
+const FETCH_EVERY: Duration = Duration::from_secs(60);
+/// Pause between two fetches.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Time for which a statement waits for newer keys than those that are known.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Age up to which keys count that cannot be fetched again.
+const MAX_AGE: Duration = Duration::from_secs(86_400);
+
+/// The keys of one issuer.
+#[derive(Debug)]
+pub(super) struct ForeignKeys {
+    known: Arc<ArcSwapOption<KnownKeys>>,
+    fetches: Arc<Mutex<Fetches>>,
+}
+
+/// The keys of the last fetch that brought some.
+#[derive(Debug)]
+struct KnownKeys {
+    keys: Arc<KeySet>,
+    fetched: Instant,
+}
+
+/// The source, and its last fetch.
+#[derive(Debug)]
+struct Fetches {
+    source: KeySetSource,
+    issuer: String,
+    last: Option<Fetch>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Fetch {
+    began: Instant,
+    ended: Instant,
+    has_succeeded: bool,
+}
+
+impl ForeignKeys {
+    pub(super) fn new(source: KeySetSource, issuer: String) -> Self {
+        let fetches = Fetches {
+            source,
+            issuer,
+            last: None,
+        };
+        Self {
+            known: Arc::default(),
+            fetches: Arc::new(Mutex::new(fetches)),
+        }
+    }
+
+    /// Returns the known keys, unless they are too old. A key server that hangs delays them hardly.
+    pub(super) async fn present(&self) -> Option<Arc<KeySet>> {
+        let Some(known) = self.young() else {
+            return self.fetched(Purpose::Tick).await;
+        };
+        let age = instant().saturating_duration_since(known.fetched);
+        if age < FETCH_EVERY {
+            return Some(Arc::clone(&known.keys));
+        }
+        let fetched = timeout(PATIENCE, self.fetched(Purpose::Tick)).await;
+        let newer = fetched.ok().flatten();
+        newer.or_else(|| Some(Arc::clone(&known.keys)))
+    }
+
+    /// Returns the keys of a fetch that begins from now on; `None` where it fails.
+    pub(super) async fn fetched(&self, purpose: Purpose) -> Option<Arc<KeySet>> {
+        let arrived = instant();
+        let mut fetches = Arc::clone(&self.fetches).lock_owned().await;
+        if fetches.last.is_none_or(|last| last.began < arrived) {
+            let known = Arc::clone(&self.known);
+            let fetching = tasks::spawn(Self::fetch(fetches, known, purpose));
+            fetching.await.ok()?;
+            fetches = Arc::clone(&self.fetches).lock_owned().await;
+        }
+        let has_succeeded = fetches.last.is_some_and(|last| last.has_succeeded);
+        let known = self.young().filter(|_| has_succeeded)?;
+        Some(Arc::clone(&known.keys))
+    }
+
+    async fn fetch(
+        mut fetches: OwnedMutexGuard<Fetches>,
+        known: Arc<ArcSwapOption<KnownKeys>>,
+        purpose: Purpose,
+    ) {
+        if let Some(last) = fetches.last {
+            sleep_until((last.ended + PAUSE).into()).await;
+        }
+        let began = instant();
+        let former = known.load_full();
+        let keys = match fetches.source.fetch(purpose).await {
+            Ok(Some(keys)) => Some(Arc::new(keys)),
+            // The last response is still fresh.
+            Ok(None) => former.map(|former| Arc::clone(&former.keys)),
+            Err(error) => {
+                let issuer = &fetches.issuer;
+                warn!(issuer, %error, "keys of an issuer of [[logout]] not fetched");
+                None
+            }
+        };
+        fetches.last = Some(Fetch {
+            began,
+            ended: instant(),
+            has_succeeded: keys.is_some(),
+        });
+        if let Some(keys) = keys {
+            let fetched = KnownKeys {
+                keys,
+                fetched: began,
+            };
+            known.store(Some(Arc::new(fetched)));
+        }
+    }
+
+    fn young(&self) -> Option<Arc<KnownKeys>> {
+        let known = self.known.load_full()?;
+        let age = instant().saturating_duration_since(known.fetched);
+        (age <= MAX_AGE).then_some(known)
+    }
+}
