@@ -119,7 +119,12 @@ async fn end(
         }
         Err(NotVerified::NoKeys) => return Err(Rejection::AuthKeysUnavailable.into()),
     };
-    app.count_proven(client)?;
+    let mut statements = revocations.iter().filter_map(Revocation::statement);
+    let is_repeated = statements.any(|it| app.revocations.statement(&it.id).is_some());
+    if is_repeated || revocations.is_empty() {
+        // Others count in any number: an issuer that logs everyone out at once does not send them again.
+        app.count_proven(client)?;
+    }
     if revocations.is_empty() {
         return Ok(StatementOutcome::Ignored);
     }

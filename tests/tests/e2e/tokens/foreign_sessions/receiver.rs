@@ -132,7 +132,8 @@ fn a_fail_over_of_the_store_loses_no_statement_that_got_200() {
 fn forged_statements_reach_no_store_and_no_issuer() {
     const FORGED: usize = 400;
     let foreign = Foreign::publish();
-    let server = foreign.server().ready();
+    let limit = ["--login-rate-limit", "10"];
+    let server = foreign.server().flags(limit).ready();
     let session = foreign.session("idp", "s", "u");
     assert_eq!(log_out(&server, &session, "0"), 200);
     let fetches = session.at.server.retrievals().len();
