@@ -78,6 +78,9 @@ pub(crate) async fn serve_on(
         warn!("{warning}");
     }
     let app = Arc::new(App::new(config, store));
+    for issuer in &app.config.foreign_issuers {
+        issuer.prepare();
+    }
     let health = Health::new();
     let admin = listener::bind(Port::Admin, args.listening.admin_listen)?;
     let mut synchronization = Synchronization::new(Arc::clone(&app), &health);

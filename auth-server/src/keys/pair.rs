@@ -24,7 +24,9 @@ pub(crate) enum KeyPairError {
     PrivateHalf(SigningType),
     #[error("no usable public half: {0}")]
     PublicHalf(KeyError),
-    #[error("a key pair of type {found}, but --signing-type is {expected}")]
+    #[error(
+        "a key pair of type {found}, but --signing-type is {expected}: add --signing-type {found}, or the --config of the server"
+    )]
     OtherType {
         found: SigningType,
         expected: SigningType,

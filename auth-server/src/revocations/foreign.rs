@@ -4,6 +4,7 @@ mod keys;
 
 use std::time::Duration;
 
+use postern_process::tasks;
 use postern_token::invalid::InvalidToken;
 use postern_token::revocations::RevocationDigest;
 use postern_token::revocations::statement::{
@@ -90,6 +91,12 @@ impl ForeignIssuer {
     /// Returns its `iss`.
     pub(crate) fn issuer(&self) -> &str {
         &self.issuer
+    }
+
+    /// Fetches its keys before the first statement: an address that is wrong is in the log at the start.
+    pub(crate) fn prepare(&self) {
+        let keys = self.keys.clone();
+        tasks::spawn(async move { keys.fetched(Purpose::Tick).await });
     }
 
     /// Verifies a statement, and returns the revocations that follow from it.

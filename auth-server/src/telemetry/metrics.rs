@@ -83,7 +83,7 @@ named_enum! {
         /// An event that ends no session.
         Ignored = "ignored",
         Rejected = "rejected",
-        /// The keys of its issuer, or the store, are away.
+        /// Not now: the keys of its issuer or the store are away, or a client is over its limit.
         Unavailable = "unavailable",
     }
 }
@@ -113,7 +113,7 @@ metrics! {
         sessions: Family<Label, Counter>
             = counters_by("event", SessionEvent::ALL.map(SessionEvent::name)),
         /// Logout tokens and security events of other issuers by outcome: ended, repeated, ignored (it ends no
-        /// session), rejected, unavailable (keys or store are away)
+        /// session), rejected, unavailable (not now: keys or store are away, a limit)
         backchannel_logouts: Family<Label, Counter>
             = counters_by("outcome", StatementOutcome::ALL.map(StatementOutcome::name)),
         /// By how much this machine's clock is ahead of the key store's; 0 where the store has none

@@ -21,12 +21,12 @@ const FETCH_EVERY: Duration = Duration::from_secs(60);
 /// Pause between two fetches.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Time for which a statement waits for newer keys than those that are known.
-const PATIENCE: Duration = Duration::from_secs(1);
+const WAIT_FOR_NEWER: Duration = Duration::from_secs(1);
 /// Age up to which keys count that cannot be fetched again.
 const MAX_AGE: Duration = Duration::from_secs(86_400);
 
 /// The keys of one issuer.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct ForeignKeys {
     known: Arc<ArcSwapOption<KnownKeys>>,
     fetches: Arc<Mutex<Fetches>>,
@@ -76,7 +76,7 @@ impl ForeignKeys {
         if age < FETCH_EVERY {
             return Some(Arc::clone(&known.keys));
         }
-        let fetched = timeout(PATIENCE, self.fetched(Purpose::Tick)).await;
+        let fetched = timeout(WAIT_FOR_NEWER, self.fetched(Purpose::Tick)).await;
         let newer = fetched.ok().flatten();
         newer.or_else(|| Some(Arc::clone(&known.keys)))
     }
