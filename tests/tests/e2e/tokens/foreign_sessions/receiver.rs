@@ -75,6 +75,9 @@ fn an_issuer_tries_again_while_the_store_or_its_keys_are_away() {
         return;
     };
     let foreign = Foreign::publish();
+    // From the start of the servers on, which fetch keys then.
+    let twin = foreign.session("twin", "s", "u");
+    twin.at.replies(json_response(AWAY, "{}"));
     let plan = || foreign.server().store(redis.url());
     let [server, other] = [plan().ready(), plan().ready()];
     let session = foreign.session("idp", "s", "u");
@@ -84,8 +87,6 @@ fn an_issuer_tries_again_while_the_store_or_its_keys_are_away() {
     );
     // A server that has not polled the store since.
     assert_eq!(log_out(&other, &session, "i"), 400);
-    let twin = foreign.session("twin", "s", "u");
-    twin.at.replies(json_response(AWAY, "{}"));
     assert_eq!(log_out(&server, &twin, "i"), 503);
     twin.at.replies(json_response("200 OK", &twin.at.jwks()));
     wait::until("its keys", || log_out(&server, &twin, "i") == 200);
