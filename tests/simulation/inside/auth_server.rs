@@ -18,6 +18,8 @@ use postern_process::exit::ExitError;
 use postern_process::simulation::Machine;
 use postern_token::claims::Claims;
 use postern_token::keys::KeyId;
+use postern_token::revocations::RevocationDigest;
+use postern_token::revocations::statement::Ended;
 use postern_transport::admin::health::Health;
 use tokio::time::Instant;
 use tower::ServiceExt;
@@ -31,7 +33,8 @@ use crate::commands::{application, keys, revoke};
 use crate::config::{Config, store_location};
 use crate::http::app::App;
 use crate::http::router;
-use crate::revocations::Revocation;
+use crate::revocations::entry::StatementDigests;
+use crate::revocations::{MAX_SESSION_LIFETIME, Revocation};
 use crate::server::synchronization::Synchronization;
 use crate::store::Store;
 use crate::store::open_store::OpenStore;
@@ -198,6 +201,8 @@ pub enum Administration {
     RevokeKey(String),
     RevokeUser(String),
     RevokeEveryone,
+    /// Another issuer says that a session there has ended.
+    EndForeignSession(String),
     /// Registers an application with this secret, or adds it.
     EnsureApplication {
         id: String,
@@ -212,6 +217,22 @@ async fn append(
 ) -> Result<(), ExitError> {
     let now = store.now().await?;
     store.append(&revocation(now), None).await.map(drop)
+}
+
+/// Another issuer, whose sessions end by its statements.
+pub const FOREIGN_ISSUER: &str = "https://idp.example";
+
+fn foreign_logout(session: String, now: i64) -> Revocation {
+    let digests = StatementDigests {
+        id: RevocationDigest::for_statement(FOREIGN_ISSUER, &session),
+        token: RevocationDigest::for_text(&session),
+    };
+    let ended = Ended::Session {
+        session,
+        user: None,
+    };
+    let ends = now + i64::from(MAX_SESSION_LIFETIME);
+    Revocation::for_statement(FOREIGN_ISSUER, ended, digests, now).until(ends, ends)
 }
 
 /// Runs a command on a machine of its own. Returns false where it failed, or its machine ended.
@@ -250,6 +271,9 @@ async fn run(opened: OpenStore, command: Administration) -> Result<(), ExitError
             keys::revoke_in(&keys_in(store), &id).await
         }
         Administration::RevokeUser(id) => append(&store, |now| Revocation::for_user(id, now)).await,
+        Administration::EndForeignSession(session) => {
+            append(&store, |now| foreign_logout(session, now)).await
+        }
         Administration::RevokeEveryone => append(&store, Revocation::for_everyone).await,
         Administration::EnsureApplication { id, secret } => {
             let id = id.parse().expect("an id of an application");

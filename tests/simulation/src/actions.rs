@@ -8,7 +8,7 @@ use axum::body::Body;
 use http::{Request, StatusCode, header};
 use tokio::time::Instant;
 
-use crate::model::{Ended, Session, Token};
+use crate::model::{Ended, Session, Token, foreign_session};
 use crate::plan::{Action, Credential, Presented};
 use crate::world::World;
 
@@ -48,6 +48,11 @@ pub async fn act(world: Arc<World>, action: Action) {
         Action::RevokeUser => {
             let ended = Ended::User(USER.to_owned(), world.sky.store_now());
             end(&world, ended, Administration::RevokeUser(USER.to_owned())).await;
+        }
+        Action::ForeignLogout(number) => {
+            let session = foreign_session(number);
+            let ended = Ended::Session(session.clone());
+            end(&world, ended, Administration::EndForeignSession(session)).await;
         }
         Action::RevokeEveryone => {
             let ended = Ended::Everyone(world.sky.store_now());

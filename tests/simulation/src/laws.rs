@@ -13,7 +13,7 @@ use http::StatusCode;
 use sidecar::simulation::{MAX_KEY_AGE, MAX_LIST_AGE, Verdict};
 use tokio::time::Instant;
 
-use crate::model::{End, Ended, Keeps, Session, Token};
+use crate::model::{End, Ended, Keeps, Session, Token, foreign_token};
 use crate::plan::Setting;
 use crate::world::World;
 
@@ -104,6 +104,7 @@ impl Laws {
         Self {
             sets_clocks: setting.sets_clocks,
             clients: vec![usize::MAX; setting.clients],
+            tokens: (0..setting.clients).map(foreign_token).collect(),
             ..Self::default()
         }
     }

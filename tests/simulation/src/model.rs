@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use auth_server::simulation::Server;
+use auth_server::simulation::{FOREIGN_ISSUER, Server};
 use postern_token::claims::Claims;
 use postern_token::unverified::DecodedToken;
 use sidecar::simulation::Sidecar;
@@ -52,6 +52,28 @@ impl Token {
             },
             text: text.to_owned(),
         })
+    }
+}
+
+/// Returns the name of a session at another issuer.
+#[must_use]
+pub fn foreign_session(number: usize) -> String {
+    format!("foreign {number}")
+}
+
+/// Returns a token of that issuer that no client presents: servers and sidecars compare it with their lists.
+#[must_use]
+pub fn foreign_token(number: usize) -> Token {
+    Token {
+        text: String::new(),
+        key: String::new(),
+        expires: i64::MAX,
+        claims: Claims {
+            issuer: Some(FOREIGN_ISSUER.to_owned()),
+            session: Some(foreign_session(number)),
+            mapped_user: Some(Box::default()),
+            ..Claims::default()
+        },
     }
 }
 

@@ -68,6 +68,8 @@ pub enum Action {
     RevokeKey,
     RevokeUser,
     RevokeEveryone,
+    /// At another issuer, of one of its sessions.
+    ForeignLogout(usize),
     RemoveApplication,
     RegisterApplication,
     StartServer(usize),
@@ -228,7 +230,8 @@ fn action(setting: &Setting, random: &mut Rng) -> Action {
         },
         62..65 => Action::RotateKeys,
         65..67 => Action::RevokeKey,
-        67..69 => Action::RevokeUser,
+        67 => Action::RevokeUser,
+        68 => Action::ForeignLogout(client),
         69 => Action::RevokeEveryone,
         70 => Action::RemoveApplication,
         71 => Action::RegisterApplication,
