@@ -235,7 +235,28 @@ def test_values_that_reject_every_token_are_an_error(flags, said):
 def test_a_setting_is_added_to_those_of_the_chart():
     arguments = webhook(template("--set", "webhook.settings.POSTERN_ACCESS_LOG=all"))["args"]
     settings = {word.split("=")[1] for word in arguments if word.startswith("--set=")}
-    assert settings == {"POSTERN_ACCESS_LOG", "POSTERN_AUDIENCE", "POSTERN_JWKS"}
+    assert settings == {
+        "POSTERN_ACCESS_LOG",
+        "POSTERN_AUDIENCE",
+        "POSTERN_JWKS",
+        "POSTERN_REVOCATIONS_FROM",
+    }
+
+
+@pytest.mark.parametrize(
+    "flags, expected",
+    [
+        (["--set", "webhook.settings.POSTERN_ISSUER_URL=https://idp,webhook.settings.POSTERN_AUDIENCE=a"], True),
+        (["--set", "webhook.settings.POSTERN_AUTH_SERVER=http://auth.postern.svc:9000/auth"], False),
+        (["--set-string", "webhook.settings.POSTERN_REVOCATIONS_FROM="], False),
+        (["--set", "authServer.enabled=false,webhook.settings.POSTERN_ISSUER_URL=https://idp,webhook.settings.POSTERN_AUDIENCE=a"], False),
+    ],
+    ids=str,
+)
+def test_sidecars_take_the_list_of_the_chart_s_auth_server(flags, expected):
+    arguments = webhook(template(*flags))["args"]
+    source = "--set=POSTERN_REVOCATIONS_FROM=http://auth.postern.svc:9000/auth"
+    assert (source in arguments) == expected, arguments
 
 
 @pytest.mark.parametrize("namespace, fits", [("postern", True), ("identity", False)])
