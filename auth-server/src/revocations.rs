@@ -63,31 +63,20 @@ impl Revocation {
     /// Revokes what another issuer says that has ended: a session, or the tokens of a user that were issued
     /// up to `now`.
     pub(crate) fn for_statement(
-        issuer: &str,
+        issuer: String,
         ended: Ended,
         statement: StatementDigests,
         now: i64,
     ) -> Self {
-        let issuer_name = issuer.to_owned();
-        let event = match ended {
-            Ended::Session { session, user } => RevocationEvent::ForeignSession {
-                issuer: issuer_name,
-                session,
-                user,
-            },
-            Ended::User(user) => RevocationEvent::ForeignUser {
-                issuer: issuer_name,
-                user,
-            },
-        };
-        let mut revocation = Self::from_event(event, now);
+        let mut revocation = Self::from_event(RevocationEvent::Foreign { issuer, ended }, now);
         revocation.fact.statement = Some(statement);
         revocation
     }
 
     /// Revokes the tokens that another issuer gave a user, by the `sub` there, up to `now`.
     pub(crate) fn for_foreign_user(issuer: String, user: String, now: i64) -> Self {
-        Self::from_event(RevocationEvent::ForeignUser { issuer, user }, now)
+        let ended = Ended::User(user);
+        Self::from_event(RevocationEvent::Foreign { issuer, ended }, now)
     }
 
     /// Revokes what was issued up to `now`, whatever its lifetime.
@@ -103,19 +92,16 @@ impl Revocation {
             RevocationEvent::Application(id) => {
                 Revoked::Application(RevocationDigest::for_application(id), before)
             }
-            RevocationEvent::ForeignSession {
-                issuer,
-                session,
-                user,
-            } => {
-                let user = user.as_deref();
-                of_user = user.map(|user| RevocationDigest::for_foreign_user(issuer, user));
+            RevocationEvent::Foreign { issuer, ended } => {
+                let user_digest = |user: &String| RevocationDigest::for_foreign_user(issuer, user);
                 of_issuer = Some(RevocationDigest::for_issuer(issuer));
-                Revoked::Token(RevocationDigest::for_foreign_session(issuer, session))
-            }
-            RevocationEvent::ForeignUser { issuer, user } => {
-                of_issuer = Some(RevocationDigest::for_issuer(issuer));
-                Revoked::User(RevocationDigest::for_foreign_user(issuer, user), before)
+                match ended {
+                    Ended::Session { session, user } => {
+                        of_user = user.as_ref().map(user_digest);
+                        Revoked::Token(RevocationDigest::for_foreign_session(issuer, session))
+                    }
+                    Ended::User(user) => Revoked::User(user_digest(user), before),
+                }
             }
             RevocationEvent::Issuer(issuer) => {
                 Revoked::Application(RevocationDigest::for_issuer(issuer), before)

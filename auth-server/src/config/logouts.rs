@@ -46,14 +46,13 @@ fn foreign_issuer(table: &LogoutTable) -> Result<ForeignIssuer, ExitError> {
     if !LIFETIMES.contains(&lifetime.get()) {
         return Err(rejected(table, "`token-lifetime`: expected 1m to 30d"));
     }
-    let keys = key_set(table)?;
-    let opened = ForeignIssuer::new(ForeignIssuerSettings {
+    let settings = ForeignIssuerSettings {
         issuer: table.issuer.as_str().to_owned(),
         clients: table.client.texts(),
         token_lifetime: lifetime.get().into(),
         ends_users: table.ends == LogoutScope::User,
-        keys,
-    });
+    };
+    let opened = ForeignIssuer::new(settings, key_set(table)?);
     opened.map_err(|why| rejected(table, why.trim_start_matches("--")))
 }
 

@@ -34,16 +34,12 @@ pub(crate) struct ForeignIssuerSettings {
     pub(crate) token_lifetime: i64,
     /// True if the end of a session ends every token of its user.
     pub(crate) ends_users: bool,
-    pub(crate) keys: KeySetSettings,
 }
 
 /// One issuer, and its keys.
 #[derive(Debug)]
 pub(crate) struct ForeignIssuer {
-    issuer: String,
-    clients: Vec<String>,
-    token_lifetime: i64,
-    ends_users: bool,
+    settings: ForeignIssuerSettings,
     keys: ForeignKeys,
 }
 
@@ -62,35 +58,35 @@ impl From<InvalidStatement> for NotVerified {
 }
 
 impl ForeignIssuer {
-    /// Opens the source of its keys, which are fetched when the first statement comes.
+    /// Opens the source of its keys, without a fetch.
     ///
     /// # Errors
     /// A file that cannot be used.
-    pub(crate) fn new(settings: ForeignIssuerSettings) -> Result<Self, String> {
+    pub(crate) fn new(
+        settings: ForeignIssuerSettings,
+        keys: KeySetSettings,
+    ) -> Result<Self, String> {
         let client = ClientSettings {
-            named: settings.keys.tls.settings,
+            named: keys.tls.settings,
             files: "certificates for an issuer of [[logout]]",
             user_agent: Some(concat!("postern-auth-server/", env!("CARGO_PKG_VERSION"))),
             is_traced: true,
             timeout: TIMEOUT,
             ..ClientSettings::default()
         };
-        let mut source = KeySetSource::new(settings.keys, client);
+        let mut source = KeySetSource::new(keys, client);
         if let Some(warning) = source.open()? {
             warn!("[[logout]] {}: {warning}", settings.issuer);
         }
         Ok(Self {
             keys: ForeignKeys::new(source, settings.issuer.clone()),
-            issuer: settings.issuer,
-            clients: settings.clients,
-            token_lifetime: settings.token_lifetime,
-            ends_users: settings.ends_users,
+            settings,
         })
     }
 
     /// Returns its `iss`.
     pub(crate) fn issuer(&self) -> &str {
-        &self.issuer
+        &self.settings.issuer
     }
 
     /// Fetches its keys before the first statement: an address that is wrong is in the log at the start.
@@ -110,12 +106,12 @@ impl ForeignIssuer {
         now: i64,
     ) -> Result<Vec<Revocation>, NotVerified> {
         let expected = Expected {
-            issuer: &self.issuer,
-            audiences: &self.clients,
+            issuer: &self.settings.issuer,
+            audiences: &self.settings.clients,
             max_age: match form {
                 Form::LogoutToken => MAX_LOGOUT_AGE,
                 // A transmitter may send it late: older ones would end tokens that have expired.
-                Form::SecurityEvent => self.token_lifetime,
+                Form::SecurityEvent => self.settings.token_lifetime,
             },
         };
         let keys = self.keys.present().await.ok_or(NotVerified::NoKeys)?;
@@ -127,7 +123,7 @@ impl ForeignIssuer {
         }
         let statement = verified?;
         let digests = StatementDigests {
-            id: RevocationDigest::for_statement(&self.issuer, &statement.id),
+            id: RevocationDigest::for_statement(self.issuer(), &statement.id),
             token: RevocationDigest::for_text(token),
         };
         let time = match form {
@@ -145,10 +141,11 @@ impl ForeignIssuer {
         let ended = match ended {
             Ended::Session {
                 user: Some(user), ..
-            } if self.ends_users => Ended::User(user),
+            } if self.settings.ends_users => Ended::User(user),
             ended => ended,
         };
-        let live = end_of_tokens(time, self.token_lifetime);
-        Revocation::for_statement(&self.issuer, ended, statement, time).until(live, live)
+        let live = end_of_tokens(time, self.settings.token_lifetime);
+        Revocation::for_statement(self.settings.issuer.clone(), ended, statement, time)
+            .until(live, live)
     }
 }

@@ -444,7 +444,8 @@ fn logged_out(issuer: &str, session: &str, id: &str) -> Revocation {
         id: RevocationDigest::for_statement(issuer, id),
         token: RevocationDigest::for_text(&format!("token {id}")),
     };
-    Revocation::for_statement(issuer, ended, statement, unix_now()).until(NOW + 99, NOW + 99)
+    Revocation::for_statement(issuer.to_owned(), ended, statement, unix_now())
+        .until(NOW + 99, NOW + 99)
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use postern_process::logs::rejection_lines::RejectionLine;
 use postern_process::logs::sanitize::LogText;
 use postern_process::named_enum;
+use postern_token::revocations::statement::Ended;
 use tracing::info;
 
 use self::events::{ApplicationEvent, KeyEvent, RequestIds, RevocationEvent, TokenIds};
@@ -117,9 +118,7 @@ struct RevokedIds<'l> {
 
 /// Logs a revocation of tokens; `by` is the actor of a command.
 pub(crate) fn revocation(event: &RevocationEvent, by: Option<&str>) {
-    use RevocationEvent::{
-        Application, Everyone, ForeignSession, ForeignUser, Issuer, Token, User,
-    };
+    use RevocationEvent::{Application, Everyone, Foreign, Issuer, Token, User};
     let mut ids = RevokedIds::default();
     let event = match event {
         Token { id, user } => {
@@ -134,17 +133,18 @@ pub(crate) fn revocation(event: &RevocationEvent, by: Option<&str>) {
             ids.app_id = Some(id);
             APPLICATION_REVOKED
         }
-        ForeignSession {
-            issuer,
-            session,
-            user,
-        } => {
-            (ids.issuer, ids.sid, ids.user) = (Some(issuer), Some(session), user.as_ref());
-            SESSION_REVOKED
-        }
-        ForeignUser { issuer, user } => {
-            (ids.issuer, ids.user) = (Some(issuer), Some(user));
-            USER_REVOKED
+        Foreign { issuer, ended } => {
+            ids.issuer = Some(issuer);
+            match ended {
+                Ended::Session { session, user } => {
+                    (ids.sid, ids.user) = (Some(session), user.as_ref());
+                    SESSION_REVOKED
+                }
+                Ended::User(user) => {
+                    ids.user = Some(user);
+                    USER_REVOKED
+                }
+            }
         }
         Issuer(digest) => {
             ids.issuer = Some(digest);

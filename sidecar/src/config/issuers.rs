@@ -6,6 +6,7 @@ mod user_prefix;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
+use std::path::{Path, PathBuf};
 
 use postern_process::exit::ExitError;
 
@@ -103,7 +104,7 @@ fn list_source(args: &ServeArgs) -> Result<Option<IssuerSettings>, ExitError> {
             "--revocations: has an effect only with --auth-server or --revocations-from".to_owned(),
         ));
     }
-    let Some(endpoint) = key_source::list_source(args)? else {
+    let Some(endpoint) = key_source::list_server(args)? else {
         return Ok(None);
     };
     if keys.revocations == Some(RevocationMode::Off) {
@@ -114,10 +115,7 @@ fn list_source(args: &ServeArgs) -> Result<Option<IssuerSettings>, ExitError> {
     let source = SourceSettings::AuthServer(endpoint);
     let key_cache = match &keys.key_cache {
         Some(file) => {
-            let mut file = file.clone().into_os_string();
-            file.push(".");
-            file.push(LIST_SOURCE);
-            let cached = source.cached_in(file.into(), None);
+            let cached = source.cached_in(cache_of(file, LIST_SOURCE), None);
             cached.map_err(|why| flag_error("revocations-from", &source, why))?
         }
         None => None,
@@ -128,6 +126,14 @@ fn list_source(args: &ServeArgs) -> Result<Option<IssuerSettings>, ExitError> {
         key_cache,
         max_revocation_age: is_required.then(|| keys.max_revocation_age.duration()),
     }))
+}
+
+/// Returns the file of the keys of this name, beside `--key-cache`.
+fn cache_of(given: &Path, name: &str) -> PathBuf {
+    let mut file = given.as_os_str().to_owned();
+    file.push(".");
+    file.push(name);
+    file.into()
 }
 
 /// Describes all issuers.

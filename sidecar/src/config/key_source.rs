@@ -40,7 +40,7 @@ pub(super) fn endpoint(args: &ServeArgs) -> Result<EndpointSettings, ExitError> 
 ///
 /// # Errors
 /// [`ExitError::Config`] that names a flag.
-pub(super) fn list_source(args: &ServeArgs) -> Result<Option<EndpointSettings>, ExitError> {
+pub(super) fn list_server(args: &ServeArgs) -> Result<Option<EndpointSettings>, ExitError> {
     let Some(url) = args.keys.revocations_from.as_deref() else {
         return Ok(None);
     };

@@ -232,7 +232,7 @@ fn foreign_logout(session: String, now: i64) -> Revocation {
         user: None,
     };
     let ends = now + i64::from(MAX_SESSION_LIFETIME);
-    Revocation::for_statement(FOREIGN_ISSUER, ended, digests, now).until(ends, ends)
+    Revocation::for_statement(FOREIGN_ISSUER.to_owned(), ended, digests, now).until(ends, ends)
 }
 
 /// Runs a command on a machine of its own. Returns false where it failed, or its machine ended.

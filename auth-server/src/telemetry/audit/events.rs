@@ -3,6 +3,7 @@
 use postern_http::trace::{RequestId, TraceId};
 use postern_process::named_enum;
 use postern_token::keys::KeyId;
+use postern_token::revocations::statement::Ended;
 
 /// Ids that correlate log lines of a request, across programs.
 #[derive(Debug, Clone)]
@@ -61,16 +62,10 @@ pub(crate) enum RevocationEvent {
     },
     User(String),
     Application(String),
-    /// Of a session at another issuer.
-    ForeignSession {
+    /// Of a session at another issuer, or of the tokens that it gave a user.
+    Foreign {
         issuer: String,
-        session: String,
-        user: Option<String>,
-    },
-    /// Of the tokens that another issuer gave this user.
-    ForeignUser {
-        issuer: String,
-        user: String,
+        ended: Ended,
     },
     /// Of all that another issuer gave, by its digest: single revocations became too many.
     Issuer(String),

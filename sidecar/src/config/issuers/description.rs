@@ -248,19 +248,16 @@ impl<'a> Description<'a> {
         if given.file_name().is_none() {
             return Err(rejected("is not the name of a file"));
         }
-        let mut file = given.clone().into_os_string();
         // One file for each; the auth server's keeps its name when tables come beside it.
-        if let Some(name) = self.name()
-            && !self.table.auth_server
-        {
-            file.push(".");
-            file.push(name);
-        }
+        let file = match self.name() {
+            Some(name) if !self.table.auth_server => super::cache_of(given, name),
+            _ => given.clone(),
+        };
         let issuer = match &self.table.issuer_pattern {
             Some(pattern) => Some(pattern.as_str().to_owned()),
             None => self.issuers.first().cloned(),
         };
-        source.cached_in(file.into(), issuer).map_err(rejected)
+        source.cached_in(file, issuer).map_err(rejected)
     }
 
     fn source(&self) -> Result<SourceSettings, ExitError> {
