@@ -2,6 +2,8 @@
 //!
 //! `appId` and `appSecret` travel in the query, so no error text here ever holds a URL with one.
 
+use std::fmt::Display;
+
 use http::uri::Scheme;
 use http::{StatusCode, header};
 use postern_token::keys::algorithms::ASYMMETRIC;
@@ -12,13 +14,14 @@ use postern_token::revocations::MAX_LIST_BYTES;
 use postern_transport::http_client::{
     ClientSettings, HttpClient, HttpRequest, HttpResponse, MaxLength, TransportError, Trust,
 };
+use postern_transport::issuer::KeySetError;
 use postern_transport::issuer::known_set::KnownSet;
 use postern_transport::tls::peer::PeerFiles;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::fetch::{FetchError, Fetched};
 use super::key_client;
-use super::key_response::{KeyResponseError, key_string};
+use super::key_response::key_string;
 use crate::discovery::{AuthServer, Instance, RecentAttempts};
 use crate::issuers::revocations::{FetchedList, ListError};
 
@@ -150,7 +153,7 @@ impl KeyEndpointSource {
         let response = self.contract_response(instance, &application).await?;
         let text = key_string(response.status, &response.body).map_err(|cause| {
             if cause.is_of_another_path() {
-                self.wrong_endpoint_error(instance, cause)
+                self.wrong_endpoint_error(instance, KEY_PATH, &cause)
             } else {
                 cause.into()
             }
@@ -196,7 +199,12 @@ impl KeyEndpointSource {
         };
         let allowed = self.settings.algorithms();
         let fetched = self.known.fetch(&mut self.client, request, &allowed).await;
-        let (keys, _) = fetched?;
+        let (keys, _) = fetched.map_err(|cause| match cause {
+            KeySetError::Status(StatusCode::NOT_FOUND | StatusCode::UNAUTHORIZED) => {
+                self.wrong_endpoint_error(instance, KEY_SET_PATH, &cause)
+            }
+            cause => cause.into(),
+        })?;
         self.responded = Some(instance.clone());
         Ok(Fetched {
             keys: Some(keys),
@@ -253,17 +261,29 @@ impl KeyEndpointSource {
     }
 
     /// Explains a response of a server without this path.
-    fn wrong_endpoint_error(&self, instance: &Instance, cause: KeyResponseError) -> FetchError {
-        let hint = match self.settings.auth_server.context().to_string().as_str() {
+    fn wrong_endpoint_error(
+        &self,
+        instance: &Instance,
+        path: &str,
+        cause: &dyn Display,
+    ) -> FetchError {
+        let flag = match self.settings.application {
+            Some(_) => "--auth-server",
+            None => "--revocations-from",
+        };
+        let mut hint = match self.settings.auth_server.context().to_string().as_str() {
             "" => {
                 let right = self.url(instance, USUAL_CONTEXT);
-                format!("does --auth-server lack the context path, as in {right}?")
+                format!("does {flag} lack the context path, as in {right}?")
             }
             context => format!("is {context} its context path, and this its public port?"),
         };
+        if path == KEY_SET_PATH {
+            hint.push_str(" With --signing-type hmac it has no key set, and no list for others.");
+        }
         FetchError::NoEndpoint {
-            cause,
-            url: self.url(instance, KEY_PATH),
+            cause: cause.to_string(),
+            url: self.url(instance, path),
             hint,
         }
     }

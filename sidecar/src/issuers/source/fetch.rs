@@ -20,7 +20,7 @@ pub(crate) enum FetchError {
     /// Without the query, which holds a secret.
     #[error("{cause} at {url}: {hint}")]
     NoEndpoint {
-        cause: KeyResponseError,
+        cause: String,
         url: String,
         hint: String,
     },

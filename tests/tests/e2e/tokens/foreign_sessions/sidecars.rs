@@ -70,6 +70,24 @@ fn the_server_of_a_list_alone_issues_no_token_that_counts() {
 }
 
 #[test]
+fn a_wrong_address_of_a_list_is_named() {
+    let foreign = Foreign::publish();
+    let server = foreign.server().ready();
+    let admin = format!("http://{}/auth", server.admin());
+    let base = server.url().replace("/auth", "");
+    let lacking = format!("does --revocations-from lack the context path, as in {base}/auth?");
+    for (address, hint) in [
+        (&base, &*lacking),
+        (&format!("{base}/authx"), "is /authx its context path"),
+        (&admin, "With --signing-type hmac it has no key set"),
+    ] {
+        let from = ["--revocations-from", address];
+        let plan = foreign.issuers.plan().flags(EVERY_SECOND).flags(from);
+        plan.ready().until_logged(hint);
+    }
+}
+
+#[test]
 fn our_own_sessions_end_at_sidecars_that_know_the_key_set_alone() {
     let issuer = ["--issuer", "https://auth.example"];
     let audience = ["--audience", "orders"];
