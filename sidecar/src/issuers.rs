@@ -7,6 +7,7 @@ pub(crate) mod fingerprint;
 pub(crate) mod installed_keys;
 pub(crate) mod issuer_keys;
 pub(crate) mod key_metrics;
+pub(crate) mod list_in_force;
 pub(crate) mod on_demand;
 pub(crate) mod readiness;
 pub(crate) mod revocations;

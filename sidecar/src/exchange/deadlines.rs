@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -75,11 +76,10 @@ impl Deadlines {
         // One wait lasts from the request to the end of its stream.
         if self.revocation.is_none()
             && let Some(verified) = &forward.verified
-            // The list is about the tokens of its own issuer.
             && let Some(keys) = app.keys.get(verified.issuer)
         {
             // Also where a busy transfer has used up the task's budget.
-            let revoked = unconstrained(keys.revoked(verified.digests));
+            let revoked = unconstrained(Arc::clone(&keys.list).revoked(verified.digests));
             self.revocation = Some(Box::pin(revoked));
         }
     }

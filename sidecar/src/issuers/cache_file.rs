@@ -248,12 +248,13 @@ pub(crate) mod tests {
         let list = list_of(&"a".repeat(32), 7, tokens);
         let list = Revocations::new(list, &keys, Instant::now());
         current.install(keys, Instant::now());
-        current.install_revocations(&std::sync::Arc::new(list));
+        current.list.install(list);
         let home = tempfile::tempdir().unwrap();
         let origin = settings(&home).origin;
         let state = current.load();
         let state = state.as_deref().unwrap();
-        Content::from_state(&origin, state, state.revocations(), fetched_at).unwrap()
+        let list = current.list.load();
+        Content::from_state(&origin, state, list.as_deref(), fetched_at).unwrap()
     }
 
     fn write(settings: &KeyCacheSettings, keys: KeySet, fetched_at: i64) {

@@ -9,13 +9,11 @@ use arc_swap::{ArcSwapOption, Guard};
 use postern_contract::rejection::Rejection;
 use postern_process::clock::unix_now;
 use postern_token::keys::KeySet;
-use postern_token::revocations::TokenDigests;
-use tokio::sync::watch;
 
 use super::fingerprint::KeySetFingerprint;
 use super::installed_keys::{FetchTime, InstalledKeys};
+use super::list_in_force::ListInForce;
 use super::on_demand::OnDemandFetch;
-use super::revocations::Revocations;
 use super::token_cache::TokenCacheConfig;
 use crate::telemetry::metrics::RefreshResult;
 
@@ -36,10 +34,8 @@ pub(crate) struct CurrentKeys {
     max_age: Option<Duration>,
     /// The age up to which a revocation list counts; `None` where none is required.
     max_revocation_age: Option<Duration>,
-    /// The list in force. Issuers share the one of an auth server: it may end tokens of each of them.
-    list: Arc<ArcSwapOption<Revocations>>,
-    /// The same, for streams that wait for a change.
-    revocations: watch::Sender<Option<Arc<Revocations>>>,
+    /// The revocation list, which all issuers share.
+    pub(crate) list: Arc<ListInForce>,
 }
 
 /// A fetch that brought no keys.
@@ -71,7 +67,7 @@ impl CurrentKeys {
 
     /// Shares this list, which the task of one issuer replaces.
     #[must_use]
-    pub(crate) fn with_list(self, list: &Arc<ArcSwapOption<Revocations>>) -> Self {
+    pub(crate) fn with_list(self, list: &Arc<ListInForce>) -> Self {
         let list = Arc::clone(list);
         Self { list, ..self }
     }
@@ -100,7 +96,7 @@ impl CurrentKeys {
         now: Instant,
     ) -> Result<&'k InstalledKeys, Rejection> {
         let state = self.usable(state, now)?;
-        if self.has_fresh_revocations(state, now) {
+        if self.has_fresh_revocations(now) {
             Ok(state)
         } else {
             Err(Rejection::RevocationsStale)
@@ -113,12 +109,12 @@ impl CurrentKeys {
     }
 
     /// Returns true unless a required revocation list is missing or too old.
-    pub(crate) fn has_fresh_revocations(&self, state: &InstalledKeys, now: Instant) -> bool {
+    pub(crate) fn has_fresh_revocations(&self, now: Instant) -> bool {
         let Some(max_age) = self.max_revocation_age else {
             return true;
         };
-        let list = state.revocations();
-        list.is_some_and(|list| list.age(now) <= max_age)
+        let list = self.list.load();
+        list.as_ref().is_some_and(|list| list.age(now) <= max_age)
     }
 
     /// Returns `state` if it may verify tokens at `now`.
@@ -185,72 +181,30 @@ impl CurrentKeys {
 
     /// Trusts `keys` and no others from now on.
     pub(crate) fn install(&self, keys: KeySet, fetched: impl Into<FetchTime>) -> RefreshResult {
-        let fetched = fetched.into();
         let names = KeySetFingerprint::new(&keys);
-        let mut change = RefreshResult::Unchanged;
-        // A list may come at the same time, by another task.
-        self.state.rcu(|former| {
-            let former = former.as_deref();
-            let same = former.filter(|former| former.names == names);
-            change = match same {
-                Some(_) => RefreshResult::Unchanged,
-                None => RefreshResult::Replaced,
-            };
-            Some(Arc::new(InstalledKeys {
-                keys: keys.clone(),
-                names: names.clone(),
-                generation: former.map_or(0, |former| former.generation)
-                    + u64::from(same.is_none()),
-                fetched,
-                verified: match same {
-                    // The same keys have verified these tokens; other keys begin without any.
-                    Some(same) => Arc::clone(&same.verified),
-                    None => Arc::new(self.token_cache.empty()),
-                },
-                // What it ends does not depend on these keys.
-                revocations: self.list.load_full(),
-            }))
-        });
-        change
-    }
-
-    /// Puts a revocation list in force, beside the present keys. Returns true if its lines are
-    /// others, and then wakes the streams whose tokens they may end.
-    pub(crate) fn install_revocations(&self, revocations: &Arc<Revocations>) -> bool {
-        self.list.store(Some(Arc::clone(revocations)));
-        let former = self.state.rcu(|former| {
-            let former = former.as_deref()?;
-            Some(Arc::new(InstalledKeys {
-                revocations: Some(Arc::clone(revocations)),
-                ..former.clone()
-            }))
-        });
-        // After the store: a stream that wakes finds the list in force. Keys that were installed meanwhile may
-        // have brought it, but they wake no stream.
-        former.is_some()
-            && self.revocations.send_if_modified(|sent| {
-                let is_sent = sent
-                    .as_deref()
-                    .is_some_and(|sent| revocations.has_lines_of(sent));
-                if !is_sent {
-                    *sent = Some(Arc::clone(revocations));
-                }
-                !is_sent
-            })
-    }
-
-    /// Completes once this token is revoked.
-    pub(crate) fn revoked(&self, token: TokenDigests) -> impl Future<Output = ()> + Send + use<> {
-        let mut lists = self.revocations.subscribe();
-        async move {
-            let is_revoked = |list: &Option<Arc<Revocations>>| {
-                list.as_deref().is_some_and(|list| list.revokes(&token))
-            };
-            if lists.wait_for(is_revoked).await.is_err() {
-                // The program ends: there will be no further list.
-                std::future::pending().await
+        let former = self.state.load();
+        let former_generation = former.as_ref().map_or(0, |former| former.generation);
+        let same = former.as_ref().filter(|former| former.names == names);
+        let (change, generation, verified) = match same {
+            // The same keys have verified these tokens; other keys begin without any.
+            Some(same) => {
+                let verified = Arc::clone(&same.verified);
+                (RefreshResult::Unchanged, former_generation, verified)
             }
-        }
+            None => {
+                let verified = Arc::new(self.token_cache.empty());
+                (RefreshResult::Replaced, former_generation + 1, verified)
+            }
+        };
+        self.state.store(Some(Arc::new(InstalledKeys {
+            keys,
+            names,
+            generation,
+            fetched: fetched.into(),
+            verified,
+            list: Arc::clone(&self.list),
+        })));
+        change
     }
 }
 
@@ -260,8 +214,10 @@ mod tests {
     use postern_token::claims::Claims;
     use postern_token::keys::signing_type::SigningType;
     use postern_token::keys::{Algorithm, VerificationKey};
+    use postern_token::revocations::TokenDigests;
 
     use super::*;
+    use crate::issuers::revocations::Revocations;
     use crate::issuers::revocations::tests::list_of;
 
     fn key(letter: char) -> VerificationKey {
@@ -339,23 +295,14 @@ mod tests {
     fn a_list_stays_with_new_keys_and_leaves_verified_tokens() {
         let keys = CurrentKeys::default();
         let now = Instant::now();
-        let list = |seq, tokens: &[&str]| {
-            Arc::new(Revocations::new(
-                list_of(A, seq, tokens),
-                &key_set("a"),
-                now,
-            ))
-        };
-        assert!(!keys.install_revocations(&list(1, &["x"])));
-        assert!(keys.load().is_none(), "there is no key that verified it");
         keys.install(key_set("a"), now);
-        keys.install_revocations(&list(1, &["x"]));
-        keys.install_revocations(&list(2, &["x", "y"]));
+        let list = list_of(A, 1, &["y"]);
+        keys.list
+            .install(Revocations::new(list, &key_set("a"), now));
         keys.install(key_set("ab"), now);
         let state = keys.load();
         let state = state.as_deref().unwrap();
         assert_eq!(state.generation(), 2);
-        assert_eq!(state.revocations().unwrap().list().seq(), 2);
         let checked = |id| state.check_revoked(&digests(id));
         assert_eq!(checked("y"), Err(Rejection::TokenRevoked));
         assert_eq!(checked("z"), Ok(()));
@@ -374,45 +321,13 @@ mod tests {
         assert_eq!(checked(now), Err(Rejection::AuthKeysUnavailable));
         keys.install(key_set("a"), now);
         assert_eq!(checked(now), Err(Rejection::RevocationsStale));
-        let list = |at| Arc::new(Revocations::new(list_of(A, 1, &[]), &key_set("a"), at));
-        keys.install_revocations(&list(now));
+        let list = |at| Revocations::new(list_of(A, 1, &[]), &key_set("a"), at);
+        keys.list.install(list(now));
         assert_eq!(checked(now + MINUTE), Ok(1));
         let later = now + 2 * MINUTE;
         assert_eq!(checked(later), Err(Rejection::RevocationsStale));
-        assert!(!keys.install_revocations(&list(later)), "the same lines");
+        assert!(!keys.list.install(list(later)), "the same lines");
         assert_eq!(checked(later), Ok(1));
-    }
-
-    #[tokio::test]
-    async fn a_stream_waits_for_the_list_that_names_its_token() {
-        let keys = CurrentKeys::default();
-        keys.install(key_set("a"), Instant::now());
-        let install = |seq, tokens: &[&str]| {
-            let list = Revocations::new(list_of(A, seq, tokens), &key_set("a"), Instant::now());
-            keys.install_revocations(&Arc::new(list));
-        };
-        let mut revoked = Box::pin(keys.revoked(digests("x")));
-        install(1, &["y"]);
-        let pending = tokio::time::timeout(Duration::ZERO, &mut revoked);
-        assert!(pending.await.is_err());
-        install(2, &["x"]);
-        revoked.await;
-        keys.revoked(digests("x")).await;
-    }
-
-    #[tokio::test]
-    async fn a_list_that_came_with_keys_still_ends_streams() {
-        let (now, list) = (Instant::now(), Arc::default());
-        let [first, second] = [(); 2].map(|()| CurrentKeys::default().with_list(&list));
-        for keys in [&first, &second] {
-            keys.install(key_set("a"), now);
-        }
-        let revoked = second.revoked(digests("x"));
-        let list = Arc::new(Revocations::new(list_of(A, 1, &["x"]), &key_set("a"), now));
-        first.install_revocations(&list);
-        second.install(key_set("a"), now);
-        assert!(second.install_revocations(&list));
-        revoked.await;
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Keys with all that counts beside them, one snapshot for a request: the tokens that they have
-//! verified, and the revocation list.
+//! Keys and the tokens that they have verified, one snapshot for a request, with the way to the revocation
+//! list in force at this moment.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use postern_token::keys::KeySet;
 use postern_token::revocations::TokenDigests;
 
 use super::fingerprint::KeySetFingerprint;
-use super::revocations::Revocations;
+use super::list_in_force::ListInForce;
 use super::token_cache::TokenCache;
 
 /// One key set and its fetch time.
@@ -23,8 +23,7 @@ pub(crate) struct InstalledKeys {
     pub(super) fetched: FetchTime,
     /// The tokens that these keys have verified; empty for new keys.
     pub(super) verified: Arc<TokenCache>,
-    /// `None` before the first list.
-    pub(super) revocations: Option<Arc<Revocations>>,
+    pub(super) list: Arc<ListInForce>,
 }
 
 impl InstalledKeys {
@@ -45,15 +44,7 @@ impl InstalledKeys {
     /// # Errors
     /// [`Rejection::TokenRevoked`].
     pub(crate) fn check_revoked(&self, token: &TokenDigests) -> Result<(), Rejection> {
-        match &self.revocations {
-            Some(revocations) if revocations.revokes(token) => Err(Rejection::TokenRevoked),
-            _ => Ok(()),
-        }
-    }
-
-    /// Returns the revocation list in force.
-    pub(crate) fn revocations(&self) -> Option<&Revocations> {
-        self.revocations.as_deref()
+        self.list.check(token)
     }
 
     pub(crate) fn verified_tokens(&self) -> &TokenCache {

@@ -12,7 +12,7 @@ use super::installed_keys::InstalledKeys;
 use super::issuer_keys::IssuerKeys;
 
 /// Metrics that are computed at the scrape, for each issuer by its name if it has one. All but the
-/// first are absent without a key, and the last two without a revocation list.
+/// first are absent without a key, and the last two, of the one list, without it.
 #[derive(Debug)]
 pub(crate) struct KeyMetrics(pub(crate) Arc<IssuerKeys>);
 
@@ -47,13 +47,13 @@ impl Collector for KeyMetrics {
             encoder,
             "revocations",
             "Entries of the revocation list in force",
-            |_, keys| Some(keys?.revocations()?.list().count()),
+            |issuer, _| Some(issuer.list.load().as_ref()?.list().count()),
         )?;
         self.encode_each(
             encoder,
             "revocation_age_seconds",
             "Seconds since the revocation list was last fetched",
-            |_, keys| Some(keys?.revocations()?.age(now).as_secs_f64()),
+            |issuer, _| Some(issuer.list.load().as_ref()?.age(now).as_secs_f64()),
         )
     }
 }

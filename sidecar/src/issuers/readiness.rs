@@ -42,14 +42,9 @@ pub(crate) fn report(issuers: &IssuerKeys, now: Instant) -> ConditionState {
 fn missing(keys: &CurrentKeys, now: Instant) -> Option<String> {
     let state = keys.load();
     let rejection = keys.trusted(state.as_deref(), now).err()?;
-    let has_list = || {
-        state
-            .as_ref()
-            .is_some_and(|state| state.revocations().is_some())
-    };
     Some(match rejection {
         Rejection::AuthKeysStale => TOO_OLD.to_owned(),
-        Rejection::RevocationsStale if has_list() => LIST_TOO_OLD.to_owned(),
+        Rejection::RevocationsStale if keys.list.load().is_some() => LIST_TOO_OLD.to_owned(),
         Rejection::RevocationsStale => LIST_NOT_FETCHED.to_owned(),
         _ => match keys.failed() {
             Some(failed) => failed.reason.clone(),
@@ -134,7 +129,7 @@ mod tests {
         let missing = "a: away; b: revocation list not fetched yet";
         assert_eq!(reason(now).as_deref(), Some(missing));
         let list = list_of(SECRET, 1, &[]);
-        b.install_revocations(&Arc::new(Revocations::new(list, &keys(), now)));
+        b.list.install(Revocations::new(list, &keys(), now));
         assert_eq!(reason(now), None);
         let missing = "a: away; b: revocation list older than --max-revocation-age";
         assert_eq!(reason(now + HOUR).as_deref(), Some(missing));

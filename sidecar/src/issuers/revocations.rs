@@ -179,8 +179,6 @@ pub(crate) enum ListError {
 #[derive(Debug)]
 pub(crate) struct RevocationRefresh {
     keys: Arc<CurrentKeys>,
-    /// The other issuers whose tokens the list may end.
-    others: Vec<Arc<CurrentKeys>>,
     metrics: Metrics,
     /// True once an outage is logged: it is one line.
     is_failing: bool,
@@ -190,14 +188,9 @@ pub(crate) struct RevocationRefresh {
 }
 
 impl RevocationRefresh {
-    pub(crate) const fn new(
-        keys: Arc<CurrentKeys>,
-        others: Vec<Arc<CurrentKeys>>,
-        metrics: Metrics,
-    ) -> Self {
+    pub(crate) const fn new(keys: Arc<CurrentKeys>, metrics: Metrics) -> Self {
         Self {
             keys,
-            others,
             metrics,
             is_failing: false,
             wants_whole: false,
@@ -221,7 +214,7 @@ impl RevocationRefresh {
                     number: cached.number.max(seq),
                     ..NumberedList::new(list, state.keys())
                 };
-                self.install(Revocations {
+                self.keys.list.install(Revocations {
                     latest: Arc::new(latest),
                     fetched: FetchTime::before(clock::instant(), age),
                     former: Vec::new(),
@@ -237,8 +230,8 @@ impl RevocationRefresh {
         if self.wants_whole {
             return None;
         }
-        let state = self.keys.load();
-        Some(state.as_deref()?.revocations()?.list().cursor())
+        let known = self.keys.list.load();
+        Some(known.as_ref()?.list().cursor())
     }
 
     /// Puts a fetched list in force.
@@ -284,38 +277,26 @@ impl RevocationRefresh {
             return Ok(ListResult::Failed);
         };
         // The keys in force: the task installs those of the same fetch first.
-        let (known, keys) = (state.revocations(), state.keys());
+        let keys = state.keys();
+        let known = self.keys.list.load();
+        let known = known.as_deref();
         let now = unix_now();
-        let list = verified(keys, response, known.map(|known| known.list()), now)?;
+        let list = verified(keys, response, known.map(Revocations::list), now)?;
         let (seq, entries) = (list.seq(), list.count());
         let fetched = as_fresh_as_signed(list.issued_at(), now, clock::instant());
         let next = Revocations::after(known, list, keys, fetched)?;
-        if !self.install(next) {
+        if !self.keys.list.install(next) {
             return Ok(ListResult::Unchanged);
         }
         tracing::info!(seq, entries, "revocation list fetched");
         Ok(ListResult::Replaced)
     }
 
-    /// Puts a list in force at every issuer. Returns true if its lines are others.
-    fn install(&self, revocations: Revocations) -> bool {
-        let revocations = Arc::new(revocations);
-        let is_changed = self.keys.install_revocations(&revocations);
-        for other in &self.others {
-            other.install_revocations(&revocations);
-        }
-        is_changed
-    }
-
     /// Logs the first failure. An older list is no failure while the one in force is fresh: another
     /// server may not have read its store yet.
     fn on_failure(&mut self, server: &str, error: &ListError) -> ListResult {
         let is_older = matches!(error, ListError::Older { .. });
-        let state = self.keys.load();
-        let is_fresh = state
-            .as_deref()
-            .is_some_and(|state| self.keys.has_fresh_revocations(state, clock::instant()));
-        if is_older && is_fresh {
+        if is_older && self.keys.has_fresh_revocations(clock::instant()) {
             tracing::debug!(server, %error, "an older revocation list is ignored");
         } else if !std::mem::replace(&mut self.is_failing, true) {
             tracing::warn!(server, %error, "revocation list not fetched; keeping the last good one");
@@ -481,7 +462,7 @@ pub(crate) mod tests {
         let current = CurrentKeys::new(TokenCacheConfig::default(), None, Some(MAX_AGE));
         current.install(keys("a"), Instant::now());
         let metrics = Metrics::new(&TokenCacheCounters::default()).0;
-        RevocationRefresh::new(Arc::new(current), Vec::new(), metrics)
+        RevocationRefresh::new(Arc::new(current), metrics)
     }
 
     fn list_now(seq: u64, tokens: &[&str]) -> String {
@@ -508,8 +489,7 @@ pub(crate) mod tests {
             refresh.on_fetch(response.into(), "auth");
             assert_eq!(refresh.cursor(), *next);
         }
-        let state = refresh.keys.load();
-        let cached = state.as_deref().unwrap().revocations().unwrap().cached();
-        assert_eq!(cached.number, 9);
+        let list = refresh.keys.list.load();
+        assert_eq!(list.as_ref().unwrap().cached().number, 9);
     }
 }

@@ -57,14 +57,13 @@ pub(crate) struct IssuerTask {
 
 impl IssuerTask {
     /// Opens the source, and trusts the keys and the list of a former process until the first fetch.
-    /// Returns the sender of changed settings too. A list that it fetches ends tokens of `others` as well.
+    /// Returns the sender of changed settings too.
     ///
     /// # Errors
     /// Those of [`IssuerSettings::open`].
     pub(crate) fn new(
         settings: IssuerSettings,
         keys: Arc<CurrentKeys>,
-        others: Vec<Arc<CurrentKeys>>,
         schedule: Schedule,
         metrics: Metrics,
     ) -> Result<(Self, mpsc::UnboundedSender<IssuerSettings>), ExitError> {
@@ -79,7 +78,7 @@ impl IssuerTask {
         });
         let revocations = source
             .wants_list()
-            .then(|| RevocationRefresh::new(Arc::clone(&keys), others, metrics.clone()));
+            .then(|| RevocationRefresh::new(Arc::clone(&keys), metrics.clone()));
         let (sender, changes) = mpsc::unbounded_channel();
         let mut task = Self {
             source,
@@ -229,8 +228,9 @@ impl IssuerTask {
             revocations.on_fetch(fetched, &self.source.last_endpoint());
         }
         if let (Some(cache), Some(state)) = (&self.cache, self.keys.load().as_deref()) {
+            let list = self.keys.list.load();
             // A list of another task is in that one's file.
-            let list = state.revocations().filter(|_| self.revocations.is_some());
+            let list = list.as_deref().filter(|_| self.revocations.is_some());
             cache.keep(state, list, clock::now());
         }
     }

@@ -165,11 +165,9 @@ fn issuer_tasks(config: &Config, app: &App) -> Result<(Vec<IssuerTask>, Changes)
         .chain(&config.list_source)
         .zip(app.keys.fetched())
         .map(|(settings, keys)| {
-            let others = app.keys.fetched().filter(|other| !Arc::ptr_eq(other, keys));
             IssuerTask::new(
                 settings.clone(),
                 Arc::clone(keys),
-                others.cloned().collect(),
                 config.args.keys.refresh_cron.clone(),
                 app.metrics.clone(),
             )

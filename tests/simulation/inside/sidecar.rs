@@ -26,7 +26,6 @@ use crate::decision::authorize::{Decision, Rejected};
 use crate::decision::behind_fetch::decide_behind_fetch;
 use crate::exchange::app::App;
 use crate::identity::forwarded::Client;
-use crate::issuers::revocations::Revocations;
 use crate::issuers::task::IssuerTask;
 use crate::issuers::task::schedule::{Schedule, Tick};
 
@@ -92,13 +91,7 @@ impl Sidecar {
         let [issuer] = config().issuers.as_slice() else {
             unreachable!("one issuer")
         };
-        let task = IssuerTask::new(
-            issuer.clone(),
-            keys,
-            Vec::new(),
-            schedule(),
-            app.metrics.clone(),
-        );
+        let task = IssuerTask::new(issuer.clone(), keys, schedule(), app.metrics.clone());
         let (task, changes) = task.expect("no files");
         machine.run(within(network, async move {
             // Dropped it would look like the end of the program.
@@ -145,9 +138,8 @@ impl Sidecar {
     /// Returns the cursor of the list in force.
     #[must_use]
     pub fn list(&self) -> Option<String> {
-        let state = self.app.keys.get(0)?.load().clone();
-        let list = state.as_deref()?.revocations().map(Revocations::list)?;
-        Some(list.cursor())
+        let list = self.app.keys.get(0)?.list.load();
+        Some(list.as_ref()?.list().cursor())
     }
 }
 

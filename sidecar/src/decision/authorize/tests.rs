@@ -382,7 +382,7 @@ fn a_revoked_token_is_rejected_although_it_was_verified_before() {
     let in_force = keys.load();
     let in_force = in_force.as_deref().unwrap().keys();
     let list = Revocations::new(list, in_force, Instant::now());
-    keys.install_revocations(&Arc::new(list));
+    keys.list.install(list);
     let fresh = token_of(&json!({
         "username": "ada", "userId": "1", "jti": "a", "exp": NOW + 59,
     }));

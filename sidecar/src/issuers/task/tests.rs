@@ -47,7 +47,6 @@ fn task() -> (IssuerTask, Arc<CurrentKeys>) {
     let (task, _) = IssuerTask::new(
         settings,
         Arc::clone(&keys),
-        Vec::new(),
         "0 0 0 1 1 *".parse().unwrap(),
         metrics,
     )

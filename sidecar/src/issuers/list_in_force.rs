@@ -1,0 +1,95 @@
+//! The revocation list in force: one for all issuers, because it may end tokens of each of them.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwapOption, Guard};
+use postern_contract::rejection::Rejection;
+use postern_token::revocations::TokenDigests;
+use tokio::sync::watch;
+
+use super::revocations::Revocations;
+
+/// Requests read it without a lock; one task replaces it.
+#[derive(Debug, Default)]
+pub(crate) struct ListInForce {
+    /// `None` before the first list.
+    list: ArcSwapOption<Revocations>,
+    /// Wakes the streams whose tokens other lines may end.
+    changes: watch::Sender<()>,
+}
+
+impl ListInForce {
+    pub(crate) fn load(&self) -> Guard<Option<Arc<Revocations>>> {
+        self.list.load()
+    }
+
+    /// Puts a list in force. Returns true if its lines are others, and then wakes the streams.
+    pub(crate) fn install(&self, list: Revocations) -> bool {
+        let list = Arc::new(list);
+        let former = self.list.swap(Some(Arc::clone(&list)));
+        if former.is_some_and(|former| list.has_lines_of(&former)) {
+            return false;
+        }
+        self.changes.send_replace(());
+        true
+    }
+
+    /// Checks a verified token, cached or not.
+    ///
+    /// # Errors
+    /// [`Rejection::TokenRevoked`].
+    pub(crate) fn check(&self, token: &TokenDigests) -> Result<(), Rejection> {
+        match self.load().as_deref() {
+            Some(list) if list.revokes(token) => Err(Rejection::TokenRevoked),
+            _ => Ok(()),
+        }
+    }
+
+    /// Completes once this token is revoked.
+    pub(crate) async fn revoked(self: Arc<Self>, token: TokenDigests) {
+        // Before the check: a list that comes between the two wakes it.
+        let mut changes = self.changes.subscribe();
+        while self.check(&token).is_ok() {
+            if changes.changed().await.is_err() {
+                // Its sender is ours: this cannot be.
+                return std::future::pending().await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use postern_token::claims::Claims;
+    use postern_token::keys::signing_type::SigningType;
+    use postern_token::keys::{KeySet, VerificationKey};
+
+    use super::*;
+    use crate::issuers::revocations::tests::list_of;
+
+    #[tokio::test]
+    async fn a_stream_waits_for_the_list_that_names_its_token() {
+        const SECRET: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+        let keys = KeySet::nameless(VerificationKey::parse(SigningType::Hmac, SECRET).unwrap());
+        let digests = TokenDigests::from_claims(&Claims {
+            token_id: Some("x".to_owned()),
+            ..Claims::default()
+        });
+        let in_force = Arc::new(ListInForce::default());
+        let install = |seq, tokens: &[&str]| {
+            let list = list_of(SECRET, seq, tokens);
+            in_force.install(Revocations::new(list, &keys, Instant::now()))
+        };
+        let mut revoked = Box::pin(Arc::clone(&in_force).revoked(digests));
+        assert!(install(1, &["y"]));
+        assert!(!install(2, &["y"]), "the same lines");
+        let pending = tokio::time::timeout(Duration::ZERO, &mut revoked);
+        assert!(pending.await.is_err());
+        assert!(install(3, &["x"]));
+        revoked.await;
+        in_force.revoked(digests).await;
+    }
+}
