@@ -10,11 +10,15 @@ use axum::response::Response;
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use postern_contract::rejection::Rejection;
+use postern_process::logs::sanitize::LogText;
 use postern_token::invalid::InvalidToken;
 use postern_token::revocations::statement::{Form, InvalidStatement};
 use postern_token::sources::bearer::Bearer;
+use postern_token::strict_json::Value;
+use postern_token::unverified::DecodedToken;
 use postern_token::verifier::unverified_issuer;
 use serde_json::json;
+use tracing::info;
 
 use crate::http::app::App;
 use crate::http::response::{ErrorResponse, store_rejection};
@@ -115,6 +119,7 @@ async fn end(
         Ok(revocations) => revocations,
         Err(NotVerified::Invalid(invalid)) => {
             app.count_guess(client)?;
+            log_found_names(invalid, token);
             return Err(invalid.into());
         }
         Err(NotVerified::NoKeys) => return Err(Rejection::AuthKeysUnavailable.into()),
@@ -145,6 +150,24 @@ fn issuer_of<'a>(app: &'a App, token: &str) -> Result<&'a ForeignIssuer, Invalid
     issuers
         .find(|it| it.issuer() == named)
         .ok_or(InvalidToken::Issuer)
+}
+
+/// Logs the names of a statement that is for another table: most often one differs by a slash, or is of another
+/// client. Nothing of it is verified.
+fn log_found_names(invalid: InvalidStatement, token: &str) {
+    use InvalidToken::{Audience, Issuer};
+    let (InvalidStatement::Token(Issuer | Audience), Some(decoded)) =
+        (invalid, DecodedToken::decode(token))
+    else {
+        return;
+    };
+    let found = |claim| match decoded.claims.get(claim)? {
+        Value::String(name) => Some(LogText(name).to_string()),
+        other => Some(LogText(&other.to_string()).to_string()),
+    };
+    let (iss, aud) = (found("iss"), found("aud"));
+    let cause = invalid.message();
+    info!(iss, aud, cause, "a logout at another issuer does not count");
 }
 
 /// Returns `None` where another statement with the same `jti` has ended something.

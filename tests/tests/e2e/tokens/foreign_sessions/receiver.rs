@@ -11,7 +11,7 @@ use tests::wire::certificates::write_private;
 use tests::wire::free_address::free_address;
 
 use super::super::several_issuers::published::AWAY;
-use super::{Foreign, Form, lines, log_out};
+use super::{Foreign, Form, USUAL_KEY, lines, log_out};
 
 #[test]
 fn a_statement_counts_once_at_all_servers_of_a_store() {
@@ -38,6 +38,20 @@ fn a_statement_counts_once_at_all_servers_of_a_store() {
     // Another issuer has ids of its own.
     assert_eq!(log_out(&server, &twin, "j"), 200);
     assert_eq!(lines(&server).len(), 2);
+}
+
+#[test]
+fn the_names_of_a_statement_for_another_table_are_logged() {
+    let foreign = Foreign::publish();
+    let server = foreign.server().ready();
+    let session = foreign.session("idp", "s", "u");
+    for (claim, name) in [("iss", "https://idp.example/"), ("aud", "other")] {
+        let mut claims = session.claims(Form::Logout, "j");
+        claims[claim] = name.into();
+        let statement = session.signed(USUAL_KEY, Form::Logout.header(), &claims.to_string());
+        assert_eq!(Form::Logout.send(&server, &statement).status(), 400);
+        server.until_logged(&format!("{claim}=\"{name}\""));
+    }
 }
 
 #[test]
