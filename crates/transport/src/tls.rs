@@ -1,7 +1,7 @@
 //! TLS: certificates in files, for a listening port and towards other servers. Both follow changes of
 //! their files.
 
-mod certificate;
+pub mod certificate;
 mod client_certificates;
 pub(crate) mod expiry;
 pub mod failure;

@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 use postern_contract::rejection::Rejection;
 use postern_token::possession::{Digest, sha256};
+use postern_transport::tls::certificate;
 
 use super::field_name;
 use crate::identity::forwarded::Client;
@@ -81,34 +82,63 @@ impl<'a> ClientCertificate<'a> {
     }
 }
 
-/// Reads the form that the text is in.
+/// Reads the form that the text begins with, and never another one where that fails: a gateway may have
+/// appended its word to one of the client's own making.
 fn read(text: &str) -> Option<Digest> {
     // RFC 9440 §2.1, a Structured Field: HAProxy, Caddy, Apache.
-    if let Some(base64) = text.strip_prefix(':').and_then(|it| it.strip_suffix(':')) {
-        return read_base64(base64);
+    if let Some(base64) = text.strip_prefix(':') {
+        return read_base64(base64.strip_suffix(':')?);
     }
-    read_envoy(text).or_else(|| read_escaped(text))
+    match text.split_once('=') {
+        Some((name, _)) if is_one_of(name, &OF_ENVOY) => read_envoy(text),
+        _ => read_escaped(text),
+    }
 }
 
 fn read_base64(text: &str) -> Option<Digest> {
     let der = STANDARD.decode(text).ok()?;
-    (!der.is_empty()).then(|| sha256(&der))
+    certificate::is_whole(&der).then(|| sha256(&der))
 }
 
 /// Reads text that is escaped as in a URL: PEM of nginx and AWS, or of Traefik its base64 alone, the
 /// client's own certificate first.
 fn read_escaped(escaped: &str) -> Option<Digest> {
     let text = percent_decode_str(escaped).decode_utf8().ok()?;
-    if !text.starts_with('-') {
-        return read_base64(text.split(',').next()?);
+    let digests = match text.starts_with('-') {
+        true => read_pem(&text),
+        false => text.split(',').map(read_base64).collect::<Option<Vec<_>>>(),
+    };
+    digests?.first().copied()
+}
+
+/// Reads certificates in PEM, with nothing but white space between and behind them.
+fn read_pem(text: &str) -> Option<Vec<Digest>> {
+    let mut digests = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let block = rest.strip_prefix("-----BEGIN CERTIFICATE-----")?;
+        let (base64, behind) = block.split_once("-----END CERTIFICATE-----")?;
+        let base64: String = base64.split_ascii_whitespace().collect();
+        digests.push(read_base64(&base64)?);
+        rest = behind.trim_start();
     }
-    let block = pem::parse(text.as_bytes()).ok()?;
-    (block.tag() == "CERTIFICATE").then(|| sha256(block.contents()))
+    Some(digests)
+}
+
+/// The members of an element of Envoy.
+const OF_ENVOY: [&str; 7] = ["by", "hash", "cert", "chain", "subject", "uri", "dns"];
+
+fn is_one_of(name: &str, names: &[&str]) -> bool {
+    let name = name.trim();
+    names.iter().any(|it| name.eq_ignore_ascii_case(it))
 }
 
 /// Reads `X-Forwarded-Client-Cert` of Envoy and Istio. Each proxy appends an element for its own client:
 /// the right-most one is the word of the nearest.
 fn read_envoy(text: &str) -> Option<Digest> {
+    if !is_well_quoted(text) {
+        return None;
+    }
     let mut elements: Vec<&str> = split_unquoted(text, ',').collect();
     let nearest = elements.pop()?;
     if elements.into_iter().any(has_names_of_client) {
@@ -117,7 +147,7 @@ fn read_envoy(text: &str) -> Option<Digest> {
     let mut hash = None;
     for pair in split_unquoted(nearest, ';') {
         let (name, value) = pair.split_once('=')?;
-        if name.trim().eq_ignore_ascii_case("hash") && hash.replace(value.trim()).is_some() {
+        if is_one_of(name, &["hash"]) && hash.replace(value.trim()).is_some() {
             return None;
         }
     }
@@ -126,14 +156,42 @@ fn read_envoy(text: &str) -> Option<Digest> {
     digest.try_into().ok()
 }
 
+/// Returns true if each quoted text is a whole value, and none has a hash in it. A quote of the client's own could
+/// else hold what the proxy appends, up to its end or to a quote in a name of the client's certificate.
+fn is_well_quoted(text: &str) -> bool {
+    let mut rest = text;
+    while let Some((before, quoted)) = rest.split_once('"') {
+        let Some((value, behind)) = split_at_quote(quoted) else {
+            return false;
+        };
+        let is_whole = before.ends_with('=')
+            && (behind.is_empty() || behind.trim_start().starts_with([';', ',']));
+        if !is_whole || value.to_ascii_lowercase().contains("hash=") {
+            return false;
+        }
+        rest = behind;
+    }
+    true
+}
+
+/// Splits at the first quote without a backslash before it.
+fn split_at_quote(text: &str) -> Option<(&str, &str)> {
+    let mut is_escaped = false;
+    let mut parts = text.splitn(2, |c| {
+        let was_escaped = std::mem::take(&mut is_escaped);
+        is_escaped = c == '\\' && !was_escaped;
+        c == '"' && !was_escaped
+    });
+    Some((parts.next()?, parts.next()?))
+}
+
 /// Returns true for an element with other members than those that Envoy quotes or takes from itself. It
 /// writes the names of the client's certificate as they are: a comma in one would begin an element of the
 /// client's own making.
 fn has_names_of_client(element: &str) -> bool {
     split_unquoted(element, ';').any(|pair| {
-        let name = pair.split('=').next().unwrap_or_default().trim();
-        let plain = ["by", "hash", "cert", "chain", "subject"];
-        !plain.iter().any(|it| name.eq_ignore_ascii_case(it))
+        let name = pair.split('=').next().unwrap_or_default();
+        !is_one_of(name, &["by", "hash", "cert", "chain", "subject"])
     })
 }
 
@@ -152,15 +210,19 @@ fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
     /// RFC 9440 appendix A: the client's certificate, and as Envoy would send it.
-    const RFC_9440: &str = ":MIIBqDCCAU6gAwIBAgIBBzAKBggqhkjOPQQDAjA6MRswGQYDVQQKDBJMZXQncyBBdXRoZW50aWNhdGUxGzAZBgNVBAMMEkxBIEludGVybWVkaWF0ZSBDQTAeFw0yMDAxMTQyMjU1MzNaFw0yMTAxMjMyMjU1MzNaMA0xCzAJBgNVBAMMAkJDMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE8YnXXfaUgmnMtOXU/IncWalRhebrXmckC8vdgJ1p5Be5F/3YC8OthxM4+k1M6aEAEFcGzkJiNy6J84y7uzo9M6NyMHAwCQYDVR0TBAIwADAfBgNVHSMEGDAWgBRm3WjLa38lbEYCuiCPct0ZaSED2DAOBgNVHQ8BAf8EBAMCBsAwEwYDVR0lBAwwCgYIKwYBBQUHAwIwHQYDVR0RAQH/BBMwEYEPYmRjQGV4YW1wbGUuY29tMAoGCCqGSM49BAMCA0gAMEUCIBHda/r1vaL6G3VliL4/Di6YK0Q6bMjeSkC3dFCOOB8TAiEAx/kHSB4urmiZ0NX5r5XarmPk0wmuydBVoU4hBVZ1yhk=:";
+    pub(crate) const RFC_9440: &str = ":MIIBqDCCAU6gAwIBAgIBBzAKBggqhkjOPQQDAjA6MRswGQYDVQQKDBJMZXQncyBBdXRoZW50aWNhdGUxGzAZBgNVBAMMEkxBIEludGVybWVkaWF0ZSBDQTAeFw0yMDAxMTQyMjU1MzNaFw0yMTAxMjMyMjU1MzNaMA0xCzAJBgNVBAMMAkJDMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE8YnXXfaUgmnMtOXU/IncWalRhebrXmckC8vdgJ1p5Be5F/3YC8OthxM4+k1M6aEAEFcGzkJiNy6J84y7uzo9M6NyMHAwCQYDVR0TBAIwADAfBgNVHSMEGDAWgBRm3WjLa38lbEYCuiCPct0ZaSED2DAOBgNVHQ8BAf8EBAMCBsAwEwYDVR0lBAwwCgYIKwYBBQUHAwIwHQYDVR0RAQH/BBMwEYEPYmRjQGV4YW1wbGUuY29tMAoGCCqGSM49BAMCA0gAMEUCIBHda/r1vaL6G3VliL4/Di6YK0Q6bMjeSkC3dFCOOB8TAiEAx/kHSB4urmiZ0NX5r5XarmPk0wmuydBVoU4hBVZ1yhk=:";
 
     fn certificate() -> Vec<u8> {
         STANDARD.decode(RFC_9440.trim_matches(':')).unwrap()
+    }
+
+    fn pem() -> String {
+        pem::encode(&pem::Pem::new("CERTIFICATE", certificate())).replace('\r', "")
     }
 
     fn hex(digest: &Digest) -> String {
@@ -175,20 +237,22 @@ mod tests {
     #[test]
     fn each_form_of_a_proxy_names_the_same_certificate() {
         let expected = sha256(&certificate());
-        let pem = pem::encode(&pem::Pem::new("CERTIFICATE", certificate()));
+        let pem = pem();
         let escaped =
             percent_encoding::utf8_percent_encode(&pem, percent_encoding::NON_ALPHANUMERIC);
         // `+` is one of base64 here, and no blank.
-        let partly = pem.replace("\r\n", "%0A").replace('\n', "%0A");
+        let partly = pem.replace('\n', "%0A");
         let hash = hex(&expected);
         for form in [
             RFC_9440.to_owned(),
             escaped.to_string(),
             partly,
-            RFC_9440.trim_matches(':').replace('+', "%2B") + ",AAAA",
+            [RFC_9440.trim_matches(':'); 2]
+                .join(",")
+                .replace('+', "%2B"),
             format!("Hash={hash}"),
             format!(
-                "By=spiffe://a;Hash={};Subject=\"CN=a;Hash=b,c\\\";\"",
+                "By=spiffe://a;Hash={};Subject=\"CN=a;By=b,c\\\";\"",
                 hash.to_uppercase()
             ),
             format!(
@@ -218,6 +282,20 @@ mod tests {
             format!("Hash={hash};Hash={hash}"),
             format!("Hash={hash},By=spiffe://b"),
             format!("By=\"Hash={hash}"),
+            // Of a client's own making, with the element of an appending proxy behind it.
+            format!("Hash={hash};Subject=\",By=b;Hash={hash}"),
+            format!("Hash={hash};Subject=\"x,By=b;Hash={hash};URI=a\""),
+            format!("Hash={hash};Subject=\"x\\\",By=b;hash={hash};URI=a\""),
+            format!("Hash={hash};Subject=\"\"x,By=b;Hash={hash}"),
+            format!("Hash=\"{hash}\"\",By=b;Hash={hash};URI=\""),
+            format!("{},By=b;Hash={hash}", RFC_9440.trim_matches(':')),
+            format!("{RFC_9440},By=b;Hash={hash}"),
+            format!("{RFC_9440},By=b;Hash={hash};URI=a:"),
+            format!("{},By=b;Hash={hash}", pem().replace('\n', "%0A")),
+            format!(
+                "{},By=b;Hash={hash};URI=-----END CERTIFICATE-----",
+                pem().replace('\n', "%0A")
+            ),
             // A client's own name with a comma.
             format!(
                 "Hash={};URI=spiffe://a,Hash={hash}",
@@ -233,6 +311,10 @@ mod tests {
             ),
             "Hash=".to_owned(),
             ",AAAA".to_owned(),
+            // Bytes that are no certificate.
+            "null".to_owned(),
+            ":AAAA:".to_owned(),
+            format!(":{}:", STANDARD.encode([certificate(), vec![0]].concat())),
             format!(",Hash={hash}"),
         ] {
             assert_eq!(

@@ -162,6 +162,12 @@ fn all_usable<T>(
         .collect()
 }
 
+/// Returns true for an X.509 certificate in DER, with nothing behind it.
+#[must_use]
+pub fn is_whole(der: &[u8]) -> bool {
+    parse_x509_certificate(der).is_ok_and(|(rest, _)| rest.is_empty())
+}
+
 pub(super) fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (rest, parsed) = parse_x509_certificate(certificate).ok()?;
     rest.is_empty()
