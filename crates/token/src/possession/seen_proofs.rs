@@ -20,6 +20,8 @@ pub struct SeenProofs<U> {
 
 #[derive(Debug)]
 struct Table<U> {
+    /// The proofs of all users: who sends a used one counts for nothing.
+    ids: HashSet<ProofId>,
     by_user: HashMap<U, Used>,
     /// Which user holds how many, the largest last.
     by_count: BTreeSet<(usize, U)>,
@@ -48,6 +50,7 @@ impl<U> Default for SeenProofs<U> {
 impl<U> SeenProofs<U> {
     fn bounded(max_proofs: usize) -> Self {
         let table = Table {
+            ids: HashSet::new(),
             by_user: HashMap::new(),
             by_count: BTreeSet::new(),
             ends: VecDeque::new(),
@@ -61,6 +64,16 @@ impl<U> SeenProofs<U> {
 }
 
 impl<U: Copy + Ord + Hash> SeenProofs<U> {
+    /// Checks a proof that was verified, with the token of `user`, without entering it.
+    ///
+    /// # Errors
+    /// Those of [`Self::enter`].
+    pub fn check(&self, user: U, proof: &VerifiedProof, now: i64) -> Result<(), InvalidProof> {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.forget_ended(now);
+        table.check(user, proof)
+    }
+
     /// Enters a proof that was verified, with the token of `user`, at `now`. Once the table is full, the
     /// user who holds most gives way: older proofs of that user are rejected, newer ones count.
     ///
@@ -78,14 +91,11 @@ impl<U: Copy + Ord + Hash> SeenProofs<U> {
         // Nothing panics while it is locked.
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.forget_ended(now);
-        match table.by_user.get(&user) {
-            Some(used) if used.ids.contains(&proof.id) => return Err(InvalidProof::Replayed),
-            Some(used) if proof.issued_at <= used.forgotten => return Err(InvalidProof::TooMany),
-            _ => {}
-        }
+        table.check(user, proof)?;
         if table.count >= self.max_proofs {
             table.make_room(end)?;
         }
+        table.ids.insert(proof.id);
         let used = table.insert(user, proof.id, end);
         used.latest = used.latest.max(proof.issued_at);
         // Not for each user who gave way: a walk through all ends takes long.
@@ -97,6 +107,16 @@ impl<U: Copy + Ord + Hash> SeenProofs<U> {
 }
 
 impl<U: Copy + Ord + Hash> Table<U> {
+    fn check(&self, user: U, proof: &VerifiedProof) -> Result<(), InvalidProof> {
+        if self.ids.contains(&proof.id) {
+            return Err(InvalidProof::Replayed);
+        }
+        match self.by_user.get(&user) {
+            Some(used) if proof.issued_at <= used.forgotten => Err(InvalidProof::TooMany),
+            _ => Ok(()),
+        }
+    }
+
     fn insert(&mut self, user: U, id: ProofId, end: i64) -> &mut Used {
         let used = self.by_user.entry(user).or_insert_with(|| Used {
             ids: HashSet::new(),
@@ -118,14 +138,18 @@ impl<U: Copy + Ord + Hash> Table<U> {
         };
         self.by_count.remove(&(count, user));
         self.count -= count;
-        let former = self.by_user.remove(&user);
-        let latest = former.map_or(i64::MIN, |used| used.latest);
+        let Some(former) = self.by_user.remove(&user) else {
+            return Err(InvalidProof::TooMany);
+        };
+        for id in &former.ids {
+            self.ids.remove(id);
+        }
         // One entry stays as long as the forgotten ones could be used again. Its end is its name, so
         // that it ends with no former one of the same user.
         let mark = i128::from(end).to_be_bytes();
         let used = self.insert(user, mark, end);
-        used.latest = latest;
-        used.forgotten = latest;
+        used.latest = former.latest;
+        used.forgotten = former.latest;
         Ok(())
     }
 
@@ -138,6 +162,7 @@ impl<U: Copy + Ord + Hash> Table<U> {
             if !used.ids.remove(&id) {
                 continue;
             }
+            self.ids.remove(&id);
             self.count -= 1;
             self.by_count.remove(&(count, user));
             if count == 1 {
@@ -178,6 +203,7 @@ mod tests {
     fn held(proofs: &SeenProofs<u32>) -> [usize; 2] {
         let table = proofs.table.lock().unwrap_or_else(PoisonError::into_inner);
         assert_eq!(table.by_user.len(), table.by_count.len());
+        assert!(table.ids.len() <= table.count);
         assert!((table.count..=2 * proofs.max_proofs).contains(&table.ends.len()));
         let counts = table.by_count.iter().map(|(count, _)| count);
         assert_eq!(counts.sum::<usize>(), table.count);
@@ -191,7 +217,13 @@ mod tests {
         assert_eq!(enter(1, 7, NOW), Ok(()));
         assert_eq!(enter(1, 7, NOW), Err(InvalidProof::Replayed));
         assert_eq!(enter(1, 8, NOW), Ok(()));
-        assert_eq!(enter(2, 7, NOW), Ok(()));
+        // Whoever sends it.
+        assert_eq!(enter(2, 7, NOW), Err(InvalidProof::Replayed));
+        assert_eq!(proofs.check(2, &proof(9, NOW), NOW), Ok(()));
+        assert_eq!(
+            proofs.check(2, &proof(7, NOW), NOW),
+            Err(InvalidProof::Replayed)
+        );
         assert_eq!(enter(1, 7, NOW + 90), Err(InvalidProof::Replayed));
         // By then its `iat` is too old, even if it was of the future.
         assert_eq!(enter(1, 7, NOW + 91), Ok(()));
@@ -203,7 +235,7 @@ mod tests {
     #[test]
     fn the_user_who_holds_most_gives_way_and_no_other() {
         let proofs = SeenProofs::bounded(10);
-        let enter = |user, id, at: i64| proofs.enter(user, &proof(id, at), NOW + 1, 0);
+        let enter = |user, id, at: i64| proofs.enter(user, &proof(100 * user + id, at), NOW + 1, 0);
         for id in 0..6 {
             assert_eq!(enter(1, id, NOW), Ok(()));
         }
@@ -244,14 +276,14 @@ mod tests {
         let proofs = SeenProofs::bounded(10);
         for user in 0..200 {
             for id in 0..2 {
-                let _ = proofs.enter(user, &proof(id, NOW), NOW, 0);
+                let _ = proofs.enter(user, &proof(2 * user + id, NOW), NOW, 0);
                 assert!(held(&proofs).iter().all(|held| *held <= 10));
             }
         }
         // Each of ten users holds one, or the mark of two: there is room for no other user.
-        let other = proofs.enter(200, &proof(0, NOW), NOW, 0);
+        let other = proofs.enter(200, &proof(400, NOW), NOW, 0);
         assert_eq!(other, Err(InvalidProof::TooMany));
-        assert_eq!(proofs.enter(200, &proof(0, NOW), NOW + 61, 0), Ok(()));
+        assert_eq!(proofs.enter(200, &proof(400, NOW), NOW + 61, 0), Ok(()));
         assert_eq!(held(&proofs), [1, 1]);
     }
 
@@ -262,7 +294,7 @@ mod tests {
             // The attacker is rejected at times.
             let _ = proofs.enter(1, &proof(id, NOW), NOW, 30);
             if id % 10 == 0 {
-                let good = proof(id, NOW);
+                let good = proof(5_000 + id, NOW);
                 assert_eq!(proofs.enter(2, &good, NOW, 30), Ok(()), "{id}");
                 assert_eq!(proofs.enter(2, &good, NOW, 30), Err(InvalidProof::Replayed));
             }
