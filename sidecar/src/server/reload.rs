@@ -67,6 +67,7 @@ fn paths_of(args: &ServeArgs) -> Vec<PathBuf> {
         args.upstream.upstream_ca.clone(),
         args.upstream.upstream_client_cert.clone(),
         args.upstream.upstream_client_key.clone(),
+        args.rules.tokens.dpop_nonce_key_file.clone(),
     ]
     .into_iter()
     .flatten()

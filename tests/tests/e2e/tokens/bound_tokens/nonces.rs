@@ -139,13 +139,12 @@ fn rfc_9449_8_replicas_with_one_file_accept_each_others_nonces() {
 }
 
 #[test]
-fn a_changed_key_file_alone_counts_at_a_reload() {
+fn a_changed_key_file_counts_by_itself() {
     let secret = key_file(ONE);
     let proving = start(&secret);
     let sidecar = &proving.stack.sidecar;
     let nonce = nonce_of(&get_with(&proving, sidecar, &Value::Null));
     write_private(&path_in(&secret), OTHER);
-    sidecar.process().signal("HUP");
     tests::wait::until("the new key", || {
         get_with(&proving, sidecar, &nonce).verdict() == "401 proof_nonce"
     });
