@@ -8,12 +8,14 @@ use axum::response::{Html, IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};
 use postern_contract::rejection::Rejection;
 use postern_http::host::loopback::names_this_machine;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::http::app::App;
 use crate::http::issuance::token_id;
 use crate::http::oauth::AccessToken;
+use crate::http::possession::Possession;
 use crate::http::response::ErrorResponse;
+use crate::http::routes::DEV_TOKEN_PATH;
 use crate::http::{body, oauth};
 use crate::tokens::issuer::{TOKEN_TYPE, sign};
 
@@ -60,8 +62,16 @@ pub(crate) async fn dev_page() -> Response {
 }
 
 async fn issue(app: &App, request: Request) -> Result<AccessToken, ErrorResponse> {
-    let (_, _, body) = body::receive(app, request).await;
-    let (claims, lifetime) = parse(&body?)?;
+    let (parts, _, body) = body::receive(app, request).await;
+    let (mut claims, lifetime) = parse(&body?)?;
+    let possession = Possession {
+        parts: &parts,
+        path: DEV_TOKEN_PATH,
+    };
+    let binding = possession.binding(app, DEV_TOKEN_PATH, None)?;
+    if let Some(binding) = &binding {
+        claims.entry("cnf").or_insert(json!(binding));
+    }
     let (now, issuer, token_id) = (app.now(), &app.config.issuer, token_id()?);
     let lifetime = lifetime.unwrap_or(issuer.lifetime.into());
     let claims = issuer.completed(claims, (now, lifetime), token_id.clone());
@@ -70,7 +80,7 @@ async fn issue(app: &App, request: Request) -> Result<AccessToken, ErrorResponse
         .get("exp")
         .and_then(Value::as_i64)
         .map(|exp| exp.saturating_sub(now).max(0));
-    Ok(AccessToken::new(token, left, None))
+    Ok(AccessToken::new(token, left, binding.as_ref()))
 }
 
 /// Rejects clients that addressed another machine: a page of another site, whose name was made to resolve

@@ -212,6 +212,11 @@ async fn a_bound_token_is_no_bearer_token_here_and_can_be_ended() {
     let details = request(Method::GET, "/auth/current/user/details", Some(token), "");
     let (_, body) = sent(&router, details).await;
     assert_eq!(body["data"]["reason"], "token_bound");
+    let revoke = Request::post("/auth/oauth/revoke")
+        .header(HOST, "auth")
+        .header(AUTHORIZATION, format!("DPoP {token}"));
+    let (status, _) = sent(&router, revoke.body(Body::empty()).unwrap()).await;
+    assert_eq!(status, 200, "without a proof");
     let form = format!("token={token}");
     let revoke = Request::post("/auth/oauth/revoke")
         .header(HOST, "auth")

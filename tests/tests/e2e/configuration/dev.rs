@@ -8,10 +8,13 @@ use tests::actors::client::{Client, Request};
 use tests::actors::expect::has;
 use tests::actors::process::{CommandLine, Process};
 use tests::actors::programs::Program;
+use tests::actors::proving_client::ProvingClient;
+use tests::actors::token_forge::payload_of;
 use tests::services::echo_service::EchoService;
 use tests::wait;
 use tests::wire::message::Message;
 use tests::wire::raw_client::exchange;
+use token_corpus::keys::Algorithm;
 
 const FREE_PORTS: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
 
@@ -107,6 +110,22 @@ fn each_claim_can_be_wrong() {
         let token = server.token(&claims);
         assert_eq!(client.bearing(&token).verdict("/42"), expected, "{claims}");
     }
+}
+
+#[test]
+fn a_proof_binds_the_token_of_the_page_too() {
+    let (server, client) = (DevServer::start(), ProvingClient::new(Algorithm::ES256));
+    let url = server.url() + "/dev/token";
+    let response = |proof: &str| {
+        let request = Request::new("POST", "/auth/dev/token").line(format!("DPoP: {proof}"));
+        let request = request.bytes(&server.address.to_string());
+        exchange(server.address, "POST", &request)
+    };
+    let bound = response(&client.proof("POST", &url, "", &json!({"ath": null}))).json();
+    assert_eq!(bound["token_type"], "DPoP");
+    let token = bound["access_token"].as_str().unwrap();
+    assert_eq!(payload_of(token)["cnf"], client.cnf());
+    assert_eq!(response("garbage").status(), 400);
 }
 
 #[test]
