@@ -184,8 +184,10 @@ impl From<serde_json::Error> for StoreError {
 impl From<StoreError> for ExitError {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Unusable(line) | StoreError::Replaced(line) => Self::Config(line),
-            other => Self::Unavailable(other.to_string()),
+            StoreError::Unusable(line) | StoreError::Replaced(line) => {
+                Self::Config(format!("--store: {line}"))
+            }
+            other => Self::Unavailable(format!("--store: {other}")),
         }
     }
 }

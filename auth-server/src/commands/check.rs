@@ -1,5 +1,4 @@
-//! `check`: prints the effective configuration as a file, without secrets. The store is read, not
-//! changed: a directory that cannot be made is found by `serve` alone.
+//! `check`: prints the effective configuration as a file, without secrets. The store is read, not changed.
 
 use postern_process::exit::{self, ExitError};
 
@@ -36,6 +35,7 @@ pub(crate) async fn run(
 
 /// Returns a warning about an unavailable store, which does not prevent a start.
 async fn check_store(config: &Config) -> Result<Option<String>, ExitError> {
+    config.store.check_access()?;
     let store = config.store.open(Access::Preview)?;
     match preview(&store, config).await {
         Ok(()) => Ok(None),

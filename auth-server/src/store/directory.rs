@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use postern_process::files::lock_file;
 use postern_process::files::owner_only_file::{self, describe};
+use rustix::fs::{Access as FileAccess, access};
 use rustix::process::geteuid;
 use tracing::warn;
 
@@ -38,6 +39,22 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
             _ => rejected(path, &error),
         })?;
     inspect(path, Access::Write)
+}
+
+/// Checks that this user could write to it, or make it, without doing so.
+pub(super) fn check_access(path: &Path) -> Result<(), StoreError> {
+    let whole = std::path::absolute(path).map_err(|error| rejected(path, &error))?;
+    let existing = whole.ancestors().find(|it| it.exists());
+    let existing = existing.unwrap_or(&whole);
+    if !existing.is_dir() {
+        return Err(unusable(existing, NO_DIRECTORY));
+    }
+    access(existing, FileAccess::WRITE_OK | FileAccess::EXEC_OK)
+        .map_err(|error| rejected(existing, &error.into()))?;
+    match existing == whole {
+        true => inspect(path, Access::Preview),
+        false => Ok(()),
+    }
 }
 
 /// Checks that others may not write to it: they could replace our keys.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use postern_process::exit::ExitError;
 
-use crate::store::directory::Access;
+use crate::store::directory::{self, Access};
 use crate::store::envelope_encryption::KeyEncryption;
 use crate::store::open_store::OpenStore;
 use crate::store::redis::RedisStore;
@@ -90,6 +90,17 @@ impl StoreLocation {
             || "stored in clear".to_owned(),
             |key| format!("encrypted with the key-encryption key {}", key.id()),
         )
+    }
+
+    /// Checks that a server could serve from a directory, without a change of it.
+    ///
+    /// # Errors
+    /// [`StoreError::Unusable`]
+    pub(crate) fn check_access(&self) -> Result<(), StoreError> {
+        match &self.backend {
+            Backend::File(path) => directory::check_access(path),
+            Backend::Memory | Backend::Redis(_) => Ok(()),
+        }
     }
 
     /// Returns true if the directory does not exist: mistyped, or nothing was ever stored.

@@ -22,7 +22,7 @@ const HMAC: &[&str] = &["--signing-type", "hmac"];
 /// and the way there.
 type Row = (&'static str, &'static [&'static str], i32, fn(&Path));
 
-const ROWS: [Row; 19] = [
+const ROWS: [Row; 20] = [
     ("no directory", RSA, 0, |_| {}),
     ("a deep one", RSA, 0, |data| {
         fs::create_dir_all(data.parent().unwrap()).unwrap();
@@ -35,6 +35,16 @@ const ROWS: [Row; 19] = [
     ("a file", RSA, 78, |data| fs::write(data, "").unwrap()),
     ("below a file", RSA, 78, |data| {
         fs::write(data.parent().unwrap(), "").unwrap();
+    }),
+    ("of another user", RSA, 78, |data| {
+        make(data);
+        // Where this is no root, the next row has the same reason.
+        let given = std::os::unix::fs::chown(data, Some(65_534), None);
+        given.unwrap_or_else(|_| {
+            fs::remove_dir(data)
+                .and_then(|()| fs::write(data, ""))
+                .unwrap()
+        });
     }),
     ("open to others", RSA, 0, |data| {
         served(data);
