@@ -133,10 +133,11 @@ pub(crate) async fn revoke_in(keys: &KeysInStore, kid: &KeyId) -> Result<(), Exi
     }
     log_change(&updated, KeyEventKind::Revoked, kid, None);
     let current = updated.ring.current().id();
-    print_note(
-        "the store has it, every server one --store-poll-interval later; keys show, after that time, shows if a \
-         failover of the store has lost it",
-    );
+    let location = &keys.store.location;
+    print_note(&format!(
+        "{location} has it, each of its servers one --store-poll-interval later; keys show, after that time, \
+         shows if a failover of the store has lost it"
+    ));
     print(&format!("{kid} is revoked; {current} signs"))
 }
 

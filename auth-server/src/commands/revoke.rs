@@ -39,9 +39,10 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
     if !ended {
         store.append(&revocation, None).await?;
     }
-    print_note(
-        "the store has it, every server one --store-poll-interval later, every sidecar at its next fetch",
-    );
+    let location = &store.location;
+    print_note(&format!(
+        "{location} has it, each of its servers one --store-poll-interval later, every sidecar at its next fetch"
+    ));
     print(&done)
 }
 

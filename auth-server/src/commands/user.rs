@@ -35,8 +35,8 @@ pub(crate) fn run(command: &UserCommand) -> Result<(), ExitError> {
         UserCommand::Add(args) => add(args),
         UserCommand::List(args) => list(args),
         UserCommand::SetPassword { user, password } => set_password(user, password),
-        UserCommand::Disable(args) => edit_user(args, |user| user.disabled = true),
-        UserCommand::Enable(args) => edit_user(args, |user| user.disabled = false),
+        UserCommand::Disable(args) => edit_user(args, "is disabled", |user| user.disabled = true),
+        UserCommand::Enable(args) => edit_user(args, "is enabled", |user| user.disabled = false),
         UserCommand::Remove(args) => remove(args),
     }
 }
@@ -59,14 +59,15 @@ fn add(args: &UserAddArgs) -> Result<(), ExitError> {
         claims,
         ..args.entry.clone()
     };
-    edit(&args.file, |users| {
+    let done = format!("user {account:?} is added, with the id {}", entry.id);
+    edit(&args.file, &done, |users| {
         users.push(entry);
         Ok(())
     })
 }
 
 fn remove(UserAccountArgs { file, account }: &UserAccountArgs) -> Result<(), ExitError> {
-    edit(file, |users| {
+    edit(file, &format!("user {account:?} is removed"), |users| {
         let index = users.iter().position(|user| user.account == *account);
         users.remove(index.ok_or_else(|| unfit(account, NO_ACCOUNT))?);
         Ok(())
@@ -80,7 +81,7 @@ fn set_password(args: &UserAccountArgs, password: &UserPasswordArgs) -> Result<(
         return Err(unfit(account, NO_ACCOUNT));
     }
     let hash = hash_of_new_password(password, account, &there)?;
-    edit_user(args, |user| user.password = hash)
+    edit_user(args, "has the new password", |user| user.password = hash)
 }
 
 fn list(args: &UsersFileArgs) -> Result<(), ExitError> {
@@ -142,9 +143,10 @@ fn invalid(path: &Path, error: &str) -> ExitError {
     ExitError::Config(format!("{}: {error}", path.display()))
 }
 
-/// Reads, changes and replaces the file under its lock.
+/// Reads, changes and replaces the file under its lock, and prints what is `done`.
 fn edit(
     args: &UsersFileArgs,
+    done: &str,
     change: impl FnOnce(&mut Vec<UserEntry>) -> Result<(), ExitError>,
 ) -> Result<(), ExitError> {
     // The target of a symbolic link, so that the link stays.
@@ -158,14 +160,20 @@ fn edit(
     // What a server would reject is not written.
     Users::parse(&text).map_err(|error| invalid(&path, &error))?;
     owner_only_file::replace_prepared(&path, &text, |new| like_former(new, &path))
-        .map_err(|error| failed(&path, &error))
+        .map_err(|error| failed(&path, &error))?;
+    let file = path.display();
+    print_note(&format!(
+        "{done} in {file}; a running server follows within 4 s"
+    ));
+    Ok(())
 }
 
 fn edit_user(
     UserAccountArgs { file, account }: &UserAccountArgs,
+    done: &str,
     change: impl FnOnce(&mut UserEntry),
 ) -> Result<(), ExitError> {
-    edit(file, |users| {
+    edit(file, &format!("user {account:?} {done}"), |users| {
         users
             .iter_mut()
             .find(|user| user.account == *account)

@@ -16,7 +16,7 @@ fn entry(account: &str) -> UserEntry {
 }
 
 fn add(path: &Path, account: &str) -> Result<(), ExitError> {
-    edit(&args(path), |users| {
+    edit(&args(path), "", |users| {
         users.push(entry(account));
         Ok(())
     })
@@ -97,7 +97,7 @@ fn users_come_and_go_under_the_heading_and_the_others_stay() {
     add(&path, "bob").unwrap();
     let start = "# ours\n\n[[user]]\naccount = \"ada\"\n";
     assert!(read().starts_with(start), "{}", read());
-    edit_user(&user(&path, "bob"), |user| user.disabled = true).unwrap();
+    edit_user(&user(&path, "bob"), "", |user| user.disabled = true).unwrap();
     let users = UsersDocument::parse(&read()).unwrap().users;
     let bob = UserEntry {
         disabled: true,
@@ -127,9 +127,14 @@ fn what_would_not_be_a_users_file_is_not_written() {
     let ada = user(&path, "ada");
     for (changed, code) in [
         (add(&path, "ada"), 78),
-        (edit(&args(&path), same_id), 78),
-        (edit_user(&ada, |user| user.password = "no".to_owned()), 78),
-        (edit_user(&user(&path, "bob"), |_| {}), 64),
+        (edit(&args(&path), "", same_id), 78),
+        (
+            edit_user(&ada, "", |user: &mut UserEntry| {
+                user.password = "no".to_owned()
+            }),
+            78,
+        ),
+        (edit_user(&user(&path, "bob"), "", |_| {}), 64),
         (remove(&user(&path, "bob")), 64),
     ] {
         assert_eq!(changed.unwrap_err().code(), code);
