@@ -1,6 +1,6 @@
 //! Listening ports: binding, announcing the address, accepting.
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -86,7 +86,19 @@ pub fn require_two(public: SocketAddr, admin: SocketAddr) -> Result<(), ExitErro
 pub fn bind(port: Port, address: SocketAddr) -> Result<TcpListener, ExitError> {
     let unavailable = |error: io::Error| {
         let flag = port.flag();
-        ExitError::Unavailable(format!("{flag}: cannot listen on {address}: {error}"))
+        let remedy = match error.kind() {
+            ErrorKind::AddrInUse => {
+                "; `ss -ltnp` names the program that listens there, and another port is as good"
+            }
+            ErrorKind::AddrNotAvailable => "; no interface of this machine has the address",
+            ErrorKind::PermissionDenied if address.port() < 1024 => {
+                "; ports below 1024 need CAP_NET_BIND_SERVICE"
+            }
+            _ => "",
+        };
+        ExitError::Unavailable(format!(
+            "{flag}: cannot listen on {address}: {error}{remedy}"
+        ))
     };
     let listener = TcpListener::bind(address)
         .or_else(|error| without_ipv6(address, error))
@@ -209,7 +221,9 @@ mod tests {
             let failure = bind(port, address).unwrap_err();
             assert_eq!(failure.code(), 69);
             let start = format!("{flag}: cannot listen on {address}: ");
-            assert!(failure.to_string().starts_with(&start), "{failure}");
+            let failure = failure.to_string();
+            assert!(failure.starts_with(&start), "{failure}");
+            assert!(failure.contains("; `ss -ltnp` names"), "{failure}");
         }
     }
 }
