@@ -164,7 +164,7 @@ rejections! {
     TokenAudience: UNAUTHORIZED, "token_audience", "the access token is meant for another audience", invalid_token, Both, enforced;
     /// A token with `cnf` (RFC 7800) that came without what it demands, or a plain one that came as if it
     /// were bound.
-    TokenBound: UNAUTHORIZED, "token_bound", "the access token is bound to a key of its holder", invalid_token, Both, enforced;
+    TokenBound: UNAUTHORIZED, "token_bound", "the access token was not sent as its binding requires", invalid_token, Both, enforced;
     /// An id or account that could be a user of another issuer.
     TokenUser: UNAUTHORIZED, "token_user", "the user of the access token could be another issuer's", invalid_token, Sidecar, enforced;
     /// The token, its user or its application is on the revocation list.
