@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(enter(1, 7, NOW), Ok(()));
         assert_eq!(enter(1, 7, NOW), Err(InvalidProof::Replayed));
         assert_eq!(enter(1, 8, NOW), Ok(()));
-        // Whoever sends it.
+        // Also with a token of another user.
         assert_eq!(enter(2, 7, NOW), Err(InvalidProof::Replayed));
         assert_eq!(proofs.check(2, &proof(9, NOW), NOW), Ok(()));
         assert_eq!(
