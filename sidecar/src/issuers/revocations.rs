@@ -299,7 +299,11 @@ impl RevocationRefresh {
         if is_older && self.keys.has_fresh_revocations(clock::instant()) {
             tracing::debug!(server, %error, "an older revocation list is ignored");
         } else if !std::mem::replace(&mut self.is_failing, true) {
-            tracing::warn!(server, %error, "revocation list not fetched; keeping the last good one");
+            let kept = match self.keys.list.load().is_some() {
+                true => "keeping the last good one",
+                false => "there is none yet",
+            };
+            tracing::warn!(server, %error, "revocation list not fetched; {kept}");
         }
         match is_older {
             true => ListResult::Older,

@@ -47,7 +47,8 @@ impl GracefulStop {
         tracing::info!(
             in_flight = self.metrics.requests_in_flight.get(),
             connections = self.metrics.connections.get(),
-            "draining"
+            max_seconds = self.drain_timeout.as_secs(),
+            "draining: a second signal ends at once"
         );
         // The wait of a `drain` command counts.
         tokio::time::sleep(lame_duck.saturating_sub(self.drain.begin().elapsed())).await;

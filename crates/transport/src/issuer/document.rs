@@ -40,7 +40,7 @@ pub enum IssuerUrlError {
     Document,
     /// Plain HTTP over a network.
     #[error(
-        "a discovery document over plain HTTP is read from this machine only: https://, or on a network of your own --jwks http://… --issuer …"
+        "a discovery document over plain HTTP is read from this machine only: https://, or on a network of your own the address of the key set in `jwks` (--jwks), beside `issuer` (--issuer)"
     )]
     Plain,
 }
@@ -128,7 +128,11 @@ impl IssuerUrl {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentError {
     /// A status without a document.
-    #[error("the response to the request for the discovery document was {}", Unexpected(*.0))]
+    #[error(
+        "the response to the request for the discovery document was {}{}",
+        Unexpected(*.0),
+        hint(*.0)
+    )]
     Status(StatusCode),
     /// A body that holds this.
     #[error("the response has to be a discovery document, and holds {0}")]
@@ -160,6 +164,17 @@ pub enum DocumentError {
     /// A key set over plain HTTP.
     #[error("the jwks_uri of the discovery document is not https")]
     Plain,
+}
+
+/// Returns the hint of a status.
+fn hint(status: StatusCode) -> &'static str {
+    match status {
+        // As our own auth server responds to what it does not serve.
+        StatusCode::UNAUTHORIZED => {
+            "; one of Postern's auth servers has it only with this URL as its --issuer, else use --auth-server"
+        }
+        _ => "",
+    }
 }
 
 /// The members in use.

@@ -80,7 +80,7 @@ fn idle_each_program_holds_less_than_8_mb() {
 fn both_programs_say_how_they_start_and_that_they_have_stopped() {
     let stack = ForgedStack::with_flags(["--lame-duck", "0"]);
     let server = AuthServerPlan::new().flags(["--lame-duck", "0"]).start();
-    let of_sidecar = "starting version=|listen=|upstream=|keys_from=|draining in_flight=0 connections=|\
+    let of_sidecar = "starting version=|listen=|upstream=|keys_from=|draining: a second signal ends at once in_flight=0 connections=|\
                       drained|stopped requests=|uptime_s=";
     let of_server =
         "starting version=|listen=|store=|draining connections=|drained|stopped uptime_s=";
