@@ -7,7 +7,6 @@ use postern_process::clock::unix_now;
 use postern_process::command_line::{exposed_secrets, given};
 use postern_process::exit::ExitError;
 use postern_token::keys::signing_type::SigningType;
-use postern_token::policy::BoundTokens;
 use postern_token::times::moment;
 use postern_transport::tls::{HTTP_2_OR_1, RequestedCertificates, ServerTls};
 
@@ -183,11 +182,11 @@ impl Config {
             .and_then(|list| list.source.auth_server());
         let of_flags = [
             (
-                policy.policy.accept_no_expiry,
+                self.args.rules.tokens.allow_no_exp,
                 "--allow-no-exp: a token without an expiry is accepted forever",
             ),
             (
-                policy.policy.bound_tokens == BoundTokens::Unchecked,
+                self.args.rules.tokens.accept_bound_tokens,
                 "--accept-bound-tokens: a stolen token counts without the key that it is bound to",
             ),
             (

@@ -11,7 +11,6 @@ use postern_process::command_line::joined_members;
 use postern_process::exit::ExitError;
 use postern_process::files::secret_file;
 use postern_token::keys::algorithms;
-use postern_token::policy::{BoundTokens, VerificationPolicy};
 use postern_token::possession::nonces::NonceKeys;
 use postern_token::sources::TokenSources;
 
@@ -52,10 +51,10 @@ pub(super) fn auth_policy(
         user_header,
         ..
     } = settings;
-    let (common, interceptor) = (common(&args.tokens), interceptor(args)?);
+    let interceptor = interceptor(args)?;
     let access_rules = access_rules(args, &issuers, interceptor.pass_list())?;
     let mut rules =
-        AuthPolicy::new(interceptor, common, issuers, user_header).with_access_rules(access_rules);
+        AuthPolicy::new(interceptor, issuers, user_header).with_access_rules(access_rules);
     rules.reporting_until = reporting_until(&args.enforcement)?;
     rules.possession = possession(args)?;
     rules.carries_websockets = !upstream.speaks_http_2();
@@ -221,20 +220,6 @@ pub(super) fn reject_idle_cookie_origins(
 /// Builds the context path from the application's name (contract §1).
 fn context_path(app_name: &str) -> Result<ContextPath, ExitError> {
     settings::context_path(app_name).map_err(|error| flag_error("app-name", app_name, error))
-}
-
-/// Returns the rules that are the same for the tokens of every issuer.
-pub(super) fn common(args: &TokenArgs) -> VerificationPolicy {
-    VerificationPolicy {
-        leeway_seconds: args.leeway.get(),
-        accept_no_expiry: args.allow_no_exp,
-        bound_tokens: if args.accept_bound_tokens {
-            BoundTokens::Unchecked
-        } else {
-            BoundTokens::Checked
-        },
-        ..VerificationPolicy::default()
-    }
 }
 
 /// Warns of members of lists that are several.

@@ -12,7 +12,6 @@ use postern_contract::rules::{AccessRules, Broken, Rule, RuleRequest};
 use postern_http::invalid::InvalidRequest;
 use postern_token::detail;
 use postern_token::observer::{Observer, Unobserved};
-use postern_token::policy::VerificationPolicy;
 use postern_token::sources::bearer::Bearer;
 use postern_token::unverified::DecodedToken;
 
@@ -69,8 +68,6 @@ impl From<Rejection> for Rejected {
 #[derive(Debug, Clone)]
 pub(crate) struct AuthPolicy {
     pub(crate) interceptor: Interceptor,
-    /// The rules that are the same for the tokens of every issuer.
-    pub(crate) policy: VerificationPolicy,
     pub(crate) issuers: Issuers,
     pub(crate) user_header: UserHeader,
     pub(crate) access_rules: AccessRules,
@@ -86,16 +83,10 @@ pub(crate) struct AuthPolicy {
 }
 
 impl AuthPolicy {
-    pub(crate) fn new(
-        interceptor: Interceptor,
-        policy: VerificationPolicy,
-        issuers: Issuers,
-        user_header: UserHeader,
-    ) -> Self {
+    pub(crate) fn new(interceptor: Interceptor, issuers: Issuers, user_header: UserHeader) -> Self {
         let token_headers = issuers.token_headers().to_vec();
         let policy = Self {
             interceptor: interceptor.with_token_headers(token_headers),
-            policy,
             issuers,
             user_header,
             access_rules: AccessRules::default(),
@@ -198,8 +189,7 @@ impl AuthPolicy {
     /// its used proofs stay used.
     pub(crate) fn next_generation(&mut self, former: &Self) {
         self.possession.seen = Arc::clone(&former.possession.seen);
-        let same = self.policy == former.policy
-            && self.issuers == former.issuers
+        let same = self.issuers == former.issuers
             && self.user_header == former.user_header
             && self.access_rules == former.access_rules;
         self.generation = former.generation + u64::from(!same);

@@ -62,17 +62,19 @@ impl AuthPolicy {
         kind: RequestKind,
         target: &Target<'_>,
     ) -> Forward {
-        let ends_at = verified
-            .as_ref()
-            .and_then(|verified| verified.validity.expires_at);
         Forward {
             // Without a token a claimed stream gets the timeouts of a plain request.
             kind: verified.as_ref().map_or(RequestKind::Plain, |_| kind),
+            ends_at: verified.as_deref().and_then(|token| self.end(token)),
             verified,
             target: target.replacement.clone(),
-            ends_at: ends_at
-                .map(|expiry| expiry.saturating_add(i64::from(self.policy.leeway_seconds))),
             reported: None,
         }
+    }
+
+    /// Returns the end of a token, with the leeway of its issuer.
+    fn end(&self, token: &VerifiedToken) -> Option<i64> {
+        let leeway = self.issuers.policy(token.issuer)?.leeway_seconds;
+        Some(token.validity.expires_at?.saturating_add(leeway.into()))
     }
 }

@@ -107,12 +107,14 @@ impl Issuers {
 
     /// Returns the name of the issuer of a key set.
     pub(crate) fn name(&self, keys: usize) -> Option<&str> {
-        let mut issuers = self.iter();
-        issuers
-            .find(|issuer| issuer.keys == keys)?
-            .policy
-            .name
-            .as_deref()
+        self.policy(keys)?.name.as_deref()
+    }
+
+    /// Returns the rules for the tokens that a key set verifies. Those of its tenants differ in `iss`
+    /// alone.
+    pub(crate) fn policy(&self, keys: usize) -> Option<&VerificationPolicy> {
+        let first = self.issuers.partition_point(|it| it.keys < keys);
+        Some(&self.issuers.get(first)?.policy)
     }
 
     /// Returns the token headers, in the order of their positions.

@@ -10,6 +10,7 @@ use postern_http::request::received::ReceivedHead;
 use postern_token::detail;
 use postern_token::invalid::InvalidProof;
 use postern_token::observer::Observer;
+use postern_token::policy::VerificationPolicy;
 use postern_token::possession::nonces::NonceKeys;
 use postern_token::possession::proof::{DPOP, Proof, ProofRequest, VerifiedProof};
 use postern_token::possession::seen_proofs::SeenProofs;
@@ -48,12 +49,14 @@ pub(super) struct Presented<'a> {
 }
 
 impl AuthPolicy {
-    /// Checks that the sender of a verified token, which is of `user`, has what the token is bound to.
+    /// Checks that the sender of a verified token, which is of `user`, has what the token is bound to, by
+    /// the rules of its issuer.
     ///
     /// # Errors
     /// The rejection of the request.
     pub(super) fn check_possession<O: Observer>(
         &self,
+        policy: &VerificationPolicy,
         presented: &Presented<'_>,
         bound: Option<&Possession>,
         user: Holder,
@@ -66,8 +69,9 @@ impl AuthPolicy {
         let Some(bound) = bound else {
             return Ok(());
         };
-        let checked = check_certificate(&bound.binding, certificate, observer)
-            .and_then(|()| self.check_proof(presented, bound, user, observer));
+        let checked = check_certificate(&bound.binding, certificate, observer).and_then(|()| {
+            self.check_proof(policy.leeway_seconds, presented, bound, user, observer)
+        });
         match checked {
             // Of two bindings one holds, which is no proof that the token is in the right hands.
             Err(
@@ -84,6 +88,7 @@ impl AuthPolicy {
     /// Verifies the proof for a token that is bound to a key, and uses it up.
     fn check_proof<O: Observer>(
         &self,
+        leeway_seconds: u32,
         presented: &Presented<'_>,
         bound: &Possession,
         user: Holder,
@@ -92,21 +97,21 @@ impl AuthPolicy {
         let Some(key) = &bound.binding.key else {
             return Ok(());
         };
-        let proof = self.proof(presented, bound, key);
+        let proof = self.proof(leeway_seconds, presented, bound, key);
         observer.explains(&proof, |_| describe(presented.request));
         let proof = observer.check("proof", proof)?;
         // An explanation uses no proof up.
         if O::WATCHES {
             return Ok(());
         }
-        let leeway = self.policy.leeway_seconds;
         let seen = &self.possession.seen;
-        Ok(seen.enter(user, &proof, presented.now, leeway)?)
+        Ok(seen.enter(user, &proof, presented.now, leeway_seconds)?)
     }
 
     /// Verifies the proof of `key` for the request.
     fn proof(
         &self,
+        leeway_seconds: u32,
         presented: &Presented<'_>,
         bound: &Possession,
         key: &Digest,
@@ -124,7 +129,7 @@ impl AuthPolicy {
             token: Some(&presented.digest.0),
             nonces: self.possession.nonces.as_ref(),
             now: presented.now,
-            leeway_seconds: self.policy.leeway_seconds,
+            leeway_seconds,
         };
         proof.verify(&for_request, &bound.key)
     }

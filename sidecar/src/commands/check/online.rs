@@ -84,11 +84,7 @@ impl Findings {
         let fetched = source.fetch(Purpose::Tick, None).await;
         let endpoint = source.last_endpoint();
         if let Some(ahead) = source.clock_ahead() {
-            self.clock(
-                &endpoint,
-                ahead,
-                config.rules.auth_policy.policy.leeway_seconds,
-            );
+            self.clock(&endpoint, ahead, config.args.rules.tokens.leeway.get());
         }
         match fetched {
             Ok(fetched) => {

@@ -8,7 +8,7 @@ use postern_process::exit::ExitError;
 use postern_token::claims::mapping::ClaimMapping;
 use postern_token::keys::Algorithm;
 use postern_token::keys::algorithms::ASYMMETRIC;
-use postern_token::policy::{Audience, RequiredIssuer, VerificationPolicy};
+use postern_token::policy::{Audience, BoundTokens, RequiredIssuer, VerificationPolicy};
 use postern_transport::http_client::proxy::KeysProxy;
 use postern_transport::issuer::document::IssuerUrl;
 use postern_transport::issuer::key_set::{KeySetSettings, Location};
@@ -110,7 +110,15 @@ impl<'a> Description<'a> {
 
     /// Returns the rules for its tokens, for each accepted `iss`.
     pub(super) fn policies(&self) -> Result<Vec<VerificationPolicy>, ExitError> {
+        let tokens = &self.args.rules.tokens;
         let policy = VerificationPolicy {
+            leeway_seconds: tokens.leeway.get(),
+            accept_no_expiry: tokens.allow_no_exp,
+            bound_tokens: if tokens.accept_bound_tokens {
+                BoundTokens::Unchecked
+            } else {
+                BoundTokens::Checked
+            },
             name: self.name().map(str::to_owned),
             requires_proof: self.requires_proof()?,
             audience: self.audience()?,
@@ -120,7 +128,7 @@ impl<'a> Description<'a> {
             } else {
                 RequiredIssuer::Any
             },
-            ..policy::common(&self.args.rules.tokens)
+            ..VerificationPolicy::default()
         };
         if self.issuers.is_empty() {
             return Ok(vec![policy]);

@@ -10,7 +10,7 @@ use postern_http::methods::Methods;
 use postern_http::path::patterns::PassList;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{KeySet, VerificationKey};
-use postern_token::policy::RequiredIssuer;
+use postern_token::policy::{RequiredIssuer, VerificationPolicy};
 use postern_transport::net::client_address::TrustedProxies;
 use serde_json::{Value, json};
 
@@ -18,6 +18,7 @@ use super::*;
 use crate::decision::issuers::UserNames;
 use crate::issuers::current::CurrentKeys;
 use crate::issuers::installed_keys::InstalledKeys;
+use crate::issuers::issuer_keys::IssuerKeys;
 use crate::issuers::revocations::Revocations;
 use crate::issuers::revocations::tests::list_of;
 use crate::issuers::token_cache::TokenCacheConfig;
@@ -36,7 +37,7 @@ fn rules_with(claims: &[&str]) -> AuthPolicy {
     let with = |header: UserHeader, claim: &&str| header.with_claim(claim, None).unwrap();
     let header = claims.iter().fold(header, with);
     let rules = rules();
-    AuthPolicy::new(rules.interceptor, rules.policy, rules.issuers, header)
+    AuthPolicy::new(rules.interceptor, rules.issuers, header)
 }
 
 fn rules_for(issuer: Option<&str>) -> AuthPolicy {
@@ -46,7 +47,7 @@ fn rules_for(issuer: Option<&str>) -> AuthPolicy {
         ..VerificationPolicy::default()
     };
     let only = Issuer {
-        policy: policy.clone(),
+        policy,
         keys: 0,
         token_header: None,
         users: UserNames::default(),
@@ -57,7 +58,6 @@ fn rules_for(issuer: Option<&str>) -> AuthPolicy {
             PassList::parse(["/static/**"]).unwrap(),
             1000,
         ),
-        policy,
         Issuers::new(vec![only]),
         UserHeader::new("X-Current-User", 100).unwrap(),
     )
@@ -192,6 +192,92 @@ fn the_times_of_a_cached_token_are_checked() {
         }
     }
     assert_eq!(keys.token_cache().counters.token_cache_misses.get(), 1);
+}
+
+/// Two issuers with a key set each: `strict` grants no leeway and takes no token without expiry.
+struct TwoIssuers {
+    rules: AuthPolicy,
+    keys: IssuerKeys,
+}
+
+impl TwoIssuers {
+    fn new() -> Self {
+        let issuer = |keys: usize, name: &str, leeway_seconds, accept_no_expiry| Issuer {
+            policy: VerificationPolicy {
+                issuer: RequiredIssuer::Is(name.to_owned()),
+                leeway_seconds,
+                accept_no_expiry,
+                ..VerificationPolicy::default()
+            },
+            keys,
+            token_header: None,
+            users: UserNames::default(),
+        };
+        let issuers = vec![
+            issuer(0, "strict", 0, false),
+            issuer(1, "lenient", 30, true),
+            issuer(1, "lenient-tenant", 30, true),
+        ];
+        let (one, header) = (rules(), UserHeader::new("X-Current-User", 100).unwrap());
+        let rules = AuthPolicy::new(one.interceptor, Issuers::new(issuers), header);
+        let keys = IssuerKeys::new(vec![Arc::new(keys()), Arc::new(keys())], None);
+        Self { rules, keys }
+    }
+
+    fn authorize(&self, now: i64, token: &str) -> Result<Forward, Rejection> {
+        let text = format!("GET /orders/1 HTTP/1.1\r\nHost: a\r\nAuthorization: {token}\r\n\r\n");
+        let keys = self.keys.as_of(Instant::now());
+        let decision = self.rules.authorize(&head_of(&text), &client(), keys, now);
+        match decision.map_err(|rejected| rejected.rejection)? {
+            Decision::Forward(forward) => Ok(forward),
+            other => unreachable!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_fresh_and_a_cached_token_have_the_times_of_their_issuer() {
+    const EXPIRY: i64 = NOW + 60;
+    let (expired, early) = (Rejection::TokenExpired, Rejection::TokenNotYetValid);
+    for (issuer, now, expires_at, expected) in [
+        ("strict", EXPIRY - 1, Some(EXPIRY), Ok(Some(EXPIRY))),
+        ("strict", EXPIRY, Some(EXPIRY), Err(expired)),
+        ("strict", NOW - 1, Some(EXPIRY), Err(early)),
+        ("strict", NOW, None, Err(Rejection::TokenClaimMissing)),
+        ("lenient", EXPIRY + 29, Some(EXPIRY), Ok(Some(EXPIRY + 30))),
+        ("lenient", EXPIRY + 30, Some(EXPIRY), Err(expired)),
+        ("lenient", NOW - 30, Some(EXPIRY), Ok(Some(EXPIRY + 30))),
+        ("lenient", NOW - 31, Some(EXPIRY), Err(early)),
+        ("lenient", NOW, None, Ok(None)),
+        (
+            "lenient-tenant",
+            EXPIRY,
+            Some(EXPIRY),
+            Ok(Some(EXPIRY + 30)),
+        ),
+    ] {
+        let mut claims = json!({"iss": issuer, "username": "ada", "userId": "1", "nbf": NOW});
+        if let Some(expires_at) = expires_at {
+            claims["exp"] = json!(expires_at);
+        }
+        let token = token_of(&claims);
+        let sidecar = TwoIssuers::new();
+        let fresh = sidecar.authorize(now, &token);
+        assert_eq!(fresh.map(|it| it.ends_at), expected, "{issuer} {now} fresh");
+        // Remembered while it is valid, where it ever is.
+        let is_remembered = sidecar.authorize(NOW, &token).is_ok();
+        let cached = sidecar.authorize(now, &token);
+        let hits = sidecar.keys.iter().map(|keys| {
+            let counters = &keys.token_cache().counters;
+            counters.token_cache_hits.get()
+        });
+        assert_eq!(hits.sum::<u64>() > 0, is_remembered, "{issuer} {now}");
+        assert_eq!(
+            cached.map(|it| it.ends_at),
+            expected,
+            "{issuer} {now} cached"
+        );
+    }
 }
 
 #[test]

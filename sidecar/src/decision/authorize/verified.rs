@@ -6,6 +6,7 @@ use postern_contract::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
 use postern_contract::rejection::Rejection;
 use postern_token::claims::user_details::CurrentUserDetails;
 use postern_token::observer::Observer;
+use postern_token::policy::VerificationPolicy;
 use postern_token::possession::{Binding, Possession};
 use postern_token::revocations::TokenDigests;
 use postern_transport::net::shares::Holder;
@@ -97,7 +98,13 @@ impl AuthPolicy {
         // Before it is remembered; a cached token is checked again at each use.
         observer.check("revocation", keys.check_revoked(&digests))?;
         let possession = claims.binding.map(Possession::from);
-        self.check_possession(presented, possession.as_ref(), holder, observer)?;
+        self.check_possession(
+            &issuer.policy,
+            presented,
+            possession.as_ref(),
+            holder,
+            observer,
+        )?;
         let mut extra = std::mem::take(&mut claims.extra);
         let of_rules = extra.split_off(self.user_header.claim_count());
         let details = issuer.users.apply(claims.into_user_details());
@@ -144,7 +151,8 @@ impl AuthPolicy {
                 let known = keys
                     .verified_tokens()
                     .find(&presented.digest, self.generation)?;
-                let valid = self.still_valid(&known, keys, presented, observer);
+                let policy = self.issuers.policy(known.issuer)?;
+                let valid = self.still_valid(&known, policy, keys, presented, observer);
                 Some(valid.map(|()| known))
             })
         };
@@ -155,10 +163,11 @@ impl AuthPolicy {
             .transpose()
     }
 
-    /// Checks a cached token by the keys that verified it.
+    /// Checks a cached token by the keys and rules that verified it.
     fn still_valid(
         &self,
         known: &VerifiedToken,
+        policy: &VerificationPolicy,
         keys: &InstalledKeys,
         presented: &Presented<'_>,
         observer: &mut impl Observer,
@@ -166,9 +175,8 @@ impl AuthPolicy {
         let possession = known.possession.as_deref();
         // The same token in another place, or under another scheme.
         Binding::check_scheme(possession.map(|it| &it.binding), presented.token)?;
-        // The times are checked alike for every issuer.
-        self.policy.check_times(known.validity, presented.now)?;
+        policy.check_times(known.validity, presented.now)?;
         keys.check_revoked(&known.digests)?;
-        self.check_possession(presented, possession, known.holder, observer)
+        self.check_possession(policy, presented, possession, known.holder, observer)
     }
 }

@@ -8,6 +8,7 @@ use clap::Parser;
 use postern_http::request::received;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{KeySet, VerificationKey};
+use postern_token::policy::{BoundTokens, RequiredIssuer, VerificationPolicy};
 use postern_token::possession::sha256;
 use postern_transport::net::client_address::TrustedProxies;
 use serde_json::{Value, json};
@@ -19,6 +20,7 @@ use super::*;
 use crate::cli::{Cli, Command};
 use crate::config::Config;
 use crate::decision::authorize::Decision;
+use crate::decision::issuers::{Issuer, Issuers};
 use crate::identity::client_certificate::tests::RFC_9440;
 use crate::issuers::current::CurrentKeys;
 use crate::issuers::token_cache::TokenCacheConfig;
@@ -184,6 +186,59 @@ fn rfc_9449_4_3_a_request_has_one_proof_and_uses_it_once() {
     // Nothing of these has used it up.
     assert_eq!(authorize(&one), "accepted");
     assert_eq!(authorize(&one), "proof_replayed");
+}
+
+#[test]
+fn a_fresh_and_a_cached_token_need_the_proof_of_their_issuer() {
+    let mut bound = Bound::new(&[]);
+    let only = bound.policy.issuers.only().unwrap().clone();
+    let issuer = |keys, name: &str, leeway_seconds, bound_tokens| Issuer {
+        policy: VerificationPolicy {
+            issuer: RequiredIssuer::Is(name.to_owned()),
+            leeway_seconds,
+            bound_tokens,
+            ..only.policy.clone()
+        },
+        keys,
+        ..only.clone()
+    };
+    bound.policy.issuers = Issuers::new(vec![
+        issuer(0, "strict", 0, BoundTokens::Checked),
+        issuer(1, "lenient", 30, BoundTokens::Checked),
+        issuer(2, "unchecked", 0, BoundTokens::Unchecked),
+        issuer(3, "unbound", 0, BoundTokens::Rejected),
+    ]);
+    let (client, url) = (client("192.0.2.1", None), "https://api.example/orders/1");
+    for (name, scheme, issued_at, expected) in [
+        ("strict", "DPoP", NOW, "accepted"),
+        ("strict", "DPoP", NOW + 1, "proof_time"),
+        ("strict", "Bearer", NOW, "token_bound"),
+        ("lenient", "DPoP", NOW + 30, "accepted"),
+        ("lenient", "DPoP", NOW + 31, "proof_time"),
+        ("unchecked", "Bearer", NOW, "accepted"),
+        ("unbound", "DPoP", NOW, "token_bound"),
+        ("unbound", "Bearer", NOW, "token_bound"),
+    ] {
+        let claims = json!({
+            "iss": name, "cnf": {"jkt": bound.jkt}, "aud": "https://api.example/orders", "jti": scheme,
+            "issued": issued_at,
+        });
+        let token = bound.issuer.token(NOW, &claims);
+        for time in ["fresh", "cached"] {
+            let change = json!({"jti": format!("{name} {issued_at} {time}"), "iat": issued_at});
+            let fields = bound.fields(scheme, &token, url, &change);
+            let found = bound.authorize("/orders/1", &fields, &client);
+            assert_eq!(found, expected, "{name} {scheme} {issued_at} {time}");
+            // Remembered now, where it ever is.
+            let good = bound.fields(
+                "DPoP",
+                &token,
+                url,
+                &json!({"jti": format!("{change} good")}),
+            );
+            bound.authorize("/orders/1", &good, &client);
+        }
+    }
 }
 
 #[test]
