@@ -1,4 +1,4 @@
-//! One route, one file. Their paths stand here, below the context path.
+//! One route, one file. The table of their paths, below the context path, stands here.
 
 pub(crate) mod authorize;
 pub(crate) mod backchannel_logout;
@@ -13,6 +13,17 @@ pub(crate) mod static_files;
 pub(crate) mod token;
 pub(crate) mod verification_key;
 
+use std::sync::Arc;
+
+use axum::response::Response;
+use axum::routing::{MethodRouter, get, post};
+use postern_contract::interceptor::USER_DETAILS_PATH;
+use postern_http::cors::Endpoint;
+
+use super::app::App;
+use super::response::method_not_allowed;
+use crate::config::Config;
+
 pub(crate) const LOGIN_PATH: &str = "/oauth/jwt/token";
 pub(crate) const AUTHORIZE_PATH: &str = "/oauth/authorize";
 pub(crate) const TOKEN_PATH: &str = "/oauth/token";
@@ -23,3 +34,91 @@ pub(crate) const JWKS_PATH: &str = "/.well-known/jwks.json";
 pub(crate) const REVOCATIONS_PATH: &str = "/.well-known/revocations";
 pub(crate) const DEV_PAGE_PATH: &str = "/dev/";
 pub(crate) const DEV_TOKEN_PATH: &str = "/dev/token";
+
+/// A path below the context path, and what serves it.
+pub(super) struct Route {
+    pub(super) path: &'static str,
+    pub(super) methods: fn() -> MethodRouter<Arc<App>>,
+    /// Its rules for pages of other origins.
+    pub(super) cors: Endpoint,
+    /// True if it needs no token, regardless of the pass list (contract §4.3: the controller ignores
+    /// the user token; the token endpoint has credentials of its own).
+    pub(super) is_exempt: bool,
+}
+
+/// Routes of every server.
+static ROUTES: [Route; 8] = [
+    Route::guarded(LOGIN_PATH, || post(login::login)).with_cors(Endpoint::Login),
+    Route::exempt(TOKEN_PATH, || post(token::token)).with_cors(Endpoint::Login),
+    Route::exempt(AUTHORIZE_PATH, || {
+        get(authorize::authorize).post(authorize::authorize)
+    }),
+    Route::exempt(VERIFICATION_KEY_PATH, key_methods).with_cors(Endpoint::Key),
+    Route::exempt(JWKS_PATH, || get(jwks::jwks)),
+    Route::exempt(REVOCATIONS_PATH, || get(revocations::revocations)),
+    Route::exempt(REVOKE_PATH, || post(revoke::revoke)).with_cors(Endpoint::Login),
+    Route::guarded(USER_DETAILS_PATH, || get(current_user::current_user)),
+];
+
+/// Routes of a server that accepts the logouts of other issuers.
+static LOGOUT_ROUTES: [Route; 1] = [Route::exempt(BACKCHANNEL_LOGOUT_PATH, || {
+    post(backchannel_logout::backchannel_logout)
+})];
+
+/// Routes of `auth-server dev`.
+static DEV_ROUTES: [Route; 2] = [
+    Route::exempt(DEV_TOKEN_PATH, || post(dev::dev_token)),
+    Route::exempt(DEV_PAGE_PATH, || get(dev::dev_page)),
+];
+
+/// Returns the routes of a server.
+pub(super) fn all(config: &Config) -> impl Iterator<Item = &'static Route> {
+    let logout: &[Route] = if config.foreign_issuers.is_empty() {
+        &[]
+    } else {
+        &LOGOUT_ROUTES
+    };
+    let dev: &[Route] = if config.any_claims { &DEV_ROUTES } else { &[] };
+    ROUTES.iter().chain(logout).chain(dev)
+}
+
+/// Returns the route with this path, compared exactly: no similar path is exempt.
+pub(super) fn find(config: &Config, path: &str) -> Option<&'static Route> {
+    let relative = path.strip_prefix(config.context_path.as_str())?;
+    all(config).find(|route| route.path == relative)
+}
+
+impl Route {
+    /// Creates a route behind the pass list.
+    const fn guarded(path: &'static str, methods: fn() -> MethodRouter<Arc<App>>) -> Self {
+        Self {
+            path,
+            methods,
+            cors: Endpoint::Reading,
+            is_exempt: false,
+        }
+    }
+
+    /// Creates a route in front of the pass list.
+    const fn exempt(path: &'static str, methods: fn() -> MethodRouter<Arc<App>>) -> Self {
+        Self {
+            is_exempt: true,
+            ..Self::guarded(path, methods)
+        }
+    }
+
+    const fn with_cors(self, cors: Endpoint) -> Self {
+        Self { cors, ..self }
+    }
+}
+
+fn key_methods() -> MethodRouter<Arc<App>> {
+    // HEAD would count as a retrieval without handing out a key.
+    get(verification_key::verification_key)
+        .head(only_get)
+        .fallback(only_get)
+}
+
+async fn only_get() -> Response {
+    method_not_allowed("GET")
+}

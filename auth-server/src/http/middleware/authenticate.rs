@@ -17,58 +17,29 @@ use postern_token::claims::Claims;
 use postern_token::sources::bearer::Bearer;
 use tracing::debug;
 
+use crate::config::Config;
 use crate::http::app::App;
 use crate::http::response;
-use crate::http::routes::{
-    AUTHORIZE_PATH, BACKCHANNEL_LOGOUT_PATH, DEV_PAGE_PATH, DEV_TOKEN_PATH, JWKS_PATH, LOGIN_PATH,
-    REVOCATIONS_PATH, REVOKE_PATH, TOKEN_PATH, VERIFICATION_KEY_PATH, server_metadata,
-};
+use crate::http::routes::{self, JWKS_PATH, server_metadata};
 
-/// Returns a path below the context path.
-fn relative<'p>(app: &App, path: &'p str) -> Option<&'p str> {
-    path.strip_prefix(app.config.context_path.as_str())
-}
-
-/// Returns true for a path that is exempt regardless of the pass list (contract §4.3: the controller
-/// ignores the user token; the token endpoint has credentials of its own); compared exactly, so that
-/// no similar path is exempt.
-fn is_exempt(app: &App, path: &str) -> bool {
-    match relative(app, path) {
-        Some(
-            VERIFICATION_KEY_PATH | REVOCATIONS_PATH | REVOKE_PATH | TOKEN_PATH | AUTHORIZE_PATH,
-        ) => true,
-        Some(BACKCHANNEL_LOGOUT_PATH) => !app.config.foreign_issuers.is_empty(),
-        Some(DEV_TOKEN_PATH | DEV_PAGE_PATH) if app.config.any_claims => true,
-        _ => is_public_document(app, path),
-    }
+/// Returns true for a path that needs no token, regardless of the pass list.
+fn is_exempt(config: &Config, path: &str) -> bool {
+    routes::find(config, path).is_some_and(|route| route.is_exempt)
+        || is_public_document(config, path)
 }
 
 /// Returns true for a document that is the same for everyone, so that any page may read it.
-pub(super) fn is_public_document(app: &App, path: &str) -> bool {
-    let is_metadata = || server_metadata::paths(&app.config).contains(path);
-    relative(app, path) == Some(JWKS_PATH) || path.contains("/.well-known/") && is_metadata()
+pub(super) fn is_public_document(config: &Config, path: &str) -> bool {
+    let is_metadata = || server_metadata::paths(config).contains(path);
+    path.strip_prefix(config.context_path.as_str()) == Some(JWKS_PATH)
+        || path.contains("/.well-known/") && is_metadata()
 }
 
 /// Returns the CORS rules of a path.
-fn endpoint(app: &App, path: &str) -> Endpoint {
-    match relative(app, path) {
-        Some(LOGIN_PATH | TOKEN_PATH | REVOKE_PATH) => Endpoint::Login,
-        Some(VERIFICATION_KEY_PATH) => Endpoint::Key,
-        _ => Endpoint::Reading,
-    }
-}
-
-/// Returns `Allow` for requests that no route accepts (TRACE, CONNECT).
-fn allowed_methods(app: &App, path: &str) -> &'static str {
-    match relative(app, path) {
-        Some(DEV_TOKEN_PATH) if app.config.any_claims => return "POST",
-        Some(BACKCHANNEL_LOGOUT_PATH) => return "POST",
-        _ => {}
-    }
-    match endpoint(app, path) {
-        Endpoint::Login => "POST",
-        Endpoint::Key => "GET",
-        Endpoint::Reading => "GET,HEAD",
+fn endpoint(config: &Config, path: &str) -> Endpoint {
+    match routes::find(config, path) {
+        Some(route) => route.cors,
+        None => Endpoint::Reading,
     }
 }
 
@@ -77,17 +48,17 @@ fn authorize(app: &App, request: &Request) -> Result<Access, Rejection> {
     let (path, interceptor) = (request.uri().path(), &app.config.interceptor);
     let (method, headers) = (request.method(), request.headers());
     // From any origin: the document is the same for everyone.
-    if is_public_document(app, path) && cors::is_preflight(method, headers) {
+    if is_public_document(&app.config, path) && cors::is_preflight(method, headers) {
         return Ok(Access::Preflight(Endpoint::Reading));
     }
     let is_preflight = interceptor.allowed_origins().is_preflight(method, headers);
     // A preflight of an exempt path has CORS rules all the same.
-    if !is_preflight && is_exempt(app, path) {
+    if !is_preflight && is_exempt(&app.config, path) {
         return Ok(Access::Public);
     }
     match interceptor.classify(method, path.as_bytes(), headers)? {
         AuthRequirement::Pass => Ok(Access::Public),
-        AuthRequirement::Preflight { .. } => Ok(Access::Preflight(endpoint(app, path))),
+        AuthRequirement::Preflight { .. } => Ok(Access::Preflight(endpoint(&app.config, path))),
         AuthRequirement::NeedsToken(token) | AuthRequirement::UserDetails(token) => {
             verify(app, token).map(|claims| Access::User(Box::new(claims)))
         }
@@ -113,10 +84,12 @@ fn verify(app: &App, token: Bearer<'_>) -> Result<Claims, Rejection> {
 fn reject(app: &App, request: &Request, rejection: Rejection) -> Response {
     let path = request.uri().path();
     debug!(method = %request.method(), path = %LoggedPath(path.as_bytes()), reason = rejection.reason(), "request rejected");
-    if rejection == Rejection::MethodNotAllowed {
-        return response::method_not_allowed(allowed_methods(app, path));
+    if rejection != Rejection::MethodNotAllowed {
+        return response::rejection(rejection);
     }
-    response::rejection(rejection)
+    // No route has seen the request (TRACE, CONNECT).
+    let is_login = endpoint(&app.config, path) == Endpoint::Login;
+    response::method_not_allowed(if is_login { "POST" } else { "GET,HEAD" })
 }
 
 enum Access {
