@@ -25,10 +25,11 @@ use postern_contract::rejection::Rejection;
 use postern_http::methods::certain_method;
 
 use self::app::App;
-use self::copy::Exchange;
+use self::copy::{End, Exchange};
 use self::deadlines::{Deadlines, ends_with_token, hold};
 use self::decide::Action;
 use self::downstream::Downstream;
+use self::release::Suspect;
 use self::request::{Progress, Request};
 use self::response::LocalResponse;
 use self::upload::Upload;
@@ -168,16 +169,16 @@ impl<'a, C: Downstream> Serving<'a, C> {
     async fn carry(&mut self, forward: &Forward) -> bool {
         let mut upload = Upload::new(self.request.head.body, &self.request.rules);
         let carried = self.exchange(forward, &mut upload).await;
-        let is_received = upload.is_received();
-        let is_cut_off = upload.has_failed() && !upload.is_tunnel;
         // Before `fail`, whose response has to be followed by this rest.
         self.progress.rest = upload.body;
         if let Err(error) = carried {
             self.fail(&error).await;
             return false;
         }
+        let is_received = upload.is_received();
+        let service_stopped_reading = upload.has_failed() && !upload.is_tunnel;
         // The client may still be sending: a close now would reset its response (RFC 9112 §9.6).
-        if !is_received && is_cut_off {
+        if !is_received && service_stopped_reading {
             self.downstream.discard(self.progress.rest).await;
         }
         let head = self.progress.download.head;
@@ -185,17 +186,16 @@ impl<'a, C: Downstream> Serving<'a, C> {
     }
 
     /// Runs until the whole response is sent to the client.
+    ///
+    /// The connection of a try may be behind a body that the service has perhaps left unread. Such a try
+    /// ends in one of three ways, any other one in the first or the last:
+    /// - Its response is passed on, and may leave a doubt about that body (`release`).
+    /// - Its response is one to a misread request, and the request is idempotent. The response is dropped
+    ///   and the body suspect: the next try, without a body before it, decides.
+    /// - It fails, and leaves a doubt. If the tries repeat it, no body is before it either.
     async fn exchange(&mut self, forward: &Forward, upload: &mut Upload) -> pingora::Result<()> {
-        let app = self.app();
-        let to_http_1 = app.upstream.speaks_http_1();
-        // Before a connection is taken: a slow client holds none of the service's.
-        if forward.is_held(&self.request.head, to_http_1) {
-            let out = &mut self.progress.download.out;
-            self.request.send_continue(out);
-            hold(self.downstream, upload, out, app.request_body_timeout).await?;
-            self.progress.forwarded = Instant::now();
-        }
-        let holder = self.request.holder_of_connection(app, forward);
+        self.hold_body(forward, upload).await?;
+        let holder = self.request.holder_of_connection(self.app(), forward);
         let head = &self.request.head;
         // `None` where the service may carry out another method: then no retry is safe.
         let method = certain_method(&head.method, &head.headers).cloned();
@@ -209,60 +209,95 @@ impl<'a, C: Downstream> Serving<'a, C> {
             // A body that was framed for HTTP/1.1 cannot become the data of a stream.
             let only_in_http_1 = forward.kind == RequestKind::WebSocket || upload.is_framed();
             let mut connected = self.connect(forward, reuse, only_in_http_1).await?;
-            let service = &mut connected.service;
-            let to_http_1 = matches!(service, Service::Http1(_));
-            if to_http_1 {
-                let conduct = &self.exchanges.connections.conduct;
-                upload.begin(|cannot_be_a_request| {
-                    let reuse = conduct.reuse(cannot_be_a_request);
-                    self.request.http_1_head(forward, reuse)
-                });
-            } else {
-                upload.begin_stream();
-            }
-            let repeats_if_misread = connected.behind.is_some() && is_idempotent;
-            let mut exchange = Exchange {
-                app,
-                forward,
-                deadlines: Deadlines::new(app, &self.request.head, forward, to_http_1),
-                request: self.request.for_response(forward.kind),
-                client: &mut *self.downstream,
-                service,
-                upload,
-                progress: &mut self.progress,
-                is_rest: false,
-                repeats_if_misread,
-            };
-            let Err(error) = exchange.run().await else {
-                self.release(connected, upload, holder, suspect);
-                return Ok(());
-            };
-            // Once a part of the response is here, the service may have carried the request out.
-            let may_repeat = upload.is_repeatable && !self.progress.download.has_begun();
-            let tries = &mut self.progress.tries;
-            let is_reused = connected.is_reused;
-            let repeats = may_repeat
-                && tries.after_sending(&error, method.as_ref(), is_reused, Instant::now());
-            if let Some(behind) = connected.behind.take() {
-                // The next try has no body before it on its connection, so its response decides.
+            if connected.behind.is_some() {
+                // For the next try.
                 reuse = None;
-                suspect = self.suspect(behind, &error);
             }
-            // A misread request is idempotent, and is sent again whatever the tries report.
-            if repeats || upload.is_repeatable && suspect.is_some() {
-                self.progress.download.restart();
-                upload.rewind();
-                continue;
+            let copied = self.copy(&mut connected, forward, upload, is_idempotent);
+            match copied.await {
+                Ok(End::Done) => {
+                    self.release(connected, upload, holder, suspect);
+                    return Ok(());
+                }
+                Ok(End::Misread(status)) => {
+                    suspect = connected.behind.map(|last| Suspect(last, status));
+                }
+                Err(error) => {
+                    self.note_failure(&connected, &error);
+                    if !self.repeats(&error, upload, method.as_ref(), connected.is_reused) {
+                        // A reset of the client is passed on with its code.
+                        let reason = match error.esource() {
+                            ErrorSource::Downstream => errors::reset_reason(&error),
+                            _ => None,
+                        };
+                        connected.service.end(reason).await;
+                        return Err(error);
+                    }
+                }
             }
-            // A reset of the client is passed on with its code.
-            let reason = if *error.esource() == ErrorSource::Downstream {
-                errors::reset_reason(&error)
-            } else {
-                None
-            };
-            connected.service.end(reason).await;
-            return Err(error);
+            self.progress.download.restart();
+            upload.rewind();
         }
+    }
+
+    /// Receives the body before a connection is taken: a slow client holds none of the service's.
+    async fn hold_body(&mut self, forward: &Forward, upload: &mut Upload) -> pingora::Result<()> {
+        let app = self.app();
+        if forward.is_held(&self.request.head, app.upstream.speaks_http_1()) {
+            let out = &mut self.progress.download.out;
+            self.request.send_continue(out);
+            hold(self.downstream, upload, out, app.request_body_timeout).await?;
+            self.progress.forwarded = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Copies the request and its response, or the tunnel that it opens, on one connection to the service.
+    async fn copy(
+        &mut self,
+        connected: &mut Connected,
+        forward: &Forward,
+        upload: &mut Upload,
+        is_idempotent: bool,
+    ) -> pingora::Result<End> {
+        let app = self.app();
+        let to_http_1 = matches!(connected.service, Service::Http1(_));
+        if to_http_1 {
+            let conduct = &self.exchanges.connections.conduct;
+            upload.begin(|cannot_be_a_request| {
+                let reuse = conduct.reuse(cannot_be_a_request);
+                self.request.http_1_head(forward, reuse)
+            });
+        } else {
+            upload.begin_stream();
+        }
+        let mut exchange = Exchange {
+            app,
+            forward,
+            deadlines: Deadlines::new(app, &self.request.head, forward, to_http_1),
+            request: self.request.for_response(forward.kind),
+            client: &mut *self.downstream,
+            service: &mut connected.service,
+            upload,
+            progress: &mut self.progress,
+            is_rest: false,
+            may_be_misread: is_idempotent && connected.behind.is_some(),
+        };
+        exchange.run().await
+    }
+
+    /// Returns true if a request that failed is sent again.
+    fn repeats(
+        &mut self,
+        error: &pingora::Error,
+        upload: &Upload,
+        method: Option<&Method>,
+        is_reused: bool,
+    ) -> bool {
+        // Once a part of the response is here, the service may have carried the request out.
+        let may_repeat = upload.is_repeatable && !self.progress.download.has_begun();
+        let tries = &mut self.progress.tries;
+        may_repeat && tries.after_sending(error, method, is_reused, Instant::now())
     }
 
     /// Takes an open connection to the service, or opens one; retries for a second while the service

@@ -2,10 +2,11 @@
 //! opens.
 
 use std::future::poll_fn;
+use std::ops::ControlFlow;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use pingora::{Error, ErrorType};
+use http::StatusCode;
 
 use super::deadlines::Deadlines;
 use super::downstream::Downstream;
@@ -15,9 +16,18 @@ use super::transfer;
 use super::upload::Upload;
 use crate::decision::forward::Forward;
 use crate::exchange::app::App;
-use crate::upstream::connections::conduct::may_be_misread;
+use crate::upstream::connections::conduct::is_of_misread_request;
 use crate::upstream::service::Service;
 use postern_http::request::kind::RequestKind;
+
+/// The end of an exchange that has not failed.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum End {
+    /// The whole response was sent, and the request unless the service took no more of it.
+    Done,
+    /// The response may be none to this request: with this status, and nothing of it sent.
+    Misread(StatusCode),
+}
 
 /// An exchange of one request and its response.
 pub(super) struct Exchange<'a, C> {
@@ -31,22 +41,22 @@ pub(super) struct Exchange<'a, C> {
     pub(super) deadlines: Deadlines,
     /// True after the response, while the rest of the request is sent.
     pub(super) is_rest: bool,
-    /// True if a response that a spoiled request would get is not passed on: the request is sent again.
-    pub(super) repeats_if_misread: bool,
+    /// True if a response that a spoiled request would get is not passed on.
+    pub(super) may_be_misread: bool,
 }
 
 impl<C: Downstream> Exchange<'_, C> {
     /// Runs until the last byte is sent to the client, and the request to the service.
-    pub(super) async fn run(&mut self) -> pingora::Result<()> {
+    pub(super) async fn run(&mut self) -> pingora::Result<End> {
         poll_fn(|cx| match self.poll(cx) {
             // The whole response was sent: only the connection ends.
-            Poll::Ready(_) if self.is_rest => Poll::Ready(Ok(())),
+            Poll::Ready(_) if self.is_rest => Poll::Ready(Ok(End::Done)),
             polled => polled,
         })
         .await
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<()>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<End>> {
         loop {
             // First what the client has sent: head and body leave in one write, and a service that
             // responds to the head alone has the body by then.
@@ -59,17 +69,20 @@ impl<C: Downstream> Exchange<'_, C> {
             // There is room for more of the body.
             let uploaded = moved && !self.upload.is_received();
             // Behind a failed upload too: the response may explain why the service stopped reading.
-            let responded = self.poll_service(cx)?;
+            let responded = match self.poll_service(cx)? {
+                ControlFlow::Continue(responded) => responded,
+                ControlFlow::Break(end) => return Poll::Ready(Ok(end)),
+            };
             let out = &mut self.progress.download.out;
             let sent = self.client.poll_send(out, cx)?;
             if self.upload.is_tunnel && (out.is_sent() || self.upload.is_sent()) {
                 // One side has closed it, and the other one has all of its bytes.
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(Ok(End::Done));
             }
             if out.is_sent() {
                 // Nothing is left to move: the service has everything, or takes no more.
                 if self.upload.is_sent() || self.upload.has_failed() {
-                    return Poll::Ready(Ok(()));
+                    return Poll::Ready(Ok(End::Done));
                 }
                 // Once only: it restarts the timeout of the body.
                 if !std::mem::replace(&mut self.is_rest, true) {
@@ -108,8 +121,8 @@ impl<C: Downstream> Exchange<'_, C> {
         }
     }
 
-    /// Reads the response.
-    fn poll_service(&mut self, cx: &mut Context<'_>) -> pingora::Result<bool> {
+    /// Reads the response; continues with true if a part of it has come.
+    fn poll_service(&mut self, cx: &mut Context<'_>) -> pingora::Result<ControlFlow<End, bool>> {
         let download = &mut self.progress.download;
         let had_head = download.head.is_some();
         if !download.has_room() {
@@ -121,7 +134,7 @@ impl<C: Downstream> Exchange<'_, C> {
             } else if !self.is_rest {
                 self.deadlines.response_until = None;
             }
-            return Ok(false);
+            return Ok(ControlFlow::Continue(false));
         }
         // With the latest state: a drain may have begun, and an unread body ends the connection.
         let request = ResponseTo {
@@ -135,42 +148,37 @@ impl<C: Downstream> Exchange<'_, C> {
             Poll::Ready(received) => received,
             Poll::Pending if had_head => {
                 self.deadlines.await_response();
-                return Ok(false);
+                return Ok(ControlFlow::Continue(false));
             }
             Poll::Pending => {
                 self.await_head();
-                return Ok(false);
+                return Ok(ControlFlow::Continue(false));
             }
         };
         if download.head.is_some() {
             self.deadlines.response_until = None;
         }
         // A long body is no longer here from its begin.
-        if self.repeats_if_misread
+        if self.may_be_misread
             && self.upload.is_repeatable
             && !had_head
             && let Some(head) = download.head
-            && may_be_misread(head.status)
+            && is_of_misread_request(head.status)
         {
             // It was queued in this turn, so nothing of it has left yet.
             download.out.take_back(waiting);
-            download.head = None;
-            self.progress.misread = Some(head.status);
-            // The error of a connection that broke, for which a retry exists.
-            return Err(Error::new_up(ErrorType::ConnectionClosed));
+            return Ok(ControlFlow::Break(End::Misread(head.status)));
         }
         if !had_head {
             self.response_began();
         }
         // Last: the head may have arrived in the same read as the error.
-        received.map(|()| true).map_err(|error| {
-            let failure = match self.service {
-                Service::Http1(_) => self.upload.failure(),
-                // The response says more about its stream.
-                Service::Http2(_) => None,
-            };
-            failure.unwrap_or(error)
-        })
+        match (received, &self.service) {
+            (Ok(()), _) => Ok(ControlFlow::Continue(true)),
+            // The response says more about its stream.
+            (Err(error), Service::Http2(_)) => Err(error),
+            (Err(error), Service::Http1(_)) => Err(self.upload.failure().unwrap_or(error)),
+        }
     }
 
     /// Waits for the final head, for which interim ones give no more time. The service cannot respond to a

@@ -11,29 +11,25 @@ use super::Serving;
 use super::downstream::Downstream;
 use super::upload::Upload;
 use crate::upstream::broke_before_response;
-use crate::upstream::connections::conduct::may_be_misread;
+use crate::upstream::connections::conduct::is_of_misread_request;
 use crate::upstream::connections::{Connected, LastRequest};
 use crate::upstream::service::Service;
 
 /// A request whose body the service may have taken for a part of the next one, to which it sent this
 /// status.
-pub(super) struct Suspect(LastRequest, StatusCode);
+pub(super) struct Suspect(pub(super) LastRequest, pub(super) StatusCode);
 
 impl<C: Downstream> Serving<'_, C> {
-    /// Notes that a request failed behind the body of `last`. Returns it if the request is sent again, so
-    /// that the second response decides.
-    pub(super) fn suspect(&mut self, last: LastRequest, error: &Error) -> Option<Suspect> {
-        if let Some(status) = self.progress.misread.take() {
-            return Some(Suspect(last, status));
-        }
+    /// Notes the failure of a request behind the body of another one.
+    pub(super) fn note_failure(&self, connected: &Connected, error: &Error) {
         // The service may as well have closed a connection that was idle for too long.
-        if self.progress.download.head.is_none() && broke_before_response(error) {
+        let has_head = self.progress.download.head.is_some();
+        if connected.behind.is_some() && !has_head && broke_before_response(error) {
             self.exchanges
                 .connections
                 .conduct
                 .body_may_be_left(Instant::now());
         }
-        None
     }
 
     /// Ends an exchange whose response was sent. The connection serves another request if both messages
@@ -78,7 +74,7 @@ impl<C: Downstream> Serving<'_, C> {
             return;
         }
         // It was passed on, not repeated, so only a doubt remains.
-        if behind.is_some() && may_be_misread(head.status) {
+        if behind.is_some() && is_of_misread_request(head.status) {
             conduct.body_may_be_left(ended);
         }
         let is_usable = download.leaves_connection_usable();

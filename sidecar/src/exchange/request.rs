@@ -65,8 +65,6 @@ pub(super) struct Progress {
     pub(super) upstream_duration: Option<Duration>,
     /// Set once the whole response is sent.
     pub(super) ended: Option<Instant>,
-    /// The status of a response that may be none to this request, and was not passed on.
-    pub(super) misread: Option<StatusCode>,
 }
 
 impl Progress {
@@ -84,7 +82,6 @@ impl Progress {
             own: None,
             upstream_duration: None,
             ended: None,
-            misread: None,
         }
     }
 

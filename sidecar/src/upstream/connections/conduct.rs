@@ -106,7 +106,7 @@ impl Conduct {
 }
 
 /// Returns true for a status with which services respond to a request line that they cannot read.
-pub(crate) fn may_be_misread(status: StatusCode) -> bool {
+pub(crate) fn is_of_misread_request(status: StatusCode) -> bool {
     matches!(status.as_u16(), 400 | 405 | 501 | 505)
 }
 

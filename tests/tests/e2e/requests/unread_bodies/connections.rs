@@ -66,6 +66,47 @@ fn a_request_spoiled_by_an_unread_body_is_sent_again() {
     }
 }
 
+/// Serves one connection: 200 to a POST, 400 behind it, and a part of a response to any other request.
+fn respond_in_part(connection: TcpStream, lines: &Sender<String>) -> std::io::Result<()> {
+    let mut writer = connection.try_clone()?;
+    let mut reader = BufReader::new(connection);
+    let mut is_behind_body = false;
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if reader.read_line(&mut head)? == 0 {
+                return Ok(());
+            }
+        }
+        let _ = lines.send(head.lines().next().unwrap_or_default().to_owned());
+        if head.starts_with("POST") {
+            reader.read_exact(&mut [0; 2])?;
+            writer.write_all(&response("200 OK", &[&format!("{MARK}: 1")], b""))?;
+            is_behind_body = true;
+        } else if is_behind_body {
+            writer.write_all(&response("400 Bad Request", &[], b""))?;
+        } else {
+            return writer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
+        }
+    }
+}
+
+#[test]
+fn after_a_misread_request_a_cut_response_is_the_last() {
+    let (sender, lines) = channel();
+    let address = serve_each(move |_, connection| respond_in_part(connection, &sender));
+    let stack = ForgedStack::start();
+    let sidecar = stack.in_front_of(&format!("http://{address}"), &OF_CLIENT);
+    let mut client = RawClient::connect(sidecar.address());
+    assert_eq!(send(&mut client, "POST", "{}").0, 200);
+    client.send(b"GET /orders/x HTTP/1.1\r\nHost: a\r\n\r\n");
+    let received = client.text_until("half");
+    assert!(received.starts_with("HTTP/1.1 200 OK\r\n"), "{received}");
+    assert!(client.try_response("GET").is_err(), "a second response");
+    // The POST, the GET that was misread, and the one whose response broke off.
+    assert_eq!(lines.try_iter().count(), 3);
+}
+
 /// A 400 to a POST may have another cause, and is not sent again.
 #[test]
 fn a_service_in_doubt_spoils_one_post_and_no_other() {
