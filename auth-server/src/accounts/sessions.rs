@@ -18,7 +18,7 @@ use postern_token::possession::Binding;
 use tracing::{info, warn};
 use zeroize::Zeroizing;
 
-use self::record::{NoUser, SessionRecord, Use};
+use self::record::{NoUser, SessionRecord, SessionTimes, Use};
 use self::refresh_token::{RefreshToken, SessionId};
 use crate::accounts::users::{PresentUser, User, UserStore};
 use crate::random;
@@ -117,9 +117,12 @@ impl Sessions {
         }
         let token = RefreshToken::generate(&user.user.id).ok()?;
         let secret = random::secret().ok()?;
-        let ends = now.saturating_add(self.lifetime);
-        let expires = now.saturating_add(self.token_lifetime);
-        let record = SessionRecord::new(&token, &secret, user, (now, ends, expires), binding);
+        let times = SessionTimes {
+            began: now,
+            ends: now.saturating_add(self.lifetime),
+            expires: now.saturating_add(self.token_lifetime),
+        };
+        let record = SessionRecord::new(&token, &secret, user, times, binding);
         let id = token.session();
         let (sessions, new) = (Arc::clone(self), record.clone());
         // Also where the client does not wait for that: an unclear one has to be known.

@@ -185,7 +185,7 @@ mod tests {
             ..TokenIdentity::default()
         };
         issuer
-            .issue(pair, &builtin_user(), issuer.validity_from(0), ids)
+            .issue(pair, &builtin_user(), issuer.times_from(0), ids)
             .unwrap()
     }
 

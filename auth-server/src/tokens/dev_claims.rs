@@ -2,19 +2,19 @@
 
 use serde_json::{Map, Value, json};
 
-use super::issuer::TokenIssuer;
+use super::issuer::{IssuedTimes, TokenIssuer};
 use crate::accounts::users::builtin::{ACCOUNT, ID};
 
 /// The claims of a token.
 pub(crate) type ClaimSet = Map<String, Value>;
 
 impl TokenIssuer {
-    /// Completes the claims of a token that is issued at `now` and lives for `lifetime` seconds. Each
-    /// claim that is given stays as it is, and `null` leaves one out.
+    /// Completes the claims of a token. Each claim that is given stays as it is, and `null` leaves one
+    /// out.
     pub(crate) fn completed(
         &self,
         given: ClaimSet,
-        (now, lifetime): (i64, i64),
+        times: IssuedTimes,
         token_id: String,
     ) -> ClaimSet {
         let value = |names: [&str; 2], default: &str| {
@@ -28,9 +28,8 @@ impl TokenIssuer {
             value(["userId", "sub"], ID),
             value(["username", "preferred_username"], ACCOUNT),
         );
-        let expires_at = now.saturating_add(lifetime);
         // A token that has expired was issued before it did.
-        let issued_at = now.min(expires_at);
+        let issued_at = times.issued_at.min(times.expires);
         let audience = Some(&self.audience).filter(|audience| !audience.is_empty());
         let mut claims = ClaimSet::from_iter(
             [
@@ -42,7 +41,7 @@ impl TokenIssuer {
                 ("username", account),
                 ("iat", json!(issued_at)),
                 ("nbf", json!(issued_at)),
-                ("exp", json!(expires_at)),
+                ("exp", json!(times.expires)),
                 ("jti", json!(token_id)),
             ]
             .map(|(name, value)| (name.to_owned(), value)),
@@ -65,7 +64,8 @@ mod tests {
             lifetime: 60,
         };
         let given = serde_json::from_value(given).unwrap();
-        Value::Object(issuer.completed(given, (1_000, lifetime), "id".into()))
+        let times = IssuedTimes::new(1_000, lifetime);
+        Value::Object(issuer.completed(given, times, "id".into()))
     }
 
     #[test]

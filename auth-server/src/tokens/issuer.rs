@@ -26,9 +26,19 @@ pub(crate) struct TokenIssuer {
 
 /// `iat` and `exp` of a token, in seconds since the epoch.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Validity {
+pub(crate) struct IssuedTimes {
     pub(crate) issued_at: i64,
     pub(crate) expires: i64,
+}
+
+impl IssuedTimes {
+    /// Returns the times of a token that is issued at `now`, and lives for so many seconds.
+    pub(crate) const fn new(now: i64, lifetime: i64) -> Self {
+        Self {
+            issued_at: now,
+            expires: now.saturating_add(lifetime),
+        }
+    }
 }
 
 /// The ids in a token, and what it is bound to.
@@ -72,7 +82,7 @@ impl TokenIssuer {
         &self,
         pair: &SigningKeyPair,
         user: &User,
-        validity: Validity,
+        times: IssuedTimes,
         ids: TokenIdentity,
     ) -> Result<String, SigningError> {
         let contract = Claims {
@@ -83,7 +93,7 @@ impl TokenIssuer {
             nick_name: Some(user.nick_name.clone()),
             user_id: user.id.clone(),
             extra_info: user.extra_info.clone(),
-            ..self.common_claims(&user.grant, validity, ids.token_id)
+            ..self.common_claims(&user.grant, times, ids.token_id)
         };
         sign(
             pair,
@@ -106,7 +116,7 @@ impl TokenIssuer {
         now: i64,
         ids: TokenIdentity,
     ) -> Result<String, SigningError> {
-        let validity = self.validity_from(now);
+        let times = self.times_from(now);
         let contract = Claims {
             subject: Some(id.to_string()),
             client_id: Some(id.to_string()),
@@ -117,7 +127,7 @@ impl TokenIssuer {
                 ..ExtraInfo::default()
             },
             binding: ids.binding,
-            ..self.common_claims(grant, validity, ids.token_id)
+            ..self.common_claims(grant, times, ids.token_id)
         };
         sign(
             pair,
@@ -131,11 +141,8 @@ impl TokenIssuer {
     }
 
     /// Returns the times of a token that is issued at `now`.
-    pub(crate) fn validity_from(&self, now: i64) -> Validity {
-        Validity {
-            issued_at: now,
-            expires: now.saturating_add(i64::from(self.lifetime)),
-        }
+    pub(crate) fn times_from(&self, now: i64) -> IssuedTimes {
+        IssuedTimes::new(now, self.lifetime.into())
     }
 
     /// Returns the `aud` of a token; an audience of the grant takes the place of the common one.
@@ -148,13 +155,13 @@ impl TokenIssuer {
     }
 
     /// Returns the claims about issuer, audience and times.
-    fn common_claims(&self, grant: &Grant, validity: Validity, token_id: String) -> Claims {
+    fn common_claims(&self, grant: &Grant, times: IssuedTimes, token_id: String) -> Claims {
         Claims {
             issuer: Some(self.issuer.clone()),
             audience: self.audience(grant),
-            issued_at: Some(validity.issued_at),
-            not_before: Some(validity.issued_at),
-            expires_at: Some(validity.expires),
+            issued_at: Some(times.issued_at),
+            not_before: Some(times.issued_at),
+            expires_at: Some(times.expires),
             token_id: Some(token_id),
             ..Claims::default()
         }
@@ -204,7 +211,7 @@ mod tests {
             ..TokenIdentity::default()
         };
         issuer
-            .issue(pair, &builtin_user(), issuer.validity_from(NOW), ids)
+            .issue(pair, &builtin_user(), issuer.times_from(NOW), ids)
             .unwrap()
     }
 

@@ -60,6 +60,14 @@ impl fmt::Debug for SessionRecord {
     }
 }
 
+/// The times of a session that begins.
+pub(super) struct SessionTimes {
+    pub(super) began: i64,
+    pub(super) ends: i64,
+    /// `exp` of its first access token.
+    pub(super) expires: i64,
+}
+
 /// The use of a refresh token that may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
@@ -80,14 +88,14 @@ pub(super) enum NoUser {
 }
 
 impl SessionRecord {
-    /// Returns the record of a login at `began`, without an access token yet.
+    /// Returns the record of a login, without an access token yet.
     pub(super) fn new(
         token: &RefreshToken,
         secret: &str,
         PresentUser {
             user, credentials, ..
         }: &PresentUser,
-        (began, ends, expires): (i64, i64, i64),
+        times: SessionTimes,
         binding: Option<Binding>,
     ) -> Self {
         Self {
@@ -95,14 +103,14 @@ impl SessionRecord {
             counter: 0,
             token_sha256: token.hash(),
             former_sha256: None,
-            renewed: began,
+            renewed: times.began,
             user_id: user.id.clone(),
             account: user.account.clone(),
             credentials: credentials.clone(),
-            began,
-            ends,
-            expires,
-            live_until: expires,
+            began: times.began,
+            ends: times.ends,
+            expires: times.expires,
+            live_until: times.expires,
             binding,
             unknown: Map::new(),
         }
@@ -222,7 +230,12 @@ mod tests {
     fn begun() -> (RefreshToken, SessionRecord) {
         let first = RefreshToken::generate("1").unwrap();
         let user = BuiltinUser.present("").unwrap();
-        let record = SessionRecord::new(&first, "secret", &user, (10, 1000, 100), None);
+        let times = SessionTimes {
+            began: 10,
+            ends: 1000,
+            expires: 100,
+        };
+        let record = SessionRecord::new(&first, "secret", &user, times, None);
         (first, record)
     }
 

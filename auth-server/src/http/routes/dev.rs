@@ -17,7 +17,7 @@ use crate::http::possession::Possession;
 use crate::http::response::ErrorResponse;
 use crate::http::routes::DEV_TOKEN_PATH;
 use crate::http::{body, oauth};
-use crate::tokens::issuer::{TOKEN_TYPE, sign};
+use crate::tokens::issuer::{IssuedTimes, TOKEN_TYPE, sign};
 
 const PAGE: &str = include_str!("dev/page.html");
 /// The page is whole: it loads nothing, and talks to this server alone.
@@ -73,8 +73,8 @@ async fn issue(app: &App, request: Request) -> Result<AccessToken, ErrorResponse
         claims.entry("cnf").or_insert(json!(binding));
     }
     let (now, issuer, token_id) = (app.now(), &app.config.issuer, token_id()?);
-    let lifetime = lifetime.unwrap_or(issuer.lifetime.into());
-    let claims = issuer.completed(claims, (now, lifetime), token_id.clone());
+    let times = IssuedTimes::new(now, lifetime.unwrap_or(issuer.lifetime.into()));
+    let claims = issuer.completed(claims, times, token_id.clone());
     let (token, _) = app.sign(token_id, |_, pair, _| sign(pair, TOKEN_TYPE, &claims))?;
     let left = claims
         .get("exp")

@@ -171,7 +171,7 @@ async fn token_for(
         issuer.issue(
             pair,
             user,
-            issuer.validity_from(now),
+            issuer.times_from(now),
             TokenIdentity {
                 token_id,
                 session: session_id,

@@ -6,7 +6,7 @@ use super::super::password::tests::cheap;
 use super::*;
 use crate::config::MAX_AUTHORIZATION_BYTES;
 use crate::keys::pair::tests::pair;
-use crate::tokens::issuer::{TokenIdentity, TokenIssuer, Validity};
+use crate::tokens::issuer::{IssuedTimes, TokenIdentity, TokenIssuer};
 use postern_token::possession::Binding;
 
 pub(crate) fn entry(account: &str, password: &str) -> String {
@@ -221,7 +221,7 @@ fn a_user_that_gets_a_token_can_use_it() {
             issuer: "x".repeat(MAX_CHARACTERS),
             lifetime: u32::MAX,
         };
-        let validity = Validity {
+        let times = IssuedTimes {
             issued_at: i64::MAX / 2,
             expires: i64::MAX,
         };
@@ -233,7 +233,7 @@ fn a_user_that_gets_a_token_can_use_it() {
                 certificate: Some([0; 32]),
             }),
         };
-        let token = issuer.issue(&pair, &user, validity, ids).unwrap();
+        let token = issuer.issue(&pair, &user, times, ids).unwrap();
         let field = "Bearer ".len() + token.len();
         assert!(field <= MAX_AUTHORIZATION_BYTES, "{piece:?}: {field}");
     }

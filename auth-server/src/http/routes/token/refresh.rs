@@ -12,7 +12,7 @@ use crate::accounts::sessions::refresh_token::RefreshToken;
 use crate::http::app::App;
 use crate::http::oauth::AccessToken;
 use crate::http::response::{ErrorResponse, store_rejection};
-use crate::tokens::issuer::{TokenIdentity, Validity};
+use crate::tokens::issuer::{IssuedTimes, TokenIdentity};
 
 const CREDENTIALS: &str =
     "a session belongs to no application: leave out client_secret and Authorization: Basic";
@@ -72,14 +72,14 @@ pub(super) async fn refresh(
     user.grant.audience = audience;
     // If this fails, the client may present its token again: soon after, it is a repetition.
     let (token, ids) = app.sign(renewed.token_id, |issuer, pair, token_id| {
-        let validity = Validity {
+        let times = IssuedTimes {
             issued_at: renewed.issued_at,
             expires: renewed.expires,
         };
         issuer.issue(
             pair,
             &user,
-            validity,
+            times,
             TokenIdentity {
                 token_id,
                 session: Some(renewed.id),
