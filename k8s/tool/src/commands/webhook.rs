@@ -9,16 +9,18 @@ use std::time::Duration;
 use axum::Router;
 use postern_process::clock::unix_now;
 use postern_process::exit::ExitError;
-use postern_process::metrics::counters_by;
+use postern_process::metrics::{Label, counters_by};
 use postern_process::signals::Terminations;
-use postern_process::supervisor::supervisor;
+use postern_process::supervisor::{FirstFailure, supervisor};
 use postern_transport::admin;
-use postern_transport::admin::health::Health;
+use postern_transport::admin::health::{Condition, Health};
 use postern_transport::drain::DrainTrigger;
 use postern_transport::http_port::HttpPort;
 use postern_transport::net::connection_slots::ConnectionSlots;
 use postern_transport::net::listener::{self, Port};
-use postern_transport::tls::{CertificateMetrics, HTTP_1, RequestedCertificates};
+use postern_transport::tls::{CertificateMetrics, HTTP_1, RequestedCertificates, ServerTls};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use tracing::{info, warn};
 
@@ -50,19 +52,9 @@ pub(crate) fn run(args: &WebhookArgs) -> Result<(), ExitError> {
 }
 
 async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
-    let no_signals =
-        |error: std::io::Error| ExitError::Software(format!("signals cannot be received: {error}"));
-    let mut terminations = Terminations::install().map_err(no_signals)?;
+    let terminations = Terminations::install().map_err(no_signals)?;
     let settings = Settings::new(&args.sidecars)?;
-    let missing = "--tls-cert and --tls-key are missing: the API server speaks TLS";
-    let clients = RequestedCertificates {
-        ca: args.client_ca.clone(),
-        mode: None,
-    };
-    let tls = args
-        .tls
-        .server(clients, HTTP_1)?
-        .ok_or_else(|| ExitError::Config(missing.to_owned()))?;
+    let tls = server_tls(args)?;
     info!(
         version = env!("CARGO_PKG_VERSION"),
         listen = %args.listen,
@@ -78,14 +70,11 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     let admin = listener::bind(Port::Admin, args.admin_listen)?;
     let (background, ends) = supervisor();
     let reviewed = counters_by("outcome", Outcome::ALL.map(Outcome::name));
-    let of_certificate = CertificateMetrics::default();
-    let mut registry = Registry::with_prefix("postern_webhook");
-    let help = "Reviewed objects by outcome (allowed, patched, rejected, malformed)";
-    registry.register("reviews", help, reviewed.clone());
-    of_certificate.register(&mut registry);
+    let certificate = CertificateMetrics::default();
+    let registry = registry(&reviewed, &certificate);
     let health = Health::new();
     let following = Arc::clone(&tls)
-        .follow(of_certificate, health.files("tls_files").reloads())
+        .follow(certificate, health.files("tls_files").reloads())
         .map_err(no_signals)?;
     background.spawn_critical("following the TLS files", following);
 
@@ -117,22 +106,53 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     health.set_started();
     serving.set_ready();
 
-    let outcome = tokio::select! {
-        _ = terminations.next() => Ok(()),
-        failure = ends.first() => Err(failure),
-    };
-    if outcome.is_ok() {
-        // Still serving: the API server sends reviews until it learns that this replica ends.
-        serving.set_not_ready("stopping");
-        tokio::select! {
-            () = tokio::time::sleep(LAME_DUCK) => {}
-            _ = terminations.next() => {}
-        }
-    }
+    let outcome = until_stopped(terminations, ends, &serving).await;
     drain.stop_accepting();
     admin_drain.stop_accepting();
     // A failure while it stops changes nothing: the process ends in any case.
     let _ = accepting.await;
     info!("stopped");
     outcome
+}
+
+fn no_signals(error: std::io::Error) -> ExitError {
+    ExitError::Software(format!("signals cannot be received: {error}"))
+}
+
+fn server_tls(args: &WebhookArgs) -> Result<Arc<ServerTls>, ExitError> {
+    let clients = RequestedCertificates {
+        ca: args.client_ca.clone(),
+        mode: None,
+    };
+    let missing = "--tls-cert and --tls-key are missing: the API server speaks TLS";
+    args.tls
+        .server(clients, HTTP_1)?
+        .ok_or_else(|| ExitError::Config(missing.to_owned()))
+}
+
+fn registry(reviewed: &Family<Label, Counter>, certificate: &CertificateMetrics) -> Registry {
+    let mut registry = Registry::with_prefix("postern_webhook");
+    let help = "Reviewed objects by outcome (allowed, patched, rejected, malformed)";
+    registry.register("reviews", help, reviewed.clone());
+    certificate.register(&mut registry);
+    registry
+}
+
+/// Waits for a signal to end, or a failure in the background. Behind a signal reviews are served for a
+/// while: the API server sends them until it learns that this replica ends.
+async fn until_stopped(
+    mut terminations: Terminations,
+    ends: FirstFailure,
+    serving: &Condition,
+) -> Result<(), ExitError> {
+    tokio::select! {
+        _ = terminations.next() => {}
+        failure = ends.first() => return Err(failure),
+    }
+    serving.set_not_ready("stopping");
+    tokio::select! {
+        () = tokio::time::sleep(LAME_DUCK) => {}
+        _ = terminations.next() => {}
+    }
+    Ok(())
 }
