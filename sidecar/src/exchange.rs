@@ -34,7 +34,7 @@ use self::request::{Progress, Request};
 use self::response::LocalResponse;
 use self::upload::Upload;
 use crate::decision::forward::Forward;
-use crate::identity::forwarded::Client;
+use crate::identity::client::Client;
 use crate::telemetry::metrics::Counted;
 use crate::telemetry::outcome::Outcome;
 use crate::upstream::connections::conduct::Conduct;

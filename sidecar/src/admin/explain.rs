@@ -22,7 +22,7 @@ use crate::cli::Cli;
 use crate::config::live::{CurrentRules, Rules};
 use crate::decision::authorize::Decision;
 use crate::decision::forward::Forward;
-use crate::identity::forwarded::Client;
+use crate::identity::client::Client;
 use crate::issuers::installed_keys::InstalledKeys;
 use crate::issuers::issuer_keys::IssuerKeys;
 use crate::telemetry::request_id::RequestIds;

@@ -20,7 +20,7 @@ use crate::decision::forward::Forward;
 use crate::decision::issuers::{Issuer, Issuers};
 use crate::decision::possession::{PossessionPolicy, Presented};
 use crate::decision::protected_resource::ProtectedResource;
-use crate::identity::forwarded::Client;
+use crate::identity::client::Client;
 use crate::identity::user_header::UserHeader;
 use crate::issuers::issuer_keys::KeysByIssuer;
 use crate::issuers::token_cache::{TokenDigest, VerifiedToken};

@@ -19,8 +19,8 @@ use postern_token::sources::bearer::{Bearer, Scheme, TokenLocation};
 use postern_transport::net::shares::Holder;
 
 use super::authorize::AuthPolicy;
+use crate::identity::client::Client;
 use crate::identity::client_certificate::{CertificateField, ClientCertificate};
-use crate::identity::forwarded::Client;
 use crate::issuers::token_cache::TokenDigest;
 
 /// The field with the nonce of the next proof (RFC 9449 §8).

@@ -19,7 +19,7 @@ use crate::config::live::Rules;
 use crate::decision::forward::Forward;
 use crate::decision::strip_token;
 use crate::exchange::app::App;
-use crate::identity::forwarded::Client;
+use crate::identity::client::Client;
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::request_span::RequestSpan;

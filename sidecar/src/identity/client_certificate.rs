@@ -9,7 +9,7 @@ use postern_token::possession::{Digest, sha256};
 use postern_transport::tls::certificate;
 
 use super::field_name;
-use crate::identity::forwarded::Client;
+use crate::identity::client::Client;
 
 /// The field in which trusted proxies send the certificate of their client.
 #[derive(Debug, Clone, PartialEq, Eq)]

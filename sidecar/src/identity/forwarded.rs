@@ -3,17 +3,13 @@
 //!
 //! They are for logs and links; no decision about a request depends on them.
 
-use std::net::IpAddr;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use http::HeaderValue;
 use postern_http::header_alias::cgi_equal;
 use postern_http::path::canonical::{moves_the_root, names_another_path};
-use postern_token::possession::Digest;
-use postern_transport::net::client_address::TrustedProxies;
 
+use crate::identity::client::Client;
 use crate::identity::service_fields::ServiceFields;
 
 /// Trust in forwarding headers that arrive with a request.
@@ -25,49 +21,6 @@ pub(crate) enum ForwardedPolicy {
     Overwrite,
     /// Keep them, and add nothing.
     Off,
-}
-
-/// Address of the peer, and the scheme of its connection.
-#[derive(Debug)]
-pub(crate) struct Client {
-    /// The number of its connection.
-    pub(crate) connection: u64,
-    pub(crate) address: Option<IpAddr>,
-    pub(crate) tls: bool,
-    /// The SHA-256 of the certificate that it presented.
-    pub(crate) certificate: Option<Digest>,
-    pub(crate) is_trusted_proxy: bool,
-    /// The address as services get it, written once for all requests of a connection.
-    text: Option<HeaderValue>,
-}
-
-impl Client {
-    pub(crate) fn new(address: Option<IpAddr>, tls: bool, proxies: &TrustedProxies) -> Self {
-        static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
-        let text = address
-            .map(|address| address.to_canonical().to_string())
-            .map(|text| HeaderValue::from_maybe_shared(Bytes::from(text)));
-        Self {
-            connection: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
-            address,
-            tls,
-            certificate: None,
-            is_trusted_proxy: address.is_some_and(|address| proxies.trusts(address)),
-            text: text.and_then(Result::ok),
-        }
-    }
-
-    /// Sets the certificate of the connection.
-    pub(crate) fn with_certificate(self, certificate: Option<Digest>) -> Self {
-        Self {
-            certificate,
-            ..self
-        }
-    }
-
-    const fn scheme(&self) -> &'static str {
-        if self.tls { "https" } else { "http" }
-    }
 }
 
 /// Removes the fields that name another path, unless a trusted proxy sent them, and those that move
@@ -164,6 +117,8 @@ pub(crate) fn is_client_address_header(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use postern_transport::net::client_address::TrustedProxies;
+
     use super::*;
     use crate::identity::service_fields::tests::{lines_of, received};
 

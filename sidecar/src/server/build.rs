@@ -21,7 +21,7 @@ use crate::admin::status::Status;
 use crate::config::Config;
 use crate::exchange::Exchanges;
 use crate::exchange::app::{App, limits};
-use crate::identity::forwarded::Client;
+use crate::identity::client::Client;
 use crate::issuers::task::{Changes, IssuerTask};
 use crate::server::background::{supervised, until_stopped};
 use crate::server::connections::ClientConnections;

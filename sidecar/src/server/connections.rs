@@ -21,7 +21,7 @@ use crate::downstream::http2::{self, NewConnection};
 use crate::downstream::transport::{self, ClientTransport, Socket};
 use crate::exchange::Exchanges;
 use crate::exchange::response::raw_http1_response;
-use crate::identity::forwarded::Client;
+use crate::identity::client::Client;
 use crate::telemetry::metrics::Counted;
 
 /// Handler of accepted connections.

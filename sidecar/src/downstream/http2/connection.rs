@@ -15,7 +15,7 @@ use super::downstream::Http2Downstream;
 use super::transport::FollowedTransport;
 use crate::downstream::transport::ClientTransport;
 use crate::exchange::Exchanges;
-use crate::identity::forwarded::Client;
+use crate::identity::client::Client;
 use postern_http::request::http2::LIBRARY_MAX_HEAD_BYTES;
 use postern_http::request::received::ReceivedHead;
 
