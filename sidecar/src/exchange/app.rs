@@ -32,6 +32,7 @@ pub(crate) struct App {
     pub(crate) keys: Arc<IssuerKeys>,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) request_logger: RequestLogger,
+    pub(crate) trusted_proxies: TrustedProxies,
     /// `None`: forever.
     pub(crate) request_body_timeout: Option<Duration>,
     /// `None`: forever.
@@ -70,9 +71,9 @@ impl App {
             upstream: upstream(config)?,
             request_logger: RequestLogger {
                 metrics: metrics.clone(),
-                trusted_proxies: Arc::new(TrustedProxies::new(args.access.trusted_proxy.clone())),
                 reported: Arc::default(),
             },
+            trusted_proxies: TrustedProxies::new(args.access.trusted_proxy.clone()),
             request_body_timeout: args.limits.request_body_timeout.limit(),
             downstream_write_timeout: args.limits.downstream_write_timeout.limit(),
             in_flight: InFlight::new(max),

@@ -158,11 +158,8 @@ impl<'a> Request<'a> {
 
     /// Returns the client's IP, through trusted proxies.
     pub(super) fn client_ip(&self, app: &App) -> Option<IpAddr> {
-        Some(
-            app.request_logger
-                .trusted_proxies
-                .client(self.client.address?, &self.head.headers),
-        )
+        let peer = self.client.address?;
+        Some(app.trusted_proxies.client(peer, &self.head.headers))
     }
 
     /// Returns the client, which holds what no user holds.

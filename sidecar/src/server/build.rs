@@ -125,7 +125,7 @@ fn admin_routes(config: &Config, app: &App, stop: &GracefulStop, started: Instan
         client: Client::new(
             Some(Ipv4Addr::LOCALHOST.into()),
             config.tls.is_some(),
-            &app.request_logger.trusted_proxies,
+            &app.trusted_proxies,
         ),
     };
     let status = Status {

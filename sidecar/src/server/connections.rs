@@ -62,7 +62,7 @@ impl ClientConnections {
     /// Takes the slot of a connection; `None` where it is to be closed.
     async fn slot(&self, peer: IpAddr) -> Option<Slot> {
         let app = &self.requests.app;
-        let is_proxy = app.request_logger.trusted_proxies.trusts(peer);
+        let is_proxy = app.trusted_proxies.trusts(peer);
         let slot = self.slots.take(peer, is_proxy).await;
         if slot.is_none() {
             app.metrics.connections_rejected.inc();
@@ -102,7 +102,7 @@ impl ClientConnections {
         let client = Client::new(
             Some(peer.ip()),
             chose.is_some(),
-            &requests.app.request_logger.trusted_proxies,
+            &requests.app.trusted_proxies,
         )
         .with_certificate(transport::client_certificate(&transport));
         let mut downstream = Http1Downstream::new(transport, activity, self.head_timeout);

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use postern_transport::net::client_address::TrustedProxies;
-
 use crate::telemetry::access_log::{AccessLine, AccessLog};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::{Completion, Outcome};
@@ -14,7 +12,6 @@ use crate::telemetry::request_span::RequestSpan;
 #[derive(Debug, Clone)]
 pub(crate) struct RequestLogger {
     pub(crate) metrics: Metrics,
-    pub(crate) trusted_proxies: Arc<TrustedProxies>,
     pub(crate) reported: Arc<ReportedPaths>,
 }
 
