@@ -12,13 +12,12 @@ use postern_process::clock;
 use tokio::task::unconstrained;
 use tokio::time::Instant;
 
-use super::downstream::{Downstream, Outgoing, Timer};
+use super::downstream::{Downstream, LINGER_TIMEOUT, Outgoing, Timer};
 use super::response_head::ResponseHead;
 use super::transfer::give_way;
 use super::upload::Upload;
 use crate::decision::forward::Forward;
 use crate::exchange::app::App;
-use crate::exchange::response::DRAIN_TIMEOUT;
 use postern_http::request::kind::RequestKind;
 use postern_http::request::received::ReceivedHead;
 
@@ -112,8 +111,8 @@ impl Deadlines {
 
     /// Gives the rest of the request a shorter time: the service may still read it.
     pub(super) fn begin_rest(&mut self) {
-        let body = self.body.unwrap_or(DRAIN_TIMEOUT);
-        self.body = Some(body.min(DRAIN_TIMEOUT));
+        let body = self.body.unwrap_or(LINGER_TIMEOUT);
+        self.body = Some(body.min(LINGER_TIMEOUT));
         // The client has its response: the end of the token would cut off nothing but the rest.
         self.token = None;
         // A longer timeout may be running.
@@ -160,7 +159,7 @@ impl Deadlines {
 
     /// Waits for the end of the request behind its response.
     pub(super) fn await_end(&mut self) {
-        start(&mut self.response_until, Some(DRAIN_TIMEOUT));
+        start(&mut self.response_until, Some(LINGER_TIMEOUT));
     }
 
     /// Returns the first one that has passed.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use h2::Reason;
@@ -13,6 +14,10 @@ use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::upload::Upload;
+
+/// Wait for a client that is still sending: closing earlier would reset the connection before it
+/// reads the response.
+pub(crate) const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The client of one request.
 pub(crate) trait Downstream {
@@ -120,7 +125,6 @@ impl Timer {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::time::Duration;
 
     use super::*;
 

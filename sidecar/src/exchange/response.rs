@@ -1,7 +1,5 @@
 //! The sidecar's own responses: the current user and every rejection, in the envelope.
 
-use std::time::Duration;
-
 use bytes::{BufMut, Bytes};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use postern_contract::envelope::Envelope;
@@ -14,10 +12,6 @@ use super::client_head::ClientHead;
 use super::downstream::Outgoing;
 use postern_http::request::kind::{GRPC_STATUS, RequestKind};
 use postern_http::request::received::ReceivedHead;
-
-/// Wait for a client that is still sending: closing earlier would reset the connection before it
-/// reads the response.
-pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The text beside the status of a gRPC call.
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");

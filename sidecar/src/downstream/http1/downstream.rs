@@ -21,8 +21,7 @@ use tokio::time::{Instant, Interval, interval_at};
 use tokio_util::io::poll_read_buf;
 
 use crate::downstream::transport::{self, ClientTransport, has_left};
-use crate::exchange::downstream::{Downstream, Outgoing, Timer};
-use crate::exchange::response::DRAIN_TIMEOUT;
+use crate::exchange::downstream::{Downstream, LINGER_TIMEOUT, Outgoing, Timer};
 use crate::exchange::transfer;
 use crate::exchange::upload::Upload;
 
@@ -130,7 +129,7 @@ impl Http1Downstream {
     pub(crate) async fn reject(&mut self, mut response: Outgoing) {
         self.activity.waits_for_rest();
         // The connection ends, whether the response arrives or not.
-        let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.send(&mut response)).await;
+        let _ = tokio::time::timeout(LINGER_TIMEOUT, self.send(&mut response)).await;
         self.close_behind_response().await;
     }
 
@@ -289,7 +288,7 @@ impl Downstream for Http1Downstream {
     async fn discard(&mut self, rest: BodyReader) -> bool {
         self.activity.waits_for_rest();
         let rest = self.read_rest(rest);
-        matches!(tokio::time::timeout(DRAIN_TIMEOUT, rest).await, Ok(Ok(())))
+        matches!(tokio::time::timeout(LINGER_TIMEOUT, rest).await, Ok(Ok(())))
     }
 
     fn timer(&mut self) -> &mut Timer {
