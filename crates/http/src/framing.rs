@@ -7,6 +7,7 @@
 
 pub mod body;
 mod chunks;
+pub mod head_search;
 pub mod requests;
 pub mod responses;
 pub mod unread;

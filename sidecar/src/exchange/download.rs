@@ -7,10 +7,10 @@ use bytes::{Buf, BytesMut};
 use http::Version;
 use pingora::protocols::Stream;
 use pingora::{Error, ErrorType};
+use postern_http::framing::head_search::HeadSearch;
 use tokio_util::io::poll_read_buf;
 
 use super::downstream::Outgoing;
-use super::response_head::search::HeadSearch;
 use super::response_head::{self, ResponseHead, ResponseTo};
 use super::transfer::{self, LAST_CHUNK, put_data};
 use crate::upstream::MAX_HEAD_BYTES;

@@ -2,7 +2,6 @@
 
 mod handshake;
 mod malformed;
-pub(crate) mod search;
 
 use std::mem::MaybeUninit;
 

@@ -5,14 +5,14 @@ use memchr::memmem;
 /// Progress of the search: parsing a long head from its beginning with each part would take ever
 /// longer.
 #[derive(Default)]
-pub(crate) struct HeadSearch {
+pub struct HeadSearch {
     /// Bytes that hold no end of a head.
     searched: usize,
 }
 
 impl HeadSearch {
     /// Returns false for `received` of at least `long` bytes without the end of a head.
-    pub(crate) fn may_be_whole(&mut self, received: &[u8], long: usize) -> bool {
+    pub fn may_be_whole(&mut self, received: &[u8], long: usize) -> bool {
         if received.len() < long {
             return true;
         }

@@ -6,8 +6,8 @@ use postern_transport::drain::DrainWatcher;
 use super::downstream::{HEAD_READ, Http1Downstream};
 use crate::exchange::Exchanges;
 use crate::exchange::response::raw_http1_response;
-use crate::exchange::response_head::search::HeadSearch;
 use crate::identity::client::Client;
+use postern_http::framing::head_search::HeadSearch;
 use postern_http::request::MAX_HEAD_BYTES;
 use postern_http::request::received::{self, ReceivedHead};
 
