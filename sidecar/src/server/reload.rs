@@ -75,13 +75,11 @@ fn paths_of(args: &ServeArgs) -> Vec<PathBuf> {
 }
 
 /// Returns the files of the settings in effect, and of those read last: one of these may be missing yet.
-fn watched(in_effect: &ServeArgs) -> Vec<PathBuf> {
+fn watched(in_effect: &ServeArgs, read: Option<&ServeArgs>) -> Vec<PathBuf> {
     let mut paths = paths_of(in_effect);
-    if let Ok(read) = read() {
-        for path in paths_of(&read) {
-            if !paths.contains(&path) {
-                paths.push(path);
-            }
+    for path in read.map(paths_of).unwrap_or_default() {
+        if !paths.contains(&path) {
+            paths.push(path);
         }
     }
     paths
@@ -115,12 +113,9 @@ impl Reload {
             let polled = paths.clone();
             if let Some(states) = files.poll(move || states_of(&polled)).await {
                 let states = states.clone();
-                self.reload(&mut effective, Polled { paths, states }).await;
+                let read = self.reload(&mut effective, Polled { paths, states }).await;
                 // The settings that were read may name other files.
-                let in_effect = effective.clone();
-                // On a thread of its own, because reading files blocks.
-                let reading = spawn_blocking(move || watched(&in_effect));
-                paths = reading.await.map_err(|error| error.to_string())?;
+                paths = watched(&effective, read.as_ref());
             }
         }
     }
@@ -133,10 +128,23 @@ impl Reload {
         }
     }
 
-    /// Reloads once; `effective` holds the settings in effect, before and after.
-    async fn reload(&self, effective: &mut ServeArgs, polled: Polled) {
-        match self.read_and_apply(effective, polled).await {
-            Ok(Reloaded { now, waiting }) => {
+    /// Reloads once; `effective` holds the settings in effect, before and after. Returns the settings that
+    /// were read, if they are any.
+    async fn reload(&self, effective: &mut ServeArgs, polled: Polled) -> Option<ServeArgs> {
+        let (start, former) = (self.start.clone(), effective.clone());
+        // All that reads files or can fail comes first, on a thread of its own.
+        let reading = spawn_blocking(move || Reading::new(&start, &former, &polled));
+        let Reading { read, checked } = reading.await.unwrap_or_else(|error| Reading {
+            read: None,
+            checked: Err(ExitError::Software(error.to_string())),
+        });
+        match checked {
+            Ok(Reloaded {
+                config,
+                now,
+                waiting,
+            }) => {
+                self.apply(config);
                 let changed = differences(effective, &now).join(", ");
                 let settings = waiting.join(", ");
                 match (&*changed, &*settings) {
@@ -162,31 +170,7 @@ impl Reload {
                 self.app.metrics.config_reloaded(false);
             }
         }
-    }
-
-    /// Applies what is reloadable.
-    async fn read_and_apply(
-        &self,
-        effective: &ServeArgs,
-        polled: Polled,
-    ) -> Result<Reloaded, ExitError> {
-        let (start, effective) = (self.start.clone(), effective.clone());
-        // All that reads files or can fail comes first.
-        let reading = spawn_blocking(move || {
-            let read =
-                read_and_check(&start, &effective).map_err(command_line::with_sources::<Cli>)?;
-            // What was checked may be half of a change that is still being written.
-            if states_of(&polled.paths) == polled.states {
-                Ok(read)
-            } else {
-                Err(ExitError::Config("a file has changed again".to_owned()))
-            }
-        });
-        let (config, reloaded) = reading
-            .await
-            .map_err(|error| ExitError::Software(error.to_string()))??;
-        self.apply(config);
-        Ok(reloaded)
+        read
     }
 
     /// Applies the parts, of which only the certificates can fail.
@@ -208,31 +192,64 @@ impl Reload {
     }
 }
 
+/// The settings of a reload.
+struct Reading {
+    /// `None` if they cannot be read.
+    read: Option<ServeArgs>,
+    checked: Result<Reloaded, ExitError>,
+}
+
+impl Reading {
+    /// Reads the settings, and checks them unless a file changes meanwhile.
+    fn new(start: &ServeArgs, effective: &ServeArgs, polled: &Polled) -> Self {
+        let (read, checked) = match read() {
+            Err(error) => (None, Err(error)),
+            Ok(read) => {
+                let checked = check(start, effective, &read);
+                (Some(read), checked)
+            }
+        };
+        let checked = match checked {
+            Err(error) => Err(command_line::with_sources::<Cli>(error)),
+            Ok(checked) if states_of(&polled.paths) == polled.states => Ok(checked),
+            // What was checked may be half of a change that is still being written.
+            Ok(_) => Err(ExitError::Config("a file has changed again".to_owned())),
+        };
+        Self { read, checked }
+    }
+}
+
 /// The settings after a reload.
 struct Reloaded {
+    /// Made of those in effect.
+    config: Config,
     /// Those in effect.
     now: ServeArgs,
     /// The names of those that wait for the next start.
     waiting: Vec<String>,
 }
 
-/// Returns the settings after a reload with their configuration.
-fn read_and_check(
+/// Returns the settings after a reload that has `read` these.
+fn check(
     start: &ServeArgs,
     effective: &ServeArgs,
-) -> Result<(Config, Reloaded), ExitError> {
-    let read = read()?;
+    read: &ServeArgs,
+) -> Result<Reloaded, ExitError> {
     // With an invalid one the next start would fail.
-    Config::new(&read)?;
-    let now = apply_reloadable(start, effective, &read);
-    let waiting = differences(&now, &read);
+    Config::new(read)?;
+    let now = apply_reloadable(start, effective, read);
+    let waiting = differences(&now, read);
     let config = Config::new(&now).map_err(|error| {
         let waiting = waiting.join(", ");
         ExitError::Config(format!(
             "without {waiting}, which wait for the next start: {error}"
         ))
     })?;
-    Ok((config, Reloaded { now, waiting }))
+    Ok(Reloaded {
+        config,
+        now,
+        waiting,
+    })
 }
 
 /// Reads the settings: flag > variable > file, as at the start. Of these only the file can have
