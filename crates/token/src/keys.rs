@@ -131,6 +131,10 @@ fn type_of(algorithm: Algorithm) -> String {
         .map_or_else(|| algorithms::name(algorithm), |of_it| of_it.to_string())
 }
 
+/// The position of a key set among those of all issuers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeySetIndex(pub usize);
+
 /// A verification key and the only algorithm it is used for.
 #[derive(Clone)]
 pub struct VerificationKey {

@@ -107,13 +107,13 @@ impl Explainer {
         if let Some(token) = policy.token(received) {
             explanation.show_token(token.as_str());
         }
-        let issuer = policy
+        let key_set = policy
             .issuers
             .only()
-            .map(|only| only.keys)
-            .or_else(|| Some(policy.token_and_issuer(received)?.1.keys));
+            .map(|only| only.key_set)
+            .or_else(|| Some(policy.token_and_issuer(received)?.1.key_set));
         // Also of keys that are too old to be trusted.
-        let keys = issuer.and_then(|issuer| self.keys.get(issuer));
+        let keys = key_set.and_then(|key_set| self.keys.get(key_set));
         let state = keys.map(|keys| keys.load());
         let state = state.as_deref().and_then(Option::as_deref);
         explanation.show_keys(

@@ -21,6 +21,7 @@ use crate::identity::user_header::UserHeader;
 use crate::issuers::IssuerSettings;
 use crate::issuers::source::SourceSettings;
 use postern_process::command_line::texts::List;
+use postern_token::keys::KeySetIndex;
 
 /// Max number of issuers: a cached token is searched with the keys of each.
 const MAX_ISSUERS: usize = 16;
@@ -53,7 +54,7 @@ pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
     let mut sources = Vec::new();
     let mut issuers = Vec::new();
     let mut of_clients = Vec::new();
-    for (keys, description) in described.iter().enumerate() {
+    for (index, description) in described.iter().enumerate() {
         let token_header = description.token_header(&user_header)?;
         // Tokens of the others are added by a proxy or the cluster: no client fetches them.
         if token_header.is_none() && !description.table().is_kubernetes() {
@@ -62,7 +63,7 @@ pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
         for policy in description.policies()? {
             issuers.push(Issuer {
                 policy,
-                keys,
+                key_set: KeySetIndex(index),
                 token_header: token_header.clone(),
                 users: UserNames::default(),
             });
@@ -84,7 +85,7 @@ pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
     let prefixes: Vec<_> = described.iter().map(Description::user_prefix).collect();
     let names = user_prefix::names(&prefixes)?;
     for issuer in &mut issuers {
-        issuer.users = names.get(issuer.keys).cloned().unwrap_or_default();
+        issuer.users = names.get(issuer.key_set.0).cloned().unwrap_or_default();
     }
     Ok(AllIssuers {
         sources,
@@ -164,10 +165,11 @@ fn with_claim_headers(
     described: &[Description<'_>],
 ) -> Result<UserHeader, ExitError> {
     let mut header = user_header(&args.rules.identity)?;
-    for (keys, description) in described.iter().enumerate() {
+    for (index, description) in described.iter().enumerate() {
         let table = description.table();
         for entry in table.claim_header.iter().flat_map(List::texts) {
-            header = header.with_claim(&entry, Some(keys)).map_err(|error| {
+            let key_set = Some(KeySetIndex(index));
+            header = header.with_claim(&entry, key_set).map_err(|error| {
                 rejected(
                     table.name.as_str(),
                     format!("claim-header '{entry}': {error}"),
@@ -213,7 +215,7 @@ fn reject_repeated(issuers: &[Issuer]) -> Result<(), ExitError> {
     for issuer in issuers {
         let name = issuer.policy.name.as_deref().unwrap_or_default();
         // Tenants share the name with the keys.
-        if *names.entry(name).or_insert(issuer.keys) != issuer.keys {
+        if *names.entry(name).or_insert(issuer.key_set) != issuer.key_set {
             return Err(rejected(name, "another issuer has this name"));
         }
         if !accepted.insert(&issuer.policy.issuer) {

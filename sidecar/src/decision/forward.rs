@@ -74,7 +74,7 @@ impl AuthPolicy {
 
     /// Returns the end of a token, with the leeway of its issuer.
     fn end(&self, token: &VerifiedToken) -> Option<i64> {
-        let leeway = self.issuers.policy(token.issuer)?.leeway_seconds;
+        let leeway = self.issuers.policy(token.key_set)?.leeway_seconds;
         Some(token.validity.expires_at?.saturating_add(leeway.into()))
     }
 }

@@ -9,6 +9,7 @@ use postern_http::folding::begins_alike;
 use postern_token::claims::name::ClaimName;
 use postern_token::claims::user_details::CurrentUserDetails;
 use postern_token::detail;
+use postern_token::keys::KeySetIndex;
 use postern_token::policy::{RequiredIssuer, VerificationPolicy};
 use postern_token::sources::bearer::{Bearer, TokenLocation};
 use postern_token::verifier::unverified_issuer;
@@ -18,9 +19,9 @@ use postern_token::verifier::unverified_issuer;
 pub(crate) struct Issuer {
     /// Among several, it requires the `iss` that selects it, or no `iss`.
     pub(crate) policy: VerificationPolicy,
-    /// The position of its keys in [`IssuerKeys`](crate::issuers::issuer_keys::IssuerKeys), which
-    /// several tenants of one key set share.
-    pub(crate) keys: usize,
+    /// Its keys in [`IssuerKeys`](crate::issuers::issuer_keys::IssuerKeys), which several tenants of one
+    /// key set share.
+    pub(crate) key_set: KeySetIndex,
     /// The only header of its tokens; without one they come in the usual places.
     pub(crate) token_header: Option<HeaderName>,
     /// The names of its users.
@@ -73,7 +74,7 @@ impl Issuers {
     pub(crate) fn new(issuers: Vec<Issuer>) -> Self {
         let mut token_headers: Vec<HeaderName> = Vec::new();
         let header_of_keys = issuers
-            .chunk_by(|one, next| one.keys == next.keys)
+            .chunk_by(|one, next| one.key_set == next.key_set)
             .map(|tenants| {
                 let name = tenants.first()?.token_header.as_ref()?;
                 Some(
@@ -106,14 +107,14 @@ impl Issuers {
     }
 
     /// Returns the name of the issuer of a key set.
-    pub(crate) fn name(&self, keys: usize) -> Option<&str> {
-        self.policy(keys)?.name.as_deref()
+    pub(crate) fn name(&self, key_set: KeySetIndex) -> Option<&str> {
+        self.policy(key_set)?.name.as_deref()
     }
 
     /// Returns the rules for the tokens that a key set verifies. Those of its tenants differ in `iss`
     /// alone.
-    pub(crate) fn policy(&self, keys: usize) -> Option<&VerificationPolicy> {
-        let first = self.issuers.partition_point(|it| it.keys < keys);
+    pub(crate) fn policy(&self, key_set: KeySetIndex) -> Option<&VerificationPolicy> {
+        let first = self.issuers.partition_point(|it| it.key_set < key_set);
         Some(&self.issuers.get(first)?.policy)
     }
 
@@ -122,12 +123,14 @@ impl Issuers {
         &self.token_headers
     }
 
-    /// Returns the position of each key set once, of the issuers whose tokens come from this place.
-    pub(crate) fn key_sets(&self, location: TokenLocation) -> impl Iterator<Item = usize> {
+    /// Returns each key set once, of the issuers whose tokens come from this place.
+    pub(crate) fn key_sets(&self, location: TokenLocation) -> impl Iterator<Item = KeySetIndex> {
         self.header_of_keys
             .iter()
             .enumerate()
-            .filter_map(move |(keys, header)| (*header == location.header()).then_some(keys))
+            .filter_map(move |(index, header)| {
+                (*header == location.header()).then_some(KeySetIndex(index))
+            })
     }
 
     /// Returns the issuer where there is only one, whose tokens come in the usual places.
@@ -170,7 +173,7 @@ impl Issuers {
         let header = token.location().header();
         let is_of_it = |issuer: &&Issuer| {
             let is_named = issuer.policy.issuer.accepts(claimed.as_deref());
-            is_named && self.header_of_keys.get(issuer.keys) == Some(&header)
+            is_named && self.header_of_keys.get(issuer.key_set.0) == Some(&header)
         };
         self.iter().find(is_of_it).ok_or(Rejection::TokenIssuer)
     }

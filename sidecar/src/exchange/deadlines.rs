@@ -75,7 +75,7 @@ impl Deadlines {
         // One wait lasts from the request to the end of its stream.
         if self.revocation.is_none()
             && let Some(verified) = &forward.verified
-            && let Some(keys) = app.keys.get(verified.issuer)
+            && let Some(keys) = app.keys.get(verified.key_set)
         {
             // Also where a busy transfer has used up the task's budget.
             let revoked = unconstrained(Arc::clone(&keys.list).revoked(verified.digests));

@@ -56,7 +56,7 @@ impl App {
         let Some((token, issuer)) = named else {
             return unknown;
         };
-        let Some(keys) = self.keys.get(issuer.keys) else {
+        let Some(keys) = self.keys.get(issuer.key_set) else {
             return unknown;
         };
         let client = request.holder(self);

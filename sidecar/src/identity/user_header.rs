@@ -12,6 +12,7 @@ use postern_contract::rejection::Rejection;
 use postern_http::header_alias::cgi_equal;
 use postern_token::claims::name::ClaimName;
 use postern_token::claims::user_details::CurrentUserDetails;
+use postern_token::keys::KeySetIndex;
 use postern_token::strict_json::Value;
 use serde::Serialize;
 
@@ -49,8 +50,8 @@ pub(crate) enum Encoding {
 struct ClaimHeader {
     field: FieldName,
     claim: ClaimName,
-    /// The position of the only issuer whose tokens fill it; `None` for all.
-    issuer: Option<usize>,
+    /// The keys of the only tokens that fill it; `None` for all.
+    key_set: Option<KeySetIndex>,
 }
 
 /// Error of a configured claim header.
@@ -79,8 +80,8 @@ pub(crate) struct Identity {
 const DEFAULT_NAME: HeaderName = HeaderName::from_static("x-current-user");
 
 impl ClaimHeader {
-    fn is_filled_by(&self, issuer: usize) -> bool {
-        self.issuer.is_none_or(|only| only == issuer)
+    fn is_filled_by(&self, key_set: KeySetIndex) -> bool {
+        self.key_set.is_none_or(|only| only == key_set)
     }
 }
 
@@ -105,7 +106,7 @@ impl UserHeader {
         self
     }
 
-    /// Adds the header of one more claim, as `NAME=CLAIM`, for the tokens of one issuer or of all.
+    /// Adds the header of one more claim, as `NAME=CLAIM`, for the tokens of one key set or of all.
     ///
     /// # Errors
     /// [`ClaimHeaderError::Repeated`] for a name that another of these headers has, for the same
@@ -113,21 +114,21 @@ impl UserHeader {
     pub(crate) fn with_claim(
         mut self,
         text: &str,
-        issuer: Option<usize>,
+        key_set: Option<KeySetIndex>,
     ) -> Result<Self, ClaimHeaderError> {
         let (field, claim) = text.split_once('=').ok_or(ClaimHeaderError::NotAPair)?;
         let header = ClaimHeader {
             field: field.trim().parse()?,
             claim: claim.trim().parse().map_err(ClaimHeaderError::Claim)?,
-            issuer,
+            key_set,
         };
         // Of letters, digits and hyphens: names that CGI maps to one variable are equal.
         let name = &header.field.name;
         let is_same = |other: &ClaimHeader| {
             other.field.name == *name
                 && header
-                    .issuer
-                    .is_none_or(|issuer| other.is_filled_by(issuer))
+                    .key_set
+                    .is_none_or(|key_set| other.is_filled_by(key_set))
         };
         // The default name too: services may still read the user from it.
         if [&self.field.name, &DEFAULT_NAME].contains(&name) || self.claims.iter().any(is_same) {
@@ -154,7 +155,7 @@ impl UserHeader {
     }
 
     /// Writes the header values of `user` and of `claims`, in the order of
-    /// [`UserHeader::extra_claims`], for a token of the issuer at this position.
+    /// [`UserHeader::extra_claims`], for a token that these keys verified.
     ///
     /// # Errors
     /// [`Rejection::IdentityTooLarge`] past the budget: services reject an oversize header block
@@ -162,7 +163,7 @@ impl UserHeader {
     pub(crate) fn identity(
         &self,
         user: &CurrentUserDetails,
-        issuer: usize,
+        key_set: KeySetIndex,
         claims: &[Option<Value>],
     ) -> Result<Identity, Rejection> {
         let user = self.user_value(user)?;
@@ -173,7 +174,7 @@ impl UserHeader {
             .map(|(header, claim)| {
                 claim
                     .as_ref()
-                    .filter(|_| header.is_filled_by(issuer))
+                    .filter(|_| header.is_filled_by(key_set))
                     .and_then(text_of)
                     .map(|text| value_of(text.into_bytes()))
                     .transpose()

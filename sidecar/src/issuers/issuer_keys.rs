@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use postern_contract::rejection::Rejection;
+use postern_token::keys::KeySetIndex;
 
 use super::current::CurrentKeys;
 use super::installed_keys::InstalledKeys;
@@ -27,8 +28,8 @@ impl IssuerKeys {
         }
     }
 
-    pub(crate) fn get(&self, issuer: usize) -> Option<&Arc<CurrentKeys>> {
-        self.issuers.get(issuer)
+    pub(crate) fn get(&self, key_set: KeySetIndex) -> Option<&Arc<CurrentKeys>> {
+        self.issuers.get(key_set.0)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<CurrentKeys>> {
@@ -58,7 +59,7 @@ pub(crate) trait KeysByIssuer {
     /// Calls `action` with the keys of one issuer, or with the reason why it has none.
     fn with_keys<T>(
         &self,
-        issuer: usize,
+        key_set: KeySetIndex,
         action: impl FnOnce(Result<&InstalledKeys, Rejection>) -> T,
     ) -> T;
 }
@@ -73,10 +74,10 @@ pub(crate) struct KeysAt<'k> {
 impl KeysByIssuer for KeysAt<'_> {
     fn with_keys<T>(
         &self,
-        issuer: usize,
+        key_set: KeySetIndex,
         action: impl FnOnce(Result<&InstalledKeys, Rejection>) -> T,
     ) -> T {
-        let Some(keys) = self.issuers.get(issuer) else {
+        let Some(keys) = self.issuers.get(key_set) else {
             return action(Err(Rejection::AuthKeysUnavailable));
         };
         let state = keys.load();

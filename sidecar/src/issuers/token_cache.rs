@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use postern_contract::rules::RuleVerdict;
 use postern_token::claims::Validity;
+use postern_token::keys::KeySetIndex;
 use postern_token::possession::{Digest, Possession, sha256};
 use postern_token::revocations::TokenDigests;
 use postern_token::sources::bearer::Bearer;
@@ -29,8 +30,8 @@ pub(crate) struct VerifiedToken {
     pub(crate) validity: Validity,
     /// The user, who holds permits.
     pub(crate) holder: Holder,
-    /// The position of the keys that verified it.
-    pub(crate) issuer: usize,
+    /// The keys that verified it.
+    pub(crate) key_set: KeySetIndex,
     /// Checked at each use.
     pub(crate) digests: TokenDigests,
     /// Checked at each use: what the token is bound to.
@@ -224,7 +225,7 @@ mod tests {
     ) {
         let verified = VerifiedToken {
             identity: identity(user, claims),
-            issuer: 0,
+            key_set: KeySetIndex(0),
             holder: Holder::for_address(None),
             validity: Validity {
                 not_before: None,
@@ -245,7 +246,7 @@ mod tests {
             ..CurrentUserDetails::default()
         };
         let header = UserHeader::new("X-Current-User", usize::MAX).unwrap();
-        header.identity(&user, 0, claims).unwrap()
+        header.identity(&user, KeySetIndex(0), claims).unwrap()
     }
 
     fn knows(cache: &TokenCache, token: &str) -> bool {

@@ -9,7 +9,7 @@ use postern_http::invalid::InvalidRequest;
 use postern_http::methods::Methods;
 use postern_http::path::patterns::PassList;
 use postern_token::keys::signing_type::SigningType;
-use postern_token::keys::{KeySet, VerificationKey};
+use postern_token::keys::{KeySet, KeySetIndex, VerificationKey};
 use postern_token::policy::{RequiredIssuer, VerificationPolicy};
 use postern_transport::net::client_address::TrustedProxies;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ fn rules_for(issuer: Option<&str>) -> AuthPolicy {
     };
     let only = Issuer {
         policy,
-        keys: 0,
+        key_set: KeySetIndex(0),
         token_header: None,
         users: UserNames::default(),
     };
@@ -202,14 +202,14 @@ struct TwoIssuers {
 
 impl TwoIssuers {
     fn new() -> Self {
-        let issuer = |keys: usize, name: &str, leeway_seconds, accept_no_expiry| Issuer {
+        let issuer = |key_set, name: &str, leeway_seconds, accept_no_expiry| Issuer {
             policy: VerificationPolicy {
                 issuer: RequiredIssuer::Is(name.to_owned()),
                 leeway_seconds,
                 accept_no_expiry,
                 ..VerificationPolicy::default()
             },
-            keys,
+            key_set: KeySetIndex(key_set),
             token_header: None,
             users: UserNames::default(),
         };
@@ -484,7 +484,7 @@ fn a_revoked_token_is_rejected_although_it_was_verified_before() {
 impl KeysByIssuer for Result<&InstalledKeys, Rejection> {
     fn with_keys<T>(
         &self,
-        _issuer: usize,
+        _: KeySetIndex,
         action: impl FnOnce(Result<&InstalledKeys, Rejection>) -> T,
     ) -> T {
         action(*self)

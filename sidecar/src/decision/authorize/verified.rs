@@ -70,7 +70,7 @@ impl AuthPolicy {
         if let Some(name) = &issuer.policy.name {
             observer.learned("issuer", name);
         }
-        keys.with_keys(issuer.keys, |keys| {
+        keys.with_keys(issuer.key_set, |keys| {
             let keys = observer.check("keys", keys)?;
             // Only now is it known which issuer's cache lacks the token.
             if !O::WATCHES {
@@ -110,13 +110,13 @@ impl AuthPolicy {
         let details = issuer.users.apply(claims.into_user_details());
         let details = observer.check("user", details)?;
         // Its error is returned beside the user: the current-user response needs no header.
-        let identity = self.user_header.identity(&details, issuer.keys, &extra);
+        let identity = self.user_header.identity(&details, issuer.key_set, &extra);
         let verified = identity.map(|identity| {
             let verified = Arc::new(VerifiedToken {
                 identity,
                 validity,
                 holder,
-                issuer: issuer.keys,
+                key_set: issuer.key_set,
                 digests,
                 possession: possession.map(Box::new),
                 rule_verdicts: self.access_rules.verdicts(&of_rules),
@@ -144,14 +144,14 @@ impl AuthPolicy {
             // An explanation shows each check.
             return Ok(None);
         }
-        let cached = |issuer| {
-            keys.with_keys(issuer, |keys| {
+        let cached = |key_set| {
+            keys.with_keys(key_set, |keys| {
                 // Missing or stale keys are no error yet: `verify` reports the issuer's own.
                 let keys = keys.ok()?;
                 let known = keys
                     .verified_tokens()
                     .find(&presented.digest, self.generation)?;
-                let policy = self.issuers.policy(known.issuer)?;
+                let policy = self.issuers.policy(known.key_set)?;
                 let valid = self.still_valid(&known, policy, keys, presented, observer);
                 Some(valid.map(|()| known))
             })

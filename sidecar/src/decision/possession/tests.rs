@@ -7,7 +7,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use clap::Parser;
 use postern_http::request::received;
 use postern_token::keys::signing_type::SigningType;
-use postern_token::keys::{KeySet, VerificationKey};
+use postern_token::keys::{KeySet, KeySetIndex, VerificationKey};
 use postern_token::policy::{BoundTokens, RequiredIssuer, VerificationPolicy};
 use postern_token::possession::sha256;
 use postern_transport::net::client_address::TrustedProxies;
@@ -192,14 +192,14 @@ fn rfc_9449_4_3_a_request_has_one_proof_and_uses_it_once() {
 fn a_fresh_and_a_cached_token_need_the_proof_of_their_issuer() {
     let mut bound = Bound::new(&[]);
     let only = bound.policy.issuers.only().unwrap().clone();
-    let issuer = |keys, name: &str, leeway_seconds, bound_tokens| Issuer {
+    let issuer = |key_set, name: &str, leeway_seconds, bound_tokens| Issuer {
         policy: VerificationPolicy {
             issuer: RequiredIssuer::Is(name.to_owned()),
             leeway_seconds,
             bound_tokens,
             ..only.policy.clone()
         },
-        keys,
+        key_set: KeySetIndex(key_set),
         ..only.clone()
     };
     bound.policy.issuers = Issuers::new(vec![

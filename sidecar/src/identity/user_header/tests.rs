@@ -42,7 +42,9 @@ fn the_value_is_json_without_nulls_in_ascii() {
         ),
         ("\r\n\0\"\\", r#"{"id":"1","nickName":"\r\n\u0000\"\\"}"#),
     ] {
-        let identity = header().identity(&user(nick_name), 0, &[]).unwrap();
+        let identity = header()
+            .identity(&user(nick_name), KeySetIndex(0), &[])
+            .unwrap();
         assert_eq!(identity.user.to_str().unwrap(), json);
         assert_eq!(header().user(&identity).unwrap(), user(nick_name));
         let parsed: Value = serde_json::from_slice(identity.user.as_bytes()).unwrap();
@@ -55,7 +57,9 @@ fn base64url_holds_the_same_json() {
     let header = header().with_encoding(Encoding::Base64url);
     // Lengths of every remainder: none gets padding.
     for nick_name in ["Ada", "Adam", "Adele", "\u{7ba1}\u{7406}?>"] {
-        let identity = header.identity(&user(nick_name), 0, &[]).unwrap();
+        let identity = header
+            .identity(&user(nick_name), KeySetIndex(0), &[])
+            .unwrap();
         let text = identity.user.to_str().unwrap();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         assert!(text.bytes().all(plain), "{text}");
@@ -80,10 +84,10 @@ proptest! {
         let user: CurrentUserDetails =
             serde_json::from_value(serde_json::to_value(&fields).unwrap()).unwrap();
         let unlimited = UserHeader::new("X-Current-User", usize::MAX).unwrap();
-        let identity = unlimited.identity(&user, 0, &[]).unwrap();
+        let identity = unlimited.identity(&user, KeySetIndex(0), &[]).unwrap();
         prop_assert!(identity.user.as_bytes().iter().all(|byte| matches!(byte, b' '..=b'~')));
         prop_assert_eq!(unlimited.user(&identity).unwrap(), user.clone());
-        let limited = UserHeader::new("X-Current-User", limit).unwrap().identity(&user, 0, &[]);
+        let limited = UserHeader::new("X-Current-User", limit).unwrap().identity(&user, KeySetIndex(0), &[]);
         if identity.user.len() <= limit {
             prop_assert_eq!(limited, Ok(identity));
         } else {
@@ -110,7 +114,7 @@ fn lesson_c25_values_past_the_budget_are_rejected_not_cut() {
                 .with_claim("X-Claim=claim", None)
                 .unwrap()
                 .with_encoding(encoding)
-                .identity(&user("Ada"), 0, &claims);
+                .identity(&user("Ada"), KeySetIndex(0), &claims);
             let length = identity.map(|identity| identity.value_bytes());
             let expected = fits.then_some(budget).ok_or(Rejection::IdentityTooLarge);
             assert_eq!(length, expected, "{encoding:?} {claims:?}");
@@ -138,7 +142,9 @@ fn every_alias_is_stripped_without_a_user() {
 
 #[test]
 fn a_user_replaces_every_alias_as_configured() {
-    let identity = header().identity(&user("Ada"), 0, &[]).unwrap();
+    let identity = header()
+        .identity(&user("Ada"), KeySetIndex(0), &[])
+        .unwrap();
     let fields = ALIASES.map(|name| (name, "forged"));
     assert_eq!(
         applied(&header(), &fields, Some(&identity)),
@@ -160,7 +166,11 @@ fn a_claim_replaces_every_alias_of_its_header() {
         "X-Roles",
         "x_current_user",
     ];
-    let claims = |values: [Value; 2]| header.identity(&user("Ada"), 0, &values.map(Some)).unwrap();
+    let claims = |values: [Value; 2]| {
+        header
+            .identity(&user("Ada"), KeySetIndex(0), &values.map(Some))
+            .unwrap()
+    };
     let both = claims([Value::from("7"), Value::Array(vec!["a".into(), "b".into()])]);
     let one = claims([Value::from("7"), Value::Null]);
     let of_user = "X-Current-User: {\"id\":\"1\",\"nickName\":\"Ada\"}";
