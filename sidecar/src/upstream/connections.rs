@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 
 use http::{Method, Request};
 use pingora::connectors::TransportConnector;
-use pingora::protocols::ALPN;
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
+use pingora::protocols::{ALPN, Stream};
 use pingora::upstreams::peer::Peer;
 use pingora::{Error, ErrorType, OrErr};
 use postern_transport::net::shares::Holder;
 
 use self::conduct::Conduct;
-use self::http2::Shared;
+use self::http2::{Shared, Slot};
 use self::pool::{Idle, Kept, Pool};
 use self::socket::{Dial, Socket};
-use super::Upstream;
 use super::service::{Http2Stream, Service};
+use super::{ServicePeer, Upstream};
 
 /// The connections that more than one request uses.
 pub(crate) struct Connections {
@@ -41,6 +41,13 @@ pub(crate) struct Connected {
     pub(crate) is_reused: bool,
     /// The request before this one, if it had a body that the service may have left unread.
     pub(crate) behind: Option<LastRequest>,
+}
+
+/// A connection that was opened, before its first request.
+struct Opened {
+    stream: Stream,
+    dial: Arc<Dial>,
+    is_http_2: bool,
 }
 
 /// The properties of a request that decide which connections it may use.
@@ -73,6 +80,40 @@ impl LastRequest {
     }
 }
 
+impl Connected {
+    const fn new(service: Service, key: u64, is_reused: bool) -> Self {
+        Self {
+            service,
+            key,
+            socket: None,
+            is_exclusive: false,
+            is_reused,
+            behind: None,
+        }
+    }
+
+    /// Uses a connection of HTTP/1.1 again.
+    fn again(idle: Idle, key: u64) -> Self {
+        Self {
+            socket: idle.socket,
+            is_exclusive: idle.is_exclusive,
+            behind: idle.last.has_body.then_some(idle.last),
+            ..Self::new(Service::Http1(idle.stream), key, true)
+        }
+    }
+
+    /// Begins a stream of HTTP/2 with its head.
+    fn stream(
+        slot: Slot,
+        head: (Request<()>, bool),
+        key: u64,
+        is_reused: bool,
+    ) -> pingora::Result<Self> {
+        let stream = Box::new(Http2Stream::begin(slot, head)?);
+        Ok(Self::new(Service::Http2(stream), key, is_reused))
+    }
+}
+
 impl Connections {
     /// Keeps so many connections for `idle_timeout`.
     pub(crate) fn new(conduct: Conduct, max_idle: usize, idle_timeout: Duration) -> Self {
@@ -101,72 +142,34 @@ impl Connections {
             .ok_or_else(|| Error::explain(ErrorType::ConnectError, "no address"))?;
         // Before the try, because the log of a failure names it.
         *tried = Some(peer.any.address().clone());
-        let is_tls = peer.any.is_tls();
         // Boxed, as what opens a connection: they would be most of what an idle connection takes.
-        let new_head = || head(is_tls).map(Box::new);
-        let connected = |service, is_reused| Connected {
-            service,
-            key: peer.key,
-            socket: None,
-            is_exclusive: false,
-            is_reused,
-            behind: None,
-        };
+        let new_head = || head(peer.any.is_tls()).map(Box::new);
         let in_http_1 = only_in_http_1 || upstream.speaks_http_1();
         let mut prepared = None;
         if in_http_1 {
             if let Some(next) = next
                 && let Some(idle) = self.open.take(peer.key, next, Instant::now())
             {
-                return Ok(Connected {
-                    socket: idle.socket,
-                    is_exclusive: idle.is_exclusive,
-                    behind: idle.last.has_body.then_some(idle.last),
-                    ..connected(Service::Http1(idle.stream), true)
-                });
+                return Ok(Connected::again(idle, peer.key));
             }
         } else {
             let head = new_head()?;
             if http2::is_short(&head.0)
                 && let Some(slot) = self.open.take_slot(peer.key, Instant::now())
             {
-                let stream = Http2Stream::begin(slot, *head)?;
-                return Ok(connected(Service::Http2(Box::new(stream)), true));
+                return Connected::stream(slot, *head, peer.key, true);
             }
             prepared = Some(head);
         }
-        let settings = if only_in_http_1 {
-            &peer.http_1
-        } else {
-            &peer.any
-        };
-        let dial = Arc::new(Dial::default());
-        let mut settings = Box::new(settings.clone());
-        // A Unix socket delays no acknowledgement.
-        if settings.address().as_inet().is_some() {
-            settings.options.custom_l4 = Some(Arc::clone(&dial) as _);
-        }
-        let opened = Box::pin(self.connector.new_stream(&*settings)).await;
-        // The next try uses another address.
-        let opened = opened.inspect_err(|_| upstream.unreachable(&peer))?;
-        // Without TLS, the settings chose the version.
-        let is_http_2 = if is_tls {
-            opened.selected_alpn_proto() == Some(ALPN::H2)
-        } else {
-            !in_http_1
-        };
-        // Only a connection for which the service had the choice.
-        if is_tls && !only_in_http_1 {
-            upstream.has_chosen(is_http_2);
-        }
-        if !is_http_2 {
+        let opened = Box::pin(self.dial(upstream, &peer, only_in_http_1)).await?;
+        if !opened.is_http_2 {
             return Ok(Connected {
-                socket: dial.opened(),
-                ..connected(Service::Http1(opened), false)
+                socket: opened.dial.opened(),
+                ..Connected::new(Service::Http1(opened.stream), peer.key, false)
             });
         }
         let head = prepared.map_or_else(new_head, Ok)?;
-        let shared = Box::pin(Shared::begin(opened))
+        let shared = Box::pin(Shared::begin(opened.stream))
             .await
             .or_err(ErrorType::HandshakeError, "HTTP/2")?;
         let slot = shared.slot();
@@ -174,8 +177,43 @@ impl Connections {
         if http2::is_short(&head.0) {
             self.open.put(Kept::Http2(shared), peer.key, Instant::now());
         }
-        let stream = Http2Stream::begin(slot, *head)?;
-        Ok(connected(Service::Http2(Box::new(stream)), false))
+        Connected::stream(slot, *head, peer.key, false)
+    }
+
+    /// Opens a connection, of the version that the service chooses where it has the choice.
+    async fn dial(
+        &self,
+        upstream: &Upstream,
+        peer: &Arc<ServicePeer>,
+        only_in_http_1: bool,
+    ) -> pingora::Result<Opened> {
+        let mut settings = if only_in_http_1 {
+            peer.http_1.clone()
+        } else {
+            peer.any.clone()
+        };
+        let dial = Arc::new(Dial::default());
+        // A Unix socket delays no acknowledgement.
+        if settings.address().as_inet().is_some() {
+            settings.options.custom_l4 = Some(Arc::clone(&dial) as _);
+        }
+        let stream = self.connector.new_stream(&settings).await;
+        // The next try uses another address.
+        let stream = stream.inspect_err(|_| upstream.unreachable(peer))?;
+        let is_http_2 = if peer.any.is_tls() {
+            stream.selected_alpn_proto() == Some(ALPN::H2)
+        } else {
+            // The settings chose the version.
+            !only_in_http_1 && !upstream.speaks_http_1()
+        };
+        if peer.any.is_tls() && !only_in_http_1 {
+            upstream.has_chosen(is_http_2);
+        }
+        Ok(Opened {
+            stream,
+            dial,
+            is_http_2,
+        })
     }
 
     /// Keeps a connection of HTTP/1.1 for another request; those of HTTP/2 stay by themselves.
