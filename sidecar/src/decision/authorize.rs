@@ -230,63 +230,29 @@ impl AuthPolicy {
             digest: TokenDigest::new(token),
             now,
         };
-        let (method, headers) = (&request.method, &request.headers);
         // First: no other check means anything for a head that others may read differently.
         let target = observer.check("framing", request.checked_target())?;
         // Before a token is needed: clients read here where to get one (RFC 9728 §3).
         if let Some(metadata) = self.metadata(request, target.path()) {
             return Ok(observer.check("method", metadata)?);
         }
-        let is_websocket = request.kind == RequestKind::WebSocket;
-        let requirement = self.interceptor.classify_observed(
-            method,
-            target.path(),
-            headers,
-            is_websocket,
-            request.has_body(),
-            observer,
-        );
-        // A challenge would send a client that looks for an authorization server in a circle.
-        let requirement = match requirement {
-            Err(Rejection::TokenMissing) if self.is_well_known(target.path()) => {
-                return Ok(observer.check("path", Err(Rejection::NotFound))?);
-            }
-            requirement => requirement?,
-        };
-        let verified = match requirement {
+        let verified = match self.requirement(request, target.path(), observer)? {
             // An endpoint of the sidecar itself, which no rule of the service restricts.
             AuthRequirement::UserDetails(token) => {
                 let body = self.user_details(&keys, &presented(token), observer)?;
                 return Ok(Decision::Respond(body));
             }
             // Nothing authenticates the bytes of a tunnel that was opened without a token.
-            AuthRequirement::Pass if is_websocket => {
+            AuthRequirement::Pass if request.kind == RequestKind::WebSocket => {
                 return Ok(observer.check("upgrade", Err(Rejection::UpgradeNotAllowed))?);
             }
             AuthRequirement::Pass => None,
-            // Before the verification: the page gets the same response, whatever the cookie holds.
-            AuthRequirement::NeedsToken(token)
-                if !token.location().is_explicit()
-                    && is_cross_site_request(
-                        &self.interceptor.sources().cookie_origins,
-                        request,
-                    ) =>
-            {
-                return Ok(observer.check("cross_site", Err(Rejection::CrossSite))?);
-            }
             AuthRequirement::NeedsToken(token) => {
-                let verified = self.verified(&keys, &presented(token), observer)?;
-                let requested = RuleRequest {
-                    method,
-                    headers,
-                    path: target.path(),
-                };
-                self.check_rules(requested, token, &verified, observer)?;
-                // HTTP/2 to the service has no Upgrade (RFC 9113 §8.6), so the handshake ends here.
-                if is_websocket && !self.carries_websockets {
-                    return Ok(observer.check("upgrade", Err(Rejection::UpgradeNotAllowed))?);
+                // Before the verification: the page gets the same response, whatever the cookie holds.
+                if self.is_cross_site(token, request) {
+                    return Ok(observer.check("cross_site", Err(Rejection::CrossSite))?);
                 }
-                Some(verified)
+                Some(self.check_token(&keys, &presented(token), target.path(), observer)?)
             }
             AuthRequirement::Preflight {
                 of_user_details: true,
@@ -298,6 +264,59 @@ impl AuthPolicy {
             request.kind,
             &target,
         )))
+    }
+
+    /// Returns what a request needs by its method and path.
+    fn requirement<'a>(
+        &self,
+        request: &'a ReceivedHead,
+        path: &[u8],
+        observer: &mut impl Observer,
+    ) -> Result<AuthRequirement<'a>, Rejection> {
+        let requirement = self.interceptor.classify_observed(
+            &request.method,
+            path,
+            &request.headers,
+            request.kind == RequestKind::WebSocket,
+            request.has_body(),
+            observer,
+        );
+        match requirement {
+            // A challenge would send a client that looks for an authorization server in a circle.
+            Err(Rejection::TokenMissing) if self.is_well_known(path) => {
+                observer.check("path", Err(Rejection::NotFound))
+            }
+            requirement => requirement,
+        }
+    }
+
+    /// Returns true for a token that a page of another site may have made the browser send.
+    fn is_cross_site(&self, token: Bearer<'_>, request: &ReceivedHead) -> bool {
+        let allowed = &self.interceptor.sources().cookie_origins;
+        !token.location().is_explicit() && is_cross_site_request(allowed, request)
+    }
+
+    /// Verifies the token of a request, and checks the rules for its method and path.
+    fn check_token<O: Observer>(
+        &self,
+        keys: &impl KeysByIssuer,
+        presented: &Presented<'_>,
+        path: &[u8],
+        observer: &mut O,
+    ) -> Result<Arc<VerifiedToken>, Rejected> {
+        let request = presented.request;
+        let verified = self.verified(keys, presented, observer)?;
+        let requested = RuleRequest {
+            method: &request.method,
+            headers: &request.headers,
+            path,
+        };
+        self.check_rules(requested, presented.token, &verified, observer)?;
+        // HTTP/2 to the service has no Upgrade (RFC 9113 §8.6), so the handshake ends here.
+        if request.kind == RequestKind::WebSocket && !self.carries_websockets {
+            return Ok(observer.check("upgrade", Err(Rejection::UpgradeNotAllowed))?);
+        }
+        Ok(verified)
     }
 
     /// Compares a request that has a verified token with the rules for its method and path.
