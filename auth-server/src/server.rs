@@ -21,6 +21,7 @@ use postern_transport::http_port::HttpPort;
 use postern_transport::net::listener::{self, Port};
 use postern_transport::{admin, traces};
 use prometheus_client::registry::Registry;
+use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
 use self::synchronization::Synchronization;
@@ -66,41 +67,16 @@ pub(crate) async fn serve_on(
     // Before the addresses are printed: a reader of them may send a signal at once.
     let terminations = Terminations::install().map_err(no_signals)?;
     let (background, ends) = supervisor();
-    info!(
-        version = env!("CARGO_PKG_VERSION"),
-        listen = %args.listening.listen,
-        admin_listen = %args.listening.admin_listen,
-        store = %config.store,
-        users = %config.users_location,
-        "starting"
-    );
-    for warning in warnings(args, &config) {
-        warn!("{warning}");
-    }
+    log_start(args, &config);
     let app = Arc::new(App::new(config, store));
     for issuer in &app.config.foreign_issuers {
         issuer.prepare();
     }
     let health = Health::new();
-    let admin = listener::bind(Port::Admin, args.listening.admin_listen)?;
     let mut synchronization = Synchronization::new(Arc::clone(&app), &health);
-    // Probes first: a process waiting for a stalled store must not seem to hang.
     let admin_drain = DrainTrigger::default();
-    listener::announce(
-        Port::Admin,
-        listener::address(&admin)?,
-        args.logs.log_format,
-    );
-    let metrics = Arc::new(metrics_registry(&app));
-    let page = status_page(args, &app, &health, &metrics, started)?;
-    let admin_task = admin::spawn(
-        admin,
-        &health,
-        metrics,
-        page,
-        admin_drain.clone(),
-        &background,
-    );
+    // Probes first: a process waiting for a stalled store must not seem to hang.
+    let admin_task = spawn_admin(args, &app, &health, started, &admin_drain, &background)?;
     synchronization.start().await?;
     follow_files(&app, &health, &background)?;
     background.spawn_critical(
@@ -124,6 +100,43 @@ pub(crate) async fn serve_on(
     let _ = tokio::time::timeout(Duration::from_secs(2), admin_task).await;
     info!(uptime_s = started.elapsed().as_secs(), "stopped");
     outcome
+}
+
+fn log_start(args: &ServeArgs, config: &Config) {
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        listen = %args.listening.listen,
+        admin_listen = %args.listening.admin_listen,
+        store = %config.store,
+        users = %config.users_location,
+        "starting"
+    );
+    for warning in warnings(args, config) {
+        warn!("{warning}");
+    }
+}
+
+/// Serves the admin port until `drain`.
+fn spawn_admin(
+    args: &ServeArgs,
+    app: &App,
+    health: &Health,
+    started: Instant,
+    drain: &DrainTrigger,
+    background: &Supervisor,
+) -> Result<JoinHandle<()>, ExitError> {
+    let port = listener::bind(Port::Admin, args.listening.admin_listen)?;
+    listener::announce(Port::Admin, listener::address(&port)?, args.logs.log_format);
+    let metrics = Arc::new(metrics_registry(app));
+    let page = status_page(args, app, health, &metrics, started)?;
+    Ok(admin::spawn(
+        port,
+        health,
+        metrics,
+        page,
+        drain.clone(),
+        background,
+    ))
 }
 
 fn no_signals(error: std::io::Error) -> ExitError {
