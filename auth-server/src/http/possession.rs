@@ -7,9 +7,10 @@ use http::request::Parts;
 use http::{HeaderMap, header};
 use postern_contract::rejection::Rejection;
 use postern_http::host::normal_url::NormalUrl;
+use postern_token::digest::sha256;
 use postern_token::invalid::InvalidProof;
+use postern_token::possession::Binding;
 use postern_token::possession::proof::{Proof, ProofRequest, VerifiedProof};
-use postern_token::possession::{Binding, sha256};
 use postern_transport::http_port::PeerCertificate;
 use postern_transport::net::shares::Holder;
 

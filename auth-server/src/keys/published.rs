@@ -2,12 +2,12 @@
 //! the same second of every minute.
 
 use arc_swap::ArcSwapOption;
-use aws_lc_rs::digest;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use http::HeaderValue;
 use jsonwebtoken::jwk;
 use postern_contract::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
+use postern_token::digest::sha256;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{KeySet, VerificationKey};
 use serde::ser::Error;
@@ -63,8 +63,7 @@ impl JwkSet {
     fn from_keys<'k>(keys: impl Iterator<Item = &'k VerificationKey>) -> serde_json::Result<Self> {
         let keys = keys.filter_map(VerificationKey::to_jwk).collect();
         let json = serde_json::to_vec(&jwk::JwkSet { keys })?;
-        let digest = digest::digest(&digest::SHA256, &json);
-        let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(digest));
+        let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(sha256(&json)));
         Ok(Self {
             json: Bytes::from(json),
             etag: etag.try_into().map_err(serde_json::Error::custom)?,

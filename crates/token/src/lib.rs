@@ -7,6 +7,7 @@
 pub mod claims;
 mod compact;
 pub mod detail;
+pub mod digest;
 pub mod invalid;
 pub mod keys;
 pub mod observer;

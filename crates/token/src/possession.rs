@@ -7,26 +7,16 @@ pub mod seen_proofs;
 
 use std::sync::OnceLock;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::de::Error;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::digest::Digest;
 use crate::invalid::InvalidToken;
 use crate::keys::VerificationKey;
 use crate::sources::bearer::{Bearer, Scheme, TokenLocation};
 use crate::strict_json::Value;
-
-/// A SHA-256, of a key, a certificate or a token.
-pub type Digest = [u8; 32];
-
-/// Returns the SHA-256 of some bytes.
-#[must_use]
-pub fn sha256(bytes: &[u8]) -> Digest {
-    let digest = digest(&SHA256, bytes);
-    digest.as_ref().first_chunk().copied().unwrap_or_default()
-}
 
 /// Parses a digest as tokens have it: base64url without padding.
 fn parse_digest(text: &str) -> Option<Digest> {

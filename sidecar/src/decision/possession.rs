@@ -8,13 +8,14 @@ use postern_contract::rejection::Rejection;
 use postern_http::host::normal_url::NormalUrl;
 use postern_http::request::received::ReceivedHead;
 use postern_token::detail;
+use postern_token::digest::Digest;
 use postern_token::invalid::InvalidProof;
 use postern_token::observer::Observer;
 use postern_token::policy::VerificationPolicy;
 use postern_token::possession::nonces::NonceKeys;
 use postern_token::possession::proof::{DPOP, Proof, ProofRequest, VerifiedProof};
 use postern_token::possession::seen_proofs::SeenProofs;
-use postern_token::possession::{Binding, Digest, Possession};
+use postern_token::possession::{Binding, Possession};
 use postern_token::sources::bearer::{Bearer, Scheme, TokenLocation};
 use postern_transport::net::shares::Holder;
 

@@ -4,7 +4,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use pingora::protocols::l4::ext::get_tcp_info;
-use postern_token::possession::{Digest, sha256};
+use postern_token::digest::{Digest, sha256};
 use postern_transport::net::write_deadline::WriteDeadline;
 use rustix::net::sockopt::set_socket_linger;
 use tokio::net::TcpStream;

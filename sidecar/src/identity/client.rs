@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::HeaderValue;
-use postern_token::possession::Digest;
+use postern_token::digest::Digest;
 use postern_transport::net::client_address::TrustedProxies;
 
 /// The client of a connection.

@@ -5,7 +5,7 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 use postern_contract::rejection::Rejection;
-use postern_token::possession::{Digest, sha256};
+use postern_token::digest::{Digest, sha256};
 use postern_transport::tls::certificate;
 
 use super::field_name;

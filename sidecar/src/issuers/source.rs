@@ -9,8 +9,9 @@ pub(crate) mod kubernetes;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
 use postern_http::host::server_url::ServerUrl;
+use postern_token::digest::sha256;
 use postern_token::keys::Algorithm;
 use postern_transport::http_client::ClientSettings;
 use postern_transport::issuer::Purpose;
@@ -123,9 +124,9 @@ impl SourceSettings {
             file,
             origin: KeysOrigin {
                 source: self.to_string(),
-                sha256: sha256_hex(&format!(
+                sha256: HEXLOWER.encode(&sha256(format!(
                     "{address:?} {application:?} {issuer:?} {allowed:?}"
-                )),
+                ))),
             },
             allowed,
         }))
@@ -140,12 +141,6 @@ impl std::fmt::Display for SourceSettings {
             Self::KeySet(settings) => settings.location.fmt(f),
         }
     }
-}
-
-fn sha256_hex(text: &str) -> String {
-    let digest = digest(&SHA256, text.as_bytes());
-    let bytes = digest.as_ref().iter();
-    bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// One source of keys, and its state between fetches.

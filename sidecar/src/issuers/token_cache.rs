@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use postern_contract::rules::RuleVerdict;
 use postern_token::claims::Validity;
+use postern_token::digest::{Digest, sha256};
 use postern_token::keys::KeySetIndex;
-use postern_token::possession::{Digest, Possession, sha256};
+use postern_token::possession::Possession;
 use postern_token::revocations::TokenDigests;
 use postern_token::sources::bearer::Bearer;
 use postern_transport::net::shares::Holder;

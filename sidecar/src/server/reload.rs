@@ -10,12 +10,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use postern_process::clock::unix_now;
 use postern_process::command_line;
 use postern_process::exit::ExitError;
 use postern_process::files::bounded_read::{self, FileContent};
 use postern_process::files::file_watch::PolledFiles;
+use postern_token::digest::{Digest, sha256};
 use postern_transport::admin::health::Condition;
 use tokio::task::spawn_blocking;
 
@@ -45,7 +45,7 @@ pub(crate) struct Reload {
 
 /// The content of one file with its owner and mode: an unreadable one may be readable now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FileState(Result<(Vec<u8>, [u32; 2]), String>);
+pub(crate) struct FileState(Result<(Digest, [u32; 2]), String>);
 
 /// Files, and what a poll has read of them.
 struct Polled {
@@ -91,10 +91,7 @@ fn states_of(paths: &[PathBuf]) -> Vec<FileState> {
         .map(|path| {
             let read = bounded_read::read(path, MAX_FILE_BYTES).map_err(|error| error.to_string());
             FileState(read.map(|FileContent { bytes, metadata }| {
-                (
-                    digest(&SHA256, &bytes).as_ref().to_vec(),
-                    [metadata.uid(), metadata.mode()],
-                )
+                (sha256(bytes), [metadata.uid(), metadata.mode()])
             }))
         })
         .collect()

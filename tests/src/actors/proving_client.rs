@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use postern_token::possession::sha256;
+use postern_token::digest::sha256;
 use serde_json::{Value, json};
 use token_corpus::keys::Algorithm;
 use token_corpus::proof_rows::{ProofRow, ProofSetting};

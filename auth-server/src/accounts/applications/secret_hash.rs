@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use aws_lc_rs::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use postern_token::digest::{Digest, sha256};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -17,15 +17,13 @@ pub(crate) const MIN_SECRET_LENGTH: usize = 32;
 /// SHA-256 of a random secret of 32 bytes, in base64url; a slow hash is not needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(crate) struct SecretHash([u8; SHA256_OUTPUT_LEN]);
+pub(crate) struct SecretHash(Digest);
 
 const NOT_A_HASH: &str = "a secret's hash is SHA-256 in base64url";
 
 impl SecretHash {
     pub(crate) fn new(secret: &str) -> Self {
-        let mut hash = [0; SHA256_OUTPUT_LEN];
-        hash.copy_from_slice(digest(&SHA256, secret.as_bytes()).as_ref());
-        Self(hash)
+        Self(sha256(secret))
     }
 
     /// Compares in constant time.
@@ -166,7 +164,7 @@ impl SecretHashes {
 
     /// Returns a stand-in for unknown applications: no secret has this hash.
     pub(super) fn unknown() -> Self {
-        [SecretHash([0; SHA256_OUTPUT_LEN])].into_iter().collect()
+        [SecretHash(Digest::default())].into_iter().collect()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -1,10 +1,10 @@
 //! Refresh tokens: `postern_rt_`, and in base64url the owner and the handle of the session and a
 //! secret that each use replaces.
 
-use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use postern_token::digest::sha256;
 use zeroize::Zeroizing;
 
 use crate::accounts::applications::secret_hash::SecretHash;
@@ -35,11 +35,11 @@ impl RefreshToken {
     /// Creates the first token of a new session of this user.
     pub(crate) fn generate(user_id: &str) -> Result<Self, Unspecified> {
         let mut token = Self(random::bytes()?);
-        let owner = digest(&SHA256, format!("postern sessions of {user_id}").as_bytes());
+        let owner = sha256(format!("postern sessions of {user_id}"));
         let (part, owner): (&mut [u8; OWNER_BYTES], _) = token
             .0
             .first_chunk_mut()
-            .zip(owner.as_ref().first_chunk())
+            .zip(owner.first_chunk())
             .ok_or(Unspecified)?;
         *part = *owner;
         Ok(token)
@@ -75,8 +75,8 @@ impl RefreshToken {
         let (named, _) = self.0.split_at(NAME_BYTES);
         let (owner, _) = named.split_at(OWNER_BYTES);
         // A digest: names in the store and in logs are no part of a token.
-        let digest = digest(&SHA256, named);
-        let bytes = owner.iter().chain(digest.as_ref());
+        let digest = sha256(named);
+        let bytes = owner.iter().chain(&digest);
         name.iter_mut()
             .zip(bytes)
             .for_each(|(to, from)| *to = *from);

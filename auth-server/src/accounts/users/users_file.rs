@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use argon2::Params;
-use aws_lc_rs::digest::{Context, SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use postern_http::folding::composed;
 use postern_process::files::secret_file::{self, SecretFileError};
 use postern_token::claims::ExtraInfo;
+use postern_token::digest::sha256;
 use zeroize::Zeroizing;
 
 use super::password::HashedPassword;
@@ -234,18 +234,13 @@ impl TryFrom<UserEntry> for KnownUser {
 }
 
 pub(super) fn digest_of(text: &str) -> String {
-    URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
+    URL_SAFE_NO_PAD.encode(sha256(text))
 }
 
 /// Digests what the user logs in with; the salt of the password makes it unguessable.
 fn credentials(entry: &UserEntry) -> String {
-    let mut digest = Context::new(&SHA256);
-    for part in [&entry.account, &entry.password] {
-        digest.update(part.as_bytes());
-        // Neither part holds a line end, so that no two pairs have the same text.
-        digest.update(b"\n");
-    }
-    URL_SAFE_NO_PAD.encode(digest.finish())
+    // Neither part holds a line end, so that no two pairs have the same text.
+    digest_of(&format!("{}\n{}\n", entry.account, entry.password))
 }
 
 /// Returns the name of a member with a control character, which could forge neighbours in lists, logs

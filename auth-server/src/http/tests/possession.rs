@@ -1,7 +1,7 @@
 //! Tokens that are bound to the key or the certificate of the client that requests them.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use postern_token::possession::sha256;
+use postern_token::digest::sha256;
 use postern_transport::http_port::PeerCertificate;
 use serde_json::json;
 use token_corpus::keys::Algorithm;

@@ -8,8 +8,8 @@ use jsonwebtoken::Algorithm;
 use postern_http::host::normal_url::NormalUrl;
 
 use super::nonces::NonceKeys;
-use super::{Digest, sha256};
 use crate::compact::{self, CompactToken, decode, rejected_member};
+use crate::digest::{Digest, sha256};
 use crate::invalid::InvalidProof;
 use crate::keys::VerificationKey;
 use crate::keys::algorithms::ASYMMETRIC;

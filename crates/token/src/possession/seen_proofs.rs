@@ -185,7 +185,7 @@ impl<U: Copy + Ord + Hash> Table<U> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::possession::sha256;
+    use crate::digest::sha256;
 
     const NOW: i64 = 1_800_000_000;
 

@@ -4,12 +4,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
 use super::Malformed;
 use crate::claims::Claims;
+use crate::digest::sha256;
 
 /// Bytes of a digest: enough that no two of a million ids share one.
 const DIGEST_BYTES: usize = 12;
@@ -73,8 +73,8 @@ impl RevocationDigest {
 
     fn for_id(kind: &str, id: &str) -> Self {
         // With the kind: the id of a user may equal the `jti` of a token.
-        let digest = digest(&SHA256, format!("{kind}:{id}").as_bytes());
-        Self(digest.as_ref().first_chunk().copied().unwrap_or_default())
+        let digest = sha256(format!("{kind}:{id}"));
+        Self(digest.first_chunk().copied().unwrap_or_default())
     }
 }
 
