@@ -192,7 +192,7 @@ impl FromStr for AuthServer {
             other => return Err(AuthServerError::Scheme(other.to_owned())),
         };
         Ok(Self {
-            scheme: protocol(scheme.ends_with("https")),
+            scheme: http_scheme(scheme.ends_with("https")),
             location,
             context: context(url.target().path())?,
         })
@@ -202,13 +202,13 @@ impl FromStr for AuthServer {
 fn in_registry(url: &str) -> Result<AuthServer, AuthServerError> {
     let (settings, instances) = RegistrySettings::for_client(url)?;
     Ok(AuthServer {
-        scheme: protocol(instances.are_secure),
+        scheme: http_scheme(instances.are_secure),
         location: Location::Nacos(NacosService::new(settings, instances.server_name)),
         context: context(&instances.context)?,
     })
 }
 
-const fn protocol(is_secure: bool) -> Scheme {
+const fn http_scheme(is_secure: bool) -> Scheme {
     if is_secure {
         Scheme::HTTPS
     } else {

@@ -90,6 +90,7 @@ impl Applications {
         (!secrets.is_empty()).then_some(id)
     }
 
+    /// Puts a record that was read or joined, without a new generation; [`changed`](Self::changed) makes one.
     pub(crate) fn put(&mut self, id: AppId, secrets: SecretHashes) {
         self.applications.insert(id, secrets);
     }

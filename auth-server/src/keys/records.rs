@@ -156,12 +156,11 @@ impl OpenStore {
                     under: None,
                 });
             }
-            // Not in clear, should the store lose its content next.
-            // Remembered although it cannot be opened: what this server writes later must not be in
-            // clear.
+            // Its key is missing here, but the store is encrypted: what this server writes later must not
+            // be in clear.
             Err(EncryptionError::NoKey { needed, .. }) => {
-                let is_encrypted = AtRest::Encrypted(needed.clone());
-                self.encryption.take_over(&is_encrypted);
+                self.encryption
+                    .take_over(&AtRest::Encrypted(needed.clone()));
             }
             _ => {}
         }

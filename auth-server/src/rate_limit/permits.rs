@@ -51,20 +51,21 @@ impl Permits {
                 return Some(Permit(Arc::clone(&self.0)));
             }
             let (ready, waiting) = oneshot::channel();
-            let clients = queue_of(&mut state.waiting, client.map(ClientPrefix::network));
-            queue_of(clients, client.map(ClientPrefix::client)).push_back(ready);
+            let clients = queue_or_new(&mut state.waiting, client.map(ClientPrefix::network));
+            queue_or_new(clients, client.map(ClientPrefix::client)).push_back(ready);
             waiting
         };
         timeout(MAX_WAIT, waiting).await.ok()?.ok()
     }
 }
 
-fn queue_of<Q: Default>(turns: &mut Turns<Q>, of: Option<ClientPrefix>) -> &mut Q {
+/// Returns the queue of a network or client: behind all others if it is new.
+fn queue_or_new<Q: Default>(turns: &mut Turns<Q>, waiting: Option<ClientPrefix>) -> &mut Q {
     let at = turns
         .iter()
-        .position(|(other, _)| *other == of)
+        .position(|(other, _)| *other == waiting)
         .unwrap_or_else(|| {
-            turns.push_back((of, Q::default()));
+            turns.push_back((waiting, Q::default()));
             turns.len() - 1
         });
     &mut turns[at].1

@@ -114,7 +114,8 @@ fn has_three_parts(request_line: &[u8]) -> bool {
 /// Returns name and trimmed value of each header line, after the request line.
 fn fields(block: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
     lines(block).skip(1).filter_map(|line| {
-        // A line without a colon frames nothing here; the parser of the head rejects it.
+        // A line without a colon, or with a name that is not ASCII, frames nothing here; the parser of the
+        // head rejects it.
         let (name, value) = line.split_at(memchr(b':', line)?);
         Some((
             std::str::from_utf8(name).ok()?,

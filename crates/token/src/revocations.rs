@@ -111,22 +111,22 @@ impl Hasher for DigestHasher {
 }
 
 type Digests = HashSet<RevocationDigest, BuildHasherDefault<DigestHasher>>;
-/// With the time before which a revoked token was issued, in seconds since the epoch.
-type NotBefore = HashMap<RevocationDigest, i64, BuildHasherDefault<DigestHasher>>;
+/// Owners whose tokens end, with the time before which these were issued, in seconds since the epoch.
+type IssuedBefore = HashMap<RevocationDigest, i64, BuildHasherDefault<DigestHasher>>;
 
 /// Revocations, by the digests of the tokens that they end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RevokedTokens {
     tokens: Digests,
-    users: NotBefore,
-    applications: NotBefore,
+    users: IssuedBefore,
+    applications: IssuedBefore,
     everyone: Option<i64>,
 }
 
 impl RevokedTokens {
     /// Adds what one line ends; the latest time counts.
     pub fn add(&mut self, revoked: Revoked) {
-        let later = |times: &mut NotBefore, id, before| {
+        let later = |times: &mut IssuedBefore, id, before| {
             let time = times.entry(id).or_insert(before);
             *time = before.max(*time);
         };

@@ -7,7 +7,7 @@ use postern_process::exit::ExitError;
 use serde_json::Value;
 
 use crate::container::settings::Settings;
-use crate::manifest::metadata::follow;
+use crate::manifest::metadata::take_away_if_unlabelled;
 use crate::manifest::object::{Object, objects, share_namespace, text};
 use crate::manifest::original::take_away;
 use crate::network::{ports, services};
@@ -134,7 +134,7 @@ pub(crate) fn change_workload(
     if object.pod().is_none() || !object.wants_sidecar() {
         return Ok(Vec::new());
     }
-    let mut warnings = follow(value);
+    let mut warnings = take_away_if_unlabelled(value);
     if Object(value).wants_sidecar() {
         warnings.extend(add_sidecar(value, settings, input)?);
     }

@@ -44,8 +44,8 @@ pub(super) fn access_rules(
             "[[rule]]: there are more than {MAX_RULES}"
         )));
     }
-    // Compared as loosely as rules: a pattern may open a path in another spelling.
-    let open = loosened(open);
+    // In the form in which rules match: a pattern may open a path in another spelling.
+    let open = open.loosened();
     let mut rules: Vec<Rule> = Vec::new();
     for (index, table) in args.rule.iter().enumerate() {
         let position = Position(index + 1);
@@ -242,14 +242,6 @@ fn is_open(list: &PassList, methods: &Methods, path: &str) -> bool {
     each.all(|method| list.find_for(Some(method), path).is_some())
 }
 
-fn loosened(list: &PassList) -> PassList {
-    list.patterns()
-        .iter()
-        .cloned()
-        .map(PathPattern::loosened)
-        .collect()
-}
-
 /// Returns a pattern without its methods.
 pub(crate) fn path_of(pattern: &str) -> &str {
     pattern
@@ -265,7 +257,8 @@ pub(crate) fn examples(path: &PathPattern) -> [String; 2] {
 
 /// Returns warnings about rules that do not do what they seem to.
 pub(super) fn warnings(args: &RulesArgs, policy: &AuthPolicy) -> Vec<String> {
-    let optional = loosened(policy.interceptor.optional());
+    // In the form in which rules match, as above.
+    let optional = policy.interceptor.optional().loosened();
     let mut names = policy.issuers.iter().map(|issuer| &issuer.policy.name);
     let first = names.next();
     let are_several = names.any(|name| Some(name) != first);

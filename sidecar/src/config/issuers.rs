@@ -58,7 +58,7 @@ pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
         let token_header = description.token_header(&user_header)?;
         // Tokens of the others are added by a proxy or the cluster: no client fetches them.
         if token_header.is_none() && !description.table().is_kubernetes() {
-            of_clients.extend_from_slice(description.accepted());
+            of_clients.extend_from_slice(description.accepted_issuers());
         }
         for policy in description.policies()? {
             issuers.push(Issuer {

@@ -57,7 +57,7 @@ pub(super) fn service_probes(
 fn service_probe(mut probe: Probe, upstream: &UpstreamAddress) -> ServiceProbe {
     let address = address(&probe, upstream);
     if let Action::Http { headers, .. } = &mut probe.action {
-        *headers = sent(std::mem::take(headers));
+        *headers = as_the_kubelet_sends(std::mem::take(headers));
     }
     ServiceProbe {
         address,
@@ -94,7 +94,7 @@ fn address(probe: &Probe, upstream: &UpstreamAddress) -> UpstreamAddress {
 }
 
 /// Returns the fields of a probe's request, as the kubelet sends them.
-fn sent(mut headers: HeaderMap) -> HeaderMap {
+fn as_the_kubelet_sends(mut headers: HeaderMap) -> HeaderMap {
     headers.entry(header::USER_AGENT).or_insert(USER_AGENT);
     // Framing is not the operator's, in a kubelet neither.
     headers.remove(header::CONTENT_LENGTH);

@@ -175,6 +175,7 @@ impl Deadlines {
             .flatten()
             .min()
         else {
+            // Nothing is timed now: the client, the service or the revocation wakes the task.
             return Poll::Pending;
         };
         ready!(timer.poll_until(cx, first));

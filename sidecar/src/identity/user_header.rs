@@ -196,7 +196,8 @@ impl UserHeader {
         })
     }
 
-    /// Reads the user from an identity that [`UserHeader::identity`] made.
+    /// Reads the user back from an identity that [`UserHeader::identity`] made: a cached token keeps the
+    /// header alone.
     ///
     /// # Errors
     /// [`Rejection::Internal`] for any other identity.

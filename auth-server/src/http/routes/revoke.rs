@@ -64,7 +64,7 @@ async fn end(app: &Arc<App>, request: Request) -> Result<(), ErrorResponse> {
     if !ended.await.map_err(not_ended)? {
         // No such session: it may be a guess, while a second logout of the same session is rare.
         app.count_guess(client)?;
-        confirm(app).await?;
+        confirm_reads(app).await?;
     }
     Ok(())
 }
@@ -73,8 +73,8 @@ fn not_ended(error: StoreError) -> Rejection {
     store_rejection(&error, "a logout is not done")
 }
 
-/// Makes sure of an end that was found: the outcome of its request may have been unclear.
-async fn confirm(app: &App) -> Result<(), Rejection> {
+/// Makes sure of what was read of an earlier request, whose outcome may have been unclear.
+async fn confirm_reads(app: &App) -> Result<(), Rejection> {
     app.requests.confirm().await.map_err(not_ended)
 }
 
@@ -115,8 +115,9 @@ async fn end_access_token(
             to_the_end(append).await
         }
     };
-    if !ended.map_err(not_ended)? {
-        confirm(app).await?;
+    let has_ended = ended.map_err(not_ended)?;
+    if !has_ended {
+        confirm_reads(app).await?;
     }
     Ok(())
 }
@@ -145,7 +146,7 @@ async fn verified(
             let verified = verify(&keys.verification_key_set(signing_type));
             if verified == Err(InvalidToken::KeyUnknown) {
                 // A former primary of the store does not know keys of later.
-                confirm(app).await?;
+                confirm_reads(app).await?;
             }
             Ok(verified)
         }

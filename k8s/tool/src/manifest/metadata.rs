@@ -62,8 +62,9 @@ fn give(object: &mut Value, port: Option<u16>) -> Result<(), String> {
 }
 
 /// Takes the sidecar from an object that has lost its label, and returns what was edited since.
-pub(crate) fn follow(object: &mut Value) -> Vec<String> {
-    // Without what its pods have from it: only a label of their own counts then.
+pub(crate) fn take_away_if_unlabelled(object: &mut Value) -> Vec<String> {
+    // A label that the pods inherited from this object does not count: on a copy without it only their own
+    // is left.
     let mut own = object.clone();
     disinherit(&mut own);
     if Object(&own).wants_sidecar() {

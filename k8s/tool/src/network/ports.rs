@@ -51,12 +51,13 @@ pub(crate) fn number(text: &str) -> Option<u16> {
     text.parse().ok().filter(|port| *port > 0)
 }
 
-/// Returns the number of a port of a container that is named or numbered by `target`.
+/// Returns the port number of a target: its own number, or the number of the port of the pod with this
+/// name.
 pub(crate) fn resolved(pod: Object<'_>, target: &Value) -> Option<u16> {
     resolved_in(declared(pod), target)
 }
 
-/// Returns the number of one of these ports that is named by `target`, or any that it says.
+/// Returns the port number of a target: its own number, or the number of the port with this name.
 pub(crate) fn resolved_in<'v>(
     mut ports: impl Iterator<Item = (&'v str, u16)>,
     target: &Value,

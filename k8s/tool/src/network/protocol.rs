@@ -34,11 +34,11 @@ pub(crate) fn service_protocol(
     let mut said = said_by_pod(pod, port);
     let mut names = Vec::new();
     for service in objects(input).filter(|service| services::selects(*service, owner)) {
-        // One that was moved already leads there by the sidecar.
-        let moved = service.annotation(ORIGINAL).map(|_| SIDECAR_PORT);
+        // The ports of a Service that was moved before lead to the pod's service through the sidecar.
+        let sidecar_port = service.annotation(ORIGINAL).map(|_| SIDECAR_PORT);
         let leads = |each: &ServicePort<'_>| {
             let target = ports::resolved(pod, each.target);
-            each.is_guarded() && target.is_some() && [Some(port), moved].contains(&target)
+            each.is_guarded() && target.is_some() && [Some(port), sidecar_port].contains(&target)
         };
         for each in services::ports_of(service).into_iter().filter(leads) {
             names.push(name_of(each.value));

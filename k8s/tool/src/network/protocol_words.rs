@@ -5,6 +5,7 @@ pub(crate) const HTTP: &str = "http";
 pub(crate) const H2C: &str = "h2c";
 pub(crate) const HTTPS: &str = "https";
 
+/// The longer word first: the first that a name begins with counts.
 const WORDS: [(&str, &str); 7] = [
     ("grpc-web", HTTP),
     ("grpc", H2C),

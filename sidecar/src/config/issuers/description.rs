@@ -104,7 +104,7 @@ impl<'a> Description<'a> {
     }
 
     /// Returns the accepted `iss`, of each tenant.
-    pub(super) fn accepted(&self) -> &[String] {
+    pub(super) fn accepted_issuers(&self) -> &[String] {
         &self.issuers
     }
 

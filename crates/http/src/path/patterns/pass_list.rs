@@ -87,6 +87,13 @@ impl PassList {
             .collect()
     }
 
+    /// Returns the list as lenient services read paths.
+    #[must_use]
+    pub fn loosened(&self) -> Self {
+        let patterns = self.patterns.iter().cloned();
+        patterns.map(PathPattern::loosened).collect()
+    }
+
     fn add(&mut self, pattern: PathPattern) {
         if self.nodes.is_empty() {
             self.nodes.push(Node::default());
