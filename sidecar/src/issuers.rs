@@ -11,6 +11,7 @@ pub(crate) mod list_in_force;
 pub(crate) mod on_demand;
 pub(crate) mod readiness;
 pub(crate) mod revocations;
+pub(crate) mod server_clock;
 pub(crate) mod source;
 pub(crate) mod task;
 pub(crate) mod token_cache;

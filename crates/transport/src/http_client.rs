@@ -437,10 +437,13 @@ fn end_span(mut span: Span, status: Option<StatusCode>) {
     }
 }
 
-/// Returns seconds since the epoch (RFC 9110 §6.6.1).
+/// Returns seconds since the epoch (RFC 9110 §6.6.1), later by the time in caches (RFC 9111 §5.1).
 fn date(headers: &HeaderMap) -> Option<i64> {
     let date = headers.get(header::DATE)?.to_str().ok()?;
-    Some(OffsetDateTime::parse(date, &Rfc2822).ok()?.unix_timestamp())
+    let date = OffsetDateTime::parse(date, &Rfc2822).ok()?.unix_timestamp();
+    let age = headers.get(header::AGE).and_then(|age| age.to_str().ok());
+    let age = age.and_then(|age| age.trim().parse::<u32>().ok());
+    Some(date + i64::from(age.unwrap_or_default()))
 }
 
 fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
@@ -453,4 +456,24 @@ fn is_of_tls(mut cause: &(dyn Error + 'static)) -> bool {
         cause = within;
     }
     cause.is::<rustls::Error>()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn the_time_in_caches_is_no_difference_of_clocks() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(date(&headers), None);
+        let epoch = "Thu, 01 Jan 1970 00:00:10 GMT";
+        headers.insert(header::DATE, epoch.parse().unwrap());
+        for (age, seconds) in [(None, 10), (Some("3600"), 3610), (Some("-1"), 10)] {
+            if let Some(age) = age {
+                headers.insert(header::AGE, age.parse().unwrap());
+            }
+            assert_eq!(date(&headers), Some(seconds), "{age:?}");
+        }
+    }
 }

@@ -14,6 +14,7 @@ use super::fingerprint::KeySetFingerprint;
 use super::installed_keys::{FetchTime, InstalledKeys};
 use super::list_in_force::ListInForce;
 use super::on_demand::OnDemandFetch;
+use super::server_clock::ServerClock;
 use super::token_cache::TokenCacheConfig;
 use crate::telemetry::metrics::RefreshResult;
 
@@ -29,6 +30,8 @@ pub(crate) struct CurrentKeys {
     failed: ArcSwapOption<FailedFetch>,
     /// True while the key cache cannot be written.
     pub(crate) cache_fails: Arc<AtomicBool>,
+    /// The clock of its server.
+    pub(crate) clock: ServerClock,
     token_cache: TokenCacheConfig,
     /// The time for which keys are trusted without a fetch; `None`: forever.
     max_age: Option<Duration>,

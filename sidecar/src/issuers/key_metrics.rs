@@ -12,7 +12,8 @@ use super::installed_keys::InstalledKeys;
 use super::issuer_keys::IssuerKeys;
 
 /// Metrics that are computed at the scrape, for each issuer by its name if it has one. All but the
-/// first are absent without a key, and the last two, of the one list, without it.
+/// first are absent without a key, the clock without a response, and the last two, of the one list,
+/// without it.
 #[derive(Debug)]
 pub(crate) struct KeyMetrics(pub(crate) Arc<IssuerKeys>);
 
@@ -36,6 +37,12 @@ impl Collector for KeyMetrics {
             "key_generation",
             "How often the verification key has changed since the start",
             |_, keys| Some(keys?.generation()),
+        )?;
+        self.encode_each(
+            encoder,
+            "clock_ahead_seconds",
+            "Seconds by which the clock of the server of the keys is ahead of this machine's",
+            |issuer, _| issuer.clock.ahead(),
         )?;
         self.encode_each(
             encoder,

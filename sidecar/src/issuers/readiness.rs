@@ -53,7 +53,7 @@ fn missing(keys: &CurrentKeys, now: Instant) -> Option<String> {
     })
 }
 
-/// Returns the age of an issuer's keys, and that its cache fails.
+/// Returns the age of an issuer's keys, and what is wrong with its fetches, clock and cache.
 fn note(issuer: &CurrentKeys, now: Instant) -> Option<String> {
     let state = issuer.load();
     let age = state.as_ref().map(|state| {
@@ -80,6 +80,7 @@ fn note(issuer: &CurrentKeys, now: Instant) -> Option<String> {
     let notes: Vec<_> = age
         .into_iter()
         .chain(failed)
+        .chain(issuer.clock.note())
         .chain(cache_fails.then(|| CACHE_FAILS.to_owned()))
         .collect();
     (!notes.is_empty()).then(|| issuer.named(notes.join(", ")))

@@ -176,6 +176,7 @@ impl IssuerTask {
     pub(crate) async fn fetch(&mut self, purpose: Purpose) -> bool {
         let cursor = self.list_cursor();
         let fetched = unless_it_panics(self.source.fetch(purpose, cursor.as_deref())).await;
+        self.on_clock();
         match fetched.unwrap_or(Err(FetchError::Panicked)) {
             Ok(fetched) => {
                 self.backoff = Backoff::default();
@@ -195,6 +196,21 @@ impl IssuerTask {
                 self.fetch_revocations().await;
                 false
             }
+        }
+    }
+
+    /// Logs a server's clock that is off, once a change.
+    fn on_clock(&self) {
+        let Some(ahead) = self.source.clock_ahead() else {
+            return;
+        };
+        let source = self.source.last_endpoint();
+        match self.keys.clock.seen(ahead) {
+            Some(true) => {
+                tracing::warn!(source, ahead, "the server's clock is off: set the clocks")
+            }
+            Some(false) => tracing::info!(source, "the server's clock is right again"),
+            None => {}
         }
     }
 

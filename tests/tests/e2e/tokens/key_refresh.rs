@@ -2,9 +2,11 @@
 //! §8).
 
 use serde_json::Value;
-use tests::actors::auth_server::{AuthServer, ECDSA, SECRET_KEY, USER_DETAILS, admin_get};
+use tests::actors::auth_server::{
+    AuthServer, AuthServerPlan, ECDSA, SECRET_KEY, USER_DETAILS, admin_get,
+};
 use tests::actors::expect::has;
-use tests::actors::sidecar::{EVERY_SECOND, NEVER, SidecarPlan};
+use tests::actors::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
 use tests::actors::stack::ForgedStack;
 use tests::actors::token_forge::Forge;
 use tests::keys::SigningType;
@@ -141,6 +143,42 @@ fn a_clock_that_is_set_back_holds_up_no_fetch() {
     has(&noticed, "two intervals");
     clock.set(HOUR);
     stack.auth_server.until_fetched(3);
+}
+
+#[test]
+fn a_clock_that_is_not_the_servers_is_noted_once() {
+    const NOTE: &str = " s ahead of this machine's";
+    let Some(clock) = MovedClock::new() else {
+        return;
+    };
+    let service = EchoService::start();
+    let auth_server = AuthServerPlan::polling().ready();
+    let sidecar = SidecarPlan::polling(&service, &auth_server.url())
+        .environments(&clock.environment())
+        .ready();
+    let is_noted = || admin_get(sidecar.admin(), "/readyz").text().contains(NOTE);
+    let ahead = || sidecar.metric("postern_sidecar_clock_ahead_seconds");
+    assert!(!is_noted());
+    for times in 1..=2 {
+        clock.set(-600);
+        wait::until("the note", is_noted);
+        assert!((599..=602).contains(&ahead().unwrap()), "{:?}", ahead());
+        until_fetched_twice(&sidecar);
+        let log = sidecar.process().stderr();
+        assert_eq!(log.matches("the server's clock is off").count(), times);
+        clock.set(0);
+        wait::until("the end of the note", || !is_noted());
+    }
+    sidecar.until_logged("the server's clock is right again");
+}
+
+/// Waits for two more fetches.
+fn until_fetched_twice(sidecar: &Sidecar) {
+    let series = "postern_sidecar_key_refreshes_total{outcome=\"unchanged\"}";
+    let before = sidecar.metric(series);
+    wait::until("two fetches", || {
+        sidecar.metric(series) > before.map(|count| count + 1)
+    });
 }
 
 #[test]
