@@ -194,8 +194,9 @@ pub(crate) enum KeysCommand {
 pub(crate) struct KeyArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    #[command(flatten)]
-    pub(crate) signing: SigningArgs,
+    /// How tokens are signed: rsa, ecdsa or hmac; by default the type of the stored key pair
+    #[arg(long, env, value_name = "TYPE")]
+    pub(crate) signing_type: Option<SigningType>,
 }
 
 #[derive(Debug, Args)]

@@ -39,13 +39,14 @@ pub(crate) async fn run(command: &KeysCommand) -> Result<(), ExitError> {
 }
 
 async fn export_public(args: &KeyArgs) -> Result<(), ExitError> {
-    if args.signing.signing_type == SigningType::Hmac {
+    let keys = KeysInStore::open(args).await?;
+    if keys.signing_type == SigningType::Hmac {
         return Err(ExitError::Usage(
             "--signing-type hmac: a shared secret has no public half; applications fetch it with their secret"
                 .to_owned(),
         ));
     }
-    let ring = KeysInStore::open(args).await?.load().await?;
+    let ring = keys.load().await?;
     print(ring.current().public_key_string().trim_end())
 }
 
@@ -208,9 +209,18 @@ pub(crate) struct KeysInStore {
 
 impl KeysInStore {
     pub(super) async fn open(args: &KeyArgs) -> Result<Self, ExitError> {
+        let store = CommandStore::open(&args.store).await?;
+        let signing_type = match args.signing_type {
+            Some(given) => given,
+            None => {
+                let pair = store.opened.read_keys().await?.keys.pair;
+                let found = pair.and_then(|pair| SigningKeyPair::type_of(&pair));
+                found.unwrap_or_default()
+            }
+        };
         Ok(Self {
-            store: CommandStore::open(&args.store).await?,
-            signing_type: args.signing.signing_type,
+            store,
+            signing_type,
         })
     }
 

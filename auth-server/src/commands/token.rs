@@ -65,14 +65,15 @@ fn read(input: impl Read) -> Result<Zeroizing<String>, ExitError> {
 
 async fn keys(args: &TokenInspectArgs) -> Result<KeySet, ExitError> {
     let Some(file) = &args.key_file else {
-        let ring = KeysInStore::open(&args.keys).await?.load().await?;
-        return Ok(ring.verification_key_set(args.keys.signing.signing_type));
+        let keys = KeysInStore::open(&args.keys).await?;
+        return Ok(keys.load().await?.verification_key_set(keys.signing_type));
     };
     let unusable = |error: &dyn std::fmt::Display| {
         ExitError::Config(format!("--key-file {}: {error}", file.display()))
     };
     let text = bounded_read::read_text(file, MAX_KEY_FILE_BYTES).map_err(|why| unusable(&why))?;
-    VerificationKey::parse(args.keys.signing.signing_type, &text)
+    let signing_type = args.keys.signing_type.unwrap_or_default();
+    VerificationKey::parse(signing_type, &text)
         .map(KeySet::nameless)
         .map_err(|error| unusable(&error))
 }

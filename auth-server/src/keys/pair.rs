@@ -81,7 +81,7 @@ impl SigningKeyPair {
     }
 
     /// Returns the type of a pair; `None` for one that is unusable.
-    fn type_of(stored: &StoredKeyPair) -> Option<SigningType> {
+    pub(crate) fn type_of(stored: &StoredKeyPair) -> Option<SigningType> {
         let mut types = SigningType::ALL.into_iter();
         types.find(|of| parse_as(*of, stored).is_ok())
     }

@@ -172,7 +172,6 @@ impl AuthServerPlan {
             trust: self.trust,
             home,
             store,
-            flags: self.flags,
         }
     }
 
@@ -226,7 +225,6 @@ pub struct AuthServer {
     trust: Option<Trust>,
     home: TempDir,
     store: String,
-    flags: Vec<String>,
 }
 
 impl AuthServer {
@@ -311,15 +309,12 @@ impl AuthServer {
         end.stdout.trim().to_owned()
     }
 
-    /// Runs `keys …` for the server's type of keys; it has to succeed.
+    /// Runs `keys …`, which has to succeed.
     ///
     /// # Panics
     /// When the command fails.
     pub fn keys(&self, words: &[&str]) -> String {
-        let mut pairs = self.flags.windows(2);
-        let signing = pairs.find(|pair| pair[0] == ECDSA[0]).unwrap_or_default();
-        let signing: Vec<_> = signing.iter().map(String::as_str).collect();
-        self.done(&[&["keys"], words, &signing].concat())
+        self.done(&[&["keys"], words].concat())
     }
 
     /// Returns a client that has logged in.

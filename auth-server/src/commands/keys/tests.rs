@@ -29,6 +29,11 @@ impl Installation {
     }
 
     fn command(&self, words: &str) -> KeysCommand {
+        self.command_of(&format!("{words} --signing-type ecdsa"))
+    }
+
+    /// Returns a command without a signing type of its own.
+    fn command_of(&self, words: &str) -> KeysCommand {
         let store = format!("file:{}", self.0.path().join("data").display());
         let words = ["auth-server", "keys"].into_iter().chain(words.split(' '));
         let flags = ["--signing-type", "ecdsa", "--store", &store];
@@ -158,6 +163,21 @@ async fn a_missing_key_is_a_wrong_argument_and_no_pair_means_wait() {
     for words in ["show", "rotate", "revoke x", "export-public"] {
         assert_eq!(empty.run(words).await.unwrap_err().code(), 69, "{words}");
     }
+}
+
+#[tokio::test]
+async fn the_type_of_the_store_counts_unless_another_is_given() {
+    let installation = Installation::new().await;
+    let kid = installation.ring().await.current().id().clone();
+    for words in ["show", "export-public", "rotate", &format!("revoke {kid}")] {
+        let ended = run(&installation.command_of(words)).await;
+        assert_eq!(ended, Ok(()), "{words}");
+        let other = installation.command_of(&format!("{words} --signing-type rsa"));
+        assert_eq!(run(&other).await.unwrap_err().code(), 78, "{words}");
+    }
+    let empty = Installation(tempfile::tempdir().unwrap());
+    let failure = run(&empty.command_of("show")).await.unwrap_err();
+    assert_eq!(failure.code(), 69, "{failure}");
 }
 
 #[tokio::test]
