@@ -20,7 +20,7 @@ use self::request::ExplainRequest;
 use self::upstream_preview::{text_of, without_secrets, without_tokens};
 use crate::cli::Cli;
 use crate::config::live::{CurrentRules, Rules};
-use crate::decision::authorize::Decision;
+use crate::decision::authorize::{AuthPolicy, Decision};
 use crate::decision::forward::Forward;
 use crate::identity::client::Client;
 use crate::issuers::installed_keys::InstalledKeys;
@@ -101,6 +101,12 @@ impl Explainer {
         {
             explanation.facts.insert("found".to_owned(), vec![cause]);
         }
+        let decision = match decision {
+            Err(unknown) if unknown.rejection == Rejection::TokenKeyUnknown => {
+                Err(self.behind_fetch(policy, received).into())
+            }
+            decision => decision,
+        };
         // As the proxy decides in report-only mode; the checks so far stay as they are.
         let decision =
             decision.or_else(|rejected| policy.forward_if_reporting(rejected, received, at));
@@ -138,6 +144,18 @@ impl Explainer {
             Some(rejection) => ("reported", Some(rejection)),
             None => (forward.outcome().as_str(), None),
         })
+    }
+
+    /// Returns the rejection of a request that would wait for a fetch, by the end of the last one.
+    fn behind_fetch(&self, policy: &AuthPolicy, received: &ReceivedHead) -> Rejection {
+        let named = policy.token_and_issuer(received);
+        let keys = named.and_then(|(token, issuer)| Some((token, self.keys.get(issuer.keys)?)));
+        match keys {
+            Some((token, keys)) if keys.is_fetch_in_vain(token, Instant::now()) => {
+                Rejection::AuthKeysUnavailable
+            }
+            _ => Rejection::TokenKeyUnknown,
+        }
     }
 
     /// Returns the head that the service gets, in the version that it speaks or chose last.

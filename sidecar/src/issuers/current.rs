@@ -9,6 +9,7 @@ use arc_swap::{ArcSwapOption, Guard};
 use postern_contract::rejection::Rejection;
 use postern_process::clock::unix_now;
 use postern_token::keys::KeySet;
+use postern_token::sources::bearer::Bearer;
 
 use super::fingerprint::KeySetFingerprint;
 use super::installed_keys::{FetchTime, InstalledKeys};
@@ -150,6 +151,12 @@ impl CurrentKeys {
     /// Returns the fetch on demand, for requests that need newer keys.
     pub(crate) const fn on_demand(&self) -> &OnDemandFetch {
         &self.on_demand
+    }
+
+    /// Returns true where a fetch for this token fails as the last one did, or may not begin.
+    pub(crate) fn is_fetch_in_vain(&self, token: Bearer<'_>, now: Instant) -> bool {
+        let is_away = self.failed().is_some() || self.on_demand.until_next(now).is_some();
+        is_away && !self.on_demand.lacks(token, now)
     }
 
     /// Returns the last fetch, if it failed.

@@ -161,6 +161,11 @@ impl OnDemandFetch {
         }
     }
 
+    /// Returns true for a token of a key that the last fetch did not bring just now.
+    pub(super) fn lacks(&self, token: Bearer<'_>, now: Instant) -> bool {
+        self.past.lock().lacks(self.named_key(token), now)
+    }
+
     /// Returns the time until a fetch may begin; `None` if it may now.
     pub(crate) fn until_next(&self, now: Instant) -> Option<Duration> {
         let full_at = self.past.lock().full_at?;

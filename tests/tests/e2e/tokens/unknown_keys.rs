@@ -129,6 +129,24 @@ fn only_a_first_comer_gets_503_while_the_issuer_is_away() {
 }
 
 #[test]
+fn an_explanation_has_the_reason_of_the_request() {
+    let (issuer, service) = (Issuer::start(), EchoService::start());
+    let sidecar = issuer.sidecar(&service, NEVER);
+    let mut published = issuer.set.lock().unwrap().take();
+    let away = invented("away");
+    for (token, reason) in [(&away, COME_AGAIN), (&invented("there"), UNKNOWN)] {
+        assert_eq!(verdict_from(&sidecar, "192.0.2.1", token), reason);
+        let bearer = format!("Authorization: Bearer {token}");
+        let explained = sidecar.explain(&["/orders/list"], &[bearer]).stdout;
+        let verdict = explained.lines().find(|line| line.starts_with("verdict"));
+        let word = reason.split(' ').nth(1).unwrap();
+        assert!(verdict.unwrap().contains(word), "{explained}");
+        *issuer.set.lock().unwrap() = published.take();
+    }
+    assert_eq!(issuer.fetches(), 1 + 2, "an explanation fetches nothing");
+}
+
+#[test]
 fn a_grpc_call_with_further_unknown_keys_is_unauthenticated() {
     let (issuer, service) = (Issuer::start(), EchoService::start());
     let sidecar = issuer.sidecar(&service, NEVER);
