@@ -31,6 +31,8 @@ pub(crate) struct Updated {
     /// A pair generated on the way, accepted by the store or not.
     pub(crate) generated: Option<Arc<SigningKeyPair>>,
     pub(crate) is_written: bool,
+    /// True where the store had no pair before.
+    pub(crate) was_empty: bool,
 }
 
 /// Changes the stored keys at `now` to the result of `decide`, which gets them and, on demand, a fresh
@@ -52,6 +54,7 @@ pub(crate) async fn update(
                     ring,
                     generated,
                     is_written: false,
+                    was_empty: false,
                 });
             }
             Plan::Write(ring) => ring,
@@ -81,6 +84,7 @@ pub(crate) async fn update(
                 ring,
                 generated,
                 is_written,
+                was_empty: held.keys.pair.is_none(),
             });
         }
         held = store.read_keys().await?;

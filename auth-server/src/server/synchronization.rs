@@ -157,7 +157,12 @@ impl Synchronization {
             keep_revoked(store, memory.revoked()).await?;
         }
         let updated = updated?;
-        if updated.is_written {
+        if updated.was_empty && memory.is_some() {
+            warn!(
+                "the store had lost its keys: servers write back those that they have, applications and \
+                 revocations too; sessions are lost, and their users log in again"
+            );
+        } else if updated.is_written {
             info!("the keys were written to the store");
         }
         self.install(memory, updated.ring, updated.generated.as_deref())

@@ -3,8 +3,10 @@
 use std::thread;
 
 use tests::actors::auth_server::{AuthServerPlan, LOGIN, SECRET_KEY, USER_DETAILS, credentials};
+use tests::actors::expect::has;
 use tests::keys::{SigningKey, SigningType};
 use tests::services::redis_server::{PRIVATE_KEY, PUBLIC_KEY, Redis};
+use tests::wait;
 use tests::wire::free_address::free_address;
 
 fn plan(redis: &Redis) -> AuthServerPlan {
@@ -59,6 +61,22 @@ fn contract_2_6_both_values_stay_under_two_fixed_keys() {
     let again = plan(&redis).ready();
     assert_eq!(redis.pair().1, public);
     assert_eq!(again.verdict(&token), "200", "tokens outlive a restart");
+}
+
+#[test]
+fn a_store_that_comes_back_empty_is_one_warning() {
+    let Some(redis) = Redis::start() else { return };
+    let server = AuthServerPlan::polling().store(redis.url()).ready();
+    let said = "the store had lost its keys: ";
+    assert!(!server.process().stderr().contains(said));
+    let token = server.login();
+    redis.command(&["FLUSHALL"]);
+    let line = server.process().line_with(said);
+    has(&line, "WARN");
+    has(&line, "sessions are lost");
+    wait::until("the keys", || redis.pair().0.is_some());
+    assert_eq!(server.verdict(&token), "200");
+    assert_eq!(server.process().stderr().matches(said).count(), 1);
 }
 
 #[test]
