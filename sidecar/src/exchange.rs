@@ -92,9 +92,9 @@ impl Exchanges {
                 serving.progress.outcome = forward.outcome();
                 (serving.carry(&forward).await, Some(forward))
             }
-            Action::Respond(outcome, response) => {
+            Action::Respond(outcome, response, forward) => {
                 serving.progress.outcome = outcome;
-                (serving.decline(response).await, None)
+                (serving.decline(response).await, forward)
             }
         };
         let ended = serving.record(forward.as_ref());

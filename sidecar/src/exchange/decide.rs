@@ -18,7 +18,8 @@ use crate::telemetry::outcome::Outcome;
 /// Next step of a request after the decision.
 pub(super) enum Action {
     Forward(Forward, Share),
-    Respond(Outcome, LocalResponse),
+    /// With the way of an authorized request that gets no permit.
+    Respond(Outcome, LocalResponse, Option<Forward>),
 }
 
 impl App {
@@ -76,6 +77,7 @@ impl App {
         request: &Request<'_>,
         now: Instant,
     ) -> Action {
+        let mut declined = None;
         let (outcome, response) = match decision {
             Ok(Decision::Forward(forward)) => {
                 // A user has one share, whatever addresses the requests come from.
@@ -84,16 +86,17 @@ impl App {
                     .as_ref()
                     .map(|verified| verified.holder)
                     .unwrap_or_else(|| request.holder(self));
-                match self.in_flight.take(holder).await {
-                    Some(permit) => return Action::Forward(forward, permit),
-                    None => self.reject(&Rejection::ServerBusy.into(), request, now),
+                if let Some(permit) = self.in_flight.take(holder).await {
+                    return Action::Forward(forward, permit);
                 }
+                declined = Some(forward);
+                self.reject(&Rejection::ServerBusy.into(), request, now)
             }
             Ok(Decision::Respond(body)) => (Outcome::Responded, LocalResponse::success(body)),
             Ok(Decision::Preflight) => (Outcome::Responded, LocalResponse::preflight()),
             Err(rejected) => self.reject(&rejected, request, now),
         };
-        Action::Respond(outcome, response)
+        Action::Respond(outcome, response, declined)
     }
 
     /// Rejects a request; without usable keys `Retry-After` is the time of their next fetch.

@@ -56,7 +56,14 @@ impl<C> Serving<'_, C> {
             was_counted: progress.was_counted,
         };
         let (head, rules) = (&request.head, &request.rules.auth_policy);
-        let verified = forward.and_then(|forward| forward.verified.as_ref());
+        let user = || {
+            let verified = forward?.verified.as_ref()?;
+            let details = || rules.user_header.user(&verified.identity).ok();
+            request.rules.logged_user.name(details)
+        };
+        if progress.outcome == Outcome::Rejected(Rejection::ServerBusy) {
+            app.in_flight.warn(request.client_ip(app), user());
+        }
         let is_of_service = match progress.outcome {
             Outcome::Rejected(UpstreamMalformed | UpstreamTimeout | UpstreamUnavailable) => true,
             Outcome::Aborted => sent.is_none() && progress.service.is_some(),
@@ -78,10 +85,7 @@ impl<C> Serving<'_, C> {
                 method: Some(head.method.as_str()),
                 path: Some(LoggedPath(head.target())),
                 client: request.client_ip(app),
-                user: verified.and_then(|verified| {
-                    let details = || rules.user_header.user(&verified.identity).ok();
-                    request.rules.logged_user.name(details)
-                }),
+                user: user(),
                 issuer: rules.issuer_name(forward, head),
                 upstream_duration: progress.upstream_duration,
                 bytes: sent.map(|(_, bytes)| bytes),

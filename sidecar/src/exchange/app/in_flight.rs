@@ -1,12 +1,15 @@
 //! Permits of requests in flight: one HTTP/2 connection carries many requests, and each may take a
 //! file descriptor towards the service.
 
+use std::net::IpAddr;
 use std::pin::pin;
 use std::time::Instant;
 
 use parking_lot::Mutex;
 use postern_process::logs::once_a_minute::OnceAMinute;
+use postern_process::logs::sanitize::LogText;
 use postern_transport::net::shares::{Holder, Share, Shares};
+use tracing::field::display;
 
 /// The permits, which users and addresses share.
 #[derive(Debug)]
@@ -45,12 +48,22 @@ impl InFlight {
 
     /// Takes a permit; `None` if the holder has its share, or all are taken for a while.
     pub(crate) async fn take(&self, holder: Holder) -> Option<Share> {
-        let permit = self.permits.take(holder).await;
-        if permit.is_none() && self.warned.lock().is_due(Instant::now()) {
-            let (max, free) = (self.max, self.permits.free());
-            tracing::warn!("--max-requests {max}: a client has its share; {free} are free");
+        self.permits.take(holder).await
+    }
+
+    /// Logs a client that got no permit, and its user.
+    pub(crate) fn warn(&self, client: Option<IpAddr>, user: Option<String>) {
+        if self.warned.lock().is_due(Instant::now()) {
+            let (max, free, client) = (self.max, self.permits.free(), client.map(display));
+            let user = user.as_deref().map(LogText).map(display);
+            tracing::warn!(
+                client,
+                user,
+                max_requests = max,
+                free,
+                "a client has its share"
+            );
         }
-        permit
     }
 }
 

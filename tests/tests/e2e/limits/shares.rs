@@ -4,6 +4,7 @@ use serde_json::json;
 use tests::actors::abuse::STREAMS;
 use tests::actors::auth_server::{AuthServerPlan, LOGIN, credentials};
 use tests::actors::client::Request;
+use tests::actors::expect::has;
 use tests::actors::stack::ForgedStack;
 use tests::services::streaming_service::StreamingService;
 use tests::wait;
@@ -211,6 +212,32 @@ fn a_client_that_holds_nothing_alone_waits_for_a_permit() {
         verdict == "200"
     });
     assert!(is_served);
+}
+
+#[test]
+fn the_log_names_the_client_that_has_its_share() {
+    for (named, user) in [("off", ""), ("id", " user=1")] {
+        let service = StreamingService::start();
+        let flags = ["--max-requests", "2", "--access-log-user", named];
+        let stack = Stack(ForgedStack::before(&service.url(), &flags));
+        let _held = stack.send(1, "/events");
+        wait::until("the first one", || {
+            sum(
+                stack.0.sidecar.admin(),
+                "postern_sidecar_requests_in_flight",
+                &[],
+            ) == 1
+        });
+        let verdict = stack.send(1, "/list").response("GET").verdict();
+        assert_eq!(verdict, "503 server_busy");
+        let process = stack.0.sidecar.process();
+        for part in ["a client has its share", "server_busy"] {
+            let line = process.line_with(part);
+            has(&line, " client=127.0.0.1");
+            assert_eq!(line.contains(" user="), !user.is_empty(), "{line}");
+            has(&line, user);
+        }
+    }
 }
 
 #[test]
