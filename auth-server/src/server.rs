@@ -14,6 +14,7 @@ use postern_process::exit::ExitError;
 use postern_process::logs::telemetry::LogFormat;
 use postern_process::signals::{Termination, Terminations};
 use postern_process::supervisor::{FirstFailure, Supervisor, supervisor};
+use postern_token::times::moment;
 use postern_transport::admin::health::{Condition, Health};
 use postern_transport::admin::page::{OwnPart, SETTINGS, Section, StatusPage};
 use postern_transport::drain::DrainTrigger;
@@ -31,6 +32,7 @@ use crate::config::{Config, warnings};
 use crate::http;
 use crate::http::app::App;
 use crate::http::middleware::access_log::reject_unparsed;
+use crate::keys::ring::KeyRing;
 use crate::server::registration::Registration;
 use crate::store::directory::Access;
 use crate::store::open_store::OpenStore;
@@ -164,12 +166,16 @@ fn status_page(
     let title = format!("{title} {}", app.config.context_path);
     let settings = given::<Cli>(&app.config.printable(args)?);
     let keys = Arc::clone(&app.live_keys);
+    let policy = app.config.rotation;
     let listed = move || {
         let keys = keys.load();
-        keys.iter()
-            .flat_map(|keys| keys.ring.listed())
-            .map(|it| format!("{} {}\n", it.key.id(), it.role.name()))
-            .collect::<String>()
+        let rings = keys.iter().map(|keys| &keys.ring);
+        let rows = rings.clone().flat_map(KeyRing::rows);
+        let due = rings.filter_map(|ring| ring.next_due(&policy));
+        rows.map(|row| row.to_string())
+            .chain(due.map(|at| format!("next change: {}", moment(at))))
+            .collect::<Vec<_>>()
+            .join("\n")
     };
     Ok(page.routes(move || OwnPart {
         title: title.clone(),

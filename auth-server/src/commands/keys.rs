@@ -10,7 +10,6 @@ use postern_process::files::secret_file;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{KeyId, found_in};
 use postern_token::times::moment;
-use serde_json::{Value, json};
 
 use self::reencrypt::reencrypt;
 use super::store::CommandStore;
@@ -18,7 +17,7 @@ use super::{actor, print, print_note, print_row};
 use crate::cli::{KeyArgs, KeysCommand, KeysRevokeArgs, LeadArgs};
 use crate::keys::StoredKeys;
 use crate::keys::pair::SigningKeyPair;
-use crate::keys::ring::{KeyRing, Role};
+use crate::keys::ring::KeyRing;
 use crate::keys::update::{Plan, Updated, update};
 use crate::store::StoreError;
 use crate::telemetry::audit;
@@ -52,26 +51,7 @@ async fn export_public(args: &KeyArgs) -> Result<(), ExitError> {
 
 async fn show(args: &KeyArgs) -> Result<(), ExitError> {
     let ring = KeysInStore::open(args).await?.load().await?;
-    rows(&ring).iter().try_for_each(print_row)
-}
-
-/// Returns each key with its role, and the time of its next or last change.
-fn rows(ring: &KeyRing) -> Vec<Value> {
-    let listed = ring.listed().map(|it| {
-        let mut row = json!({"kid": it.key.id().as_str(), "role": it.role.name()});
-        if let Some(time) = it.time {
-            let name = match it.role {
-                Role::Current => "signsSince",
-                Role::Next => "signsFrom",
-                Role::Retired => "listedUntil",
-            };
-            row[name] = moment(time).into();
-        }
-        row
-    });
-    let revoked = ring.revoked().iter();
-    let revoked = revoked.map(|kid| json!({"kid": kid.as_str(), "role": "revoked"}));
-    listed.chain(revoked).collect()
+    ring.rows().iter().try_for_each(print_row)
 }
 
 /// Publishes a next key; simultaneous calls result in one key, which all of them print.

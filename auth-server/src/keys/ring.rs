@@ -12,6 +12,8 @@ use std::sync::Arc;
 use postern_process::named_enum;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{KeyError, KeyId, KeySet, VerificationKey};
+use postern_token::times::moment;
+use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use self::record::{NextRecord, RetiredRecord, RingRecord, Unknown};
@@ -194,6 +196,25 @@ impl KeyRing {
         });
         // Next is listed before it signs: every verifier has to know it by then.
         std::iter::once(current).chain(next).chain(retired)
+    }
+
+    /// Returns each key with its role, and the time of its next or last change.
+    pub(crate) fn rows(&self) -> Vec<Value> {
+        let listed = self.listed().map(|it| {
+            let mut row = json!({"kid": it.key.id().as_str(), "role": it.role.name()});
+            if let Some(time) = it.time {
+                let name = match it.role {
+                    Role::Current => "signsSince",
+                    Role::Next => "signsFrom",
+                    Role::Retired => "listedUntil",
+                };
+                row[name] = moment(time).into();
+            }
+            row
+        });
+        let revoked = self.revoked().iter();
+        let revoked = revoked.map(|kid| json!({"kid": kid.as_str(), "role": "revoked"}));
+        listed.chain(revoked).collect()
     }
 
     pub(crate) fn verification_keys(&self) -> impl Iterator<Item = &VerificationKey> {

@@ -264,7 +264,7 @@ impl Synchronization {
         let clock = &self.app.store.clock;
         let skew = clock.skew_seconds();
         self.store_condition
-            .set_note(clock.is_noticeable().then_some(format!(
+            .warn(clock.is_noticeable().then_some(format!(
                 "this machine's clock is {skew:+} s off the store's, which counts"
             )));
         self.store_condition.set_ready();
@@ -289,7 +289,7 @@ impl Synchronization {
             // out of service at once, although each can still serve.
             let since = moment(self.failing_since);
             self.store_condition
-                .set_note(Some(format!("{failure}; since {since}: {consequence}")));
+                .warn(Some(format!("{failure}; since {since}: {consequence}")));
             // Also after a start on a store that can be read and not be written.
             self.store_condition.set_ready();
         } else {

@@ -35,7 +35,14 @@ pub(crate) fn report(issuers: &IssuerKeys, now: Instant) -> ConditionState {
         ok,
         reason: (!ok).then(|| reasons.join("; ")),
         note: (!notes.is_empty()).then(|| notes.join("; ")),
+        warns: issuers.fetched().any(|issuer| warns(issuer)),
     }
+}
+
+/// Returns true where a person should act on the note.
+fn warns(issuer: &CurrentKeys) -> bool {
+    let cache_fails = issuer.cache_fails.load(Ordering::Relaxed);
+    cache_fails || issuer.failed().is_some() || issuer.clock.note().is_some()
 }
 
 /// Returns the reason why tokens of an issuer cannot be verified.

@@ -36,7 +36,7 @@ impl Installation {
     fn command_of(&self, words: &str) -> KeysCommand {
         let store = format!("file:{}", self.0.path().join("data").display());
         let words = ["auth-server", "keys"].into_iter().chain(words.split(' '));
-        let flags = ["--signing-type", "ecdsa", "--store", &store];
+        let flags = ["--store", &store];
         match postern_process::command_line::parse_words::<Cli>(words.chain(flags))
             .unwrap()
             .command
@@ -193,7 +193,7 @@ async fn keys_show_names_every_key_and_no_half() {
             every: None,
         },
     );
-    let output = Value::from(rows(&ring)).to_string();
+    let output = Value::from(ring.rows()).to_string();
     for key in ring.verification_keys() {
         assert!(output.contains(key.id().as_str()), "{output}");
     }

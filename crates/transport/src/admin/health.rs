@@ -15,11 +15,6 @@ use postern_process::clock::unix_now;
 use postern_process::files::replaced_file;
 use postern_token::times::moment;
 
-/// The condition that is there for its note alone.
-pub(super) const FILES: &str = "files";
-/// The begin of a note.
-pub(super) const RELOAD_REJECTED: &str = "reload rejected at ";
-
 /// The health of one program. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Health {
@@ -42,7 +37,7 @@ impl fmt::Debug for Reported {
 }
 
 /// One line of the readiness report.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ConditionState {
     /// The condition in one stable word: `signing_key`, `store`.
     pub name: &'static str,
@@ -53,6 +48,9 @@ pub struct ConditionState {
     /// Further information, in both cases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// True where a person should act on the note.
+    #[serde(skip)]
+    pub warns: bool,
 }
 
 /// The handle by which a part of the program reports its condition.
@@ -71,9 +69,8 @@ impl Health {
     pub fn condition(&self, name: &'static str, reason: &str) -> Condition {
         let condition = Condition(Arc::new(Mutex::new(ConditionState {
             name,
-            ok: false,
             reason: Some(reason.to_owned()),
-            note: None,
+            ..ConditionState::default()
         })));
         let reported = condition.clone();
         self.computed(move || reported.0.lock().clone());
@@ -121,7 +118,7 @@ impl Health {
             name: "started",
             ok,
             reason,
-            note: None,
+            ..ConditionState::default()
         }];
         let conditions = self.shared.conditions.lock();
         report.extend(conditions.iter().map(|Reported(state)| state()));
@@ -132,10 +129,11 @@ impl Health {
             .collect();
         if !notes.is_empty() {
             report.push(ConditionState {
-                name: FILES,
+                name: "files",
                 ok: true,
-                reason: None,
                 note: Some(notes.join("; ")),
+                warns: true,
+                ..ConditionState::default()
             });
         }
         report
@@ -154,25 +152,32 @@ impl Condition {
         self.set(false, Some(reason.into()));
     }
 
-    /// Replaces the note.
-    pub fn set_note(&self, note: Option<String>) {
-        self.0.lock().note = note;
+    /// Replaces the note by one on which a person should act, or removes it.
+    pub fn warn(&self, note: Option<String>) {
+        let mut state = self.0.lock();
+        state.warns = note.is_some();
+        state.note = note;
     }
 
-    /// Adds to the note.
+    /// Adds to the note what a person should act on.
     pub fn add_note(&self, more: &str) {
-        let note = &mut self.0.lock().note;
+        let note = self.0.lock().note.take();
         let notes: Vec<_> = note.as_deref().into_iter().chain([more]).collect();
-        *note = Some(notes.join("; "));
+        self.warn(Some(notes.join("; ")));
     }
 
     /// Notes the end of a reload: the cause, if the previous content stays in use.
     pub fn reloaded(&self, rejected: Option<&str>) {
         let at = moment(unix_now());
-        self.set_note(Some(match rejected {
-            None => format!("reloaded at {at}"),
-            Some(cause) => format!("{RELOAD_REJECTED}{at}, the former stays in use: {cause}"),
-        }));
+        match rejected {
+            None => {
+                self.warn(None);
+                self.0.lock().note = Some(format!("reloaded at {at}"));
+            }
+            Some(cause) => self.warn(Some(format!(
+                "reload rejected at {at}, the former stays in use: {cause}"
+            ))),
+        }
     }
 
     /// Returns [`Condition::reloaded`] for a task that does not know this room.

@@ -18,7 +18,7 @@ use postern_process::metrics::exposition::exposition;
 use postern_token::times::{distance, duration};
 use prometheus_client::registry::Registry;
 
-use super::health::{ConditionState, FILES, Health, RELOAD_REJECTED};
+use super::health::{ConditionState, Health};
 
 const STYLE: &str = include_str!("page.css");
 /// The page loads its style alone, and no page of others has it in a frame.
@@ -100,10 +100,11 @@ impl StatusPage {
     fn page(&self, mut own: OwnPart) -> Page {
         let metrics = exposition(&self.metrics).unwrap_or_default();
         let conditions = self.health.conditions();
-        let state = if conditions.iter().all(|condition| condition.ok) {
-            READY
-        } else {
-            "Not ready"
+        let is_ready = conditions.iter().all(|condition| condition.ok);
+        let state = match (is_ready, conditions.iter().any(|it| it.warns)) {
+            (false, _) => "Not ready",
+            (true, true) => "Ready, with warnings",
+            (true, false) => READY,
         };
         let conditions = conditions.into_iter().map(condition).collect();
         let rejections = self.rejections(&metrics, unix_now());
@@ -170,14 +171,16 @@ fn sums<'t>(metrics: &'t str, metric: &str, label: &str) -> BTreeMap<&'t str, i6
 }
 
 fn condition(condition: ConditionState) -> Row {
-    let is_rejected = |note: &String| note.starts_with(RELOAD_REJECTED);
-    let is_noted = condition.name == FILES || condition.note.as_ref().is_some_and(is_rejected);
-    let is_bad = !condition.ok || is_noted;
+    let word = match (condition.ok, condition.warns) {
+        (false, _) => "no",
+        (true, true) => "warn",
+        (true, false) => "ok",
+    };
     let details = [condition.reason, condition.note].into_iter().flatten();
     Row {
         detail: details.collect::<Vec<_>>().join("; "),
-        is_bad,
-        ..Row::new(condition.name, if condition.ok { "ok" } else { "no" })
+        is_bad: word != "ok",
+        ..Row::new(condition.name, word)
     }
 }
 
@@ -362,7 +365,7 @@ mod tests {
         let mut lines = text.lines();
         let reload = lines.find(|line| line.starts_with("users_file "));
         assert!(
-            reload.unwrap().contains("ok       reload rejected at 20"),
+            reload.unwrap().contains("warn     reload rejected at 20"),
             "{text}"
         );
     }

@@ -42,7 +42,7 @@ async fn response_to(health: &Health, peer: &str, hosts: &str, path: &str) -> (u
 async fn the_probes_follow_the_health() {
     let health = Health::new();
     let key = health.condition("signing_key", "no key pair yet");
-    key.set_note(Some("of /store".to_owned()));
+    key.warn(Some("of /store".to_owned()));
     let peer = "10.0.0.7:40000";
     assert_eq!(response(&health, peer, "/livez").await.0, 200);
     assert_eq!(response(&health, peer, "/startupz").await.0, 503);

@@ -22,8 +22,8 @@ fn page(admin: SocketAddr) -> String {
 /// these files: rejected for this cause, or not.
 fn until_reloaded(admin: SocketAddr, files: &str, cause: Option<&str>) {
     let expected = match cause {
-        Some(_) => "ok       reload rejected at 20",
-        None => "ok       reloaded",
+        Some(_) => "warn     reload rejected at 20",
+        None => " reloaded at 20",
     };
     wait::until(&format!("{files}: {expected}"), || {
         let page = page(admin);
@@ -64,6 +64,7 @@ fn a_rejected_reload_of_the_sidecar_stands_until_a_good_one() {
     until_reloaded(sidecar.admin(), "configuration", None);
     let page = page(sidecar.admin());
     has(&page, "public-path = [\"/second/**\"]  # `public-path` in ");
+    has(&page, "warn     reloaded at 20");
     has(&page, "; these take effect at the next start: max-key-age");
     let waits = "public-path = [\"/second/**\"]\nmax-key-age = 50";
     sidecar.reload(waits, "applied");
@@ -113,7 +114,7 @@ fn both_pages_have_requests_by_outcome_and_rejections_by_reason() {
         ),
         (
             server.admin(),
-            format!("{signing} current"),
+            format!(r#"{{"kid":"{signing}","role":"current"}}"#),
             "4xx",
             "login_incomplete",
             "The login",
