@@ -3,14 +3,18 @@
 mod registration;
 pub(crate) mod synchronization;
 
+use std::io;
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use postern_contract::rejection::Help;
-use postern_process::command_line::given;
+use postern_process::command_line::{config_file, given};
 use postern_process::exit::ExitError;
+use postern_process::files::bounded_read;
+use postern_process::files::file_watch::PolledFiles;
 use postern_process::logs::telemetry::LogFormat;
 use postern_process::signals::{Termination, Terminations};
 use postern_process::supervisor::{FirstFailure, Supervisor, supervisor};
@@ -39,6 +43,9 @@ use crate::store::open_store::OpenStore;
 use crate::telemetry::audit;
 use crate::telemetry::metrics::PREFIX;
 
+/// No file of settings may be longer.
+const MAX_SETTINGS_BYTES: u64 = 1024 * 1024;
+const CHANGED: &str = "the settings file has changed since the start: a restart applies it";
 /// Longest wait for requests in flight. They are short, and orchestrators grant 10 to 30 seconds in
 /// all.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -141,7 +148,7 @@ fn spawn_admin(
     ))
 }
 
-fn no_signals(error: std::io::Error) -> ExitError {
+fn no_signals(error: io::Error) -> ExitError {
     ExitError::Software(format!("signals cannot be received: {error}"))
 }
 
@@ -210,9 +217,14 @@ fn registration(
     )))
 }
 
-/// Follows the users, the applications and the certificate in their files.
+/// Follows the settings, the users, the applications and the certificate in their files.
 fn follow_files(app: &App, health: &Health, background: &Supervisor) -> Result<(), ExitError> {
     let (config, metrics) = (&app.config, &app.metrics);
+    if let Some(file) = config_file::<Cli>() {
+        let following = follow_settings(file, health.files("configuration"));
+        let following = following.map_err(no_signals)?;
+        background.spawn_critical("following the settings file", following);
+    }
     match &app.recorded_users {
         None => drop(metrics.builtin_users.set(1)),
         Some(recorded) => {
@@ -246,6 +258,26 @@ fn follow_files(app: &App, health: &Health, background: &Supervisor) -> Result<(
         background.spawn_critical("following the TLS certificate", following);
     }
     Ok(())
+}
+
+/// Notes that the settings file is another one than at the start, which alone reads it.
+fn follow_settings(file: PathBuf, condition: Condition) -> io::Result<impl Future<Output = ()>> {
+    let read =
+        move || bounded_read::read_text(&file, MAX_SETTINGS_BYTES).map_err(|e| e.to_string());
+    let at_the_start = read();
+    let mut polled = PolledFiles::start(at_the_start.clone())?;
+    Ok(async move {
+        loop {
+            let Some(content) = polled.poll(read.clone()).await else {
+                continue;
+            };
+            let has_changed = *content != at_the_start;
+            condition.warn(has_changed.then(|| CHANGED.to_owned()));
+            if has_changed {
+                warn!("{CHANGED}");
+            }
+        }
+    })
 }
 
 fn metrics_registry(app: &App) -> Registry {

@@ -89,6 +89,48 @@ fn a_rejected_users_file_stands_until_a_good_one() {
 }
 
 #[test]
+fn changed_settings_of_an_auth_server_are_noted() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("auth.toml");
+    fs::write(&file, "token-lifetime = 600\n").unwrap();
+    let server = AuthServerPlan::polling();
+    let server = server.flags(["--config", file.to_str().unwrap()]).ready();
+    let until = |row: &str, headline: &str| {
+        wait::until(row, || {
+            let page = page(server.admin());
+            let has_headline = page.lines().any(|line| line.starts_with(headline));
+            (has_headline && page.contains(row)).then_some(())
+        });
+    };
+    let row = |word| format!("\n{:<26} {word}", "configuration");
+    let good = row("ok\n");
+    until(&good, "Ready, up ");
+    fs::write(&file, "token-lifetime = 700\n").unwrap();
+    let note = "the settings file has changed since the start";
+    let noted = row("warn     ") + note;
+    until(&noted, "Ready, with warnings, up ");
+    has(&server.process().line_with(note), "WARN");
+    has(admin_get(server.admin(), "/readyz").text(), note);
+    fs::write(&file, "token-lifetime = 600\n").unwrap();
+    until(&good, "Ready, up ");
+    assert_eq!(server.process().stderr().matches(note).count(), 1);
+}
+
+#[test]
+fn the_page_of_an_auth_server_has_the_times_of_its_keys() {
+    let server = AuthServerPlan::polling()
+        .flags(["--rotate-every", "7d"])
+        .ready();
+    let first = kid_of(&server.login());
+    server.keys(&["rotate"]);
+    let until = |part: &str| wait::until(part, || page(server.admin()).contains(part));
+    until(r#""role":"next","signsFrom":"20"#);
+    until("\nnext change: 20");
+    server.keys(&["revoke", &first]);
+    until(&format!(r#"{{"kid":"{first}","role":"revoked"}}"#));
+}
+
+#[test]
 fn both_pages_have_requests_by_outcome_and_rejections_by_reason() {
     let stack = ForgedStack::start();
     let server = AuthServerPlan::polling().ready();
