@@ -49,7 +49,7 @@ impl CertificateFiles {
             |problem: String| format!("{}: {}: {problem}", settings.certificate, cert.display());
         let of_key = |problem: String| format!("{}: {}: {problem}", settings.key, key.display());
         let chain = read_bounded(cert).map_err(of_chain)?;
-        let (parsed, not_after) = parse_chain(&chain).map_err(of_chain)?;
+        let (parsed, validity) = parse_chain(&chain).map_err(of_chain)?;
         let pem = secret_file::read(key).map_err(|error| format!("{}: {error}", settings.key))?;
         let der = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| {
             let found = found_in(pem.as_bytes());
@@ -68,10 +68,10 @@ impl CertificateFiles {
             },
         )?;
         Ok(Self {
-            end: End {
-                named: format!("{} {}", settings.certificate, cert.display()),
-                at: not_after,
-            },
+            end: End::new(
+                format!("{} {}", settings.certificate, cert.display()),
+                validity,
+            ),
             chain,
             key: pem,
             certified: Arc::new(certified),
@@ -130,8 +130,8 @@ pub(super) fn roots(
     Ok(roots)
 }
 
-/// Returns the chain, and the end of its first certificate.
-fn parse_chain(pem: &[u8]) -> Result<(Vec<CertificateDer<'static>>, i64), String> {
+/// Returns the chain, and the validity of its first certificate.
+fn parse_chain(pem: &[u8]) -> Result<(Vec<CertificateDer<'static>>, [i64; 2]), String> {
     let none = || {
         format!(
             "holds no certificate in PEM (CERTIFICATE), but {}",
@@ -141,8 +141,8 @@ fn parse_chain(pem: &[u8]) -> Result<(Vec<CertificateDer<'static>>, i64), String
     let chain = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|_| none())?;
-    let ends = all_usable(&chain, not_after)?;
-    let first = *ends.first().ok_or_else(none)?;
+    let times = all_usable(&chain, validity)?;
+    let first = *times.first().ok_or_else(none)?;
     Ok((chain, first))
 }
 
@@ -168,10 +168,12 @@ pub fn is_whole(der: &[u8]) -> bool {
     parse_x509_certificate(der).is_ok_and(|(rest, _)| rest.is_empty())
 }
 
-pub(super) fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
+/// Returns the begin and the end, in seconds since 1970.
+pub(super) fn validity(certificate: &CertificateDer<'_>) -> Option<[i64; 2]> {
     let (rest, parsed) = parse_x509_certificate(certificate).ok()?;
+    let times = parsed.validity();
     rest.is_empty()
-        .then(|| parsed.validity().not_after.timestamp())
+        .then(|| [times.not_before.timestamp(), times.not_after.timestamp()])
 }
 
 /// Reads a file of certificates without parsing it.

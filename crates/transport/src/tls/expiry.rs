@@ -10,7 +10,7 @@ use postern_process::clock::unix_now;
 use postern_token::times::{duration, moment};
 use tracing::warn;
 
-/// As the alerts of `deploy/prometheus`.
+/// As the alerts of `deploy/prometheus`; of a certificate for less than three weeks a third of its life.
 const SOON_SECONDS: i64 = 7 * 86_400;
 /// The same as for followed files.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -25,17 +25,27 @@ pub(super) struct End {
     pub(super) named: String,
     /// In seconds since 1970.
     pub(super) at: i64,
+    /// The time from which it is near.
+    near: i64,
 }
 
 impl End {
+    /// Describes the end of what is valid from a time to another.
+    pub(super) fn new(named: String, [from, at]: [i64; 2]) -> Self {
+        let life = at.saturating_sub(from).max(0);
+        let near = at.saturating_sub(SOON_SECONDS.min(life / 3));
+        Self { named, at, near }
+    }
+
     /// Returns the warning at `now`, if one is due.
     pub(super) fn warning(&self, now: i64) -> Option<String> {
-        let Self { named, at } = self;
-        let left = duration(at.abs_diff(now));
-        let ending = match at.saturating_sub(now) {
-            ..0 => "has expired".to_owned(),
-            0..SOON_SECONDS => format!("expires in {left},"),
-            _ => return None,
+        let Self { named, at, near } = self;
+        let ending = if now > *at {
+            "has expired".to_owned()
+        } else if now > *near {
+            format!("expires in {},", duration(at.abs_diff(now)))
+        } else {
+            return None;
         };
         Some(format!(
             "{named}: the certificate {ending} at {}",
@@ -45,9 +55,8 @@ impl End {
 
     /// Returns true if it has come near, or passed, `since` a time.
     fn has_advanced(&self, since: i64, now: i64) -> bool {
-        [self.at, self.at.saturating_sub(SOON_SECONDS)]
-            .iter()
-            .any(|time| (since..now).contains(time))
+        let mut times = [self.at, self.near].into_iter();
+        times.any(|time| (since..now).contains(&time))
     }
 }
 
@@ -84,5 +93,21 @@ pub(crate) async fn watch() {
             warn!("{}", end.warning(now).unwrap_or_default());
         }
         since = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_near_in_the_last_week_or_third_of_a_life() {
+        const DAY: i64 = 86_400;
+        for (life, near) in [(365 * DAY, 358 * DAY), (6 * DAY, 4 * DAY), (90, 60), (0, 0)] {
+            let end = End::new("cert".to_owned(), [0, life]);
+            assert_eq!(end.warning(near), None, "{life}");
+            assert!(end.warning(near + 1).is_some(), "{life}");
+            assert!(end.has_advanced(near, near + 1) && !end.has_advanced(near - 1, near));
+        }
     }
 }

@@ -10,6 +10,7 @@ use postern_process::clock::unix_now;
 use postern_process::files::file_watch::{self, run_blocking};
 use postern_process::logs::once_a_minute::OnceAMinute;
 use tokio::sync::Mutex;
+use tracing::warn;
 
 use super::expiry::{self, End};
 use super::peer::PeerCertificates;
@@ -91,7 +92,16 @@ impl<C: PartialEq + AsRef<PeerCertificates>, T> Followed<C, T> {
             Err(_) => failure_logged.is_due(Instant::now()),
         };
         if is_news {
-            file_watch::log(self.files, &replaced);
+            self.log(&replaced);
+        }
+    }
+
+    /// Logs a replacement, and a certificate that came with it and ends soon.
+    pub(super) fn log(&self, replaced: &Result<bool, String>) {
+        file_watch::log(self.files, replaced);
+        let ending = self.load().content.as_ref().ending(unix_now());
+        if let (Ok(true), Some(warning)) = (replaced, ending) {
+            warn!("{warning}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use rustls::pki_types::CertificateDer;
 
-use super::certificate::{CertificateFiles, authorities, not_after};
+use super::certificate::{CertificateFiles, authorities, validity};
 use super::expiry::End;
 use postern_process::exit::ExitError;
 
@@ -95,10 +95,9 @@ impl PeerFiles {
 
     /// Returns the end of the last authority: a bundle may keep former ones.
     fn last_authority(&self, authorities: Option<&[CertificateDer<'_>]>) -> Option<End> {
-        Some(End {
-            named: format!("{} {}", self.settings.ca, self.ca.as_ref()?.display()),
-            at: authorities?.iter().filter_map(not_after).max()?,
-        })
+        let named = format!("{} {}", self.settings.ca, self.ca.as_ref()?.display());
+        let times = authorities?.iter().filter_map(validity);
+        Some(End::new(named, times.max_by_key(|[_, end]| *end)?))
     }
 }
 

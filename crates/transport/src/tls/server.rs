@@ -23,7 +23,7 @@ use super::metrics::CertificateMetrics;
 use super::peer::{PeerCertificates, PeerFiles, PeerSettings};
 use postern_process::clock::unix_now;
 use postern_process::exit::ExitError;
-use postern_process::files::file_watch::{self, PolledFiles};
+use postern_process::files::file_watch::PolledFiles;
 
 /// The authorities are those of clients' certificates.
 pub(super) const SETTINGS: PeerSettings = PeerSettings {
@@ -109,7 +109,7 @@ impl ServerTls {
                     Ok(read) => self.replace(Arc::clone(read)),
                     Err(error) => Err(error.to_string()),
                 };
-                file_watch::log(FILES, &replaced);
+                self.followed.log(&replaced);
                 reloaded(replaced.as_ref().err().map(String::as_str));
                 let not_after = self.followed.load().content.not_after();
                 metrics.report(not_after, Some(&replaced));

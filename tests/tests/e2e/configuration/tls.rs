@@ -170,6 +170,21 @@ fn a_certificate_that_expires_in_use_is_noted_and_logged_once() {
 }
 
 #[test]
+fn a_new_certificate_that_ends_soon_is_a_warning() {
+    const SAID: &str = "the certificate expires in ";
+    let (authority, Some(clock)) = (Authority::new(), MovedClock::new()) else {
+        return;
+    };
+    clock.set(END - 86_400 - now());
+    let server = AuthServerPlan::polling().environments(&clock.environment());
+    let server = server.tls(&authority, &authority.issue("auth")).ready();
+    let warnings = || server.process().stderr().matches(SAID).count();
+    assert_eq!(warnings(), 1);
+    authority.issue("auth");
+    wait::until("the second one", || warnings() == 2);
+}
+
+#[test]
 fn the_end_is_graceful_over_tls() {
     let authority = Authority::new();
     let plan = AuthServerPlan::new().flags(["--lame-duck", "0"]);
