@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use postern_process::clock::unix_now;
+use postern_process::clock::{ClockWatch, unix_now};
 use postern_process::files::owner_only_file::UnfinishedFile;
 use postern_process::files::with_suffix;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row};
@@ -27,7 +27,6 @@ use zeroize::Zeroizing;
 use self::changes::change;
 use self::database::{failed, keep_journal, mark, open, prepare};
 use self::files::Files;
-use super::clock::ClockWatch;
 use super::directory::{self, Access, rejected, unusable};
 use super::{
     CALL_TIMEOUT, Change, Key, Kind, LogEntry, Outcome, Store, StoreError, Stored, Version,

@@ -127,6 +127,8 @@ fn contract_8_the_refresh_is_at_second_0_of_every_minute() {
 #[test]
 fn a_clock_that_is_set_back_holds_up_no_fetch() {
     const HOUR: i64 = 3600;
+    // Rounded, one more or less.
+    const JUMPED: &str = "clock was set, or the machine slept jump_seconds=-3";
     let Some(clock) = MovedClock::new() else {
         return;
     };
@@ -141,6 +143,10 @@ fn a_clock_that_is_set_back_holds_up_no_fetch() {
     }
     let noticed = stack.sidecar.process().stderr();
     has(&noticed, "two intervals");
+    wait::until("a line for each", || {
+        let log = stack.sidecar.process().stderr();
+        log.matches(JUMPED).count() == 2
+    });
     clock.set(HOUR);
     stack.auth_server.until_fetched(3);
 }
