@@ -22,6 +22,7 @@ use postern_http::pasted::{error_around, is_separator};
 use self::clap_errors::exit_error;
 pub use self::config_file::ConfigFile;
 pub use self::exposed::exposed_secrets;
+pub use self::from_file::alike;
 pub use self::given::given;
 pub use self::pasted::joined_members;
 pub use self::sources::{overridden_keys, sourced, with_sources};
@@ -389,7 +390,7 @@ fn unknown(command: &Command, set: impl Iterator<Item = OsString>) -> impl Itera
         let setting = name.strip_suffix("_FILE");
         let setting = setting.filter(|setting| read.contains(OsStr::new(setting)));
         let known = read.iter().filter_map(|name| name.to_str());
-        let hint = match (setting, from_file::alike(&name, known)) {
+        let hint = match (setting, alike(&name, known)) {
             (Some(setting), _) => format!("; {setting} takes the value itself"),
             (None, Some(meant)) => format!("; did you mean {meant}?"),
             (None, None) => String::new(),

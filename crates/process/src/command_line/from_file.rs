@@ -89,7 +89,8 @@ fn reject_wrong_keys(
 }
 
 /// Returns the name that is most like a misspelt one.
-pub(super) fn alike<'n>(misspelt: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+#[must_use]
+pub fn alike<'n>(misspelt: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     const ENOUGH: f64 = 0.9;
     // The prefix of every variable would make all of them alike.
     let own_part = |name: &str| {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use postern_contract::settings::pass_list;
+use postern_process::command_line::alike;
 use postern_process::exit::ExitError;
 use serde_json::Value;
 
@@ -53,7 +54,7 @@ impl Settings {
     ///
     /// # Errors
     /// [`ExitError::Usage`] for a variable that is no setting of all sidecars, for two sources of the
-    /// key, and for what is no user id or resource.
+    /// key, and for what is no image, user id or resource.
     pub(crate) fn new(args: &SidecarsArgs) -> Result<Self, ExitError> {
         let mut component = Component::read()?;
         if let Some(text) = &args.run_as_user {
@@ -90,7 +91,15 @@ impl Settings {
         if set.contains(ISSUER_URL) && !set.contains(ISSUER) {
             variables.remove(ISSUER);
         }
-        let usual = || format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION"));
+        let image = match &args.image {
+            None => format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION")),
+            Some(name) if is_image(name) => name.clone(),
+            Some(other) => {
+                return Err(ExitError::Usage(format!(
+                    "--image {other:?}: is no name of an image, as in registry.example.com/postern/sidecar:1.0.0"
+                )));
+            }
+        };
         let resources = args
             .resources
             .iter()
@@ -105,7 +114,7 @@ impl Settings {
             .map_err(|why| ExitError::Usage(format!("--resources: {why}")))?;
         Ok(Self {
             component,
-            image: args.image.clone().unwrap_or_else(usual),
+            image,
             variables,
             resources,
             follows_memory: BOUNDS.iter().all(|name| !set.contains(name)),
@@ -126,6 +135,12 @@ impl Settings {
     }
 }
 
+/// Returns true for what may be the name of an image: no node takes other letters, nor a URL.
+fn is_image(name: &str) -> bool {
+    let is_of_names = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+/:@[]".contains(&byte);
+    name.bytes().all(is_of_names) && name.split('/').all(|part| !part.is_empty())
+}
+
 /// Returns the name and the value of a variable.
 fn variable(pair: &str) -> Result<(&str, &str), String> {
     let (name, value) = pair
@@ -135,8 +150,10 @@ fn variable(pair: &str) -> Result<(&str, &str), String> {
         return Err(format!("{name}: follows from ports and probes of each pod"));
     }
     if !KNOWN.lines().any(|known| known == name) {
+        let meant = alike(name, KNOWN.lines()).map(|known| format!("; did you mean {known}?"));
         return Err(format!(
-            "{name}: is no setting of the sidecar, or a secret one"
+            "{name}: is no setting of the sidecar, or a secret one{}",
+            meant.unwrap_or_default()
         ));
     }
     if name == PUBLIC_PATH && !value.is_empty() {
