@@ -17,6 +17,9 @@ use crate::yaml::{Document, error};
 /// Of a Service whose pods have their sidecars later.
 const EARLY: &str = "is moved at once, before the pods that it leads to have their sidecars: apply --only workloads, wait for the rollout, then apply --only services";
 
+/// Of a Service whose workloads have no label, or are in another input.
+const ALONE: &str = "has the label postern/sidecar, and no workload here that it selects has it: label the workload, or give its file too";
+
 /// Puts the sidecar into every labelled workload, and moves the Services of its pods. A workload that
 /// has one stays as it is.
 ///
@@ -40,26 +43,27 @@ pub(crate) fn inject(documents: &mut [Document], settings: &Settings) -> Result<
 }
 
 /// Returns a line for each object that `inject` would change or reject: it looks protected and is
-/// not.
-pub(crate) fn lint(input: &[Document], settings: &Settings) -> Vec<String> {
-    let of_document = |document: &Document| {
+/// not. Others have warnings.
+pub(crate) fn lint(input: &[Document], settings: &Settings) -> (Vec<String>, Vec<String>) {
+    let (mut found, mut warnings) = (Vec::new(), Vec::new());
+    for document in input {
         let object = Object(&document.value);
         let mut value = document.value.clone();
         let changed = change_workload(&mut value, input, settings)
             .and_then(|_| change_service(&mut value, input, &BTreeSet::new()));
-        let why = match changed {
-            Err(why) => why,
-            Ok(_) if value == document.value => return None,
-            Ok(_) if object.kind() == "Service" => "leads past the sidecar".to_owned(),
-            Ok(_) => "has no sidecar: the service is reached without a token".to_owned(),
-        };
-        Some(format!(
-            "{}: {}: {why}",
-            document.location,
-            object.described()
-        ))
-    };
-    input.iter().filter_map(of_document).collect()
+        let line = |why: &str| format!("{}: {}: {why}", document.location, object.described());
+        match changed {
+            Err(why) => found.push(line(&why)),
+            Ok(lines) if value == document.value => {
+                warnings.extend(lines.iter().map(|why| line(why)));
+            }
+            Ok(_) if object.kind() == "Service" => found.push(line("leads past the sidecar")),
+            Ok(_) => found.push(line(
+                "has no sidecar: the service is reached without a token",
+            )),
+        }
+    }
+    (found, warnings)
 }
 
 /// Returns a line for each object that the sidecar reads and the input lacks.
@@ -151,16 +155,21 @@ fn change_service(
     let selected: Vec<Object<'_>> = objects(input)
         .filter(|each| services::selects(service, *each))
         .collect();
-    let is_exempt = services::is_exempt(service);
-    if service.kind() != "Service" || selected.is_empty() && !is_exempt {
+    if service.kind() != "Service" {
         return Ok(Vec::new());
+    }
+    let is_alone = service.wants_sidecar() && !selected.iter().any(|each| each.wants_sidecar());
+    let alone = Vec::from_iter(is_alone.then(|| ALONE.to_owned()));
+    let is_exempt = services::is_exempt(service);
+    if selected.is_empty() && !is_exempt {
+        return Ok(alone);
     }
     let Some((pod, port)) = selected
         .iter()
         .find_map(|each| ports::protected_port(*each))
         .filter(|_| !is_exempt)
     else {
-        return Ok(take_away(value).unwrap_or_default());
+        return Ok([take_away(value).unwrap_or_default(), alone].concat());
     };
     let mut others = selected.iter().map(|each| ports::protected_port(*each));
     if others.any(|other| other.is_none_or(|(_, other)| other != port)) {

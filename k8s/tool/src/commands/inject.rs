@@ -54,12 +54,14 @@ pub(crate) fn run(args: &InjectArgs) -> Result<(), ExitError> {
 /// For input that cannot be read, and for an object that `inject` would change or reject.
 pub(crate) fn run_lint(args: &LintArgs) -> Result<(), ExitError> {
     let settings = Settings::new(&SidecarsArgs::default())?;
-    let found = lint(&documents(&args.files)?, &settings);
+    let (found, warnings) = lint(&documents(&args.files)?, &settings);
+    command_line::warn(&warnings);
     let lines = found.iter().map(|each| one_line(each) + "\n");
     output::print(&lines.collect::<String>())?;
     match found.len() {
         0 => Ok(()),
-        count => Err(ExitError::Config(format!("errors: {count}"))),
+        1 => Err(ExitError::Config("1 problem".to_owned())),
+        count => Err(ExitError::Config(format!("{count} problems"))),
     }
 }
 

@@ -328,6 +328,39 @@ fn live_objects_change_in_two_steps() {
 }
 
 #[test]
+fn a_service_that_has_the_label_alone_is_named() {
+    let service = "apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop, labels: {postern/sidecar: \"true\"}}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+";
+    let pod = "---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop, labels: {app: web}}
+spec: {containers: [{name: web, image: \"web:1\", ports: [{containerPort: 80}]}]}
+";
+    let labelled = pod.replace("{app: web}", "{app: web, postern/sidecar: \"true\"}");
+    let both = format!("{service}{pod}");
+    let line = "Service shop/web: has the label postern/sidecar, and no workload here that it selects has it";
+    let labelled = format!("{service}{labelled}");
+    for (words, input, code, said) in [
+        ("inject", service, 0, true),
+        ("inject", &both, 0, true),
+        ("inject", &labelled, 0, false),
+        ("lint", service, 0, true),
+        ("lint", &both, 0, true),
+        // The workload alone is what it complains about.
+        ("lint", &labelled, CONFIG, false),
+    ] {
+        let end = postern_k8s(&[words], input);
+        assert_eq!(end.code, Some(code), "{words}: {}", end.stderr);
+        let is_said = end.stderr.contains(line);
+        assert_eq!(is_said, said, "{words} {input}: {}", end.stderr);
+    }
+}
+
+#[test]
 fn lint_names_what_inject_would_change_or_reject() {
     for file in files("lint") {
         let text = fs::read_to_string(&file).unwrap();
@@ -339,6 +372,9 @@ fn lint_names_what_inject_would_change_or_reject() {
         let start = format!("{file}:{line}: {reason}");
         assert!(end.stdout.starts_with(&start), "{start}: {}", end.stdout);
         assert_eq!(end.stdout.lines().count(), 1, "{}", end.stdout);
+        assert_eq!(end.stderr, "error: 1 problem\n");
+        let twice = run(Program::Kubernetes, &["lint", "-f", &file, "-f", &file]);
+        has(&twice.stderr, "error: 2 problems\n");
     }
     let whole = fs::read_to_string(data("inject/out/podinfo.yaml")).unwrap();
     let end = postern_k8s(&["lint"], &whole);
