@@ -21,7 +21,8 @@ impl WithFile for Cli {}
 
 const EXAMPLES: &str = "\
 Examples:
-  postern-k8s inject -f deployment.yaml | kubectl apply -f -
+  postern-k8s inject -f deployment.yaml --image $IMAGE \\
+    --set POSTERN_AUTH_SERVER=dns://auth.identity.svc:9000/auth | kubectl apply -f -
   postern-k8s lint -f deployment.yaml";
 
 #[derive(Debug, Subcommand)]

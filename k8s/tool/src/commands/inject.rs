@@ -7,9 +7,9 @@ use postern_process::files::bounded_read;
 use postern_process::{command_line, output};
 
 use crate::cli::{InjectArgs, LintArgs, Only, SidecarsArgs};
-use crate::container::settings::Settings;
+use crate::container::settings::{AUTH_SERVER, Settings};
 use crate::inject::{inject, lint, remove};
-use crate::manifest::object::Object;
+use crate::manifest::object::{Object, text, variable};
 use crate::yaml::{self, Document};
 
 /// Far more than a cluster's manifests.
@@ -45,7 +45,37 @@ pub(crate) fn run(args: &InjectArgs) -> Result<(), ExitError> {
     let printed = documents.iter().filter(is_printed);
     let warnings = printed.clone().flat_map(|each| each.warnings.clone());
     command_line::warn(&warnings.collect::<Vec<_>>());
+    if !args.remove {
+        command_line::warn(&defaults(printed.clone(), &args.sidecars, &settings));
+    }
     output::print(&yaml::stream(printed.map(|each| &each.value)))
+}
+
+/// Returns a line for each default of printed sidecars that few clusters can use.
+fn defaults<'v>(
+    printed: impl Iterator<Item = &'v Document>,
+    args: &SidecarsArgs,
+    settings: &Settings,
+) -> Vec<String> {
+    let sidecars: Vec<_> = printed
+        .filter_map(|each| Object(&each.value).pod()?.sidecar())
+        .collect();
+    let mut lines = Vec::new();
+    let image = &settings.image;
+    if args.image.is_none() && sidecars.iter().any(|each| text(each, "/image") == image) {
+        lines.push(format!(
+            "no --image: {image} is in no registry: push it to yours, and give its name there"
+        ));
+    }
+    let server = settings.component.settings.get(AUTH_SERVER);
+    let is_given = args.set.iter().any(|pair| pair.starts_with(AUTH_SERVER));
+    let mut used = sidecars.iter().map(|each| variable(each, AUTH_SERVER));
+    if let Some(server) = server.filter(|_| !is_given && used.any(|used| used.as_ref() == server)) {
+        lines.push(format!(
+            "no --set of a source of keys: sidecars fetch from {server}, a Service of their own namespace: give POSTERN_AUTH_SERVER, POSTERN_ISSUER_URL or POSTERN_JWKS"
+        ));
+    }
+    lines
 }
 
 /// Runs `lint`.
@@ -68,12 +98,12 @@ pub(crate) fn run_lint(args: &LintArgs) -> Result<(), ExitError> {
 fn documents(files: &[String]) -> Result<Vec<Document>, ExitError> {
     let mut all = Vec::new();
     for file in files {
-        all.extend(yaml::documents(file, &text(file)?)?);
+        all.extend(yaml::documents(file, &read(file)?)?);
     }
     Ok(all)
 }
 
-fn text(file: &str) -> Result<String, ExitError> {
+fn read(file: &str) -> Result<String, ExitError> {
     let read = match file {
         STANDARD_INPUT => bounded_read::text_of(std::io::stdin().lock(), MAX_BYTES),
         path => bounded_read::read_text(Path::new(path), MAX_BYTES),

@@ -323,8 +323,42 @@ fn live_objects_change_in_two_steps() {
     }
 
     let secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: postern-sidecar}\nstringData: {app-secret: a}\n";
-    let known = postern_k8s(&["inject"], &(example + secret));
+    let flags = ["inject", IMAGE, AUTH_SERVER];
+    let known = postern_k8s(&flags, &(example + secret));
     assert_eq!((known.code, &*known.stderr), (Some(0), ""));
+}
+
+const IMAGE: &str = "--image=registry.example.com/postern/sidecar:1";
+const AUTH_SERVER: &str = "--set=POSTERN_AUTH_SERVER=dns://auth.identity.svc:9000/auth";
+
+#[test]
+fn defaults_that_few_clusters_can_use_are_named_once() {
+    let input = fs::read_to_string(data("inject/in/boutique.yaml")).unwrap();
+    let several = format!("{input}\n---\n{}", input.replace("frontend", "backend"));
+    let own_file = fs::read_to_string(data("inject/in/config-file.yaml")).unwrap();
+    let (image, source) = ("warning: no --image: ", "warning: no --set of a source");
+    for (input, flags, named) in [
+        (&several, &[][..], &[image, source][..]),
+        (&several, &[IMAGE], &[source]),
+        (&several, &["--set=POSTERN_AUDIENCE=a"], &[image, source]),
+        (&several, &[AUTH_SERVER], &[image]),
+        (&several, &["--set=POSTERN_JWKS=http://a/keys"], &[image]),
+        (&several, &[IMAGE, AUTH_SERVER], &[]),
+        (&several, &["--only=services"], &[]),
+        (&several, &["--remove"], &[]),
+        // Its ConfigMap names the source.
+        (&own_file, &[], &[image]),
+    ] {
+        let end = postern_k8s(&[&["inject"], flags].concat(), input);
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+        let lines = end.stderr.lines().filter(|line| line.contains(": no --"));
+        let lines: Vec<_> = lines.collect();
+        let are_named = lines.iter().zip(named).all(|(a, b)| a.starts_with(b));
+        assert!(
+            lines.len() == named.len() && are_named,
+            "{flags:?}: {lines:?}"
+        );
+    }
 }
 
 #[test]
