@@ -31,7 +31,7 @@ impl Fields<'_> {
             }
             Self::Http2(fields) => {
                 let name = HeaderName::from_bytes(name.as_bytes());
-                // The parser has checked both.
+                // The parser has checked name and value.
                 if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
                     fields.append(name, value);
                 }
@@ -45,13 +45,13 @@ pub(super) struct ClientHead<'a> {
     pub(super) version: Version,
     pub(super) status: StatusCode,
     pub(super) reason: &'a str,
-    /// The field of HTTP/1.x; `None` for an interim response.
+    /// The value of `Connection` in HTTP/1.x; `None` for an interim response.
     pub(super) connection: Option<&'static str>,
 }
 
 impl ClientHead<'_> {
-    /// Appends the head, with the fields that `put` writes; it returns true for `Date` among them.
-    /// Their `length` in bytes makes room for them, and for the begin of the body.
+    /// Appends the head, with the fields that `put` writes; `put` returns true if `Date` is among them. Room
+    /// is made for `length` bytes: the fields and the begin of the body.
     pub(super) fn write(
         &self,
         out: &mut Outgoing,
@@ -146,10 +146,10 @@ impl Parsed<'_> {
         let passes_trailers = self.is_http_2 && to_http_2;
         let hop_by_hop = HopByHop::in_response(self.connection_options(), passes_trailers);
         let has_coding = self.has_coding();
-        // RFC 9110 §8.6 and RFC 9112 §6.1: a recipient could wait for a body.
+        // RFC 9110 §8.6 and RFC 9112 §6.1: with fields that frame a body, a recipient could wait for it.
         let has_no_framing =
             head.status.is_informational() || head.status == StatusCode::NO_CONTENT;
-        // RFC 9110 §15.5.22 for the second; HTTP/2 has no such field (RFC 9113 §8.2.2).
+        // RFC 9110 §15.5.22 for a 426; HTTP/2 has no `Upgrade` (RFC 9113 §8.2.2).
         let names_protocol = head.opens_tunnel() || head.status == StatusCode::UPGRADE_REQUIRED;
         let needs_upgrade = names_protocol && !to_http_2;
         let (mut has_length, mut has_date) = (false, false);
@@ -172,6 +172,7 @@ impl Parsed<'_> {
             } else if needs_upgrade && is_named(name, "upgrade") {
                 false
             } else {
+                // The sidecar sets these two itself, so the service's own are dropped.
                 let is_echoed = request.echo.is_some() && is_named(name, REQUEST_ID.as_str());
                 let is_nonce = request.verifies_proofs && is_named(name, DPOP_NONCE.as_str());
                 is_echoed || is_nonce || hop_by_hop.contains(name)

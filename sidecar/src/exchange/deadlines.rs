@@ -21,7 +21,7 @@ use crate::exchange::app::App;
 use postern_http::request::kind::RequestKind;
 use postern_http::request::received::ReceivedHead;
 
-/// Ends of a stream with its token.
+/// The errors of a stream that ends with its token.
 const TOKEN_EXPIRED: ErrorType = ErrorType::Custom("the token of the stream has expired");
 const TOKEN_REVOKED: ErrorType = ErrorType::Custom("the token of the stream was revoked");
 
@@ -30,10 +30,10 @@ pub(super) fn ends_with_token(error: &Error) -> bool {
     [TOKEN_EXPIRED, TOKEN_REVOKED].contains(error.etype())
 }
 
-/// The timeouts of each side, and those that run.
+/// The timeouts of both sides, and the ends of the timeouts that run.
 #[derive(Default)]
 pub(super) struct Deadlines {
-    /// Pace of the request's body; `None` for one that may last.
+    /// Pace of the request's body; `None` for a body that may last.
     pace: Option<Pace>,
     /// Timeout between two parts of the request's body.
     body: Option<Duration>,
@@ -41,7 +41,7 @@ pub(super) struct Deadlines {
     response: Option<Duration>,
     /// Expiry of the token that opened a stream.
     token: Option<Instant>,
-    /// Its revocation.
+    /// Completes when that token is revoked.
     revocation: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// The ends of the present waits.
     pub(super) body_until: Option<Instant>,
@@ -49,9 +49,9 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Creates those of a request until its response begins.
+    /// Creates the deadlines of a request until its response begins.
     pub(super) fn new(app: &App, head: &ReceivedHead, forward: &Forward, to_http_1: bool) -> Self {
-        // The parts of a call have the timeout of its response.
+        // A gRPC call waits for parts of its body no longer than for its response.
         let is_call = forward.kind == RequestKind::Grpc;
         let mut deadlines = Self {
             pace: Pace::for_request(app, head, forward, to_http_1),
@@ -72,19 +72,19 @@ impl Deadlines {
         self.token = forward
             .ends_at
             .and_then(|ends_at| Instant::now().checked_add(clock::until(ends_at)));
-        // One wait lasts from the request to the end of its stream.
+        // One wait for the revocation lasts from the request to the end of its stream.
         if self.revocation.is_none()
             && let Some(verified) = &forward.verified
             && let Some(keys) = app.keys.get(verified.key_set)
         {
-            // Also where a busy transfer has used up the task's budget.
+            // `unconstrained`: a busy transfer may have used up the task's budget.
             let revoked = unconstrained(Arc::clone(&keys.list).revoked(verified.digests));
             self.revocation = Some(Box::pin(revoked));
         }
     }
 
-    /// Changes them for the rest of the response: event streams and tunnels may be silent, and end with
-    /// their token.
+    /// Changes the deadlines for the rest of the response: event streams and tunnels may be silent, and end
+    /// with their token.
     pub(super) fn response_began(&mut self, app: &App, forward: &Forward, head: &ResponseHead) {
         let may_be_silent = forward.kind != RequestKind::Plain;
         // Only a stream ends with its token; any other response that has begun may finish.
@@ -115,7 +115,7 @@ impl Deadlines {
         self.body = Some(body.min(LINGER_TIMEOUT));
         // The client has its response: the end of the token would cut off nothing but the rest.
         self.token = None;
-        // A longer timeout may be running.
+        // The timeout that runs may be longer than the new one.
         self.body_until = None;
     }
 
@@ -139,7 +139,7 @@ impl Deadlines {
             }
             return Ok(true);
         }
-        // This begins the wait that the next part is charged for.
+        // `Pace::left` begins the wait for which the next part is charged.
         start(
             &mut self.body_until,
             self.pace
@@ -162,9 +162,9 @@ impl Deadlines {
         start(&mut self.response_until, Some(LINGER_TIMEOUT));
     }
 
-    /// Returns the first one that has passed.
+    /// Returns the error of the first deadline that has passed.
     pub(super) fn poll(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<Box<Error>> {
-        // In each poll, before the timers: it has to leave its waker.
+        // The revocation is polled each time, before the timers: it has to leave its waker.
         if let Some(revocation) = &mut self.revocation
             && revocation.as_mut().poll(cx).is_ready()
         {
@@ -179,7 +179,7 @@ impl Deadlines {
             return Poll::Pending;
         };
         ready!(timer.poll_until(cx, first));
-        // Of equal ends the token's comes first: it is an error of neither side.
+        // Of equal deadlines the token's comes first: its end is an error of neither side.
         Poll::Ready(match first {
             first if self.token == Some(first) => Error::new_in(TOKEN_EXPIRED),
             first if self.body_until == Some(first) => Error::new_down(ErrorType::ReadTimedout),
@@ -195,9 +195,9 @@ fn start(until: &mut Option<Instant>, limit: Option<Duration>) {
     }
 }
 
-/// Receives a short body, or the begin of a long one, before its request is forwarded: at the pace of
-/// one that the service waits for, because it holds a place of the sidecar. An `interim` response may
-/// request it.
+/// Receives a short body, or the begin of a long one, before its request is forwarded: at the pace of a body
+/// that the service waits for, because the request holds a permit of the sidecar. The `interim` response may
+/// request the body.
 pub(super) async fn hold(
     downstream: &mut impl Downstream,
     upload: &mut Upload,
@@ -210,14 +210,14 @@ pub(super) async fn hold(
         ..Deadlines::default()
     };
     poll_fn(|cx| {
-        // It may carry the 100 without which the client sends no body.
+        // The interim response may be the 100 without which the client sends no body.
         downstream.poll_send(interim, cx)?;
         while !upload.is_held() {
             let received = deadlines.poll_body(downstream, upload, cx)?;
             if upload.has_more {
                 give_way(cx);
             }
-            // Behind much framing too: it does not stop a deadline that runs.
+            // Behind much framing too, which stops no deadline that runs.
             if upload.has_more || !received {
                 return deadlines.poll(downstream.timer(), cx).map(Err);
             }
@@ -262,10 +262,11 @@ impl Pace {
         let silence = app.request_body_timeout;
         let more = match &forward.verified {
             _ if !forward.may_last(head, to_http_1) => Duration::ZERO,
-            // As for a stream: until the token ends.
+            // As a stream, the body may last until its token ends.
             Some(_) if !app.close_streams_on_expiry => return None,
+            // A token that never expires leaves its body without a pace.
             Some(_) => clock::until(forward.ends_at?),
-            // A call without a token, which may wait for its response once.
+            // A call without a token may wait once for its response.
             None => silence?,
         };
         Some(Self::new(FIRST.saturating_add(more), silence))

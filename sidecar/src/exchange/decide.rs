@@ -23,9 +23,9 @@ pub(super) enum Action {
 }
 
 impl App {
-    /// Decides about a request; waits for a fetch if the token names an unknown key. A key that a
-    /// later fetch may still bring is no reason to throw the token away, unless its client invents
-    /// keys: a 503 for the asking makes gateways eject the service.
+    /// Decides about a request; waits for a fetch if the token names an unknown key. A key that a later fetch
+    /// may still bring gives a 503, so that the client keeps its token. A client that invents keys gets a
+    /// 401: with a 503 for each of its requests it could make gateways eject the service.
     pub(super) async fn decide(&self, request: &Request<'_>) -> Result<Decision, Rejected> {
         let mut decision = self.decide_at(request, request.began);
         if decision == Err(Rejection::TokenKeyUnknown.into()) {
@@ -35,7 +35,7 @@ impl App {
             return decision;
         };
         let rules = &request.rules.auth_policy;
-        // In report-only mode it is forwarded all the same.
+        // Counted in report-only mode too, in which the request is forwarded all the same.
         if let Some(rule) = rules.rule_of(&rejected) {
             self.metrics.rule_rejected(&rule.name);
         }
@@ -61,11 +61,12 @@ impl App {
             return unknown;
         };
         let client = request.holder(self);
+        // A request that waits for a fetch takes a permit from the share of its client.
         let wait = || {
             let fetch = keys.on_demand().wait(token, client, Instant::now());
             self.in_flight.while_waiting(Some(client), fetch)
         };
-        // As of now and not of the request's begin: the keys were fetched in between.
+        // By the time of now and not of the request's begin: the keys were fetched in between.
         decide_behind_fetch(wait, || self.decide_at(request, Instant::now())).await
     }
 

@@ -18,13 +18,13 @@ use crate::upstream::service::{Http2Stream, Service};
 
 /// Max bytes that wait for the client before the next read from the service.
 const MAX_WAITING: usize = 32 * 1024;
-/// Enough for most responses.
+/// The first read; enough for most responses.
 const FIRST_READ: usize = 4 * 1024;
 const LATER_READ: usize = 16 * 1024;
 /// For a response that fills [`LATER_READ`].
 const LARGE_READ: usize = 64 * 1024;
 
-/// One response, with the interim ones before it.
+/// The service's response to one request, with the interim responses before it.
 #[derive(Default)]
 pub(super) struct Download {
     received: BytesMut,
@@ -105,7 +105,7 @@ impl Download {
                 self.finish();
                 return Poll::Ready(Ok(()));
             }
-            // A response that ends with its head, as a failed call does, ends so for the client too.
+            // A response that ends with its head, as of a failed call, ends with its head for the client too.
             return if stream.has_ended() {
                 self.poll_receive_data(stream, request, cx)
             } else {
@@ -123,7 +123,7 @@ impl Download {
             }
             None => {
                 let trailers = std::task::ready!(stream.poll_trailers(cx))?;
-                // Dropped for a client of HTTP/1.x, as with any chunked body.
+                // Trailers are dropped for a client of HTTP/1.x, as those of any chunked body.
                 if request.version == Version::HTTP_2 {
                     self.out.trailers = trailers.map(response_head::trimmed);
                 }
@@ -139,7 +139,7 @@ impl Download {
         request: ResponseTo<'_>,
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<()>> {
-        // Left by the previous turn: reading on would let the buffer grow without a bound.
+        // The previous turn has left bytes of the body: reading on would let the buffer grow without a bound.
         if self.has_more() {
             return Poll::Ready(self.convert_body());
         }
@@ -163,7 +163,7 @@ impl Download {
 
     fn convert(&mut self, request: ResponseTo<'_>) -> pingora::Result<()> {
         while self.head.is_none() {
-            // A long head without its end is not read, but for one that is too long, to reject it.
+            // A long head is parsed only once its end is here, or once it is too long, to reject it.
             let received = &self.received;
             if received.len() <= MAX_HEAD_BYTES
                 && !self.head_search.may_be_whole(received, 2 * LATER_READ)
@@ -182,8 +182,7 @@ impl Download {
         self.convert_body()
     }
 
-    /// Prepares for another try. Interim responses of the first may be half sent, so their rest
-    /// stays.
+    /// Prepares for another try. Interim responses of the failed try may be half sent, so `out` stays.
     pub(super) fn restart(&mut self) {
         *self = Self {
             out: std::mem::take(&mut self.out),
@@ -198,7 +197,7 @@ impl Download {
         let (out, length) = (&mut self.out.bytes, &mut self.body_bytes);
         let taken = transfer::take_body(&mut head.body, &mut self.received, |data| {
             *length += data.len() as u64;
-            // Moved and not copied, where it needs no framing and nothing precedes it.
+            // The data is moved and not copied, where it needs no framing and no bytes precede it.
             if out.is_empty() && !head.sends_chunks {
                 *out = data;
             } else {

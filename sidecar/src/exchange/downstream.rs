@@ -28,8 +28,8 @@ pub(crate) trait Downstream {
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<()>>;
 
-    /// Waits until the client is gone, and returns why. Of a request that `is_received` HTTP/1.x
-    /// may read what follows it.
+    /// Waits until the client is gone, and returns the error. Behind a request that `is_received`, HTTP/1.x
+    /// may read further bytes.
     fn poll_left(&mut self, is_received: bool, cx: &mut Context<'_>) -> Poll<Box<Error>>;
 
     /// Sends the waiting parts of a response; returns true if any moved.
@@ -106,7 +106,7 @@ impl Timer {
         let sleep = self
             .0
             .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
-        // Only an earlier deadline needs it; a later one is found when the timer fires.
+        // Only an earlier deadline needs a reset; a later one is found when the timer fires.
         if sleep.deadline() > deadline {
             sleep.as_mut().reset(deadline);
         }
@@ -115,7 +115,7 @@ impl Timer {
             if Instant::now() >= deadline {
                 return Poll::Ready(());
             }
-            // Armed for a deadline that has moved since.
+            // The timer was armed for a deadline that has moved since.
             sleep.as_mut().reset(deadline);
         }
         Poll::Pending

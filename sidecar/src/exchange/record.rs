@@ -66,10 +66,11 @@ impl<C> Serving<'_, C> {
         }
         let is_of_service = match progress.outcome {
             Outcome::Rejected(UpstreamMalformed | UpstreamTimeout | UpstreamUnavailable) => true,
+            // A client that left before a response may have waited for the service.
             Outcome::Aborted => sent.is_none() && progress.service.is_some(),
             _ => false,
         };
-        // The configured address if it has no other.
+        // The configured address, if no address was tried.
         let failed_at = || match &progress.service {
             Some(address) => address.to_string(),
             None => app.upstream.address().to_string(),

@@ -94,7 +94,7 @@ impl LocalResponse {
     pub(crate) fn challenging(mut self, parameter: &str) -> Self {
         if let Some(challenge) = self.fields.get_mut(header::WWW_AUTHENTICATE) {
             let more = [challenge.as_bytes(), b", ", parameter.as_bytes()].concat();
-            // Scopes and metadata are printable: it cannot fail.
+            // Scopes and metadata are printable: the conversion cannot fail.
             if let Ok(more) = HeaderValue::from_maybe_shared(Bytes::from(more)) {
                 *challenge = more;
             }
@@ -102,10 +102,11 @@ impl LocalResponse {
         self
     }
 
-    /// Adds the challenge for tokens with proofs (RFC 9449 §7.1), with the parameters of the other one,
-    /// if there is one. It stands behind that one, because clients of MCP read only a field that begins
-    /// with `Bearer`; before it where it requests a nonce, which clients of DPoP read only there.
+    /// Adds the challenge `DPoP` for tokens with proofs (RFC 9449 §7.1), with the parameters of the challenge
+    /// `Bearer`, if there is one. `Bearer` stands first, because clients of MCP read only a field that begins
+    /// with it; where a nonce is requested `DPoP` stands first, because clients of DPoP read the first alone.
     pub(crate) fn challenging_for_proofs(mut self, rejection: Rejection) -> Self {
+        // A rejection without a challenge has no use for another one.
         let Some(bearer) = self.fields.remove(header::WWW_AUTHENTICATE) else {
             return self;
         };
@@ -144,7 +145,7 @@ impl LocalResponse {
             let methods = HeaderValue::from_static(match methods::check(&received.method) {
                 // TRACE or CONNECT, in any letter case, which no service gets.
                 Err(_) => SERVICE_METHODS,
-                // Any other failed at an endpoint of the sidecar.
+                // Any other method was rejected by an endpoint of the sidecar.
                 Ok(()) => USER_DETAILS_METHODS,
             });
             self.fields.insert(header::ALLOW, methods);
@@ -160,7 +161,7 @@ impl LocalResponse {
         self.fields.insert(header::CONTENT_TYPE, grpc);
         self.fields
             .insert(HeaderName::from_static(GRPC_STATUS), status);
-        // The text is printable: it cannot fail.
+        // The text is printable: the conversion cannot fail.
         self.fields.insert(
             GRPC_MESSAGE,
             message.unwrap_or(HeaderValue::from_static("internal")),

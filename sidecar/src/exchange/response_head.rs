@@ -110,7 +110,7 @@ pub(super) fn relay_http_2(
         .iter()
         .map(|(name, value)| httparse::Header {
             name: name.as_str(),
-            // A blank at an end would make it malformed for the client (RFC 9113 §8.2.1).
+            // A blank at an end would make the value malformed for the client (RFC 9113 §8.2.1).
             value: value.as_bytes().trim_ascii(),
         })
         .collect();
@@ -127,7 +127,7 @@ pub(super) fn relay_http_2(
 /// Returns trailers of HTTP/2 without blanks at the ends of values, as [`relay_http_2`] does with a head.
 pub(super) fn trimmed(mut trailers: HeaderMap) -> HeaderMap {
     for value in trailers.values_mut() {
-        // A part of a value is one: it cannot fail.
+        // A part of a valid value is valid: the conversion cannot fail.
         if let Ok(trimmed) = HeaderValue::from_bytes(value.as_bytes().trim_ascii()) {
             *value = trimmed;
         }
@@ -175,7 +175,7 @@ impl<'h> Parsed<'h> {
                 "a 101 that completes no handshake of a WebSocket",
             ));
         }
-        // RFC 9112 §6.3: whatever the fields announce.
+        // RFC 9112 §6.3: these responses have no body, whatever their fields announce.
         let has_no_body = self.status < 200 || request.is_head || matches!(self.status, 204 | 304);
         let fields = self.fields.iter().map(|field| (field.name, field.value));
         let framing = ResponseFraming::read(fields, has_no_body)
@@ -183,7 +183,7 @@ impl<'h> Parsed<'h> {
         let needs_chunks = !has_no_body && framing.length.is_none();
         // HTTP/1.0 has no chunks: only the end of the connection ends such a body.
         let ends_client = needs_chunks && request.version == Version::HTTP_10;
-        // RFC 9112 §6.1: such a message may be framed in another way than it says.
+        // RFC 9112 §6.1: a doubtful message may be framed in another way than its fields announce.
         let is_doubtful = framing.is_doubtful
             || (self.is_http_1_0 && self.has_coding())
             || (has_no_body && self.status >= 200 && self.announces_body());

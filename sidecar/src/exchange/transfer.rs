@@ -39,7 +39,7 @@ pub(super) fn put_data(out: &mut BytesMut, data: &[u8], in_chunks: bool) {
     if !in_chunks {
         out.put_slice(data);
     } else if !data.is_empty() {
-        // Into memory it cannot fail.
+        // A write into memory cannot fail.
         let _ = write!(out, "{:x}\r\n", data.len());
         out.put_slice(data);
         out.put_slice(b"\r\n");
@@ -48,7 +48,7 @@ pub(super) fn put_data(out: &mut BytesMut, data: &[u8], in_chunks: bool) {
 
 /// Lets other tasks run, and their sockets wake them, before the present one goes on.
 pub(super) fn give_way(cx: &mut Context<'_>) {
-    // Its first poll wakes the task behind all of them.
+    // The first poll of `yield_now` wakes this task behind all others.
     let _ = pin!(yield_now()).poll(cx);
 }
 

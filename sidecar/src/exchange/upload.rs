@@ -25,7 +25,7 @@ const MAX_HELD: usize = 64 * 1024;
 /// Max length of a body behind which the service's connection may stay.
 const MAX_HARMLESS: usize = 16 * 1024;
 
-/// The head and body of one request. Short ones are kept for a retry.
+/// The head and body of one request. A short body is kept for a retry.
 pub(crate) struct Upload {
     rules: Arc<Rules>,
     /// The part that the client has not sent yet.
@@ -82,11 +82,11 @@ impl Upload {
     /// Begins on a connection of HTTP/1.1, with the head of the first try; `head` gets true if no
     /// service could take the body for a request.
     pub(super) fn begin(&mut self, head: impl FnOnce(bool) -> BytesMut) {
-        // A previous try has framed it: the same bytes are sent again.
+        // A previous try has framed the body: the same bytes are sent again.
         if self.is_http_2.replace(false) == Some(false) {
             return;
         }
-        // The body without a framing: received before its head, or tried over HTTP/2.
+        // The body is not framed yet: it was received before the head was made, or tried over HTTP/2.
         let body = std::mem::take(&mut self.bytes);
         self.bytes = head(self.cannot_be_a_request(&body));
         // From here on each part is framed as it is received.
@@ -108,7 +108,7 @@ impl Upload {
 
     /// Begins on a stream of HTTP/2, which has its head.
     pub(super) fn begin_stream(&mut self) {
-        // A head of HTTP/1.1 without a body: a framed body is sent over HTTP/1.1 alone.
+        // A try over HTTP/1.1 has left its head, and no body: a framed body is sent over HTTP/1.1 alone.
         if self.is_http_2.replace(true) == Some(false) {
             self.bytes.clear();
         }
@@ -168,7 +168,7 @@ impl Upload {
     pub(crate) fn take_data(&mut self, data: &[u8]) {
         self.received += data.len() as u64;
         put_data(&mut self.bytes, data, self.in_chunks);
-        // Too long to be kept: from now on written bytes are dropped, and no retry is possible.
+        // A long body is not kept: from now on written bytes are dropped, and no retry is possible.
         self.is_repeatable &= self.bytes.len() <= MAX_HELD;
     }
 
@@ -177,7 +177,7 @@ impl Upload {
         if let Some(trailers) = trailers {
             http2::check_values(&trailers)
                 .map_err(|_| Error::new_down(ErrorType::InvalidHTTPHeader))?;
-            // Longer ones may end a shared connection, with the requests of others.
+            // Longer trailers may end a shared connection, with the requests of others.
             if size_of(&trailers) > MAX_SHARED_FIELDS {
                 let why = "trailers of more than 8 KiB";
                 return Err(Error::explain(ErrorType::InvalidHTTPHeader, why).into_down());
@@ -185,7 +185,7 @@ impl Upload {
             let trailers = rewritten_trailers(&trailers, &self.rules.auth_policy);
             self.trailers = Some(trailers);
         }
-        // Before the last chunk, which is due once nothing follows.
+        // Before `end_chunks`, which writes the last chunk once the body is done.
         self.body = BodyReader::NONE;
         self.end_chunks();
         Ok(())
@@ -208,8 +208,8 @@ impl Upload {
         taken
     }
 
-    /// Writes the waiting bytes; returns true if any were written. An error stops it: the service may
-    /// have sent a response before it stopped reading.
+    /// Writes the waiting bytes; returns true if any were written. An error ends the upload, not the
+    /// exchange: the service may have sent a response before it stopped reading.
     pub(super) fn poll_send(&mut self, service: &mut Service, cx: &mut Context<'_>) -> bool {
         if self.has_failed() {
             return false;
@@ -218,7 +218,7 @@ impl Upload {
             Service::Http1(stream) => self.poll_write(stream, cx),
             Service::Http2(stream) => self.poll_send_data(stream, cx),
         };
-        // Nothing is sent again, so what has left is not kept.
+        // No byte is sent again, so written bytes are not kept.
         if !self.is_repeatable {
             self.bytes.advance(self.written);
             self.written = 0;
@@ -244,7 +244,7 @@ impl Upload {
         }
         // The end is a frame of its own: the data before it left when more could follow.
         if self.needs_flush && self.is_received() {
-            // Cloned, because another try would send them again.
+            // The trailers are cloned, because another try would send them again.
             stream.end(self.trailers.clone())?;
             self.needs_flush = false;
             moved = true;

@@ -20,7 +20,7 @@ impl HeadSearch {
         let from = self.searched.saturating_sub(2);
         self.searched = received.len();
         let added = received.get(from..).unwrap_or_default();
-        // An empty line, which some write without a carriage return.
+        // An empty line ends a head; some services write it without a carriage return.
         memmem::find(added, b"\n\r\n").is_some() || memmem::find(added, b"\n\n").is_some()
     }
 }

@@ -16,7 +16,7 @@ use tracing::field::display;
 pub(crate) struct InFlight {
     max: usize,
     permits: Shares,
-    /// A client with its share is rejected many times in a row.
+    /// Time of the last warning: a client whose share is full is rejected many times in a row.
     warned: Mutex<OnceAMinute>,
 }
 
@@ -29,8 +29,8 @@ impl InFlight {
         }
     }
 
-    /// Completes `work`, with a permit if it has to wait; `None` if there is no holder for it, or no
-    /// permit for the holder.
+    /// Completes `work`, with a permit if it has to wait; `None` if it has to wait without a holder, or
+    /// without a permit for the holder.
     pub(crate) async fn while_waiting<T>(
         &self,
         holder: Option<Holder>,
@@ -39,6 +39,7 @@ impl InFlight {
         let mut work = pin!(work);
         let permit = async { self.take(holder?).await };
         let _permit = tokio::select! {
+            // Work that needs no wait completes without a permit.
             biased;
             done = &mut work => return Some(done),
             permit = permit => permit?,

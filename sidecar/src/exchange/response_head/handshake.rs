@@ -26,7 +26,7 @@ impl Handshake {
         digest.update(key);
         digest.update(GUID);
         let mut accept = [0; ACCEPT_BYTES];
-        // There is room for it: it cannot fail.
+        // The array has the length of a digest in base64: the encoding cannot fail.
         let _ = STANDARD.encode_slice(digest.finish(), &mut accept);
         Self {
             accept,
@@ -44,5 +44,6 @@ impl Handshake {
 }
 
 fn only<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> Option<&'h [u8]> {
+    // Of two values the client may read the other one.
     values.next().filter(|_| values.next().is_none())
 }
