@@ -35,8 +35,8 @@ pub(crate) struct IssuerSettings {
 }
 
 impl IssuerSettings {
-    /// Opens its source, and returns a warning: of an expired certificate, or of files that cannot be
-    /// used. Other issuers need none of those, and each fetch reads them again.
+    /// Opens the source; returns a warning about an expired certificate, or about unusable files of one of
+    /// several issuers: the others do not need these files, and each fetch reads them again.
     ///
     /// # Errors
     /// [`ExitError::Config`] for files of the only issuer.

@@ -24,7 +24,7 @@ pub(crate) struct KeyCache {
     metrics: Metrics,
 }
 
-/// One content is written after the other, so that the last one stays.
+/// The contents to write, one after the other, so that the last one stays in the file.
 #[derive(Debug, Default)]
 struct Queue {
     next: Option<Arc<Content>>,
@@ -54,6 +54,7 @@ impl KeyCache {
             Err(error) => {
                 let file = owner_only_file::describe(&self.settings.file);
                 tracing::warn!(file, %error, "the key cache is not used");
+                // A file that cannot be replaced is a note of the readiness report from the start on.
                 if matches!(error, CacheError::Fixed(_)) {
                     self.metrics.key_cache_written(false);
                     self.failing.store(true, Ordering::Relaxed);
@@ -68,7 +69,7 @@ impl KeyCache {
         self.settings.origin = origin;
     }
 
-    /// Writes what is in force in the background: a hanging disk delays no fetch.
+    /// Writes the keys and the list in force, in the background: a hanging disk delays no fetch.
     pub(super) fn keep(&self, state: &InstalledKeys, list: Option<&Revocations>, now: SystemTime) {
         // A secret is never written: hmac and a cache exclude each other at the start.
         let content = Content::from_state(&self.settings.origin, state, list, unix_seconds(now));
@@ -86,7 +87,7 @@ impl KeyCache {
             return false;
         }
         let content = Arc::new(content);
-        // Before it is written: a failure clears it, so that the next fetch tries again.
+        // `last` is set before the write: a failure clears it, so that the next fetch tries again.
         queue.last = Some(Arc::clone(&content));
         queue.next = Some(content);
         // A writer at work takes `next` itself when it is done.
@@ -113,7 +114,7 @@ impl KeyCache {
 
     fn next(&self) -> Option<Arc<Content>> {
         let mut queue = self.queue.lock();
-        // Under one lock with `is_writing`: a later content starts a writer, or is found here.
+        // Under one lock with `is_writing`: a content that comes later starts a writer, or is found here.
         let next = queue.next.take();
         queue.is_writing = next.is_some();
         next
@@ -121,7 +122,7 @@ impl KeyCache {
 
     fn on_failure(&self, error: &std::io::Error) {
         if error.kind() != ErrorKind::ResourceBusy {
-            // Where not even this works, a restart cannot replace the file either.
+            // If the file cannot even be marked, a restart cannot replace it either, and does not use it.
             let _ = owner_only_file::mark_outdated(&self.settings.file);
         }
         // Logged once, however long the disk stays full.

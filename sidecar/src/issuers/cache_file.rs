@@ -3,7 +3,7 @@
 //!
 //! The file passes the checks of a fetched key set, counts only for its source, and keeps the time
 //! of the fetch: `--max-key-age` goes on across a restart. The file holds public keys, but a writer
-//! could add trusted ones: it is a private file. One that could not be replaced is not trusted at a
+//! could add trusted ones: it is a private file. A file that could not be replaced is not trusted at a
 //! restart: keys may have been dropped and tokens revoked meanwhile.
 
 use std::io::ErrorKind;
@@ -114,7 +114,7 @@ impl KeyCacheSettings {
         }
     }
 
-    /// Returns the content of the file, which is written once more: what cannot be written was not
+    /// Returns the content of the file, after it was written once more: a file that cannot be written was not
     /// kept up to date.
     pub(super) fn read(&self, now: SystemTime) -> Result<Option<Found>, CacheError> {
         let Some(text) = owner_only_file::read(&self.file, MAX_FILE_BYTES)? else {
@@ -134,7 +134,7 @@ impl KeyCacheSettings {
             .map(Duration::from_secs)
             .ok_or(CacheError::InTheFuture)?;
         let keys = content.keys(&self.allowed)?;
-        // Newer keys were in force than it holds: it may name a key that was withdrawn.
+        // Newer keys were in force than the file holds: it may hold a key that was withdrawn.
         if owner_only_file::is_outdated(&self.file) {
             return Err(CacheError::Outdated);
         }
@@ -168,7 +168,7 @@ impl Content {
     ) -> Option<Self> {
         let jwk = |key: &VerificationKey| {
             let mut jwk = key.to_jwk()?;
-            // `to_jwk` names each key: read again, a nameless one would verify other tokens.
+            // `to_jwk` names each key: a nameless key that is read with a name would verify other tokens.
             jwk.common.key_id = jwk.common.key_id.filter(|_| key.is_named());
             Some(jwk)
         };
@@ -183,7 +183,7 @@ impl Content {
         })
     }
 
-    /// Returns true if `last` says the same, but for a little of the time.
+    /// Returns true if `last` has the same keys and list, and nearly the same fetch time.
     pub(super) fn is_covered_by(&self, last: &Self) -> bool {
         self.origin == last.origin
             && self.jwks == last.jwks
@@ -191,8 +191,8 @@ impl Content {
             && self.fetched_at.abs_diff(last.fetched_at) < TIME_IS_GOOD_FOR
     }
 
-    /// Parses them like a fetched set, which skips unknown keys; here a skipped key is an error,
-    /// because all of them were in use.
+    /// Parses the keys like a fetched set, which skips unknown keys; here a skipped key is an error, because
+    /// all of the file's keys were in use.
     fn keys(&self, allowed: &[Algorithm]) -> Result<KeySet, CacheError> {
         let json = self.jwks.to_string();
         let keys = KeySet::from_jwks(json.as_bytes(), allowed)?;

@@ -19,8 +19,8 @@ use super::server_clock::ServerClock;
 use super::token_cache::TokenCacheConfig;
 use crate::telemetry::metrics::RefreshResult;
 
-/// Empty until the first successful fetch: without a key no token is verified, and there is no
-/// placeholder.
+/// The keys of one issuer, empty until the first successful fetch: without a key no token is verified, and
+/// there is no placeholder.
 #[derive(Debug, Default)]
 pub(crate) struct CurrentKeys {
     /// The issuer's name; `None` for the only issuer.
@@ -49,13 +49,13 @@ pub(crate) struct FailedFetch {
     pub(crate) reason: String,
     /// The time since which fetches fail, in seconds since 1970.
     pub(crate) since: i64,
-    /// The time of the next one.
+    /// The time of the next fetch.
     pub(crate) next: Instant,
 }
 
 impl CurrentKeys {
-    /// Starts without a key; each set of keys gets a cache from `token_cache`. Older keys are not
-    /// trusted, and with `max_revocation_age` none without a revocation list of at most that age.
+    /// Starts without a key; each set of keys gets a cache from `token_cache`. Keys older than `max_age` are
+    /// not trusted, and with `max_revocation_age` no keys without a revocation list of at most that age.
     pub(crate) fn new(
         token_cache: TokenCacheConfig,
         max_age: Option<Duration>,
@@ -69,7 +69,7 @@ impl CurrentKeys {
         }
     }
 
-    /// Shares this list, which the task of one issuer replaces.
+    /// Shares `list`, which the task of one issuer replaces.
     #[must_use]
     pub(crate) fn with_list(self, list: &Arc<ListInForce>) -> Self {
         let list = Arc::clone(list);
@@ -176,12 +176,13 @@ impl CurrentKeys {
         self.failed.store(failed.map(Arc::new));
     }
 
-    /// Returns the time until the next fetch may bring the key that a token needs; `None` where
-    /// none is due.
+    /// Returns the time until the next fetch may bring the key that a token needs; `None` if a fetch on
+    /// demand may begin now.
     pub(crate) fn until_next(&self, now: Instant) -> Option<Duration> {
         let state = self.load();
         match self.trusted(state.as_deref(), now) {
             Ok(_) => self.on_demand.until_next(now),
+            // Without trusted keys the next try of the task decides, not the limit of fetches on demand.
             Err(_) => {
                 let next = self.failed().map_or(now, |failed| failed.next);
                 Some(next.saturating_duration_since(now))

@@ -12,7 +12,7 @@ use super::fingerprint::KeySetFingerprint;
 use super::list_in_force::ListInForce;
 use super::token_cache::TokenCache;
 
-/// One key set and its fetch time.
+/// A key set in force, its fetch time, and the tokens that it has verified.
 #[derive(Debug, Clone)]
 pub(crate) struct InstalledKeys {
     pub(super) keys: KeySet,
@@ -39,7 +39,7 @@ impl InstalledKeys {
         self.generation
     }
 
-    /// Checks a verified token, cached or not.
+    /// Checks that a verified token, from the cache or not, is not revoked.
     ///
     /// # Errors
     /// [`Rejection::TokenRevoked`].
@@ -64,9 +64,9 @@ impl InstalledKeys {
 /// The fetch time of keys. A process that started later has no [`Instant`] for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FetchTime {
-    /// The time when this process got them.
+    /// The time when this process got the keys.
     learned_at: Instant,
-    /// Their age at that time; `None` where this process fetched them itself.
+    /// The age of the keys at that time; `None` if this process fetched them itself.
     cached_for: Option<Duration>,
 }
 

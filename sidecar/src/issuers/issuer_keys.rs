@@ -13,7 +13,7 @@ use super::installed_keys::InstalledKeys;
 #[derive(Debug, Clone)]
 pub(crate) struct IssuerKeys {
     issuers: Vec<Arc<CurrentKeys>>,
-    /// Those of an auth server whose list alone is in use: they verify no token.
+    /// The keys of an auth server whose revocation list alone is in use: they verify no token.
     list_signer: Option<Arc<CurrentKeys>>,
 }
 
@@ -36,7 +36,7 @@ impl IssuerKeys {
         self.issuers.iter()
     }
 
-    /// Returns the keys of the issuers, and then those that verify the list alone.
+    /// Returns the keys of the issuers, and then the keys that verify the list alone.
     pub(crate) fn fetched(&self) -> impl Iterator<Item = &Arc<CurrentKeys>> {
         self.issuers.iter().chain(&self.list_signer)
     }

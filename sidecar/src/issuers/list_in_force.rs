@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::revocations::Revocations;
 
-/// Requests read it without a lock; one task replaces it.
+/// The list that requests read without a lock, and that one task replaces.
 #[derive(Debug, Default)]
 pub(crate) struct ListInForce {
     /// `None` before the first list.
@@ -23,7 +23,7 @@ impl ListInForce {
         self.list.load()
     }
 
-    /// Puts a list in force. Returns true if its lines are others, and then wakes the streams.
+    /// Puts a list in force. Returns true, and wakes the streams, if its lines differ from the former list's.
     pub(crate) fn install(&self, list: Revocations) -> bool {
         let list = Arc::new(list);
         let former = self.list.swap(Some(Arc::clone(&list)));
@@ -34,7 +34,7 @@ impl ListInForce {
         true
     }
 
-    /// Checks a verified token, cached or not.
+    /// Checks that a verified token, from the cache or not, is not revoked.
     ///
     /// # Errors
     /// [`Rejection::TokenRevoked`].
@@ -47,11 +47,11 @@ impl ListInForce {
 
     /// Completes once this token is revoked.
     pub(crate) async fn revoked(self: Arc<Self>, token: TokenDigests) {
-        // Before the check: a list that comes between the two wakes it.
+        // Subscribed before the check: a list that is installed between the two wakes this wait.
         let mut changes = self.changes.subscribe();
         while self.check(&token).is_ok() {
             if changes.changed().await.is_err() {
-                // Its sender is ours: this cannot be.
+                // `self` holds the sender, so the channel cannot close.
                 return std::future::pending().await;
             }
         }

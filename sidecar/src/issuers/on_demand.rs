@@ -16,13 +16,13 @@ use postern_transport::net::shares::Holder;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, watch};
 
-/// Time that gives back one fetch, and for which a client is known by the keys that it named.
+/// Time after which one more fetch may begin, and for which a client is known by the keys that it named.
 const PAUSE: Duration = Duration::from_secs(10);
 /// Fetches that may follow each other without a pause.
 const FETCHES: u32 = 4;
 /// Unknown keys for which a client may wait: an issuer has fewer new ones at a time.
 const KEYS_OF_A_CLIENT: usize = 3;
-/// Max number of clients that are known by the keys they named; those of the longest ago go first.
+/// Max number of clients that are known by the keys they named; the one that was quiet longest goes first.
 const MAX_CLIENTS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 /// Longest wait of a request; a healthy auth server responds in milliseconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -41,7 +41,7 @@ pub(crate) struct OnDemandFetch {
 
 #[derive(Debug)]
 struct Past {
-    /// The time at which all fetches are given back.
+    /// The time from which on all [`FETCHES`] may begin again.
     full_at: Option<Instant>,
     /// Hashes of headers that name keys which a fetch did not bring. They are absent for a while
     /// after each fetch, because a 503 would hold the clients of a revoked key for ever.
@@ -73,13 +73,13 @@ impl Past {
         if others < KEYS_OF_A_CLIENT {
             named.push((key, now));
         } else {
-            // Further ones leave these, and keep the client known by them.
+            // A further key is not stored, but renews the stored ones: the client stays known by them.
             named.iter_mut().for_each(|(_, at)| *at = now);
         }
         others
     }
 
-    /// Takes a fetch, if `reserved` ones are left then.
+    /// Takes a fetch, if `reserved` fetches are left then.
     fn take_fetch(&mut self, reserved: u32, now: Instant) -> bool {
         // A token bucket as one time: each fetch moves it by a pause, up to `FETCHES` of them.
         let full_at = self.full_at.map_or(now, |full_at| full_at.max(now));
@@ -108,13 +108,13 @@ enum FetchState {
 /// The way to decide about a token of an unknown key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
-    /// By a fetch that begins.
+    /// Wait for a fetch that begins.
     Begin,
-    /// By the fetch that is under way.
+    /// Wait for the fetch that is under way.
     Join,
-    /// By the present keys.
+    /// The present keys decide.
     Decide,
-    /// Not now: no fetch may begin.
+    /// Reject for now: no fetch may begin.
     ComeAgain,
 }
 
@@ -142,14 +142,14 @@ impl OnDemandFetch {
         };
         let ended = state.wait_for(|state| *state != FetchState::UnderWay);
         let ended = tokio::time::timeout(REQUEST_TIMEOUT, ended).await;
-        // The state is released before the lock is taken: others take them in the other order.
+        // The state is released before `past` is locked: `turn` takes the two in the other order.
         let has_fetched =
             ended.is_ok_and(|ended| ended.is_ok_and(|state| *state == FetchState::Succeeded));
         if joins && has_fetched {
             return Waited::WaitAgain;
         }
         let past = &mut self.past.lock();
-        // No request looks here for a key that the fetch has brought.
+        // If the fetch has brought the key, no request for it comes here again, and the entry does no harm.
         if has_fetched && !past.absent.contains(&key) {
             past.absent.truncate(MAX_ABSENT - 1);
             past.absent.push_front(key);
@@ -178,7 +178,7 @@ impl OnDemandFetch {
         let mut past = self.past.lock();
         let others = past.note(client, key, now);
         let is_under_way = *self.state.borrow() == FetchState::UnderWay;
-        // It leaves the fetches to others.
+        // A key that the last fetch did not bring leaves the fetches to others.
         if !is_under_way && past.lacks(key, now) {
             return Turn::Decide;
         }

@@ -1,5 +1,5 @@
-//! Readiness by the keys, and by the revocation list where one is required: of one issuer, whichever
-//! it is. An issuer that is away must not take the tokens of the others with it.
+//! Readiness: one issuer, whichever it is, has its keys, and its revocation list where one is required. An
+//! issuer that is away must not take the tokens of the others with it.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -15,7 +15,7 @@ const NOT_FETCHED: &str = "not fetched yet";
 const TOO_OLD: &str = "older than --max-key-age";
 const LIST_NOT_FETCHED: &str = "revocation list not fetched yet";
 const LIST_TOO_OLD: &str = "revocation list older than --max-revocation-age";
-/// Without the path: any peer may read it.
+/// The path of the cache is left out: any peer may read this text.
 const CACHE_FAILS: &str = "the key cache cannot be written and does not count at a restart";
 
 /// Reports the issuers at `now`, with the age of the keys of each.
@@ -75,7 +75,7 @@ fn note(issuer: &CurrentKeys, now: Instant) -> Option<String> {
         let (since, reason) = (moment(failed.since), &failed.reason);
         let fails = format!("the fetches fail since {since}: {reason}");
         let Some(state) = state.as_ref() else {
-            // Of the only issuer it is the reason above.
+            // The failure of the only issuer is the report's `reason` already.
             return issuer.name.is_some().then_some(fails);
         };
         let until = issuer.trusted_until(state.age(now)).map(moment);

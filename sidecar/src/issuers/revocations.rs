@@ -52,7 +52,7 @@ impl NumberedList {
         }
     }
 
-    /// Returns false where all keys of its time are gone: the numbers have begun anew.
+    /// Returns false where all keys of the list's fetch are gone: the numbers have begun anew.
     fn is_comparable(&self, keys: &KeySet) -> bool {
         names(keys).any(|name| self.keys.contains(name))
     }
@@ -180,7 +180,7 @@ pub(crate) enum ListError {
 pub(crate) struct RevocationRefresh {
     keys: Arc<CurrentKeys>,
     metrics: Metrics,
-    /// True once an outage is logged: it is one line.
+    /// True once an outage is logged, which is one line.
     is_failing: bool,
     /// True after a response that was no list, or not the end of the one in force, until a list is
     /// verified.
@@ -200,6 +200,7 @@ impl RevocationRefresh {
     /// Puts the list of a former process in force.
     pub(super) fn on_cached(&self, cached: &CachedList) {
         let state = self.keys.load();
+        // Without keys no list can be verified.
         let Some(state) = state.as_deref() else {
             return;
         };
@@ -252,9 +253,9 @@ impl RevocationRefresh {
             FetchedList::Failed(error) => Err(error),
         };
         match &outcome {
-            // Perhaps not the end of our lines: a whole list needs no lines to fit.
+            // The response may be the end of other lines than ours: a whole list needs no lines to fit.
             Err(ListError::List(_)) => self.wants_whole = true,
-            // Without a list there is nothing that could be joined.
+            // No list came, which shows nothing about our lines.
             Err(ListError::Transport(_) | ListError::Status(_) | ListError::Absent) => {}
             // All of these were verified, so the end of our lines can be requested again.
             Ok(_) | Err(ListError::TooOld(_) | ListError::Ahead(_) | ListError::Older { .. }) => {
@@ -273,10 +274,11 @@ impl RevocationRefresh {
 
     fn on_list(&self, response: &str) -> Result<ListResult, ListError> {
         let state = self.keys.load();
+        // Without keys no list can be verified.
         let Some(state) = state.as_deref() else {
             return Ok(ListResult::Failed);
         };
-        // The keys in force: the task installs those of the same fetch first.
+        // The keys in force are those of the same fetch: the task installs them before the list.
         let keys = state.keys();
         let known = self.keys.list.load();
         let known = known.as_deref();
@@ -312,8 +314,8 @@ impl RevocationRefresh {
     }
 }
 
-/// Returns the time of a fetch at `now`, earlier for a list in place of which there is a later one: it may
-/// be a replay.
+/// Returns the time of a fetch at `now`, earlier for a list that its server should have signed again since:
+/// it may be a replay.
 fn as_fresh_as_signed(issued_at: i64, now: i64, instant: Instant) -> FetchTime {
     let overdue = now.saturating_sub(issued_at) - SIGNED_EVERY - MAX_AHEAD;
     match u64::try_from(overdue) {

@@ -114,7 +114,7 @@ impl IssuerTask {
         } else {
             tracing::warn!(issuer, %key_ids, age_seconds, "the key in the key cache is too old to be trusted");
         }
-        // After the keys, which verify it.
+        // The list after the keys, which verify it.
         if let (Some(revocations), Some(list)) = (&self.revocations, &found.revocations) {
             revocations.on_cached(list);
         }
@@ -136,7 +136,7 @@ impl IssuerTask {
 
     /// Waits for the next tick, and does all that is due before it.
     pub(crate) async fn until_tick(&mut self, tick: impl Future<Output = Tick>) -> Tick {
-        // Outside of the loop: begun anew it would miss a tick during one of the fetches below.
+        // Pinned outside of the loop: a wait that is begun anew would miss a tick during a fetch below.
         let mut tick = pin!(tick);
         loop {
             let retry = self.backoff.retry();
@@ -146,7 +146,7 @@ impl IssuerTask {
                 Some(settings) = self.changes.recv() => self.apply(settings).await,
                 () = self.keys.on_demand().requested() => {
                     let succeeded = self.fetch(Purpose::UnknownKey).await;
-                    // Once the keys are installed: the waiting requests are decided by them now.
+                    // Ended once the keys are installed, by which the waiting requests are decided now.
                     self.keys.on_demand().ended(succeeded);
                 }
                 tick = &mut tick => return tick,
@@ -158,8 +158,8 @@ impl IssuerTask {
         }
     }
 
-    /// Takes credentials, and what a cache is for. A file of keys is read at once: the operator who
-    /// changed it waits for the result in the log.
+    /// Takes changed credentials, and the origin of the cache. A file of keys is read at once: the operator
+    /// who changed it waits for the result in the log.
     async fn apply(&mut self, settings: IssuerSettings) {
         if let (Some(cache), Some(settings)) = (&mut self.cache, settings.key_cache) {
             cache.set_origin(settings.origin);
@@ -192,7 +192,7 @@ impl IssuerTask {
             }
             Err(error) => {
                 self.on_failure(&error);
-                // It needs no application: one that is rejected must not keep revocations away.
+                // The revocation list needs no application: a rejected application must not keep it away.
                 self.fetch_revocations().await;
                 false
             }
@@ -245,7 +245,7 @@ impl IssuerTask {
         }
         if let (Some(cache), Some(state)) = (&self.cache, self.keys.load().as_deref()) {
             let list = self.keys.list.load();
-            // A list of another task is in that one's file.
+            // A list that another task has fetched is in that task's file.
             let list = list.as_deref().filter(|_| self.revocations.is_some());
             cache.keep(state, list, clock::now());
         }
@@ -260,7 +260,7 @@ impl IssuerTask {
         }
         self.keys.on_demand().fetched(clock::instant());
         let key_ids = KeySetFingerprint::new(&keys);
-        // Loaded before the new ones are installed: the log line depends on what they replace.
+        // The former keys are loaded before the new ones are installed: the log line depends on both.
         let former = self.keys.load();
         let result = self.keys.install(keys, clock::instant());
         let issuer = self.keys.name.as_deref();
@@ -284,7 +284,7 @@ impl IssuerTask {
             .key_refreshed(result, self.keys.name.as_deref());
     }
 
-    /// One line for each attempt, however long it lasts.
+    /// Records a failed fetch, with one log line for each attempt, however long the outage lasts.
     fn on_failure(&mut self, error: &FetchError) {
         self.count(RefreshResult::Failed);
         let (source, issuer) = (self.source.last_endpoint(), self.keys.name.as_deref());

@@ -1,4 +1,4 @@
-//! Verified tokens: a repeated one costs a digest and a lookup instead of a signature check.
+//! Verified tokens: a repeated token costs a digest and a lookup instead of a signature check.
 //!
 //! A cache belongs to one set of keys ([`InstalledKeys`](crate::issuers::installed_keys::InstalledKeys)) and
 //! goes with it: tokens of another set cannot be found. A found token was verified, but may have
@@ -97,12 +97,11 @@ impl TokenDigest {
 }
 
 impl TokenCache {
-    /// Finds this very token, byte for byte, under rules of this generation, and counts hits only:
-    /// several issuers have a cache each, and are tried in turn. Locks one shard for the length of
-    /// a lookup, and allocates nothing.
+    /// Finds this very token, byte for byte, under rules of this generation. Counts hits only, because the
+    /// caches of several issuers are tried in turn. A lookup locks one shard, and allocates nothing.
     pub(crate) fn find(&self, digest: &TokenDigest, rules: u64) -> Option<Arc<VerifiedToken>> {
         let found = self.cache.as_ref()?.get(digest);
-        // An entry of former rules counts as missing, and is replaced by the next verification.
+        // An entry of former rules counts as missing, and the next verification replaces it.
         let found = found.filter(|known| known.rules == rules)?;
         self.counters.token_cache_hits.inc();
         Some(found)
@@ -118,7 +117,7 @@ impl TokenCache {
     /// Remembers a token whose signature this set of keys has verified.
     pub(crate) fn remember(&self, digest: TokenDigest, verified: Arc<VerifiedToken>) {
         if let Some(cache) = &self.cache {
-            // Copied when a token is cached, so that a hit copies nothing.
+            // The buffers are copied when a token is cached, so that a hit copies nothing.
             verified.identity.pre_share_buffers();
             cache.insert(digest, verified);
         }

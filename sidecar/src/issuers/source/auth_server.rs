@@ -25,9 +25,9 @@ use super::key_response::key_string;
 use crate::discovery::{AuthServer, Instance, RecentAttempts};
 use crate::issuers::revocations::{FetchedList, ListError};
 
-/// Relative to the auth server's context path.
+/// The path of the key endpoint, below the auth server's context path.
 const KEY_PATH: &str = "/client/user/secret/key";
-/// Contract §1: the application name of the authentication service.
+/// The usual context path (contract §1): the application name of the authentication service.
 const USUAL_CONTEXT: &str = "/auth";
 /// The key set and the revocation list of our auth server, relative to its context path, and the
 /// relation types by which its response says that it has them. Another path is never followed.
@@ -35,7 +35,7 @@ const KEY_SET_PATH: &str = "/.well-known/jwks.json";
 const KEY_SET: &str = "; rel=\"jwks\"";
 const REVOCATIONS_PATH: &str = "/.well-known/revocations";
 const REVOCATIONS: &str = "; rel=\"revocations\"";
-/// The `aud` of the tokens of our auth server, but those of users and applications with another.
+/// The field with the `aud` that tokens of our auth server have unless users or applications have another.
 const TOKEN_AUDIENCE: &str = "token-audience";
 
 /// The credentials for the key endpoint.
@@ -74,7 +74,7 @@ pub(crate) struct EndpointSettings {
 }
 
 impl EndpointSettings {
-    /// Returns the algorithms of its keys.
+    /// Returns the algorithms of the auth server's keys.
     pub(crate) fn algorithms(&self) -> Vec<Algorithm> {
         match self.application {
             Some(_) => vec![self.signing_type.algorithm()],
@@ -90,9 +90,9 @@ pub(crate) struct KeyEndpointSource {
     pub(super) client: HttpClient,
     attempts: RecentAttempts,
     known: KnownSet,
-    /// The last instance that responded, also to reject the application.
+    /// The last instance that responded, if only to reject the application.
     responded: Option<Instance>,
-    /// False once an instance has given a key, and said nothing about a revocation list.
+    /// False once an instance has sent a key without announcing a revocation list.
     may_have_list: bool,
 }
 
@@ -112,8 +112,8 @@ impl KeyEndpointSource {
         }
     }
 
-    /// Fetches the revocation list alone, from the last server that responded: it needs no
-    /// application, so that one that rejects ours does for it too.
+    /// Fetches the revocation list alone, from the last server that responded. The list needs no application,
+    /// so a server that rejects ours will do.
     pub(crate) async fn fetch_list(&mut self, cursor: Option<&str>) -> FetchedList {
         if !(self.settings.wants_list && self.may_have_list) {
             return FetchedList::NotRequested;
@@ -149,6 +149,7 @@ impl KeyEndpointSource {
         let Some(application) = self.settings.application.clone() else {
             return self.fetch_for_list(instance, cursor).await;
         };
+        // Taken out: only a set that holds the contract's key is put back, by `key_set`.
         let known = std::mem::take(&mut self.known);
         let response = self.contract_response(instance, &application).await?;
         let text = key_string(response.status, &response.body).map_err(|cause| {
@@ -305,7 +306,7 @@ impl KeyEndpointSource {
             ..HttpRequest::get_json(&url)
         };
         let response = self.client.send(request).await?;
-        // One in trouble gets no second request of every sidecar.
+        // A server in trouble gets no second request from every sidecar.
         if !response.status.is_server_error() {
             self.responded = Some(instance.clone());
         }
@@ -322,7 +323,7 @@ impl KeyEndpointSource {
 /// a server without a set has one key without a name.
 fn announces(response: &HttpResponse, relation: &str) -> bool {
     let mut links = response.headers.get_all(header::LINK).iter();
-    // Fields may have been joined on the way (RFC 9110 §5.3).
+    // Several `Link` fields may have been joined on the way (RFC 9110 §5.3).
     let has = |field: &str| {
         field
             .split(',')

@@ -17,7 +17,7 @@ pub(crate) enum FetchError {
     Transport(#[from] TransportError),
     #[error(transparent)]
     KeyResponse(#[from] KeyResponseError),
-    /// Without the query, which holds a secret.
+    /// The URL has no query, which would hold a secret.
     #[error("{cause} at {url}: {hint}")]
     NoEndpoint {
         cause: String,
@@ -30,7 +30,7 @@ pub(crate) enum FetchError {
     KeySet(#[from] KeySetError),
     #[error("the key set lacks the key of the key endpoint")]
     Inconsistent,
-    /// Without details, which are in the log: any client may read this text at the readiness probe.
+    /// The details are in the log alone: any client may read this text at the readiness probe.
     #[error("the fetch panicked, which is a bug in this program")]
     Panicked,
 }
@@ -56,6 +56,6 @@ pub(crate) struct Fetched {
     /// `None` where no request was made: the last response is still fresh.
     pub(crate) keys: Option<KeySet>,
     pub(crate) list: FetchedList,
-    /// For the operator; the keys count all the same.
+    /// A warning for the operator; the keys count all the same.
     pub(crate) warning: Option<String>,
 }

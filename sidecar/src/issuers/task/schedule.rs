@@ -114,7 +114,7 @@ impl Ticks {
     /// Waits for the next tick, or until two intervals have passed without one. May be dropped
     /// while it waits.
     pub(crate) async fn next(&self) -> Tick {
-        // Not the first: a tick that is a little late is no clock that was set back.
+        // Two intervals, not one: a tick that is a little late is no sign of a clock that was set back.
         let two_intervals = self.schedule.until_next_two().map(|[_, second]| second);
         let limit = two_intervals.unwrap_or(TWO_MINUTES);
         match timeout(limit, self.tick.notified()).await {
@@ -131,7 +131,7 @@ impl Ticks {
         }
     }
 
-    /// Replaces the job. The former one goes last: an end half-way leaves two, and a tick twice is
+    /// Replaces the job. The former job is removed last: an end half-way leaves two jobs, and a tick twice is
     /// harmless.
     async fn replace_job(&mut self) -> Result<(), ReplaceError> {
         let job = self.schedule.job(&self.tick)?;
