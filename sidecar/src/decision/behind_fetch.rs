@@ -5,7 +5,7 @@ use postern_contract::rejection::Rejection;
 use super::authorize::{Decision, Rejected};
 use crate::issuers::on_demand::Waited;
 
-/// Decides behind each fetch that `wait` waits for; that is `None` where too many requests wait.
+/// Decides behind each fetch that `wait` waits for; `wait` returns `None` if too many requests wait.
 pub(crate) async fn decide_behind_fetch<Waiting>(
     wait: impl Fn() -> Waiting,
     decide: impl Fn() -> Result<Decision, Rejected>,

@@ -1,5 +1,5 @@
-//! Cross-site request forgery: another site makes a browser send a request with the cookie, or with
-//! one for which a proxy in front adds the token.
+//! Cross-site request forgery: another site makes a browser send a request with the token's cookie, or with a
+//! cookie for which a proxy in front adds the token.
 
 use http::Method;
 use http::header::{self, HeaderName, HeaderValue};
@@ -27,7 +27,7 @@ pub(super) fn is_cross_site_request(
     if is_safe && request.kind != RequestKind::WebSocket {
         return false;
     }
-    // A browser sends each header once.
+    // A browser sends each of these headers once.
     let is_repeated = |name: HeaderName| headers.get_all(name).iter().nth(1).is_some();
     if is_repeated(SEC_FETCH_SITE) || is_repeated(header::ORIGIN) {
         return true;

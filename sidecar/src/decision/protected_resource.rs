@@ -19,22 +19,22 @@ use postern_http::request::received::ReceivedHead;
 
 const METADATA: &str = "/.well-known/oauth-protected-resource";
 const WELL_KNOWN: &[u8] = b"/.well-known/";
-/// Clients get refresh tokens for it from an authorization server; no resource needs it.
+/// The scope for which authorization servers issue refresh tokens; no resource needs it.
 const OFFLINE_ACCESS: &str = "offline_access";
-/// Gateways reject larger heads, and a request that has more scopes in its challenge has those of
-/// nearly all rules: its path could be any.
+/// Max length of the scopes in a challenge. Gateways reject larger heads, and a request with more scopes
+/// needs those of nearly all rules, because its path could be any.
 const MAX_SCOPE_BYTES: usize = 1024;
 
-/// One `--resource` with its metadata, made with the rules.
+/// A `--resource` with its metadata, which name the scopes of the rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProtectedResource {
     pub(crate) url: String,
-    /// As proofs are compared with it.
+    /// The URL in the form in which proofs are compared with it.
     pub(super) normal: NormalUrl,
     scheme: Scheme,
-    /// In lower case, without the default port.
+    /// The host in lower case, without the default port.
     host: Vec<u8>,
-    /// Empty for the whole host.
+    /// The path of the URL; empty for the whole host.
     path: String,
     /// The paths of the metadata: their own, and one without the path of the resource.
     metadata: [String; 2],
@@ -154,7 +154,7 @@ impl AuthPolicy {
     ) -> Option<Result<Decision, Rejection>> {
         let host = request.host().unwrap_or_default();
         let is_at = |metadata: &String| metadata.as_bytes() == path;
-        // Reversed: of equals `max_by_key` takes the last, and the first configured one counts.
+        // Reversed: of equal resources `max_by_key` takes the last, and the first configured one counts.
         let found = self
             .resources
             .iter()
@@ -180,7 +180,7 @@ impl AuthPolicy {
 
     /// Returns the fields by which pages may read our response to this request.
     pub(crate) fn cors_fields(&self, request: &ReceivedHead) -> Vec<(HeaderName, HeaderValue)> {
-        // Without a resource the head is not checked once more.
+        // Without a resource the head need not be checked once more.
         let is_public = !self.resources.is_empty()
             && request
                 .checked_target()
@@ -192,14 +192,14 @@ impl AuthPolicy {
         }
     }
 
-    /// Returns the parameters that the challenge to a rejected request has beside those of its row:
+    /// Returns the parameters that the challenge to a rejected request has beside those of its reason code:
     /// scopes, and the metadata of the resource (RFC 9728 §5.1).
     pub(crate) fn challenge_parameters(
         &self,
         rejected: &Rejected,
         request: &ReceivedHead,
     ) -> Vec<String> {
-        // Most rejections have none, and need no second check of the head.
+        // Most rejections have no such parameters, and need no second check of the head.
         if self.resources.is_empty() && rejected.rejection != Rejection::InsufficientScope {
             return Vec::new();
         }
@@ -209,7 +209,7 @@ impl AuthPolicy {
         let (path, host) = (target.path(), request.host().unwrap_or_default());
         let resource = self.resources.iter().rev().max_by_key(|resource| {
             let covered = rest_below(path, resource.base()).map(|_| resource.base().len());
-            // Of two that differ in a slash at the end the one with the slash of the request.
+            // Of two resources that differ in a slash at the end, the one that ends like the request's path.
             let exact = path
                 .starts_with(resource.path.as_bytes())
                 .then_some(resource.path.len());
@@ -220,8 +220,8 @@ impl AuthPolicy {
         scope.into_iter().chain(metadata).collect()
     }
 
-    /// Returns the scopes that a request needs and has not (RFC 6750 §3). A client without a verified
-    /// token learns only of those that the metadata publish.
+    /// Returns the scopes that a request needs and lacks (RFC 6750 §3). A client without a verified token
+    /// learns only of scopes that the metadata publish.
     fn missing_scope(
         &self,
         rejected: &Rejected,
@@ -256,7 +256,7 @@ fn rest_below<'p>(path: &'p [u8], base: &str) -> Option<&'p [u8]> {
     (rest.is_empty() || rest.starts_with(b"/")).then_some(rest)
 }
 
-/// Returns the scopes of the rules that may be for a path at or below this one, each once.
+/// Returns the scopes of the rules that may apply to a path at or below this one, each once.
 fn scopes_below<'r>(path: &str, rules: &'r AccessRules, context: &ContextPath) -> Vec<&'r str> {
     let path = folded(path.trim_end_matches('/'));
     let reaches = |pattern: &PathPattern| {
@@ -285,7 +285,7 @@ fn url(text: &str) -> Result<ServerUrl, ResourceError> {
     }
 }
 
-/// Accepts what every client and proxy reads alike; returns its path, decoded.
+/// Accepts a URL that every client and proxy reads alike; returns its path, decoded.
 fn check_url(url: &ServerUrl) -> Result<String, ResourceError> {
     host::check(Some(url.authority().as_str().as_bytes())).map_err(|_| ResourceError::Host)?;
     let path = url.target().path();

@@ -14,8 +14,8 @@ use crate::identity::service_fields::ServiceFields;
 /// response names none of the offered ones.
 pub(crate) const BEARER: HeaderValue = HeaderValue::from_static("bearer");
 
-/// Removes the token headers with all look-alikes and the token of a WebSocket protocol, and the
-/// cookie's unless the service may see tokens.
+/// Removes the token headers with all look-alikes, the token of a WebSocket protocol, and the cookie's token
+/// unless the service may see tokens.
 pub(crate) fn remove_from(
     request: &mut ServiceFields<'_>,
     sources: &TokenSources,
