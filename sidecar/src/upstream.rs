@@ -29,7 +29,7 @@ pub(crate) use dns_refresh::UpstreamNames;
 pub(crate) use retry::{Tries, broke_before_response};
 pub(crate) use tls::UpstreamTls;
 
-/// Below the 5 s of Node, the shortest of the common servers: a POST on a connection that is being
+/// Below the 5 s of Node, the shortest time of the common servers: a POST on a connection that is being
 /// closed fails.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Limit of a response's head.
@@ -44,24 +44,23 @@ pub(crate) struct UpstreamSettings {
     pub(crate) connect_timeout: Duration,
     /// Timeout of a response's head and of each read of its body; `None` waits forever.
     pub(crate) read_timeout: Option<Duration>,
-    /// With [`Protocol::Https`] only.
+    /// TLS settings, with [`Protocol::Https`] only.
     pub(crate) tls: Option<UpstreamTls>,
 }
 
-/// The TLS settings in force, and their generation: it separates the connections that were opened
-/// with these settings.
+/// The TLS settings in force, and their generation, which separates connections that were opened with other
+/// settings.
 type CurrentTls = Followed<UpstreamTls, u64>;
 
 /// Source of peers. Shared by all requests.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     settings: UpstreamSettings,
-    /// `None` without TLS. Locked while peers are replaced, so that the last ones use the last
-    /// settings.
+    /// `None` without TLS. Locked while peers are replaced, so that the latest peers use the latest settings.
     tls: Mutex<Option<CurrentTls>>,
     /// Peers, one for each address; empty until the name resolves.
     peers: ArcSwap<Vec<Arc<ServicePeer>>>,
-    /// Index of the entry in use.
+    /// Index of the peer in use, modulo the number of peers.
     preferred: AtomicUsize,
     /// True once the service has chosen HTTP/1.1 over TLS.
     chose_http_1: AtomicBool,
@@ -72,11 +71,11 @@ pub(crate) struct Upstream {
 /// One address of the service, with the settings of connections to it.
 #[derive(Debug)]
 pub(crate) struct ServicePeer {
-    /// For the version of the service's choice.
+    /// The settings of a connection in the version that the service chooses.
     pub(crate) any: HttpPeer,
-    /// For HTTP/1.1 alone: WebSockets.
+    /// The settings of a connection that has to speak HTTP/1.1, for WebSockets.
     pub(crate) http_1: HttpPeer,
-    /// The requests that may share a connection have the same one.
+    /// Requests with an equal key may share a connection.
     key: u64,
 }
 
@@ -173,7 +172,7 @@ impl Upstream {
 
     /// Replaces the addresses.
     fn set_addresses(&self, addresses: &[SocketAddr]) {
-        // Locked to the end: certificates that are replaced meanwhile would get lost.
+        // `tls` is locked to the end: certificates that are replaced meanwhile would get lost.
         let tls = self.tls.lock();
         let peers = self.settings.all_peers(addresses, tls.as_ref());
         self.peers.store(Arc::new(peers));
@@ -187,7 +186,7 @@ impl Upstream {
     /// The reason why the present settings stay.
     pub(crate) fn set_tls(&self, tls: Option<UpstreamTls>) -> Result<(), String> {
         let current = self.tls.lock();
-        // An address with TLS, or without, waits for the next start.
+        // TLS begins or ends only with the next start.
         let (Some(current), Some(tls)) = (&*current, tls) else {
             return Ok(());
         };
@@ -197,7 +196,7 @@ impl Upstream {
             file_watch::log(CERTIFICATES, &replaced);
         }
         if replaced == Ok(true) {
-            // Their new keys separate later requests from connections with the old certificates.
+            // The new peers' keys separate later requests from connections with the old certificates.
             let peers = self.settings.all_peers(&self.addresses(), Some(current));
             self.peers.store(Arc::new(peers));
         }
@@ -233,7 +232,7 @@ impl UpstreamSettings {
         if let Some(tls) = tls {
             let tls = tls.load();
             tls.content.apply_to(&mut any);
-            // The hash knows the address, and not each certificate.
+            // The hash covers the address, and not each certificate; the generation stands for these.
             any.group_key = tls.value;
         }
         let mut http_1 = any.clone();

@@ -76,7 +76,7 @@ impl FromStr for UpstreamAddress {
         let scheme = url.scheme().as_str();
         let protocol = Protocol::from_scheme(scheme)
             .ok_or_else(|| UpstreamAddressError::Scheme(scheme.to_owned()))?;
-        // The client's path is forwarded unchanged: one here would have no effect.
+        // The client's path is forwarded unchanged: a path here would have no effect.
         if url.target() != "/" {
             return Err(UpstreamAddressError::Path);
         }

@@ -35,7 +35,7 @@ pub(crate) struct Connected {
     pub(crate) service: Service,
     key: u64,
     socket: Option<Socket>,
-    /// True if no other holder may use it.
+    /// True if no other holder may use the connection.
     is_exclusive: bool,
     /// True if the connection has carried a previous request.
     pub(crate) is_reused: bool,
@@ -54,14 +54,14 @@ struct Opened {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NextRequest {
     pub(crate) holder: Holder,
-    /// True if it may be carried out twice, as where the service takes it for something else at first.
+    /// True if the request may be carried out twice, as when the service misreads it at first.
     pub(crate) is_idempotent: bool,
 }
 
 /// The last request on a connection of HTTP/1.1, whose response or body may reach beyond it.
 pub(crate) struct LastRequest {
     method: Method,
-    /// The begin of its target, for the log.
+    /// The begin of the request's target, for the log.
     target: Box<[u8]>,
     has_body: bool,
 }
@@ -115,7 +115,7 @@ impl Connected {
 }
 
 impl Connections {
-    /// Keeps so many connections for `idle_timeout`.
+    /// Keeps up to `max_idle` connections, each for `idle_timeout`.
     pub(crate) fn new(conduct: Conduct, max_idle: usize, idle_timeout: Duration) -> Self {
         let conduct = Arc::new(conduct);
         Self {
@@ -125,10 +125,10 @@ impl Connections {
         }
     }
 
-    /// Takes a connection that is open, or opens one, to the address that `tried` gets. Without `next`
-    /// no open connection of HTTP/1.1 is taken. Over TLS the service chooses the version, except of a request
-    /// `only_in_http_1`. Over HTTP/2 the `head` is sent: its argument is true over TLS, and it returns
-    /// true if it is the whole request. A long one may end its connection, and no other request with it.
+    /// Takes a connection that is open, or opens one; `tried` gets its address. Without `next` no open
+    /// connection of HTTP/1.1 is taken. Over TLS the service chooses the version, except for a request
+    /// `only_in_http_1`. Over HTTP/2 the head is sent: `head` gets true over TLS, and returns true beside a
+    /// head that is the whole request. A long head has its own connection, because it may end it.
     pub(crate) async fn connect(
         &self,
         upstream: &Upstream,
@@ -140,7 +140,7 @@ impl Connections {
         let peer = upstream
             .peer()
             .ok_or_else(|| Error::explain(ErrorType::ConnectError, "no address"))?;
-        // Before the try, because the log of a failure names it.
+        // `tried` is set before the try, because the log of a failure names the address.
         *tried = Some(peer.any.address().clone());
         // Boxed, as what opens a connection: they would be most of what an idle connection takes.
         let new_head = || head(peer.any.is_tls()).map(Box::new);
@@ -159,6 +159,7 @@ impl Connections {
             {
                 return Connected::stream(slot, *head, peer.key, true);
             }
+            // No connection had room, or the head is long: a new connection gets it.
             prepared = Some(head);
         }
         let opened = Box::pin(self.dial(upstream, &peer, only_in_http_1)).await?;
@@ -216,7 +217,7 @@ impl Connections {
         })
     }
 
-    /// Keeps a connection of HTTP/1.1 for another request; those of HTTP/2 stay by themselves.
+    /// Keeps a connection of HTTP/1.1 for another request; a connection of HTTP/2 is in the pool already.
     pub(crate) fn keep(
         &self,
         connected: Connected,

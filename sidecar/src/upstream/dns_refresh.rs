@@ -45,8 +45,7 @@ impl UpstreamNames {
         in_order(found)
     }
 
-    /// Applies changed addresses. After an error the known ones stay: only the resolver may be
-    /// down.
+    /// Applies changed addresses. After an error the known addresses stay: only the resolver may be down.
     fn update(&self, known: &mut Vec<SocketAddr>, found: io::Result<Vec<SocketAddr>>) {
         match found {
             Ok(found) if found != *known => {
@@ -66,7 +65,7 @@ impl UpstreamNames {
         let mut known = self.upstream.addresses();
         loop {
             self.update(&mut known, self.resolve().await);
-            // Outside the wait: connections can be lost faster than a resolver may be queried.
+            // Before the wait: connections can be lost faster than a resolver may be queried.
             tokio::time::sleep(MIN_INTERVAL).await;
             // The timeout is no error, just the usual interval.
             let _ = tokio::time::timeout(INTERVAL, self.upstream.lost.notified()).await;

@@ -33,15 +33,15 @@ pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
 /// Returns the code with which one side has reset its stream of HTTP/2.
 pub(crate) fn reset_reason(error: &Error) -> Option<Reason> {
     let cause = error.root_cause().downcast_ref::<h2::Error>()?;
-    // An error of the connection, or one that `h2` found, is no code of the other side's stream.
+    // An error of the connection, or an error that `h2` found, is no code of the other side's stream.
     if cause.is_go_away() || cause.is_library() {
         return None;
     }
     cause.reason()
 }
 
-/// Returns true if `h2` reset the stream because the client broke the framing after the head. That
-/// was counted and logged when the reset was written (see [`crate::downstream::http2`]).
+/// Returns true if `h2` reset the stream because the client broke the framing after the head. The request was
+/// counted and logged when the reset was written (see [`crate::downstream::http2`]).
 pub(crate) fn was_reset_for_framing(error: &Error) -> bool {
     let cause = error.root_cause().downcast_ref::<h2::Error>();
     *error.esource() == ErrorSource::Downstream
@@ -50,14 +50,14 @@ pub(crate) fn was_reset_for_framing(error: &Error) -> bool {
         })
 }
 
-/// Returns the cause for the log. Of Pingora's errors it has no text that may quote received bytes.
+/// Returns the cause for the log. It leaves out texts of Pingora that may quote received bytes.
 pub(crate) fn log_cause(error: &Error) -> String {
     let ours = error.context.as_ref().map(ImmutStr::as_str);
     let what = match error.etype() {
         ErrorType::InvalidHTTPHeader => ours.unwrap_or("a malformed message"),
         kind => in_words(error.esource(), kind),
     };
-    // Pingora keeps the text of the cause alone.
+    // Pingora keeps no TLS error but its text, in which the cause is recognized.
     let tls = ours
         .filter(|_| *error.etype() == ErrorType::TLSHandshakeFailure)
         .and_then(|text| failure::in_words(text, &UpstreamTls::SETTINGS));

@@ -16,7 +16,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::upstream::{Endpoint, Upstream, UpstreamAddress};
 
 const INTERVAL: Duration = Duration::from_secs(60);
-/// While the service is down: it has to be known before a rollout goes on.
+/// The interval while the service is down: the result has to be known before a rollout goes on.
 const INTERVAL_WHILE_DOWN: Duration = Duration::from_secs(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -24,7 +24,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct ExposureProbe {
     pub(crate) target: SocketAddr,
-    /// Its own address says if it is up.
+    /// The service, whose own address shows if it is up.
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) metrics: Metrics,
     /// Set if an exposed service is not ready.
@@ -74,14 +74,14 @@ impl ExposureProbe {
     /// Returns true for an exposed service; `None` while it is down.
     async fn is_exposed(&self) -> Option<bool> {
         let own = *self.upstream.peer()?.any.address().as_inet()?;
-        // First: a service that starts between the two probes does not pass for unexposed.
+        // The own address first: a service that starts between the two probes does not pass for unexposed.
         let is_up = probe(own).await;
         let is_exposed = probe(self.target).await;
-        // With both down nothing is known, and the last result holds.
+        // If both addresses are down nothing is known, and the last result holds.
         (is_up || is_exposed).then_some(is_exposed)
     }
 
-    /// Probes without end; what was found before holds while the service is down.
+    /// Probes without end; the last result holds while the service is down.
     pub(crate) async fn run(self) -> Result<Infallible, String> {
         let mut before = None;
         loop {

@@ -28,7 +28,7 @@ pub(crate) fn leads_to(
     target == listen || (target.is_unspecified() && listen == loopback)
 }
 
-/// Returns true for an address of this host: only to such a one can a socket be bound.
+/// Returns true for an address of this host: a socket can be bound to no other.
 pub(crate) fn is_of_this_host(address: IpAddr) -> bool {
     TcpListener::bind((address, 0)).is_ok()
 }

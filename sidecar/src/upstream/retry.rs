@@ -21,7 +21,7 @@ const PAUSES: Pauses = Pauses {
 pub(crate) struct Tries {
     first_failure: Option<Instant>,
     failures: u32,
-    /// True once it was sent again after a failure on a new connection.
+    /// True once the request was sent again after a failure on a new connection.
     resent: bool,
 }
 

@@ -47,8 +47,8 @@ impl Service {
         }
     }
 
-    /// Takes in a part of the response for which the client has no room yet. HTTP/1.x leaves it to the
-    /// connection.
+    /// Takes in a part of the response for which the client has no room yet. With HTTP/1.x the socket holds
+    /// it.
     pub(crate) fn take_in(&mut self, cx: &mut Context<'_>) {
         if let Self::Http2(stream) = self {
             stream.take_in(cx);
@@ -66,7 +66,7 @@ pub(crate) struct Http2Stream {
     /// Set while the body waits for the service.
     stalled: Option<Arc<()>>,
     response: ResponseFuture,
-    /// Set by the final head.
+    /// The body, which the final head brings.
     body: Option<RecvStream>,
     /// The parts of the body that wait for the client; all but the last are full.
     arrived: VecDeque<BytesMut>,
@@ -81,7 +81,7 @@ impl Http2Stream {
         let sent = slot.requests.send_request(head, is_whole);
         let (response, request) = sent.map_err(|error| {
             let mut error = Error::because(ErrorType::H2Error, "request", error).into_up();
-            // Nothing was sent.
+            // The library has sent nothing, so a retry is safe.
             error.set_retry(true);
             error
         })?;
@@ -105,7 +105,7 @@ impl Http2Stream {
     ) -> Poll<io::Result<usize>> {
         let room = poll_room(&mut self.request, data.len(), cx);
         let stalled = || Arc::clone(&self.slot.usage.stalled);
-        // Held while the windows are full: the pool then puts no other request behind it.
+        // `stalled` is held while the windows are full: the pool then puts no other request behind this body.
         self.stalled = room.is_pending().then(stalled);
         let room = ready!(room).map_err(io::Error::other)?;
         let part = data.get(..room).unwrap_or(data);
@@ -123,7 +123,7 @@ impl Http2Stream {
         ended.map_err(io::Error::other)
     }
 
-    /// Waits until the service has accepted the request: it responds, or has had the time.
+    /// Waits until the service has accepted the request: it responds, or [`ACCEPTANCE`] has passed.
     async fn until_accepted(&mut self) {
         if self.body.is_none() {
             let until = self.began + ACCEPTANCE;
@@ -161,21 +161,21 @@ impl Http2Stream {
                 .map_err(within_response)?,
         };
         if let Some(data) = &data {
-            // An error means that the stream has ended, which the next read says.
+            // An error means that the stream has ended, which the next read reports.
             let _ = body.flow_control().release_capacity(data.len());
         }
         Poll::Ready(Ok(data))
     }
 
-    /// Takes frames out of the library. There each one would hold a buffer, and many small ones end the
-    /// connection, with the calls of all. The window, which stays taken, bounds them. Interim heads, which
-    /// have no window, are dropped.
+    /// Takes frames out of the library. There each frame would hold a buffer, and many small ones would end
+    /// the connection, with the calls of all clients. The window is not given back meanwhile, and bounds the
+    /// bytes. Interim heads, which no window bounds, are dropped.
     fn take_in(&mut self, cx: &mut Context<'_>) {
         let Some(body) = &mut self.body else {
             while let Poll::Ready(Some(Ok(_))) = self.response.poll_informational(cx) {}
             return;
         };
-        // The next read finds an end or an error again.
+        // An end or an error stops the loop; the next read finds it again.
         while let Poll::Ready(Some(Ok(mut data))) = body.poll_data(cx) {
             while !data.is_empty() {
                 if self.arrived.back().is_none_or(|last| last.len() == PART) {
@@ -236,7 +236,7 @@ fn within_response(error: h2::Error) -> Box<Error> {
     Error::because(ErrorType::ReadError, "response", error).into_up()
 }
 
-/// Returns the error of a stream without a response, which says if the service has processed the
+/// Returns the error of a stream without a response; a retry is set if the service has not processed the
 /// request (RFC 9113 §8.7).
 fn before_response(error: h2::Error) -> Box<Error> {
     let is_unprocessed = error.is_remote()

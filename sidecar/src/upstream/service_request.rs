@@ -24,10 +24,10 @@ use postern_http::request::hop_by_hop::HopByHop;
 use postern_http::request::kind::RequestKind;
 use postern_http::request::received::ReceivedHead;
 
-/// Host of HTTP/1.0 requests without one, because HTTP/1.1 requires it. A client can send it as
+/// `Host` for requests of HTTP/1.0 without one, because HTTP/1.1 requires it. A client can send this value as
 /// well.
 const DEFAULT_HOST: HeaderValue = HeaderValue::from_static("localhost");
-/// Room for the fields that are set.
+/// Bytes of room for the fields that the sidecar sets.
 const SET_ROOM: usize = 512;
 
 /// Configured changes to the head of a request.
@@ -117,7 +117,7 @@ impl<'r> ServiceRequest<'r> {
         match received.version {
             Version::HTTP_10 if !fields.contains("host") => fields.set("Host", DEFAULT_HOST),
             Version::HTTP_2 if to_http_2 => {
-                // `trailers`, the only value that HTTP/2 has.
+                // The value is `trailers`, the only value of `TE` that HTTP/2 has.
                 if let Some(te) = received.headers.get(header::TE) {
                     fields.set("te", te.clone());
                 }
@@ -128,8 +128,8 @@ impl<'r> ServiceRequest<'r> {
         if to_http_2 || received.version == Version::HTTP_2 {
             join_cookies(&mut fields);
         }
-        // The client has its 100, and the sidecar waits for no second one. Without a body there is nothing
-        // to continue with: Waitress would take the next request for it (RFC 9110 §10.1.1).
+        // The client has its 100, and the sidecar waits for no second 100. Without a body there is nothing to
+        // continue with: Waitress would take the next request for the body (RFC 9110 §10.1.1).
         if self.is_continued || !received.has_body() {
             fields.remove("expect");
         }
@@ -137,18 +137,18 @@ impl<'r> ServiceRequest<'r> {
         fields
     }
 
-    /// Strips what the service may not get, and sets what it learns of the client, the user last.
+    /// Strips the fields that the service may not get, and sets those about the client, the user last.
     fn rewrite(&self, fields: &mut ServiceFields<'_>) {
         let forwards_tokens = self.policy.forward_authorization;
         if !forwards_tokens {
             fields.remove("authorization");
             fields.remove(DPOP.as_str());
         }
-        // A client's own field would pass for one of the proxy's.
+        // A client's own field would pass for the certificate that a proxy verified.
         if let Some(field) = &self.auth_policy.possession.certificate_field {
             fields.remove_where(|name| cgi_equal(name, field.0.as_str()));
         }
-        // It describes a trace that is not continued here (W3C Trace Context).
+        // `tracestate` describes a trace that is not continued here (W3C Trace Context).
         if self.ids.begins_trace {
             fields.remove(TRACESTATE.as_str());
         }
@@ -173,8 +173,8 @@ impl<'r> ServiceRequest<'r> {
         self.auth_policy.user_header.apply(fields, identity);
     }
 
-    /// Sets the fields of HTTP/1.1 that frame the body, request a WebSocket, or close the connection;
-    /// those that were received were for this hop.
+    /// Sets the fields of HTTP/1.1 that frame the body, request a WebSocket, or close the connection; the
+    /// received ones were for the client's connection alone.
     fn frame(&self, fields: &mut ServiceFields<'_>, reuse: Reuse) {
         let mut set = |name: &'static str, value| {
             fields.set(name, HeaderValue::from_static(value));
@@ -258,9 +258,9 @@ fn belongs_in_a_head(name: &str) -> bool {
     names.any(|known| cgi_equal(name, known))
 }
 
-/// Joins the cookie fields into one, as a service of HTTP/2 would do (RFC 9113 §8.2.3). Without empty
-/// ones: behind the last separator a blank would end the value, for which some services end the
-/// connection with the calls of all (§8.2.1).
+/// Joins the cookie fields into one, as a service of HTTP/2 would do (RFC 9113 §8.2.3). Empty fields are left
+/// out: a blank behind the last separator would end the value, for which some services end the connection
+/// with the calls of all clients (§8.2.1).
 fn join_cookies(fields: &mut ServiceFields<'_>) {
     if fields.values("cookie").nth(1).is_none() {
         return;

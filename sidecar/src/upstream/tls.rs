@@ -89,7 +89,7 @@ impl UpstreamTls {
         })
     }
 
-    /// Returns the warning of a service that any certificate will do for.
+    /// Returns the warning about a service whose certificate is not verified.
     pub(crate) fn unverified(&self) -> Option<String> {
         let host = &self.server_name;
         (!self.is_verified).then(|| {
@@ -97,7 +97,7 @@ impl UpstreamTls {
         })
     }
 
-    /// Returns the warning of a certificate that has expired at `now`, in seconds since 1970, or will
+    /// Returns the warning of a certificate that has expired at `now`, in seconds since 1970, or will expire
     /// soon.
     pub(crate) fn ending_certificate(&self, now: i64) -> Option<String> {
         self.read.ending(now)

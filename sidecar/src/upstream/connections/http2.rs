@@ -16,18 +16,18 @@ use crate::upstream::MAX_HEAD_BYTES;
 
 /// The limit of most HTTP/2 servers; a lower one of the service applies.
 const MAX_STREAMS: u32 = 100;
-/// Window of one response: what waits for its client. Larger ones would let clients that do not read hold
-/// more memory; less would block more calls in which both sides only send.
+/// Window of one response, whose bytes wait for its client. A larger window would let clients that do not
+/// read hold more memory; a smaller one would block more calls in which both sides only send.
 const STREAM_WINDOW: u32 = 512 * 1024;
 /// Bytes of one request that wait for the service.
 const SEND_BYTES: usize = 64 * 1024;
-/// As large as the reads of a response of HTTP/1.1.
+/// Max size of a frame, as large as the reads of a response of HTTP/1.1.
 const FRAME_BYTES: u32 = 64 * 1024;
 /// Size of a head or of trailers (RFC 9113 §6.5.2) for which no service ends a connection: the
 /// default of Netty.
 pub(crate) const MAX_SHARED_FIELDS: usize = 8 * 1024;
-/// Streams that are reset before no more begin on their connection. With those that are open then it
-/// stays below the 200 in half a minute after which Netty ends it.
+/// Number of reset streams after which no stream begins on a connection. With the streams that are open then,
+/// the connection stays below the 200 resets in half a minute after which Netty ends it.
 const MAX_RESETS: usize = 50;
 
 /// Part of a task's budget of 128 reads and writes that a connection does not use once it was busy: one
@@ -53,7 +53,7 @@ pub(crate) fn size_of(fields: &HeaderMap) -> usize {
 /// A connection that requests share.
 pub(super) struct Shared {
     requests: SendRequest<Bytes>,
-    /// Held by each request.
+    /// Held by each request, so that its count shows the requests in flight.
     usage: Arc<Usage>,
 }
 
@@ -62,13 +62,13 @@ pub(super) struct Shared {
 pub(in crate::upstream) struct Usage {
     /// Number of requests that were reset.
     pub(in crate::upstream) resets: AtomicUsize,
-    /// Held by each request whose body waits for the service.
+    /// Held by each request whose body waits for the service, so that its count shows them.
     pub(in crate::upstream) stalled: Arc<()>,
 }
 
 impl Shared {
-    /// Begins HTTP/2 on `stream`. A task moves its bytes, until the service ends it or nothing uses it
-    /// any more.
+    /// Begins HTTP/2 on `stream`. A task moves its bytes, until the service ends the connection or no request
+    /// and no pool uses it any more.
     pub(super) async fn begin(stream: Stream) -> Result<Self, h2::Error> {
         let mut builder = Builder::new();
         builder
@@ -100,8 +100,8 @@ impl Shared {
         Arc::strong_count(&self.usage) == 1
     }
 
-    /// Returns `None` once the service has ended the connection, or may soon. Behind a body that waits
-    /// there is no room: most services have one window for it and the whole connection.
+    /// Returns true if another request may begin; `None` once the service has ended the connection, or may
+    /// soon. Behind a body that waits no request begins: most services have one window for all bodies.
     pub(super) fn has_room(&mut self) -> Option<bool> {
         if self.usage.resets.load(Ordering::Relaxed) >= MAX_RESETS {
             return None;
@@ -122,13 +122,13 @@ impl Shared {
     }
 }
 
-/// Runs a connection. Once it was busy, other tasks have their turn after a few reads of it.
+/// Runs a connection. Once it was busy, other tasks have their turn after a few of its reads.
 async fn in_short_turns(connection: impl Future) {
     let mut connection = pin!(connection);
     let mut was_busy = false;
     poll_fn(|cx| {
         let unused = if was_busy { UNUSED_BUDGET } else { 0 };
-        // Spent on purpose: tokio lets the connection yield once its budget is used up.
+        // The budget is spent on purpose: tokio lets the connection yield once it is used up.
         for _ in 0..unused {
             if let Poll::Ready(budget) = poll_proceed(cx) {
                 budget.made_progress();
@@ -141,7 +141,7 @@ async fn in_short_turns(connection: impl Future) {
     .await;
 }
 
-/// One request on a connection, which counts while it lives.
+/// The place of one request on a connection, which counts it until the slot is dropped.
 pub(in crate::upstream) struct Slot {
     pub(in crate::upstream) requests: SendRequest<Bytes>,
     pub(in crate::upstream) usage: Arc<Usage>,

@@ -18,14 +18,14 @@ use super::http2::{Shared, Slot};
 use super::socket::Socket;
 use super::{LastRequest, NextRequest};
 
-/// Time after an acknowledgement, within which a service sends what waited for it. On a machine's own
-/// network half a millisecond was always enough.
+/// Time after an acknowledgement, within which a service sends the bytes that waited for it. On a machine's
+/// own network half a millisecond was always enough.
 const REST: Duration = Duration::from_millis(3);
-/// Time after which the kernel has sent its acknowledgement by itself.
+/// Time after which the kernel has acknowledged received bytes by itself.
 const LONGEST_DELAY: Duration = Duration::from_millis(200);
 
-/// Connections that no request uses, or that many share. The latest is used first, so that surplus
-/// ones expire.
+/// Connections that no request uses, or that many share. The latest is used first, so that connections that
+/// are not needed expire.
 #[derive(Clone)]
 pub(super) struct Pool {
     open: Arc<Mutex<Open>>,
@@ -37,15 +37,15 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct Open {
     entries: VecDeque<Entry>,
-    /// True while a task closes the expired ones.
+    /// True while a task closes expired connections.
     is_swept: bool,
 }
 
 struct Entry {
     kept: Kept,
-    /// Address and TLS settings of the requests that may use it.
+    /// Key of the address and TLS settings: requests with an equal key may use the connection.
     key: u64,
-    /// The end of its last request, or the begin of the last one among others.
+    /// HTTP/1.1: the end of the connection's last request; HTTP/2: the begin of its latest request.
     used: Instant,
 }
 
@@ -58,11 +58,11 @@ pub(super) enum Kept {
 /// A connection of HTTP/1.1 whose last response was read to its exact end.
 pub(super) struct Idle {
     pub(super) stream: Stream,
-    /// The socket below the stream, if it is one of TCP.
+    /// The socket below the stream, if it is a TCP socket.
     pub(super) socket: Option<Socket>,
     pub(super) holder: Holder,
     pub(super) last: LastRequest,
-    /// True once it was used again before its rest: a late response may still come on it.
+    /// True once the connection was used again before its rest: a late response may still come on it.
     pub(super) is_exclusive: bool,
     /// The time of the acknowledgement that another holder has to wait for.
     pub(super) acknowledged: Option<Instant>,
@@ -72,7 +72,7 @@ pub(super) struct Idle {
 enum State {
     Silent,
     Closed,
-    /// It holds bytes that belong to no response.
+    /// Bytes have arrived that belong to no response.
     Surplus,
 }
 
@@ -86,11 +86,11 @@ impl Pool {
         }
     }
 
-    /// Takes a connection of HTTP/1.1 that is still open and silent: the last one of the request's holder,
-    /// or else one that others have left in order.
+    /// Takes a connection of HTTP/1.1 that is still open and silent: the last one of the request's holder, or
+    /// else a connection that other holders have left in order.
     pub(super) fn take(&self, key: u64, next: NextRequest, now: Instant) -> Option<Idle> {
         while !self.conduct.has_sent_surplus() {
-            // The lock ends before the socket is read, which is a system call.
+            // The lock ends before the socket is read, because a read is a system call.
             let entry = {
                 let entries = &mut self.open.lock().entries;
                 let at = position_of_own(entries, key, next, &self.conduct, now)
@@ -98,12 +98,12 @@ impl Pool {
                 entries.remove(at)?
             };
             let is_fresh = now.duration_since(entry.used) < self.idle_timeout;
-            // Before the age: surplus is noted of an expired connection too.
+            // `is_silent` before the age: surplus is noted on an expired connection too.
             if let Kept::Http1(mut idle) = entry.kept
                 && self.is_silent(&mut idle)
                 && is_fresh
             {
-                // Used before its rest: a late response to this holder may still come on it.
+                // Used before the connection has rested: a late response to this holder may still come.
                 idle.is_exclusive |= !idle.is_rested(entry.used, now);
                 return Some(idle);
             }
@@ -118,7 +118,7 @@ impl Pool {
             let Kept::Http2(shared) = &mut entry.kept else {
                 return true;
             };
-            // Each one is polled, so that those the service has ended are dropped.
+            // Each connection is polled, so that connections that the service has ended are dropped.
             let room = shared.has_room();
             if found.is_none() && entry.key == key && room == Some(true) {
                 entry.used = now;
@@ -129,21 +129,21 @@ impl Pool {
         found
     }
 
-    /// Keeps a connection for more requests of `key`, unless none of them would take it.
+    /// Keeps a connection for more requests of `key`, unless no request would take it.
     pub(super) fn put(&self, kept: Kept, key: u64, used: Instant) {
         if matches!(kept, Kept::Http1(_)) && self.conduct.has_sent_surplus() {
             return;
         }
         let mut open = self.open.lock();
         let is_idle = |entry: &Entry| matches!(entry.kept, Kept::Http1(_));
-        // Only HTTP/1.1 gives way: a connection of HTTP/2 may be in use.
+        // Only a connection of HTTP/1.1 gives way: one of HTTP/2 may be in use.
         if open.entries.len() >= self.max_idle
             && let Some(oldest) = open.entries.iter().position(is_idle)
         {
             open.entries.remove(oldest);
         }
         open.entries.push_back(Entry { kept, key, used });
-        // Under the lock: of two callers only one begins the task.
+        // `is_swept` changes under the lock: of two callers only one begins the task.
         let is_swept = std::mem::replace(&mut open.is_swept, true);
         drop(open);
         if !is_swept {
@@ -151,8 +151,8 @@ impl Pool {
         }
     }
 
-    /// Closes expired connections, until there are none. One task for all: with few connections the
-    /// pool is empty between any two requests.
+    /// Closes expired connections, until the pool is empty. One task for all connections: with few
+    /// connections the pool is empty between any two requests.
     async fn close_expired(self) {
         loop {
             tokio::time::sleep(self.idle_timeout).await;
@@ -164,12 +164,12 @@ impl Pool {
                     // Surplus is noticed in a pool without requests too.
                     Kept::Http1(idle) => self.is_silent(idle) && is_fresh,
                     Kept::Http2(shared) => {
-                        // In use it stays, however long ago its last request began.
+                        // A connection in use stays, however long ago its latest request began.
                         shared.has_room().is_some() && (is_fresh || !shared.is_idle())
                     }
                 }
             });
-            // Under the lock: the next `put` begins a new task.
+            // `is_swept` changes under the lock: the next `put` begins a new task.
             if open.entries.is_empty() {
                 open.is_swept = false;
                 return;
@@ -198,7 +198,7 @@ fn position_of_own(
     conduct: &Conduct,
     now: Instant,
 ) -> Option<usize> {
-    // In doubt only a request that would be sent again.
+    // In doubt only an idempotent request follows a body, because it can be sent again.
     let is_safe = next.is_idempotent || !conduct.may_leave_bodies(now);
     let may_follow_body = is_safe && !conduct.has_left_body();
     entries.iter().rposition(|entry| match &entry.kept {
@@ -214,6 +214,7 @@ fn position_of_own(
 /// Returns the place of the latest connection of any holder that may serve another one.
 fn position_of_rested(entries: &mut VecDeque<Entry>, key: u64, now: Instant) -> Option<usize> {
     for (at, entry) in entries.iter_mut().enumerate().rev() {
+        // A connection of HTTP/2 is found by `take_slot`, for any holder.
         let Kept::Http1(idle) = &mut entry.kept else {
             continue;
         };
@@ -231,15 +232,15 @@ impl Idle {
     /// Returns true once all that the service sent with its last response, or a moment later, is here.
     fn is_rested(&self, used: Instant, now: Instant) -> bool {
         match (&self.socket, self.acknowledged) {
-            // Other sockets delay nothing for an acknowledgement.
+            // Sockets other than TCP delay no bytes for an acknowledgement.
             (None, _) => now.duration_since(used) >= REST,
             (Some(_), Some(acknowledged)) => now.duration_since(acknowledged) >= REST,
             (Some(_), None) => now.duration_since(used) >= LONGEST_DELAY,
         }
     }
 
-    /// Returns true if it is rested; its rest begins with an acknowledgement. Only a holder that has no
-    /// other connection causes one, as it costs a packet.
+    /// Returns true if the connection is rested; its rest begins with an acknowledgement. Only a holder
+    /// without another connection causes one, because it costs a packet.
     fn has_rested(&mut self, used: Instant, now: Instant) -> bool {
         let is_rested = self.is_rested(used, now);
         if let (false, Some(socket), None) = (is_rested, &self.socket, self.acknowledged) {
@@ -256,7 +257,7 @@ fn check(stream: &mut Stream) -> State {
     // Polled once, without a task to wake.
     let mut context = Context::from_waker(Waker::noop());
     let read = poll_fn(|context| Pin::new(&mut *stream).poll_read(context, &mut buffer));
-    // Nothing is ready for a task that has used up its budget, as a client's pipelined requests do.
+    // `unconstrained`: nothing is ready for a task that has used up its budget, as pipelined requests do.
     match pin!(unconstrained(read)).poll(&mut context) {
         Poll::Pending => State::Silent,
         Poll::Ready(Ok(())) if !buffer.filled().is_empty() => State::Surplus,

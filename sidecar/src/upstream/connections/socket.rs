@@ -76,7 +76,7 @@ impl VirtualSocket for Socket {
     fn set_socket_option(&self, option: VirtualSockOpt) -> io::Result<()> {
         match option {
             VirtualSockOpt::NoDelay => self.0.set_nodelay(true),
-            // No setting needs another one.
+            // Pingora sets no other option with the settings of this program.
             _ => Err(io::ErrorKind::Unsupported.into()),
         }
     }
@@ -100,7 +100,7 @@ impl L4Connect for Dial {
             .as_inet()
             .ok_or_else(|| Error::new(ErrorType::ConnectError))?;
         let socket = Socket(Arc::new(ext::connect(address, None).await?));
-        // Pingora owns the stream from here on; the pool needs the clone.
+        // Pingora owns the stream from here on; the pool needs a clone of the socket.
         *self.0.lock() = Some(socket.clone());
         Ok(VirtualSocketStream::new(Box::new(socket)).into())
     }
