@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
-/// `tcp_states.h` of Linux.
+/// The state of an open connection in `tcp_states.h` of Linux.
 const TCP_ESTABLISHED: u8 = 1;
 
 /// Socket with a write timeout, below TLS, so that the timeout covers its records too.
@@ -51,7 +51,7 @@ pub(crate) fn has_left(transport: &ClientTransport) -> bool {
 /// Lets the connection end with a reset, even if it ends with the process, or in order again.
 pub(super) fn end_with_reset(transport: &ClientTransport, resets: bool) {
     let linger = resets.then_some(Duration::ZERO);
-    // It fails only for a connection that has ended.
+    // The call fails only for a connection that has ended.
     let _ = set_socket_linger(socket_of(transport), linger);
 }
 

@@ -1,4 +1,4 @@
-//! A client of HTTP/1.x: its transport, and what it has sent.
+//! A client of HTTP/1.x: its transport, and the bytes that it has sent.
 
 use std::future::poll_fn;
 use std::io;
@@ -25,7 +25,7 @@ use crate::exchange::downstream::{Downstream, LINGER_TIMEOUT, Outgoing, Timer};
 use crate::exchange::transfer;
 use crate::exchange::upload::Upload;
 
-/// Most heads arrive in one read.
+/// Bytes of one read of a head; most heads arrive in one.
 pub(super) const HEAD_READ: usize = 4 * 1024;
 const BODY_READ: usize = 16 * 1024;
 /// Interval of polls for a close: behind unread bytes a close wakes no reader.
@@ -46,8 +46,7 @@ pub(crate) struct Http1Downstream {
     /// Set while the begin of the next request waits behind the present one.
     close_polls: Option<Interval>,
     is_tunnel: bool,
-    /// True after a response that was not sent whole, and before its end if the client would take the
-    /// end of the connection for it.
+    /// True after a response that was not sent whole, and during a response that the connection's end ends.
     is_cut_off: bool,
 }
 
@@ -81,7 +80,7 @@ impl Http1Downstream {
         let mut ending = pin!(drain.reached(Phase::Ending));
         poll_fn(|cx| {
             if let Poll::Ready(is_open) = self.poll_read_ahead(cx) {
-                // Before the head is parsed: a request that is here must not be evicted.
+                // Noted before the head is parsed: a connection with a request must not be evicted.
                 self.activity.received();
                 return Poll::Ready(Ok(is_open));
             }
@@ -96,7 +95,7 @@ impl Http1Downstream {
                     return Poll::Ready(Ok(false));
                 }
             }
-            // Silence has its own timeout; from the first byte on the one of a head runs.
+            // Silence has its own timeout; from the first byte on the timeout of a head runs.
             let until = if self.received.is_empty() {
                 self.silent_until
             } else {
@@ -114,7 +113,7 @@ impl Http1Downstream {
 
     /// Waits for the next request, whose head may be here already; the last one `ended`.
     pub(super) fn await_next(&mut self, ended: std::time::Instant, had_large_buffer: bool) {
-        // From the end of the response: its record took time as well.
+        // Silence begins with the end of the response: its record has taken time since.
         self.silent_until = Instant::from_std(ended) + CLIENT_IDLE;
         self.head_began = Instant::now();
         self.close_polls = None;
@@ -133,8 +132,8 @@ impl Http1Downstream {
         self.close_behind_response().await;
     }
 
-    /// Closes the connection and waits for the client to do so, or a while: what it still sends would reset
-    /// the connection, and might destroy the response (RFC 9112 §9.6).
+    /// Closes the connection, and waits a while for the client to close it: bytes that it still sends would
+    /// reset the connection, and might destroy the response (RFC 9112 §9.6).
     pub(super) async fn close_behind_response(&mut self) {
         self.close().await;
         if !self.is_cut_off {
@@ -142,9 +141,9 @@ impl Http1Downstream {
         }
     }
 
-    /// Closes the connection, over TLS with a `close_notify`, which proves that nothing was cut off; its
-    /// place is free for others meanwhile. After a response that was, the end of the transport closes
-    /// it without one.
+    /// Closes the connection, over TLS with a `close_notify`, which proves that nothing was cut off.
+    /// Meanwhile the connection may make room for others. After a response that was cut off, the end of the
+    /// transport closes the connection without a `close_notify`.
     pub(crate) async fn close(&mut self) {
         self.activity.waits_for_rest();
         if !self.is_cut_off {
@@ -153,7 +152,7 @@ impl Http1Downstream {
         }
     }
 
-    /// Says how the connection ends where the process ends now: with a reset, or in order.
+    /// Sets the way in which the connection ends if the process ends now: with a reset, or in order.
     fn set_cut_off(&mut self, is_cut_off: bool) {
         if is_cut_off != self.is_cut_off {
             transport::end_with_reset(&self.transport, is_cut_off);
@@ -172,7 +171,7 @@ impl Http1Downstream {
         let mut bytes = [MaybeUninit::uninit(); HEAD_READ];
         let mut buffer = ReadBuf::uninit(&mut bytes);
         let read = ready!(Pin::new(&mut self.transport).poll_read(cx, &mut buffer));
-        // The first byte begins the timeout of a head; further ones do not extend it.
+        // The first byte begins the timeout of a head; further bytes do not extend it.
         if self.received.is_empty() {
             self.head_began = Instant::now();
         }
@@ -180,15 +179,14 @@ impl Http1Downstream {
         Poll::Ready(read.is_ok() && !buffer.filled().is_empty())
     }
 
-    /// Reads and drops the rest of a body: a client that is still sending reads the response only
-    /// after it.
+    /// Reads and drops the rest of a body: some clients read the response only once their body is sent.
     async fn read_rest(&mut self, mut body: BodyReader) -> io::Result<()> {
         loop {
             transfer::take_body(&mut body, &mut self.received, drop).map_err(io::Error::other)?;
             if body.is_done() {
                 return Ok(());
             }
-            // Behind much framing: no read waits here, so other tasks need their turn.
+            // The body has much framing: no read waits here, so other tasks need their turn.
             if !self.received.is_empty() {
                 yield_now().await;
             } else if poll_fn(|cx| self.poll_read(cx)).await? == 0 {
@@ -204,7 +202,7 @@ impl Downstream for Http1Downstream {
         upload: &mut Upload,
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<()>> {
-        // What came with the head is used before the next read.
+        // Bytes that came with the head are used before the next read.
         if self.received.is_empty() {
             match ready!(self.poll_read(cx)) {
                 // A tunnel ends in order with a half-close; a body would stay incomplete.
@@ -224,10 +222,10 @@ impl Downstream for Http1Downstream {
         Poll::Ready(taken.map_err(|_| Error::new_down(ErrorType::InvalidHTTPHeader)))
     }
 
-    /// Keeps one buffer of the next request: a reader that stops at its first byte would miss that
-    /// the client closes the connection.
+    /// Detects that the client is gone. Keeps one buffer of the next request: a reader that stops at its
+    /// first byte would miss the end of the connection.
     fn poll_left(&mut self, is_received: bool, cx: &mut Context<'_>) -> Poll<Box<Error>> {
-        // More bytes belong to the body, which `poll_receive` alone reads.
+        // Further bytes belong to the body, which `poll_receive` alone reads.
         if !is_received {
             return Poll::Pending;
         }
@@ -238,7 +236,7 @@ impl Downstream for Http1Downstream {
             interval_at(Instant::now() + CLOSE_POLL_INTERVAL, CLOSE_POLL_INTERVAL)
         });
         loop {
-            // Until the timer is pending, which leaves the waker for the next tick.
+            // Polled until the timer is pending, which leaves the waker for the next tick.
             ready!(polls.poll_tick(cx));
             if has_left(&self.transport) {
                 return Poll::Ready(gone());
@@ -265,7 +263,7 @@ impl Downstream for Http1Downstream {
         moved.map_err(|error| Error::because(ErrorType::WriteError, "response", error).into_down())
     }
 
-    /// A client that does not take the last bytes may lose its connection for another one.
+    /// Sends the response. A client that does not take the last bytes may lose its connection to another one.
     async fn send(&mut self, response: &mut Outgoing) -> bool {
         poll_fn(|cx| match self.poll_send(response, cx) {
             Ok(_) if response.bytes.is_empty() && !response.needs_flush => Poll::Ready(true),
@@ -278,7 +276,7 @@ impl Downstream for Http1Downstream {
         .await
     }
 
-    /// Sends the part of the response that arrived whole.
+    /// Sends the part of the response that is here, and leaves the response without its end.
     async fn abandon(&mut self, response: &mut Outgoing, _: Option<Reason>) {
         self.send(response).await;
         // Behind the last bytes that came whole: only the end is missing.

@@ -20,18 +20,18 @@ use crate::exchange::upload::Upload;
 use crate::upstream::service::poll_room;
 use postern_http::request::kind::GRPC_STATUS;
 
-/// Parts of one body that the library queues, as many as its windows take of full ones. Each may keep
-/// a whole buffer, so that small ones would hold far more than the window says.
+/// Parts of one body that the library may queue: as many as the windows take of full parts. Each part may
+/// keep a whole buffer, so that many small parts would hold far more memory than the window allows.
 const MAX_UNSENT_PARTS: usize = 8;
 
 /// A stream of a client. Dropped before the response ends, it is reset.
 pub(super) struct Http2Downstream {
     body: RecvStream,
     response: SendResponse<Bytes>,
-    /// Set by the final head.
+    /// The stream of the body, which the final head begins.
     stream: Option<SendStream<Bytes>>,
     has_ended: bool,
-    /// Counts the parts of a response of the service, not of the sidecar's own, which are short.
+    /// Counts the queued parts of a service's response; `None` for the sidecar's own, which are short.
     unsent: Option<Arc<Unsent>>,
     timer: Timer,
     /// The time that the client has for the next part of the response.
@@ -59,9 +59,9 @@ impl Http2Downstream {
         }
     }
 
-    /// Sends the heads, each once the interim one before it has left: no window bounds them. What is
-    /// queued behind the last tells when it has left; only a short response of the sidecar and a failed
-    /// call end with their head.
+    /// Sends the heads, each once the interim head before it has left: no window bounds heads. The part that
+    /// is queued behind the last head shows when it has left, so a response ends with its head only if it is
+    /// a short one of the sidecar or a failed call.
     fn poll_send_heads(
         &mut self,
         response: &mut Outgoing,
@@ -117,7 +117,7 @@ impl Http2Downstream {
             stream.send_data(counted(part), self.has_ended)?;
             moved = true;
         }
-        // The end was unknown when the last part left, so it needs a frame of its own.
+        // The end was unknown when the last part was queued, so it needs a frame of its own.
         if response.is_whole && !self.has_ended {
             match response.trailers.take() {
                 Some(trailers) => stream.send_trailers(trailers)?,
@@ -136,7 +136,7 @@ impl Http2Downstream {
     ) -> Result<bool, h2::Error> {
         let mut moved = self.poll_send_heads(response, cx)?;
         moved |= self.poll_send_body(response, cx)?;
-        // Until no part is queued, or the next one to leave wakes the task.
+        // Polled until no part is queued, or the next part that leaves wakes the task.
         while self.has_ended && response.needs_flush {
             let parts = self.unsent.as_ref().map_or(0, |unsent| unsent.parts());
             match &self.unsent {
@@ -161,8 +161,8 @@ impl Downstream for Http2Downstream {
     ) -> Poll<pingora::Result<()>> {
         match ready!(self.body.poll_data(cx)) {
             Some(Ok(data)) => {
-                // At once: the upload has a limit of its own, below which alone this is called.
-                // An error means that the stream has ended, which the next read says.
+                // The window is given back at once: the upload has a limit, above which no data is received.
+                // An error means that the stream has ended, which the next read reports.
                 let _ = self.body.flow_control().release_capacity(data.len());
                 upload.take_data(&data);
                 Poll::Ready(Ok(()))
@@ -197,7 +197,7 @@ impl Downstream for Http2Downstream {
         if moved || !is_waiting {
             self.stalled = None;
         } else if let Some(timeout) = self.write_timeout {
-            // The client has taken no part of the response for that long.
+            // The timeout begins with the last part that the client has taken.
             let until = *self.stalled.get_or_insert_with(|| Instant::now() + timeout);
             if self.stall_timer.poll_until(cx, until).is_ready() {
                 return Err(Error::new_down(ErrorType::WriteTimedout));
@@ -213,7 +213,7 @@ impl Downstream for Http2Downstream {
                 if response.is_sent() {
                     return Poll::Ready(true);
                 }
-                // Without progress, a reset by the client may be what comes next.
+                // Without progress the client may reset the stream next.
                 if !moved {
                     return self.poll_left(true, cx).map(|_| false);
                 }
@@ -224,7 +224,7 @@ impl Downstream for Http2Downstream {
     }
 
     async fn abandon(&mut self, _: &mut Outgoing, reason: Option<Reason>) {
-        // The client would take the first as the end of the response, the second as its own fault.
+        // Clients take NO_ERROR as the end of the response, and PROTOCOL_ERROR as their own fault.
         let is_misleading =
             |reason: &Reason| [Reason::NO_ERROR, Reason::PROTOCOL_ERROR].contains(reason);
         let reason = reason.filter(|reason| !is_misleading(reason));
@@ -243,8 +243,7 @@ impl Downstream for Http2Downstream {
 }
 
 impl Drop for Http2Downstream {
-    /// Takes back what is queued: by itself, the library resets a stream only before its last part
-    /// is.
+    /// Takes back queued parts: once the last part is queued, the library does not reset a stream by itself.
     fn drop(&mut self) {
         if self
             .unsent
@@ -256,22 +255,22 @@ impl Drop for Http2Downstream {
     }
 }
 
-/// Waits until fewer than `parts` are queued; those of the sidecar's own response are not counted.
+/// Waits until fewer than `parts` are queued; parts of the sidecar's own response are not counted.
 fn has_fewer(unsent: Option<&Arc<Unsent>>, parts: usize, cx: &mut Context<'_>) -> bool {
     unsent.is_none_or(|unsent| unsent.poll_fewer(parts, cx).is_ready())
 }
 
-/// Counts an interim head until it has left, by its date: the library drops the values of a head with
-/// it, and any response may have a date (RFC 9110 §6.6.1).
+/// Counts an interim head until it has left, by the value of its date: the library drops a head with its
+/// values, and any response may have a date (RFC 9110 §6.6.1).
 fn count_head(head: &mut Response<()>, unsent: &Arc<Unsent>) {
     let date = head
         .headers_mut()
         .remove(header::DATE)
         .unwrap_or_else(get_cached_date);
     let date = unsent.counting(Bytes::copy_from_slice(date.as_bytes()));
-    // The bytes of a value: it cannot fail.
+    // The bytes are those of a valid value: the conversion cannot fail.
     if let Ok(mut date) = HeaderValue::from_maybe_shared(date) {
-        // Otherwise a table of the compression would keep it.
+        // The table of the compression keeps no sensitive value, and would keep any other.
         date.set_sensitive(true);
         head.headers_mut().insert(header::DATE, date);
     }

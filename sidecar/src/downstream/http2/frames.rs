@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// RFC 9113 §4.1.
+/// Length of a frame's header (RFC 9113 §4.1).
 const HEADER_BYTES: usize = 9;
 /// Bytes of a payload that are kept: an error code is among them.
 const BEGIN_BYTES: usize = 8;
@@ -12,7 +12,7 @@ pub(super) const HEADERS: u8 = 1;
 pub(super) const RST_STREAM: u8 = 3;
 pub(super) const GOAWAY: u8 = 7;
 pub(super) const CONTINUATION: u8 = 9;
-/// RFC 9113 §7.
+/// The error code PROTOCOL_ERROR (RFC 9113 §7).
 const PROTOCOL_ERROR: [u8; 4] = [0, 0, 0, 1];
 
 /// A frame, without most of its payload.
@@ -50,7 +50,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Begins behind so many bytes.
+    /// Begins behind `skip` bytes, of the preface or of a payload.
     pub(super) const fn behind(skip: usize) -> Self {
         Self {
             header: [0; HEADER_BYTES + BEGIN_BYTES],
@@ -62,7 +62,7 @@ impl Frames {
     /// Calls `see` with each frame of which enough was read.
     pub(super) fn follow(&mut self, mut bytes: &[u8], mut see: impl FnMut(Frame)) {
         while !bytes.is_empty() {
-            // First the rest of the payload that is not kept.
+            // The rest of the previous frame's payload comes first, and is not kept.
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
             bytes = bytes.get(skipped..).unwrap_or_default();
@@ -75,7 +75,7 @@ impl Frames {
             }
             self.have += taken;
             bytes = rest;
-            // Compared anew: with the header complete, a begin of the payload may be wanted.
+            // `wanted` again: with the header complete, a begin of the payload may be wanted.
             if self.have >= HEADER_BYTES && self.have == self.wanted() {
                 see(self.take());
             }
@@ -108,15 +108,15 @@ impl Frames {
             begin,
         };
         let kept = self.have - HEADER_BYTES;
-        // What was kept of the payload is no longer ahead.
+        // The kept begin of the payload is no longer ahead.
         *self = Self::behind(frame.length - kept);
         frame
     }
 }
 
-/// Frames a second that may carry no part of a message, beside those that accompany some.
+/// Frames a second that may carry no part of a message, beside [`IDLE_FRAMES_OF_MESSAGE`] for each part.
 const MAX_IDLE_FRAMES: u32 = 1000;
-/// Windows are opened, and round trips measured, with the parts of a message.
+/// Frames that may accompany one part of a message: they open windows, and measure round trips.
 const IDLE_FRAMES_OF_MESSAGE: u32 = 4;
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -153,7 +153,7 @@ impl Flood {
         if self.idle <= MAX_IDLE_FRAMES {
             return false;
         }
-        // The clock is read only here: few connections ever count so far.
+        // The clock is read only here: few connections ever have so many idle frames.
         let now = Instant::now();
         let is_over = now.duration_since(self.second) < SECOND;
         (self.second, self.idle) = (now, 0);

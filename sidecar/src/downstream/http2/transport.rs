@@ -1,5 +1,5 @@
-//! The bytes of a connection on their way to and from `h2`: floods end it, and what the library
-//! rejects by itself is reported.
+//! The bytes of a connection on their way to and from `h2`: floods end the connection, and requests that the
+//! library rejects by itself are reported.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -23,7 +23,7 @@ pub(super) struct FollowedTransport {
     received: Frames,
     sent: Frames,
     flood: Flood,
-    /// Reports the rejection of a request that no filter has seen: of a broken framing.
+    /// Reports the rejection of a request of broken framing, which the exchange never sees.
     report: Box<dyn Fn() + Send>,
 }
 

@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// The queued parts of one response. A stream is served until they have left: a client could
-/// take its windows back (`SETTINGS_INITIAL_WINDOW_SIZE`, RFC 9113 §6.9.2) and leave them here.
+/// The queued parts of one response. A stream is served until all parts have left: a client could take its
+/// windows back (`SETTINGS_INITIAL_WINDOW_SIZE`, RFC 9113 §6.9.2) and leave the parts here.
 #[derive(Debug, Default)]
 pub(super) struct Unsent {
     parts: AtomicUsize,
@@ -36,7 +36,7 @@ impl Unsent {
             return Poll::Ready(());
         }
         *self.waker.lock() = Some(cx.waker().clone());
-        // Again: the last part may have left before the waker was stored.
+        // The number again: the last part may have left before the waker was stored.
         if self.parts() < parts {
             Poll::Ready(())
         } else {
@@ -58,7 +58,7 @@ impl AsRef<[u8]> for Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // Before the waker is taken: a task that polls in between reads the new number.
+        // Subtracted before the waker is taken: a task that polls in between reads the new number.
         self.unsent.parts.fetch_sub(1, Ordering::AcqRel);
         if let Some(waker) = self.unsent.waker.lock().take() {
             waker.wake();
