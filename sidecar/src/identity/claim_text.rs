@@ -33,7 +33,7 @@ fn plain(value: &Value) -> Option<String> {
     }
 }
 
-/// Escapes blanks at the ends too: they are not part of a field (RFC 9110 §5.5).
+/// Escapes blanks at the ends too, which a recipient would trim (RFC 9110 §5.5).
 fn escaped(text: &str) -> String {
     let rest = text.trim_start_matches(' ');
     let inner = rest.trim_end_matches(' ');

@@ -18,7 +18,7 @@ impl<'r> ServiceFields<'r> {
         }
     }
 
-    /// Puts a field before all others, in place of all of its name.
+    /// Puts a field before all others, in place of all fields of its name.
     pub(crate) fn lead_with(&mut self, name: &'static str, value: &'r [u8]) {
         self.remove(name);
         self.left.insert(0, (name, value));
@@ -48,7 +48,7 @@ impl<'r> ServiceFields<'r> {
         self.values(name).next().is_some()
     }
 
-    /// Sets a field in place of all of its name; the service gets the name as it is `written`.
+    /// Sets a field in place of all fields of its name; the service gets the name as it is `written`.
     pub(crate) fn set(&mut self, written: impl Into<Bytes>, value: HeaderValue) {
         let written = written.into();
         let is_other = |name: &[u8]| !name.eq_ignore_ascii_case(&written);
@@ -57,11 +57,11 @@ impl<'r> ServiceFields<'r> {
         self.set.push((written, value));
     }
 
-    /// Sets a field to what was made of received values; an empty one leaves no field.
+    /// Sets a field to a `value` that was made of received values; an empty value leaves no field.
     pub(crate) fn set_made(&mut self, written: &'static str, value: Vec<u8>) {
         match HeaderValue::from_maybe_shared(Bytes::from(value)) {
             Ok(value) if !value.is_empty() => self.set(written, value),
-            // Parts of values are a value: no error is possible.
+            // Parts of valid values make a valid value: no error is possible.
             _ => self.remove(written),
         }
     }

@@ -1,6 +1,6 @@
 //! The user header, and one header for each configured claim.
 //!
-//! [`UserHeader::apply`] is the only code that writes them: it strips every look-alike, then sets
+//! [`UserHeader::apply`] is the only code that writes these headers: it strips every look-alike, then sets
 //! the headers or leaves them absent. There is no third path.
 
 use base64::Engine;
@@ -28,7 +28,7 @@ pub(crate) struct UserHeader {
     field: FieldName,
     encoding: Encoding,
     claims: Vec<ClaimHeader>,
-    /// Removed from every request, with all names that CGI, WSGI or PHP map to the same variable.
+    /// Names that are removed from every request, with all names that CGI, WSGI or PHP take for them.
     stripped_names: Vec<HeaderName>,
     /// Max bytes of all values together.
     max_value_bytes: usize,
@@ -75,8 +75,7 @@ pub(crate) struct Identity {
     claims: Box<[Option<HeaderValue>]>,
 }
 
-/// The name of the contract, stripped even if another one is configured: services may still read
-/// it.
+/// The name of the contract, stripped even if another name is configured: services may still read this one.
 const DEFAULT_NAME: HeaderName = HeaderName::from_static("x-current-user");
 
 impl ClaimHeader {
@@ -109,8 +108,8 @@ impl UserHeader {
     /// Adds the header of one more claim, as `NAME=CLAIM`, for the tokens of one key set or of all.
     ///
     /// # Errors
-    /// [`ClaimHeaderError::Repeated`] for a name that another of these headers has, for the same
-    /// tokens; others for what is no header of a claim.
+    /// [`ClaimHeaderError::Repeated`] for a name that another of these headers has for the same tokens; other
+    /// errors for text that is no header of a claim.
     pub(crate) fn with_claim(
         mut self,
         text: &str,
@@ -122,7 +121,7 @@ impl UserHeader {
             claim: claim.trim().parse().map_err(ClaimHeaderError::Claim)?,
             key_set,
         };
-        // Of letters, digits and hyphens: names that CGI maps to one variable are equal.
+        // A name has letters, digits and hyphens only: names that CGI maps to one variable are equal.
         let name = &header.field.name;
         let is_same = |other: &ClaimHeader| {
             other.field.name == *name
@@ -130,7 +129,7 @@ impl UserHeader {
                     .key_set
                     .is_none_or(|key_set| other.is_filled_by(key_set))
         };
-        // The default name too: services may still read the user from it.
+        // The default name is taken too: services may still read the user from it.
         if [&self.field.name, &DEFAULT_NAME].contains(&name) || self.claims.iter().any(is_same) {
             return Err(ClaimHeaderError::Repeated);
         }
@@ -216,8 +215,7 @@ impl UserHeader {
     /// Strips every field with one of the names, or one that CGI, WSGI or PHP map to the same
     /// variable, then sets the headers of `identity`, if any.
     ///
-    /// Call it last: a client could remove a header that is set earlier by naming it in
-    /// `Connection`.
+    /// Call this last: a client could remove a header that is set earlier by naming it in `Connection`.
     pub(crate) fn apply(&self, request: &mut ServiceFields<'_>, identity: Option<&Identity>) {
         request.remove_where(|name| self.is_alias(name));
         let Some(identity) = identity else {
