@@ -12,7 +12,7 @@ use postern_transport::drain::{DrainWatcher, Phase};
 
 use crate::server::connections::ClientConnections;
 
-/// Shorter than every timeout of a request or of an idle connection.
+/// Interval of the timer, shorter than every timeout of a request or of an idle connection.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Keeps a timer armed that is due before all others. Otherwise each request without load wakes the

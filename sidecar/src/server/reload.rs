@@ -27,7 +27,7 @@ use crate::exchange::app::App;
 use crate::issuers::task::Changes;
 use crate::server::reminder::Reminder;
 
-/// No file of settings may be longer.
+/// Max length of a file of settings.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// The parts of the program that a reload changes.
@@ -35,25 +35,25 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 pub(crate) struct Reload {
     /// The settings at the start of the process.
     pub(crate) start: ServeArgs,
-    /// Its files, before they were read.
+    /// The states of the files of `start`, before they were read.
     pub(crate) files: Vec<FileState>,
     pub(crate) app: Arc<App>,
     pub(crate) issuers: Changes,
-    /// Notes the last reload.
+    /// The readiness condition that notes the last reload.
     pub(crate) condition: Condition,
 }
 
-/// The content of one file with its owner and mode: an unreadable one may be readable now.
+/// The digest of one file, its owner and mode, by which it may become readable; or the error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileState(Result<(Digest, [u32; 2]), String>);
 
-/// Files, and what a poll has read of them.
+/// Files, and their states at a poll.
 struct Polled {
     paths: Vec<PathBuf>,
     states: Vec<FileState>,
 }
 
-/// Returns the state of the files of `args`. Called before they are read for the first time, so that
+/// Returns the states of the files of `args`. Called before the files are read for the first time, so that
 /// later changes are noticed.
 pub(crate) fn files_of(args: &ServeArgs) -> Vec<FileState> {
     states_of(&paths_of(args))
@@ -177,13 +177,13 @@ impl Reload {
         for warning in config.warnings() {
             tracing::warn!("{warning}");
         }
-        // Before the rules are in force: each has its series before its first rejection.
+        // Before the rules are in force: each rule has its series before its first rejection.
         self.app
             .metrics
             .expect_rules(config.rules.auth_policy.rule_names());
         self.app.rules.replace(config.rules);
         for (issuer, settings) in self.issuers.iter().zip(config.issuers) {
-            // It fails only for a task that has ended, which stops the process.
+            // The send fails only for a task that has ended, which stops the process.
             let _ = issuer.send(settings);
         }
     }
@@ -222,7 +222,7 @@ struct Reloaded {
     config: Config,
     /// Those in effect.
     now: ServeArgs,
-    /// The names of those that wait for the next start.
+    /// The names of the settings that wait for the next start.
     waiting: Vec<String>,
 }
 
@@ -249,8 +249,7 @@ fn check(
     })
 }
 
-/// Reads the settings: flag > variable > file, as at the start. Of these only the file can have
-/// changed.
+/// Reads the settings: flag > variable > file, as at the start. Only the file can have changed.
 fn read() -> Result<ServeArgs, ExitError> {
     match command_line::reread::<Cli>()?.command {
         Command::Serve(args) => Ok(*args),
@@ -258,10 +257,11 @@ fn read() -> Result<ServeArgs, ExitError> {
     }
 }
 
-/// Returns the settings in effect after `read`: rules, tables and certificates towards the service
-/// change together. They stay as in `effective` while the service or the sources of keys for which
-/// they are made wait for the next start; any other setting is the one of `start`.
+/// Returns the settings in effect after `read`: rules, tables and certificates towards the service change
+/// together. They stay as in `effective` while the service or the sources of keys for which they are made
+/// wait for the next start; all other settings stay as in `start`.
 fn apply_reloadable(start: &ServeArgs, effective: &ServeArgs, read: &ServeArgs) -> ServeArgs {
+    // The settings for which rules, tables and certificates are made; they change only at a start.
     let made_for = |args: &ServeArgs| {
         let tables = args.issuers.iter().map(IssuerTable::about_keys);
         let keys = &args.keys;

@@ -16,8 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::issuers::task::IssuerTask;
 
-/// Serves probes, those of the service too, metrics, and the `commands` for loopback peers. They
-/// respond during the drain too.
+/// Serves, also in a drain, probes of sidecar and service, metrics, and the `commands` for loopback peers.
 pub(crate) async fn serve_admin_port(
     listener: TcpListener,
     health: Health,
@@ -25,7 +24,7 @@ pub(crate) async fn serve_admin_port(
     probes: Router,
     commands: Router,
 ) -> Result<Infallible, String> {
-    // Both sockets are open, and readiness has conditions of its own.
+    // `set_started`: both sockets are open, and readiness has conditions of its own.
     health.set_started();
     admin::serve(listener, health, metrics, probes, commands, pending())
         .await
@@ -33,7 +32,7 @@ pub(crate) async fn serve_admin_port(
     Err(STOPPED_UNEXPECTEDLY.to_owned())
 }
 
-/// Reloads the certificate that clients get, and the authorities of theirs.
+/// Reloads the certificate that clients get, and the authorities of clients' certificates.
 pub(crate) async fn follow_tls(
     tls: Arc<ServerTls>,
     metrics: CertificateMetrics,

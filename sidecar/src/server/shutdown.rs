@@ -42,7 +42,7 @@ pub(crate) struct GracefulStop {
 
 impl GracefulStop {
     async fn drain(&self, lame_duck: Duration) {
-        // First: routers need time to notice it while requests are still accepted.
+        // Readiness is lost first: routers need time to notice it while requests are still accepted.
         self.serving.set_not_ready("stopping");
         tracing::info!(
             in_flight = self.metrics.requests_in_flight.get(),
@@ -50,7 +50,7 @@ impl GracefulStop {
             max_seconds = self.drain_timeout.as_secs(),
             "draining: a second signal ends at once"
         );
-        // The wait of a `drain` command counts.
+        // The time since a `drain` command counts as lame-duck time.
         tokio::time::sleep(lame_duck.saturating_sub(self.drain.begin().elapsed())).await;
         if self.drain.close(self.drain_timeout).await {
             tracing::info!("drained: every request is complete, every connection is closed");
@@ -76,12 +76,12 @@ impl ShutdownSignalWatch for GracefulStop {
                 return ShutdownSignal::FastShutdown;
             }
         };
-        // After that: a reader of the addresses may end the process at once.
+        // After the handlers are installed: a reader of the addresses may end the process at once.
         for (port, address) in &self.addresses {
             announce(*port, *address, self.log_format);
         }
         let lame_duck = tokio::select! {
-            // With a signal here, the end of a background task is a part of the stop.
+            // `biased`: once a signal is here, the end of a background task is a part of the stop.
             biased;
             first = signals.next() => match first {
                 Termination::Requested => self.lame_duck,
