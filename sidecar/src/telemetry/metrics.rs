@@ -114,7 +114,7 @@ impl Metrics {
         (metrics, registry)
     }
 
-    /// Gives the rules their first value: a rate needs one.
+    /// Gives the series of each rule a first value, without which a rate misses the first rejection.
     pub(crate) fn expect_rules<'r>(&self, names: impl IntoIterator<Item = &'r str>) {
         for name in names {
             drop(self.rule_rejections.get_or_create(&rule_labels(name)));
@@ -172,8 +172,8 @@ fn rule_labels(name: &str) -> Labels {
     vec![("rule", name.to_owned())]
 }
 
-/// One request or connection in its gauge, removed on drop: a broken connection drops its request
-/// without a last phase.
+/// One request or connection in its gauge. The guard removes it when it is dropped, because a broken
+/// connection drops its request without a last phase.
 #[derive(Debug)]
 pub(crate) struct Counted(Gauge);
 

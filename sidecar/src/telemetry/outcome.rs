@@ -50,8 +50,8 @@ pub(crate) struct Completion {
     pub(crate) outcome: Outcome,
     /// Status of the response, if one was sent.
     pub(crate) status: Option<u16>,
-    /// From the head to the end; `None` for a request that could not be parsed.
+    /// The time from the head to the end; `None` for a request that could not be parsed.
     pub(crate) duration: Option<Duration>,
-    /// True if its rejection was counted and logged before, without its path.
+    /// True if the rejection was counted and logged before, without the request's path.
     pub(crate) was_counted: bool,
 }

@@ -9,13 +9,13 @@ use postern_http::path::canonical::RequestPath;
 
 use super::request_span::known_method;
 
-/// Max number of templates: no operator reads more. Those of paths that the service does not have
-/// would be a client's own.
+/// Max number of templates: no operator reads more. Paths that the service does not have give no template,
+/// because clients could invent any number.
 const MAX_TEMPLATES: usize = 1000;
 const MAX_TEMPLATE_BYTES: usize = 256;
-/// Longest segment that is a name; longer ones are ids.
+/// Longest segment that is a name; longer segments are ids.
 const MAX_NAME_BYTES: usize = 24;
-/// Shortest run of hexadecimal digits that is an id; shorter ones may be words.
+/// Shortest run of hexadecimal digits that is an id; shorter runs may be words.
 const MIN_HEX_DIGITS: usize = 8;
 
 /// The requests since the start, by template and method.

@@ -11,7 +11,7 @@ pub(crate) struct RequestIds {
     request_id: Option<RequestId>,
     /// Set if the trace goes on with a span of this program.
     traceparent: Option<HeaderValue>,
-    /// True if the trace starts here: a received `tracestate` is of another one then (W3C Trace
+    /// True if the trace starts here: a received `tracestate` then belongs to another trace (W3C Trace
     /// Context §4.3).
     pub(crate) begins_trace: bool,
 }
@@ -36,7 +36,7 @@ impl RequestIds {
         self.begins_trace = self.trace_id(headers) != TraceId::received(headers);
     }
 
-    /// Returns the id of the trace that started here, or of the one in `headers`.
+    /// Returns the id of the trace that started here, or of the trace in `headers`.
     pub(crate) fn trace_id(&self, headers: &HeaderMap) -> Option<TraceId> {
         match &self.traceparent {
             Some(traceparent) => {

@@ -1,4 +1,4 @@
-//! The span of a request: what its access line holds, for a tracing system.
+//! The span of a request: the content of its access line, for a tracing system.
 
 use http::{HeaderMap, Version};
 use postern_process::logs::access_log::{AccessLine, LoggedPath, short};
@@ -23,7 +23,7 @@ impl RequestSpan {
         let Some(mut span) = traces::server_span(known.unwrap_or("HTTP"), headers) else {
             return Self::default();
         };
-        // Before the return below: the service learns of a trace that is not sampled, too.
+        // Before the return below: the service has to learn of a trace that is not sampled too.
         if let Some(traceparent) = span.traceparent() {
             ids.continue_trace(traceparent.clone(), headers);
         }
@@ -31,7 +31,7 @@ impl RequestSpan {
             return Self::default();
         }
         span.set("http.request.method", known.unwrap_or(OTHER_METHOD));
-        // OpenTelemetry has the client's own word in an attribute, never in the name of a span.
+        // By OpenTelemetry a method that clients invent is an attribute, and no part of the span's name.
         if known.is_none() {
             span.set("http.request.method_original", short(method).to_owned());
         }
@@ -45,7 +45,7 @@ impl RequestSpan {
         self.0.is_some()
     }
 
-    /// Ends the span with what the access `line` says.
+    /// Ends the span with the members of the access `line`.
     pub(crate) fn end(self, outcome: Outcome, line: &AccessLine<'_>) {
         let Some(mut span) = self.0 else {
             return;
@@ -72,7 +72,7 @@ impl RequestSpan {
     }
 }
 
-/// Returns the error of a server span: a rejection that is the client's fault has none.
+/// Returns the error of a server span; `None` for a rejection that is the client's fault.
 fn error_type(outcome: Outcome, status: Option<u16>) -> Option<&'static str> {
     match outcome {
         Outcome::Rejected(rejection) if rejection.status().is_server_error() => {
@@ -84,7 +84,7 @@ fn error_type(outcome: Outcome, status: Option<u16>) -> Option<&'static str> {
     }
 }
 
-/// Any method that is not a standard one, in the word of OpenTelemetry.
+/// OpenTelemetry's name for any method that is not a standard one.
 const OTHER_METHOD: &str = "_OTHER";
 
 /// Returns the name of a standard method: clients may invent others.
