@@ -44,10 +44,10 @@ enum Location {
     Nacos(NacosService),
 }
 
-/// One instance of the auth server.
+/// An instance of the auth server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Instance {
-    /// `host:port`: its name in logs and among the others.
+    /// `host:port`: the name of the instance in logs and among recent attempts.
     pub(crate) authority: String,
     /// The address to connect to; `None` where the HTTP client resolves `host` itself.
     pub(crate) address: Option<SocketAddr>,
@@ -138,13 +138,13 @@ impl AuthServer {
         let host = match &self.location {
             Location::Fixed(authority) => authority.host(),
             Location::Dns(name) => &name.host,
-            // The hosts that it lists are not known before.
+            // The hosts that the registry lists are not known before.
             Location::Nacos(_) => return self.scheme == Scheme::HTTP,
         };
         self.scheme == Scheme::HTTP && !is_loopback_host(host)
     }
 
-    /// Returns the end of a scheme that finds an address.
+    /// Returns the end of the URL's scheme where the address has to be found first.
     fn suffix(&self) -> &'static str {
         if self.scheme == Scheme::HTTPS {
             "+https"

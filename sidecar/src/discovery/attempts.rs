@@ -17,7 +17,7 @@ impl RecentAttempts {
         self.0.back().map(|(instance, _)| instance)
     }
 
-    /// Returns those of `found` whose last fetch did not fail; all of them if each failed.
+    /// Returns the instances of `found` whose last fetch did not fail; all of them if each failed.
     pub(crate) fn not_failed<T>(&self, found: Vec<T>, authority: impl Fn(&T) -> String) -> Vec<T> {
         let (failed, others): (Vec<_>, Vec<_>) = found
             .into_iter()

@@ -47,9 +47,8 @@ impl fmt::Display for DnsName {
     }
 }
 
-/// Returns the address after `previous` in a fixed order, cyclically: DNS responses have no stable
-/// order. The first one is a `random` one, so that a fleet that starts together does not load one
-/// instance.
+/// Returns the address after `previous` in a fixed order, cyclically: DNS responses have no stable order. The
+/// first address is a `random` one, so that a fleet that starts together spreads over all instances.
 fn after(
     mut addresses: Vec<SocketAddr>,
     previous: Option<SocketAddr>,

@@ -1,5 +1,5 @@
-//! The instances that a Nacos registry lists (contract §4.3). A background task polls the list, so
-//! that ticks do not wait for it and it stays while the registry is down.
+//! The instances that a Nacos registry lists (contract §4.3). A background task polls the list, so that ticks
+//! do not wait for the registry, and the last list stays in use while it is down.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -12,9 +12,9 @@ use tokio::sync::watch;
 
 use super::{DiscoveryError, Instance, RecentAttempts, in_time};
 
-/// The first tick comes before the first list; an unresponsive registry must not use up a tick.
+/// Wait for the first list in the first tick: an unresponsive registry must not use up the tick.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(3);
-/// Between two polls, with up to a fifth more or less: a fleet that starts together spreads.
+/// Pause between two polls, with up to a fifth more or less: a fleet that starts together spreads.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 const RETRIES: Pauses = Pauses {
     first: Duration::from_millis(500),
@@ -30,7 +30,7 @@ pub(crate) struct NacosService {
     pub(crate) settings: RegistrySettings,
     /// The name in the certificate of every instance; `None`: the registered address.
     server_name: Option<String>,
-    /// Followed from the first use on.
+    /// The list, which a task polls from the first use on.
     lists: Arc<OnceLock<Lists>>,
 }
 
@@ -61,7 +61,8 @@ impl NacosService {
         }
     }
 
-    /// A registered name is left to the HTTP client, unless the URL has to hold another one.
+    /// Returns the instance to connect to. A registered host name is resolved by the HTTP client, unless the
+    /// URL has to hold the name of the certificate.
     async fn instance(&self, listed: &Listed) -> Result<Instance, DiscoveryError> {
         let authority = listed.authority();
         let address = match (listed.host.parse::<IpAddr>(), &self.server_name) {
@@ -86,7 +87,7 @@ impl NacosService {
             .get_or_init(|| follow(self.settings.clone()))
             .clone();
         let first = tokio::time::timeout(FIRST_LIST_TIMEOUT, lists.wait_for(Option::is_some));
-        // An error means that the task ended: the runtime ends.
+        // An error means that the polling task has ended, as the runtime does.
         let listed = first.await.ok().and_then(Result::ok);
         listed
             .and_then(|listed| listed.clone())
@@ -151,8 +152,8 @@ fn take(lists: &watch::Sender<Option<Arc<[Listed]>>>, listed: Vec<Listed>) {
 
 /// Returns the new list; `None` to keep the known one.
 ///
-/// Keeps the last known instances in place of an empty list, which a registry has after a restart.
-/// A list of unhealthy or disabled ones is taken as it is.
+/// Keeps the last known instances in place of an empty list, which a registry has after a restart. A list of
+/// unhealthy or disabled instances is taken as it is.
 fn replacement(known: Option<&[Listed]>, mut listed: Vec<Listed>) -> Option<Arc<[Listed]>> {
     listed.sort_by_key(Listed::authority);
     match known {
@@ -177,6 +178,7 @@ fn choose<'a>(candidates: &[&'a Listed], last: Option<&str>, random: f64) -> Opt
     others
         .iter()
         .find(|listed| {
+            // The instances share the line from 0 to `total`; the one that `point` falls on is chosen.
             point -= listed.weight;
             point < 0.0
         })
