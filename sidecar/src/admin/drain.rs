@@ -31,8 +31,8 @@ pub(crate) struct Progress {
 }
 
 impl Drain {
-    /// Returns `POST /drain`, which may be repeated. It changes state, so the admin port serves it
-    /// to loopback peers only.
+    /// Returns `POST /drain`, which may be repeated. The route changes state, so the admin port serves it to
+    /// loopback peers only.
     pub(crate) fn routes(self) -> Router {
         Router::new().route(PATH, post(begin)).with_state(self)
     }

@@ -27,11 +27,11 @@ use tokio_util::either::Either;
 use crate::config::probes::ServiceProbe;
 use crate::upstream::{Endpoint, UpstreamAddress};
 
-/// The probe's own timeout comes first: it has a status.
+/// Added to the client's timeout, so that the probe's own timeout, which has a status, comes first.
 const TIMEOUT_MARGIN: Duration = Duration::from_secs(1);
-/// Below the second that is the shortest period of Kubernetes.
+/// Time for which an outcome is shared: below a second, the shortest period of Kubernetes.
 const SHARED: Duration = Duration::from_millis(500);
-/// The kubelet reads as much of a body.
+/// Bytes of a body that are read, as the kubelet does.
 const MAX_BODY_BYTES: usize = 10 * 1024;
 
 /// A probe, and its last request.
@@ -50,7 +50,7 @@ enum PreparedAction {
 
 /// A request of HTTP/1.1.
 struct HttpProbe {
-    /// Locked for one request: there is one at a time.
+    /// Locked for the length of a request: only one is sent at a time.
     client: tokio::sync::Mutex<HttpClient>,
     url: String,
     headers: HeaderMap,
@@ -62,7 +62,7 @@ type Flight = watch::Receiver<Option<Outcome>>;
 #[derive(Debug, Clone, Copy)]
 struct Outcome {
     status: StatusCode,
-    /// Empty if the status is the service's.
+    /// The reason, for the body; empty if the status is the service's.
     why: &'static str,
     at: Instant,
 }
@@ -169,7 +169,7 @@ impl HttpProbe {
         })
     }
 
-    /// Reads the beginning of the body too: a service that breaks it off is not well.
+    /// Returns the status; reads the begin of the body too, because a service that breaks it off is not well.
     async fn status(&self) -> Result<StatusCode, TransportError> {
         let request = HttpRequest {
             headers: Some(&self.headers),
@@ -184,7 +184,7 @@ impl HttpProbe {
 fn is_shared(flight: &Flight) -> bool {
     match *flight.borrow() {
         Some(outcome) => outcome.at.elapsed() < SHARED,
-        // Closed without an outcome: its task is gone.
+        // A closed channel without an outcome: the task of the request is gone.
         None => flight.has_changed().is_ok(),
     }
 }

@@ -22,10 +22,10 @@ pub(crate) enum RequestError {
     Target(String),
     #[error("target: byte {position} is 0x{byte:02x}, which ends the line; write %{byte:02X}")]
     TargetByte { position: usize, byte: u8 },
-    /// Without the line, which may hold a token.
+    /// The text does not quote the line, which may hold a token.
     #[error("--header: expected 'NAME: VALUE', as in 'Accept: text/html'")]
     NotAField,
-    /// Without the value, which may be a token.
+    /// The text does not quote the value, which may be a token.
     #[error("header '{0}': this name or this value cannot be sent")]
     Header(String),
 }
@@ -74,7 +74,7 @@ impl ExplainRequest {
     }
 }
 
-/// Parses a header line. The name stays as written: the service gets it in this case.
+/// Parses a header line. The name stays as written: the service gets it in the same letter case.
 fn field(line: &str) -> Result<(&str, &str), RequestError> {
     let (name, value) = line.split_once(':').ok_or(RequestError::NotAField)?;
     let (name, value) = (name.trim(), value.trim());
@@ -87,7 +87,7 @@ fn field(line: &str) -> Result<(&str, &str), RequestError> {
     }
 }
 
-/// Splits a pasted URL into a `Host`, and path and query. Beside an explicit `Host` it stays an
+/// Splits a pasted URL into a `Host`, and path and query. Beside an explicit `Host` the URL stays an
 /// absolute-form target (RFC 9112 §3.2.2).
 fn host_and_target(given: &str) -> (&str, String) {
     let rest = ["http://", "https://"]

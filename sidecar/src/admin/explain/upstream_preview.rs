@@ -24,7 +24,7 @@ pub(super) fn text_of(head: &Request<()>) -> String {
         .collect()
 }
 
-/// Hides the token of a line, also the one in the cookie of this name.
+/// Hides the token of a line, and the token in the cookie of this name.
 pub(super) fn without_secrets(line: &str, token_cookie: Option<&str>) -> String {
     let (name, value) = line.split_once(": ").unwrap_or((line, ""));
     without_tokens(&match &*name.to_ascii_lowercase() {

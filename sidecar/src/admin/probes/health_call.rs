@@ -23,7 +23,7 @@ pub(super) async fn is_serving(
     service: &str,
 ) -> Result<bool, BoxError> {
     let (client, connection) = h2::client::handshake(stream).await?;
-    // Ends with the call.
+    // Dropped with this set, the driver of the connection ends with the call.
     let mut driver = JoinSet::new();
     driver.spawn(connection);
     let request = Request::post(CHECK)
