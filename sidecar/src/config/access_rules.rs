@@ -21,7 +21,7 @@ use crate::cli::rule_args::{ClaimValue, RuleTable};
 use crate::decision::authorize::AuthPolicy;
 use crate::decision::issuers::Issuers;
 
-/// Long enough for any name, short enough for a label.
+/// Max length of a rule's name, which is the label of a metric.
 const MAX_NAME_BYTES: usize = 64;
 /// The claim that names the issuer (RFC 7519 §4.1.1).
 const ISSUER: &str = "iss";
@@ -76,7 +76,7 @@ impl Position {
         ExitError::Config(format!("[[rule]] {}: `{member}` {why}", self.0))
     }
 
-    /// Returns the members of a list; none where it is left out.
+    /// Returns the members of a list; no members if the list is left out.
     fn listed<'t, T>(self, member: &str, list: Option<&'t Vec<T>>) -> Result<&'t [T], ExitError> {
         match list.map(Vec::as_slice) {
             Some([]) => Err(self.reject(member, "is empty: list at least one")),
@@ -109,7 +109,7 @@ fn rule(position: Position, table: &RuleTable, issuers: &Issuers) -> Result<Rule
     })
 }
 
-/// Returns the name, or one of its place.
+/// Returns the name of a rule, by default `rule-` with its position.
 fn name(position: Position, table: &RuleTable) -> Result<String, ExitError> {
     let Some(name) = &table.name else {
         return Ok(format!("rule-{}", position.0));
@@ -134,7 +134,7 @@ fn methods(position: Position, table: &RuleTable) -> Result<Methods, ExitError> 
 
 fn scope(position: Position, table: &RuleTable) -> Result<Vec<String>, ExitError> {
     let scopes = position.listed("scope", table.scope.as_ref())?;
-    // RFC 6749 §3.3; the challenge quotes it.
+    // The characters of a scope (RFC 6749 §3.3), which the challenge quotes.
     let is_plain = |byte: u8| matches!(byte, b'!'..=b'~') && !b"\"\\".contains(&byte);
     match scopes
         .iter()
@@ -302,7 +302,7 @@ pub(super) fn warnings(args: &RulesArgs, policy: &AuthPolicy) -> Vec<String> {
     warnings
 }
 
-/// Returns the warning about a path that is not the one it seems to be, so that its rule protects
+/// Returns the warning about a pattern that matches other paths than it seems to, so that its rule protects
 /// nothing.
 fn misread(pattern: &str, app_name: &str) -> Option<String> {
     let rest = pattern

@@ -32,15 +32,15 @@ const LIST_SOURCE: &str = "revocations-from";
 /// All issuers of one configuration.
 #[derive(Debug)]
 pub(super) struct AllIssuers {
-    /// At least one.
+    /// The sources of keys, at least one.
     pub(super) sources: Vec<IssuerSettings>,
     /// The auth server whose list alone is in use.
     pub(super) list_source: Option<IssuerSettings>,
-    /// The rules for the tokens of each.
+    /// The rules for the tokens of each issuer.
     pub(super) issuers: Issuers,
-    /// The accepted `iss` of those that give tokens to clients of the service.
+    /// The accepted `iss` of the issuers that give tokens to clients of the service.
     pub(super) of_clients: Vec<String>,
-    /// With the claim headers of each.
+    /// The user header, with the claim headers of each issuer.
     pub(super) user_header: UserHeader,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
     let mut of_clients = Vec::new();
     for (index, description) in described.iter().enumerate() {
         let token_header = description.token_header(&user_header)?;
-        // Tokens of the others are added by a proxy or the cluster: no client fetches them.
+        // Tokens of the other issuers are added by a proxy or the cluster: no client fetches them.
         if token_header.is_none() && !description.table().is_kubernetes() {
             of_clients.extend_from_slice(description.accepted_issuers());
         }
@@ -180,8 +180,7 @@ fn with_claim_headers(
     Ok(header)
 }
 
-/// Rejects flags that describe the only issuer, or what a table says, and those of an auth server
-/// that there is not.
+/// Rejects flags about the only issuer, about members of a table, or about an auth server that is missing.
 fn reject_flags_of_one_issuer(args: &ServeArgs) -> Result<(), ExitError> {
     let (keys, tokens) = (&args.keys, &args.rules.tokens);
     let is_in_table = args.issuers.iter().any(|table| table.auth_server);
@@ -228,8 +227,7 @@ fn reject_repeated(issuers: &[Issuer]) -> Result<(), ExitError> {
     Ok(())
 }
 
-/// Rejects keys of tokens without an `iss` that another table has too: the keys alone name their
-/// issuer.
+/// Rejects keys that two tables share if tokens of one have no `iss`, whose issuer the keys alone name.
 fn reject_shared_keys(described: &[Description<'_>]) -> Result<(), ExitError> {
     let tables = || described.iter().map(Description::table);
     let Some(nameless) = tables().find(|table| table.no_issuer) else {

@@ -36,7 +36,7 @@ pub(super) fn endpoint(args: &ServeArgs) -> Result<EndpointSettings, ExitError> 
     })
 }
 
-/// Returns the source of the list of `--revocations-from`; `None` without it.
+/// Returns the server of `--revocations-from`, the source of the revocation list; `None` without the flag.
 ///
 /// # Errors
 /// [`ExitError::Config`] that names a flag.
@@ -47,7 +47,7 @@ pub(super) fn list_server(args: &ServeArgs) -> Result<Option<EndpointSettings>, 
     let auth_server = parse("revocations-from", url)?;
     let is_https = *auth_server.scheme() == Scheme::HTTPS;
     Ok(Some(EndpointSettings {
-        // The files may be for an issuer alone.
+        // Without https the TLS files may be for an issuer alone.
         tls: match is_https {
             true => tls_files(args),
             false => PeerFiles::default(),
@@ -83,7 +83,7 @@ pub(super) fn tls_files(args: &ServeArgs) -> PeerFiles {
     }
 }
 
-/// Returns the files; without https they would have no effect.
+/// Returns the TLS files, which are rejected without https because they would have no effect.
 ///
 /// # Errors
 /// [`ExitError::Config`] with the setting of the first file.
@@ -117,7 +117,7 @@ fn application(args: &ServeArgs) -> Result<Application, ExitError> {
             .map_err(|error| flag_error("app-secret-file", file.display(), error))?,
         (None, None) => "".into(),
     };
-    // Also an empty variable: the server would reject it at each fetch, and not at the start.
+    // An empty variable counts as missing: the server would reject it only at each fetch.
     if secret.expose_secret().is_empty() {
         let line = "--app-secret or --app-secret-file is required, and not empty";
         return Err(ExitError::Config(line.to_owned()));

@@ -22,7 +22,7 @@ pub(crate) struct Rules {
     /// The requests that get a line in the log, and the user there.
     pub(crate) access_log: AccessLog,
     pub(crate) logged_user: LoggedUser,
-    /// Those in force that are not defaults as a configuration file, without secrets.
+    /// The settings in force that are not defaults, as a configuration file without secrets.
     pub(crate) settings: String,
 }
 
@@ -44,7 +44,7 @@ impl CurrentRules {
     pub(crate) fn replace(&self, mut rules: Rules) {
         rules
             .auth_policy
-            // Compared with the rules in force: cached tokens of other rules count no more.
+            // The generation changes with the rules: tokens that were cached under other rules count no more.
             .next_generation(&self.0.load().auth_policy);
         self.0.store(Arc::new(rules));
     }

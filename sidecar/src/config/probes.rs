@@ -12,17 +12,17 @@ use crate::cli::ServeArgs;
 use crate::identity::user_header::UserHeader;
 use crate::upstream::{Endpoint, Protocol, UpstreamAddress};
 
-/// The kubelet's prefix, by which services leave probes out of their logs.
+/// Begins like the kubelet's, by which services leave probes out of their logs.
 pub(crate) const USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("kube-probe/postern-", env!("CARGO_PKG_VERSION")));
 
-/// One probe of the service.
+/// A probe of the service, ready to be sent.
 #[derive(Debug, Clone)]
 pub(crate) struct ServiceProbe {
     pub(crate) name: String,
-    /// The service's, with the probe's own port and scheme.
+    /// The service's address, with the probe's own port and scheme.
     pub(crate) address: UpstreamAddress,
-    /// With the fields that are sent.
+    /// The action, with all fields that are sent.
     pub(crate) action: Action,
     pub(crate) timeout: Duration,
 }
@@ -30,8 +30,8 @@ pub(crate) struct ServiceProbe {
 /// Returns the probes of the command line.
 ///
 /// # Errors
-/// [`ExitError::Config`] for what is no probe, for one of the sidecar's own ports, and for one with a
-/// header that tells the service who the user is: any peer may request it.
+/// [`ExitError::Config`] for text that is no probe, for a probe of the sidecar's own ports, and for a probe
+/// with a header that names the user to the service, because any peer may request it.
 pub(super) fn service_probes(
     args: &ServeArgs,
     upstream: &UpstreamAddress,
@@ -96,7 +96,7 @@ fn address(probe: &Probe, upstream: &UpstreamAddress) -> UpstreamAddress {
 /// Returns the fields of a probe's request, as the kubelet sends them.
 fn as_the_kubelet_sends(mut headers: HeaderMap) -> HeaderMap {
     headers.entry(header::USER_AGENT).or_insert(USER_AGENT);
-    // Framing is not the operator's, in a kubelet neither.
+    // Neither here nor in a kubelet may the operator frame the request.
     headers.remove(header::CONTENT_LENGTH);
     headers.remove(header::TRANSFER_ENCODING);
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

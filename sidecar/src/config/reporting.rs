@@ -1,4 +1,4 @@
-//! Report-only mode: its end, and what excludes it.
+//! Report-only mode: its end, and the settings that exclude it.
 
 use postern_process::exit::ExitError;
 use postern_token::times::{moment, parse_moment};
@@ -7,7 +7,7 @@ use super::flag_value::flag_error;
 use crate::cli::ServeArgs;
 use crate::cli::policy_args::{Enforce, EnforcementArgs};
 
-/// Long enough to find every client, too short to be forgotten.
+/// Max length of report-only mode: long enough to find every client, too short to be forgotten.
 const MAX_SECONDS: i64 = 30 * 24 * 60 * 60;
 
 /// Returns the end of the mode, in seconds since the epoch; `None` where requests are rejected.
@@ -28,8 +28,8 @@ pub(super) fn reporting_until(args: &EnforcementArgs) -> Result<Option<i64>, Exi
     }
 }
 
-/// Rejects an end that is too far ahead of `now`, and settings that it contradicts. A past one is
-/// no error, because a pod that starts again would go down with it: requests are rejected.
+/// Rejects an end that is too far ahead of `now`, and settings that it contradicts. A past end is no error,
+/// because a pod that starts again would fail with it: from then on requests are rejected.
 ///
 /// # Errors
 /// As [`super::Config::new`].

@@ -69,7 +69,7 @@ pub(super) fn upstream_tls(
             };
         }
     };
-    // No authority certifies 127.0.0.1, and nothing stands between.
+    // No authority certifies 127.0.0.1, and the connection does not leave this machine.
     let is_verified = files.ca.is_some() || server_name.is_some() || !is_loopback_host(host);
     UpstreamTls::read(server_name.unwrap_or(host), is_verified, &files).map(Some)
 }

@@ -6,7 +6,7 @@ use crate::issuers::source::kubernetes;
 /// Max number of tenants: a token that is not cached is compared with each.
 const MAX_TENANTS: usize = 256;
 
-/// Returns each accepted `iss` of a table; none where its tokens have none.
+/// Returns each accepted `iss` of a table; an empty list if its tokens have no `iss`.
 pub(super) fn accepted(table: &IssuerTable) -> Result<Vec<String>, String> {
     let why = match (&table.issuer, &table.issuer_pattern, &table.tenants) {
         (None, None, None) if table.no_issuer && table.jwks.is_some() => return Ok(Vec::new()),
@@ -28,7 +28,7 @@ pub(super) fn accepted(table: &IssuerTable) -> Result<Vec<String>, String> {
         (None, Some(_), Some(tenants)) if tenants.0.len() > MAX_TENANTS => {
             return Err(format!("`tenants` has more than {MAX_TENANTS}"));
         }
-        // Only listed ones: a tenant's own administrator issues its tokens.
+        // Only listed tenants are accepted: a tenant's own administrator issues its tokens.
         (None, Some(pattern), Some(tenants)) => {
             return Ok(tenants
                 .0

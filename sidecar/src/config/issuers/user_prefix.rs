@@ -16,7 +16,7 @@ const OF_CLUSTER: &str = "system:";
 pub(super) struct UserPrefix<'a> {
     /// The name of the issuer.
     pub(super) issuer: &'a str,
-    /// `None` where its table says none.
+    /// The configured prefix; `None` if the issuer's table has no such line.
     pub(super) given: Option<&'a str>,
     /// True for the issuer of a Kubernetes cluster.
     pub(super) is_cluster: bool,
@@ -51,8 +51,7 @@ impl<'a> UserPrefix<'a> {
 /// Returns the names of the users of each issuer.
 ///
 /// # Errors
-/// [`ExitError::Config`] for prefixes that are missing, or of which one begins another or as the
-/// names of a cluster do.
+/// [`ExitError::Config`] for a prefix that is missing, begins another one, or begins like a cluster's names.
 pub(super) fn names(all: &[UserPrefix<'_>]) -> Result<Vec<UserNames>, ExitError> {
     if all.len() > 1 && all.iter().any(UserPrefix::is_missing) {
         return Err(missing(all));
@@ -82,7 +81,7 @@ pub(super) fn names(all: &[UserPrefix<'_>]) -> Result<Vec<UserNames>, ExitError>
         names.push(UserNames {
             prefix: one.given.unwrap_or_default().to_owned(),
             of_others: of_others
-                // The empty one begins every name; the names of its own issuer are checked instead.
+                // The empty prefix begins every name; the names of its own issuer are checked instead.
                 .filter(|beginning| !beginning.is_empty())
                 .map(str::to_owned)
                 .collect(),
@@ -91,19 +90,19 @@ pub(super) fn names(all: &[UserPrefix<'_>]) -> Result<Vec<UserNames>, ExitError>
     Ok(names)
 }
 
-/// Returns true if a name could belong to both; only the empty prefix may begin another.
+/// Returns true if a name could belong to users of both issuers; only the empty prefix may begin another one.
 fn overlap(one: &UserPrefix<'_>, other: &UserPrefix<'_>) -> bool {
     let (one, other) = (one.beginning(), other.beginning());
     one.is_empty() == other.is_empty() && begins_alike(other, one)
 }
 
-/// Returns true if one of two beginnings begins the other; the empty one leaves room for all.
+/// Returns true if one of two beginnings begins the other; an empty beginning is not compared.
 fn may_be_alike(one: &str, other: &str) -> bool {
     let is_empty = one.is_empty() || other.is_empty();
     !is_empty && (begins_alike(one, other) || begins_alike(other, one))
 }
 
-/// Names the missing lines: the empty prefix keeps the users of the first issuer who they are.
+/// Names the missing lines: the empty prefix keeps the names of the first issuer's users.
 fn missing(all: &[UserPrefix<'_>]) -> ExitError {
     let is_taken = all.iter().any(|one| one.given == Some(""));
     let first = all.iter().position(|one| !one.needs_none());
@@ -127,7 +126,7 @@ fn missing(all: &[UserPrefix<'_>]) -> ExitError {
     ))
 }
 
-/// Returns the name with a colon, and with a dot in front where another prefix begins so.
+/// Returns the name with a colon, and with a dot in front if another prefix begins with that.
 fn proposed(issuer: &str, all: &[UserPrefix<'_>]) -> String {
     let prefix = format!("{issuer}:");
     let of_cluster = all.iter().any(|one| one.is_cluster).then_some(OF_CLUSTER);
