@@ -1,7 +1,6 @@
 //! The store: versioned records that change together or not at all, and a log that only grows.
 //!
-//! It is the truth: what it says is so, and memory is a cache of it. It moves strings and does not
-//! interpret them.
+//! The store is the truth, and memory a cache of it. It moves strings and does not interpret them.
 
 pub(crate) mod at_rest;
 pub(crate) mod clock;
@@ -28,8 +27,8 @@ use zeroize::Zeroizing;
 
 /// Longer than the stores' own timeouts: an upper bound for any call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Of work in the background. The first is short: logins are rejected hardly longer than the store is
-/// unavailable.
+/// Pauses between retries of work in the background. The first is short: logins are rejected hardly longer
+/// than the store is unavailable.
 pub(crate) const RETRIES: Pauses = Pauses {
     first: Duration::from_millis(200),
     last: Duration::from_secs(5),
@@ -49,8 +48,8 @@ named_enum! {
 }
 
 impl Kind {
-    /// Returns the length of the first part of an id, the group, whose ids are read together; 0 where
-    /// all are one group.
+    /// Returns the length of the group, the first part of an id; ids of a group are read together. 0: all ids
+    /// of the kind are one group.
     const fn group_length(self) -> usize {
         match self {
             Self::Session => 12,
@@ -72,8 +71,8 @@ impl Key {
     }
 }
 
-/// One state of a record, opaque. Where a store gives a version again, the value is the same: a
-/// change that was decided by the value is right there too.
+/// One state of a record, opaque. A store may give a version again, for the same value: a change that was
+/// decided by that value is right again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Version(String);
 
@@ -105,8 +104,8 @@ pub(crate) enum Change {
         expected: Version,
     },
     Append(NewEntry),
-    /// Removes entries of the log; the last one given stays, and its id with it. `expected` is one that was read:
-    /// in another history the ids are those of others.
+    /// Removes entries of the log, but never the last one, whose id must stay known. `expected` is an entry
+    /// that was read: in another history the ids belong to other entries.
     Remove {
         ids: Vec<i64>,
         expected: LogEntry,
@@ -117,9 +116,9 @@ pub(crate) enum Change {
 #[derive(Debug, Clone)]
 pub(crate) struct NewEntry {
     pub(crate) value: String,
-    /// From then on the entry may go, as of a record.
+    /// Seconds since the epoch, by the store's clock; from then on the store may remove the entry.
     pub(crate) ends: i64,
-    /// Its id will be larger than this, even in an older copy that has given smaller ones.
+    /// The id of the entry will be larger than this, even in an older copy of the store.
     pub(crate) above: i64,
 }
 
@@ -133,7 +132,7 @@ pub(crate) enum Outcome {
 /// An immutable entry of the log, which has the revocations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogEntry {
-    /// Given by the store, larger than the id of every entry before.
+    /// The id that the store gave, larger than the id of every entry before.
     pub(crate) id: i64,
     pub(crate) value: String,
     pub(crate) ends: i64,
@@ -149,8 +148,8 @@ pub(crate) enum StoreError {
     /// an operator has to act.
     #[error("{0}")]
     Unusable(String),
-    /// Other files stand in the place of the store's: nothing that is read or written would count. An
-    /// operator has to act, and start the server anew.
+    /// Other files stand in the place of the store's files: no read or write would count. An operator has to
+    /// act, and start the server anew.
     #[error("{0}")]
     Replaced(String),
     /// Too many requests wait for the store; nothing was changed.
@@ -161,7 +160,7 @@ pub(crate) enum StoreError {
     Unclear(String),
 }
 
-/// Runs a change of the store to its end, also if the client does not wait for that.
+/// Runs a change of the store to its end, even if the client does not wait for it.
 ///
 /// # Errors
 /// Those of the change; [`StoreError::Unclear`] if it panics.
@@ -172,7 +171,7 @@ pub(crate) async fn to_the_end<T: Send + 'static>(
     ended.unwrap_or_else(|error| Err(StoreError::Unclear(error.to_string())))
 }
 
-/// Without the text, which may quote a secret.
+/// Leaves out the text of the error, which may quote a secret.
 impl From<serde_json::Error> for StoreError {
     fn from(error: serde_json::Error) -> Self {
         let class = error.classify();
@@ -217,16 +216,16 @@ pub(crate) trait Store: Send + Sync {
         Ok(held.into_iter().next().flatten())
     }
 
-    /// Reads the ids of a group, or of all (an empty name); those that end first come first, those without an
-    /// end in the order of their ids.
+    /// Reads the ids of a group, or of the whole kind (an empty name): records that end first come first;
+    /// records without an end follow in the order of their ids.
     async fn ids(&self, kind: Kind, group: &str) -> Result<Vec<String>, StoreError>;
 
-    /// Makes all changes, or none if one of them expects another version. A commit of none waits until
-    /// what was read is as safe as what is committed.
+    /// Makes all changes, or no change if one of them expects another version. An empty commit waits until
+    /// everything that was read is as safe as committed changes.
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError>;
 
-    /// Reads the entries of the log after `cursor`, the id of the last one known (0: all), in their order. The last
-    /// one stays beyond its end, so that ids are known.
+    /// Reads the entries of the log after `cursor`, the id of the last known entry (0: all), in their order.
+    /// The last entry of the log stays beyond its end, so that its id stays known.
     async fn since(&self, cursor: i64) -> Result<Vec<LogEntry>, StoreError>;
 
     /// Returns the clock that all servers share, in seconds since the epoch.
@@ -235,7 +234,7 @@ pub(crate) trait Store: Send + Sync {
     /// Makes a commit that leaves nothing.
     ///
     /// # Errors
-    /// The reason why none can be made, though everything may be readable.
+    /// The reason why no commit can be made, though all records may be readable.
     async fn check(&self) -> Result<(), StoreError> {
         self.commit(ended_records()).await.map(drop)
     }

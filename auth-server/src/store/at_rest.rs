@@ -1,5 +1,5 @@
-//! The encryption of a store as a whole: it stands in the private key and the ring, and every other
-//! record is written and read as it says.
+//! The encryption of a store as a whole: the private key and the ring show its state, by which every other
+//! record is written and read.
 
 use zeroize::Zeroizing;
 
@@ -10,9 +10,9 @@ use super::envelope_encryption::{EncryptionError, KeyEncryption, KeyEncryptionKe
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AtRest {
     InClear,
-    /// Under the key of this id; what is in clear still counts.
+    /// Encrypted with the key of this id; values in clear still count.
     BeingEncrypted(String),
-    /// Under the key of this id; what is in clear was planted.
+    /// Encrypted with the key of this id; a value in clear was planted.
     Encrypted(String),
 }
 
@@ -27,7 +27,7 @@ impl AtRest {
 }
 
 impl KeyEncryption {
-    /// Returns the state of the store, or the one that a new store gets.
+    /// Returns the state of the store, or the state that a new store gets.
     pub(crate) fn at_rest(&self) -> AtRest {
         self.known_at_rest().unwrap_or_else(|| match &self.current {
             Some(key) => AtRest::Encrypted(key.id().to_owned()),
@@ -40,7 +40,7 @@ impl KeyEncryption {
         self.at_rest.lock().clone()
     }
 
-    /// Takes over the state of the store; returns true for another one than before.
+    /// Takes over the state of the store; returns true if it differs from the known state.
     pub(crate) fn take_over(&self, at_rest: &AtRest) -> bool {
         let former = self.at_rest.lock().replace(at_rest.clone());
         former.as_ref() != Some(at_rest)
@@ -54,7 +54,7 @@ impl KeyEncryption {
         at_rest.key().map(|id| self.key(id)).transpose()
     }
 
-    /// Writes the value of a record as the store is.
+    /// Encrypts the value of a record, if the store is encrypted.
     pub(crate) fn seal_record(
         &self,
         key: &Key,
@@ -66,8 +66,8 @@ impl KeyEncryption {
         }
     }
 
-    /// Reads the value of a record. One in clear does not count in an encrypted store: who writes to the
-    /// store could have planted it.
+    /// Decrypts the value of a record. A value in clear does not count in an encrypted store: anyone who can
+    /// write to the store could have planted it.
     pub(crate) fn open_record(
         &self,
         key: &Key,

@@ -43,7 +43,7 @@ impl StoreClock {
         time.saturating_add(self.skew_seconds())
     }
 
-    /// Returns the difference; 0 before it was measured.
+    /// Returns the measured difference of the clocks; 0 before the first measurement.
     pub(crate) fn skew_seconds(&self) -> i64 {
         self.skew.load(Ordering::Relaxed)
     }

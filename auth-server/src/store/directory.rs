@@ -1,4 +1,4 @@
-//! The directory of a store, for its owner only (mode 0700). What is this user's own is closed to
+//! The directory of a store, for its owner only (mode 0700). Files and directories of this user are closed to
 //! others, with a warning: Kubernetes opens a volume to the `fsGroup` of a pod at each mount.
 
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -20,11 +20,11 @@ pub(super) const NO_DIRECTORY: &str = "a file, not a directory";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// A server's, which is alone.
+    /// The access of a server, which has no other server beside it.
     Serve,
-    /// A command's, beside a server.
+    /// The access of a command, beside a server.
     Write,
-    /// Leaves the files as they are, and needs no right to write.
+    /// The access of a preview, which leaves the files as they are and needs no right to write.
     Preview,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn inspect(path: &Path, access: Access) -> Result<(), StoreError> {
     match owner == geteuid().as_raw() {
         true if is_open => close(path, DIRECTORY_MODE, access),
         true => Ok(()),
-        // The owner can remove its content, and root anyway.
+        // Another owner could remove the content of the directory, and root could anyway.
         false if owner != 0 => Err(unusable(path, OF_ANOTHER)),
         false if is_open => Err(unusable(
             path,
@@ -75,9 +75,8 @@ pub(super) fn inspect(path: &Path, access: Access) -> Result<(), StoreError> {
     }
 }
 
-/// Locks the directory itself for a server, until the result is dropped; waits up to `wait` for
-/// another one to end. Not a file in it: closing a second descriptor of a database drops its
-/// locks.
+/// Locks the directory for a server, until the result is dropped; waits up to `wait` for another server to
+/// end. The directory is locked, not a file in it: closing a second descriptor of a database drops its locks.
 pub(super) fn lock_for_serving(path: &Path, wait: Duration) -> Result<File, StoreError> {
     let directory = File::open(path).map_err(|error| rejected(path, &error))?;
     let mut locked = lock_file::try_lock(&directory);
@@ -98,11 +97,11 @@ pub(super) fn lock_for_serving(path: &Path, wait: Duration) -> Result<File, Stor
     }
 }
 
-/// The cause for what this user cannot close to others.
+/// The cause of the error for a file that this user cannot close to others.
 pub(super) const OF_ANOTHER: &str =
     "belongs to another user: run as that one, or chown it to this one";
 
-/// Takes the rights of others to what is this user's own.
+/// Takes away the rights of others to a file or directory of this user.
 pub(super) fn close(path: &Path, mode: u32, access: Access) -> Result<(), StoreError> {
     if access == Access::Preview {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Encryption of private values at rest: each string is encrypted with the key-encryption key,
-//! bound to the record that it is the value of.
+//! Encryption of private values at rest: each value is encrypted with the key-encryption key, and bound to
+//! its record.
 //!
 //! `postern-encrypted:1:ENCRYPTION-KEY:DATA`, where DATA is the base64url of nonce, AES-256-GCM
 //! ciphertext and tag. Everything before DATA and the name of the record are additional data, so a
@@ -18,16 +18,16 @@ use zeroize::Zeroizing;
 use super::Key;
 use super::at_rest::AtRest;
 
-/// No plaintext value (PEM, base64, JSON) starts like this.
+/// The begin of an encrypted value; no plaintext value (PEM, base64, JSON) starts like this.
 pub(super) const MARK: &str = "postern-encrypted:";
 const VERSION: &str = "1";
-/// In place of the key that encrypts.
+/// The word in place of the key that encrypts.
 const CLEAR: &str = "clear";
 const KEY_BYTES: usize = 32;
 /// Length of the digest that identifies a key to operators, who have a handful at most.
 const ID_BYTES: usize = 6;
 
-/// The texts do not repeat the key.
+/// The errors of keys; their texts do not repeat the key.
 const NO_KEY: &str =
     "expected 32 random bytes in base64 or hex, such as openssl rand -base64 32 prints";
 const CLEAR_ALONE: &str = "'clear' comes before a key that decrypts";
@@ -50,14 +50,13 @@ impl KeyEncryptionKey {
     /// # Errors
     /// For any other text, and for a placeholder: 32 equal bytes.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
-        // The line end of a file counts for nothing.
+        // The line end of a file is no part of the key.
         let bytes = decode(text.trim()).ok_or(NO_KEY)?;
         if bytes.iter().all(|byte| Some(byte) == bytes.first()) {
             return Err(NO_KEY);
         }
         let mut digest = Context::new(&SHA256);
-        // A prefix of its own, so that the id is no digest that another program publishes of the
-        // key.
+        // A prefix of its own, so that no other program publishes the same digest of the key.
         digest.update(b"postern key-encryption key");
         digest.update(&bytes);
         let named = digest.finish();
@@ -95,7 +94,7 @@ fn decode(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     [HEXLOWER_PERMISSIVE, BASE64_NOPAD, BASE64URL_NOPAD]
         .iter()
         .filter_map(|encoding| encoding.decode(text).ok().map(Zeroizing::new))
-        // 64 digits of hex are base64 too, of another length: the length decides.
+        // 64 digits of hex are valid base64 too, but of more bytes: the length decides.
         .find(|bytes| bytes.len() == KEY_BYTES)
 }
 
@@ -130,13 +129,13 @@ pub(crate) enum EncryptionError {
 /// The configured keys.
 #[derive(Debug, Default)]
 pub(crate) struct KeyEncryption {
-    /// Encrypts a new store, and one that is encrypted anew; `None` for plaintext.
+    /// The key that encrypts a new store, or a store that is encrypted anew; `None` for plaintext.
     pub(crate) current: Option<KeyEncryptionKey>,
-    /// Decrypt what others write, or wrote before.
+    /// The keys that decrypt values of other servers, or of earlier times.
     pub(crate) others: Vec<KeyEncryptionKey>,
-    /// Rejects private values in plaintext.
+    /// True if private values in plaintext are rejected.
     pub(crate) required: bool,
-    /// The store as it was read last.
+    /// The state of the store as it was read last.
     pub(crate) at_rest: Mutex<Option<AtRest>>,
 }
 

@@ -1,6 +1,6 @@
-//! An open store as the parts of this program share it: its records as JSON, sealed as the store is, its
-//! clock, and the bound on what requests do there at once. The one place that tells an authentic record
-//! from a planted one.
+//! An open store as the parts of this program share it: its records as JSON, encrypted if the store is, its
+//! clock, and the bound on simultaneous calls of requests. The only code that distinguishes an authentic
+//! record from a planted one.
 
 use std::fmt;
 use std::ops::Deref;
@@ -16,8 +16,7 @@ use super::envelope_encryption::{EncryptionError, KeyEncryption};
 use super::{Change, Key, Kind, Outcome, Store, StoreError, Version};
 use crate::rate_limit::{Permit, Permits};
 
-/// Max number of calls of requests at once: each has a connection to Redis, or a thread that waits for a
-/// disk.
+/// Max number of calls of requests at once: each has a connection to Redis, or a thread that waits.
 const MAX_CALLS: usize = 64;
 
 /// Clones share the store.
@@ -25,15 +24,15 @@ const MAX_CALLS: usize = 64;
 pub(crate) struct OpenStore {
     store: Arc<dyn Store>,
     pub(crate) encryption: Arc<KeyEncryption>,
-    /// By the last poll.
+    /// The clock of the store, as of the last poll.
     pub(crate) clock: Arc<StoreClock>,
     /// Names the store for an operator, without secrets.
     pub(crate) location: Arc<str>,
-    /// Those of requests; `None` for polls and commands, which are few.
+    /// The permits of requests; `None` for polls and commands, which are few.
     permits: Option<Arc<Permits>>,
 }
 
-/// The store for one call, or a few in a row; another one may begin when it is dropped.
+/// The store for one call, or a few in a row; when it is dropped, another call may begin.
 pub(crate) struct Call<'s> {
     store: &'s dyn Store,
     _permit: Option<Permit>,
@@ -59,7 +58,7 @@ pub(crate) struct Held<R> {
 }
 
 impl<R> Held<R> {
-    /// Returns the change that removes it, if it is still the one of this version.
+    /// Returns the change that removes the record, if it still has this version.
     pub(crate) fn removal(&self) -> Option<Change> {
         Some(Change::Delete {
             key: self.key.clone(),
@@ -97,7 +96,7 @@ impl OpenStore {
     /// [`StoreError::Busy`].
     pub(crate) async fn call(&self) -> Result<Call<'_>, StoreError> {
         let _permit = match &self.permits {
-            // In turn; a store that hangs rejects what waits, and keeps no request for good.
+            // Requests wait in turn; if the store hangs they are rejected, and do not wait for good.
             Some(permits) => Some(permits.take(None).await.ok_or(StoreError::Busy)?),
             None => None,
         };
@@ -107,8 +106,8 @@ impl OpenStore {
         })
     }
 
-    /// Waits until what was read is as safe as what a commit has written: the outcome of that commit may
-    /// have been unclear.
+    /// Waits until everything that was read is as safe as a commit: the outcome of the commit that wrote it
+    /// may have been unclear.
     pub(crate) async fn confirm(&self) -> Result<(), StoreError> {
         self.call().await?.commit(Vec::new()).await.map(drop)
     }
@@ -122,7 +121,7 @@ impl OpenStore {
         // Compared before the error becomes a text: the callers of planted records remove them.
         let is_planted = opened == Err(EncryptionError::Planted);
         let record = opened.map_err(|error| error.to_string());
-        // Without the text of the error, which may quote the record.
+        // The text of the error is left out, because it may quote the record.
         let record = record.and_then(|text| {
             let record = text.map(|text| serde_json::from_str(&text)).transpose();
             record.map_err(|error| format!("not a record of its kind: {:?}", error.classify()))
@@ -135,7 +134,7 @@ impl OpenStore {
         })
     }
 
-    /// Returns the change that writes a record in place of `expected`, none for a new one.
+    /// Returns the change that writes a record in place of the version `expected`; `None` for a new record.
     pub(crate) fn put(
         &self,
         key: Key,
@@ -153,7 +152,7 @@ impl OpenStore {
         })
     }
 
-    /// Writes a record. Returns `false` and changes nothing if another one than `expected` is there.
+    /// Writes a record. Returns `false` and changes nothing if the store has another version than `expected`.
     pub(crate) async fn write(
         &self,
         key: Key,
@@ -165,8 +164,8 @@ impl OpenStore {
         Ok(self.call().await?.commit(vec![put]).await? == Outcome::Committed)
     }
 
-    /// Writes every record of a kind again as the store is, and returns the number of those that cannot
-    /// be read. `ends` reads the end of a record's life from it.
+    /// Writes every record of a kind again, encrypted if the store is, and returns the number of records that
+    /// cannot be read. `ends` reads the end of a record's life from the record.
     pub(crate) async fn rewrite(
         &self,
         kind: Kind,
@@ -187,7 +186,7 @@ impl OpenStore {
                     left += 1;
                     break;
                 };
-                // On a conflict a request has changed or removed it meanwhile: it is read again.
+                // On a conflict a request has changed or removed the record meanwhile: it is read again.
                 if self.write(key.clone(), held.version, &record, ends).await? {
                     break;
                 }

@@ -1,11 +1,11 @@
 //! The shared store: Redis or a compatible server, for any number of servers.
 //!
-//! One hash tag keeps the keys in one cluster slot, so that a script may change all of them at
-//! once. A call that succeeded leaves its connection to the next ones.
+//! One hash tag keeps the store's keys in one cluster slot, so that a script may change all of them at once.
+//! A call that succeeded leaves its connection to later calls.
 //!
-//! A record is a string of its own, and its version the digest of that. An index for each kind and
-//! each group (a sorted set of ids, by the end of the record) and the entries of the log (a sorted set by id, with
-//! another one by end) are kept by the script that commits.
+//! A record is a string of its own, and its version the digest of the string. The script that commits keeps
+//! an index for each kind and each group (a sorted set of ids, by the end of the record), and the entries of
+//! the log (a sorted set by id, and another one by end).
 
 mod address;
 mod connection;
@@ -32,11 +32,12 @@ use super::{
     CALL_TIMEOUT, Change, Key, Kind, LogEntry, Outcome, Store, StoreError, Stored, ended_records,
 };
 
-/// A store in the same data centre responds in milliseconds; beyond this it is stalled.
+/// Timeout of one attempt: a store in the same data centre responds in milliseconds.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for `?wait=N` replicas to acknowledge, within the timeout of a response.
 const ACKNOWLEDGEMENT_MS: u16 = 1000;
-/// Use of a connection: one to a former master, or with former rights, serves no later call.
+/// Time for which a connection is used again: a connection to a former master, or with former rights, serves
+/// no later call.
 const KEPT: Duration = Duration::from_secs(1);
 /// Pause before the retry of a call that a failover interrupted.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -45,7 +46,7 @@ pub(crate) struct RedisStore {
     route: Route,
     /// Connections that no call uses.
     kept: parking_lot::Mutex<Vec<(Instant, Connection)>>,
-    /// The error of the last commit that was left half done, until a check has named it.
+    /// The error of the last commit that was left half done, until a check has reported it.
     half_done: parking_lot::Mutex<Option<StoreError>>,
     /// The address without user, password and parameters.
     pub(super) redacted: String,
@@ -84,16 +85,15 @@ impl RedisStore {
             .map_err(|failed| self.error(&failed))
     }
 
-    /// Commits once: what the first attempt did counts.
+    /// Commits once: if the first attempt has committed, the second one changes nothing.
     async fn commit_once(&self, command: &Cmd) -> Result<bool, StoreError> {
         self.twice(command, self.replicas).await.map_err(|failed| {
-            // Nothing was sent, or the server rejected it before its first write.
+            // The command was not sent, or the server rejected it before its first write.
             if !failed.may_have_arrived {
                 return self.error(&failed);
             }
             let unclear = StoreError::Unclear(self.describe_failure(&failed));
-            // Kept for the next poll, which names it: the caller sees only that the outcome is
-            // unclear.
+            // Kept for the next poll, which reports it: the caller sees only an unclear outcome.
             if is_halfway(&failed.error) {
                 *self.half_done.lock() = Some(unclear.clone());
             }
@@ -104,16 +104,16 @@ impl RedisStore {
     async fn twice<T: FromRedisValue>(&self, command: &Cmd, replicas: u8) -> Result<T, Failed> {
         let attempts = async {
             let first = match self.attempt(command, replicas).await {
-                // A failover, a connection that ended: the same command may run on the new master,
-                // because its mark makes it one.
+                // After a failover, or the end of a connection, the same command may run on the new
+                // master: by its mark a repeated commit changes nothing.
                 Err(failed) if is_worth_repeating(&failed.error) => failed,
                 outcome => return outcome,
             };
-            // Others may lead to the same former master.
+            // Other kept connections may lead to the same former master.
             self.kept.lock().clear();
             tokio::time::sleep(PAUSE).await;
             let second = self.attempt(command, replicas).await;
-            // Unclear if either attempt may have arrived.
+            // The outcome is unclear if either attempt may have arrived.
             second.map_err(|last| last.after(&first))
         };
         let done = timeout(CALL_TIMEOUT, attempts).await;
@@ -131,19 +131,17 @@ impl RedisStore {
         acknowledged(&mut connection, replicas)
             .await
             .map_err(Failed::on_the_way)?;
-        // Only after success: what is left unread on a failed one would be the next call's
-        // response.
+        // Kept only after success: bytes left unread by a failure would be the next call's response.
         self.kept.lock().push((opened, connection));
         Ok(done)
     }
 
-    /// Returns a connection, and the time when it was made. A kept one is tried first: what is sent on one
-    /// that has ended may have arrived.
+    /// Returns a connection, and the time when it was made. A kept connection is tried before its use,
+    /// because a command that is sent on an ended connection may have arrived.
     async fn connection(&self) -> Result<(Instant, Connection), Failed> {
         if let Some((opened, mut connection)) = self.kept() {
             let time = scripts::time();
-            // A harmless command tries it: a commit on a connection that has ended would be
-            // unclear.
+            // A harmless command tries the connection: a commit on an ended one would be unclear.
             if let Ok(Ok(())) = timeout(TIMEOUT, connection.query(&time)).await {
                 return Ok((opened, connection));
             }
@@ -169,14 +167,14 @@ impl RedisStore {
 
     fn describe_failure(&self, Failed { error, server, .. }: &Failed) -> String {
         let error = match error.kind() {
-            // The text would quote what came, which may be another service's response.
+            // The text would quote the received bytes, which may be another service's response.
             ErrorKind::Parse => "this is not a Redis server".to_owned(),
             _ => {
                 let text = error.to_string();
                 in_words(&text, &credentials::SETTINGS).unwrap_or(text)
             }
         };
-        // They are a script.
+        // The arguments are left out: they are a whole script.
         let (cause, _arguments) = error.split_once(", with args").unwrap_or((&error, ""));
         match server {
             Some(server) => format!("{}: {server}: {cause}", self.redacted),
@@ -229,7 +227,7 @@ impl Store for RedisStore {
 
     async fn check(&self) -> Result<(), StoreError> {
         self.commit(ended_records()).await?;
-        // It stays until it is named.
+        // The error stays until it is reported here.
         self.half_done.lock().take().map_or(Ok(()), Err)
     }
 
@@ -238,7 +236,7 @@ impl Store for RedisStore {
     }
 }
 
-/// Waits until `replicas` have what was written through `connection`, and before.
+/// Waits until `replicas` have all writes through `connection`, and the writes before them.
 async fn acknowledged(connection: &mut Connection, replicas: u8) -> Result<(), RedisError> {
     if replicas == 0 {
         return Ok(());

@@ -1,8 +1,8 @@
 //! The store in a directory, shared by a server and commands beside it, or in the memory of one server:
 //! an SQLite database.
 //!
-//! A file is opened by the first call that needs it, and made by the first commit: reading a store that
-//! is not there makes none. A program under which it is replaced uses it no more.
+//! The file is opened by the first call that needs it, and made by the first commit: reading a missing store
+//! makes no file. A program does not use the store any more once its file was replaced.
 
 mod changes;
 mod database;
@@ -34,18 +34,18 @@ use super::{
 };
 
 const FILE: &str = "store.db";
-/// Behind the name of a backup that is being written.
+/// The end of the name of a backup that is being written.
 const UNFINISHED: &str = ".unfinished";
-/// Another process holds the lock for milliseconds; beyond this it is stalled. As long again a call
-/// may wait for another one of this process, and both together end before the call's own bound:
-/// what was given up is not done later.
+/// Wait for the lock of another process, which holds it for milliseconds unless it is stalled. A call may
+/// wait as long for another call of this process. Both waits end before the call's own timeout, so that a
+/// call that was given up is not carried out later.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(4);
-/// A server empties the journal after a call, no more often: that takes as long as a few commits.
+/// Interval in which a server empties the journal after a call: emptying takes as long as a few commits.
 const JOURNAL_INTERVAL: Duration = Duration::from_secs(1);
-/// At this length it does so earlier, as a second's commits could fill a small volume.
+/// Length at which the journal is emptied earlier: the commits of a second could fill a small volume.
 const JOURNAL_BYTES: u64 = 1024 * 1024;
-/// Of one check, without a pause in which the journal is emptied: three times the pages of one, while a
-/// logout or a login changes not twice as many.
+/// Commits of one check, without a pause in which the journal is emptied: they take three times the pages of
+/// one, and a logout or a login takes less than twice as many.
 const CHECK_COMMITS: usize = 4;
 
 const GET: &str = "SELECT value, version FROM record
@@ -55,11 +55,11 @@ const IDS: &str = "SELECT id FROM record
  ORDER BY ends, id";
 const SINCE: &str = "SELECT id, value, ends FROM log WHERE id > ?1 ORDER BY id";
 
-/// Stands in messages for the file of a store in memory.
+/// The name in messages for the file of a store in memory.
 const MEMORY: &str = "memory";
 
 pub(crate) struct SqliteStore {
-    /// `None` in memory.
+    /// The directory; `None` for a store in memory.
     directory: Option<PathBuf>,
     access: Access,
     /// A server's lock on the directory.
@@ -71,10 +71,10 @@ struct Opened {
     connection: Connection,
     /// The files after the last call; those of a store in memory stay the same.
     files: Files,
-    /// True once others stood in their place: no other program would find what is written.
+    /// True once other files stood in their place: no other program would find what this one writes.
     is_lost: bool,
     journal_emptied: Option<Instant>,
-    /// True if the last time left some of it.
+    /// True if the last emptying left a part of the journal.
     journal_stays: bool,
     clock: ClockWatch,
     /// Records with an end for which there is room; at 0 the store counts them.
@@ -96,11 +96,10 @@ impl Opened {
 
     fn is_in_place(&self, now: &Files, access: Access) -> bool {
         match access {
-            // Never again, even if the former files come back: what was written between is not in
-            // them.
+            // Never again, even if the former files come back, which lack all changes since.
             _ if self.is_lost => false,
             Access::Serve => now.are_unchanged(&self.files),
-            // Beside a server, which writes.
+            // A command runs beside a server, which writes.
             Access::Write | Access::Preview => now.are(&self.files),
         }
     }
@@ -109,14 +108,14 @@ impl Opened {
         let is_early = |last: Instant| last.elapsed() < JOURNAL_INTERVAL;
         match self.files.journal_bytes {
             0 => false,
-            // Not by each call where it failed: a full disk would keep all of them waiting.
+            // Not after each call once it failed: with a full disk every call would wait for it.
             JOURNAL_BYTES.. if !self.journal_stays => true,
             _ => !self.journal_emptied.is_some_and(is_early),
         }
     }
 }
 
-/// Its end plays the journal into the database, unless that is another one.
+/// The end of a store plays the journal into the database, unless another file is in its place.
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         let mut opened = self.opened.get_mut().take();
@@ -169,25 +168,25 @@ impl SqliteStore {
         }))
     }
 
-    /// Copies the whole store, also beside a server that uses it, into a file that it makes: until the
-    /// copy is whole it has another name.
+    /// Copies the whole store into a new file, also beside a server that uses the store. Until the copy is
+    /// whole it has another name.
     pub(crate) fn backup(&self, file: &Path) -> Result<(), StoreError> {
-        // Absolute: SQLite has a meaning of its own for some names.
+        // An absolute path, because some names have a meaning of their own for SQLite.
         let file = std::path::absolute(file).map_err(|error| rejected(file, &error))?;
         check_is_free(&file)?;
         let copy = UnfinishedFile::create(with_suffix(&file, UNFINISHED))
             .map_err(|error| rejected(&file, &error))?;
         self.copy_into(&copy.path)?;
-        // Another program may have made it meanwhile.
+        // Another program may have made a file of this name meanwhile.
         check_is_free(&file)?;
         copy.rename(&file).map_err(|error| rejected(&file, &error))
     }
 
     fn copy_into(&self, file: &Path) -> Result<(), StoreError> {
         let copied = self.blocking(IfMissing::Empty, |opened| {
-            // One read transaction: a server may write meanwhile, and the copy is of one moment.
+            // `VACUUM INTO` is one read transaction: the copy is of one moment, though a server may write.
             let copy = opened.connection.execute("VACUUM INTO ?1", [file.to_str()]);
-            // The journal that is there now, or the next one, is not the copy's.
+            // The copy gets a mark of its own: the store's journal, and the next one, are not the copy's.
             copy.and_then(|_| {
                 let copy = open(file, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
                 keep_journal(&copy, false)?;
@@ -209,7 +208,7 @@ impl SqliteStore {
         directory.map_or_else(|| MEMORY.into(), |directory| directory.join(FILE))
     }
 
-    /// Runs `call` beside the asynchronous threads: it waits for the disk and for locks. Returns `None`
+    /// Runs `call` on a thread for blocking work, because it waits for the disk and for locks. Returns `None`
     /// where there is no database.
     async fn run<T: Send + 'static>(
         self: &Arc<Self>,
@@ -221,8 +220,7 @@ impl SqliteStore {
         let unclear = |cause: &dyn fmt::Display| {
             let text = format!("{}: {cause}", self.path().display());
             match missing {
-                // A commit may have taken place before the task was given up; a read has changed
-                // nothing.
+                // A commit may have taken place before the task was given up; a read changes nothing.
                 IfMissing::Create => StoreError::Unclear(text),
                 IfMissing::Empty => StoreError::Unavailable(text),
             }
@@ -233,7 +231,7 @@ impl SqliteStore {
         }
     }
 
-    /// Reads rows; none where there is no database.
+    /// Reads rows; no rows where there is no database.
     async fn query<T: Send + Default + 'static>(
         self: &Arc<Self>,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -251,8 +249,8 @@ impl SqliteStore {
         missing: IfMissing,
         call: impl FnOnce(&mut Opened) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
-        // One connection, so one call at a time; a disk that hangs must not pile up threads behind
-        // it.
+        // One connection, so one call at a time. The wait is bounded: behind a disk that hangs threads must
+        // not pile up.
         let Some(mut opened) = self.opened.try_lock_for(BUSY_TIMEOUT) else {
             return Err(StoreError::Unavailable(format!(
                 "{}: other calls do not end",
@@ -260,8 +258,7 @@ impl SqliteStore {
             )));
         };
         if let Some(directory) = &self.directory {
-            // Before each call: writing into a replaced or removed file would be lost without an
-            // error.
+            // Before each call: a write into a replaced or removed file would be lost without an error.
             self.follow_files(directory, &mut opened, missing)?;
         }
         let Some(held) = opened.as_mut() else {
@@ -286,7 +283,7 @@ impl SqliteStore {
     }
 }
 
-/// Checks that nothing has the name of a backup, nor of a journal, which SQLite would play into it.
+/// Checks that no file has the name of the backup, or of its journal, which SQLite would play into it.
 fn check_is_free(file: &Path) -> Result<(), StoreError> {
     for suffix in ["", "-journal", "-wal", "-shm"] {
         let taken = with_suffix(file, suffix);
@@ -343,7 +340,7 @@ impl Store for Arc<SqliteStore> {
             };
             match transaction.commit() {
                 Ok(()) => Ok(Outcome::Committed),
-                // The disk failed while it was written.
+                // The disk failed while the commit was written.
                 Err(error) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => {
                     Err(StoreError::Unclear(format!("{}: {error}", path.display())))
                 }
@@ -367,13 +364,13 @@ impl Store for Arc<SqliteStore> {
             .await
     }
 
-    /// Returns this machine's clock: all who open the file run on it.
+    /// Returns this machine's clock: all programs that open the file run on this machine.
     async fn now(&self) -> Result<i64, StoreError> {
         Ok(unix_now())
     }
 
-    /// Takes more room than the commit of a request, and leaves it to that: what fits into the journal
-    /// of the last check would do so on a full disk for ever.
+    /// Takes more room than the commit of a request, and then leaves it to requests: without more room, a
+    /// check would fit into the journal of the last check even on a full disk.
     async fn check(&self) -> Result<(), StoreError> {
         for _ in 0..CHECK_COMMITS {
             self.commit(ended_records()).await?;

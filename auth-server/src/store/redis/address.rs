@@ -35,7 +35,7 @@ pub(super) enum Endpoint {
 
 /// Sentinels, queried for the current master at each connection.
 pub(super) struct Sentinels {
-    /// At least one.
+    /// The clients of the Sentinels, at least one.
     pub(super) clients: Vec<Client>,
     /// The master's name.
     pub(super) name: String,
@@ -68,7 +68,7 @@ impl Address {
         if text.contains('#') {
             return Err("it may not have a fragment".to_owned());
         }
-        // Our own parameter, which the client does not know.
+        // `wait` is our own parameter, which the client library does not know.
         let (text, replicas) = replicas(text)?;
         let (scheme, rest) = text.split_once("://").ok_or("it has no host")?;
         let (transport, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
@@ -82,7 +82,7 @@ impl Address {
         }
         let parsed = match kind {
             "sentinel" => sentinels(transport, rest, access),
-            // There, the number would be the least of all masters.
+            // In a cluster the number would be the least of all masters'.
             "cluster" if replicas > 0 => Err("a cluster takes no ?wait=".into()),
             "cluster" => cluster(transport, rest, access),
             _ => one(text, access),
@@ -98,7 +98,7 @@ impl Address {
 }
 
 impl Sentinels {
-    /// Returns the client of the master, which has this address.
+    /// Returns the client of the master at this address.
     pub(super) fn client_of(&self, host: String, port: u16) -> RedisResult<Client> {
         let address = match self.master.addr() {
             ConnectionAddr::TcpTls { .. } => ConnectionAddr::TcpTls {
@@ -221,7 +221,7 @@ impl<'a> Hosts<'a> {
             return Err("it may not have a query".into());
         }
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        // The last one, as a password may hold others; a host holds none.
+        // The last `@` counts, as a password may hold others, and a host holds no `@`.
         let (user, hosts) = match authority.rfind('@') {
             Some(at) => authority.split_at(at + 1),
             None => ("", authority),

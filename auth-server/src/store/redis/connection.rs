@@ -10,7 +10,7 @@ use super::address::{Endpoint, Sentinels};
 use super::failure::Failed;
 
 pub(super) enum Connection {
-    /// Also to a master found by a Sentinel.
+    /// A connection to one server, also to a master that a Sentinel has named.
     One(MultiplexedConnection),
     Cluster(ClusterConnection),
 }
@@ -43,8 +43,8 @@ impl Connection {
 }
 
 impl Sentinels {
-    /// Connects to the master that a Sentinel names, if it takes itself for one: the records of a replica
-    /// may be old.
+    /// Connects to the master that a Sentinel names, if that server takes itself for a master: the records of
+    /// a replica may be old.
     async fn master_by(&self, sentinel: &Client) -> Result<MultiplexedConnection, Failed> {
         let mut which = redis::cmd("SENTINEL");
         which.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);

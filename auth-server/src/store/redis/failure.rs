@@ -1,4 +1,4 @@
-//! Failures of a command, and what they leave to do.
+//! Failures of a command: if it may have arrived, and if a retry may help.
 
 use redis::{ErrorKind, RedisError, RetryMethod, ServerErrorKind};
 
@@ -10,7 +10,7 @@ pub(super) struct Failed {
     pub(super) may_have_arrived: bool,
 }
 
-/// Returns the failure of what sent no command.
+/// Returns the failure of a step before any command was sent.
 impl From<RedisError> for Failed {
     fn from(error: RedisError) -> Self {
         Self {
@@ -30,8 +30,8 @@ impl Failed {
         }
     }
 
-    /// Returns the failure of a command that was sent. The error of a client that `repeats` commands is the
-    /// last attempt's: unless it is lasting, an attempt before it may have arrived.
+    /// Returns the failure of a command that was sent. A client that `repeats` commands returns the error of
+    /// its last attempt: unless that error is lasting, an earlier attempt may have arrived.
     pub(super) fn from_query(error: RedisError, repeats: bool) -> Self {
         if is_rejected(&error) && (!repeats || is_lasting(&error)) {
             error.into()
@@ -51,7 +51,7 @@ impl Failed {
 
 /// Returns true if the server, or the client before it sent anything, rejected the command as a whole.
 fn is_rejected(error: &RedisError) -> bool {
-    // No response, or none that can be read: the command may have run.
+    // Without a response that can be read, the command may have run.
     let is_without_response = matches!(
         error.kind(),
         ErrorKind::Io | ErrorKind::Parse | ErrorKind::UnexpectedReturnType
@@ -75,15 +75,14 @@ pub(super) fn is_worth_repeating(error: &RedisError) -> bool {
     }
 }
 
-/// Returns true if waiting cannot help: wrong credentials, missing rights, a command that is switched off, a
-/// key of another type.
-/// Everything else (connection refused, timeout, loading, read-only, out of memory, failover) may
-/// be transient.
+/// Returns true if waiting cannot help: wrong credentials, missing rights, a command that is switched off,
+/// a key of another type. Everything else (connection refused, timeout, loading, read-only, out of memory,
+/// failover) may be transient.
 pub(super) fn is_lasting(error: &RedisError) -> bool {
     const CODES: [&str; 5] = ["WRONGPASS", "NOAUTH", "NOPERM", "WRONGTYPE", "UNUSABLE"];
-    // Of a client and of a script.
+    // The texts for a command that is switched off, for a client and for a script.
     const SWITCHED_OFF: [&str; 2] = ["nknown command", "nknown Redis command"];
-    // Of a script from Redis 7 on, without a code.
+    // The texts for missing rights of a script from Redis 7 on, which has no code.
     const DENIED: [&str; 2] = ["executing the script can't", "ACL failure in script"];
     // The client's text for a rejected SELECT, which lacks the code. Redis accepts SELECT even
     // while it loads or has lost its master.

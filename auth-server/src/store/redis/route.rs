@@ -11,7 +11,7 @@ use super::credentials::{CredentialFiles, Credentials};
 
 /// The way to the store.
 pub(super) struct Route {
-    /// May hold a password.
+    /// The address, which may hold a password.
     address: Zeroizing<String>,
     followed: Followed<Credentials, Endpoint>,
 }
@@ -31,8 +31,7 @@ impl Route {
         self.followed.load()
     }
 
-    /// Returns the endpoint for the next connection. Unusable files, or a half-replaced set, change
-    /// nothing.
+    /// Returns the endpoint for the next connection. Unusable or half-replaced files change nothing.
     pub(super) async fn followed(&self) -> Arc<InForce<Credentials, Endpoint>> {
         let files = self.in_force().content.files.clone();
         // Without files nothing can change, and no thread is needed to read them.

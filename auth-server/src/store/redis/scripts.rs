@@ -7,10 +7,10 @@ use zeroize::Zeroizing;
 use crate::random;
 use crate::store::{Change, Key, Kind, LogEntry, Stored, Version};
 
-/// Before the names of all keys.
+/// The begin of the names of all keys.
 pub(super) const PREFIX: &str = "{auth:user-token}:";
 
-/// Before each script: it knows the command that fails.
+/// The text before each script, which remembers the command that fails.
 const BEGIN: &str = "
 local command, is_writing
 local function call(...)
@@ -20,8 +20,8 @@ end
 local is_done, result = pcall(function()
 ";
 
-/// After each script. The first word of an error is its code: after `HALFWAY` a part of a commit is
-/// there, after any other one nothing of it. Up to Redis 6 the code stands after the position.
+/// The text after each script. The first word of an error is its code: with `HALFWAY` a part of a commit is
+/// in the store, with any other code nothing of it. Up to Redis 6 the code stands after the position.
 const END: &str = "
 end)
 if is_done then return result end
@@ -30,7 +30,7 @@ text = string.match(text, '%-(%u+ .*)') or text
 return redis.error_reply((is_writing and 'HALFWAY ' or '') .. text .. ', in ' .. command)
 ";
 
-/// Reads records with their versions. GET, not MGET: that takes a value of another type for none.
+/// Reads records with their versions. GET, because MGET takes a value of another type for a missing one.
 const GET: &str = "
 local held = {}
 for number, key in ipairs(KEYS) do
@@ -57,8 +57,8 @@ return call('ZRANGEBYSCORE', KEYS[1], '(' .. call('TIME')[1], '+inf')
 /// An error between two writes would leave half a commit. So every command, set and number is tried first
 /// without any effect: the mark does not exist, and no member is empty.
 ///
-/// The mark makes a repeated commit one: the response to the first may be lost. It is the last write, and
-/// is written again, so that replicas which acknowledge that have the commit too.
+/// By the mark a repeated commit changes nothing: the response to the first may be lost. The mark is the last
+/// write, and a repetition writes it again: replicas which acknowledge this write have the commit too.
 const COMMIT: &str = r"
 local mark, last, log, log_ends = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local function key(change, number) return KEYS[3 * change + 1 + number] end
@@ -155,7 +155,7 @@ pub(super) fn ids(kind: Kind, group: &str) -> Cmd {
 pub(super) fn since(cursor: i64) -> Cmd {
     let [entries, _] = log_keys();
     let mut command = redis::cmd("ZRANGEBYSCORE");
-    // A bracket excludes the cursor itself.
+    // A round bracket excludes the cursor itself.
     command.arg(entries).arg(format!("({cursor}")).arg("+inf");
     command
 }
@@ -166,8 +166,7 @@ pub(super) fn time() -> Cmd {
 
 /// Returns the command of a commit, which may be sent twice.
 pub(super) fn commit(changes: &[Change]) -> Result<Cmd, Unspecified> {
-    // Drawn once a commit: a repetition of the command has the same mark, and changes nothing
-    // twice.
+    // The mark is drawn once a commit: a repetition of the command has the same mark, and changes nothing.
     let mark = random::token_id()?;
     let mut keys = vec![format!("{PREFIX}commit:{mark}"), format!("{PREFIX}last")];
     keys.extend(log_keys());
@@ -189,7 +188,7 @@ fn script(text: &str, keys: &[String]) -> Cmd {
     command
 }
 
-/// Returns the name of a record; the contract gives two.
+/// Returns the name of a record's key; the contract gives the names of two.
 pub(super) fn record_key(Key { kind, id }: &Key) -> String {
     match kind {
         Kind::Installation => format!("{PREFIX}{id}"),
@@ -222,8 +221,7 @@ fn keys_of(change: &Change) -> [String; 3] {
         ],
         Change::Append(_) | Change::Remove { .. } => {
             let [entries, ends] = log_keys();
-            // The script expects three keys a change; a log has no groups, so that both indexes are
-            // its ends.
+            // The script expects three keys a change; a log has no groups, so both indexes are its ends.
             [entries, ends.clone(), ends]
         }
     }
@@ -252,7 +250,7 @@ fn arguments(change: &Change) -> [Zeroizing<String>; 5] {
             removed = ids.join(" ");
             let LogEntry { id, ends, value } = expected;
             number = id.to_string();
-            // As the script wrote it: it compares the whole entry, not its number alone.
+            // In the form in which the script wrote it, because the script compares the whole entry.
             let entry = Some(format!("{id} {ends} {value}"));
             ("remove", entry, &*removed, None, &*number)
         }
@@ -264,8 +262,8 @@ fn arguments(change: &Change) -> [Zeroizing<String>; 5] {
 
 pub(super) fn stored((value, digest): (Vec<u8>, String)) -> Stored {
     Stored {
-        // What is no UTF-8 was not written by this program; its digest is of the bytes, so that a
-        // commit over it still compares what is there.
+        // A value that is no UTF-8 was not written by this program; its digest is of the bytes, so
+        // that a commit over it still compares the value in the store.
         value: Zeroizing::new(String::from_utf8_lossy(&value).into_owned()),
         version: Version(digest),
     }

@@ -6,12 +6,12 @@ use super::database::{mark, mark_of_played, read_mark};
 use super::{GET, Opened, stored};
 use crate::store::{Change, LogEntry, NewEntry};
 
-/// Max number of records with an end, some 100 MB.
+/// Max number of records with an end, which take some 100 MB.
 const MAX_ENDING: u32 = 100_000;
 /// Records with an end that are taken between two counts.
 const ROOM: u32 = 256;
 
-/// The last entry of the log stays.
+/// Removes entries of the log, but never the last one.
 const REMOVE: &str = "DELETE FROM log WHERE id < (SELECT max(id) FROM log)";
 const IS_THERE: &str = "SELECT 1 FROM log WHERE id = ?1 AND value = ?2 AND ends = ?3";
 const COUNT: &str = "SELECT count(*) FROM record WHERE ends IS NOT NULL";
@@ -23,15 +23,15 @@ pub(super) fn change(
     }: &mut Opened,
     changes: Vec<Change>,
 ) -> rusqlite::Result<Option<Transaction<'_>>> {
-    // Before the transaction: within one SQLite runs no checkpoint, even one that only counts.
+    // Before the transaction: within a transaction SQLite runs no checkpoint, even one that only counts.
     let played = mark_of_played(connection)?;
     // Immediate: SQLite does not wait for a lock to which a reading transaction is upgraded.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Before the count of `take_room`: what has ended takes no room.
+    // Before the count of `take_room`: records that have ended take no room.
     transaction.execute("DELETE FROM record WHERE ends <= unixepoch()", [])?;
     for change in &changes {
         if !is_expected(&transaction, change)? {
-            // Dropping the transaction rolls it back, with the removal of what has ended.
+            // Dropping the transaction rolls it back, with the removal of ended records.
             return Ok(None);
         }
     }
@@ -49,8 +49,8 @@ pub(super) fn change(
     Ok(Some(transaction))
 }
 
-/// Takes room for new records that end by themselves: clients make them. What is not committed then
-/// takes it until the next count.
+/// Takes room for new records that end by themselves, because clients make them. Records that are not
+/// committed then take their room until the next count.
 fn take_room(
     transaction: &Transaction<'_>,
     room: &mut usize,
@@ -61,7 +61,7 @@ fn take_room(
             change,
             Change::Put {
                 expected: None,
-                // Those of a check have ended, and do not stay.
+                // The records of a check have ended already, and do not stay.
                 ends: Some(1..),
                 ..
             }
@@ -85,7 +85,7 @@ fn take_room(
     Ok(())
 }
 
-/// Compares before anything of the commit is written: its own changes do not count.
+/// Compares the version in the store, before any change of the commit is made.
 fn is_expected(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<bool> {
     let (key, expected) = match change {
         Change::Put { key, expected, .. } => (key, expected.as_ref()),

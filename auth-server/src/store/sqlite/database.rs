@@ -19,10 +19,10 @@ const APPLICATION_ID: i32 = 0x7073_746e;
 const FORMAT: i32 = 1;
 const SCHEMA_VERSION: &str = "schema_version";
 
-/// Others change the journal within milliseconds.
+/// Pause between retries: other processes change the journal within milliseconds.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// `last` gives versions and ids of entries: no number is ever used twice.
+/// The tables. `last` gives versions and ids of entries: no number is ever used twice.
 const SCHEMA: &str = "
 CREATE TABLE last (number INTEGER NOT NULL);
 INSERT INTO last VALUES (0);
@@ -45,7 +45,7 @@ pub(super) fn create(path: &Path) -> io::Result<()> {
         .map(drop)
 }
 
-/// Opens a database; its end leaves the journal as it is, unless it is prepared.
+/// Opens a database. The end of the connection leaves the journal as it is, unless [`prepare`] was called.
 pub(super) fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -61,11 +61,11 @@ pub(super) fn keep_journal(connection: &Connection, is_kept: bool) -> rusqlite::
         .map(drop)
 }
 
-/// Opens a database that no process has open as one that does not change, which leaves no file
-/// beside it.
+/// Opens a database for a preview. Without a journal no process has it open: it is opened as a file that does
+/// not change, which leaves no file beside it.
 pub(super) fn open_for_preview(path: &Path) -> rusqlite::Result<Connection> {
     match path.with_extension("db-wal").exists() {
-        // `immutable` would ignore the journal, and what was committed to it.
+        // `immutable` would ignore the journal with its commits.
         true => open(path, OpenFlags::SQLITE_OPEN_READ_ONLY),
         false => open_without_journal(path),
     }
@@ -109,16 +109,16 @@ pub(super) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     write_ahead(connection)?;
     // With a write-ahead log NORMAL may lose the last commits when the power fails.
     connection.pragma_update(None, "synchronous", "FULL")?;
-    // What was in clear before the store was encrypted would stay in the pages that it has left.
+    // Without it, values in clear from before an encryption would stay in freed pages.
     connection.pragma_update(None, "secure_delete", true)?;
-    // A commit that begins the journal anew has to know it: see `mark`.
+    // No automatic checkpoint: a commit that begins the journal anew has to know it, see `mark`.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     keep_journal(connection, false)?;
     if matches!(identity(connection)?, Identity::Ours) {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have been faster.
+    // Another process may have made the tables meanwhile.
     if matches!(identity(&transaction)?, Identity::Empty) {
         transaction.execute_batch(SCHEMA)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -128,15 +128,15 @@ pub(super) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// Bits of a mark for the mark before it.
+/// Bits of a mark that hold the mark before it.
 const FORMER: u32 = 16;
 
-/// Marks the journal that a commit begins, with a random number and the one of its database: SQLite
-/// has nothing that tells that from a restored copy, and would play the journal into it. The mark
-/// is the schema's number, which may be any and is on the first page, so that the journal has it.
+/// Marks the journal that a commit begins, with a random number and the number of its database: SQLite cannot
+/// distinguish the database from a restored copy, and would play the journal into the copy. The mark is the
+/// schema's number, which may have any value, and is on the first page, so that the journal has it.
 pub(super) fn mark(transaction: &Connection) -> rusqlite::Result<()> {
     let former = read_mark(transaction)? >> FORMER;
-    // 15 bits: the number is a positive one.
+    // 15 bits, so that the whole number is positive.
     let new = i32::try_from(random::number() % 0x7fff).unwrap_or_default() + 1;
     transaction.pragma_update(None, SCHEMA_VERSION, (new << FORMER) | former)
 }
@@ -145,30 +145,30 @@ pub(super) fn read_mark(connection: &Connection) -> rusqlite::Result<i32> {
     connection.pragma_query_value(None, SCHEMA_VERSION, |row| row.get(0))
 }
 
-/// Returns true if the journal was begun on this database; `moment` is a transaction that reads with
-/// it, so that no other process empties it meanwhile.
+/// Returns true if the journal was begun on this database; `moment` is a transaction that reads with the
+/// journal, so that no other process empties it meanwhile.
 pub(super) fn is_journal_of(path: &Path, moment: &Connection) -> rusqlite::Result<bool> {
     let with_journal = read_mark(moment)?;
     let database = open_without_journal(path)?;
-    // A process may have been killed while it played the journal: the file is shorter than it says.
+    // A process may have been killed while it played the journal: the file is shorter than its header says.
     database.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true)?;
     let alone = read_mark(&database)?;
     let (new, former) = (with_journal >> FORMER, with_journal & ((1 << FORMER) - 1));
-    // Earlier versions of this program marked none.
+    // Earlier versions of this program marked no journal.
     Ok(new == 0 || with_journal == alone || former == alone >> FORMER)
 }
 
 /// Returns the mark if the next commit may begin the journal anew, as the database has all of it.
 pub(super) fn mark_of_played(connection: &Connection) -> rusqlite::Result<Option<i32>> {
-    // A read first: without one, the number of pages is from before another process emptied the journal.
+    // Read first: without a read, the number of pages may be from before another process emptied the journal.
     let mark = read_mark(connection)?;
     let (pages, played) = checkpoint(connection, "NOOP")?;
     let is_played = pages == played && pages >= 0;
     Ok(is_played.then_some(mark))
 }
 
-/// Plays the journal into the database and empties it, so that a copy of that alone is the store.
-/// While another process reads, as for a backup, it is left for later.
+/// Plays the journal into the database and empties it, so that a copy of the database alone is the whole
+/// store. While another process reads, as for a backup, the journal is left for later.
 pub(super) fn empty_journal(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(Duration::ZERO)?;
     let emptied = checkpoint(connection, "TRUNCATE");
@@ -183,7 +183,7 @@ fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<(i64, i64
     connection.query_row(&query, [], |row| Ok((row.get(1)?, row.get(2)?)))
 }
 
-/// Returns an error of a database that is damaged.
+/// Returns an error if the database is damaged.
 pub(super) fn check(connection: &Connection) -> rusqlite::Result<()> {
     let found: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if found == "ok" {
@@ -194,8 +194,8 @@ pub(super) fn check(connection: &Connection) -> rusqlite::Result<()> {
     Err(rusqlite::Error::SqliteFailure(corrupt, Some(text)))
 }
 
-/// Retries by itself: SQLite, which reads before it changes the journal, does not wait for others that
-/// do the same to a new database.
+/// Sets the write-ahead journal. Retries by itself: SQLite, which reads before it changes the journal, does
+/// not wait for other processes that do the same to a new database.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let end = Instant::now() + BUSY_TIMEOUT;
     loop {
@@ -212,7 +212,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 
-/// Maps the errors of whatever is no commit: a failed transaction leaves nothing.
+/// Maps errors of calls other than commits: a failed transaction changes nothing.
 pub(super) fn failed(path: &Path, error: &rusqlite::Error) -> StoreError {
     let text = format!("{}: {error}", path.display());
     match error.sqlite_error_code() {

@@ -1,7 +1,7 @@
-//! The files of a database as they stand in its directory. SQLite goes on with those that it has
-//! open when others come to stand there, and plays a journal into any database beside it.
+//! The files of a database as they stand in its directory. SQLite goes on with its open files when others
+//! take their places, and plays a journal into any database beside it.
 //!
-//! They are watched by name: closing a descriptor drops the locks that the process has on a file.
+//! The files are watched by name: closing a descriptor drops the locks that the process has on a file.
 
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
@@ -34,7 +34,7 @@ const REPLACED: &str = "the store was replaced, changed or removed under this pr
 /// Device and inode.
 type Inode = (u64, u64);
 
-/// The files that stand there at one moment.
+/// The files in the directory at one moment.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Files {
     pub(super) database: Option<Database>,
@@ -52,7 +52,7 @@ pub(super) struct Database {
 }
 
 impl Files {
-    /// Looks at the journal and its index; the caller adds the database, which is made before them.
+    /// Inspects the journal and its index; the caller adds the database, which is made before them.
     pub(super) fn beside(database: &Path) -> io::Result<Self> {
         let metadata = |ending| match fs::symlink_metadata(database.with_extension(ending)) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -94,7 +94,7 @@ impl Files {
             && self.journal_bytes >= before.journal_bytes
     }
 
-    /// Returns true if nothing has changed since `before` but that files beside the database are gone.
+    /// Returns true if nothing has changed since `before`, except that files beside the database are gone.
     pub(super) fn lack_journal(&self, before: &Self) -> bool {
         let is_left = |now: Option<Inode>, before| now.is_none() || now == before;
         self.database == before.database
@@ -124,12 +124,12 @@ impl SqliteStore {
         let found = self.inspect(directory)?;
         match opened {
             Some(held) if held.is_in_place(&found, self.access) => return Ok(()),
-            // It reads only, and later calls of it what is there then.
+            // A preview reads only: its later calls read the files that are there then.
             Some(_) if self.access == Access::Preview => *opened = None,
             Some(held) => return Err(self.lost(held, &found)),
             None => {}
         }
-        // Not made anew: SQLite would remove the journal, and what was committed to it.
+        // A missing database is not made anew beside a journal: SQLite would remove the journal's commits.
         if found.lack_database() {
             return Err(unusable(&self.path(), NO_DATABASE));
         }
@@ -139,7 +139,7 @@ impl SqliteStore {
             }
             directory::create(directory)?;
             match create(&self.path()) {
-                // Another process was faster.
+                // Another process has made the file meanwhile.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 created => created.map_err(|error| rejected(&self.path(), &error))?,
             }
@@ -148,16 +148,16 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// Makes sure after a call that its files still stand there, and empties the journal at times.
+    /// Checks after a call that its files are still in place, and empties the journal at times.
     pub(super) fn settle(&self, directory: &Path, held: &mut Opened) -> Result<(), StoreError> {
         let found = self.inspect(directory)?;
         if !held.is_in_place(&found, self.access) {
             return Err(self.lost(held, &found));
         }
-        // What this call has written must not look like a change by another program.
+        // The writes of this call must not look like a change by another program.
         held.files = found;
         if self.access == Access::Serve && held.is_journal_to_empty() {
-            // A disk that does not take it fails the next commit.
+            // A disk that does not take the pages fails the next commit.
             let _ = empty_journal(&held.connection);
             held.journal_emptied = Some(Instant::now());
             // Emptying has written the database, which the next call would take for a change.
@@ -167,19 +167,19 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// Gives up files in whose place others stand.
+    /// Gives up the open files: others stand in their places.
     fn lost(&self, held: &mut Opened, found: &Files) -> StoreError {
         if self.access == Access::Serve && !held.is_lost && found.lack_journal(&held.files) {
-            // No other program has it, and it is open here.
+            // The journal's file is gone, but open here: no other program can play it.
             let _ = empty_journal(&held.connection);
         }
         held.is_lost = true;
-        // Closing must not play the journal into the file that stands there now.
+        // Closing must not play the journal into the file that has taken the place.
         let _ = keep_journal(&held.connection, true);
         StoreError::Replaced(format!("{}: {REPLACED}", self.path().display()))
     }
 
-    /// Looks at the files. The database is for its owner alone.
+    /// Inspects the files. The database is for its owner alone.
     pub(super) fn inspect(&self, directory: &Path) -> Result<Files, StoreError> {
         let path = self.path();
         let failed_at = |error: io::Error| match error.kind() {
@@ -214,7 +214,7 @@ impl SqliteStore {
             Access::Serve | Access::Write => open(&path, OpenFlags::SQLITE_OPEN_READ_WRITE),
         };
         let mut connection = connection.map_err(|error| failed(&path, &error))?;
-        // At one moment: another process may be making the tables.
+        // In one transaction: another process may be making the tables.
         let moment = connection.unchecked_transaction();
         let known = moment.and_then(|moment| {
             is_journal_of(&path, &moment)?
@@ -236,7 +236,7 @@ impl SqliteStore {
         prepared.map_err(|error| failed(&path, &error))?;
         let files = self.inspect(directory)?;
         let inode = |files: &Files| files.database.map(|database| database.inode);
-        // SQLite opened a name: another file may have come to stand there since it was checked.
+        // SQLite opened a name: another file may have taken the place since the check.
         if inode(&files) != inode(&before) {
             return Err(StoreError::Unavailable(format!(
                 "{}: replaced while it was opened",
