@@ -1,7 +1,7 @@
 //! Signing keys: the current pair and its ring, generated here or read from the store.
 //!
-//! Stored strings are kept verbatim: the key endpoint serves the public one unchanged (contract
-//! §4.3), and a lost store is restored from them. Nothing here signs.
+//! Stored strings are kept verbatim: the key endpoint serves the public string unchanged (contract §4.3), and
+//! a lost store is restored from these strings. Nothing here signs.
 
 pub(crate) mod pair;
 pub(crate) mod plan;
@@ -21,7 +21,7 @@ pub(crate) struct StoredKeyPair {
     pub(crate) public: Zeroizing<String>,
 }
 
-/// Redacts both halves: in hmac mode the public one is the secret too.
+/// Redacts both halves: in hmac mode the public half is the secret too.
 impl fmt::Debug for StoredKeyPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("StoredKeyPair([redacted])")
@@ -34,7 +34,7 @@ pub(crate) struct StoredKeys {
     /// The contract's two values, always of the *current* key; `None` if either half is missing
     /// (contract §1).
     pub(crate) pair: Option<StoredKeyPair>,
-    /// As serialized by `ring::record`; `None` beside a pair that only other software wrote.
+    /// The ring as `ring::record` serializes it; `None` beside a pair that only other software wrote.
     pub(crate) ring: Option<Zeroizing<String>>,
 }
 

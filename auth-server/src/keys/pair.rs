@@ -71,7 +71,7 @@ impl SigningKeyPair {
                 verification_key,
             })
             .map_err(|error| match Self::type_of(&stored) {
-                // The likeliest mistake.
+                // Another type is the likeliest mistake.
                 Some(found) => KeyPairError::OtherType {
                     found,
                     expected: signing_type,
@@ -86,7 +86,7 @@ impl SigningKeyPair {
         types.find(|of| parse_as(*of, stored).is_ok())
     }
 
-    /// Parses a private half, and derives the public one.
+    /// Parses a private half, and derives the public half.
     pub(crate) fn from_private(
         signing_type: SigningType,
         private: Zeroizing<String>,
@@ -129,7 +129,7 @@ fn parse_as(
         .ok_or(KeyPairError::PrivateHalf(signing_type))?;
     let verification_key =
         VerificationKey::parse(signing_type, &stored.public).map_err(KeyPairError::PublicHalf)?;
-    // Compared by thumbprint, so that both encodings of a key (PEM, bare base64) are equal.
+    // Halves are compared by thumbprint, so that both encodings of a key (PEM, bare base64) are equal.
     match VerificationKey::parse(signing_type, &own_public) {
         Ok(own) if own.id() == verification_key.id() => Ok((signing_key, verification_key)),
         _ => Err(KeyPairError::Mismatch),

@@ -1,4 +1,4 @@
-//! Plans the keys from the stored ones, those in memory, and the time. `update` executes the plan.
+//! Plans the keys from the stored keys, the keys in memory, and the time. `update` executes the plan.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,14 +38,14 @@ impl Planner<'_> {
         fresh: Option<&Arc<SigningKeyPair>>,
     ) -> Result<Plan, KeyRingError> {
         let held = match self.memory {
-            // The usual case at each poll: the same strings are not parsed again.
+            // The usual case at each poll: unchanged strings are not parsed again.
             Some(memory) if memory.is_stored_as(stored) => memory.metadata.clone(),
             _ => RingMetadata::parse(self.signing_type, stored)?,
         };
         let is_older_copy = stored.ring.is_some()
             && self.memory.is_some_and(|memory| {
-                // The same generation with another content is another history: the keys in
-                // memory stay, which have signed tokens.
+                // An equal generation with another content is another history: the keys in memory stay,
+                // because they have signed tokens.
                 memory.metadata.rest.generation >= held.rest.generation && memory.metadata != held
             });
         let is_lost = stored.ring.is_none();
@@ -65,9 +65,9 @@ impl Planner<'_> {
             return Ok(Plan::Generate);
         };
         let ring = KeyRing { current, metadata };
-        // Bounded with the keys of memory, which together may be too many for a sidecar.
+        // Bounded after the keys of memory were added, with which the ring may be too long for a sidecar.
         let ring = self.with_keys_in_use(ring).bounded();
-        // Promoted first: while a next key is there the schedule publishes no other one.
+        // `advance` first promotes a next key: while there is one the schedule publishes no other.
         let ring = ring.advance(self.now, self.policy);
         let Some(ring) = ring.on_schedule(self.now, self.policy, fresh) else {
             return Ok(Plan::Generate);
@@ -80,7 +80,7 @@ impl Planner<'_> {
         })
     }
 
-    /// Returns the pair to use; `None` before the first one.
+    /// Returns the pair to use; `None` before the first pair.
     fn current(
         &self,
         stored: &StoredKeys,
@@ -109,7 +109,7 @@ impl Planner<'_> {
         Ok(usable.next().cloned())
     }
 
-    /// Lists each key once, with those of memory that may have signed tokens in use.
+    /// Lists each key once, with the keys of memory that may have signed tokens in use.
     fn with_keys_in_use(&self, mut ring: KeyRing) -> KeyRing {
         // The stored pair may be the next key of this ring, and each key is listed once.
         let current = ring.current.id().clone();
@@ -125,7 +125,7 @@ impl Planner<'_> {
                 ring.retire_key(retired.clone());
             }
             let until = self.now.saturating_add(self.policy.keep);
-            // Nothing happens if it is still the current one: that is listed already.
+            // A key of memory that is still current is listed already, and not retired.
             ring.retire(memory.current(), until);
         }
         ring

@@ -17,7 +17,7 @@ use super::ring::KeyRing;
 /// The keys in use, swapped as a whole; empty until a pair was read from the store or accepted by it.
 pub(crate) type LiveKeys = ArcSwapOption<PublishedKeys>;
 
-/// One state of the ring, and its serialized forms.
+/// A state of the ring, and its serialized forms.
 #[derive(Debug)]
 pub(crate) struct PublishedKeys {
     pub(crate) ring: KeyRing,
@@ -25,7 +25,7 @@ pub(crate) struct PublishedKeys {
     pub(crate) verification_keys: KeySet,
     /// The body of the contract's key response: an envelope around the current public key.
     pub(crate) key_response: Bytes,
-    /// `None` for a shared secret, which is never listed.
+    /// The JWK Set; `None` for a shared secret, which is never listed.
     pub(crate) jwk_set: Option<JwkSet>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct PublishedKeys {
 #[derive(Debug)]
 pub(crate) struct JwkSet {
     pub(crate) json: Bytes,
-    /// Strong, and the same on every server for the same bytes.
+    /// A strong validator, the same on every server for the same bytes.
     pub(crate) etag: HeaderValue,
 }
 

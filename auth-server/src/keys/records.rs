@@ -1,9 +1,9 @@
 //! The keys in the store: the contract's two values and the ring, which are read at one moment and
 //! change together.
 //!
-//! What the store holds decides about its encryption, not what a server has: a store in clear stays so
-//! until `keys reencrypt`, so that the first server with a key takes nothing away from the others; in an
-//! encrypted store no value in clear counts. Other records follow what stands here.
+//! The values in the store decide about its encryption, not the keys of a server: a store in clear stays in
+//! clear until `keys reencrypt`, so that the first server with a key takes nothing away from the others; in
+//! an encrypted store no value in clear counts. Other records are encrypted as the keys are.
 
 use postern_process::named_enum;
 use postern_token::keys::VerificationKey;
@@ -18,7 +18,8 @@ use crate::store::envelope_encryption::{Decrypted, EncryptionError, KeyEncryptio
 use crate::store::open_store::OpenStore;
 use crate::store::{Change, Key, Kind, Outcome, StoreError, Stored, Version};
 
-/// Each retry means a change by another server: only an endlessly changing store reaches this.
+/// Max attempts of a change. Each retry means a change by another server: only an endlessly changing store
+/// reaches this number.
 pub(crate) const ATTEMPTS: usize = 64;
 
 named_enum! {
@@ -39,7 +40,7 @@ impl Entry {
     }
 }
 
-/// One for each entry.
+/// One value for each [`Entry`], in its order.
 type Values<T> = [Option<T>; 3];
 
 /// The keys as they were read.
@@ -47,7 +48,7 @@ type Values<T> = [Option<T>; 3];
 pub(crate) struct HeldKeys {
     pub(crate) keys: StoredKeys,
     versions: Values<Version>,
-    /// The state of the store, or of a new one before the first value.
+    /// The state of the store, or before the first value the state of a new store.
     pub(crate) at_rest: AtRest,
 }
 
@@ -68,7 +69,7 @@ impl OpenStore {
             text.map(|it| self.open_key(entry, &it)).transpose()
         };
         let ring = open(Entry::Ring, ring)?;
-        // A half alone counts for nothing.
+        // One half of a pair alone does not count.
         let (private, public) = private.zip(public).unzip();
         let (private, public) = (open(Entry::Private, private)?, open(Entry::Public, public)?);
         let stated = self.at_rest_of(private.as_ref(), ring.as_ref())?;
@@ -90,7 +91,7 @@ impl OpenStore {
         })
     }
 
-    /// Stores `new` if nothing of `held` was changed; returns `false` and changes nothing otherwise.
+    /// Stores `new` if `held` is still what the store has; else returns `false` and changes nothing.
     pub(crate) async fn write_keys(
         &self,
         held: &HeldKeys,
@@ -99,7 +100,7 @@ impl OpenStore {
         self.rewrite_keys(&held.at_rest, held, new).await
     }
 
-    /// Stores the keys as `at_rest` says. All values are written: a commit needs each as it was read.
+    /// Stores the keys, encrypted as `at_rest` says. All values are written: a commit expects each as read.
     pub(crate) async fn rewrite_keys(
         &self,
         at_rest: &AtRest,
@@ -113,7 +114,7 @@ impl OpenStore {
         let mut changes = Vec::new();
         let values = values(new).into_iter().zip(held.versions.clone());
         for (entry, (text, expected)) in Entry::ALL.into_iter().zip(values) {
-            // None is taken away: each change counts a generation, so that the ring stays from the first one on.
+            // No value is ever removed: each change counts a generation, so the ring stays from the first on.
             let Some(text) = text else { continue };
             changes.push(Change::Put {
                 key: entry.key(),
@@ -130,8 +131,8 @@ impl OpenStore {
         Ok(is_done)
     }
 
-    /// Encrypts a value, unless the store or the value is in clear: a string that is not certainly public may
-    /// be a shared secret.
+    /// Encrypts a value, unless the store is in clear or the value certainly public: any other string may be
+    /// a shared secret.
     fn seal_key(
         &self,
         entry: Entry,
@@ -190,7 +191,7 @@ impl OpenStore {
         let stays_encrypted = was_encrypted && self.encryption.current.is_some();
         Ok(match (key, in_clear) {
             (_, Some((entry, _))) if key.is_some() || stays_encrypted => {
-                // One value in clear beside an encrypted one, or in a store that was encrypted at
+                // A value in clear stands beside an encrypted one, or in a store that was encrypted at
                 // the last read.
                 return Err(self.not_open(*entry, &EncryptionError::Planted));
             }
@@ -210,7 +211,7 @@ impl OpenStore {
         StoreError::Unusable(format!("{}: {error}", self.location))
     }
 
-    /// Takes over the state of the store, and logs another one where there is a key-encryption key.
+    /// Takes over the state of the store, and logs a changed state if there is a key-encryption key.
     fn take_over(&self, at_rest: &AtRest) {
         let is_another = self.encryption.take_over(at_rest);
         // A server without any key has nothing to compare the store with.
@@ -237,7 +238,7 @@ pub(crate) fn keep_changing() -> StoreError {
     StoreError::Unavailable("the stored keys keep changing".to_owned())
 }
 
-/// Returns the values in clear.
+/// Returns the values of the keys, in clear.
 fn values(keys: &StoredKeys) -> Values<&str> {
     let pair = keys.pair.as_ref();
     [

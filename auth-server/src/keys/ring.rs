@@ -34,14 +34,14 @@ pub(crate) struct RingMetadata {
     pub(super) next: Option<NextKey>,
     /// In the order of their retirement.
     pub(super) retired: Vec<RetiredKey>,
-    /// Never listed again, and kept forever (43 bytes each): a server that has not heard of a
-    /// revocation, or a backup, would bring the key back.
+    /// Keys that are never listed again. They are kept forever (43 bytes each), because a server that has not
+    /// read a revocation, or a backup, would bring the key back.
     pub(super) revoked: BTreeSet<KeyId>,
-    /// The members that need no parsing.
+    /// The members of the record that need no parsing.
     pub(super) rest: RingRecord,
 }
 
-/// Announced ahead of time, so that every verifier knows it before it signs.
+/// A key that is announced ahead of time, so that every verifier knows it before it signs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NextKey {
     pub(crate) pair: Arc<SigningKeyPair>,
@@ -121,7 +121,7 @@ impl KeyRing {
         })
     }
 
-    /// Serializes the ring. An empty one is omitted: most installations never rotate, and other
+    /// Serializes the ring. An empty ring is omitted: most installations never rotate, and other
     /// implementations of the contract know only the pair.
     pub(crate) fn to_stored(&self) -> Result<StoredKeys, StoreError> {
         let record = self.metadata.record();
@@ -135,7 +135,7 @@ impl KeyRing {
         })
     }
 
-    /// Returns true where these strings give this ring.
+    /// Returns true if this ring has these stored strings.
     pub(super) fn is_stored_as(&self, stored: &StoredKeys) -> bool {
         self.to_stored().is_ok_and(|mine| mine == *stored)
     }
@@ -230,7 +230,7 @@ impl KeyRing {
 
     pub(crate) fn verification_key_set(&self, signing_type: SigningType) -> KeySet {
         if signing_type == SigningType::Hmac {
-            // Without a key id, so that it matches any `kid` in a token.
+            // The key has no id, so that it matches any `kid` in a token.
             KeySet::nameless(self.current.verification_key().clone())
         } else {
             KeySet::named(self.verification_keys().cloned().collect())
@@ -242,20 +242,20 @@ impl KeyRing {
     }
 }
 
-/// Returns true if the other records of the store are yet to be encrypted; false for what is no ring.
+/// Returns true if the other records of the store are yet to be encrypted; false for text that is no ring.
 pub(super) fn is_being_encrypted(stored: Option<&Zeroizing<String>>) -> bool {
     RingRecord::parse(stored).is_ok_and(|record| record.being_encrypted)
 }
 
-/// Returns a stored ring with these revoked keys too, whatever else it holds; `None` where it has all of
-/// them or is no ring.
+/// Returns a stored ring with these revoked keys added, whatever else it holds; `None` if it has all of them,
+/// or is no ring.
 pub(super) fn with_revoked(
     stored: Option<&Zeroizing<String>>,
     revoked: &BTreeSet<KeyId>,
 ) -> Option<Zeroizing<String>> {
     let mut record = RingRecord::parse(stored).ok()?;
     let missing = revoked.iter().map(KeyId::to_string);
-    // The set only grows: what another server has revoked stays.
+    // The set only grows: keys that another server has revoked stay in it.
     let missing: Vec<_> = missing
         .filter(|kid| !record.revoked.contains(kid))
         .collect();
@@ -345,7 +345,7 @@ impl RetiredKey {
         Ok(Self { key, record })
     }
 
-    /// Returns the end of its listing, in seconds since the epoch.
+    /// Returns the end of the key's listing, in seconds since the epoch.
     pub(crate) fn until(&self) -> i64 {
         self.record.until
     }

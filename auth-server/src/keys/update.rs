@@ -19,7 +19,7 @@ use crate::store::open_store::OpenStore;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     Keep(KeyRing),
-    /// Write this ring instead.
+    /// Write this ring in place of the stored one.
     Write(KeyRing),
     /// Plan again with a fresh pair.
     Generate,
@@ -35,11 +35,11 @@ pub(crate) struct Updated {
     pub(crate) was_empty: bool,
 }
 
-/// Changes the stored keys at `now` to the result of `decide`, which gets them and, on demand, a fresh
-/// pair.
+/// Changes the stored keys at `now` to the result of `decide`, which gets the stored keys and, on demand, a
+/// fresh pair.
 ///
 /// # Errors
-/// Those of the store and of `decide`.
+/// The errors of the store and of `decide`.
 pub(crate) async fn update(
     store: &OpenStore,
     (signing_type, now): (SigningType, i64),
@@ -59,7 +59,7 @@ pub(crate) async fn update(
             }
             Plan::Write(ring) => ring,
             Plan::Generate => {
-                // Planned again on the same reading: the write conflicts if it is out of date.
+                // `decide` runs again on the same keys: if they are out of date the write conflicts.
                 generated = Some(fresh_pair(signing_type).await?);
                 continue;
             }
@@ -73,7 +73,7 @@ pub(crate) async fn update(
                 if store.read_keys().await?.keys != new {
                     return Err(unclear);
                 }
-                // A failover could still lose what was read: no token is signed with it before.
+                // A failover could still lose the keys that were read: they sign no token before this.
                 store.confirm().await?;
                 true
             }
@@ -92,8 +92,8 @@ pub(crate) async fn update(
     Err(keep_changing())
 }
 
-/// Adds revoked keys to stored ones that cannot be used: who repairs them may bring such a key back when no
-/// server runs that knows better.
+/// Adds revoked keys to stored keys that cannot be used: an operator who repairs these may bring a revoked
+/// key back while no server runs that knows of its revocation.
 pub(crate) async fn keep_revoked(
     store: &OpenStore,
     revoked: &BTreeSet<KeyId>,
@@ -106,7 +106,7 @@ pub(crate) async fn keep_revoked(
         ring: Some(ring),
         ..held.keys.clone()
     };
-    // After a change by another server the next poll looks again.
+    // After a conflict with another server the next poll tries again.
     store.write_keys(&held, &new).await.map(drop)
 }
 

@@ -8,7 +8,7 @@ use postern_token::keys::signing_type::SigningType;
 
 use super::{SigningKeyPair, pem};
 
-/// Generates a pair. RSA takes a noticeable part of a second: call it off the async workers.
+/// Generates a pair, for RSA in a noticeable part of a second: call this off the async workers.
 pub(crate) fn generate(signing_type: SigningType) -> Result<SigningKeyPair, Unspecified> {
     let private = match signing_type {
         SigningType::Rsa => {

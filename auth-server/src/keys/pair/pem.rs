@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 /// Begin of PEM, which base64 never has.
 pub(super) const ARMOUR: &str = "-----BEGIN ";
 
-/// RFC 7468 §2.
+/// Characters of a line of PEM (RFC 7468 §2).
 const LINE_LENGTH: usize = 64;
 
 pub(super) fn encode(label: &str, der: &[u8]) -> Zeroizing<String> {

@@ -21,8 +21,7 @@ pub(super) enum SigningKey {
 }
 
 impl SigningKey {
-    /// Parses a private key string and derives its public key string; `None` if it is not of this
-    /// type.
+    /// Parses a private key string and derives its public key string; `None` for a key of another type.
     pub(super) fn parse(
         signing_type: SigningType,
         private: &str,
@@ -53,7 +52,7 @@ impl SigningKey {
 
     /// Signs a message with the algorithm of the key's type.
     pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Unspecified> {
-        // Required by the ring-compatible signature; aws-lc-rs uses its own generator.
+        // The function's signature requires a generator, as in ring; aws-lc-rs uses its own.
         let random = SystemRandom::new();
         match self {
             Self::Rsa(key) => {

@@ -6,9 +6,9 @@ use postern_token::keys::{KeyId, VerificationKey};
 
 use super::{KeyRing, RetiredKey, Role};
 
-/// Twice the maximum of a schedule (`config::rotation`).
+/// Max number of retired keys: twice the maximum of a schedule (`config::rotation`).
 const MAX_RETIRED: usize = 64;
-/// A sidecar reads 64 KiB of keys; a next key published later must fit too.
+/// Max length of the published set. A sidecar reads 64 KiB of keys; a next key published later must fit too.
 const MAX_SET_BYTES: usize = 60 * 1024;
 
 impl KeyRing {

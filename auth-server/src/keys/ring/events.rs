@@ -24,7 +24,7 @@ pub(crate) fn events(
             (Role::Current, Some(Role::Next)) => (KeyEventKind::Promoted, None),
             (Role::Current, _) if generated == Some(key.id()) => (KeyEventKind::Generated, None),
             (Role::Current, _) => (KeyEventKind::Adopted, None),
-            // Nothing has happened to what a start finds.
+            // The keys that a start finds are no events.
             _ if before.is_none() => continue,
             (Role::Next, _) => (KeyEventKind::Published, time),
             (Role::Retired, _) => (KeyEventKind::Retired, time),

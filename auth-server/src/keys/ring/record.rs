@@ -17,7 +17,7 @@ use super::KeyRingError;
 /// Version of the format; a ring without one has the first.
 const VERSION: u32 = 1;
 
-/// Members of a newer version.
+/// Members that a newer version has written.
 pub(super) type Unknown = Map<String, Value>;
 
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub(super) type Unknown = Map<String, Value>;
 pub(in crate::keys) struct RingRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) version: Option<u32>,
-    /// Key and start of its signing; unknown for a pair that was never part of a rotation.
+    /// The current key and the begin of its signing; unknown for a pair that was never part of a rotation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) current: Option<CurrentRecord>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,24 +37,24 @@ pub(in crate::keys) struct RingRecord {
     pub(super) being_encrypted: bool,
     #[serde(flatten)]
     pub(in crate::keys) generation: Generation,
-    /// Written back unchanged.
+    /// Unknown members, which are written back unchanged.
     #[serde(flatten)]
     pub(super) unknown: Unknown,
 }
 
-/// Redacted: it may hold the private half of the next key.
+/// Redacted: a ring may hold the private half of the next key.
 impl fmt::Debug for RingRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("RingRecord").field(&self.generation).finish()
     }
 }
 
-/// The number of a state: a later one replaces an earlier one whole. The first ring of an installation
-/// is later than those of a former one.
+/// The number of a state: a later state replaces an earlier one whole. The first ring of an installation is
+/// later than all rings of a former installation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub(in crate::keys) struct Generation {
-    /// The time of the first one, in seconds since the epoch.
+    /// The time of the first generation, in seconds since the epoch.
     epoch: i64,
     generation: u64,
 }
@@ -69,7 +69,8 @@ impl Generation {
     }
 }
 
-/// Names the key, because software that does not know the ring may replace the pair.
+/// The begin of a key's signing. The record names the key, because software that does not know the ring may
+/// replace the pair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::keys) struct CurrentRecord {
     pub(in crate::keys) kid: String,
@@ -112,7 +113,7 @@ impl RingRecord {
         let Some(text) = stored else {
             return Ok(Self::default());
         };
-        // The parser's error may quote a key.
+        // Only the position of the error is kept: the parser's text may quote a key.
         let ring: Self =
             serde_json::from_str(text).map_err(|error| KeyRingError::MalformedRing {
                 line: error.line(),
@@ -121,7 +122,7 @@ impl RingRecord {
         match ring.version {
             Some(newer) if newer > VERSION => Err(KeyRingError::NewerRing(newer)),
             _ => Ok(Self {
-                // An empty ring is equal to a missing one, with a version or without.
+                // Without the version an empty ring is equal to a missing one.
                 version: None,
                 ..ring
             }),

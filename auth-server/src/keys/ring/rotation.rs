@@ -12,9 +12,9 @@ use crate::keys::pair::SigningKeyPair;
 /// Times of a rotation, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RotationPolicy {
-    /// From publishing a key to signing with it.
+    /// The time from publishing a key to signing with it.
     pub(crate) lead: i64,
-    /// Listing of a key after it stopped signing.
+    /// The time for which a key is listed after it stopped signing.
     pub(crate) keep: i64,
     /// Interval of the schedule; `None` if only operators rotate.
     pub(crate) every: Option<i64>,
@@ -34,7 +34,7 @@ impl KeyRing {
         if self.next().is_some() {
             return None;
         }
-        // Unknown until the schedule begins, or where another program has replaced the pair.
+        // `current_since` is unknown until the schedule begins, or if another program has replaced the pair.
         Some(
             self.current_since()?
                 .saturating_add(policy.every?.saturating_sub(policy.lead)),
@@ -52,11 +52,11 @@ impl KeyRing {
         self
     }
 
-    /// Promotes the next key and drops retired ones where that is due: safe without the store, which holds
-    /// the next key already.
+    /// Promotes the next key and drops retired keys where that is due. This is safe without the store, which
+    /// has the next key already.
     pub(crate) fn advance(mut self, now: i64, policy: &RotationPolicy) -> Self {
         let next = &mut self.metadata.next;
-        // One at most: there is never a second next key.
+        // At most one key is promoted: there is never a second next key.
         if let Some(next) = next.take_if(|next| next.signs_from <= now) {
             let former = self.replace_current(next.pair, now);
             // After the replacement: a key that is listed as the current one is not retired.
@@ -67,8 +67,8 @@ impl KeyRing {
         self
     }
 
-    /// Publishes a next key when it is due, or begins the schedule: it is unknown then when the current
-    /// key began to sign. Returns `None` if `fresh` is needed and missing.
+    /// Publishes a next key when it is due; begins the schedule if it is unknown when the current key began
+    /// to sign. Returns `None` if `fresh` is needed and missing.
     pub(in crate::keys) fn on_schedule(
         self,
         now: i64,
@@ -85,8 +85,8 @@ impl KeyRing {
         }
     }
 
-    /// Revokes the key `id`. A current one is replaced by the next one, or else by `fresh`; returns
-    /// `None` if that is needed and missing.
+    /// Revokes the key `id`. A current key is replaced by the next key, or else by `fresh`; returns `None` if
+    /// `fresh` is needed and missing.
     pub(crate) fn revoke(
         mut self,
         id: &KeyId,
