@@ -1,6 +1,6 @@
-//! Revoked tokens: single ones, those of a session, a user or an application, or all; of this installation,
-//! and of other issuers that report it. Each revocation is an entry of a log in the store; servers read it
-//! from where they know it, and publish a list.
+//! Revoked tokens: a single token, the tokens of a session, a user or an application, or all tokens; of this
+//! installation, and of other issuers that report their ends. Each revocation is an entry of a log in the
+//! store; servers read the log on from their last known entry, and publish a list.
 
 pub(crate) mod entry;
 pub(crate) mod foreign;
@@ -19,17 +19,17 @@ use crate::telemetry::audit::events::RevocationEvent;
 /// its clock.
 pub(crate) const KEEP_AFTER_EXPIRY: i64 = 600;
 
-/// Thirty days, in seconds. Users and applications are listed as long: a session must not outlive the
-/// revocation of its user.
+/// Thirty days, in seconds. Users and applications are listed at least as long: a session must not outlive
+/// the revocation of its user.
 pub(crate) const MAX_SESSION_LIFETIME: u32 = 2_592_000;
-/// Seconds: the longest `--token-lifetime`.
+/// The longest `--token-lifetime`, in seconds.
 const MAX_TOKEN_LIFETIME: i64 = 31_536_000;
 
-/// One revocation, with the ids that clients and operators use. Times in seconds since the epoch.
+/// A revocation, with the ids that clients and operators use. Times in seconds since the epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Revocation {
     pub(crate) fact: Fact,
-    /// The time until which the store keeps it: as long as what it ends could live.
+    /// The time until which the store keeps the revocation: as long as what it revokes could live.
     pub(crate) ends: i64,
     pub(crate) event: RevocationEvent,
 }
@@ -60,8 +60,8 @@ impl Revocation {
         Self::from_event(RevocationEvent::Everyone, now)
     }
 
-    /// Revokes what another issuer says that has ended: a session, or the tokens of a user that were issued
-    /// up to `now`.
+    /// Revokes what has ended by the statement of another issuer: a session, or the tokens of a user that
+    /// were issued up to `now`.
     pub(crate) fn for_statement(
         issuer: String,
         ended: Ended,
@@ -79,7 +79,7 @@ impl Revocation {
         Self::from_event(RevocationEvent::Foreign { issuer, ended }, now)
     }
 
-    /// Revokes what was issued up to `now`, whatever its lifetime.
+    /// Revokes the tokens of the event that were issued up to `now`, whatever their lifetime.
     fn from_event(event: RevocationEvent, now: i64) -> Self {
         let before = now.saturating_add(1);
         let (mut of_user, mut of_issuer) = (None, None);
@@ -122,7 +122,7 @@ impl Revocation {
         }
     }
 
-    /// Returns the statement of another issuer behind it.
+    /// Returns the statement of another issuer behind this revocation.
     pub(crate) const fn statement(&self) -> Option<StatementDigests> {
         self.fact.statement
     }
@@ -135,7 +135,8 @@ impl Revocation {
         self
     }
 
-    /// Limits it to tokens that no program accepts from `live` on; the store keeps it at least until `ends`.
+    /// Limits the revocation to tokens that no program accepts from `live` on, and has the store keep it at
+    /// least until `ends`.
     pub(crate) fn until(mut self, live: i64, ends: i64) -> Self {
         self.fact.live = Some(live);
         let ends = live.max(ends);
@@ -143,7 +144,7 @@ impl Revocation {
     }
 }
 
-/// Bounds the audit lines of many revocations at once.
+/// Max number of audit lines for many revocations at once.
 const MAX_LINES: usize = 1000;
 
 /// Writes the audit lines; `by` is the actor of a command.

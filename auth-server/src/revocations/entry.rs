@@ -1,4 +1,4 @@
-//! An entry of the log: digests, so that it needs no encryption and every server can read it.
+//! An entry of the log. It holds digests, so that it needs no encryption and every server can read it.
 
 use postern_token::revocations::{RevocationDigest, Revoked};
 use serde::{Deserialize, Serialize};
@@ -15,17 +15,17 @@ pub(crate) struct Fact {
     pub(super) revokes: Revoked,
     /// The time of the revocation, in seconds since the epoch.
     pub(super) at: i64,
-    /// Seconds since the epoch until which a program may accept such a token; where that is not known,
-    /// each server counts with the lifetime of its own.
+    /// Seconds since the epoch until which a program may accept such a token; if that is not known, each
+    /// server counts with the lifetime of its own tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) live: Option<i64>,
-    /// The user of a single token or a session, where that is known.
+    /// The user of a single token or a session, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) user: Option<RevocationDigest>,
-    /// The issuer of what it ends, unless that is this installation.
+    /// The issuer of the tokens that end, unless it is this installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) issuer: Option<RevocationDigest>,
-    /// The statement of that issuer behind it.
+    /// The statement of that issuer from which the revocation follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) statement: Option<StatementDigests>,
 }
@@ -33,13 +33,13 @@ pub(crate) struct Fact {
 /// A statement of another issuer, which counts once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct StatementDigests {
-    /// Of its `jti`.
+    /// The digest of the statement's `jti`.
     pub(crate) id: RevocationDigest,
-    /// Of the whole of it.
+    /// The digest of the whole statement.
     pub(crate) token: RevocationDigest,
 }
 
-/// An entry that was read.
+/// An entry as it was read from the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(super) id: i64,
@@ -48,8 +48,8 @@ pub(crate) struct Entry {
 }
 
 impl Fact {
-    /// Returns the time until which it is listed; `keep`: the seconds for which a token of this server
-    /// may be valid.
+    /// Returns the time until which the revocation is listed; `keep`: the seconds for which a token of this
+    /// server may be valid.
     pub(super) fn listed_until(&self, keep: i64) -> i64 {
         let time = match self.revokes {
             Revoked::Token(_) => self.at,
@@ -63,7 +63,7 @@ impl Fact {
     /// Returns the time before which everything that this fact ends was issued.
     pub(super) fn latest(&self) -> i64 {
         match self.revokes {
-            // It was issued before, but perhaps by a server whose clock is ahead.
+            // The token was issued before, but perhaps by a server whose clock is ahead.
             Revoked::Token(_) => self.at.saturating_add(SKEW),
             Revoked::User(_, before)
             | Revoked::Application(_, before)
@@ -71,7 +71,7 @@ impl Fact {
         }
     }
 
-    /// Returns the change that appends it, with an id above `above`.
+    /// Returns the change that appends the fact to the log, with an id above `above`.
     pub(crate) fn append(&self, ends: i64, above: i64) -> Result<Change, StoreError> {
         Ok(Change::Append(NewEntry {
             value: serde_json::to_string(self)?,
@@ -82,7 +82,7 @@ impl Fact {
 }
 
 impl Entry {
-    /// Parses an entry; `None` for one that this version does not know.
+    /// Parses an entry; `None` for an entry that this version does not know.
     pub(super) fn parse(stored: &LogEntry) -> Option<Self> {
         Some(Self {
             id: stored.id,

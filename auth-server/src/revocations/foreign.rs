@@ -1,4 +1,4 @@
-//! Other issuers that say when their sessions end, and what becomes of a statement.
+//! Other issuers that report the ends of their sessions, and the revocations that follow from a statement.
 
 mod keys;
 
@@ -30,24 +30,24 @@ pub(crate) struct ForeignIssuerSettings {
     pub(crate) issuer: String,
     /// The accepted `aud`.
     pub(crate) clients: Vec<String>,
-    /// Seconds for which its access tokens may be valid.
+    /// Seconds for which the issuer's access tokens may be valid.
     pub(crate) token_lifetime: i64,
     /// True if the end of a session ends every token of its user.
     pub(crate) ends_users: bool,
 }
 
-/// One issuer, and its keys.
+/// Another issuer, and its keys.
 #[derive(Debug)]
 pub(crate) struct ForeignIssuer {
     settings: ForeignIssuerSettings,
     keys: ForeignKeys,
 }
 
-/// The reason why nothing has ended.
+/// The reason why a statement ends nothing.
 #[derive(Debug)]
 pub(crate) enum NotVerified {
     Invalid(InvalidStatement),
-    /// Its issuer's keys cannot be fetched.
+    /// The keys of the statement's issuer cannot be fetched.
     NoKeys,
 }
 
@@ -58,7 +58,7 @@ impl From<InvalidStatement> for NotVerified {
 }
 
 impl ForeignIssuer {
-    /// Opens the source of its keys, without a fetch.
+    /// Opens the source of the issuer's keys, without a fetch.
     ///
     /// # Errors
     /// A file that cannot be used.
@@ -84,12 +84,12 @@ impl ForeignIssuer {
         })
     }
 
-    /// Returns its `iss`.
+    /// Returns the `iss` of the issuer.
     pub(crate) fn issuer(&self) -> &str {
         &self.settings.issuer
     }
 
-    /// Fetches its keys before the first statement: an address that is wrong is in the log at the start.
+    /// Fetches the keys before the first statement, so that a wrong address is logged at the start.
     pub(crate) fn prepare(&self) {
         let keys = self.keys.clone();
         tasks::spawn(async move { keys.fetched(Purpose::Tick).await });
@@ -110,7 +110,7 @@ impl ForeignIssuer {
             audiences: &self.settings.clients,
             max_age: match form {
                 Form::LogoutToken => MAX_LOGOUT_AGE,
-                // A transmitter may send it late: older ones would end tokens that have expired.
+                // A transmitter may send an event late; an event that is older would end only expired tokens.
                 Form::SecurityEvent => self.settings.token_lifetime,
             },
         };
@@ -128,10 +128,10 @@ impl ForeignIssuer {
         };
         let time = match form {
             Form::LogoutToken => now,
-            // It may be late, and what began since it was made goes on.
+            // The event may be late: sessions that began after it was made go on.
             Form::SecurityEvent => now.min(statement.issued_at.saturating_add(MAX_AHEAD)),
         };
-        // Tokens from before may seem to be later where the issuer's clock is ahead.
+        // If the issuer's clock is ahead, tokens from before the statement may seem to be later.
         let time = time.max(statement.issued_at);
         let ended = statement.ended.into_iter();
         Ok(ended.map(|it| self.revocation(it, digests, time)).collect())

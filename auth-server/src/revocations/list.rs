@@ -44,7 +44,7 @@ impl List {
         ListHead::new(&self.chain(), seq.unsigned_abs(), issued_at)
     }
 
-    /// Returns the lines after those of a reader, in parts; all where it has others.
+    /// Returns the lines after the known lines of a reader, in parts; all lines if the reader knows others.
     pub(crate) fn after(&self, cursor: Option<&str>) -> Vec<Bytes> {
         let known = cursor.and_then(|cursor| {
             let (count, _) = cursor.split_once('.')?;

@@ -1,9 +1,9 @@
-//! The log of revocations as this server knows it: a cache of the store's, read from the last known
-//! entry on.
+//! The log of revocations as this server knows it: a cache of the store's log, read on from the last known
+//! entry.
 //!
-//! One thing is ever written back: entries that an older copy of the store lacks. It is noticed where
-//! the last known entry is not in its place, and facts only add to each other. Readings do not wait for
-//! one another: of two at once each takes over what the other one has not.
+//! Only entries that an older copy of the store lacks are ever written back. An older copy is noticed because
+//! the last known entry is not in its place; facts only add to each other. Readings do not wait for one
+//! another: of two simultaneous readings each takes over the entries that the other one has not.
 //!
 //! ```text
 //! request      append: follow, commit, follow; what was not read back is noted
@@ -28,13 +28,13 @@ use crate::store::open_store::OpenStore;
 use crate::store::{Change, LogEntry, Outcome, Store, StoreError};
 use crate::telemetry::metrics::Metrics;
 
-/// Each retry means that the store has become an older copy meanwhile.
+/// Max attempts of a restore. Each retry means that the store has become an older copy meanwhile.
 const ATTEMPTS: usize = 4;
 /// Entries of one commit: no script may keep the store from others for long.
 pub(crate) const BATCH: usize = 500;
 
 pub(crate) struct RevocationLog {
-    /// As work in the background uses it, which waits for no request.
+    /// The store for background work, outside of the requests' bound.
     store: OpenStore,
     metrics: Metrics,
     /// Seconds for which a line without an end of its own is listed.
@@ -42,7 +42,7 @@ pub(crate) struct RevocationLog {
     state: RwLock<State>,
     /// Revocations that no request waits for, until the store has them.
     noted: Mutex<Vec<Revocation>>,
-    /// Held by the one that writes back what the store has lost: others would write it again.
+    /// Held by the caller that writes back lost entries: others would write them again.
     restoring: tokio::sync::Mutex<()>,
 }
 
@@ -65,7 +65,7 @@ impl RevocationLog {
         self.state.read().revoked.revokes(&token)
     }
 
-    /// Returns the whole of a statement with this id that has ended something.
+    /// Returns the digest of the whole statement with this id, if that has ended something.
     pub(crate) fn statement(&self, id: &RevocationDigest) -> Option<RevocationDigest> {
         self.state.read().statement(id)
     }
@@ -75,11 +75,10 @@ impl RevocationLog {
         self.state.read()
     }
 
-    /// Commits revocations together with other changes to `store`, as requests use it or this log, and
-    /// reads them.
+    /// Commits revocations together with other changes to `store`, and reads them back.
     ///
     /// # Errors
-    /// Those of the store; [`StoreError::Unclear`] where the commit may have taken place.
+    /// The errors of the store; [`StoreError::Unclear`] where the commit may have taken place.
     pub(crate) async fn append(
         &self,
         store: &OpenStore,
@@ -102,24 +101,23 @@ impl RevocationLog {
     ) -> Result<Outcome, StoreError> {
         let call = store.call().await?;
         if !revocations.is_empty() {
-            // Behind an entry that cannot be read no server would find them.
+            // Behind an entry that cannot be read no server would find the revocations.
             self.follow(&*call).await?;
         }
-        // An id below what sidecars have seen would never reach them: they read from their cursor
-        // on.
+        // An entry with an id below the cursors of sidecars would never reach them.
         let above = self.above();
         let append = |it: &Revocation| it.fact.append(it.ends, above);
-        // The revocations first: of a commit that was left half done a repetition ends what is still there.
+        // The revocations first: if a commit is left half done, a repetition still finds the sessions to end.
         let mut all: Vec<_> = revocations.iter().map(append).collect::<Result<_, _>>()?;
         all.extend(changes);
         let outcome = call.commit(all).await?;
         if outcome == Outcome::Committed && !revocations.is_empty() {
             log_revocations(revocations, actor);
-            // What is not read now is read by the next poll.
+            // If this reading fails, the next poll reads the entries.
             let _ = self.follow(&*call).await;
-            // At once: a list of another server without it must not seem to be as late.
+            // Confirmed at once: another server's list without these must not have the same number.
             self.state.write().confirm_facts(revocations);
-            // A fail-over may have lost one, and only what was read is noticed as lost.
+            // A fail-over may have lost a revocation, and only entries that were read are noticed as lost.
             let mut noted = self.noted.lock();
             for one in revocations {
                 // Not read back: the next poll commits it once more unless it is found by then.
@@ -142,10 +140,10 @@ impl RevocationLog {
         self.noted.lock().extend(revocations);
     }
 
-    /// Commits all that were noted.
+    /// Commits all noted revocations.
     ///
     /// # Errors
-    /// Those of the store; they stay noted, and may be there twice in the end.
+    /// The errors of the store; the revocations stay noted, and the log may have them twice in the end.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
         // Read back meanwhile, or covered by a later revocation of the user.
         self.noted.lock().retain(|one| self.lacks(one));
@@ -162,20 +160,20 @@ impl RevocationLog {
         self.state.read().lacks(&revocation.fact, revocation.ends)
     }
 
-    /// Reads what the store has more, writes what it has lost, and bounds the list.
+    /// Reads the store's new entries, writes those that it has lost, and bounds the list.
     ///
     /// # Errors
-    /// Those of the store, and entries of a newer version.
+    /// The errors of the store, and entries of a newer version.
     pub(crate) async fn poll(&self) -> Result<(), StoreError> {
-        // First: what others have written may already do what is noted here.
+        // First, because entries of other servers may already cover the revocations that are noted here.
         self.catch_up(&self.store).await?;
         self.flush().await?;
-        // What was read counts here, confirmed or not.
+        // Here all entries that were read count, confirmed or not.
         let _ = self.confirm().await;
         let now = self.store.clock.now();
         let (surplus, last) = {
             let state = self.state.read();
-            // The lock ends here, as `collapse` below commits.
+            // The lock ends with this block, because `collapse` below commits.
             let surplus = state.surplus(now.saturating_add(1));
             (surplus, state.last.clone())
         };
@@ -192,8 +190,9 @@ impl RevocationLog {
         }
     }
 
-    /// Counts what was read in the number of the list, once the store has confirmed it. A former primary gives
-    /// numbers too, and what it has is lost: with one of them a list would take the place of one that has more.
+    /// Counts the entries that were read in the number of the list, once the store has confirmed them. A
+    /// former primary gives numbers too, and its entries are lost: with such a number, a list would take the
+    /// place of a list that has more.
     async fn confirm(&self) -> Result<(), StoreError> {
         let unconfirmed = self.state.read().unconfirmed();
         let Some(id) = unconfirmed else {
@@ -201,17 +200,17 @@ impl RevocationLog {
         };
         let call = self.store.call().await?;
         call.commit(Vec::new()).await?;
-        // A fail-over may have lost it since it was read.
+        // A fail-over may have lost the entry since it was read.
         if self.read_on(&*call).await? {
             self.state.write().confirm(id);
         }
         Ok(())
     }
 
-    /// Reads what the store has more.
+    /// Reads the store's new entries.
     ///
     /// # Errors
-    /// Those of the store.
+    /// The errors of the store.
     pub(crate) async fn catch_up(&self, store: &OpenStore) -> Result<(), StoreError> {
         let call = store.call().await?;
         self.follow(&*call).await
@@ -219,10 +218,9 @@ impl RevocationLog {
 
     async fn follow(&self, store: &dyn Store) -> Result<(), StoreError> {
         if !self.read_on(store).await? {
-            // The store is an older copy. One writes back what it lacks; the others then find it
-            // there.
+            // The store is an older copy. One caller writes back what it lacks; the others then find that.
             let _alone = self.restoring.lock().await;
-            // Another one may have restored it meanwhile.
+            // Another caller may have restored the entries meanwhile.
             if !self.read_on(store).await? {
                 self.restore(store, self.store.clock.now()).await?;
             }
@@ -232,8 +230,8 @@ impl RevocationLog {
         Ok(())
     }
 
-    /// Reads what follows the last known entry; returns false, and takes nothing over, where that is not
-    /// in its place.
+    /// Reads the entries behind the last known one; returns false, and takes nothing over, if the last known
+    /// entry is not in its place.
     async fn read_on(&self, store: &dyn Store) -> Result<bool, StoreError> {
         let now = self.store.clock.now();
         let known = self.state.read().last.clone();
@@ -242,15 +240,14 @@ impl RevocationLog {
         let read = self.since(store, begin).await?;
         let is_there = known.is_none() || read.first() == known.as_ref();
         if is_there {
-            // Under the lock alone: `extend` finds its place again, as another reading may have
-            // been quicker.
+            // `extend` finds the place of the entries again, as another reading may have been quicker.
             self.state.write().extend(&read, now, self.keep);
         }
         Ok(is_there)
     }
 
-    /// Reads the entries after `cursor`, none with an id larger than the clock in milliseconds: no store has given
-    /// so many, and those that follow from it would be larger still, at sidecars too.
+    /// Reads the entries after `cursor`. An id larger than the clock in milliseconds is an error: no store
+    /// has given so many, and later ids would be larger still, at sidecars too.
     async fn since(&self, store: &dyn Store, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
         let read = store.since(cursor).await?;
         let largest = self.store.clock.now().saturating_mul(1000);
@@ -263,7 +260,7 @@ impl RevocationLog {
         }
     }
 
-    /// Appends the entries that an older copy of the store lacks, and goes on with what it has.
+    /// Appends the entries that an older copy of the store lacks, and goes on with that copy's entries.
     async fn restore(&self, store: &dyn Store, now: i64) -> Result<(), StoreError> {
         for _ in 0..ATTEMPTS {
             let (known, above) = (self.state.read().last.clone(), self.above());
@@ -296,8 +293,8 @@ impl RevocationLog {
         ))
     }
 
-    /// Revokes all tokens of an owner in place of single ones, unless the store lacks `last`: in
-    /// an older copy other entries may have their ids.
+    /// Revokes all tokens of an owner in place of single tokens, unless the store lacks `last`: in an older
+    /// copy other entries may have the ids.
     pub(super) async fn collapse(
         &self,
         surplus: Surplus,
@@ -305,7 +302,7 @@ impl RevocationLog {
         now: i64,
     ) -> Result<(), StoreError> {
         let before = now.saturating_add(1);
-        // Only digests of the ids are known.
+        // The revocation is made with digests for ids: the ids themselves are not known.
         let (mut revocation, revokes) = match surplus.owner {
             Owner::User(digest) => (
                 Revocation::for_user(digest.to_string(), now),

@@ -9,8 +9,8 @@ use super::entry::{Entry, Fact};
 use super::list::List;
 use crate::store::LogEntry;
 
-/// Seconds for which ended lines wait to be removed together, on all servers at once: every sidecar then
-/// reads the list whole.
+/// Interval in which ended lines are removed together, on all servers at once, in seconds: after a removal
+/// every sidecar reads the whole list.
 const REMOVED_EVERY: i64 = 3_600;
 /// Max bytes of the published lines: half of what a sidecar reads.
 const MAX_PUBLISHED: usize = 1_000_000;
@@ -18,27 +18,27 @@ const MAX_PUBLISHED: usize = 1_000_000;
 const LINE: usize = 23;
 /// Max entries of one user, some 5 MB.
 const MAX_OF_USER: usize = 50_000;
-/// Seconds before its end from which on a store may have removed an entry, by another clock.
+/// Seconds before the end of an entry from which on a store may have removed it, by another clock.
 const MARGIN: i64 = 60;
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// In the order of their ids; without those that others imply.
+    /// The entries in the order of their ids, without entries that others imply.
     entries: Vec<Entry>,
-    /// The last entry that was read: a store that has it not, as it was, is an older copy.
+    /// The last entry that was read: a store that lacks it, or has another one with its id, is an older copy.
     pub(super) last: Option<LogEntry>,
     /// The largest id that was read.
     read: i64,
     /// The number of the list: the largest id that was read and that no fail-over can lose. It never becomes
-    /// smaller: numbers of an older copy may.
+    /// smaller, although the ids of an older copy are smaller.
     pub(crate) seq: i64,
     /// The number of entries that only a newer version knows.
     pub(super) unknown: usize,
     /// The tokens that the entries end.
     pub(super) revoked: RevokedTokens,
     pub(crate) list: List,
-    /// The statements of other issuers behind the entries, also behind those that others imply: by the digest of
-    /// its `jti` the digest of the whole, and the end of the entry.
+    /// The statements of other issuers behind the entries, also behind implied ones: by the digest of the
+    /// `jti` the digest of the whole statement, and the end of the entry.
     statements: HashMap<RevocationDigest, (RevocationDigest, i64)>,
     /// The time up to which lines have ended; 0 before the first reading.
     removed: i64,
@@ -61,21 +61,21 @@ pub(super) enum Owner {
 }
 
 impl State {
-    /// Returns the whole of a statement with this id that has ended something.
+    /// Returns the digest of the whole statement with this id, if that has ended something.
     pub(super) fn statement(&self, id: &RevocationDigest) -> Option<RevocationDigest> {
         self.statements.get(id).map(|(token, _)| *token)
     }
 
-    /// Returns the largest number so far, which the next one is to exceed.
+    /// Returns the largest number so far, which the id of the next entry has to exceed.
     pub(super) fn above(&self) -> i64 {
         self.last.as_ref().map_or(0, |last| last.id).max(self.seq)
     }
 
-    /// Adds the entries behind the last known one, unless another reading has taken them over meanwhile;
+    /// Adds the entries behind the last known one, unless another reading has taken them over meanwhile.
     /// `keep`: the seconds for which a token of this server may be valid.
     pub(super) fn extend(&mut self, read: &[LogEntry], now: i64, keep: i64) {
         let known = match &self.last {
-            // Nothing is known yet: all that was read is new.
+            // No entry is known yet: all entries that were read are new.
             None => Some(0),
             Some(last) => read.iter().position(|it| it == last).map(|at| at + 1),
         };
@@ -84,20 +84,20 @@ impl State {
         }
     }
 
-    /// Returns the number that the list gets once it is confirmed; `None` where it has it.
+    /// Returns the number that the list gets once it is confirmed; `None` if the list has that number.
     pub(super) fn unconfirmed(&self) -> Option<i64> {
         (self.read > self.seq).then_some(self.read)
     }
 
-    /// Counts everything up to the entry of this id: the store has confirmed it.
+    /// Counts all entries up to this id in the number of the list: the store has confirmed them.
     pub(super) fn confirm(&mut self, id: i64) {
         self.seq = self.seq.max(id.min(self.read));
     }
 
-    /// Counts everything up to the last of these revocations that was read.
+    /// Counts all entries up to the last of these revocations that was read.
     pub(super) fn confirm_facts(&mut self, revocations: &[Revocation]) {
         for one in revocations {
-            // The last ones first: they are new.
+            // The last entries first: the revocations are new.
             let found = self.entries.iter().rev().find(|it| it.fact == one.fact);
             if let Some(id) = found.map(|entry| entry.id) {
                 self.confirm(id);
@@ -105,11 +105,10 @@ impl State {
         }
     }
 
-    /// Replaces all entries by those of an older copy of the store.
+    /// Replaces all entries by the entries of an older copy of the store.
     pub(super) fn replace(&mut self, read: &[LogEntry], now: i64, keep: i64) {
         *self = Self {
-            // The number stays: a list of the older copy must not have a smaller one than sidecars
-            // know.
+            // The number stays: a list of the older copy must not have a smaller number than sidecars know.
             seq: self.seq,
             ..Self::default()
         };
@@ -134,7 +133,7 @@ impl State {
                         self.publish(&entry, keep);
                     }
                 }
-                // Of a newer version: it ends tokens that we would accept, so `poll` reports it.
+                // An entry of a newer version ends tokens that this one accepts, so `poll` reports it.
                 None => self.unknown += 1,
             }
             // A list that lacks an entry must not have the number of one that has it.
@@ -149,13 +148,13 @@ impl State {
         }
     }
 
-    /// Returns true if the entry replaces no other one, and none does what it does.
+    /// Returns true if the entry replaces no other entry, and no other entry implies it.
     fn only_adds(&self, entry: &Entry) -> bool {
         match &entry.fact.revokes {
             Revoked::Token(id) => {
                 !self.revoked.has_token(id) && !is_implied(&self.revoked, &entry.fact)
             }
-            // The first of a user without other entries, as each logout at an issuer without sessions.
+            // The first entry of a user, as each logout at an issuer without sessions makes one.
             Revoked::User(id, _) => {
                 let is_of_user = |other: &Entry| other.fact.user == Some(*id);
                 self.revoked.before_of_user(id).is_none()
@@ -174,7 +173,7 @@ impl State {
         self.entries
             .retain(|entry| entry.ends > self.removed && facts.insert(entry.fact));
         for entry in &self.entries {
-            // First all times, then the tokens: a later entry may imply an earlier one.
+            // First the times of all entries: a later entry may imply an earlier one.
             if !matches!(entry.fact.revokes, Revoked::Token(_)) {
                 times.add(entry.fact.revokes);
             }
@@ -196,23 +195,23 @@ impl State {
         }
     }
 
-    /// Returns true for a fact that neither was read nor follows from others, until it ends.
+    /// Returns true for a fact that was not read, does not follow from others, and has not ended.
     pub(super) fn lacks(&self, fact: &Fact, ends: i64) -> bool {
         let is_known = |entry: &Entry| entry.fact == *fact;
-        // The last ones first: most are new.
+        // The last entries first: most facts are new.
         ends > self.removed
             && !is_implied(&self.revoked, fact)
             && !self.entries.iter().rev().any(is_known)
     }
 
-    /// Returns the entries that a store lacks, which has `there`.
+    /// Returns the entries that a store lacks whose log is `there`.
     pub(super) fn missing_in(&self, there: &[LogEntry], now: i64) -> Vec<Entry> {
         let there: Vec<_> = there.iter().filter_map(Entry::parse).collect();
         let facts: HashSet<Fact> = there.iter().map(|entry| entry.fact).collect();
         let mut times = RevokedTokens::default();
         there.iter().for_each(|entry| times.add(entry.fact.revokes));
         let is_missing = |entry: &&Entry| {
-            // What is about to end may be missing because it has ended, by the store's clock.
+            // An entry that is about to end may be missing because it has ended, by the store's clock.
             entry.ends > now.saturating_add(MARGIN)
                 && !facts.contains(&entry.fact)
                 && !is_implied(&times, &entry.fact)
@@ -220,9 +219,9 @@ impl State {
         self.entries.iter().filter(is_missing).copied().collect()
     }
 
-    /// Returns what a revocation of all tokens before a time is to replace where there is too much, down to
-    /// half of the bound: of the issuer with most entries, this installation or another, those of its users with
-    /// most; then all of that other issuer; then the next issuer's.
+    /// Returns the entries that one revocation of all tokens before a time has to replace where there are too
+    /// many, down to half of the bound: first the users with most entries of the issuer with most entries,
+    /// this installation or another; then all entries of that other issuer; then the next issuer's.
     pub(super) fn surplus(&self, before: i64) -> Vec<Surplus> {
         let implied = self.entries.iter();
         let implied: Vec<_> = implied.filter(|it| it.fact.latest() < before).collect();
@@ -241,13 +240,13 @@ impl State {
                 bytes = bytes.saturating_sub(entries.len() * LINE);
                 surplus.push(Surplus::new(user, &entries));
             }
-            // Its users alone did not help.
+            // The issuer's users alone did not help.
             if issuer != Owner::Everyone && is_full && bytes > MAX_PUBLISHED {
                 bytes = bytes.saturating_sub(rest * LINE);
                 surplus.push(Surplus::new(issuer, &entries));
             }
         }
-        // One line for all ends every token before this moment.
+        // The last resort: one line that ends every token from before this moment.
         if is_full && bytes > MAX_PUBLISHED && !implied.is_empty() {
             surplus = vec![Surplus::new(Owner::Everyone, &implied)];
         }
@@ -255,7 +254,7 @@ impl State {
     }
 }
 
-/// Returns the entries of each owner, those with most first.
+/// Returns the entries of each owner, owners with most entries first.
 fn largest_first<'e>(
     entries: &[&'e Entry],
     owner: impl Fn(&Fact) -> Option<Owner>,
@@ -283,7 +282,7 @@ impl Surplus {
     }
 }
 
-/// Returns true if later times end everything that the fact does.
+/// Returns true if later times end all tokens that the fact ends.
 fn is_implied(times: &RevokedTokens, fact: &Fact) -> bool {
     let is_before = |before: Option<i64>| before.is_some_and(|before| fact.latest() < before);
     let of_its_own = match &fact.revokes {

@@ -1,7 +1,7 @@
 //! The keys of one other issuer, fetched when its statements need them.
 //!
-//! Anyone can send statements, so many of them share one fetch, one fetch follows another after a pause, and
-//! each runs to its end although the client that began it hangs up.
+//! Anyone can send statements. So many statements share one fetch, one fetch follows another after a pause,
+//! and each fetch runs to its end even if the client that began it hangs up.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,11 +16,11 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::{sleep_until, timeout};
 use tracing::warn;
 
-/// Age from which on a statement begins a fetch.
+/// Age of the keys from which on a statement begins a fetch.
 const FETCH_EVERY: Duration = Duration::from_secs(60);
 /// Pause between two fetches.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Time for which a statement waits for newer keys than those that are known.
+/// Time for which a statement waits for keys that are newer than the known ones.
 const WAIT_FOR_NEWER: Duration = Duration::from_secs(1);
 /// Age up to which keys count that cannot be fetched again.
 const MAX_AGE: Duration = Duration::from_secs(86_400);
@@ -32,7 +32,7 @@ pub(super) struct ForeignKeys {
     fetches: Arc<Mutex<Fetches>>,
 }
 
-/// The keys of the last fetch that brought some.
+/// The keys of the last fetch that brought keys.
 #[derive(Debug)]
 struct KnownKeys {
     keys: Arc<KeySet>,
@@ -67,7 +67,7 @@ impl ForeignKeys {
         }
     }
 
-    /// Returns the known keys, unless they are too old. A key server that hangs delays them hardly.
+    /// Returns the known keys, unless they are too old. A key server that hangs delays a statement hardly.
     pub(super) async fn present(&self) -> Option<Arc<KeySet>> {
         let Some(known) = self.young() else {
             return self.fetched(Purpose::Tick).await;
@@ -85,6 +85,7 @@ impl ForeignKeys {
     pub(super) async fn fetched(&self, purpose: Purpose) -> Option<Arc<KeySet>> {
         let arrived = instant();
         let mut fetches = Arc::clone(&self.fetches).lock_owned().await;
+        // A fetch that began while this call waited for the lock serves it too.
         if fetches.last.is_none_or(|last| last.began < arrived) {
             let known = Arc::clone(&self.known);
             let fetching = tasks::spawn(Self::fetch(fetches, known, purpose));
