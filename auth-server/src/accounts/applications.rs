@@ -1,7 +1,7 @@
 //! The applications that may fetch the verification key (contract §4.3), and obtain tokens where
 //! they were given an audience.
 //!
-//! While none is registered any pair is accepted (contract §4.3); afterwards every pair is checked.
+//! While no application is registered any pair is accepted (contract §4.3); afterwards every pair is checked.
 //! Only hashes of secrets are stored.
 
 pub(crate) mod command;
@@ -22,11 +22,11 @@ use crate::accounts::grants::Word;
 /// The id of an application; longer ones would only fill logs.
 pub(crate) type AppId = Word<128>;
 
-/// All applications by id, one document of the store, which counts whole. One with a secret is
-/// registered; a removed one stays, without.
+/// All applications by id: one document of the store, which counts as a whole. An application with a secret
+/// is registered; a removed application stays without a secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Applications {
-    /// The time of the first change, in seconds since the epoch; `None` before it.
+    /// The time of the first change, in seconds since the epoch; `None` before the first change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     began: Option<i64>,
     /// Raised by each change.
@@ -37,35 +37,35 @@ pub(crate) struct Applications {
     /// Members of a newer version, kept unchanged.
     #[serde(flatten)]
     unknown: Map<String, Value>,
-    /// True where the store has had a document that this server could not read: there may be others.
+    /// True if the store has had a document that this server could not read: there may be more applications.
     #[serde(skip)]
     is_incomplete: bool,
 }
 
 impl Applications {
-    /// Returns true while any client may fetch the key: none is registered.
+    /// Returns true while no application is registered, so that any client may fetch the key.
     pub(crate) fn is_empty(&self) -> bool {
         self.registered().next().is_none() && !self.is_incomplete
     }
 
-    /// Returns true for an older copy of a document, and for one that began anew where a store has lost
-    /// the other.
+    /// Returns true for an older copy of a document, and for a document that began anew after a store had
+    /// lost the known one.
     fn is_older_than(&self, known: &Self) -> bool {
-        // The earlier begin is the later document: one that began anew lacks what was lost.
-        // Without a begin it was never changed, and is older than all others.
+        // The document with the earlier begin is the later one: a document that began anew lacks what was
+        // lost. A document without a begin was never changed, and is older than all others.
         let age = |it: &Self| (it.began.map(Reverse), it.generation);
         age(self) < age(known)
     }
 
-    /// Drops the secrets that `known` has dropped: an older copy of the store, to which a command has written
-    /// since, has them as valid ones. Returns true if there were such.
+    /// Drops the secrets that `known` has dropped: in an older copy of the store, to which a command has
+    /// written since, they are still valid. Returns true if there were such secrets.
     fn drop_those_of(&mut self, known: &Self) -> bool {
         let mut is_changed = false;
         for (id, secrets) in &mut self.applications {
             let known = known.applications.get(id);
             is_changed |= known.is_some_and(|known| secrets.drop_those_of(known));
         }
-        // It counts as a change: every server has to take this document for the later one.
+        // The drop counts as a change: every server has to take this document for the later one.
         self.generation = self.generation.saturating_add(is_changed.into());
         is_changed
     }
@@ -74,7 +74,7 @@ impl Applications {
         self.all().filter(|(_, secrets)| !secrets.is_empty())
     }
 
-    /// Returns all, including removed ones.
+    /// Returns all applications, including removed ones.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&AppId, &SecretHashes)> {
         self.applications.iter()
     }

@@ -14,7 +14,7 @@ pub(crate) use self::claims::{FurtherClaims, named_claim};
 pub(crate) use self::scope::Scope;
 pub(crate) use self::word::Word;
 
-/// One recipient of tokens (`aud`). Names of services are short; longer ones would only fill tokens.
+/// A recipient of tokens (`aud`). Names of services are short; longer names would only fill tokens.
 pub(crate) type Audience = Word<256>;
 
 /// Scope, audience and further claims of one user or application.

@@ -1,4 +1,4 @@
-//! Users: the contract's built-in user, or those of a file.
+//! Users: the contract's built-in user, or the users of a file.
 //!
 //! A store verifies a password; rate limits and the number of simultaneous checks are in
 //! `authenticate`.
@@ -53,12 +53,11 @@ pub(crate) trait UserStore: fmt::Debug + Send + Sync {
     /// disabled user alike, after the same work.
     fn authenticate(&self, request: &LoginRequest) -> Option<PresentUser>;
 
-    /// Returns the user of an account without a check of credentials; `None` for one who may not log
-    /// in.
+    /// Returns the user of an account without a check of credentials; `None` for a user who may not log in.
     fn present(&self, account: &str) -> Option<PresentUser>;
 
-    /// Returns true for the account or the id of a user. An application of this name could be taken
-    /// for the user (RFC 9700 §4.15).
+    /// Returns true for the account or the id of a user. An application of that name could be taken for the
+    /// user (RFC 9700 §4.15).
     fn is_user(&self, name: &str) -> bool;
 
     /// Returns false while it is unknown who may log in: the file was replaced where this program

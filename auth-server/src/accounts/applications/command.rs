@@ -6,9 +6,9 @@ use crate::telemetry::audit::events::ApplicationEvent;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
-    /// Registers it with its first secret, and with what tokens it may obtain.
+    /// Registers the application with its first secret, and with a grant for its tokens.
     Add { secret: &'a str, grant: &'a Grant },
-    /// Replaces what tokens it may obtain.
+    /// Replaces the grant for the application's tokens.
     Grant { grant: &'a Grant },
     /// Adds a secret; the previous one stays valid.
     Rotate { secret: &'a str },
@@ -18,7 +18,7 @@ pub(crate) enum Change<'a> {
     /// Drops all secrets but the newest. Not a single one: it may be the leaked secret, restored by
     /// a failover.
     DropOld,
-    /// Unregisters it.
+    /// Unregisters the application.
     Remove,
 }
 
@@ -30,7 +30,7 @@ const DROPPED: &str =
 const NOTHING_TO_DROP: &str = "nothing to drop (rotate-secret, then --drop-old, ends a leaked secret): only one secret is valid";
 
 impl Change<'_> {
-    /// Returns the audit event of this change of an application, or of the absence of one.
+    /// Returns the audit event of this change; `record` is `None` before the first registration.
     pub(crate) fn event(self, record: Option<&SecretHashes>) -> ApplicationEvent {
         match self {
             Self::Grant { .. } => ApplicationEvent::GrantChanged,
@@ -46,7 +46,7 @@ impl Change<'_> {
     /// If the application does not exist (for [`Change::Add`]: exists), or nothing can be dropped.
     pub(crate) fn apply(self, record: Option<&SecretHashes>) -> Result<SecretHashes, &'static str> {
         let registered = record.filter(|secrets| !secrets.is_empty());
-        // The record of a removed application says which secrets were dropped.
+        // The record of a removed application has the dropped secrets.
         let first = |secret| {
             record.map_or_else(
                 || SecretHashes::new(secret),
@@ -56,7 +56,7 @@ impl Change<'_> {
         match (self, registered) {
             (Self::Add { secret, grant }, None) => Ok(granted(first(secret), grant)),
             (Self::Add { .. }, Some(_)) => Err(REGISTERED),
-            // Before the arms that would make it valid again, also for a removed application.
+            // Before the arms that would make a dropped secret valid again, also for a removed application.
             (Self::Ensure { secret }, _) if record.is_some_and(|it| it.is_dropped(secret)) => {
                 Err(DROPPED)
             }
@@ -75,7 +75,7 @@ impl Change<'_> {
     }
 }
 
-/// Replaces the grant unless it is the same; an application without any keeps none.
+/// Replaces the grant unless it is the same; an application without a grant gets no empty one.
 fn granted(record: SecretHashes, grant: &Grant) -> SecretHashes {
     let is_same = record
         .grant()

@@ -1,5 +1,5 @@
-//! Applications of `--applications-dir`, polled while the server runs: one file each, as Kubernetes
-//! mounts a Secret, with the id as name and the secret as content.
+//! Applications of `--applications-dir`, which is polled while the server runs: one file for each, as
+//! Kubernetes mounts a Secret, with the id as name and the secret as content.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,12 @@ use super::{AppId, Applications};
 use crate::telemetry::audit;
 use crate::telemetry::metrics::{Metrics, gauge};
 
-/// The applications in force, and what is wrong with their files.
+/// The applications in force, and the errors of their files.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MountedApplications {
     path: PathBuf,
     pub(crate) applications: Applications,
-    /// One line per unusable file, or one for the directory.
+    /// A line for each unusable file, or one for the directory.
     errors: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ impl MountedApplications {
 
     fn take_over(&self, former: &Self, registrations: &ApplicationRegistry, metrics: &Metrics) {
         self.count_errors(metrics);
-        // Only new ones: the others were logged when an earlier poll found them.
+        // Only new errors: the others were logged when an earlier poll found them.
         for error in self.errors.iter().filter(|it| !former.errors.contains(it)) {
             error!(%error, "an application's file is unusable; the application stays as it was, unless the file was replaced under its mount");
         }
@@ -91,7 +91,7 @@ impl MountedApplications {
 
     fn reread(&self) -> Self {
         let read = Self::read_files(self.path.clone(), &self.applications);
-        // A directory that cannot be read ends no application: those of the last poll stay.
+        // A directory that cannot be read ends no application: the applications of the last poll stay.
         read.unwrap_or_else(|error| Self {
             errors: vec![format!("{}: {error}", self.path.display())],
             ..self.clone()
@@ -106,7 +106,7 @@ impl MountedApplications {
         };
         for entry in fs::read_dir(&now.path)? {
             let name = entry?.file_name();
-            // Kubernetes keeps the data of a volume under such names, behind links.
+            // Kubernetes keeps the data of a volume under names with a dot, behind links.
             if name.as_encoded_bytes().starts_with(b".") {
                 continue;
             }

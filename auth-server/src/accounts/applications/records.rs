@@ -9,8 +9,8 @@ impl OpenStore {
         self.read(&key()).await
     }
 
-    /// Writes the document in place of `expected`, none for the first one. Returns `false` and changes
-    /// nothing if another one is there.
+    /// Writes the document in place of the version `expected`; `None` for the first document. Returns `false`
+    /// and changes nothing if the store has another version.
     pub(crate) async fn write_applications(
         &self,
         expected: Option<Version>,

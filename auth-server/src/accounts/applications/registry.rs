@@ -23,11 +23,11 @@ const MAX_UNKNOWN_ID: usize = 8;
 #[derive(Debug)]
 pub(crate) struct ApplicationRegistry {
     sources: Mutex<Sources>,
-    /// Those of both sources; `None` until the store was read.
+    /// The applications of both sources; `None` until the store was read.
     in_force: ArcSwapOption<Applications>,
-    /// Checks every pair, even while no application is registered.
+    /// True if every pair is checked, even while no application is registered.
     always_checked: bool,
-    /// Requires a registered application: with hmac the key is the secret that signs tokens.
+    /// True if a registered application is required: with hmac the key is the secret that signs tokens.
     required: bool,
 }
 
@@ -39,10 +39,10 @@ struct Sources {
 }
 
 impl Sources {
-    /// Joins both into one record for each application.
+    /// Joins both sources into one record for each application.
     fn joined(&self) -> Option<Arc<Applications>> {
-        // Without the store nothing is in force: an application that it has removed must not come
-        // back by a file.
+        // Before the store was read no application is in force: a removed one must not come back
+        // by a file.
         let mut all = self.stored.clone()?;
         for (id, mounted) in self.mounted.all() {
             let stored = all.get(id.as_str()).cloned().unwrap_or_default();
@@ -54,14 +54,16 @@ impl Sources {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reconciled {
-    /// The document to write back: lost by the store (FLUSHALL, a failover to an empty replica), or older there.
+    /// The document to write back: the store has lost it (FLUSHALL, a failover to an empty replica), or has
+    /// an older one.
     pub(crate) restored: Option<Applications>,
     /// Removed applications that could obtain tokens.
     pub(crate) ended: Vec<AppId>,
 }
 
 impl ApplicationRegistry {
-    /// `mounted`: the applications of a directory. With one, pairs are checked even while it is empty.
+    /// `mounted`: the applications of a directory. With a directory every pair is checked, even if it is
+    /// empty.
     pub(crate) fn new(required: bool, mounted: Option<Applications>) -> Self {
         Self {
             in_force: ArcSwapOption::empty(),
@@ -77,7 +79,7 @@ impl ApplicationRegistry {
     /// Replaces the directory's applications, and returns the changes.
     pub(crate) fn mount(&self, applications: Applications) -> Vec<(AppId, ApplicationEvent)> {
         let mut sources = self.sources.lock();
-        // Under the lock, so that a poll of the store does not join the former ones meanwhile.
+        // Under the lock, so that a poll of the store does not join the former applications meanwhile.
         let former = std::mem::replace(&mut sources.mounted, applications);
         self.in_force.store(sources.joined());
         let now = &sources.mounted;
@@ -95,7 +97,7 @@ impl ApplicationRegistry {
             .collect()
     }
 
-    /// Checks a pair. Accepts any while no application is registered (contract §4.3 rule 2), unless
+    /// Checks a pair. Accepts any pair while no application is registered (contract §4.3 rule 2), unless
     /// registrations are required.
     ///
     /// # Errors
@@ -111,7 +113,7 @@ impl ApplicationRegistry {
         if all.is_empty() && self.required {
             return Err(Rejection::StoreUnavailable);
         }
-        // Both are computed: the time shows nothing of whether the id is registered.
+        // `|` computes both operands, so that the time does not show if the id is registered.
         if all.accepts(id, secret) | self.are_open(&all) {
             Ok(())
         } else {
@@ -119,8 +121,8 @@ impl ApplicationRegistry {
         }
     }
 
-    /// Authenticates an application that requests a token, by the first right pair of `presented`,
-    /// and returns what it was given. No pair is right because none is registered.
+    /// Authenticates an application that requests a token, by the first right pair of `presented`, and
+    /// returns its grant. While no application is registered no pair is right.
     ///
     /// # Errors
     /// As [`Self::authorize`].
@@ -150,25 +152,23 @@ impl ApplicationRegistry {
         all.is_empty() && !self.required && !self.always_checked
     }
 
-    /// Takes over the stored document, `None` for one that cannot be read.
-    ///
-    /// An older one, and none, is of an older copy of the store or of one that lost it: the one in memory
-    /// stays in force, whole, so a lost store never disables a check. So it does beside one that cannot be
-    /// read, which opens nothing.
+    /// Takes over the stored document, `None` for a document that cannot be read.  An older or a missing
+    /// document comes from an older copy of the store, or from a store that lost it: then the document in
+    /// memory stays in force as a whole, so a lost store never disables a check. It stays in force beside an
+    /// unreadable document too, which opens nothing.
     pub(crate) fn reconcile(&self, stored: Option<Applications>) -> Reconciled {
         let mut sources = self.sources.lock();
         let mut reconciled = Reconciled::default();
         match (sources.stored.take(), stored) {
-            // Nothing is in memory yet that it could be older than.
+            // Memory has no document yet that the stored one could be older than.
             (None, stored) => sources.stored = stored,
             (Some(mut memory), None) => {
-                // A record of the stored document may be missing here: nothing may be concluded
-                // from its absence.
+                // The document in memory may lack records of the unreadable one.
                 memory.is_incomplete = true;
                 sources.stored = Some(memory);
             }
             (Some(memory), Some(stored)) if stored.is_older_than(&memory) => {
-                // The store was rolled back or has lost it: the caller writes memory over it.
+                // The store was rolled back or has lost the document: the caller writes memory's over it.
                 reconciled.restored = Some(memory.clone());
                 sources.stored = Some(memory);
             }
@@ -179,7 +179,7 @@ impl ApplicationRegistry {
                     secrets.grant().is_some_and(obtains_tokens) && is_removed(id)
                 });
                 reconciled.ended = ended.map(|(id, _)| id.clone()).collect();
-                // Without a begin this is an empty store, where the unreadable document once was.
+                // Without a begin this is an empty store, which has lost the unreadable document.
                 stored.is_incomplete = memory.is_incomplete && stored.began.is_none();
                 // A later document may still be a change of an older copy, with its leaked secrets.
                 let is_changed = stored.drop_those_of(&memory);
@@ -202,9 +202,9 @@ impl ApplicationRegistry {
         self.required && self.count() == 0
     }
 
-    /// Returns the id as received, for a log (contract §4.3 rule 3), unless it is a secret or
-    /// swapped with one. What is no registered id is cut to a half, or to the longest usual id where
-    /// it was accepted: it may be a password or a token. Unknown before the first poll of the store.
+    /// Returns the id as received, for a log (contract §4.3 rule 3), unless it is a secret or swapped with
+    /// one. An id that is not registered is cut to a half, or if it was accepted to the longest usual id,
+    /// because it may be a password or a token. Before the first poll of the store no id is returned.
     pub(crate) fn logged_id<'t>(
         &self,
         sent: &'t str,
@@ -238,13 +238,13 @@ impl ApplicationRegistry {
         }
     }
 
-    /// Returns a registered id: their number is bounded.
+    /// Returns the id if it is registered: the number of registered ids is bounded.
     pub(crate) fn registered_id(&self, id: &str) -> Option<AppId> {
         self.in_force.load_full()?.registered_id(id).cloned()
     }
 }
 
-/// Cuts a text behind its first characters of an id, `max` at most.
+/// Cuts a text behind its first characters that an id may have, `max` at most.
 fn cut(sent: &str, max: usize) -> Cow<'_, str> {
     let is_usual = |c: char| c.is_alphanumeric() || "-_.:/@".contains(c);
     let end = sent.chars().take(max).take_while(|c| is_usual(*c));

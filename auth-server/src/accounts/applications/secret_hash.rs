@@ -26,7 +26,7 @@ impl SecretHash {
         Self(sha256(secret))
     }
 
-    /// Compares in constant time.
+    /// Compares the hashes in constant time.
     pub(crate) fn equals(&self, other: &Self) -> bool {
         verify_slices_are_equal(&self.0, &other.0).is_ok()
     }
@@ -51,22 +51,21 @@ impl TryFrom<String> for SecretHash {
     }
 }
 
-/// The record of one application: up to two valid secrets, newest first, so that clients can change
-/// without an interruption, and the dropped ones. Without a valid one it belongs to a removed
-/// application.
+/// The record of one application: up to two valid secrets, newest first, so that clients can change without
+/// an interruption, and the dropped secrets. Without a valid secret the application is a removed one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SecretHashes {
     #[serde(rename = "secretSha256")]
     hashes: Vec<SecretHash>,
-    /// Never valid again, and kept forever (43 bytes each): an older record (a failover, a restored
-    /// backup) would bring a leaked secret back.
+    /// Secrets that are never valid again. They are kept forever (43 bytes each), because an older record (a
+    /// failover, a restored backup) would bring a leaked secret back.
     #[serde(
         rename = "droppedSha256",
         default,
         skip_serializing_if = "BTreeSet::is_empty"
     )]
     dropped: BTreeSet<SecretHash>,
-    /// For tokens; an application without one only fetches keys.
+    /// The grant for tokens; an application without a grant only fetches keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     grant: Option<Grant>,
     /// Members of a newer version, kept unchanged.
@@ -89,7 +88,7 @@ impl SecretHashes {
         [SecretHash::new(secret)].into_iter().collect()
     }
 
-    /// Adds a secret; the newest former one stays valid.
+    /// Adds a secret; of the former secrets the newest stays valid.
     pub(crate) fn with_new(&self, secret: &str) -> Self {
         let former = self.hashes.first().copied();
         self.with_only([SecretHash::new(secret)].into_iter().chain(former))
@@ -115,7 +114,7 @@ impl SecretHashes {
         }
     }
 
-    /// Returns what tokens it may obtain; `None` if nothing was ever granted.
+    /// Returns the grant for the application's tokens; `None` if there never was one.
     pub(crate) fn grant(&self) -> Option<&Grant> {
         self.grant.as_ref()
     }
@@ -141,7 +140,7 @@ impl SecretHashes {
         }
     }
 
-    /// Drops what `known` has dropped; returns true if that was not all dropped before.
+    /// Drops the secrets that `known` has dropped; returns true if some of them were not dropped before.
     pub(super) fn drop_those_of(&mut self, known: &Self) -> bool {
         let before = self.dropped.len();
         self.dropped.extend(&known.dropped);
@@ -178,7 +177,7 @@ impl SecretHashes {
 
     fn has(&self, presented: &SecretHash) -> bool {
         let matches = self.hashes.iter().filter(|hash| hash.equals(presented));
-        // `count`, not `any`: all are compared, so that the time does not show which one matches.
+        // `count`, not `any`: all hashes are compared, so that the time does not show which one matches.
         matches.count() > 0
     }
 }

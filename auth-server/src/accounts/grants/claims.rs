@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 const RESERVED: &str = "iss sub aud exp nbf iat jti scope scp client_id azp act may_act cnf sid nonce acr \
      amr auth_time at_hash c_hash events username nickName userId extraInfo";
 
-/// The claim of RFC 9068 §2.2.3.1.
+/// The claim of a user's roles (RFC 9068 §2.2.3.1).
 const ROLES: &str = "roles";
 const MAX_NAME_CHARACTERS: usize = 128;
-/// With a scope and an audience of their largest sizes a token still fits into a header field.
+/// Max length of the claims: with the largest scope and audience a token still fits into a header field.
 const MAX_BYTES: usize = 2048;
 
 /// Claims by name, as JSON values without control characters.
@@ -60,7 +60,7 @@ fn twice(name: &str) -> String {
     format!("the claim {name} stands there twice")
 }
 
-/// How the TOML library passes a date on.
+/// The member by which the TOML library passes a date on.
 const TOML_DATE: &str = "$__toml_private";
 
 fn is_unusable(value: &Value) -> bool {
@@ -89,10 +89,10 @@ impl FurtherClaims {
         claims.try_into()
     }
 
-    /// Adds the claim `roles`, unless there are none.
+    /// Adds the claim `roles`, unless the list is empty.
     ///
     /// # Errors
-    /// If it stands there already, or for a bad role.
+    /// If the claims have `roles` already, or for a bad role.
     pub(crate) fn with_roles(self, roles: Vec<String>) -> Result<Self, String> {
         if roles.is_empty() {
             return Ok(self);

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Enough for an application of many services, and a token stays small.
+/// Max length of a scope: enough for an application of many services, and a token stays small.
 const MAX_SCOPE_BYTES: usize = 1024;
 
 /// A set of scope values, written as one text with spaces between them.

@@ -17,13 +17,13 @@ impl OpenStore {
         if !held.is_planted {
             return Ok(held);
         }
-        // It was not if the store has been decrypted since it was read.
+        // The keys are read again: if the store was decrypted since, the record is not planted.
         self.read_keys().await?;
         self.read(&id.key()).await
     }
 
-    /// Writes a session in place of `expected`, none for a new one. Returns `false` and changes nothing
-    /// if another one is there.
+    /// Writes a session in place of the version `expected`; `None` for a new session. Returns `false` and
+    /// changes nothing if the store has another version.
     pub(super) async fn write_session(
         &self,
         id: SessionId,
@@ -37,12 +37,12 @@ impl OpenStore {
     /// Removes a session if there is one, and confirms that there is none.
     pub(super) async fn remove_session(&self, id: SessionId) -> Result<(), StoreError> {
         let held: Held<SessionRecord> = self.read(&id.key()).await?;
-        // No client knows it, so that it has not changed since.
+        // No client knows the session, so that it has not changed since.
         let removal = held.removal().into_iter().collect();
         self.call().await?.commit(removal).await.map(drop)
     }
 
-    /// Lists the sessions of the user of this one; those that end first come first.
+    /// Lists the sessions of this session's user; those that end first come first.
     pub(super) async fn sessions_of_same_user(
         &self,
         id: SessionId,
@@ -56,7 +56,7 @@ impl OpenStore {
 /// Returns the time until which the record of a session is kept.
 ///
 /// # Errors
-/// For what is no session, or one of a newer version.
+/// For a value that is no session, or a session of a newer version.
 pub(crate) fn kept_until(record: &Value) -> serde_json::Result<Option<i64>> {
     let record = SessionRecord::deserialize(record)?;
     Ok(Some(record.kept_until()))

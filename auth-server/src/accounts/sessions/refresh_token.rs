@@ -13,7 +13,7 @@ use crate::store::{Key, Kind};
 
 /// Prefix by which scanners find leaked tokens; no access token starts like this.
 pub(crate) const PREFIX: &str = "postern_rt_";
-/// A multiple of three: the text of a name begins with the text of its owner.
+/// A multiple of three, so that the text of a session's name begins with the text of its owner.
 const OWNER_BYTES: usize = 9;
 const HANDLE_BYTES: usize = 12;
 const NAME_BYTES: usize = OWNER_BYTES + HANDLE_BYTES;
@@ -26,8 +26,8 @@ const UNIQUE_BYTES: usize = 12;
 #[derive(Clone)]
 pub(crate) struct RefreshToken(Zeroizing<[u8; TOKEN_BYTES]>);
 
-/// The name of a session: a digest of its user's id, then one of a part of its refresh tokens, which
-/// cannot be made from it.
+/// The name of a session: a digest of its user's id, then a digest of a part of its refresh tokens, which
+/// cannot be made from the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SessionId([u8; NAME_BYTES]);
 
@@ -51,7 +51,8 @@ impl RefreshToken {
         Some(Self(Zeroizing::new(bytes)))
     }
 
-    /// Returns the next token, always the same: of who knows this one, and the session's secret.
+    /// Returns the next token. It is always the same for this token and the session's secret; both are needed
+    /// to make it.
     pub(super) fn next(&self, session_secret: &str, counter: u64) -> Self {
         let mut next = self.clone();
         let key = hmac::Key::new(HMAC_SHA256, session_secret.as_bytes());
@@ -83,7 +84,7 @@ impl RefreshToken {
         SessionId(name)
     }
 
-    /// Returns what the session's record holds of the token.
+    /// Returns the hash that the session's record holds.
     pub(super) fn hash(&self) -> SecretHash {
         SecretHash::new(&self.text())
     }
@@ -99,8 +100,8 @@ impl SessionId {
         bytes.first_chunk().copied().map(Self)
     }
 
-    /// Returns the `jti` of the access token after this many renewals, which the session's secret tells
-    /// from a forged one.
+    /// Returns the `jti` of the access token after `counter` renewals. By the session's secret it can be
+    /// distinguished from a forged one.
     pub(super) fn token_id(self, session_secret: &str, counter: u64) -> String {
         let key = hmac::Key::new(HMAC_SHA256, session_secret.as_bytes());
         let unique = hmac::sign(&key, format!("access token {counter}").as_bytes());

@@ -20,19 +20,19 @@ const MAX_CHECKS: usize = 16;
 pub(crate) struct Authenticator {
     users: Arc<dyn UserStore>,
     locks: Arc<AccountLockout>,
-    /// Of checks at once.
+    /// The permits of simultaneous checks.
     checks: Permits,
-    /// One more, for clients from which the account has logged in: a flood of others leaves it free.
+    /// One more permit, for clients from which the account has logged in: a flood of others leaves it free.
     for_known: Permits,
-    /// Makes log substitutes for names that are no accounts: equal ones are recognized, and none can be
-    /// guessed without this random key.
+    /// Makes log substitutes for names that are no accounts: equal names have equal substitutes, and no name
+    /// can be guessed from one without this random key.
     unknown_names: RandomState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AuthenticationError {
     Failed,
-    /// Within the wait after failures at this account.
+    /// The attempt is within the wait after failures at this account.
     Locked(RetryAfter),
     Busy,
     Internal,
@@ -88,14 +88,13 @@ impl Authenticator {
             permit = self.for_known.take(Some(client)), if is_known => permit,
         };
         let permit = permit.ok_or(AuthenticationError::Busy)?;
-        // Checked again: others of the same client may have failed while this attempt waited.
+        // Checked again: other attempts of this client may have failed while this one waited.
         let attempt = self.locks.begin(&request.username, client, instant())?;
 
         let (users, locks) = (Arc::clone(&self.users), Arc::clone(&self.locks));
-        // Counted inside the task, so that a client that hangs up before the response is counted
-        // too.
+        // Counted inside the task, so that the failure of a client that hangs up counts too.
         let checked = tasks::blocking(move || {
-            // Held by the task: it bounds the checks that run, also those whose client has left.
+            // The task holds the permit, which bounds all running checks, also those whose client has left.
             let _permit = permit;
             let user = users.authenticate(&request);
             match user {
@@ -106,7 +105,7 @@ impl Authenticator {
         });
         match checked.await {
             Ok(user) => user.ok_or(AuthenticationError::Failed),
-            // It has panicked: neither `failed` nor `succeeded` ran, as the password is unknown.
+            // The check has panicked: neither `failed` nor `succeeded` ran, as its result is unknown.
             Err(_) => Err(AuthenticationError::Internal),
         }
     }

@@ -58,9 +58,9 @@ impl FileUsers {
         }
     }
 
-    /// Uses these users from now on, and returns the changed accounts; `None` for those in use.
+    /// Uses these users from now on, and returns the changed accounts; `None` for the users in use.
     pub(super) fn replace(&self, users: Arc<Users>) -> Option<Vec<String>> {
-        // The text decides, not the time of the file: an editor may have written the same.
+        // The text decides, not the time of the file: an editor may have written the same text.
         let former = self.loaded();
         if former.users == users {
             return None;
@@ -73,10 +73,10 @@ impl FileUsers {
         self.loaded.load_full()
     }
 
-    /// Removes what a killed command has left, hashes among it.
+    /// Removes the files that a killed command has left, which may hold hashes.
     pub(crate) fn remove_unfinished(&self) {
         if let Ok(path) = self.path.canonicalize() {
-            // Of the file behind a link: commands write beside that.
+            // `canonicalize`: commands write beside the file itself, not beside a link to it.
             let _ = owner_only_file::remove_unfinished(&path);
         }
     }
@@ -121,7 +121,7 @@ fn parse(path: &Path, text: &str) -> Result<Arc<Users>, String> {
         .map_err(|cause| format!("{}: {cause}", path.display()))
 }
 
-/// Lists the accounts that are new, gone or other between two files, in order.
+/// Lists the accounts that are new, gone or changed between two files, in order.
 fn changed(before: &Users, after: &Users) -> Vec<String> {
     let accounts: BTreeSet<_> = before.accounts().chain(after.accounts()).collect();
     accounts

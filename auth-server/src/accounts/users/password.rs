@@ -39,7 +39,7 @@ const NOT_ARGON2ID: &str = "not an argon2id PHC string ($argon2id$v=19$m=…,t=�
 const TOO_COSTLY: &str = "its parameters are out of bounds (m up to 262144 KiB, t up to 10, p up to 16, m·t up to 1048576 KiB)";
 
 impl HashedPassword {
-    /// Parses a hash; the error does not repeat it.
+    /// Parses a hash; the error does not repeat the hash.
     pub(crate) fn parse(phc: &str) -> Result<Self, &'static str> {
         let not_argon2id = |_| NOT_ARGON2ID;
         let parsed = password_hash::PasswordHash::new(phc).map_err(not_argon2id)?;
@@ -65,12 +65,12 @@ impl HashedPassword {
         })
     }
 
-    /// Verifies a password; takes tens of milliseconds and the memory of the parameters. Others may
-    /// have hashed it as it was typed. Takes the same time whether it matches or not: the login may be
-    /// rejected for another reason.
+    /// Verifies a password; takes tens of milliseconds and the memory of the parameters. Another program may
+    /// have hashed the password as it was typed. Takes the same time for a right and a wrong password,
+    /// because the login may be rejected for another reason.
     pub(crate) fn matches(&self, password: &str) -> bool {
         let form = Zeroizing::new(compatible(password));
-        // Hashed before the `||` below, which would skip it after a match of the other form.
+        // Computed before the `||` below, which would skip it after a match of the other form.
         let as_typed = *form != password && self.hashes(password);
         self.hashes(&form) || as_typed
     }
@@ -107,7 +107,7 @@ impl HashedPassword {
     }
 }
 
-/// The OWASP-recommended cost: the stand-in of a file without users.
+/// A stand-in with the cost that OWASP recommends, for a file without users.
 impl Default for HashedPassword {
     fn default() -> Self {
         Self {
@@ -130,9 +130,9 @@ fn is_bearable(params: &Params) -> bool {
 /// recommends (19 MiB, two passes, one lane).
 ///
 /// # Errors
-/// Without randomness for the salt, and those of argon2.
+/// Without randomness for the salt, and the errors of argon2.
 pub(crate) fn hash(password: &str, params: &Params) -> Result<String, String> {
-    // As many bytes as RFC 9106 §3.1 recommends.
+    // The length that RFC 9106 §3.1 recommends for a salt.
     let salt = random::bytes::<16>().map_err(|_| "no randomness for a salt")?;
     let hashed = || {
         let salt = SaltString::encode_b64(salt.as_slice())?;

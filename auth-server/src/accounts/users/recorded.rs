@@ -1,5 +1,5 @@
-//! The users of the file in the store: the tokens of those who left since another load are revoked once,
-//! on whatever server, and a server lets no one in whom a later file knows otherwise.
+//! The users of the file in the store. The tokens of users who have left since an earlier load are revoked
+//! once, by whatever server, and a server rejects a login that contradicts a later file of another server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,18 +22,18 @@ use crate::revocations::log::{BATCH, RevocationLog};
 use crate::store::open_store::OpenStore;
 use crate::store::{Key, Kind, Outcome, RETRIES, StoreError, Version};
 
-/// Each retry sees what the former one, or another server at the same moment, has written.
+/// Max attempts to record the users. Each retry reads what another server has written meanwhile.
 const ATTEMPTS: usize = 4;
 
 pub(crate) struct RecordedUsers {
-    /// As work in the background uses it.
+    /// The store for background work, outside of the requests' bound.
     pub(super) store: OpenStore,
     pub(crate) users: Arc<FileUsers>,
     pub(super) revocations: Arc<RevocationLog>,
     changed: Notify,
-    /// The generation that has these users; 0 before the store has them.
+    /// The generation of the record with the present users; 0 before the store has them.
     generation: AtomicI64,
-    /// Those of the last record that was compared, should the store lose it.
+    /// The users of the last record that was compared, in case the store loses it.
     recorded: Mutex<EnabledUsers>,
 }
 
@@ -41,10 +41,10 @@ pub(crate) struct RecordedUsers {
 const HEAD: &str = ".head";
 const USERS: &str = "";
 
-/// The part of the record that each login reads; the default before the first one.
+/// The part of the record that each login reads; the default before the first record.
 #[derive(Default, Serialize, Deserialize)]
 struct Head {
-    /// Larger than every former one, also of a former installation.
+    /// A number larger than every former one, even of a former installation.
     generation: i64,
     /// The digest of the users.
     users: String,
@@ -90,8 +90,8 @@ impl RecordedUsers {
         self.changed.notify_one();
     }
 
-    /// Writes the users, in one commit with the revocations of those who left, after those of
-    /// applications.
+    /// Writes the users, in one commit with the revocations of users who left; revocations of applications
+    /// are committed before.
     async fn record(&self) -> Result<(), StoreError> {
         // A reload may have noted the applications that have the name of a new user.
         self.revocations.flush().await?;
@@ -99,7 +99,7 @@ impl RecordedUsers {
         for _ in 0..ATTEMPTS {
             let loaded = self.users.loaded();
             let users = loaded.enabled();
-            // Read apart: a commit in between is a conflict.
+            // The two records are read one after the other: a commit in between makes this one conflict.
             let (head, head_version) = read::<Head>(store, self.key(HEAD)).await?;
             let (before, version) = read::<EnabledUsers>(store, self.key(USERS)).await?;
             let generation = head.unwrap_or_default().generation;
@@ -116,8 +116,8 @@ impl RecordedUsers {
                 .flat_map(|before| ended(before, &users))
                 .chain(left)
                 .collect();
-            // Up to the load, not up to now: who logged in since then is a user of this file. One who is
-            // not in it can only have logged in at another server, which had not loaded it yet.
+            // Revoked up to the load, not up to now: a user of this file may have logged in since. A user who
+            // is not in it can only have logged in at another server, which had not loaded the file yet.
             let passed =
                 i64::try_from(instant().duration_since(loaded.since).as_secs()).unwrap_or_default();
             let now = self.store.clock.now();
@@ -143,7 +143,8 @@ impl RecordedUsers {
                 store.put(self.key(HEAD), head_version, &next, None)?,
                 store.put(self.key(USERS), version, &users, None)?,
             ];
-            // Before the record, in batches: a failure in between misses no user, and repeats some.
+            // The revocations before the record, in batches: after a failure in between none is missing, and
+            // some are repeated.
             let (first, last) = revocations.split_at(revocations.len().saturating_sub(BATCH));
             for some in first.chunks(BATCH) {
                 self.revocations.append(store, some, Vec::new()).await?;
@@ -165,8 +166,8 @@ impl RecordedUsers {
         self.generation.store(generation, Ordering::Relaxed);
     }
 
-    /// Returns false where a file that another server has loaded later lacks the user, or has other
-    /// credentials: this one's is older, and the user was revoked already. Logins go on without the store.
+    /// Returns false if a file that another server has loaded later lacks the user, or has other credentials:
+    /// this server's file is older, and the user was revoked already. Without the store logins go on.
     ///
     /// # Errors
     /// [`StoreError::Busy`], which clients can bring about.
@@ -198,7 +199,7 @@ impl RecordedUsers {
         Ok(others.is_some_and(|others| others.get(&user.user.id) == Some(&user.credentials)))
     }
 
-    /// Names one record for each path: servers with other users may share the store.
+    /// Returns the key of the record for this path: servers with other users may share the store.
     fn key(&self, part: &str) -> Key {
         let path = self.users.path().to_string_lossy();
         Key {
@@ -208,7 +209,7 @@ impl RecordedUsers {
     }
 }
 
-/// Reads a value; a planted one counts for none, and gives way to the next.
+/// Reads a value; a planted value counts as missing, and the next commit replaces it.
 async fn read<T: DeserializeOwned>(
     store: &OpenStore,
     key: Key,

@@ -26,7 +26,7 @@ pub(crate) fn follow(
     condition: Condition,
 ) -> std::io::Result<impl Future<Output = ()>> {
     let users = &recorded.users;
-    // With the users that were loaded at the start, so that the first poll finds no change.
+    // Begins with the users that were loaded at the start, so that the first poll finds no change.
     let mut file = PolledFiles::start(Ok(Arc::clone(&users.loaded().users)))?;
     metrics.users.set(gauge(users.count()));
     metrics.users_file_usable.set(1);
@@ -73,8 +73,8 @@ fn replace(
     }
 }
 
-/// Revokes the tokens of applications that have the name of a new user: services could take them for
-/// the user's. It does no harm for a user who was there before: none got a token since.
+/// Revokes the tokens of applications that have the name of a new user: services could take them for the
+/// user's tokens. For a former user this changes nothing: such an application has got no token since.
 fn revoke_applications(
     recorded: &RecordedUsers,
     registrations: &ApplicationRegistry,

@@ -34,7 +34,7 @@ pub(crate) struct Users {
     digest: String,
     by_account: HashMap<String, KnownUser>,
     ids: HashSet<String>,
-    /// Verified in place of an unknown account.
+    /// The password that is verified for an unknown account.
     stand_in: HashedPassword,
 }
 
@@ -79,8 +79,7 @@ impl Users {
                 return Err(format!("user {account:?}: this account is listed twice"));
             }
         }
-        // Made at each load, so that a login of an unknown account has the cost of the present
-        // file.
+        // Made at each load, so that a login of an unknown account costs as much as one of this file's.
         let stand_in = most_common(by_account.values().map(|known| &known.password));
         Ok(Self {
             digest: digest_of(text),
@@ -164,7 +163,7 @@ impl Users {
     /// as a wrong password.
     pub(super) fn authenticate(&self, account: &str, password: &str) -> Option<PresentUser> {
         let known = self.by_account.get(account);
-        // The hash is computed in every case; whether the user is present is decided behind it.
+        // The hash is computed in every case, before it is decided if the user is present.
         let stored = known.map_or(&self.stand_in, |known| &known.password);
         if stored.matches(password) {
             self.present(account)
@@ -196,7 +195,7 @@ impl TryFrom<UserEntry> for KnownUser {
                 "userType {APPLICATION:?} is for applications alone: services would take the user for one"
             ));
         }
-        // Before the entry is taken apart.
+        // Computed before the entry is taken apart.
         let credentials = credentials(&entry);
         let claims = entry.claims.with_roles(entry.roles);
         let user = User {
@@ -237,7 +236,7 @@ pub(super) fn digest_of(text: &str) -> String {
     URL_SAFE_NO_PAD.encode(sha256(text))
 }
 
-/// Digests what the user logs in with; the salt of the password makes it unguessable.
+/// Returns a digest of account and password hash, which the salt of the hash makes unguessable.
 fn credentials(entry: &UserEntry) -> String {
     // Neither part holds a line end, so that no two pairs have the same text.
     digest_of(&format!("{}\n{}\n", entry.account, entry.password))
