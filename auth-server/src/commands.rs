@@ -19,15 +19,15 @@ use rustix::process::getuid;
 use rustix::system::uname;
 use serde_json::Value;
 
-/// Prints a note for the one at the terminal.
+/// Prints a note for the operator at the terminal.
 fn print_note(text: &str) {
     if !cfg!(feature = "simulation") {
         let _ = writeln!(std::io::stderr(), "{text}");
     }
 }
 
-/// Returns the actor of this process, `user@host`, for the audit log. It proves nothing. Of a user behind
-/// `sudo` the own name counts; without a name in the environment, as in most containers, the uid does.
+/// Returns the actor of this process, `user@host`, for the audit log, which proves nothing. Behind `sudo` the
+/// name is the user's own; without a name in the environment, as in most containers, it is the uid.
 fn actor() -> String {
     let mut users = ["SUDO_USER", "LOGNAME", "USER"]
         .into_iter()

@@ -20,10 +20,10 @@ use crate::random;
 use crate::store::StoreError;
 use crate::telemetry::audit;
 
-/// Each retry means a change by another command: a rollout may register many applications at once.
+/// Max attempts of a change. Each retry means a change by another command: a rollout may register many
+/// applications at once.
 const ATTEMPTS: usize = 64;
-/// Max bytes of id and grant as JSON, as of a user's claims: the token has to fit into a header
-/// field.
+/// Max bytes of id and grant as JSON, as for a user's claims: the token has to fit into a header field.
 const MAX_GRANT_BYTES: usize = 4096;
 
 pub(crate) async fn run(command: &ApplicationCommand) -> Result<(), ExitError> {
@@ -109,7 +109,7 @@ async fn rotate_secret(args: &ApplicationArgs) -> Result<(), ExitError> {
     hand_over(&secret, &args.app_id)
 }
 
-/// Prints a new secret, of which there is no other copy.
+/// Prints a new secret, which is stored nowhere else.
 fn hand_over(secret: &str, app_id: &AppId) -> Result<(), ExitError> {
     output::hand_over(secret).map_err(|error| {
         ExitError::Software(format!(
@@ -162,7 +162,7 @@ async fn change(args: &ApplicationArgs, change: Change<'_>) -> Result<(), ExitEr
     change_in(&store, &args.app_id, change).await
 }
 
-/// Reads, decides and swaps, until no other change came in between.
+/// Reads, decides and commits, until no other change comes in between.
 pub(crate) async fn change_in(
     store: &CommandStore,
     id: &AppId,
@@ -176,7 +176,7 @@ pub(crate) async fn change_in(
         let former = there.get(id.as_str());
         let changed = change.apply(former);
         if former.is_some_and(|former| changed.as_ref() == Ok(former)) {
-            // The command before this one may have had an unclear outcome.
+            // The command that made this change may have had an unclear outcome.
             records.confirm().await?;
             return Ok(());
         }
@@ -184,7 +184,7 @@ pub(crate) async fn change_in(
             .map_err(|why| ExitError::Usage(format!("--app-id {id}: {why} in {location}")))?;
         let next = there.changed(id.clone(), changed, now);
         let is_written = match records.write_applications(held.version, &next).await {
-            // The response was lost: the store knows.
+            // The response was lost: the stored document shows if the write took place.
             Err(unclear @ StoreError::Unclear(_)) => {
                 let there = records.read_applications().await?.document()?;
                 if there.get(id.as_str()) != next.get(id.as_str()) {

@@ -15,7 +15,7 @@ use crate::store::directory::Access;
 /// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// [`ExitError::Config`] for an address that other machines reach; those of `serve`.
+/// [`ExitError::Config`] for an address that other machines reach; the errors of `serve`.
 pub(crate) async fn run(args: &DevArgs) -> Result<(), ExitError> {
     if !is_loopback(args.listen.ip()) {
         return Err(ExitError::Config(format!(
@@ -38,7 +38,7 @@ pub(crate) async fn run(args: &DevArgs) -> Result<(), ExitError> {
     server::serve_on(listener, &settings, config, store).await
 }
 
-/// Returns what a developer copies from the terminal.
+/// Returns the text from which a developer copies address and commands.
 fn welcome(url: &str, audience: &[String]) -> String {
     let audience = match audience {
         [] => String::new(),

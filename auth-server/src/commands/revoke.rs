@@ -46,7 +46,7 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
     print(&done)
 }
 
-/// Returns what a command line revokes, and the line that reports it.
+/// Returns the revocation of a command line, and the line that reports it.
 fn revocation(args: &RevokeArgs, now: i64) -> Result<(Revocation, String), ExitError> {
     if let Some(text) = &args.jti {
         let id = token_id(text.expose_secret())?;
@@ -69,13 +69,13 @@ fn revocation(args: &RevokeArgs, now: i64) -> Result<(Revocation, String), ExitE
         let done = format!("the tokens of application {id} are revoked");
         return Ok((Revocation::for_application(id.to_string(), now), done));
     }
-    // clap requires one of the four.
+    // clap requires one of the four flags: this is `--all`.
     let done = "all tokens are revoked".to_owned();
     Ok((Revocation::for_everyone(now), done))
 }
 
-/// Revokes the tokens of an application that was removed. Servers revoke them again when they learn of
-/// the removal, because they may issue some until then.
+/// Revokes the tokens of an application that was removed. Servers revoke them again when they read the
+/// removal, because they may issue tokens until then.
 pub(crate) async fn end_application(store: &CommandStore, id: &AppId) -> Result<(), ExitError> {
     if !store.holds_pair {
         return Ok(());
@@ -89,8 +89,8 @@ pub(crate) async fn end_application(store: &CommandStore, id: &AppId) -> Result<
     Ok(())
 }
 
-/// Ends the session that has this access token, with the other access tokens of it, in one commit: the
-/// session's name alone may be forged. Returns false without one.
+/// Ends the session that has this access token, with all its access tokens, in one commit. The record has to
+/// know the token, because the session's name alone may be forged. Returns false without such a session.
 async fn end_session(store: &CommandStore, token_id: &str, now: i64) -> Result<bool, ExitError> {
     let Some(session) = SessionId::from_token_id(token_id) else {
         return Ok(false);
@@ -114,8 +114,8 @@ async fn end_session(store: &CommandStore, token_id: &str, now: i64) -> Result<b
     }
 }
 
-/// Returns the id of a token: `text` itself, or the `jti` in a whole token, which is not verified. A
-/// refresh token has none, and as an id it would stand in the log.
+/// Returns the id of a token: `text` itself, or the `jti` in a whole token, which is not verified. A refresh
+/// token is an error: it has no id, and would stand in the log.
 fn token_id(text: &str) -> Result<String, ExitError> {
     let decoded = DecodedToken::decode(text);
     let named = match &decoded {

@@ -1,4 +1,4 @@
-//! `store …`: works on the store as a whole; and the store as other commands use it.
+//! `store …`: commands for the store as a whole, and the store as other commands use it.
 
 use postern_process::exit::ExitError;
 
@@ -29,7 +29,7 @@ pub(crate) struct CommandStore {
 }
 
 impl CommandStore {
-    /// Opens the store, and reads how it is encrypted: other records are read accordingly.
+    /// Opens the store, and reads the state of its encryption, by which other records are read.
     pub(crate) async fn open(args: &StoreArgs) -> Result<Self, ExitError> {
         let location = store_location(args)?;
         let opened = location.open(Access::Write)?;
@@ -41,7 +41,7 @@ impl CommandStore {
     }
 
     /// Appends a revocation, together with another change, as a server does, and logs it. Called after
-    /// [`now`](Self::now), which measures the clock that its number follows.
+    /// [`now`](Self::now), which measures the clock that the number of the entry follows.
     pub(crate) async fn append(
         &self,
         revocation: &Revocation,

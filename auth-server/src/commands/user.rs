@@ -24,10 +24,10 @@ use crate::random;
 
 /// Max length of a password on standard input; longer input is the wrong file.
 const MAX_PASSWORD_BYTES: u64 = 4096;
-/// NIST SP 800-63B, section 3.1.1.2: the minimum of any password. Where it is all that is verified,
-/// 15 are recommended.
+/// The minimum of any password (NIST SP 800-63B, section 3.1.1.2). Where nothing else is verified, 15
+/// characters are recommended.
 const MIN_PASSWORD_CHARACTERS: usize = 8;
-/// Longest wait for the lock, which others hold for a few file operations only.
+/// Longest wait for the lock, which other commands hold for a few file operations only.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(crate) fn run(command: &UserCommand) -> Result<(), ExitError> {
@@ -42,7 +42,7 @@ pub(crate) fn run(command: &UserCommand) -> Result<(), ExitError> {
 }
 
 fn add(args: &UserAddArgs) -> Result<(), ExitError> {
-    // These fail before the operator types a password.
+    // Wrong claims fail before the operator types a password.
     let claims = FurtherClaims::from_named(&args.claim)
         .map_err(|error| ExitError::Usage(format!("--claim: {error}")))?;
     let there = users(&args.file)?;
@@ -86,7 +86,7 @@ fn set_password(args: &UserAccountArgs, password: &UserPasswordArgs) -> Result<(
 
 fn list(args: &UsersFileArgs) -> Result<(), ExitError> {
     let path = path(args)?;
-    // A file that a server rejects too: the list is how to find the user.
+    // A file that a server rejects is listed too: the list shows the wrong user.
     let users = UsersDocument::parse(&text(&path)?)
         .map_err(|error| invalid(&path, &error))?
         .users;
@@ -123,7 +123,7 @@ fn users(args: &UsersFileArgs) -> Result<Users, ExitError> {
     Users::parse(&text(&path)?).map_err(|error| invalid(&path, &error))
 }
 
-/// Reads the file; a missing one is empty.
+/// Reads the file; a missing file counts as empty.
 fn text(path: &Path) -> Result<Zeroizing<String>, ExitError> {
     match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Zeroizing::default()),
@@ -157,7 +157,7 @@ fn edit(
     let mut document = UsersDocument::parse(&former).map_err(|error| invalid(&path, &error))?;
     change(&mut document.users)?;
     let text = written(&former, &document)?;
-    // What a server would reject is not written.
+    // A file that a server would reject is not written.
     Users::parse(&text).map_err(|error| invalid(&path, &error))?;
     owner_only_file::replace_prepared(&path, &text, |new| like_former(new, &path))
         .map_err(|error| failed(&path, &error))?;
@@ -182,7 +182,7 @@ fn edit_user(
     })
 }
 
-/// Returns the text of the users; of the former comments those in front of the first user stay.
+/// Returns the text of the users; former comments in front of the first user stay.
 fn written(former: &str, document: &UsersDocument) -> Result<String, ExitError> {
     let is_heading = |line: &&str| line.starts_with('#') || line.trim().is_empty();
     let heading = former.split_inclusive('\n').take_while(is_heading);
@@ -206,10 +206,10 @@ fn failed(path: &Path, error: &std::io::Error) -> ExitError {
 fn locked(path: &Path) -> Result<File, ExitError> {
     let name = with_suffix(path, ".lock");
     let file = lock_file::open(&name).map_err(|error| failed(&name, &error))?;
-    // Made by root, it must be usable by the owner of the users file.
+    // A lock file that root has made must be usable by the owner of the users file.
     if let (Ok(users), Ok(lock)) = (fs::metadata(path), file.metadata())
         && users.uid() != lock.uid()
-        // Another name of it may be a file of root.
+        // With more than one name it may be another file of root's.
         && lock.nlink() == 1
     {
         let _ = fchown(&file, Some(users.uid()), Some(users.gid()));
@@ -227,7 +227,7 @@ fn like_former(new: &File, path: &Path) -> std::io::Result<()> {
     new.set_permissions(former.permissions())
 }
 
-/// Hashes a password into a PHC string that costs as much as most of the others.
+/// Hashes a password into a PHC string that costs as much as most of the other passwords.
 fn hash_of_new_password(
     args: &UserPasswordArgs,
     account: &str,

@@ -1,7 +1,7 @@
-//! `keys reencrypt`: changes what the store is, in clear or encrypted under a key, while servers run.
+//! `keys reencrypt`: changes the encryption of the store, in clear or with a key, while servers run.
 //!
-//! They write as the store is one poll later. So the first run leaves nothing of the former state but what
-//! they write meanwhile, and the second one nothing.
+//! Servers follow the change one poll later. So the first run leaves only values that servers write meanwhile
+//! in the former state, and the second run leaves none.
 
 use postern_process::exit::ExitError;
 
@@ -45,7 +45,7 @@ pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
         AtRest::Encrypted(id) => format!("encrypted with the key-encryption key {id}"),
     };
     print(&format!("{location} is {state}"))?;
-    // Also after a run that was interrupted: servers may not have read what the store is since.
+    // Printed after an interrupted run too: servers may not have read the new state since.
     if before.key() != encryption.at_rest().key() || matches!(before, AtRest::BeingEncrypted(_)) {
         print_note(
             "run this once more when every server has read the store: one --store-poll-interval later",
@@ -55,7 +55,7 @@ pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
 }
 
 impl KeysInStore {
-    /// Writes the keys again, and with them what the store is.
+    /// Writes the keys again, and with them the new state of the store.
     async fn turn_into(&self, at_rest: &AtRest) -> Result<(), ExitError> {
         let is_being = matches!(at_rest, AtRest::BeingEncrypted(_));
         for _ in 0..ATTEMPTS {
@@ -71,7 +71,7 @@ impl KeysInStore {
         Err(keep_changing().into())
     }
 
-    /// Writes every other record again, and returns the number of those that cannot be read.
+    /// Writes every other record again, and returns the number of records that cannot be read.
     async fn rewrite_records(&self) -> Result<usize, ExitError> {
         let records = &self.store.opened;
         let mut left = records.rewrite(Kind::Session, kept_until).await?;
