@@ -39,16 +39,16 @@ use crate::tokens::issuer::TokenIssuer;
 
 /// Paths of the auth server without a token (contract §4.4). The key endpoint is exempt by route.
 const PASS_LIST: [&str; 3] = ["/oauth/jwt/**", "/static/**", "/assets/**"];
-/// Maximum before a token is parsed; far above our own tokens.
+/// Max length of a field that is parsed for a token; far above our own tokens.
 pub(crate) const MAX_AUTHORIZATION_BYTES: usize = 8 * 1024;
 
-/// Below `--static-dir` and the context path.
+/// The directories below `--static-dir` that are served below the context path.
 pub(crate) const TREES: [&str; 2] = ["static", "assets"];
-/// Cache lifetime of the JWK Set: a revoked key disappears and a new one appears this much later.
-/// Short for the former; part of the rotation lead for the latter.
+/// Cache lifetime of the JWK Set: a revoked key disappears and a new key appears this much later. It is short
+/// for revoked keys; for new keys it is a part of the rotation lead.
 pub(crate) const MAX_AGE_SECONDS: i64 = 15;
 
-/// Servers of one store share its clock, but for the measurement of their own.
+/// Leeway between servers of one store: they share its clock, which each measures with an error.
 const LEEWAY_SECONDS: u32 = 5;
 
 /// Default per address with password checks: enough for an office behind one address, too few to
@@ -59,7 +59,7 @@ const SESSIONS_PER_USER: u32 = 100;
 
 /// The settings of `serve`, without addresses.
 pub(crate) struct Config {
-    /// `None` for plain HTTP.
+    /// The TLS settings; `None` for plain HTTP.
     pub(crate) tls: Option<Arc<ServerTls>>,
     /// True if certificates of clients are requested, to which their tokens are bound.
     pub(crate) binds_to_certificates: bool,
@@ -69,11 +69,11 @@ pub(crate) struct Config {
     pub(crate) rotation: RotationPolicy,
     pub(crate) signing_type: SigningType,
     pub(crate) issuer: TokenIssuer,
-    /// The issuer, where keys are discovered there: it is a URL, and there are public keys.
+    /// The issuer, if keys can be discovered there: it is a URL, and the keys are public.
     pub(crate) issuer_url: Option<ServerUrl>,
     pub(crate) interceptor: Interceptor,
     pub(crate) policy: VerificationPolicy,
-    /// True where logins begin sessions; other servers on the same store may do, which this one ends as well.
+    /// True if logins begin sessions here; sessions of other servers on the store are ended in any case.
     pub(crate) refresh_tokens: bool,
     /// Seconds from a login to the end of its session.
     pub(crate) session_lifetime: u32,
@@ -173,16 +173,16 @@ impl Config {
     /// Returns one key per setting, named like its flag, without secrets.
     ///
     /// # Errors
-    /// Those of the serializer.
+    /// The errors of the serializer.
     pub(crate) fn printable(&self, args: &ServeArgs) -> Result<Table, ExitError> {
         let mut settings = Table::try_from(args).map_err(|error| {
             ExitError::Software(format!("the configuration cannot be printed: {error}"))
         })?;
         settings.iter_mut().for_each(|(_, it)| redact_urls(it));
         let derived = [
-            // Without a password in the address.
+            // The address without its password.
             ("store", self.store.to_string().into()),
-            // The default depends on --listen, and those of the next two on --users.
+            // The default depends on --listen, and the next two defaults depend on --users.
             ("users", self.users_location.to_string().into()),
             ("login-rate-limit", self.login_rate_limit.into()),
             ("sessions-per-user", self.sessions_per_user.into()),
@@ -209,8 +209,8 @@ pub(crate) fn verification_policy(issuer: &str) -> VerificationPolicy {
     }
 }
 
-/// Returns who can log in. The built-in user has no password: for clients of other machines an
-/// operator has to choose it.
+/// Returns the users who can log in. The built-in user has no password: for clients of other machines an
+/// operator has to choose that user explicitly.
 fn users_location(args: &ServeArgs) -> Result<UsersLocation, ExitError> {
     let listen = args.listening.listen;
     match &args.accounts.users {

@@ -1,8 +1,8 @@
 //! `--registry` and `--advertise`: registration of this server in Nacos, and its advertised address
 //! (contract §1).
 //!
-//! Readiness does not depend on the registry: clients that find this server in another way must not
-//! lose it, and those that use the registry keep their last list.
+//! Readiness does not depend on the registry: clients that find this server in another way must not lose it,
+//! and clients that use the registry keep their last list.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -28,7 +28,7 @@ pub(crate) struct RegistryConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Advertised {
     host: String,
-    /// `None` for the port of `--listen`.
+    /// The advertised port; `None` for the port of `--listen`.
     port: Option<u16>,
 }
 

@@ -23,8 +23,8 @@ const MAX_KEYS: i64 = 32;
 pub(super) fn policy(args: &ServeArgs) -> Result<RotationPolicy, ExitError> {
     let policy = RotationPolicy {
         lead: args.keys.lead.rotation_lead.get().into(),
-        // The last token of a key is signed by the server that learns of the next key last, one
-        // re-read late, and is accepted until its lifetime and the leeway are over.
+        // The last token of a key is signed by the server that reads the next key last, one poll
+        // late, and is accepted until its lifetime and the leeway are over.
         keep: i64::from(args.tokens.token_lifetime.get())
             + SIDECAR_LEEWAY_SECONDS
             + i64::from(args.keys.store_poll_interval.get()),
@@ -59,9 +59,8 @@ fn problem(args: &ServeArgs, policy: &RotationPolicy) -> Option<String> {
     })
 }
 
-/// Returns the shortest lead with which every verifier knows a key before it signs: one re-read,
-/// the maximum age in caches, a sidecar's poll, and the margin (30 + 15 + 60 + 15 seconds by
-/// default).
+/// Returns the shortest lead with which every verifier knows a key before it signs: one poll of the store,
+/// the maximum age in caches, a sidecar's poll, and the margin (30 + 15 + 60 + 15 seconds by default).
 ///
 /// The default `--rotation-lead` of 150 seconds leaves 30 for a retry. A sidecar whose polls failed
 /// for longer fetches the unknown key on demand.
