@@ -31,11 +31,11 @@ use crate::tokens::revocation_list::RevocationListSigner;
 
 pub(crate) struct App {
     pub(crate) config: Config,
-    /// As work in the background uses it, which waits for no request.
+    /// The store for background work, outside of the requests' bound.
     pub(crate) store: OpenStore,
-    /// As requests use it, which share one bound.
+    /// The store for requests, which share one bound.
     pub(crate) requests: OpenStore,
-    /// These follow the store.
+    /// The keys in use, which follow the store, as the applications do.
     pub(crate) live_keys: Arc<LiveKeys>,
     pub(crate) registrations: Arc<ApplicationRegistry>,
     pub(crate) revocations: Arc<RevocationLog>,
@@ -45,11 +45,12 @@ pub(crate) struct App {
     /// The users of a file, in the store.
     pub(crate) recorded_users: Option<Arc<RecordedUsers>>,
     pub(crate) sessions: Arc<Sessions>,
-    /// Of guesses: logins, and tokens and secrets that are unknown. `None` for no limit.
+    /// The limit of guesses: logins, and unknown tokens and secrets. `None` for no limit.
     pub(crate) guesses: Option<AddressLimit>,
-    /// Of requests with a token or a secret that is right: guesses of other clients at the same address take none.
+    /// The limit of requests with a right token or secret, which guesses of other clients at the same address
+    /// do not use up.
     pub(crate) proven: Option<AddressLimit>,
-    /// The proofs of clients' keys.
+    /// The proofs of possession that were used.
     pub(crate) seen_proofs: SeenProofs<Holder>,
     pub(crate) list_signer: RevocationListSigner,
     /// Budget for incomplete heads and bodies.
@@ -132,7 +133,7 @@ impl App {
         slot
     }
 
-    /// Counts a login of a client, or a token or secret of it that is unknown.
+    /// Counts a login of a client, or an unknown token or secret that it has sent.
     ///
     /// # Errors
     /// [`RetryAfter`] over the limit.

@@ -16,7 +16,7 @@ use crate::telemetry::audit::events::TokenIds;
 use crate::tokens::issuer::{SigningError, TokenIssuer};
 
 impl App {
-    /// Returns the keys in use. Without them no request can succeed, and none counts.
+    /// Returns the keys in use. Without keys no request can succeed, and no request counts as a guess.
     ///
     /// # Errors
     /// [`Rejection::StoreUnavailable`]

@@ -39,8 +39,8 @@ pub(in crate::http) fn parse_form(headers: &HeaderMap, body: &[u8]) -> Result<Fo
     }
 }
 
-/// Returns an error as RFC 6749 §5.2 writes it, with the reason code of this program; status, retry
-/// time and the entry in the access log are those of the rejection.
+/// Returns an error as RFC 6749 §5.2 writes it, with the reason code of this program; status, retry time and
+/// the entry in the access log are the rejection's.
 pub(in crate::http) fn error(error: ErrorResponse) -> Response {
     let code = code(error.rejection);
     let body = json!({
@@ -50,7 +50,7 @@ pub(in crate::http) fn error(error: ErrorResponse) -> Response {
     });
     let mut response = response::rejection(error);
     *response.body_mut() = Body::from(body.to_string());
-    // The challenge of the table row is for bearer tokens.
+    // The challenge of the rejection is for bearer tokens.
     response.headers_mut().remove(WWW_AUTHENTICATE);
     match (response.status(), code) {
         (StatusCode::UNAUTHORIZED, INVALID_CLIENT) => {
@@ -64,12 +64,12 @@ pub(in crate::http) fn error(error: ErrorResponse) -> Response {
     response
 }
 
-/// The response of RFC 6749 §5.1.
+/// The successful response (RFC 6749 §5.1).
 #[derive(Serialize)]
 pub(in crate::http) struct AccessToken {
     pub(in crate::http) access_token: String,
     pub(in crate::http) token_type: &'static str,
-    /// In seconds: 0 for a token that has expired; absent for one that never does.
+    /// Seconds until the token expires: 0 for an expired token; absent for a token that never expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::http) expires_in: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,14 +109,14 @@ pub(in crate::http) fn success(token: &AccessToken) -> Response {
     response
 }
 
-/// Returns the error code; conditions that pass have the codes of RFC 6749 §4.1.2.1, as §5.2 has
-/// none for them.
+/// Returns the error code; conditions that pass have the codes of RFC 6749 §4.1.2.1, because §5.2 has no
+/// codes for them.
 fn code(rejection: Rejection) -> &'static str {
     match rejection {
         _ if rejection.retry_after().is_some() => "temporarily_unavailable",
-        // RFC 9449 §5.
+        // All rejections of a proof have one code (RFC 9449 §5).
         _ if rejection.reason().starts_with("proof_") => "invalid_dpop_proof",
-        // RFC 8705 §4: the refresh token is bound to another one.
+        // The refresh token is bound to another certificate (RFC 8705 §4).
         Rejection::CertificateMissing | Rejection::CertificateOther => "invalid_grant",
         Rejection::ApplicationUnknown => INVALID_CLIENT,
         Rejection::GrantUnsupported => "unsupported_grant_type",

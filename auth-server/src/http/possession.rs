@@ -29,9 +29,9 @@ pub(in crate::http) struct Possession<'r> {
 }
 
 impl Possession<'_> {
-    /// Returns what the token for `subject` is to be bound to, and uses the proof up: once the credentials
-    /// were right, so that no other client makes this server verify proofs. The client has to present all that
-    /// its refresh token is `bound` to.
+    /// Returns the key and certificate that the token for `subject` gets bound to, and uses the proof up.
+    /// Called once the credentials were right, so that no other client makes this server verify proofs. The
+    /// client has to present everything that its refresh token is `bound` to.
     ///
     /// # Errors
     /// The rejection of the proof, or the first binding that does not hold.
@@ -65,7 +65,7 @@ impl Possession<'_> {
         Ok(presented.or_none())
     }
 
-    /// Verifies the proof of the request; `None` without one.
+    /// Verifies the proof of the request; `None` without a proof.
     fn proof(self, app: &App) -> Result<Option<VerifiedProof>, InvalidProof> {
         let Some(proof) = Proof::from_headers(&self.parts.headers)? else {
             return Ok(None);
@@ -83,7 +83,7 @@ impl Possession<'_> {
     }
 }
 
-/// Compares what a refresh token is bound to with what its client has presented (RFC 9449 §5, RFC 8705 §4).
+/// Compares a refresh token's binding with the one that its client presents (RFC 9449 §5, RFC 8705 §4).
 fn check(bound: &Binding, presented: &Binding) -> Result<(), Rejection> {
     bound.check_certificate(presented.certificate.as_ref())?;
     match (bound.key, presented.key) {

@@ -44,7 +44,7 @@ pub(in crate::http) fn prepared(json: Bytes) -> Response {
     json_response(StatusCode::OK, json)
 }
 
-/// A rejection with a retry time that may differ from its table row.
+/// A rejection with a retry time of its own, which may differ from the usual one of its reason code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ErrorResponse {
     pub(in crate::http) rejection: Rejection,
@@ -53,12 +53,12 @@ pub(crate) struct ErrorResponse {
     retry_after: Option<u32>,
 }
 
-/// The description of a rejected request that says more than its table row.
+/// The description of a rejected request that is more precise than the text of its reason code.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cause(pub(crate) &'static str);
 
 impl ErrorResponse {
-    /// Describes the cause closer than its table row.
+    /// Describes the cause more precisely than the text of the reason code.
     pub(in crate::http) fn described(self, description: &'static str) -> Self {
         Self {
             description,
@@ -126,7 +126,7 @@ fn envelope(error: ErrorResponse) -> Envelope<Reason> {
     envelope
 }
 
-/// Returns a rejection as in its table row, or with a retry time of its own.
+/// Returns a rejection with the usual retry time of its reason code, or with one of its own.
 pub(in crate::http) fn rejection(error: impl Into<ErrorResponse>) -> Response {
     let error = error.into();
     let rejection = error.rejection;
@@ -135,7 +135,7 @@ pub(in crate::http) fn rejection(error: impl Into<ErrorResponse>) -> Response {
     let mut response = json_response(rejection.status(), json);
     let fields = response.headers_mut();
     if rejection == Rejection::BodyEncoding {
-        // RFC 9110 §15.5.16
+        // The accepted coding belongs to a 415 (RFC 9110 §15.5.16).
         fields.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
     if let Some(challenge) = rejection.www_authenticate() {
@@ -144,7 +144,7 @@ pub(in crate::http) fn rejection(error: impl Into<ErrorResponse>) -> Response {
     if let Some(seconds) = error.retry_after {
         fields.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
-    // Read by the access log.
+    // The access log reads the rejection from the extensions.
     response.extensions_mut().insert(rejection);
     if error.description != rejection.message() {
         response.extensions_mut().insert(Cause(error.description));

@@ -9,7 +9,7 @@ use tracing::warn;
 
 use super::App;
 
-/// Set once a warning is logged: any client can send the header.
+/// Set once the warning is logged: any client can send the header.
 static UNNAMED_GATEWAY: Once = Once::new();
 
 static NO_ADDRESS: Once = Once::new();

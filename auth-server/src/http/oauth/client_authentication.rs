@@ -8,8 +8,8 @@ use zeroize::Zeroizing;
 
 const SCHEME: &str = "Basic ";
 
-/// The credentials of one application, not verified yet: the readings of id and secret, of which one
-/// may be right. Many clients omit the form encoding of RFC 6749 §2.3.1.
+/// The credentials of one application, not verified yet: several readings of id and secret, of which one may
+/// be right, because many clients omit the form encoding of RFC 6749 §2.3.1.
 pub(in crate::http) struct Presented(Vec<(String, Zeroizing<String>)>);
 
 impl Presented {
@@ -22,7 +22,7 @@ impl Presented {
         let mut fields = headers.get_all(header::AUTHORIZATION).iter();
         let (in_form, secret) = (form.value("client_id"), form.value("client_secret"));
         match (fields.next(), fields.next(), secret) {
-            // Of two fields a proxy and this server could each read another one.
+            // Of two fields a proxy could read the first, and this server the second.
             (_, Some(_), _) => Err(Rejection::AuthorizationRepeated),
             (Some(_), None, Some(_)) => Err(Rejection::CredentialsAmbiguous),
             (Some(field), None, None) => {
@@ -61,7 +61,7 @@ impl Presented {
             .zip(decode(secret).ok())
             .map(|(id, secret)| (id, Zeroizing::new(secret)))
             .filter(|decoded| *decoded != plain);
-        // First as RFC 6749 reads it, then for clients that encode nothing.
+        // First the reading of RFC 6749, then the reading for clients that encode nothing.
         Some(Self(other.into_iter().chain([plain]).collect()))
     }
 

@@ -1,5 +1,5 @@
-//! `GET` and `POST {ctx}/oauth/authorize`: MCP clients read no metadata without an authorization endpoint
-//! (RFC 8414 §2), and here people log in on no page.
+//! `GET` and `POST {ctx}/oauth/authorize`: MCP clients reject metadata without an authorization endpoint (RFC
+//! 8414 §2), but this server has no page for logins.
 
 use axum::response::Response;
 use postern_contract::rejection::Rejection;

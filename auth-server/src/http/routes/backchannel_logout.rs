@@ -1,4 +1,4 @@
-//! `POST {ctx}/oidc/backchannel-logout`: another issuer says that a session has ended, by a logout token
+//! `POST {ctx}/oidc/backchannel-logout`: another issuer reports the end of a session, by a logout token
 //! (OpenID Connect Back-Channel Logout 1.0 §2.5) or a pushed security event token (RFC 8935).
 
 use std::net::IpAddr;
@@ -35,7 +35,7 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// The reason why no session has ended.
 struct NotEnded {
     error: ErrorResponse,
-    /// The code of RFC 8935 §2.4.
+    /// The error code of RFC 8935 §2.4, for a security event.
     code: &'static str,
 }
 
@@ -104,7 +104,7 @@ fn token(form: Form, headers: &HeaderMap, body: &[u8]) -> Result<String, NotEnde
     }
 }
 
-/// Ends what the statement says, once.
+/// Ends the sessions that the statement names, once.
 async fn end(
     app: &Arc<App>,
     form: Form,
@@ -127,14 +127,14 @@ async fn end(
     let mut statements = revocations.iter().filter_map(Revocation::statement);
     let is_repeated = statements.any(|it| app.revocations.statement(&it.id).is_some());
     if is_repeated || revocations.is_empty() {
-        // Others count in any number: an issuer that logs everyone out at once does not send them again.
+        // New statements have no limit: an issuer that logs everyone out at once does not send them again.
         app.count_proven(client)?;
     }
     if revocations.is_empty() {
         return Ok(StatementOutcome::Ignored);
     }
     let app = Arc::clone(app);
-    // A client that hangs up must not leave the commit half way: it runs on by itself.
+    // The commit runs to its end even if the client hangs up.
     let ended = to_the_end(async move { end_once(&app, &revocations).await }).await;
     match ended {
         Ok(Some(outcome)) => Ok(outcome),
@@ -143,7 +143,7 @@ async fn end(
     }
 }
 
-/// Returns the issuer that a token names; nothing of it is verified.
+/// Returns the issuer that a token names; no part of the token is verified.
 fn issuer_of<'a>(app: &'a App, token: &str) -> Result<&'a ForeignIssuer, InvalidToken> {
     let named = unverified_issuer(Bearer::new(token)?)?.ok_or(InvalidToken::Issuer)?;
     let mut issuers = app.config.foreign_issuers.iter();
@@ -152,8 +152,8 @@ fn issuer_of<'a>(app: &'a App, token: &str) -> Result<&'a ForeignIssuer, Invalid
         .ok_or(InvalidToken::Issuer)
 }
 
-/// Logs the names of a statement that is for another table: most often one differs by a slash, or is of another
-/// client. Nothing of it is verified.
+/// Logs the names in a statement that fits no table: most often a name differs by a slash, or is another
+/// client's. No part of the statement is verified.
 fn log_found_names(invalid: InvalidStatement, token: &str) {
     use InvalidToken::{Audience, Issuer};
     let (InvalidStatement::Token(Issuer | Audience), Some(decoded)) =
@@ -175,13 +175,13 @@ async fn end_once(
     app: &App,
     revocations: &[Revocation],
 ) -> Result<Option<StatementOutcome>, StoreError> {
-    // What other servers have received.
+    // Reads the statements that other servers have received.
     app.revocations.catch_up(&app.requests).await?;
     for statement in revocations.iter().filter_map(Revocation::statement) {
         match app.revocations.statement(&statement.id) {
             None => {}
             Some(token) if token == statement.token => {
-                // Sent again, as after a lost response: its commit may have been unclear.
+                // The same statement again, as after a lost response: its commit may have been unclear.
                 app.requests.confirm().await?;
                 return Ok(Some(StatementOutcome::Repeated));
             }

@@ -13,10 +13,10 @@ use postern_contract::rejection::Rejection;
 use crate::http::app::App;
 use crate::http::response::ErrorResponse;
 
-/// RFC 7517 §8.5.2.
+/// The media type of a JWK Set (RFC 7517 §8.5.2).
 const JWK_SET: HeaderValue = HeaderValue::from_static("application/jwk-set+json");
 
-/// For [`crate::config::MAX_AGE_SECONDS`].
+/// The cache lifetime is [`crate::config::MAX_AGE_SECONDS`].
 const CACHEABLE: HeaderValue = HeaderValue::from_static("public, max-age=15, must-revalidate");
 
 pub(crate) async fn jwks(

@@ -1,5 +1,5 @@
-//! `GET {ctx}/.well-known/revocations`: the signed head of the revoked tokens and their lines, without
-//! an envelope. They are digests only, so any client may fetch them, as the key set.
+//! `GET {ctx}/.well-known/revocations`: the signed head of the revocation list and its lines, without an
+//! envelope. The lines are digests only, so any client may fetch them, as the key set.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::http::app::App;
 use crate::http::response::ErrorResponse;
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
-/// A cache would serve lists that are minutes old.
+/// No cache may store a list: it would serve lists that are minutes old.
 const NOT_STORED: HeaderValue = HeaderValue::from_static("no-store");
 
-/// Responds with the lines after those that `after` names, all without it.
+/// Responds with the lines behind the cursor `after`; without a cursor with all lines.
 pub(crate) async fn revocations(
     State(app): State<Arc<App>>,
     RawQuery(query): RawQuery,
@@ -37,8 +37,8 @@ pub(crate) async fn revocations(
         Rejection::Internal
     })?;
     let length: usize = list.iter().map(Bytes::len).sum();
-    // In memory in parts: hyper copies what it is about to write, and takes the next part when the client
-    // has read on.
+    // The list is sent in parts: hyper copies the part that it is about to write, and takes the next one
+    // when the client has read on.
     let parts = stream::iter(list.into_iter().map(Ok::<_, Infallible>));
     let mut response = Response::new(Body::from_stream(parts));
     let fields = response.headers_mut();

@@ -1,8 +1,8 @@
 //! `POST {ctx}/oauth/revoke` (RFC 7009): ends an access token for its holder, as at a logout, and the
 //! session of either kind of token.
 //!
-//! The token is its own permission, so no application authenticates here. A token that is unknown,
-//! expired or revoked already is a success: it is of no use any more.
+//! The token is its own permission, so no application authenticates here. A token that is unknown, expired or
+//! revoked already is a success, because no verifier accepts it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,16 +30,17 @@ use crate::keys::ring::KeyRing;
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation};
 use crate::store::{StoreError, to_the_end};
 
-/// Max length of a token, as of a whole body.
+/// Max length of a token: the max length of a body.
 const MAX_AUTHORIZATION_BYTES: usize = MAX_BODY_BYTES;
 
-/// Returns the policy for tokens that end, from the one for tokens that are used: sidecars may accept
-/// one that this server takes for expired, or for not valid yet, and its session lasts longer.
+/// Returns the policy for tokens that are ended, which accepts more than the policy for tokens that are used:
+/// sidecars may accept a token that this server takes for expired, or for not valid yet, and its session
+/// lasts longer.
 fn policy(config: &Config) -> VerificationPolicy {
     let leeway = u32::try_from(KEEP_AFTER_EXPIRY).unwrap_or(u32::MAX);
     VerificationPolicy {
         leeway_seconds: leeway.max(config.session_lifetime),
-        // A thief that ends it does no more harm.
+        // A thief who ends a stolen token does no more harm with it.
         bound_tokens: BoundTokens::Unchecked,
         ..config.policy.clone()
     }
@@ -55,8 +56,7 @@ pub(crate) async fn revoke(State(app): State<Arc<App>>, request: Request) -> Res
 async fn end(app: &Arc<App>, request: Request) -> Result<(), ErrorResponse> {
     let (parts, client, body) = body::receive(app, request).await;
     let token = presented_token(&parts.headers, &body?)?;
-    // The form of a refresh token is unlike any JWT: the hint `token_type_hint` is not needed (RFC
-    // 7009 §2.1).
+    // A refresh token cannot be taken for a JWT: `token_type_hint` is not needed (RFC 7009 §2.1).
     let Some(token) = RefreshToken::parse(&token) else {
         return end_access_token(app, &token, client).await;
     };
@@ -85,7 +85,7 @@ async fn end_access_token(
 ) -> Result<(), ErrorResponse> {
     let now = app.now();
     let verified = verified(app, token, client, now).await?;
-    // Not ours, or expired beyond every leeway: no verifier accepts it, so the logout is done.
+    // No verifier accepts a foreign token, or one that expired beyond every leeway: the logout is done.
     let Ok(claims) = verified else {
         return Ok(());
     };
@@ -94,7 +94,7 @@ async fn end_access_token(
     let Some(revocation) = revocation_of(claims, now) else {
         return Ok(());
     };
-    // No verifier accepts it any more; a session may live longer, and is ended below.
+    // No verifier accepts the token any more; a session may live longer, and is ended below.
     if session.is_none() && revocation.ends <= now {
         return Ok(());
     }
@@ -111,7 +111,7 @@ async fn end_access_token(
                     .await
                     .map(|_| true)
             };
-            // A client that hangs up must not leave the commit half way: it runs on by itself.
+            // The commit runs to its end even if the client hangs up.
             to_the_end(append).await
         }
     };
@@ -122,8 +122,8 @@ async fn end_access_token(
     Ok(())
 }
 
-/// Verifies a token that is to end. A key that this server does not know yet may be in the store: another
-/// server signs with it already.
+/// Verifies a token that has to end. A key that this server does not know yet may be in the store: another
+/// server may sign with it already.
 async fn verified(
     app: &App,
     token: &str,
@@ -165,7 +165,7 @@ fn revocation_of(claims: Claims, now: i64) -> Option<Revocation> {
     )
 }
 
-/// Returns the `token` of the form; without a body, the one in `Authorization`.
+/// Returns the `token` of the form; without a body, the token in `Authorization`.
 fn presented_token(headers: &HeaderMap, body: &[u8]) -> Result<String, ErrorResponse> {
     let token = if body.is_empty() {
         // Also one that is bound to a key: the end of a token needs no proof.

@@ -1,7 +1,7 @@
 //! `GET …/.well-known/oauth-authorization-server` (RFC 8414) and `…/openid-configuration` (OpenID
 //! Connect Discovery): where clients of any kind find the keys and the token endpoint.
 //!
-//! Only with an issuer that is a URL. The documents name no secret and no application.
+//! The routes exist only if the issuer is a URL. The documents name no secret and no application.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,13 +34,13 @@ fn document(config: &Config) -> Value {
     let mut methods = vec!["client_secret_basic", "client_secret_post"];
     if config.refresh_tokens {
         grants.push(REFRESH_TOKEN);
-        // A refresh token needs no client: the user who logged in has it.
+        // A refresh token needs no client authentication: the user who logged in has it.
         methods.push("none");
     }
     let mut document = json!({
         "issuer": issuer,
         "jwks_uri": endpoint(JWKS_PATH),
-        // MCP clients require it of every server.
+        // MCP clients require an authorization endpoint of every server.
         "authorization_endpoint": endpoint(AUTHORIZE_PATH),
         "token_endpoint": endpoint(TOKEN_PATH),
         "revocation_endpoint": endpoint(REVOKE_PATH),
@@ -48,14 +48,14 @@ fn document(config: &Config) -> Value {
         "revocation_endpoint_auth_methods_supported": ["none"],
         "grant_types_supported": grants,
         "token_endpoint_auth_methods_supported": methods,
-        // Required, and never empty; the authorization endpoint accepts none.
+        // Required and never empty, although the authorization endpoint accepts no response type.
         "response_types_supported": ["none"],
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": [format!("{:?}", config.signing_type.algorithm())],
         "dpop_signing_alg_values_supported": algorithms::asymmetric_names(),
     });
     if config.binds_to_certificates {
-        // RFC 8705 §3.3.
+        // The member of RFC 8705 §3.3.
         document["tls_client_certificate_bound_access_tokens"] = true.into();
     }
     document

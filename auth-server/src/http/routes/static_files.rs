@@ -29,10 +29,10 @@ async fn find(root: &Path, relative: &str) -> Option<PathBuf> {
     let tree = TREES
         .iter()
         .find(|tree| relative.split('/').next() == Some(tree))?;
-    // A tree may itself be a symbolic link (to the current release) set by the operator.
+    // A tree may itself be a symbolic link, by which an operator names the current release.
     let tree = tokio::fs::canonicalize(root.join(tree)).await.ok()?;
     let index = if relative.ends_with('/') { INDEX } else { "" };
-    // Resolved first, then compared: a link inside may lead outside.
+    // The path is resolved first, and then compared: a link inside the tree may lead outside.
     let file = tokio::fs::canonicalize(root.join(format!("{relative}{index}")))
         .await
         .ok()?;

@@ -30,13 +30,13 @@ use crate::tokens::issuer::TokenIdentity;
 const NO_AUDIENCE: &str = "this application has no audience: auth-server application grant --app-id ID --audience NAME gives it one";
 pub(crate) const CLIENT_CREDENTIALS: &str = "client_credentials";
 pub(crate) const REFRESH_TOKEN: &str = "refresh_token";
-/// Label of everything else that clients send as a grant type: they must not create labels.
+/// Label of every other grant type: clients must not create labels.
 const OTHER_GRANT: &str = "other";
 
 /// An issued token with the ids for the audit line.
 struct Issued {
     response: AccessToken,
-    /// The user's, unless an application got it.
+    /// The account of the user; `None` for an application's token.
     account: Option<String>,
     ids: TokenIds,
 }
@@ -78,18 +78,18 @@ pub(crate) async fn token(State(app): State<Arc<App>>, request: Request) -> Resp
 
 struct GrantRequest<'r> {
     form: Form,
-    /// The credentials of an application; `None` for the client of a user, which has none.
+    /// The credentials of an application; `None` for the client of a user, which has no credentials.
     presented: Option<Presented>,
     possession: Possession<'r>,
 }
 
 impl<'r> GrantRequest<'r> {
-    /// Checks the grant first: to another one no credentials would help.
+    /// Reads a request. The grant type is checked first: with an unsupported one no credentials would help.
     fn read(app: &App, parts: &'r Parts, body: &[u8]) -> Result<Self, ErrorResponse> {
         let headers = &parts.headers;
         let form = oauth::parse_form(headers, body)?;
         let presented = match form.value("grant_type") {
-            // Switched off, this grant is as unsupported as an unknown one.
+            // A grant that is switched off is as unsupported as an unknown one.
             Some(REFRESH_TOKEN) if app.config.refresh_tokens => {
                 refresh::check_client(headers, &form)?;
                 None
@@ -130,13 +130,13 @@ async fn issue(
     granted: &GrantRequest<'_>,
     client: IpAddr,
 ) -> Result<Issued, ErrorResponse> {
-    // Before the keys are there, revocations may not be either.
+    // Without keys the revocations may not have been read either.
     app.keys()?;
     let issued = match &granted.presented {
         Some(presented) => issue_to_application(app, granted, presented, client),
         None => refresh::refresh(app, granted, client).await,
     };
-    // After the check: guesses of one client at an address keep no other from what is its own.
+    // Counted after the check: guesses of one client must not keep others at its address from their tokens.
     if let Err(error) = &issued
         && matches!(
             error.rejection,
@@ -155,15 +155,15 @@ fn issue_to_application(
     presented: &Presented,
     client: IpAddr,
 ) -> Result<Issued, ErrorResponse> {
-    // Before the registration is read: a removal is recorded with a later time than this one.
+    // Read before the registration: a removal is then recorded with a later time than this token's.
     let now = app.now();
     let (id, mut grant) = app.registrations.authenticate(&presented.pairs())?;
-    // Not the limit of guesses, which others behind the same address could use up.
+    // Not the limit of guesses, which other clients at the same address could use up.
     app.count_proven(client)?;
     if grant.audience.is_empty() {
         return Err(ErrorResponse::from(Rejection::GrantNotAllowed).described(NO_AUDIENCE));
     }
-    // RFC 9700 §4.15: services could take its `sub` for the user of that name.
+    // RFC 9700 §4.15: services could take the application's `sub` for the user of that name.
     if app.users.is_user(id.as_str()) {
         warn!(app_id = %id, "an application has the name of a user: it gets no token");
         return Err(Rejection::GrantNotAllowed.into());
@@ -195,15 +195,15 @@ fn issue_to_application(
     })
 }
 
-/// Returns the part of the token's audience that the request names as resources, or what the grant
-/// has (RFC 8707 §2).
+/// Returns the part of the token's audience that the request names as resources, or the audience of the grant
+/// (RFC 8707 §2).
 fn audience(app: &App, requested: &[String], grant: &Grant) -> Result<Vec<Audience>, Rejection> {
     if requested.is_empty() {
         return Ok(grant.audience.clone());
     }
     let whole = app.config.issuer.audience(grant);
     let named = |resource: &String| {
-        // Byte for byte, as verifiers compare `aud`.
+        // Resources are compared byte for byte, as verifiers compare `aud`.
         let is_granted = whole.contains(resource) && is_absolute_uri(resource);
         is_granted
             .then(|| resource.parse().ok())
@@ -220,7 +220,7 @@ fn is_absolute_uri(text: &str) -> bool {
     !scheme.is_empty() && scheme.bytes().all(of_scheme) && !text.contains('#')
 }
 
-/// Returns the requested part of what was given, or all of it (RFC 6749 §3.3).
+/// Returns the requested part of the granted scope, or the whole scope (RFC 6749 §3.3).
 fn scope(requested: Option<&str>, grant: &Grant) -> Result<Scope, Rejection> {
     let Some(requested) = requested else {
         return Ok(grant.scope.clone());

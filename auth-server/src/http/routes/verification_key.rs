@@ -22,11 +22,11 @@ use crate::telemetry::metrics::OK;
 /// Parameters of a query, which is encoded as a form.
 type Pairs = Vec<(String, String)>;
 
-/// Query parameter of the contract, and header field, which proxies do not log.
+/// Query parameter of the contract, and the header field in its place, which proxies do not log.
 const APP_ID: (&str, &str) = ("appId", "x-app-id");
 const APP_SECRET: (&str, &str) = ("appSecret", "x-app-secret");
 
-/// The `aud` of our tokens, so that a sidecar that rejects them can warn of it at its start.
+/// The field with the `aud` of our tokens: a sidecar that rejects them logs a warning at its start.
 const TOKEN_AUDIENCE: HeaderName = HeaderName::from_static("token-audience");
 
 pub(crate) async fn verification_key(
@@ -63,13 +63,13 @@ pub(crate) async fn verification_key(
     outcome.map(|keys| key_response(&app, &keys))
 }
 
-/// Leads (RFC 8288) to the revocation list and, unless in hmac mode, to the JWK Set.
+/// Returns the key response, with links (RFC 8288) to the revocation list and, except for hmac, the JWK Set.
 fn key_response(app: &App, keys: &PublishedKeys) -> Response {
     let mut response = response::prepared(keys.key_response.clone());
     let context = &app.config.context_path;
     let jwks = keys.jwk_set.as_ref().map(|_| (JWKS_PATH, "jwks"));
     for (path, rel) in jwks.into_iter().chain([(REVOCATIONS_PATH, "revocations")]) {
-        // A context path is plain, so that it fits.
+        // A context path holds no character that a field may not have.
         if let Ok(link) = HeaderValue::try_from(format!("<{context}{path}>; rel=\"{rel}\"")) {
             response.headers_mut().append(LINK, link);
         }
