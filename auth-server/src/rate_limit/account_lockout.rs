@@ -30,8 +30,8 @@ const SHARED_RATE: Rate = Rate {
     every: Duration::from_secs(1),
 };
 
-/// A digest instead of the name: of fixed length, and safe to keep if a password was typed as a
-/// name.
+/// A digest in place of the account's name: it has a fixed length, and is safe to keep if a password was
+/// typed as a name.
 type Name = [u8; SHA256_OUTPUT_LEN];
 
 /// Keys of one attempt: the account alone, with the network, and with the client.
@@ -45,7 +45,7 @@ struct Names {
 #[derive(Debug)]
 pub(crate) struct Attempt {
     names: Names,
-    /// True once it is counted among the failures of its client.
+    /// True once the attempt is counted among the failures of its client.
     is_counted: bool,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct AccountLockout(Mutex<Tables>);
 struct Tables {
     by_client: Table<Name, Failures>,
     by_network: Table<Name, Failures>,
-    /// By account, shared by the networks that failed too often.
+    /// The bucket of each account, which the networks share that failed too often.
     buckets: Table<Name, TokenBucket>,
     /// Clients from which the account has logged in.
     known: Table<Name, ()>,
@@ -91,9 +91,9 @@ impl AccountLockout {
         self.0.lock().known.contains(&names.at_client)
     }
 
-    /// Begins an attempt. After a failure of its client it counts as a failure until it succeeds,
-    /// so only one of many simultaneous guesses is verified; before the first failure any number
-    /// may run at once.
+    /// Begins an attempt. After a failure of its client the attempt counts as a failure until it succeeds, so
+    /// that only one of many simultaneous guesses is verified; before the first failure any number may run at
+    /// once.
     ///
     /// # Errors
     /// As [`AccountLockout::check`].
@@ -109,8 +109,8 @@ impl AccountLockout {
         if let Some(bucket) = tables.check(&names, now)? {
             tables.buckets.put(names.account, bucket);
         }
-        // From the second try on the failure counts before the hash is computed: many at once would
-        // all be free.
+        // From the second try on the failure counts before the hash is computed: else many
+        // simultaneous guesses would all be free.
         let is_counted = tables.by_client.contains(&names.at_client);
         if is_counted {
             count(&mut tables.by_client, names.at_client, now);
@@ -123,11 +123,11 @@ impl AccountLockout {
         if !attempt.is_counted {
             count(&mut tables.by_client, attempt.names.at_client, now);
         }
-        // Not counted at the begin: success does not clear the failures of a network.
+        // Counted here and not at the begin, because success does not clear the failures of a network.
         count(&mut tables.by_network, attempt.names.at_network, now);
     }
 
-    /// Clears the client's failures; those of the network stay, as others in it may be guessing.
+    /// Clears the client's failures; the network's failures stay, as other clients in it may be guessing.
     pub(crate) fn succeeded(&self, attempt: &Attempt) {
         let mut tables = self.0.lock();
         tables.by_client.pop(&attempt.names.at_client);
@@ -142,7 +142,7 @@ fn count(failures: &mut Table<Name, Failures>, name: Name, now: Instant) {
 impl Tables {
     /// Checks an attempt, and returns the account's bucket after it if the shared rate applies.
     fn check(&mut self, names: &Names, now: Instant) -> Result<Option<TokenBucket>, RetryAfter> {
-        // The own wait first: an attempt that it rejects takes no token of the shared bucket.
+        // The client's own wait first: an attempt that it rejects takes no token of the shared bucket.
         if let Some(failures) = self.by_client.peek(&names.at_client) {
             failures.check(now)?;
         }
@@ -150,7 +150,7 @@ impl Tables {
             return Ok(None);
         }
         let former = self.buckets.peek(&names.account).copied();
-        // A copy, which `begin` puts back: a mere check takes nothing.
+        // A copy of the bucket, which `begin` puts back: a mere check takes no token.
         let mut bucket = former.unwrap_or_else(|| TokenBucket::full(now));
         bucket.take(SHARED_RATE, now)?;
         Ok(Some(bucket))

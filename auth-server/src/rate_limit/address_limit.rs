@@ -8,8 +8,8 @@ use postern_transport::net::client_prefix::ClientPrefix;
 
 use super::{Rate, RetryAfter, Table, TokenBucket, table};
 
-/// Multiple of the client limit: lets several offices behind neighbouring addresses through, while
-/// an attacker with a whole network gets little more than with one address.
+/// The limit of a network as a multiple of a client's: it lets several offices behind neighbouring addresses
+/// through, while an attacker with a whole network gets little more than with one address.
 const ADDRESSES_PER_NETWORK: u32 = 4;
 
 type Buckets = Table<ClientPrefix, TokenBucket>;
@@ -41,13 +41,13 @@ impl AddressLimit {
     /// Counts one login.
     ///
     /// # Errors
-    /// [`RetryAfter`] over the limit of the address or its network; then it counts for neither.
+    /// [`RetryAfter`] over the limit of the address or its network; then the login counts for neither.
     pub(crate) fn take(&self, address: IpAddr, now: Instant) -> Result<(), RetryAfter> {
         let Tables { clients, networks } = &mut *self.buckets.lock();
         let full = || TokenBucket::full(now);
         let client = clients.get_or_insert_mut(ClientPrefix::client(address), full);
         let network = networks.get_or_insert_mut(ClientPrefix::network(address), full);
-        // On copies: what one of the two limits rejects must not count for the other one.
+        // Taken from copies: a login that one of the two limits rejects must not count for the other one.
         let (mut after, mut network_after) = (*client, *network);
         after.take(self.rate, now)?;
         network_after.take(self.network_rate, now)?;

@@ -7,8 +7,7 @@ use super::RetryAfter;
 /// Seconds after the first, second, … consecutive failure: a typing error costs little, guessing is
 /// limited to one attempt a minute.
 const DELAYS: [u64; 7] = [1, 3, 5, 10, 20, 30, 60];
-/// Resets the failures after a quiet time, long enough that rotating through many networks gains
-/// little.
+/// Quiet time after which failures are forgotten; so long that rotating through networks gains little.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(Debug, Clone, Copy)]

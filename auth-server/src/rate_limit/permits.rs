@@ -1,6 +1,6 @@
-//! Bounds how much is done at once: what is beyond waits for a while, networks and the clients of each
-//! in turns, so that a flood from one keeps no other waiting. The bound on requests in flight is
-//! the bound on what waits; one that has given up stays in memory until its turn.
+//! Bounds the work that is done at once. Further callers wait for a while, networks and the clients of each
+//! in turns, so that a flood from one keeps no other waiting. The bound on requests in flight is the bound on
+//! waiting callers; a caller that has given up stays in memory until its turn.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -12,24 +12,24 @@ use postern_transport::net::client_prefix::ClientPrefix;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// Longest wait: a client would have given up after it.
+/// Longest wait for a permit, after which a client would have given up.
 const MAX_WAIT: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub(crate) struct Permits(Arc<Mutex<State>>);
 
-/// Given on when it is dropped.
+/// A permit, which is passed on to the next caller when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// None of the inner queues is empty.
+    /// The waiting callers by network and client; no inner queue is empty.
     waiting: Turns<Turns<VecDeque<oneshot::Sender<Permit>>>>,
 }
 
-/// The queues of networks, or of clients; `None` for what no client waits for. The first is the next.
+/// The queues of networks, or of clients; `None` for callers without a client. The first has the next turn.
 type Turns<Q> = VecDeque<(Option<ClientPrefix>, Q)>;
 
 impl Permits {
@@ -45,7 +45,7 @@ impl Permits {
         // The block ends the lock before the wait: permits could not be given back meanwhile.
         let waiting = {
             let mut state = self.0.lock();
-            // Then nothing waits: a permit that is given back goes straight to the next in turn.
+            // A free permit means that no caller waits: a returned permit goes straight to the next in turn.
             if state.free > 0 {
                 state.free -= 1;
                 return Some(Permit(Arc::clone(&self.0)));
@@ -72,8 +72,8 @@ fn queue_or_new<Q: Default>(turns: &mut Turns<Q>, waiting: Option<ClientPrefix>)
 }
 
 impl State {
-    /// Returns the one whose turn it is; its client and its network are the last then. Those that have
-    /// given up are removed, and take no turn of their network.
+    /// Returns the caller whose turn it is; its client and its network have the last turns then. Callers that
+    /// have given up are removed, and take no turn of their network.
     fn next(&mut self) -> Option<oneshot::Sender<Permit>> {
         while let Some((network, mut clients)) = self.waiting.pop_front() {
             while let Some((client, mut queue)) = clients.pop_front() {
@@ -81,6 +81,7 @@ impl State {
                 let Some(next) = waiting.find(|waiting| !waiting.is_closed()) else {
                     continue;
                 };
+                // Emptied queues are dropped; others go to the end, which ends their turn.
                 if !queue.is_empty() {
                     clients.push_back((client, queue));
                 }
@@ -106,7 +107,7 @@ impl Drop for Permit {
             next
         };
         if let Some(next) = next {
-            // One that has just given up gives it on by dropping it.
+            // A caller that has just given up passes the permit on by dropping it.
             let _ = next.send(Self(Arc::clone(&self.0)));
         }
     }

@@ -23,8 +23,8 @@ impl Rate {
     }
 }
 
-/// One bucket. It stores the moment at which it will be full (generic cell rate algorithm), a
-/// single value without rounding.
+/// A bucket. It stores the moment at which it will be full (generic cell rate algorithm), which is not
+/// rounded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TokenBucket {
     full_at: Instant,
@@ -38,7 +38,7 @@ impl TokenBucket {
     /// Takes one token.
     ///
     /// # Errors
-    /// [`RetryAfter`] while it is empty; a rejected call takes nothing.
+    /// [`RetryAfter`] while the bucket is empty; a rejected call takes no token.
     pub(crate) fn take(&mut self, rate: Rate, now: Instant) -> Result<(), RetryAfter> {
         // The time to full after this token; beyond the capacity the bucket would be below empty.
         let missing = self.full_at.saturating_duration_since(now) + rate.every;
