@@ -31,8 +31,8 @@ use postern_transport::tls;
 
 use crate::cli::{Cli, Command, ServeArgs};
 
-/// Two sign thousands of tokens a second (an RSA signature takes under half a millisecond); more
-/// would cost memory on machines where this server idles.
+/// Number of worker threads. Two sign thousands of tokens a second (an RSA signature takes under half a
+/// millisecond); more threads would cost memory on machines where this server idles.
 const WORKERS: usize = 2;
 /// Timeout of the health check, shorter than the few seconds that a probe's caller waits.
 const HEALTHCHECK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -46,7 +46,7 @@ pub fn run_process() -> ExitCode {
 
 fn run() -> Result<(), ExitError> {
     tls::install_provider()?;
-    // Before any file is read, which may take seconds.
+    // SIGHUP is ignored before any file is read, which may take seconds.
     signals::ignore_sighup()?;
     let command = command_line::parse::<Cli>()?.command;
     let warnings = command_line::unknown_variables::<Cli>();

@@ -1,7 +1,7 @@
 //! Keeps this server registered while it serves, and deregisters it first when it stops.
 //!
-//! The registry drops an instance that is not renewed for half a minute, and one that it forgot in a
-//! restart is registered whole again.
+//! The registry drops an instance that is not renewed for half a minute. An instance that it has lost by a
+//! restart is registered again as a whole.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +75,7 @@ struct Worker {
     own: Instance,
     live_keys: Arc<LiveKeys>,
     metrics: Metrics,
-    /// Logged when it changes; `None` until the first attempt has ended.
+    /// True if the last attempt succeeded; logged when it changes; `None` until the first attempt has ended.
     listed: Option<bool>,
 }
 
@@ -86,7 +86,7 @@ impl Worker {
             _ = stopped => {}
             () = self.keep_listed() => {}
         }
-        // A registration that was sent may have arrived; without a key none was.
+        // A registration may have arrived even without a response; without a key none was sent.
         if self.live_keys.load().is_some() {
             self.withdraw().await;
         }
@@ -99,7 +99,7 @@ impl Worker {
         loop {
             let listed = match self.listed {
                 Some(true) => self.client.renew(&self.own).await,
-                // An entry of this address may be a former process's, with its metadata.
+                // An entry of this address may be from a former process, with that one's metadata.
                 _ => self.client.register(&self.own).await,
             };
             let pause = if listed.is_ok() {

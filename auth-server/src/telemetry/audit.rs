@@ -1,8 +1,7 @@
 //! Audit events: one log line each, of the target `audit`, with a stable `event`. `--log-level
-//! warn,audit=info` keeps them where everything else is quiet; no line holds a secret.
+//! warn,audit=info` keeps these lines and silences other ones; no line holds a secret.
 //!
-//! Untrusted values are recorded as strings, which a text line quotes: none can pass for another
-//! field.
+//! Untrusted values are recorded as strings, which a text line quotes: no value can pass for another field.
 
 pub(crate) mod events;
 
@@ -36,8 +35,8 @@ named_enum! {
     }
 }
 
-/// One finished request. `account` and `app_id` are as they may be logged, `scope` is what was granted;
-/// `outcome` is the metric's label.
+/// One finished request. `account` and `app_id` are in the form that may be logged, `scope` is the granted
+/// scope, `outcome` is the label of the metric.
 pub(crate) struct RequestLine<'l> {
     pub(crate) event: RequestEvent,
     pub(crate) grant: Option<&'static str>,
@@ -47,7 +46,7 @@ pub(crate) struct RequestLine<'l> {
     pub(crate) outcome: &'static str,
     pub(crate) scope: Option<&'l str>,
     pub(crate) token: Option<&'l TokenIds>,
-    /// The same as in the access line.
+    /// The ids of the request, as in its access line.
     pub(crate) ids: Option<&'l RequestIds>,
 }
 
@@ -168,11 +167,11 @@ pub(crate) fn revocation(event: &RevocationEvent, by: Option<&str>) {
 
 const USER_CHANGED: &str = "user_changed";
 const USERS_CHANGED: &str = "users_changed";
-/// Bounds the lines where a whole file was replaced; `users_changed` counts all changes.
+/// Max number of lines if a whole file was replaced; `users_changed` counts all changes.
 const MAX_USER_LINES: usize = 1000;
 
-/// Logs that new content of the users file is in force, with the number of users and those that are
-/// new, gone or other.
+/// Logs that new content of the users file is in force, with the number of users and the accounts that are
+/// new, gone or changed.
 pub(crate) fn users_changed(count: usize, changed: &[String]) {
     for account in changed.iter().take(MAX_USER_LINES) {
         let account = LogText(account).to_string();

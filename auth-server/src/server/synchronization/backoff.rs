@@ -6,10 +6,10 @@ use postern_process::pauses::Pauses;
 
 use crate::store::RETRIES;
 
-/// Returns the poll interval or, after failures, a pause of at most that. `chance` (0.0 up to 1.0)
+/// Returns the poll interval or, after failures, a pause of at most the interval. `chance` (0.0 up to 1.0)
 /// takes off up to half of the pause.
 ///
-/// `due_in` is the time until a key becomes due, which must not wait for the next poll.
+/// `due_in` is the time until a key becomes due: such a key must not wait for the next poll.
 pub(crate) fn next_poll(
     poll_interval: Duration,
     failures: u32,

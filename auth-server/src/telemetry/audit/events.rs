@@ -55,20 +55,20 @@ named_enum! {
 /// A revocation of tokens by this process, with the ids in its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RevocationEvent {
-    /// Of a token by its `jti`, or of a session by its `sid`; its user where that is known.
+    /// The revocation of a token by its `jti`, or of a session by its `sid`, with the user if known.
     Token {
         id: String,
         user: Option<String>,
     },
     User(String),
     Application(String),
-    /// Of a session at another issuer, or of the tokens that it gave a user.
+    /// The revocation of a session at another issuer, or of the tokens that it gave a user.
     Foreign {
         issuer: String,
         ended: Ended,
     },
-    /// Of all that another issuer gave, by its digest: single revocations became too many.
+    /// The revocation of all tokens of another issuer, by its digest: single revocations became too many.
     Issuer(String),
-    /// Also where single revocations became too many.
+    /// The revocation of all tokens, also because single revocations became too many.
     Everyone,
 }
