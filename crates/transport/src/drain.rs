@@ -1,4 +1,4 @@
-//! The end of what serves connections: one [`DrainTrigger`], and each [`DrainWatcher`] follows it.
+//! The end of everything that serves connections: one [`DrainTrigger`], which each [`DrainWatcher`] follows.
 //!
 //! ```text
 //!             who calls what                       what watchers do
@@ -18,8 +18,8 @@
 //! close() returns: spans are flushed, and the process ends
 //! ```
 //!
-//! A phase includes those before it, and none ever returns. The accept loop holds a watcher, and so
-//! does each connection until its last request is recorded: without one all work is done.
+//! A phase includes the phases before it, and no phase ever returns. The accept loop holds a watcher, and so
+//! does each connection until its last request is recorded: once no watcher is left, all work is done.
 //!
 //! Two events are not this one. A connection whose slot another client needs ends alone (`goodbye` of
 //! [`Slot::serve`](crate::net::connection_slots::Slot::serve)), and a task that fails is reported by the
@@ -49,7 +49,7 @@ pub enum Phase {
     Ending,
 }
 
-/// Moves its watchers from phase to phase; clones move the same ones.
+/// Moves its watchers from phase to phase; clones move the same watchers.
 #[derive(Debug, Clone, Default)]
 pub struct DrainTrigger {
     began: Arc<OnceLock<Instant>>,
@@ -107,7 +107,7 @@ impl DrainTrigger {
     fn advance(&self, next: Phase) {
         self.phase.send_if_modified(|phase| {
             let is_later = *phase < next;
-            // `POST /drain` may come at any time, and turns nothing back.
+            // `POST /drain` may come at any time, and must not turn the phase back.
             *phase = next.max(*phase);
             is_later
         });
@@ -115,7 +115,7 @@ impl DrainTrigger {
 }
 
 impl DrainWatcher {
-    /// Completes in this phase and in later ones, and if no trigger is left to tell of them.
+    /// Completes in this phase and in later ones, and if no trigger is left that could reach them.
     pub async fn reached(&mut self, phase: Phase) {
         let _ = self.0.wait_for(|now| *now >= phase).await;
     }

@@ -1,7 +1,7 @@
 //! A port that speaks HTTP/1.1: its connections, their slots, handshakes and timeouts, its end.
 //!
-//! Served by hyper on the runtime of the caller: the auth server's own, or the one of a Pingora
-//! background service. What hyper leaves open is in the stream below it ([`http1_guard`]).
+//! The port is served by hyper on the runtime of the caller: the auth server's own, or the runtime of a
+//! Pingora background service. Checks that hyper does not make are in the stream below it ([`http1_guard`]).
 
 mod http1_guard;
 mod in_flight;
@@ -45,7 +45,7 @@ use postern_process::supervisor::Supervisor;
 const MAX_HEADER_FIELDS: usize = 100;
 const MAX_HEADER_BYTES: usize = 16 * 1024;
 
-/// Bounds the reading of a rejected upload after its response, so that the response arrives.
+/// Max time and bytes for which a rejected upload is read after its response, so that the response arrives.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: u64 = 8 * 1024 * 1024;
 
@@ -61,22 +61,22 @@ pub struct PeerCertificate(pub Arc<[u8]>);
 /// A port, its routes and timeouts.
 #[derive(Clone)]
 pub struct HttpPort {
-    /// Its name in the log.
+    /// The name of the port in the log.
     pub name: &'static str,
-    /// Their requests have the extensions `ConnectInfo<SocketAddr>` and [`Activity`], and behind TLS
-    /// [`PeerCertificate`] if the client has one.
+    /// The routes. Their requests have the extensions `ConnectInfo<SocketAddr>` and [`Activity`], and behind
+    /// TLS [`PeerCertificate`] if the client has a certificate.
     pub routes: Router,
-    /// `None` for a port without TLS.
+    /// The TLS settings; `None` for a port without TLS.
     pub tls: Option<Arc<ServerTls>>,
-    /// Of a handshake, of a head, and of a blocked write.
+    /// Timeout of a handshake, of a head, and of a blocked write.
     pub timeout: Duration,
     /// True for many requests a connection, false for one.
     pub keep_alive: bool,
     /// True where a connection is busy until its response has left; otherwise its route decides.
     pub is_busy_with_requests: bool,
-    /// Of requests in flight at the end.
+    /// Longest wait for requests in flight at the end.
     pub drain_timeout: Duration,
-    /// Watched by its connections alone.
+    /// The drain, which only the port's connections watch.
     pub drain: DrainTrigger,
     /// Budget for incomplete heads.
     pub unfinished: Shares,
@@ -106,8 +106,8 @@ impl HttpPort {
         }
     }
 
-    /// Serves in a task of its own, until its drain stops accepting. The end of the program waits for
-    /// that.
+    /// Serves in a task of its own, until its drain stops accepting. The end of the program waits for the end
+    /// of this task.
     pub fn spawn<F: Future<Output = Option<Slot>> + Send>(
         self,
         listener: StdListener,
@@ -124,8 +124,8 @@ impl HttpPort {
         })
     }
 
-    /// Serves until `shutdown` resolves, then finishes the requests in flight; returns its output. Each
-    /// peer has the slot that `slot` takes; without one its connection is closed.
+    /// Serves until `shutdown` completes, then finishes the requests in flight; returns the output of
+    /// `shutdown`. `slot` takes the slot of each connection; without a slot the connection is closed.
     ///
     /// # Errors
     /// When the listener cannot be given to the runtime.
@@ -154,7 +154,7 @@ impl HttpPort {
                 }
             }
         };
-        // Nothing is accepted any more, and `closed` waits for the connections alone.
+        // No connection is accepted any more, and `closed` waits for the open connections alone.
         drop((listener, watcher));
         info!(
             connections = port.drain.watchers(),
@@ -174,7 +174,7 @@ impl HttpPort {
     }
 }
 
-/// One connection.
+/// A connection that is served.
 struct Connection {
     port: Arc<HttpPort>,
     peer: SocketAddr,
@@ -190,8 +190,7 @@ enum FirstBytes {
 }
 
 impl Connection {
-    /// Serves the connection until it ends; once it is to end, until its last response is
-    /// written.
+    /// Serves the connection until it ends; in a drain, until its last response is written.
     async fn serve(self, stream: TcpStream) {
         // A response may be two writes; the second must not wait for the acknowledgement of the
         // first.
@@ -199,7 +198,7 @@ impl Connection {
         let stream = WriteDeadline::new(stream, self.port.timeout);
         match self.port.tls.clone() {
             None => self.serve_requests(stream, None).await,
-            // Boxed, or each plain connection would reserve room for it too.
+            // Boxed, because otherwise each plain connection would reserve room for TLS too.
             Some(tls) => Box::pin(self.serve_tls(&tls, stream)).await,
         }
     }
@@ -228,7 +227,7 @@ impl Connection {
         }
     }
 
-    /// Shakes hands within the timeout, and aborts soon after a stop: nothing was requested yet.
+    /// Shakes hands within the timeout, and aborts soon after a stop: the client has requested nothing yet.
     async fn handshake(&self, tls: &ServerTls, stream: Socket) -> io::Result<FirstBytes> {
         let (limit, mut drain) = (self.port.timeout, self.drain.clone());
         tokio::select! {
@@ -270,7 +269,7 @@ impl Connection {
             .max_buf_size(MAX_HEADER_BYTES)
             .serve_connection(TokioIo::new(guarded), service_fn(self.service(certificate)));
 
-        // Not as a future: that would close the socket while a client is still sending.
+        // Polled, and not awaited: the future would close the socket while a client is still sending.
         let ended = tokio::select! {
             ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => Some(ended),
             () = port.last_request(&mut self.drain) => None,
@@ -300,7 +299,7 @@ impl Connection {
         Box::pin(linger(stream)).await;
     }
 
-    /// Returns what responds to the requests of the connection.
+    /// Returns the service that responds to the requests of the connection.
     fn service(
         &self,
         certificate: Option<PeerCertificate>,
@@ -319,14 +318,14 @@ impl Connection {
             Box::pin(async move {
                 let mut response = port.routes.clone().oneshot(request).await?;
                 if port.drain.has_begun() {
-                    // RFC 9112 §9.6.
+                    // The last response announces the close (RFC 9112 §9.6).
                     let close = HeaderValue::from_static("close");
                     response.headers_mut().insert(CONNECTION, close);
                 }
                 if in_flight.is_none() {
                     activity.waits_for_request();
                 }
-                // In flight until the last of it is written.
+                // The request is in flight until the last byte of its response is written.
                 Ok(response.map(|body| InFlightBody::new(body, in_flight)))
             })
         }

@@ -1,7 +1,7 @@
 //! The keys of an issuer: its discovery document, its key set, how long a response is fresh. All keys of
 //! a fetch are validated before any is trusted.
 //!
-//! Not here: the time of a fetch, and what becomes of its keys.
+//! Not here: the time of a fetch, and the use of its keys.
 
 pub mod document;
 pub mod key_set;
@@ -16,13 +16,13 @@ use crate::http_client::{TransportError, Unexpected};
 /// The purpose of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Regular: notices changes in time.
+    /// A regular fetch, which notices changes in time.
     Tick,
     /// A token names an unknown key: the promised freshness no longer holds.
     UnknownKey,
 }
 
-/// The reason why there is no key set, or why it is not trusted. One line each, for the log.
+/// The reason why there is no key set, or why it is not trusted. Each text is one line, for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum KeySetError {
     /// No response to the request for the discovery document.

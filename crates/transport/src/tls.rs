@@ -1,5 +1,4 @@
-//! TLS: certificates in files, for a listening port and towards other servers. Both follow changes of
-//! their files.
+//! TLS: certificates in files, for a listening port and towards other servers; changed files are followed.
 
 pub mod certificate;
 mod client_certificates;
@@ -39,8 +38,8 @@ pub struct TlsArgs {
 }
 
 impl TlsArgs {
-    /// Reads and checks the certificates of a port, and those of the authorities of its clients; `None`
-    /// for a port without TLS. An expired one is not a failure.
+    /// Reads and checks the certificate of a port, and the authorities of its clients; `None` for a port
+    /// without TLS. An expired certificate is not a failure.
     ///
     /// # Errors
     /// [`ExitError::Config`] naming the flag and the file.

@@ -1,9 +1,9 @@
 //! Spans of OpenTelemetry, exported over OTLP as its standard variables configure; off without
 //! them.
 //!
-//! There is one tracer for the program, as there is one log. The SDK collects ended spans in a
-//! bounded queue and exports them in a thread of its own: one that finds the queue full is lost, so
-//! a collector that is away costs a request nothing.
+//! There is one tracer for the program, as there is one log. The SDK collects ended spans in a bounded queue
+//! and exports them in a thread of its own: a span that finds the queue full is lost, so an unreachable
+//! collector costs a request nothing.
 
 mod environment;
 mod export;
@@ -31,7 +31,7 @@ use self::export::{CountedExporter, ExportMetrics};
 use postern_process::exit::ExitError;
 
 const TRACEPARENT: &str = "traceparent";
-/// Enough for the last spans of a process that ends.
+/// Timeout of the export of a process's last spans.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 static INSTALLED: OnceLock<Tracer> = OnceLock::new();
@@ -43,11 +43,11 @@ struct Tracer {
     metrics: ExportMetrics,
 }
 
-/// One span; it ends when it is dropped.
+/// A span, which ends when it is dropped.
 #[derive(Debug)]
 pub struct Span {
     span: opentelemetry_sdk::trace::Span,
-    /// The header for the next hop, unless the received one stays.
+    /// The header for the next hop; `None` if the received header stays.
     traceparent: Option<HeaderValue>,
 }
 
@@ -60,7 +60,7 @@ pub fn install(program: &'static str, version: &'static str) -> Result<(), ExitE
     let (collector, exporter) = match exporter(&metrics) {
         Ok(Some(exporter)) => exporter,
         Ok(None) => return Ok(()),
-        // The variables are set for every container of a cluster, whatever it makes of them.
+        // An unusable variable is no error: it may be set for every container of a cluster.
         Err(why) => {
             tracing::warn!("{why}");
             return Ok(());
@@ -90,10 +90,10 @@ fn exporter(metrics: &ExportMetrics) -> Result<Option<(Collector, CountedExporte
     Ok(Some((collector, exporter)))
 }
 
-/// Describes this program: the variables count more.
+/// Describes this program; the variables replace its own names.
 fn resource(collector: &Collector, program: &'static str, version: &'static str) -> Resource {
     let named = collector.service_name.clone();
-    // What is added later replaces the former: the variables, and last the service's name.
+    // Later attributes replace former ones: the variables, and last the service's name.
     Resource::builder_empty()
         .with_service_name(program)
         .with_attribute(KeyValue::new("service.version", version))
@@ -123,10 +123,10 @@ pub fn register(registry: &mut Registry) {
     }
 }
 
-/// Exports the spans that have ended, for 2 s at most. None is exported after it.
+/// Exports the spans that have ended, for 2 s at most. Later spans are not exported.
 pub async fn flush() {
     if let Some(tracer) = INSTALLED.get() {
-        // It blocks its thread.
+        // The shutdown of the SDK blocks its thread.
         let ended = || tracer.provider.shutdown_with_timeout(FLUSH_TIMEOUT);
         let _ = tokio::task::spawn_blocking(ended).await;
     }
@@ -152,7 +152,7 @@ pub fn client_span(name: impl Into<Cow<'static, str>>) -> Option<Span> {
     )
 }
 
-/// Reads the parent. Several fields name none (W3C Trace Context §3.2).
+/// Reads the parent of a span. Several fields name no parent (W3C Trace Context §3.2).
 fn received_parent(headers: &HeaderMap) -> Context {
     let mut fields = headers.get_all(TRACEPARENT).iter();
     if fields.next().is_none() || fields.next().is_some() {
@@ -174,7 +174,7 @@ impl Tracer {
         if span.is_recording() {
             self.metrics.spans_recorded.inc();
         }
-        // A decision against a trace is passed on only where it begins here.
+        // The decision not to sample a trace is passed on only if the trace begins here.
         let is_news = span.is_recording() || !has_parent;
         let traceparent = is_news.then(|| header_of(span.span_context())).flatten();
         Span { span, traceparent }
@@ -192,13 +192,13 @@ fn header_of(context: &SpanContext) -> Option<HeaderValue> {
 }
 
 impl Span {
-    /// Returns false for a span that the sampler left out: attributes of it are not kept.
+    /// Returns false for a span that the sampler left out: its attributes are not kept.
     #[must_use]
     pub fn is_recording(&self) -> bool {
         self.span.is_recording()
     }
 
-    /// Returns the `traceparent` for the next hop; `None` where the received one stays.
+    /// Returns the `traceparent` for the next hop; `None` if the received one stays.
     #[must_use]
     pub const fn traceparent(&self) -> Option<&HeaderValue> {
         self.traceparent.as_ref()
@@ -209,7 +209,7 @@ impl Span {
         self.span.set_attribute(KeyValue::new(key, value));
     }
 
-    /// Marks the work as failed, by the fault of this side or behind it.
+    /// Marks the work of the span as failed, by this program or a server behind it.
     pub fn fail(&mut self, error_type: &'static str) {
         self.set("error.type", error_type);
         self.span.set_status(Status::error(error_type));

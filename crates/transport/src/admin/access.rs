@@ -1,4 +1,4 @@
-//! Access to the admin port: peers of this machine, and none of the web pages that its browsers show.
+//! Access to the admin port: for peers on this machine, but not for web pages in their browsers.
 
 use std::net::SocketAddr;
 
@@ -12,13 +12,13 @@ use postern_http::host::loopback::{is_loopback, names_this_machine};
 /// Rejects a request that names two hosts.
 pub(super) async fn with_one_host(request: Request, next: Next) -> Response {
     if request.headers().get_all(header::HOST).iter().count() > 1 {
-        // RFC 9112 §3.2.
+        // Two `Host` fields are a bad request (RFC 9112 §3.2).
         return (StatusCode::BAD_REQUEST, "two Host fields\n").into_response();
     }
     next.run(request).await
 }
 
-/// Decides by the connection's own address.
+/// Accepts only peers on the loopback address, by the connection's own address.
 pub(super) async fn for_loopback(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request,

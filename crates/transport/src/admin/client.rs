@@ -12,8 +12,8 @@ use crate::http_client::{Body, ClientSettings, HttpClient, HttpRequest, MaxLengt
 use crate::tls::install_provider;
 use crate::tls::peer::PeerFiles;
 
-/// A report is a few hundred bytes, an explanation repeats a header block; a peer that sends more
-/// is not our admin port.
+/// Max length of a response. A report is a few hundred bytes, an explanation repeats a header block; a peer
+/// that sends more is not our admin port.
 const MAX_RESPONSE: usize = 1024 * 1024;
 
 /// One request to the admin port.
@@ -23,16 +23,16 @@ pub struct AdminRequest<'a> {
     pub method: Method,
     /// Of the route.
     pub path: &'a str,
-    /// Empty without a body.
+    /// The body; empty for a request without one.
     pub json: &'a [u8],
-    /// Of the whole exchange.
+    /// Timeout of the whole exchange.
     pub timeout: Duration,
 }
 
 /// A response of the admin port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdminResponse {
-    /// As received.
+    /// The status as received.
     pub status: StatusCode,
     /// The body, empty if it is missing.
     pub body: String,
@@ -54,8 +54,8 @@ impl AdminRequest<'_> {
     }
 
     fn exchange(self, url: &str) -> Result<AdminResponse, String> {
-        // The library builds no client without a provider, even where no request needs TLS. It fails
-        // where one is installed already.
+        // The library builds no client without a provider, even if no request needs TLS. The call fails if a
+        // provider is installed already.
         let _ = install_provider();
         let settings = ClientSettings {
             timeout: self.timeout,
@@ -85,7 +85,7 @@ impl AdminRequest<'_> {
     }
 }
 
-/// Returns the address to connect to: this host for an unspecified one.
+/// Returns the address to connect to: this host in place of an unspecified address.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

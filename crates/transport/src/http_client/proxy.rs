@@ -5,19 +5,19 @@ use postern_process::command_line::unusable_variable;
 use reqwest::{ClientBuilder, NoProxy, Proxy};
 use secrecy::{ExposeSecret, SecretString};
 
-/// In the order of their precedence.
+/// The variables, in the order of their precedence.
 const VARIABLES: [&str; 4] = ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
-/// Hosts that are reached directly: at the proxy they are another machine.
+/// Hosts that are reached directly: for the proxy they would be its own machine.
 const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
 
 /// A proxy to key servers with https.
 #[derive(Debug, Clone)]
 pub struct KeysProxy {
-    /// May hold a password; `None` if the variable cannot be used.
+    /// The URL, which may hold a password; `None` if the variable cannot be used.
     url: Option<SecretString>,
-    /// The variable that names it; `None` for a proxy of a table.
+    /// The variable that names the proxy; `None` for a proxy of a table.
     variable: Option<&'static str>,
-    /// The hosts that are reached without it, separated by commas.
+    /// The hosts that are reached without the proxy, separated by commas.
     bypassed: String,
 }
 
@@ -32,7 +32,7 @@ impl KeysProxy {
         }
     }
 
-    /// Returns the proxy of the environment; `None` without one, and with `NO_PROXY=*`.
+    /// Returns the proxy of the environment; `None` if it names no proxy, and with `NO_PROXY=*`.
     pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let read = |name: &str| {
             let value = variable(name)?.trim().to_owned();
@@ -74,7 +74,7 @@ impl KeysProxy {
         ))
     }
 
-    /// Lets requests with https take this proxy.
+    /// Configures a client whose requests with https go through this proxy.
     pub(super) fn apply_to(&self, client: ClientBuilder) -> reqwest::Result<ClientBuilder> {
         let Some(url) = &self.url else {
             return Ok(client);

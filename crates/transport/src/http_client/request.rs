@@ -12,27 +12,27 @@ pub const MAX_BODY_BYTES: usize = 64 * 1024;
 /// One request.
 #[derive(Clone, Copy)]
 pub struct HttpRequest<'a> {
-    /// Mostly GET.
+    /// The method, mostly GET.
     pub method: &'a Method,
-    /// With a query that is no secret.
+    /// The URL, whose query is no secret.
     pub url: &'a str,
     /// The address to connect to in place of those of the URL's host.
     pub address: Option<SocketAddr>,
-    /// Added to the query of the URL.
+    /// Parameters that are added to the query of the URL.
     pub query: &'a [(&'a str, &'a str)],
-    /// Fields beside the following ones.
+    /// Fields beside those of the following members.
     pub headers: Option<&'a HeaderMap>,
     /// A token for the server.
     pub bearer: Option<&'a str>,
-    /// Media types of the response, without any encoding; `None` accepts whatever comes.
+    /// Media types of the response, without any encoding; `None` accepts any response.
     pub accept: Option<&'static str>,
-    /// The `ETag` of the known version.
+    /// The `ETag` of the version that is known already.
     pub known: Option<&'a HeaderValue>,
-    /// Behind the head.
+    /// The body behind the head.
     pub body: Body<'a>,
-    /// True without a further request: the connection ends with the response.
+    /// True if no further request follows: the connection ends with the response.
     pub is_last: bool,
-    /// Of the response.
+    /// The max length of the response.
     pub max_length: MaxLength,
 }
 
@@ -41,13 +41,13 @@ pub struct HttpRequest<'a> {
 pub enum Body<'a> {
     /// No body.
     None,
-    /// The form of browsers.
+    /// A form, encoded as browsers do.
     Form(&'a [(&'a str, &'a str)]),
     /// JSON.
     Json(&'a [u8]),
 }
 
-/// Neither query nor token nor body: they hold secrets.
+/// Prints neither query nor token nor body, which hold secrets.
 impl fmt::Debug for HttpRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpRequest")
@@ -59,9 +59,9 @@ impl fmt::Debug for HttpRequest<'_> {
 /// The length of the longest body of a response.
 #[derive(Debug, Clone, Copy)]
 pub enum MaxLength {
-    /// A longer one is an error.
+    /// A longer body is an error.
     Rejected(usize),
-    /// The rest of a longer one is not read.
+    /// The rest of a longer body is not read.
     Cut(usize),
 }
 

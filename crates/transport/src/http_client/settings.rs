@@ -6,22 +6,22 @@ use std::time::Duration;
 use super::proxy::KeysProxy;
 use crate::tls::peer::PeerSettings;
 
-/// The settings of a client, but the files that it follows. The default holds no connection.
+/// The settings of a client, except the files that it follows. By default no connection is kept.
 #[derive(Debug, Clone, Default)]
 pub struct ClientSettings {
-    /// Its servers.
+    /// The servers that the client trusts.
     pub trust: Trust,
     /// The settings that failures name.
     pub named: PeerSettings,
     /// The followed files in words, for the log.
     pub files: &'static str,
-    /// The way to servers with https.
+    /// The proxy to servers with https.
     pub proxy: Option<KeysProxy>,
     /// A Unix socket in place of the address of every URL.
     pub socket: Option<PathBuf>,
-    /// From connecting to the last byte.
+    /// Timeout from connecting to the last byte.
     pub timeout: Duration,
-    /// Shared by the addresses of a name: one that is away leaves time for the next.
+    /// Timeout of connecting, which the addresses of a name share: each leaves time for the next.
     pub connect_timeout: Option<Duration>,
     /// Time for which a connection is kept for another request.
     pub kept: Duration,

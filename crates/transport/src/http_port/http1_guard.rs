@@ -1,9 +1,9 @@
 //! A stream under hyper that rejects ambiguous HTTP/1 and leaves each error response to the port.
 //!
-//! hyper rejects unparsable heads with an empty body: it is not written, and the port responds once
-//! hyper has ended. hyper also accepts heads that two parsers could read differently: such a head, or
-//! such a line among the chunks of a body, is withheld, and hyper reads bytes that it rejects in
-//! turn. The end of the input would not do: hyper takes it for a client that has gone, and drops the
+//! hyper rejects unparsable heads with a response without a body: that response is not written, and the port
+//! responds once hyper has ended. hyper also accepts heads that two parsers could read differently: such a
+//! head, or such a line among the chunks of a body, is withheld, and hyper reads bytes in its place that it
+//! rejects. The end of the input would not do: hyper takes it for a client that has gone, and drops the
 //! responses to earlier requests.
 
 use std::io;
@@ -20,15 +20,15 @@ use crate::net::connection_slots::{Activity, OpenStream};
 use crate::net::shares::Share;
 use crate::net::unfinished::counted;
 
-/// Bytes that hyper rejects in a head, whatever part of it precedes them, and between the data of
-/// chunks. They end in an empty line: a head that has begun is parsed once it has its end.
+/// Bytes that hyper rejects in a head, whatever part of it precedes them, and between the data of chunks. The
+/// bytes end in an empty line, because a head that has begun is parsed only once its end is here.
 const NO_REQUEST: &[u8] = b"\r\r\r\n\r\n";
 
 /// A socket, or TLS on it, under hyper.
 pub(super) struct Http1Guard<S> {
     stream: S,
     requests: RequestBoundaries,
-    /// Memory of an incomplete head.
+    /// The share of the memory budget that an incomplete head takes.
     unfinished: Share,
     withheld: Option<Withheld>,
     /// The rejection that has no response once hyper has ended.
@@ -76,8 +76,8 @@ impl<S> Http1Guard<S> {
         (self.stream, self.missing_response)
     }
 
-    /// Returns the timeout of the next bytes: one for the first byte and for a whole head, a longer
-    /// one between requests. Bodies have their own where they are read.
+    /// Returns the timeout of the next bytes: the head's for the first byte and for a whole head, a longer
+    /// one between requests. Bodies have a timeout of their own where they are read.
     fn timeout(&self) -> Option<Duration> {
         let is_first = self.requests.heads() == 0;
         if is_first || self.requests.is_within_head() {
@@ -87,7 +87,7 @@ impl<S> Http1Guard<S> {
         }
     }
 
-    /// A request whose body is not here yet counts by itself.
+    /// Publishes the wait for a head. A request whose body is not here yet counts as busy by itself.
     fn publish_wait(&self) {
         if self.requests.is_within_head() {
             self.activity.waits_for_rest();
@@ -96,7 +96,7 @@ impl<S> Http1Guard<S> {
         }
     }
 
-    /// Records if the client reads what is written.
+    /// Records if the client reads the response.
     fn written<T>(&mut self, written: Poll<T>) -> Poll<T> {
         if written.is_ready() {
             self.unread = None;
@@ -129,7 +129,7 @@ impl<S> Http1Guard<S> {
             self.timer = None;
         }
         followed?;
-        // Held here and in hyper's buffer. Over budget the head is rejected.
+        // The head is held here and in hyper's buffer. Over budget it is rejected.
         let kept = 2 * self.requests.unfinished_head();
         if self.unfinished.set(counted(kept)) {
             Ok(())
@@ -142,8 +142,7 @@ impl<S> Http1Guard<S> {
     }
 }
 
-/// Returns the rejection behind a response of hyper's own; responses of the routes never are a 4xx
-/// with an empty body.
+/// Returns the rejection behind a response of hyper's own: a 4xx with an empty body, as no route sends it.
 fn rejected_by_hyper(written: &[u8]) -> Option<InvalidRequest> {
     let mut lines = written
         .strip_suffix(b"\r\n\r\n")?
@@ -173,10 +172,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Http1Guard<S> {
             self.timer = None;
         }
         if let Some(rejection) = rejected_by_hyper(written) {
-            // What was withheld is the reason, not what hyper has read instead.
+            // The withheld bytes are the reason, not the bytes that hyper has read instead.
             let withheld = self.withheld.as_ref().map(|held| held.rejection);
             self.missing_response = withheld.or(Some(rejection));
-            // hyper takes it for written, and ends the connection.
+            // hyper takes the response for written, and ends the connection.
             return Poll::Ready(Ok(written.len()));
         }
         let taken = Pin::new(&mut self.stream).poll_write(cx, written);
@@ -216,7 +215,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Http1Guard<S> {
         let Err(error) = this.follow(received) else {
             return Poll::Ready(Ok(()));
         };
-        // What precedes it is read; behind that, hyper finds what it rejects.
+        // hyper reads the bytes before the rejected ones, and then the substitute.
         buffer.set_filled(before + error.passed);
         let withheld = this.withheld.insert(Withheld {
             rejection: error.rejection,

@@ -1,4 +1,4 @@
-//! The body of a response, which keeps what its request has taken until its end.
+//! The body of a response, which until its end keeps everything that its request has taken.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use axum::body::Body;
 use hyper::body::{Bytes, Frame, SizeHint};
 
-/// A body with what its request has taken, such as a permit.
+/// A body with a thing that its request has taken, such as a permit.
 pub struct InFlightBody<T> {
     body: Body,
     _taken: T,

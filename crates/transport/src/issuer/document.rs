@@ -1,5 +1,5 @@
-//! The discovery document of an issuer (OpenID Connect Discovery 1.0 §4), which names the address of
-//! its key set. It cannot name another issuer, nor lead to another host.
+//! The discovery document of an issuer (OpenID Connect Discovery 1.0 §4), which names the address of its key
+//! set. The document cannot name another issuer, nor lead to another host.
 
 use http::StatusCode;
 use postern_http::host::server_url::{ServerUrl, ServerUrlError};
@@ -13,14 +13,14 @@ use crate::http_client::Unexpected;
 
 /// The path of the document, behind the issuer without its final slash.
 const DOCUMENT: &str = "/.well-known/openid-configuration";
-/// The path of the same of an OAuth server (RFC 8414 §3.1), between host and path of the issuer.
+/// The path of an OAuth server's document (RFC 8414 §3.1), between host and path of the issuer.
 const OAUTH_DOCUMENT: &str = "/.well-known/oauth-authorization-server";
 /// The address of an issuer, which is its `iss` too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssuerUrl {
     issuer: String,
     document: ServerUrl,
-    /// Read where there is no other.
+    /// The address of the OAuth document, which is read if there is no other.
     oauth_document: ServerUrl,
 }
 
@@ -86,7 +86,7 @@ impl IssuerUrl {
         &self.document
     }
 
-    /// Returns the addresses of the document, of which the first that is there counts.
+    /// Returns the addresses of the document; the first that exists counts.
     pub(super) const fn documents(&self) -> [&ServerUrl; 2] {
         [&self.document, &self.oauth_document]
     }
@@ -115,7 +115,8 @@ impl IssuerUrl {
             let readable: String = host.escape_debug().take(MAX_LOGGED_CHARACTERS).collect();
             return Err(DocumentError::OtherHost(readable));
         }
-        // Never from TLS to plain HTTP, and plain HTTP on this machine only.
+        // The key set is never fetched over plain HTTP if the document came over TLS, and over plain HTTP
+        // from this machine only.
         let is_downgrade = address.scheme() != own.scheme() && !address.is_https();
         if is_downgrade || address.is_plain_over_a_network() {
             return Err(DocumentError::Plain);
@@ -188,7 +189,7 @@ struct Document {
 
 impl Document {
     fn parse(body: &[u8]) -> Result<Self, DocumentError> {
-        // It could be read as the members in their order.
+        // A list could be read as the members in their order.
         if body.trim_ascii_start().starts_with(b"[") {
             return Err(DocumentError::NotADocument("a list".to_owned()));
         }
@@ -201,7 +202,7 @@ fn text<'m>(name: &'static str, member: &'m Value) -> Result<&'m str, DocumentEr
     member.as_str().ok_or(DocumentError::NoText(name))
 }
 
-/// Length of a host in a log line.
+/// Max length of a host in a log line.
 const MAX_LOGGED_CHARACTERS: usize = 256;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The key set of any issuer: at an address of its own (RFC 7517 §5; `jwks_uri` of OpenID Connect
-//! Discovery and RFC 8414), at the one that its discovery document names, or in a file.
+//! The key set of any issuer: at a configured address (RFC 7517 §5), at the address that its discovery
+//! document names (`jwks_uri` of OpenID Connect Discovery and RFC 8414), or in a file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -27,17 +27,17 @@ use crate::http_client::{ClientSettings, HttpClient, HttpRequest, MAX_BODY_BYTES
 const MAX_FRESHNESS: Duration = Duration::from_secs(300);
 /// Interval of reads of the discovery document; issuers announce new addresses days ahead.
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(3600);
-/// The same after a failed read, while the known address still responds.
+/// Interval of reads after a failed one, while the known address still responds.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(300);
 
 /// The place of a key set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
-    /// At this address.
+    /// The set is at this address.
     Address(ServerUrl),
-    /// By the issuer's document, on its host or on one of these.
+    /// The set is at the address in the issuer's document, on its host or on one of these.
     Issuer(IssuerUrl, Vec<String>),
-    /// A JWK Set, or PEM. Read again at every tick, so that a key is changed by replacing the file.
+    /// A file with a JWK Set or PEM, which is read again at every tick, so that a new file changes the key.
     File(PathBuf),
 }
 
@@ -52,7 +52,7 @@ impl Location {
         }
     }
 
-    /// Returns true where the first request is for https.
+    /// Returns true if the first request is for https.
     #[must_use]
     pub fn is_https(&self) -> bool {
         self.first().is_some_and(ServerUrl::is_https)
@@ -88,18 +88,18 @@ impl fmt::Display for Location {
 /// The settings of one key set.
 #[derive(Debug, Clone)]
 pub struct KeySetSettings {
-    /// Its place.
+    /// The location of the key set.
     pub location: Location,
-    /// Certificates for its server.
+    /// Certificates for the server of the set.
     pub tls: PeerFiles,
-    /// The way to its server.
+    /// The proxy to the server of the set.
     pub proxy: Option<KeysProxy>,
     /// A file with a token for the key server, read at each fetch.
     pub bearer_file: Option<PathBuf>,
-    /// With which its keys are used.
+    /// The algorithms with which the keys may be used.
     pub algorithms: Vec<Algorithm>,
-    /// The age after which keys are not trusted (`--max-key-age`): they are fetched well before
-    /// that, whatever their freshness.
+    /// The age after which keys are not trusted (`--max-key-age`): they are fetched well before that age,
+    /// however fresh they are.
     pub max_key_age: Option<Duration>,
 }
 
@@ -108,7 +108,7 @@ pub struct KeySetSettings {
 pub struct KeySetSource {
     settings: KeySetSettings,
     client: HttpClient,
-    /// `None` before the first document.
+    /// The address of the set; `None` before the first document.
     address: Option<ServerUrl>,
     /// The time of the next read of the document; `None` for now.
     next_read: Option<Instant>,
@@ -177,8 +177,8 @@ impl KeySetSource {
         }
     }
 
-    /// Reads the document if that is due, and fetches the set; `None` where the last response is
-    /// still fresh and no token named an unknown key.
+    /// Reads the document if that is due, and fetches the set; `None` if the last response is still fresh and
+    /// no token names an unknown key.
     ///
     /// # Errors
     /// [`KeySetError`]
@@ -195,7 +195,7 @@ impl KeySetSource {
             if self.address.is_none() {
                 read?;
             } else if let Err(error) = read {
-                // The known address may still serve.
+                // The known address of the set may still respond.
                 self.next_read = instant().checked_add(TRY_AGAIN_AFTER);
                 tracing::warn!(issuer = issuer.as_str(), %error, "discovery document not read");
             }

@@ -1,5 +1,4 @@
-//! The client's address: the peer of the connection, or behind proxies that were named as trusted,
-//! the address that they forward.
+//! The client's address: the peer of the connection, or behind trusted proxies the address that they forward.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -25,7 +24,7 @@ impl TrustedProxies {
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
         for hop in hops_from_the_right(headers) {
-            // A hop counts only if a trusted proxy has written it.
+            // An address in the field counts only if a trusted proxy has written it.
             if !self.trusts(client) {
                 break;
             }
@@ -38,13 +37,13 @@ impl TrustedProxies {
         client
     }
 
-    /// Returns true for a forwarded address without any trusted proxy.
+    /// Returns true for a request with a forwarded address, if no trusted proxy is configured.
     #[must_use]
     pub fn miss_a_name(&self, headers: &HeaderMap) -> bool {
         self.0.is_empty() && headers.contains_key(FORWARDED_FOR)
     }
 
-    /// Returns true for a trusted proxy that forwards what is no address.
+    /// Returns true for a trusted proxy that forwards text that is no address.
     #[must_use]
     pub fn hear_no_address(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
         let mut hops = hops_from_the_right(headers);

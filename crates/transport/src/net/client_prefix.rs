@@ -7,13 +7,13 @@ use std::net::IpAddr;
 pub struct ClientPrefix(u128);
 
 impl ClientPrefix {
-    /// Returns the IPv4 address, or the IPv6 /64: addresses within one link are free.
+    /// Returns the IPv4 address, or the IPv6 /64, because a client can choose any address within its link.
     pub fn client(address: IpAddr) -> Self {
         Self::within(address, 32, 64)
     }
 
-    /// Returns the prefix that one attacker can easily own: an IPv4 /24, the smallest that is
-    /// routed, or the IPv6 /48 of a site (RFC 6177).
+    /// Returns the prefix that one attacker can easily own: an IPv4 /24, the smallest prefix that is routed,
+    /// or the IPv6 /48 of a site (RFC 6177).
     pub fn network(address: IpAddr) -> Self {
         Self::within(address, 24, 48)
     }

@@ -1,5 +1,5 @@
-//! Slots of connections. A full port closes a connection without a request in flight for a new one,
-//! of the client that holds most: connections that are only held keep no other client out.
+//! Slots of connections. A full port closes a connection without a request in flight for a new one; it closes
+//! one of the client that holds most. So connections that are only held keep no other client out.
 
 mod activity;
 mod descriptors;
@@ -22,14 +22,14 @@ use super::client_prefix::ClientPrefix;
 use super::shares::exceeds_its_share;
 use postern_process::logs::once_a_minute::OnceAMinute;
 
-/// Connections beside the limit: those that are being closed for new ones, and the new one that
-/// waits for their end.
+/// Max number of connections beside the limit: connections that are being closed for new ones, and the new
+/// one that waits for their end.
 pub const MAX_BESIDE: usize = MAX_LEAVING + 1;
-/// Connections that are being closed at a time.
+/// Max number of connections that are being closed at a time.
 const MAX_LEAVING: usize = 16;
-/// Connections of one client that are not too many, on a large port: a browser opens six.
+/// Connections that one client may hold on a large port before it gives way first: a browser opens six.
 const MAX_FAIR_SHARE: usize = 8;
-/// Clients that fill a port with as many; fewer give way first.
+/// Number of clients with a fair share each that fill a port.
 const MANY_CLIENTS: usize = 64;
 /// Time in which the runtime certainly notices a request that has arrived: a timer ends only after
 /// it has read the events of all sockets.
@@ -43,7 +43,7 @@ pub struct ConnectionSlots(Arc<Port>);
 
 #[derive(Debug)]
 struct Port {
-    /// Its name in the log.
+    /// The name of the port in the log.
     name: &'static str,
     max: usize,
     began: Instant,
@@ -51,21 +51,21 @@ struct Port {
     slots: Mutex<Slots>,
     /// Signals the end of a connection that is being closed.
     left: Notify,
-    /// True while a newcomer waits for such an end.
+    /// True while a newcomer waits for the end of a connection.
     pressed: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
 struct Slots {
     next_id: u64,
-    /// Without those that are being closed.
+    /// Connections without those that are being closed.
     taken: usize,
     leaving: usize,
     connections: HashMap<u64, Connection>,
     queues: Queues,
-    /// Connections of peers that stand for many clients.
+    /// The queues of proxies, whose connections stand for many clients.
     proxies: Queues,
-    /// A client with too many connections opens them again and again.
+    /// Time of the last line: a client with too many connections opens them again and again.
     eviction_logged: OnceAMinute,
     rejection_logged: OnceAMinute,
 }
@@ -76,13 +76,13 @@ struct Connection {
     client: Client,
     is_proxy: bool,
     activity: Activity,
-    /// Its place in the queues; it may have waited anew since.
+    /// The wait by which the connection is queued; a new wait may have begun since.
     queued: Option<Wait>,
-    /// Signals it to close; `None` once that is done.
+    /// Signals the connection to close; `None` once it was signalled.
     evict: Option<oneshot::Sender<()>>,
 }
 
-/// The slot of a connection, free again on drop.
+/// The slot of a connection, which is free again once it is dropped.
 #[derive(Debug)]
 pub struct Slot {
     port: Arc<Port>,
@@ -124,9 +124,9 @@ impl ConnectionSlots {
         Self(port)
     }
 
-    /// Takes a slot for a connection of `peer`; `is_proxy` if it stands for many clients. `None` if
-    /// requests are in flight on all others, or the peer holds its share of what there is. One
-    /// newcomer waits at a time: [`super::listener::accept`] takes the next one behind it.
+    /// Takes a slot for a connection of `peer`; `is_proxy` if the peer stands for many clients. `None` if all
+    /// other connections have requests in flight, or the peer holds its share of the slots. One newcomer
+    /// waits at a time: [`super::listener::accept`] takes the next one behind it.
     pub async fn take(&self, peer: IpAddr, is_proxy: bool) -> Option<Slot> {
         let port = &self.0;
         loop {
@@ -135,7 +135,7 @@ impl ConnectionSlots {
                 port.pressed.send_if_modified(std::mem::take);
                 return slot;
             }
-            // Before the wait: it cuts short the goodbye of those that are leaving.
+            // Signalled before the wait: it cuts short the goodbye of connections that are leaving.
             port.pressed.send_replace(true);
             // `notify_one` leaves a permit, so an end before this line is not missed.
             port.left.notified().await;
@@ -147,7 +147,7 @@ impl ConnectionSlots {
 struct WouldWait;
 
 impl Port {
-    /// Returns the milliseconds since the start.
+    /// Returns the milliseconds since the start of the port.
     fn now(&self) -> u64 {
         self.began
             .elapsed()
@@ -160,6 +160,7 @@ impl Port {
         let now = port.now();
         let client = ClientPrefix::client(peer).to_bytes();
         let mut slots = port.slots.lock();
+        // A proxy has no share of its own: it stands for many clients.
         let holds = if is_proxy {
             0
         } else {
@@ -179,7 +180,7 @@ impl Port {
                 slots.log_rejection(port, peer);
                 return Ok(None);
             }
-            // One was evicted for this newcomer, which now waits for its end.
+            // A connection was evicted for this newcomer, which now waits for its end.
             if waits {
                 return Err(WouldWait);
             }
@@ -209,7 +210,7 @@ impl Port {
         }))
     }
 
-    /// Signals connections to close, as many as may at a time; returns false if none can.
+    /// Signals as many connections to close as may leave at a time; returns false if none can.
     fn makes_room(&self) -> bool {
         let now = self.now();
         let mut slots = self.slots.lock();
@@ -219,7 +220,7 @@ impl Port {
         slots.leaving > 0
     }
 
-    /// Puts a connection into its queue that was busy when the port met it.
+    /// Queues a connection that was busy when the port polled it, and now waits.
     fn waits_again(&self, id: u64) {
         self.slots.lock().enqueue(id);
     }
@@ -239,10 +240,11 @@ impl Slots {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
+        // Queued already, or being closed.
         if connection.queued.is_some() || connection.evict.is_none() {
             return;
         }
-        // `None` for a busy one, which reports its next wait by itself.
+        // `None` for a busy connection, which reports its next wait by itself.
         connection.queued = connection.activity.wait();
         let (client, is_proxy) = (connection.client, connection.is_proxy);
         if let Some(wait) = connection.queued {
@@ -260,24 +262,24 @@ impl Slots {
         }
     }
 
-    /// Signals the next connection to close; false if there is none.
+    /// Signals the next connection to close; returns false if there is none.
     fn evict(&mut self, port: &Port, newcomer_holds: usize, now: u64) -> bool {
         // Proxies last: each of their connections serves many clients.
         for is_proxy in [false, true] {
             while let Some(wait) = self.queues_of(is_proxy).first(newcomer_holds, now) {
                 self.dequeue(wait.id);
-                // It may have become busy, or wait anew.
+                // The connection may have become busy, or begun a new wait: another one may be first then.
                 self.enqueue(wait.id);
                 let connection = self.connections.get_mut(&wait.id);
                 let Some(connection) = connection.filter(|it| it.queued == Some(wait)) else {
                     continue;
                 };
                 if let Some(evict) = connection.evict.take() {
-                    // It cannot fail: the receiver lives until `free` has removed the connection.
+                    // The send cannot fail: the receiver lives until `free` has removed the connection.
                     let _ = evict.send(());
                 }
                 let (client, peer) = (connection.client, connection.peer);
-                // It counts among the leaving ones until `leaves` or `free` corrects that.
+                // The connection counts as leaving until `leaves` or `free` corrects that.
                 self.dequeue(wait.id);
                 self.queues_of(is_proxy).remove(client);
                 self.taken -= 1;
@@ -331,7 +333,7 @@ impl Slots {
         let Some(connection) = self.connections.remove(&id) else {
             return;
         };
-        // Without its channel it was evicted, and has left the queue then.
+        // A connection without its channel was evicted, and has left the queue then.
         if connection.evict.is_some() {
             self.queues_of(connection.is_proxy)
                 .remove(connection.client);
@@ -343,14 +345,14 @@ impl Slots {
 }
 
 impl Slot {
-    /// Returns what the tasks of the connection publish.
+    /// Returns the activity that the tasks of the connection publish.
     #[must_use]
     pub const fn activity(&self) -> &Activity {
         &self.activity
     }
 
-    /// Serves a connection to its end, or until it gives way without a request in flight. HTTP/2 is
-    /// sent a GOAWAY by `goodbye` first.
+    /// Serves a connection to its end, or until it gives way without a request in flight. `goodbye` first
+    /// sends a GOAWAY on a connection of HTTP/2.
     pub async fn serve(
         mut self,
         mut connection: Pin<&mut impl Future<Output = ()>>,
@@ -358,19 +360,19 @@ impl Slot {
     ) {
         loop {
             tokio::select! {
-                // Its end makes an eviction needless.
+                // `biased`: the end of the connection makes an eviction needless.
                 biased;
                 () = connection.as_mut() => return,
                 _ = &mut self.evicted => {}
             }
-            // Boxed: few connections need room for it.
+            // Boxed: few connections ever give way.
             if Box::pin(self.ends_by_itself(connection.as_mut(), &goodbye)).await || self.leaves() {
                 return;
             }
         }
     }
 
-    /// Serves a connection that gives way for another moment; false if that does not end it.
+    /// Serves a connection that gives way for another moment; returns false if it has not ended then.
     async fn ends_by_itself(
         &self,
         mut connection: Pin<&mut impl Future<Output = ()>>,
@@ -379,6 +381,7 @@ impl Slot {
         tokio::select! {
             biased;
             () = connection.as_mut() => return true,
+            // A request that has arrived already is noticed within this time, and then keeps the connection.
             () = tokio::time::sleep(NOTICE) => {}
         }
         // Only HTTP/2 has a goodbye; an idle connection of HTTP/1.1 just closes.
@@ -388,7 +391,7 @@ impl Slot {
         goodbye();
         let mut pressed = self.port.pressed.subscribe();
         tokio::select! {
-            // First the connection, which sends the GOAWAY.
+            // `biased`: the connection is polled first, which sends the GOAWAY.
             biased;
             () = connection => true,
             _ = pressed.wait_for(|is_pressed| *is_pressed) => false,
@@ -401,7 +404,7 @@ impl Slot {
         let left = self.port.slots.lock().leaves(self.id);
         if let Err(evicted) = left {
             self.evicted = evicted;
-            // A newcomer may wait for its end.
+            // A newcomer may wait for the end of this connection, which stays.
             self.port.left.notify_one();
             return false;
         }
@@ -411,7 +414,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // Before the signal: the newcomer counts the slots at once.
+        // Freed before the signal: the newcomer counts the slots at once.
         self.port.slots.lock().free(self.id);
         self.port.left.notify_one();
     }

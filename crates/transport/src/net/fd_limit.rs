@@ -5,17 +5,17 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::connection_slots::MAX_BESIDE;
 
-/// For the admin port, as much again for the program itself (listening sockets, connections to
-/// store, registry and auth server, files, logs, the runtimes), and for connections that are being
-/// closed, or wait for that: of clients, and of both kinds of peers of the admin port.
+/// Descriptors that clients do not get: for the admin port, as many again for the program itself (listening
+/// sockets, connections to store, registry and auth server, files, logs, the runtimes), and for connections
+/// that are being closed, or wait for that: of clients, and of both kinds of peers of the admin port.
 const RESERVED: u64 = 2 * ADMIN_CONNECTIONS as u64 + 3 * MAX_BESIDE as u64;
 /// Max number of connections to the admin port.
 pub const ADMIN_CONNECTIONS: usize = 48;
-/// The clients' part in a process with a very low limit.
+/// The clients' number of descriptors in a process with a very low limit.
 const AT_LEAST: u64 = 32;
 
-/// Returns the number for clients. Raises the process's soft limit to the hard one, which costs
-/// nothing: the soft one is low only for programs that call `select(2)`.
+/// Returns the number of descriptors for clients. Raises the process's soft limit to the hard limit, which
+/// costs nothing: the soft limit is low only for programs that call `select(2)`.
 #[must_use]
 pub fn for_clients() -> usize {
     let limit = getrlimit(Resource::Nofile);
@@ -30,7 +30,7 @@ pub fn for_clients() -> usize {
     left_of(granted)
 }
 
-/// Subtracts the reserve; `None` is no limit.
+/// Subtracts the reserve from the limit; `None` is no limit.
 fn left_of(granted: Option<u64>) -> usize {
     let left = granted.map_or(u64::MAX, |all| all.saturating_sub(RESERVED));
     usize::try_from(left.max(AT_LEAST)).unwrap_or(usize::MAX)

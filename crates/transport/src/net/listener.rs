@@ -15,16 +15,16 @@ use postern_process::exit::ExitError;
 use postern_process::logs::once_a_minute::OnceAMinute;
 use postern_process::logs::telemetry::LogFormat;
 
-/// Connections that wait to be accepted; the system may allow fewer. With the standard library's
-/// 128, most of a fleet that connects at once would retry a second later.
+/// Max number of connections that wait to be accepted; the system may allow fewer. With the standard
+/// library's 128, most of a fleet that connects at once would retry a second later.
 const BACKLOG: i32 = 16_384;
 /// Accepting fails without free file descriptors; trying again at once would spin. Connections that
 /// make room are closed by then.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
-/// The pause is short, and descriptors may be missing for long.
+/// Time of the last line: the pause is short, and descriptors may be missing for long.
 static FAILURE_LOGGED: LazyLock<Mutex<OnceAMinute>> = LazyLock::new(Mutex::default);
-/// Silence before the first keepalive probe; a vanished peer is dropped a minute later. The kernel
-/// sends none while data is unacknowledged; `TCP_USER_TIMEOUT` would also end paused clients.
+/// Silence before the first keepalive probe; a vanished peer is dropped a minute later. The kernel sends no
+/// probe while data is unacknowledged; `TCP_USER_TIMEOUT` would also end paused clients.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
@@ -35,9 +35,9 @@ pub const CLIENT_IDLE: Duration = Duration::from_secs(75);
 /// One of the two ports of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Port {
-    /// Where requests are served.
+    /// The port at which requests are served.
     Public,
-    /// Probes and metrics.
+    /// The port of probes and metrics.
     Admin,
 }
 
@@ -66,7 +66,7 @@ pub fn ip_address_and_port(text: &str) -> Result<SocketAddr, &'static str> {
         .map_err(|_| "expected an IP address and a port, as in 127.0.0.1:8080")
 }
 
-/// Rejects one address for both ports; each port 0 is another one.
+/// Rejects one address for both ports; port 0 picks a new port each time.
 ///
 /// # Errors
 /// [`ExitError::Config`] with the address.
@@ -103,7 +103,7 @@ pub fn bind(port: Port, address: SocketAddr) -> Result<TcpListener, ExitError> {
     let listener = TcpListener::bind(address)
         .or_else(|error| without_ipv6(address, error))
         .map_err(unavailable)?;
-    // Again, for the backlog: the standard library has called it with its own.
+    // `listen` is called again for the backlog: the standard library has called it with its own.
     rustix::net::listen(&listener, BACKLOG).map_err(|error| unavailable(error.into()))?;
     keep_alive(&listener).map_err(|error| unavailable(error.into()))?;
     listener.set_nonblocking(true).map_err(unavailable)?;
@@ -137,9 +137,9 @@ pub fn address(listener: &TcpListener) -> Result<SocketAddr, ExitError> {
         .map_err(|error| ExitError::Software(format!("the listener has no address: {error}")))
 }
 
-/// Announces the address of a listener, because port 0 picks a free one. Text is a line on standard
-/// output, which may be closed, JSON a log line: collectors merge both streams and expect JSON from
-/// the first byte.
+/// Announces the address of a listener, because port 0 picks a free port. Text is a line on standard output,
+/// which may be closed; JSON is a log line, because collectors merge both streams and expect JSON from the
+/// first byte.
 pub fn announce(port: Port, address: SocketAddr, format: LogFormat) {
     let announcement = port.announcement();
     match format {
@@ -151,8 +151,9 @@ pub fn announce(port: Port, address: SocketAddr, format: LogFormat) {
     }
 }
 
-/// Accepts the next connection that gets a slot; one without is closed. `port` is its name in the
-/// log. Only one waits for its slot: the others wait in the system's queue, without a descriptor.
+/// Accepts the next connection that gets a slot; a connection without a slot is closed. `port` is the name of
+/// the port in the log. One connection at a time waits for its slot: the others wait in the system's queue,
+/// without a descriptor.
 pub async fn accept<F: Future<Output = Option<Slot>>>(
     listener: &tokio::net::TcpListener,
     port: &str,
@@ -176,7 +177,7 @@ async fn recover(error: &io::Error, port: &str) {
         tracing::warn!(%error, "{port}: accept failed");
     }
     match Errno::from_io_error(error) {
-        // The next connection may be a good one.
+        // The client has left before the accept: the next connection may be accepted at once.
         Some(Errno::CONNABORTED) => return,
         Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => make_room(),
         _ => {}

@@ -1,5 +1,5 @@
-//! Fair shares of request permits, or of bytes. One holder alone gets four fifths and never all;
-//! each further one gets four fifths of the rest.
+//! Fair shares of request permits, or of bytes. One holder alone gets four fifths of the amount and never all
+//! of it; each further holder gets four fifths of the rest.
 
 mod queue;
 
@@ -17,12 +17,12 @@ use tokio::time::timeout;
 use self::queue::{Position, Queue};
 use super::client_prefix::ClientPrefix;
 
-/// No holder may have more than this multiple of what is free.
+/// No holder may have more than this multiple of the free amount.
 const MULTIPLE_OF_FREE: usize = 4;
-/// Wait for a permit: a client notices a longer one, and may well try again after a rejection.
+/// Longest wait for a permit: a client notices a longer wait, and may well try again after a rejection.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// A user, an application or an address, as a keyed hash: no client can look like another one.
+/// A user, an application or an address, as a keyed hash: no client can have the hash of another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Holder(u64);
 
@@ -55,13 +55,13 @@ pub struct Shares(Arc<Mutex<State>>);
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// Without those that hold nothing.
+    /// The amounts that are held, without entries of holders of nothing.
     held: HashMap<Holder, usize, BuildHasherDefault<AsItIs>>,
-    /// Requests whose holder held nothing on arrival. None of them may take a permit at present.
+    /// Requests whose holder held nothing on arrival, and for which there is no permit at present.
     waiting: Queue<oneshot::Sender<Share>>,
 }
 
-/// The hash of a holder, which is one already.
+/// The hasher of a holder, which is a hash already.
 #[derive(Debug, Default)]
 struct AsItIs(u64);
 
@@ -77,7 +77,7 @@ impl Hasher for AsItIs {
     }
 }
 
-/// A part of a holder's share, given back on drop.
+/// A part of a holder's share, which is given back when it is dropped.
 #[derive(Debug)]
 pub struct Share {
     of: Shares,
@@ -86,7 +86,7 @@ pub struct Share {
 }
 
 impl Shares {
-    /// Makes this amount free to take.
+    /// Creates an amount that is free to take.
     pub fn new(amount: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
             free: amount,
@@ -95,7 +95,7 @@ impl Shares {
         })))
     }
 
-    /// Takes a permit; `None` if the holder has its share. A holder of none waits a moment for one,
+    /// Takes a permit; `None` if the holder has its share. A holder without a permit waits a moment for one,
     /// in turn with others, and leaves the queue when the future is dropped.
     pub async fn take(&self, holder: Holder) -> Option<Share> {
         let mut permit = self.nothing_for(holder);
@@ -106,7 +106,7 @@ impl Shares {
                 permit.amount = 1;
                 return Some(permit);
             }
-            // It holds some already; only a holder of none may wait.
+            // A holder that has permits already does not wait.
             if state.held.contains_key(&holder) {
                 return None;
             }
@@ -118,7 +118,7 @@ impl Shares {
         timeout(MAX_WAIT, granted).await.ok()?.ok()
     }
 
-    /// Returns an empty part, which may grow.
+    /// Returns an empty part of the holder's share, which may grow.
     pub fn nothing_for(&self, holder: Holder) -> Share {
         Share {
             of: self.clone(),
@@ -167,7 +167,7 @@ impl Drop for Share {
     }
 }
 
-/// A position in the queue, until it is dropped.
+/// A position in the queue, which is left when this is dropped.
 struct Waiting<'s> {
     of: &'s Shares,
     position: Position,
@@ -185,6 +185,7 @@ impl State {
         let next = || {
             let free = self.free.checked_sub(1)?;
             let held = |holder| self.held.get(&holder).copied().unwrap_or_default();
+            // A holder may have got permits since its request arrived.
             let may_take = |holder| !exceeds_its_share(held(holder), held(holder) + 1, free);
             let (holder, grant) = self.waiting.next(may_take)?;
             self.change(holder, 0, 1).then_some((holder, grant))
@@ -192,7 +193,7 @@ impl State {
         std::iter::from_fn(next).collect()
     }
 
-    /// Changes a part that a holder has.
+    /// Changes a part of a holder's share; returns false, without a change, if the share would be too large.
     fn change(&mut self, holder: Holder, from: usize, to: usize) -> bool {
         let entry = self.held.entry(holder);
         let before = match &entry {
@@ -203,12 +204,12 @@ impl State {
             return false;
         };
         let held = before - from + to;
-        // Only for more: giving back is always possible.
+        // Checked only for a larger part: giving back is always possible.
         if to > from && exceeds_its_share(before, held, free) {
             return false;
         }
         self.free = free;
-        // No entry without an amount: `take` reads an entry as a holder of some.
+        // An entry without an amount is removed: for `take` an entry means that the holder has permits.
         match entry {
             Entry::Occupied(entry) if held == 0 => {
                 entry.remove();

@@ -1,12 +1,12 @@
-//! One memory budget for incomplete requests, heads and bodies: any client may send them, and they
-//! must not exhaust the memory. Clients share it.
+//! One memory budget, which clients share, for incomplete requests, heads and bodies: any client may send
+//! them, and they must not exhaust the memory.
 //!
-//! Ordinary requests take nothing of it, and are served even when it is full.
+//! Ordinary requests take nothing of the budget, and are served even when it is full.
 
 use super::shares::Shares;
 use postern_process::memory_limit::memory_limit;
 
-/// Share of the memory limit; the rest is for connections and password checks.
+/// The budget's part of the memory limit; the rest is for connections and password checks.
 const PART: u64 = 8;
 /// Max budget, and the budget without a memory limit.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
@@ -17,14 +17,14 @@ const MIN_BYTES: usize = 4 * 1024 * 1024;
 /// of 1 KiB, held twice, or a body of 2 KiB, in buffers that grow by doubling.
 const UNCOUNTED: usize = 4 * 1024;
 
-/// Makes a budget of bytes that suits what this process may take.
+/// Creates a budget of bytes that suits the memory limit of this process.
 #[must_use]
 pub fn budget() -> Shares {
     let part = memory_limit().and_then(|limit| usize::try_from(limit / PART).ok());
     Shares::new(part.map_or(MAX_BYTES, |part| part.clamp(MIN_BYTES, MAX_BYTES)))
 }
 
-/// Returns how many of the bytes of an incomplete request count.
+/// Returns the number of bytes of an incomplete request that count.
 #[must_use]
 pub const fn counted(bytes: usize) -> usize {
     bytes.saturating_sub(UNCOUNTED)

@@ -1,8 +1,8 @@
 //! A socket whose peer has to read.
 //!
-//! HTTP servers bound the arrival of a request and leave the response to the kernel: a peer that
-//! requests much and reads nothing would keep its connection and a file descriptor. The crate
-//! `tokio-io-timeout` starts anew after a timeout, so that TLS would wait for it again at the end.
+//! HTTP servers bound the arrival of a request and leave the response to the kernel: a peer that requests
+//! much and reads nothing would keep its connection and a file descriptor. The crate `tokio-io-timeout`
+//! starts its timer anew after a timeout, so that TLS would wait for it again at the end.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,13 +12,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A stream that fails with [`io::ErrorKind::TimedOut`] once a write, a flush or a shutdown made no
-/// progress for `deadline`. It goes directly around the socket, below TLS, to see every byte.
+/// A stream that fails with [`io::ErrorKind::TimedOut`] once a write, a flush or a shutdown made no progress
+/// for `deadline`. It wraps the socket itself, below TLS, to see every byte.
 #[derive(Debug)]
 pub struct WriteDeadline<S> {
     stream: S,
     deadline: Duration,
-    /// Set only during a wait: the kernel takes most responses at once.
+    /// The timer, set only during a wait: the kernel takes most responses at once.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -43,7 +43,7 @@ impl<S> WriteDeadline<S> {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            // Progress, or an error: the next wait has its full time.
+            // After progress, or an error, the next wait has its full time.
             self.timer = None;
             return written;
         }

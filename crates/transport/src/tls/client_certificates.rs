@@ -42,11 +42,11 @@ pub enum ClientCert {
 pub struct RequestedCertificates {
     /// `None` if none is requested, or for every client where there are authorities.
     pub mode: Option<ClientCert>,
-    /// The file of the authorities that have issued them; without it any certificate counts.
+    /// The file of the authorities that have issued the certificates; without it any certificate counts.
     pub ca: Option<PathBuf>,
 }
 
-/// Returns the verifier of clients' certificates; `None` where none is requested.
+/// Returns the verifier of clients' certificates; `None` if no certificate is requested.
 pub(super) fn verifier(
     mode: Option<ClientCert>,
     authorities: Option<&[CertificateDer<'static>]>,
@@ -72,8 +72,8 @@ pub(super) fn verifier(
     }
 }
 
-/// Requires that the client has the private key of its certificate, and nothing else of it: a token is
-/// bound to the certificate as a whole, so it needs no authority (RFC 8705 §2.2, §7.2).
+/// Verifies only that the client has the private key of its certificate: a token is bound to the certificate
+/// as a whole, so the certificate needs no authority (RFC 8705 §2.2, §7.2).
 #[derive(Debug)]
 struct AnyCertificate {
     is_required: bool,

@@ -1,5 +1,5 @@
-//! A failure of TLS in words: its cause, with the setting that repairs it. The texts of the
-//! library are names of Rust's, and lists of numbers.
+//! A failure of TLS in words: its cause, with the setting that repairs it. The library's own texts are Rust
+//! names and lists of numbers.
 
 use std::error::Error;
 use std::iter::successors;
@@ -14,7 +14,7 @@ const TEXTS: &str = include_str!("failures.txt");
 /// The library's notation of the names in a certificate.
 const NOTATION: [&str; 4] = ["DnsName(", "IpAddress(", "\"", ")"];
 
-/// Joins an error and its causes, because libraries keep the real one in the chain.
+/// Joins an error and its causes, because libraries keep the real cause in the chain.
 #[must_use]
 pub fn with_causes(error: &(dyn Error + 'static), settings: &PeerSettings) -> String {
     successors(error.source(), |&cause| cause.source()).fold(error.to_string(), |text, cause| {
@@ -23,8 +23,7 @@ pub fn with_causes(error: &(dyn Error + 'static), settings: &PeerSettings) -> St
     })
 }
 
-/// Returns the words for the text of a TLS error, of a connection with these settings; `None` for
-/// any other.
+/// Returns words for the text of a TLS error, with the connection's settings; `None` for any other text.
 #[must_use]
 pub fn in_words(text: &str, settings: &PeerSettings) -> Option<String> {
     let (found, words) = TEXTS.lines().find_map(|line| {

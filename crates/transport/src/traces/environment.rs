@@ -1,5 +1,4 @@
-//! The standard variables of OpenTelemetry that its SDK leaves to the program. All others are read
-//! by the SDK.
+//! The standard variables of OpenTelemetry that its SDK leaves to the program; the SDK reads all others.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use postern_process::command_line::unusable_variable;
 /// The collector that the variables name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Collector {
-    /// Authorities of its certificate; `None` for the system's.
+    /// File of the authorities of the collector's certificate; `None` for the system's authorities.
     pub(super) certificate: Option<PathBuf>,
     /// True for a connection with TLS.
     pub(super) is_https: bool,
@@ -20,14 +19,14 @@ pub(super) struct Collector {
     pub(super) is_grpc_port: bool,
     /// Timeout of one request.
     pub(super) timeout: Duration,
-    /// The name of this service, in place of the program's.
+    /// The name of this service, in place of the program's name.
     pub(super) service_name: Option<String>,
 }
 
 type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl Collector {
-    /// Reads the variables; `None` where they name no collector or turn the export off.
+    /// Reads the variables; `None` if they name no collector or turn the export off.
     ///
     /// # Errors
     /// The name of a variable that cannot be used.
@@ -64,12 +63,12 @@ impl Collector {
     }
 }
 
-/// The standard's, of a collector that takes HTTP at 4318.
+/// The standard port of OTLP over gRPC; a collector takes HTTP at 4318.
 const GRPC_PORT: u16 = 4317;
-/// The standard's.
+/// The timeout that the standard has by default.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns the variable for traces, or the one for all signals, with its name.
+/// Returns the variable for traces, or else the variable for all signals, with its name.
 fn trace_variable(variable: Variables<'_>, what: &str) -> Option<(String, String)> {
     ["TRACES_", ""]
         .map(|signal| format!("OTEL_EXPORTER_OTLP_{signal}{what}"))

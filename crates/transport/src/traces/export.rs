@@ -1,5 +1,4 @@
-//! The way of spans to the collector: OTLP over HTTP, from the thread in which the SDK collects
-//! them.
+//! The way of spans to the collector: OTLP over HTTP, from the thread in which the SDK collects spans.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -38,8 +37,8 @@ postern_process::metrics! {
     }
 }
 
-/// An exporter whose results are counted and logged. The SDK's own lines are compiled out: they hold
-/// the headers for the collector.
+/// An exporter whose results are counted and logged. The SDK's own log lines are compiled out, because they
+/// hold the headers for the collector.
 #[derive(Debug)]
 pub(super) struct CountedExporter {
     exporter: SpanExporter,
@@ -47,7 +46,7 @@ pub(super) struct CountedExporter {
     cause: Cause,
     is_grpc_port: bool,
     metrics: ExportMetrics,
-    /// The last failure.
+    /// Time of the last logged failure.
     logged: Mutex<OnceAMinute>,
 }
 
@@ -116,7 +115,7 @@ impl Exporter for CountedExporter {
 
 type Cause = Arc<Mutex<Option<String>>>;
 
-/// A client that keeps the cause of a failure: the SDK makes each one a "network error".
+/// A client that keeps the cause of a failure, because the SDK reports every failure as a "network error".
 #[derive(Debug)]
 struct ObservedClient {
     client: Client,
@@ -128,13 +127,13 @@ impl HttpClient for ObservedClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let sent = self.client.send_bytes(request).await;
         let cause = sent.as_ref().err();
-        // Also without an error, so that a later failure does not get this cause.
+        // Set without an error too, so that a later failure does not get this cause.
         *self.cause.lock() = cause.map(|error| with_causes(error.as_ref(), &SETTINGS));
         sent
     }
 }
 
-/// Builds a client that the environment leads nowhere else.
+/// Builds a client that follows no redirect, and takes no proxy from the environment.
 fn client(collector: &Collector) -> Result<Client, String> {
     let client = Client::builder()
         .timeout(collector.timeout)
@@ -143,7 +142,7 @@ fn client(collector: &Collector) -> Result<Client, String> {
     let client = match &collector.certificate {
         Some(file) => trusting(client, file)?,
         None if collector.is_https => client,
-        // Avoids loading the system's certificates.
+        // Without TLS the system's certificates need not be loaded.
         None => client.tls_certs_only([]),
     };
     client.build().map_err(|error| error.to_string())

@@ -6,13 +6,13 @@ use std::sync::{Arc, Weak};
 use super::Port;
 use super::queues::{Wait, WaitsFor};
 
-/// Bytes have arrived, or a request is in flight.
+/// Set if bytes have arrived, or a request is in flight.
 const BUSY: u64 = 1;
-/// A request has begun since the last wait.
+/// Set if a request has begun since the last wait.
 const SERVED: u64 = 1 << 1;
-/// The port has met the connection while it was busy: it is in no queue until it waits.
+/// Set if the port has polled the connection while it was busy: it is in no queue until it waits.
 const PARKED: u64 = 1 << 2;
-/// The wait is for the rest of a head or a handshake.
+/// Set if the wait is for the rest of a head or a handshake.
 const UNFINISHED: u64 = 1 << 3;
 /// The bits above count the milliseconds from the port's start to the begin of the wait.
 const SINCE_BIT: u32 = 4;
@@ -56,8 +56,8 @@ impl Activity {
         self.0.word.fetch_or(BUSY | SERVED, Ordering::AcqRel);
     }
 
-    /// Records the wait for the next request, without one in flight. It begins with the end of the
-    /// last request, whatever else has arrived since.
+    /// Records the wait for the next request, without one in flight. The wait begins with the end of the last
+    /// request, whatever bytes have arrived since.
     pub fn waits_for_request(&self) {
         self.waits(0);
     }
@@ -74,7 +74,7 @@ impl Activity {
 
     /// Counts a stream until the guard is dropped.
     pub fn stream(&self) -> OpenStream {
-        // First the count, which a wait that is being published reads.
+        // The count comes first, because a wait that is being published reads it.
         self.0.streams.fetch_add(1, Ordering::SeqCst);
         self.serves();
         OpenStream(self.clone())
@@ -116,7 +116,7 @@ impl Activity {
     fn waits(&self, unfinished: u64) {
         let word = self.0.word.load(Ordering::Acquire);
         let is_same = word & UNFINISHED == unfinished && word & SERVED == 0;
-        // Nothing has changed: its position in the queue stays.
+        // The wait has not changed, so its position in the queue stays; with open streams there is no wait.
         if is_same && word & BUSY == 0 || self.has_streams() {
             return;
         }
@@ -130,7 +130,7 @@ impl Activity {
             port.now()
         };
         let next = since << SINCE_BIT | unfinished;
-        // The port met it while it was busy, and has to queue it again.
+        // The port has polled the connection while it was busy, and has to queue it again.
         if self.0.word.swap(next, Ordering::AcqRel) & PARKED != 0 {
             port.waits_again(self.0.id);
         }
@@ -143,7 +143,7 @@ impl Drop for OpenStream {
         if state.streams.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.0.waits_for_request();
             if self.0.has_streams() {
-                // Another one has begun meanwhile.
+                // Another stream has begun meanwhile.
                 self.0.serves();
             }
         }

@@ -16,10 +16,10 @@ pub(super) fn share(port: &Arc<Port>) {
     ports.push(Arc::downgrade(port));
 }
 
-/// Closes connections without a request in flight, on the port that has most: without a free
-/// descriptor no port accepts any.
+/// Closes connections without a request in flight, on the port that has most: without a free descriptor no
+/// port accepts connections.
 pub(crate) fn make_room() {
-    // Collected first: no port is locked under the lock of the list.
+    // The ports are collected first: no port is locked under the lock of the list.
     let mut ports: Vec<_> = PORTS.lock().iter().filter_map(Weak::upgrade).collect();
     ports.sort_by_key(|port| Reverse(port.slots.lock().taken));
     for port in ports {

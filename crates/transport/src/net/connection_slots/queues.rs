@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-/// Milliseconds in which a handshake or a head that has begun may end: only later it goes before
-/// others. Otherwise a few connections that send nothing end every new handshake.
+/// Milliseconds in which a handshake or a head that has begun may be completed: only later it gives way
+/// before others. Otherwise a few connections that send nothing would end every new handshake.
 const FIRST_SECOND: u64 = 1000;
 
 /// The bytes of a [`super::ClientPrefix`].
@@ -13,7 +13,7 @@ pub(super) type Client = [u8; 16];
 pub(super) enum WaitsFor {
     /// The rest of a handshake or a head.
     Rest,
-    /// A request: silent since the begin, or since the last one.
+    /// A request: the connection is silent since its begin, or since its last request.
     Request,
 }
 
@@ -21,7 +21,7 @@ pub(super) enum WaitsFor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wait {
     pub(super) reason: WaitsFor,
-    /// In milliseconds.
+    /// The begin of the wait, in milliseconds since the start of the port.
     pub(super) since: u64,
     pub(super) id: u64,
 }
@@ -63,6 +63,7 @@ impl Queue {
         let wait = |reason| move |&(since, id): &(u64, u64)| Wait { reason, since, id };
         let rest = self.rest.first().map(wait(WaitsFor::Rest));
         let request = self.request.first().map(wait(WaitsFor::Request));
+        // An overdue handshake or head first, then the longest silence, then a young handshake or head.
         rest.filter(|rest| rest.is_older(FIRST_SECOND, now))
             .or(request)
             .or(rest)
@@ -86,12 +87,12 @@ struct Group {
 /// Connections of clients that give way alike.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
-    /// Connections of one client that are not too many.
+    /// Connections that one client may hold before its group is large.
     fair_share: usize,
     groups: HashMap<Client, Group>,
-    /// The groups above the fair share that wait, by size.
+    /// The groups above the fair share with waiting connections, by size.
     large: BTreeSet<(usize, Client)>,
-    /// The waits of all others.
+    /// The waits of all other groups.
     small: Queue,
 }
 
@@ -124,8 +125,8 @@ impl Queues {
         self.change(client, |group| group.queue.remove(wait));
     }
 
-    /// Returns the next to give way, of the client with the most; without large groups, of all.
-    /// None does for a client that holds more.
+    /// Returns the next wait to give way, of the client with most connections; without large groups, of all
+    /// clients. `None` if the newcomer's client holds more than that.
     pub(super) fn first(&self, newcomer_holds: usize, now: u64) -> Option<Wait> {
         let (held, queue) = match self.large.last() {
             Some((held, client)) => (*held, &self.groups.get(client)?.queue),
@@ -135,7 +136,7 @@ impl Queues {
     }
 
     fn change(&mut self, client: Client, change: impl FnOnce(&mut Group)) {
-        // Taken out and put back, because its position depends on what changes.
+        // The group is taken out and put back, because the change moves it.
         let mut group = self.groups.remove(&client).unwrap_or_default();
         if group.held > self.fair_share {
             self.large.remove(&(group.held, client));
@@ -143,7 +144,7 @@ impl Queues {
             group.queue.waits().for_each(|wait| self.small.remove(wait));
         }
         change(&mut group);
-        // No entry without a connection: the map would only grow.
+        // A group without a connection is dropped: the map would only grow.
         if group.held == 0 {
             return;
         }

@@ -1,17 +1,17 @@
-//! The queue of requests that wait for a permit. It goes by turns: the second request of a holder
-//! comes after the first ones of all others.
+//! The queue of requests that wait for a permit, in turns: the second request of a holder comes after the
+//! first requests of all others.
 
 use std::collections::BTreeMap;
 
 use super::Holder;
 
-/// Each keeps a request in memory.
+/// Max number of waiting requests, each of which is kept in memory.
 const MAX_WAITING: usize = 512;
 
 /// The turn, which is the number of the holder's requests before it, and the order of arrival.
 pub(super) type Position = (usize, u64);
 
-/// Waiting requests, with what signals each of them.
+/// Waiting requests, with the signal for each of them.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     positions: BTreeMap<Position, (Holder, T)>,
@@ -28,8 +28,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Adds a request. `None` if the queue is full, unless the last one gives way, which has a later
-    /// turn.
+    /// Adds a request. `None` if the queue is full, unless its last request has a later turn, and gives way.
     pub(super) fn join(&mut self, holder: Holder, signal: T) -> Option<Position> {
         let turn = self
             .positions
