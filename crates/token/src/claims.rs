@@ -13,7 +13,7 @@ use crate::invalid::InvalidToken;
 use crate::possession::Binding;
 use crate::strict_json::{Map, Value, is_whole};
 
-/// The claims of a token. Serialised, they are the auth server's tokens, without absent values.
+/// The claims of a token. Their JSON, without absent values, is the payload of the auth server's tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Claims {
     /// `iss` (RFC 7519 §4.1.1).
@@ -37,10 +37,10 @@ pub struct Claims {
     /// `jti`.
     #[serde(rename = "jti", skip_serializing_if = "Option::is_none")]
     pub token_id: Option<String>,
-    /// `sid`: the session with a refresh token that the token is of.
+    /// `sid`: the session, with a refresh token, to which the token belongs.
     #[serde(rename = "sid", skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// `cnf` (RFC 7800 §3.1), unless the verifier checks nothing of it.
+    /// `cnf` (RFC 7800 §3.1), unless the verifier does not check bindings.
     #[serde(rename = "cnf", skip_serializing_if = "Option::is_none")]
     pub binding: Option<Binding>,
     /// `client_id` of an application's own token (RFC 9068 §2.2).
@@ -135,7 +135,7 @@ impl Claims {
         let user = mapping.user(&members)?;
         let audience = mapping.audience(&members).cloned();
         members.insert("aud".to_owned(), audience.unwrap_or_default());
-        // They have a meaning for revocations alone: no value of theirs is an error.
+        // `sub` and `iat` have a meaning for revocations alone: no value of them is an error.
         let subject = lenient_text(&mut members, "sub");
         let issued_at = numeric_date(&mut members, "iat", f64::floor).unwrap_or_default();
         let token_id = lenient_text(&mut members, "jti");
@@ -166,7 +166,7 @@ impl Claims {
         })
     }
 
-    /// Returns a claim of the wrong type: the reader accepts the others without it.
+    /// Returns a claim of the wrong type, without which the reader accepts the other claims.
     pub(super) fn invalid<'m>(
         members: &'m Map,
         mapping: Option<&ClaimMapping>,
@@ -178,14 +178,14 @@ impl Claims {
             left.remove(name);
             match read(&left) {
                 Err(InvalidToken::ClaimInvalid) => {}
-                // It is needed, whatever it holds: it stays for the second search.
+                // A required claim stays for the second search, whatever it holds.
                 Err(InvalidToken::ClaimMissing) => {
                     left.insert(name.clone(), value.clone());
                 }
                 _ => return Some((name, value)),
             }
         }
-        // Of the needed ones, the one in whose place a text is accepted.
+        // Of the required claims, the one in whose place a text would be accepted.
         members.iter().find(|(name, _)| {
             let mut replaced = left.clone();
             replaced
@@ -230,7 +230,7 @@ impl ExtraInfo {
             Some(Value::Object(entries)) => entries,
             Some(_) => return Err(InvalidToken::ClaimInvalid),
         };
-        // The contract requires strings, also in the entries that are not read here.
+        // The contract requires strings, even in entries that are not read here.
         if !entries
             .values()
             .all(|v| v.as_str().is_some() || *v == Value::Null)
@@ -255,7 +255,7 @@ fn text(members: &mut Map, name: &str) -> Result<Option<String>, InvalidToken> {
     }
 }
 
-/// Returns a claim that is a name, of a user, an issuer or a token.
+/// Returns a claim that is the name of a user, an issuer or a token.
 fn name(members: &mut Map, name: &str) -> Result<Option<String>, InvalidToken> {
     match text(members, name)? {
         Some(text) if !is_whole(&text) => Err(InvalidToken::ClaimInvalid),
@@ -271,7 +271,7 @@ fn lenient_text(members: &mut Map, name: &str) -> Option<String> {
     }
 }
 
-/// Returns a claim that identifies the user: the service could take an empty one for another user.
+/// Returns a claim that identifies the user: the service could take an empty claim for another user.
 fn required_text(members: &mut Map, name: &str) -> Result<String, InvalidToken> {
     match self::name(members, name)? {
         Some(text) if text.is_empty() => Err(InvalidToken::ClaimInvalid),
@@ -280,8 +280,8 @@ fn required_text(members: &mut Map, name: &str) -> Result<String, InvalidToken> 
     }
 }
 
-/// Reads `aud`: one string or an array of strings (RFC 7519 §4.1.3). An empty one would be taken for
-/// an absent one.
+/// Reads `aud`: one string or an array of strings (RFC 7519 §4.1.3). An empty `aud` is an error, because it
+/// would be taken for an absent one.
 pub(super) fn audience(aud: Option<Value>) -> Result<Vec<String>, InvalidToken> {
     let several = match aud {
         None | Some(Value::Null) => return Ok(Vec::new()),

@@ -1,7 +1,7 @@
 //! A compact JWS: its parts, and its header.
 //!
-//! They are parsed here, because the rules are stricter than those of `jsonwebtoken` (duplicate
-//! members, `crit`, required types), with no option to relax them.
+//! The parts are parsed here, because the rules are stricter than those of `jsonwebtoken` (duplicate members,
+//! `crit`, required types), with no option to relax them.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::Algorithm;
@@ -10,10 +10,10 @@ use crate::invalid::InvalidToken;
 use crate::keys::{KeyId, algorithms};
 use crate::strict_json::{self, Map, Value, member};
 
-/// Names members that have to be understood, whatever it holds: RFC 7515 §4.1.11 requires a list of names
-/// that is not empty, so null is no way to write that there are none.
+/// The member that names members which have to be understood. It is rejected with any value: RFC 7515 §4.1.11
+/// requires a list of names that is not empty, so null does not mean an empty list.
 const CRITICAL: &str = "crit";
-/// Members that change the meaning of the token (RFC 7516 §4.1). Those that hold a key or lead to one
+/// Members that change the meaning of the token (RFC 7516 §4.1). Members that hold a key or lead to one
 /// (`jku`, `jwk`, `x5u`, `x5c`, `x5t`) are never read: only configured keys count.
 const REJECTED_HEADER_MEMBERS: [&str; 2] = ["zip", "enc"];
 /// False for a payload that is not encoded (RFC 7797).
@@ -59,9 +59,9 @@ pub(crate) fn decode(part: &str) -> Result<Vec<u8>, InvalidToken> {
         .map_err(|_| InvalidToken::Malformed)
 }
 
-/// The members of a header that decide.
+/// The members of a header that the verifier reads.
 pub(crate) struct Header {
-    /// Compared with the key's, never used to choose.
+    /// The algorithm, which is compared with the key's, and never used to choose one.
     pub(crate) algorithm: Algorithm,
     pub(crate) key_id: Option<KeyId>,
 }
@@ -120,7 +120,7 @@ pub(crate) fn algorithm(members: &Map) -> Result<Algorithm, InvalidToken> {
 fn key_id(members: &Map) -> Result<Option<KeyId>, InvalidToken> {
     match member(members, "kid") {
         None => Ok(None),
-        // An empty name counts as missing.
+        // An empty `kid` counts as missing.
         Some(Value::String(name)) if name.is_empty() => Ok(None),
         Some(Value::String(name)) => KeyId::new(name).map(Some).ok_or(InvalidToken::Header),
         Some(_) => Err(InvalidToken::Header),

@@ -1,5 +1,5 @@
-//! The member or claim for which a token is rejected, what it holds, and the setting that changes
-//! that. For people: the decision is made elsewhere.
+//! The member or claim for which a token is rejected, its value, and the setting that changes the decision.
+//! The texts are for people: the decision is made elsewhere.
 
 use std::fmt::Debug;
 
@@ -14,10 +14,10 @@ use crate::strict_json::{self, Map, Value, is_whole, member};
 use crate::times::{distance, moment};
 use crate::unverified::DecodedToken;
 
-/// Longest value that is repeated.
+/// Max length of a value that is repeated.
 const READABLE_BYTES: usize = 200;
 
-/// Describes the cause of `invalid`; `None` where the reason says all.
+/// Describes the cause of `invalid`; `None` if the reason needs no more words.
 pub(super) fn describe(
     invalid: InvalidToken,
     policy: &VerificationPolicy,
@@ -25,7 +25,7 @@ pub(super) fn describe(
     token: &str,
     now: i64,
 ) -> Option<String> {
-    // It cannot be decoded, so its text is described part by part.
+    // A malformed token cannot be decoded, so its text is described part by part.
     if invalid == InvalidToken::Malformed {
         return unreadable(token);
     }
@@ -63,7 +63,7 @@ pub(super) fn describe(
     }
 }
 
-/// Describes the members of a proof that are compared with its request, or what cannot be read of it.
+/// Describes the members of a proof that are compared with its request, or the part that cannot be read.
 #[must_use]
 pub fn describe_proof(proof: &str) -> Option<String> {
     let Some(decoded) = DecodedToken::decode(proof) else {
@@ -81,14 +81,14 @@ pub fn describe_proof(proof: &str) -> Option<String> {
     Some(format!("of the proof {}", members.join(", ")))
 }
 
-/// Names the audience of a token, and the one that is required.
+/// Names the audience of a token, and the required audience.
 #[must_use]
 pub fn other_audience(policy: &VerificationPolicy, token: &str) -> Option<String> {
     let token = DecodedToken::decode(token)?;
     Some(describe_audience(policy, token.claims.as_object()?))
 }
 
-/// Returns what cannot be read in a token, and where; `None` for a token that can be read.
+/// Describes the part of a token that cannot be read; `None` for a readable token.
 pub fn unreadable(token: &str) -> Option<String> {
     let Ok(parts) = CompactToken::split(token) else {
         let parts = token.split('.').count();
@@ -160,7 +160,7 @@ fn describe_audience(policy: &VerificationPolicy, claims: &Map) -> String {
         .collect::<Vec<_>>()
         .join(", ");
     let other = in_table(policy, ", and `audience-claim` names another claim");
-    // As the verifier reads it: of several claims the first that says something.
+    // As the verifier reads the audience: of several claims the first that is not empty.
     let deciding = match &policy.mapping {
         Some(mapping) => mapping.audience(claims),
         None => claims.get("aud"),
@@ -194,12 +194,12 @@ fn setting(policy: &VerificationPolicy, member: &str) -> String {
     }
 }
 
-/// Returns the part of a sentence about what a table alone can say.
+/// Returns the part of a sentence about members that only a table has.
 fn in_table<'s>(policy: &VerificationPolicy, sentence: &'s str) -> &'s str {
     policy.name.as_ref().map_or("", |_| sentence)
 }
 
-/// Names the first required claim that is not there.
+/// Names the first required claim that is missing.
 fn describe_missing(policy: &VerificationPolicy, claims: &Map) -> Option<String> {
     let is_there = |name: &str| member(claims, name).is_some();
     match &policy.mapping {
@@ -258,7 +258,7 @@ fn describe_invalid(policy: &VerificationPolicy, claims: &Map) -> Option<String>
     Some(format!("its `{name}` is {found}: {expected} is expected"))
 }
 
-/// Names the claims that count for the fields of a user for which there are several.
+/// Names the claim that counts for each field of a user that several claims may fill.
 pub(super) fn chosen_claims(policy: &VerificationPolicy, token: &str) -> Vec<String> {
     let (Some(mapping), Some(token)) = (&policy.mapping, DecodedToken::decode(token)) else {
         return Vec::new();

@@ -45,17 +45,17 @@ pub enum InvalidToken {
     /// `aud` names none of the audiences of this program, or is absent where one is required.
     #[error("another audience")]
     Audience,
-    /// A token with `cnf` (RFC 7800) that came without what it demands, or a plain one that came as if
+    /// A token with `cnf` (RFC 7800) that came without the demanded proof, or a plain token that came as if
     /// it were bound.
     #[error("bound to a key of its holder")]
     Bound,
     /// The token's key was not proven.
     #[error("with a proof that is {0}")]
     Proof(#[from] InvalidProof),
-    /// Bound to a certificate, and the client presented none.
+    /// The token is bound to a certificate, and the client presented no certificate.
     #[error("without the certificate that it is bound to")]
     CertificateMissing,
-    /// Bound to another certificate than the client's.
+    /// The token is bound to another certificate than the client's.
     #[error("bound to another certificate")]
     CertificateOther,
 }
@@ -78,7 +78,7 @@ pub enum InvalidProof {
     /// An algorithm that is symmetric, `none`, or not the key's.
     #[error("an algorithm that is not allowed")]
     Algorithm,
-    /// No public key that can verify it.
+    /// The proof holds no public key that can verify it.
     #[error("an unusable key")]
     Key,
     /// A signature that does not verify with the key in the proof.
@@ -102,7 +102,7 @@ pub enum InvalidProof {
     /// Another key than the token's.
     #[error("another key")]
     OtherKey,
-    /// No nonce of ours, or an old one.
+    /// The proof has no nonce of this program, or an old one.
     #[error("without a current nonce")]
     Nonce,
     /// A `jti` that was used.

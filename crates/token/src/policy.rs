@@ -3,8 +3,8 @@
 use crate::claims::mapping::ClaimMapping;
 use crate::claims::name::ClaimName;
 
-/// The requirements for a token besides a valid signature. The default tolerates nothing, and
-/// leaves the claims with a setting unchecked.
+/// The requirements for a token besides a valid signature. The default tolerates no deviation, and leaves
+/// claims that need a setting unchecked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerificationPolicy {
     /// The `[[issuer]]` table that describes the issuer, in logs and messages; `None` where flags do.
@@ -30,24 +30,25 @@ pub struct VerificationPolicy {
 /// The treatment of a token with `cnf` (RFC 7800).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum BoundTokens {
-    /// It is rejected: nothing is checked of its holder.
+    /// The token is rejected, because no property of its holder is checked.
     #[default]
     Rejected,
-    /// The verifier checks that the holder has what [`Claims::binding`](crate::claims::Claims) says.
+    /// The verifier checks that the holder has the key or certificate of
+    /// [`Claims::binding`](crate::claims::Claims).
     Checked,
-    /// It counts without a check: a proxy in front has made it.
+    /// The token counts without a check, because a proxy in front has made it.
     Unchecked,
 }
 
 /// The `iss` that a token has to have.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequiredIssuer {
-    /// It is not checked.
+    /// `iss` is not checked.
     #[default]
     Any,
     /// A token may have none.
     Absent,
-    /// This one.
+    /// A token must have this `iss`.
     Is(String),
 }
 
@@ -70,7 +71,7 @@ pub enum Audience {
     OneOf(Vec<String>),
     /// A token may name one of these, or have no audience, as the contract's tokens.
     OneOfOrNone(Vec<String>),
-    /// A token may name any audience: it comes back to the server that issued it.
+    /// A token may name any audience, because it comes back to the server that issued it.
     Any,
 }
 

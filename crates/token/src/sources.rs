@@ -1,4 +1,4 @@
-//! The places of a token: `Authorization` and those that are configured.
+//! The places of a token: `Authorization` and the configured places.
 
 pub mod bearer;
 pub mod cookie;
@@ -17,7 +17,7 @@ const BEARER: [Scheme; 1] = [Scheme::Bearer];
 /// Places of a token besides `Authorization`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenSources {
-    /// Headers in which proxies in front send a bare token. They alone come before `Authorization`.
+    /// Headers in which proxies in front send a bare token. Only these headers come before `Authorization`.
     pub headers: Vec<HeaderName>,
     /// The name of the cookie.
     pub cookie: Option<String>,
@@ -44,7 +44,7 @@ impl TokenSources {
         opens_websocket: bool,
         observer: &mut O,
     ) -> Result<Option<Bearer<'a>>, InvalidToken> {
-        // In a fixed order, so that two tokens never make the decision ambiguous.
+        // The places are read in a fixed order, so that two tokens never make the decision ambiguous.
         let mut token = bearer::from_token_headers(headers, &self.headers, max_bytes)?;
         let header = token.and_then(|token| self.headers.get(token.location().header()?));
         if let Some(name) = header {
@@ -58,7 +58,7 @@ impl TokenSources {
         }
         if let (None, Some(name)) = (token, &self.cookie) {
             let found = cookie::token_of(headers, name, max_bytes);
-            // Also of a malformed cookie: its error alone would not name the place.
+            // Reported for a malformed cookie too, whose error alone would not name the place.
             if found != Ok(None) {
                 observer.learned("from", format_args!("the cookie {name}"));
             }
@@ -74,8 +74,7 @@ impl TokenSources {
         Ok(token)
     }
 
-    /// Describes the value for which [`Self::token`] is an error, without any of its content; `None`
-    /// where there is no value.
+    /// Describes the value for which [`Self::token`] is an error, without a quote; `None` without a value.
     pub fn unreadable(&self, headers: &HeaderMap, opens_websocket: bool) -> Option<String> {
         let schemes: &[Scheme] = if self.takes_proofs {
             &[Scheme::Bearer, Scheme::Dpop]

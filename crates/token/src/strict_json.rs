@@ -1,8 +1,8 @@
 //! JSON objects without duplicate members, and with their numbers as they were written.
 //!
-//! RFC 7515 §4 and RFC 7519 §4 leave duplicates to the parser, and an attacker gains where two
-//! parsers differ. `serde_json` alone keeps the last one silently, and rounds numbers: the ids of two
-//! users may become one. Its own `arbitrary_precision` would change how every record is read.
+//! RFC 7515 §4 and RFC 7519 §4 leave duplicates to the parser, and an attacker gains where two parsers
+//! differ. `serde_json` alone keeps the last duplicate silently, and rounds numbers, so that the ids of two
+//! users may become one. Its feature `arbitrary_precision` would change the reading of every record.
 
 mod number;
 mod scan;
@@ -44,7 +44,7 @@ pub type Map = BTreeMap<String, Value>;
 /// Parses one JSON object.
 ///
 /// # Errors
-/// Those of [`value`], and any other type of value.
+/// The errors of [`value`], and any other type of value.
 pub fn object(bytes: &[u8]) -> serde_json::Result<Map> {
     match value(bytes)? {
         Value::Object(members) => Ok(members),
@@ -63,7 +63,7 @@ pub fn value(bytes: &[u8]) -> serde_json::Result<Value> {
     if bytes.starts_with(BYTE_ORDER_MARK) {
         return Err(Error::custom("a byte order mark in front of it"));
     }
-    // Of the text itself: serde_json rounds numbers, and rejects half of a character.
+    // Numbers are read from the text itself: serde_json rounds them, and rejects half of a character.
     let (json, numbers) = scan(json);
     let mut parser = serde_json::Deserializer::from_str(&json);
     let value = Strict(&mut numbers.into_iter()).deserialize(&mut parser)?;
@@ -71,7 +71,7 @@ pub fn value(bytes: &[u8]) -> serde_json::Result<Value> {
     Ok(value)
 }
 
-/// The reader of one value, with the numbers that are still to come: the parser rounds them.
+/// The reader of one value, with the numbers that follow in the text, because the parser rounds them.
 struct Strict<'n>(&'n mut IntoIter<Number>);
 
 impl Strict<'_> {
@@ -133,8 +133,8 @@ impl<'de> Visitor<'de> for Strict<'_> {
         let mut members = Map::new();
         while let Some(name) = map.next_key::<String>()? {
             let value = map.next_value_seed(Strict(self.0))?;
-            // Names that differ by half of a character are one name. An error about an
-            // unsigned token is logged, so it has the position, and nothing of the text.
+            // Names that differ by half of a character are one name. The error may be about an
+            // unsigned token and is logged, so it has the position, and no part of the text.
             if members.insert(name, value).is_some() {
                 return Err(A::Error::custom("a member twice"));
             }
@@ -143,20 +143,19 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 }
 
-/// Returns a member. One that is null counts as absent: serialisers write it for what is not there.
+/// Returns a member. A null counts as absent, because serialisers write it for absent members.
 pub fn member<'m>(members: &'m Map, name: &str) -> Option<&'m Value> {
     let found = members.get(name)?;
     (*found != Value::Null).then_some(found)
 }
 
-/// Returns true for a text without halves of characters. As a name, one with a half could be another
-/// user's.
+/// Returns true for a text without halves of characters. A name with such a half could be another user's.
 pub fn is_whole(text: &str) -> bool {
     !text.contains(char::REPLACEMENT_CHARACTER)
 }
 
 impl Value {
-    /// Returns true for null, an empty text, and a list of nothing else.
+    /// Returns true for null, an empty text, and a list of such values.
     pub fn says_nothing(&self) -> bool {
         match self {
             Self::Null => true,
@@ -166,7 +165,7 @@ impl Value {
         }
     }
 
-    /// Names its kind, for people.
+    /// Names the kind of the value, for people.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",

@@ -1,5 +1,5 @@
-//! The readable parts of a token. Nothing here is verified: never for a token of a client, only to
-//! explain one, or for one that the operator gives.
+//! The readable parts of a token, which are not verified: used only to explain a token, or for a token that
+//! the operator gives, and never to accept a client's.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};

@@ -8,8 +8,8 @@ use crate::claims::user_details::CurrentUserDetails;
 use crate::invalid::InvalidToken;
 use crate::strict_json::{Map, Value, is_whole};
 
-/// The fields that identify a user. Unless mapped, both come from `sub`, the one claim that every
-/// issuer sends (RFC 9068 §2.2).
+/// The fields that identify a user. Unless mapped, both come from `sub`, the only claim about the user that
+/// every issuer sends (RFC 9068 §2.2).
 const REQUIRED: [&str; 2] = ["id", "account"];
 const SUBJECT: &str = "sub";
 
@@ -41,11 +41,11 @@ impl UserField {
     }
 }
 
-/// The fields of the user and the claims they come from, of which the first that is there counts.
+/// The fields of the user and the claims they come from; of several claims the first in the token counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimMapping {
     fields: BTreeMap<UserField, Vec<ClaimName>>,
-    /// The claims with the audience, of which the first that is there and not empty counts.
+    /// The claims that may hold the audience; the first in the token that is not empty counts.
     audience: Vec<ClaimName>,
 }
 
@@ -64,11 +64,11 @@ impl ClaimMapping {
         }
     }
 
-    /// Parses `FIELD=CLAIM` entries; a field may have several, of which the first that is there
-    /// counts. `id` and `account` come from `sub` unless an entry maps them.
+    /// Parses `FIELD=CLAIM` entries; of several claims of a field the first in the token counts. `id` and
+    /// `account` come from `sub` unless an entry maps them.
     ///
     /// # Errors
-    /// The first unusable entry, and why it is.
+    /// The first unusable entry, and the reason.
     pub fn parse<'a>(
         entries: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, (&'a str, String)> {
@@ -80,7 +80,7 @@ impl ClaimMapping {
         Ok(Self::new(fields))
     }
 
-    /// Takes the audience from these claims in place of `aud`, if there are any.
+    /// Takes the audience from these claims in place of `aud`, unless the list is empty.
     #[must_use]
     pub fn with_audience(self, audience: Vec<ClaimName>) -> Self {
         if audience.is_empty() {
@@ -95,7 +95,7 @@ impl ClaimMapping {
         &self.audience
     }
 
-    /// Returns the audience: an empty claim says as little as one that is not there.
+    /// Returns the audience: an empty claim counts as an absent one.
     pub(crate) fn audience<'m>(&self, members: &'m Map) -> Option<&'m Value> {
         let mut values = self.audience.iter().filter_map(|claim| claim.find(members));
         values.find(|value| !value.says_nothing())
@@ -124,7 +124,7 @@ impl ClaimMapping {
             } else {
                 value.and_then(optional_text)
             };
-            // Always there: the names of `UserField` are those of the user's fields.
+            // The field always exists: `UserField` has the names of the user's fields.
             if let Some(slot) = user.field_mut(field.0) {
                 *slot = value;
             }
@@ -133,12 +133,12 @@ impl ClaimMapping {
     }
 }
 
-/// Returns the first claim that is there.
+/// Returns the first of these claims that the token has.
 pub(crate) fn first<'m>(claims: &[ClaimName], members: &'m Map) -> Option<&'m Value> {
     counting(claims, members)?.find(members)
 }
 
-/// Returns the name of the first claim that is there.
+/// Returns the name of the first of these claims that the token has.
 pub(crate) fn counting<'c>(claims: &'c [ClaimName], members: &Map) -> Option<&'c ClaimName> {
     let is_there = |claim: &&ClaimName| {
         claim

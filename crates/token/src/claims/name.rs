@@ -1,7 +1,7 @@
 //! The name of a claim in a setting.
 //!
-//! A name is the top-level claim of exactly this name, with any characters: Auth0's are URLs. A
-//! name that begins with `/` is a JSON Pointer (RFC 6901) to a nested claim.
+//! A name is the top-level claim of exactly this name, with any characters: Auth0's names are URLs. A name
+//! that begins with `/` is a JSON Pointer (RFC 6901) to a nested claim.
 
 use crate::strict_json::{Map, Value, is_whole};
 
@@ -31,7 +31,7 @@ impl std::str::FromStr for ClaimName {
 }
 
 impl ClaimName {
-    /// Names a top-level claim, without parsing.
+    /// Returns the name of a top-level claim, without parsing.
     pub fn top_level(name: &str) -> Self {
         Self(name.to_owned())
     }
@@ -42,7 +42,7 @@ impl ClaimName {
             return members.get(&self.0);
         };
         let names = path.split('/');
-        // In this order (RFC 6901 §4): `~01` stands for `~1`.
+        // `~1` before `~0` (RFC 6901 §4): `~01` stands for `~1`.
         let mut names = names.map(|name| name.replace("~1", "/").replace("~0", "~"));
         let outer = members.get(&names.next()?)?;
         names.try_fold(outer, |value, name| match value {

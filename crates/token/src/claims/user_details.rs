@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 /// Declares the struct from the contract's list, so that names, order and count cannot drift.
 macro_rules! user_details {
     ($($field:ident: $name:literal),+ $(,)?) => {
-        /// All 27 fields of contract §2.5. Serialised, every one is present, null without a value;
-        /// read, fields may be absent.
+        /// All 27 fields of contract §2.5. In written JSON every field is present, null without a value; in
+        /// read JSON fields may be absent.
         #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
         #[serde(default)]
         #[expect(missing_docs, reason = "the contract gives the fields no other meaning than their names")]

@@ -5,7 +5,7 @@
 
 use jsonwebtoken::Algorithm;
 
-/// All that can be verified: of those for one type of key, the usual one first.
+/// All algorithms that can be verified; for each type of key the usual one first.
 pub const ASYMMETRIC: [Algorithm; 9] = [
     Algorithm::RS256,
     Algorithm::RS384,
@@ -18,13 +18,13 @@ pub const ASYMMETRIC: [Algorithm; 9] = [
     Algorithm::EdDSA,
 ];
 
-/// Returns the names of all of them, which proofs may be signed with too.
+/// Returns the names of all asymmetric algorithms, with which proofs may be signed too.
 #[must_use]
 pub fn asymmetric_names() -> [String; ASYMMETRIC.len()] {
     ASYMMETRIC.map(name)
 }
 
-/// Parses the name of an asymmetric algorithm, as it stands in a token's header.
+/// Parses the name of an asymmetric algorithm, in the form of a token's header.
 ///
 /// # Errors
 /// The known names.

@@ -1,4 +1,5 @@
-//! Words for what a file or a response holds in place of keys or certificates; never its content.
+//! Words for the kind of content that a file or a response has in place of keys or certificates; the content
+//! itself is never quoted.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +11,9 @@ use postern_http::text_encoding::is_utf_16;
 
 /// The beginning of a block of PEM, which base64 never has.
 pub(super) const BEGIN: &str = "-----BEGIN ";
-/// Length of a foreign text in an error.
+/// Max length of a foreign text in an error.
 pub(super) const READABLE_BYTES: usize = 32;
-/// Labels that are named of a file with many blocks.
+/// Max number of labels that are named for a file with many blocks.
 const MAX_LABELS: usize = 4;
 
 /// Returns true for a text that is JSON, and no PEM with a text in front of it: a line of JSON never
@@ -22,14 +23,14 @@ pub(super) fn is_json(bytes: &[u8]) -> bool {
     begins && memmem::find(bytes, b"\n-----BEGIN ").is_none()
 }
 
-/// Returns the blocks of PEM, if all are whole. Text around them counts for nothing (RFC 7468 §2).
+/// Returns the blocks of PEM, if all are whole. Text around the blocks is ignored (RFC 7468 §2).
 pub(super) fn pem_blocks(text: &str) -> Option<Vec<Pem>> {
     let blocks = pem::parse_many(text).ok()?;
     // The parser leaves out a block without an end.
     (blocks.len() == text.matches(BEGIN).count()).then_some(blocks)
 }
 
-/// Names what these bytes hold, which have no byte order mark.
+/// Names the kind of these bytes, which have no byte order mark.
 pub fn found_in(bytes: &[u8]) -> String {
     if is_utf_16(bytes) {
         return "UTF-16: it has to be UTF-8".to_owned();
@@ -77,14 +78,14 @@ fn other_kind(bytes: &[u8]) -> &'static str {
     match bytes.trim_ascii_start() {
         [] => "nothing",
         [0x1f, 0x8b, ..] => "gzip: it has to be sent without an encoding",
-        // A SEQUENCE whose length has bytes of its own, or is the rest.
+        // A SEQUENCE whose length has several bytes, or is the length of the rest.
         [0x30, length, rest @ ..] if *length > 0x80 || usize::from(*length) == rest.len() => {
             "DER or PKCS #12, which openssl converts to PEM"
         }
         [0xfe, 0xed, 0xfe, 0xed, ..] | [0xce, 0xce, 0xce, 0xce, ..] => {
             "a Java keystore: keytool converts it to PKCS #12, and openssl that to PEM"
         }
-        // `-----BEGIN`, as Secrets of Kubernetes hold it.
+        // The base64 of `-----BEGIN`, as Secrets of Kubernetes hold it.
         text if text.starts_with(b"LS0tLS1C") => "the base64 of PEM: base64 -d decodes it",
         [b'<', ..] => "HTML",
         text if text.starts_with(b"ssh-") || text.starts_with(b"ecdsa-") => {

@@ -8,15 +8,14 @@ use super::{KeyError, KeyId, SUPPORTED, VerificationKey, algorithms, public_pem}
 use crate::strict_json::{self, Map, Value};
 use postern_http::text_encoding::BYTE_ORDER_MARK;
 
-/// The trusted keys of one moment. A `kid` selects the keys of its name, or else those without a
-/// name (the contract's key, a PEM file, a JWK without `kid`); a token without `kid` is tried
-/// against each.
+/// The trusted keys of one moment. A `kid` selects the keys of its name, or else the keys without a name (the
+/// contract's key, a PEM file, a JWK without `kid`); a token without `kid` is tried with each key.
 #[derive(Debug, Clone)]
 pub struct KeySet {
     keys: Vec<VerificationKey>,
-    /// The algorithms that its keys may have, including those without a key at present.
+    /// The algorithms that keys of the source may have, including algorithms without a key at present.
     allowed: Vec<Algorithm>,
-    /// Keys of the source that are not used.
+    /// Keys of the source that are not used, each with the reason.
     skipped: Vec<String>,
 }
 
@@ -36,7 +35,7 @@ impl KeySet {
         }
     }
 
-    /// Creates a set of keys with names; tokens of other algorithms than theirs are rejected.
+    /// Creates a set of keys with names; tokens of algorithms without a key are rejected.
     pub fn named(mut keys: Vec<VerificationKey>) -> Self {
         keys.iter_mut()
             .for_each(|key| key.name = Some(key.id().clone()));
@@ -74,14 +73,14 @@ impl KeySet {
         let (mut keys, mut skipped) = (Vec::new(), Vec::new());
         for (number, member) in members.iter().enumerate() {
             let name = || described(number, member);
-            // The whole set: with its private half published, any client can sign tokens.
+            // The whole set is rejected: with a published private half any client can sign tokens.
             if is_private(member) {
                 let why = KeyError::PrivateKey;
                 return Err(no_usable_key(format!("{}: {why}", name())));
             }
             match verification_key_from_jwk(member, allowed) {
                 Ok(key) => keys.push(key),
-                // No error: issuers add keys of new kinds to a set that is in use.
+                // An unusable key is no error: issuers add keys of new kinds to a set that is in use.
                 Err(why) => skipped.push(format!("{}: {why}", name())),
             }
         }
@@ -130,9 +129,10 @@ impl KeySet {
         &self.skipped
     }
 
-    /// Returns the keys for a token that names `kid`, or none.
+    /// Returns the keys for a token with this `kid`, or without one.
     pub(crate) fn named_by(&self, kid: Option<&KeyId>) -> impl Iterator<Item = &VerificationKey> {
         let bears = move |key: &&VerificationKey| key.name.as_ref() == kid;
+        // Keys without a name count only if no key has this name.
         let is_known = self.keys.iter().any(|key| bears(&key));
         let fits = move |key: &&VerificationKey| match kid {
             None => true,
@@ -149,7 +149,7 @@ impl KeySet {
     }
 }
 
-/// Returns the number of a key, its name, and its algorithm or kind.
+/// Describes a key by its number, its name, and its algorithm or kind.
 fn described(number: usize, member: &Value) -> String {
     let text = |name: &str| {
         let text = member.get(name)?.as_str()?;
@@ -167,8 +167,8 @@ fn described(number: usize, member: &Value) -> String {
     )
 }
 
-/// Parses a key, or returns the reason why it is not used. Members that no verifier needs are not
-/// read, whatever they hold (RFC 7517 §4): certificates (`x5c`) too.
+/// Parses a key, or returns the reason why it is not used. Members that no verifier needs, such as
+/// certificates (`x5c`), are not read, whatever they hold (RFC 7517 §4).
 pub(super) fn verification_key_from_jwk(
     member: &Value,
     allowed: &[Algorithm],
@@ -202,7 +202,7 @@ pub(super) fn verification_key_from_jwk(
             ));
         }
     };
-    // Without an `alg` of its own it is used with the first allowed one.
+    // A key without `alg` is used with the first allowed algorithm that fits it.
     let stated = text(jwk, "alg")?;
     let mut usable = allowed
         .iter()
@@ -257,8 +257,8 @@ fn check_purpose(jwk: &Map) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns a member that is text. An empty one counts as missing, as null does: serialisers write
-/// them for members that a key does not have.
+/// Returns a member that is text. Empty text counts as missing, as null does: serialisers write them for
+/// members that a key does not have.
 fn text<'m>(jwk: &'m Map, name: &str) -> Result<Option<&'m str>, String> {
     match jwk.get(name).unwrap_or_default() {
         Value::String(text) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),

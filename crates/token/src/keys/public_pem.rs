@@ -1,4 +1,4 @@
-//! Public keys in PEM (RFC 7468), or as the base64 of their DER without it.
+//! Public keys in PEM (RFC 7468), or as the bare base64 of their DER.
 
 use jsonwebtoken::{AlgorithmFamily, DecodingKey};
 use pem::Pem;
@@ -6,14 +6,14 @@ use pem::Pem;
 use super::KeyError;
 use super::found::{BEGIN, found_in, pem_blocks};
 
-/// SPKI (RFC 5280 §4.1), and PKCS #1 (RFC 8017 §A.1.1).
+/// The labels of SPKI (RFC 5280 §4.1) and PKCS #1 (RFC 8017 §A.1.1).
 const LABELS: [&str; 2] = ["PUBLIC KEY", "RSA PUBLIC KEY"];
 
 /// Returns the blocks of a text, which all hold public keys.
 pub(super) fn blocks(bytes: &[u8]) -> Result<Vec<Pem>, KeyError> {
     // Text around the blocks may be in any encoding.
     let text = String::from_utf8_lossy(bytes);
-    // Also of a block that is cut off.
+    // Found in a block that is cut off, too.
     if text.contains("PRIVATE KEY-----") {
         return Err(KeyError::PrivateKey);
     }
@@ -30,7 +30,7 @@ pub(super) fn blocks(bytes: &[u8]) -> Result<Vec<Pem>, KeyError> {
     }
     let is_public = |block: &Pem| {
         let content = block.contents();
-        // The base64 of PEM is base64 as well.
+        // The base64 of PEM is no DER, but base64 as well.
         let is_der = !content.is_empty() && !content.starts_with(BEGIN.as_bytes());
         is_der && LABELS.contains(&block.tag())
     };
@@ -55,8 +55,8 @@ pub(super) fn key_of(block: &Pem) -> Result<(DecodingKey, AlgorithmFamily), KeyE
         .ok_or(KeyError::NotAPublicKey)
 }
 
-/// Returns true for a private key (RFC 5958, RFC 8017 §A.1.2, RFC 5915), which starts with a version
-/// of one byte; a public one starts with a SEQUENCE, or with its long modulus.
+/// Returns true for a private key (RFC 5958, RFC 8017 §A.1.2, RFC 5915), which starts with a version of one
+/// byte; a public key starts with a SEQUENCE, or with its long modulus.
 fn is_private_der(der: &[u8]) -> bool {
     const SEQUENCE: u8 = 0x30;
     const VERSION: [u8; 2] = [0x02, 0x01];

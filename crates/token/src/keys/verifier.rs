@@ -12,7 +12,7 @@ use jsonwebtoken::{Algorithm, DecodingKey};
 
 use super::KeyError;
 
-/// Below this, RS256 is no protection (RFC 7518 §3.3).
+/// Min size of an RSA key: RS256 with a smaller one is no protection (RFC 7518 §3.3).
 const MIN_RSA_BITS: usize = 2048;
 /// The library's limits. The smallest exponent has two bits: 3.
 const MAX_RSA_BITS: usize = 8192;
@@ -47,7 +47,7 @@ impl Verifier {
             Algorithm::ES256 => parsed(&ECDSA_P256_SHA256_FIXED).map(Self::Public),
             Algorithm::ES384 => parsed(&ECDSA_P384_SHA384_FIXED).map(Self::Public),
             Algorithm::EdDSA => parsed(&ED25519).map(Self::Public),
-            // No key is for the longer hashes of HMAC; the list is `jsonwebtoken`'s and may grow.
+            // Longer hashes of HMAC have no key here; `jsonwebtoken`'s list of algorithms may grow.
             _ => Err(KeyError::NotAPublicKey),
         }
     }
@@ -63,7 +63,7 @@ impl Verifier {
 fn parsed_rsa(key: &DecodingKey, parameters: &'static RsaParameters) -> Result<Verifier, KeyError> {
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
-    // By way of a JWK, which has the numbers of a key that came as DER too.
+    // A JWK has the numbers of a key even if it was read as DER.
     let AlgorithmParameters::RSA(numbers) = Jwk::from_decoding_key(key, None)
         .map_err(|_| KeyError::NotAPublicKey)?
         .algorithm
@@ -92,8 +92,8 @@ fn parsed_rsa(key: &DecodingKey, parameters: &'static RsaParameters) -> Result<V
     .map_err(|_| KeyError::NotAPublicKey)
 }
 
-/// Returns true if signatures can verify with these numbers. The library only fails at each
-/// signature, too late to keep such a key from replacing a good one.
+/// Returns true if signatures can verify with these numbers. The library fails only at each signature, too
+/// late to keep an unusable key from replacing a good one.
 fn is_rsa(modulus: &[u8], exponent: &[u8]) -> bool {
     let is_odd = |number: &[u8]| number.last().is_some_and(|byte| byte % 2 == 1);
     is_odd(modulus)

@@ -1,14 +1,14 @@
-//! Nonces for proofs (RFC 9449 §8): signed, so that no server remembers them, and one server of several
-//! accepts what another has issued.
+//! Nonces for proofs (RFC 9449 §8). They are signed, so that no server remembers them, and each of several
+//! servers accepts the nonces of the others.
 
 use std::fmt;
 
 use aws_lc_rs::hmac::{self, HMAC_SHA256, Key};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
-/// Seconds for which a nonce counts. Clients get the next one with each response.
+/// Seconds for which a nonce counts. Clients get a new nonce with each response.
 const LIFETIME: u64 = 300;
-/// Shorter secrets could be guessed from a nonce.
+/// Min length of a key: shorter secrets could be guessed from a nonce.
 const MIN_KEY_BYTES: usize = 32;
 
 /// The keys of nonces: the first signs, and each verifies.
@@ -23,7 +23,7 @@ impl fmt::Debug for NonceKeys {
 }
 
 impl NonceKeys {
-    /// Parses the content of a key file: one key a line, and behind it the former one while servers
+    /// Parses the content of a key file: one key a line, the former key behind the present one while servers
     /// still use it.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl NonceKeys {
         let Some((time, signature)) = bytes.split_first_chunk() else {
             return false;
         };
-        // Ahead by as much, where the clocks of two servers differ.
+        // A nonce may be ahead by as much, because the clocks of two servers may differ.
         let is_current = now.abs_diff(i64::from_be_bytes(*time)) <= LIFETIME;
         let is_signed_by = |key| hmac::verify(key, time, signature).is_ok();
         is_current && self.0.iter().any(is_signed_by)

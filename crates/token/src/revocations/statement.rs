@@ -10,7 +10,7 @@ use crate::verifier::verified_payload;
 
 /// The event of a logout token (Back-Channel Logout §2.4).
 const LOGOUT: &str = "http://schemas.openid.net/event/backchannel-logout";
-/// The event that ends the session which is their subject, or all of the user who is.
+/// The event that ends the session which is its subject, or all sessions of the user who is its subject.
 const SESSION_EVENT: &str = "https://schemas.openid.net/secevent/caep/event-type/session-revoked";
 /// Events that end all sessions of a user.
 const USER_EVENTS: [&str; 4] = [
@@ -36,9 +36,9 @@ pub enum Form {
 pub struct Expected<'a> {
     /// `iss`.
     pub issuer: &'a str,
-    /// One of them is in `aud`.
+    /// The accepted audiences, of which `aud` has to hold one.
     pub audiences: &'a [String],
-    /// Seconds from `iat`.
+    /// Max age in seconds since `iat`.
     pub max_age: i64,
 }
 
@@ -49,14 +49,14 @@ pub struct Statement {
     pub id: String,
     /// `iat`, by the clock of the issuer.
     pub issued_at: i64,
-    /// The sessions that have ended; none for an event that ends none.
+    /// The sessions that have ended; empty for an event that ends no session.
     pub ended: Vec<Ended>,
 }
 
-/// A session that has ended, or all of a user.
+/// A session that has ended, or all sessions of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
-    /// One session, and its user where that is known.
+    /// One session, with its user if known.
     Session {
         /// `sid`.
         session: String,
@@ -70,7 +70,7 @@ pub enum Ended {
 /// The reason why a statement does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InvalidStatement {
-    /// As any token.
+    /// The statement breaks a rule of any token.
     Token(InvalidToken),
     /// No text in `jti`.
     Id,
@@ -131,7 +131,7 @@ impl Statement {
     /// Verifies a statement with the keys of its issuer at `now`, in seconds since the epoch.
     ///
     /// # Errors
-    /// The first rule that it breaks. Only [`InvalidToken::KeyUnknown`] may pass with a fresh key set.
+    /// The first broken rule. Only [`InvalidToken::KeyUnknown`] may pass with a fresh key set.
     pub fn verify(
         form: Form,
         keys: &KeySet,
@@ -161,7 +161,8 @@ impl Statement {
     }
 }
 
-/// Back-Channel Logout §2.4 recommends a type, and libraries that sign ID tokens alone write `JWT`.
+/// Checks the type of a logout token, which Back-Channel Logout §2.4 recommends; libraries that sign only ID
+/// tokens write `JWT`.
 fn check_logout_type(header: &Map) -> Result<(), InvalidToken> {
     match member(header, "typ") {
         None => Ok(()),
@@ -169,7 +170,7 @@ fn check_logout_type(header: &Map) -> Result<(), InvalidToken> {
     }
 }
 
-/// RFC 8417 §2.3, which SSF 1.0 requires.
+/// Checks the type of a security event (RFC 8417 §2.3), which SSF 1.0 requires.
 fn check_event_type(header: &Map) -> Result<(), InvalidToken> {
     let named = member(header, "typ").ok_or(InvalidToken::Header)?;
     check_type(named, &["secevent+jwt"])
@@ -212,7 +213,7 @@ fn check_claims(
 
 /// Reads the user and the session of a logout token (Back-Channel Logout §2.4, §2.6).
 fn logged_out(members: &Map) -> Result<Ended, InvalidStatement> {
-    // Whatever it holds: `null` is a nonce claim too.
+    // With any value: `null` is a nonce claim too.
     if members.contains_key("nonce") {
         return Err(InvalidStatement::Nonce);
     }
@@ -225,7 +226,7 @@ fn logged_out(members: &Map) -> Result<Ended, InvalidStatement> {
     }
 }
 
-/// Reads the events of Shared Signals that end sessions. Others have no effect here.
+/// Reads the events of Shared Signals that end sessions. Other events have no effect here.
 fn ended(members: &Map, issuer: &str) -> Result<Vec<Ended>, InvalidStatement> {
     let mut all = Vec::new();
     for (event, content) in events(members)? {
@@ -265,7 +266,7 @@ impl Subject {
             Some("opaque") => subject.opaque = name(members, "id")?,
             Some("complex") | None => {
                 let part = |name| member(members, name).and_then(Value::as_object);
-                // In a format that names no user here, as a mail address, a session can end without it.
+                // Without a user, as with a mail address in its place, the session can still end.
                 if let Some(Ok(user)) = part("user").map(|user| Self::read_simple(user, issuer)) {
                     subject.user = user.user.or(user.opaque);
                 }
@@ -278,7 +279,7 @@ impl Subject {
         Ok(subject)
     }
 
-    /// Reads a part of a complex subject, which is no complex one itself.
+    /// Reads a part of a complex subject; the part itself is a simple subject.
     fn read_simple(members: &Map, issuer: &str) -> Result<Self, InvalidStatement> {
         match member(members, "format").and_then(Value::as_str) {
             Some("iss_sub" | "opaque") => Self::read(members, issuer),
@@ -299,7 +300,7 @@ impl Subject {
     }
 }
 
-/// Returns the `sub` of a subject that is of this issuer.
+/// Returns the `sub` of a subject at this issuer.
 fn user_of(members: &Map, issuer: &str) -> Result<Option<String>, InvalidStatement> {
     match name(members, "iss")? {
         Some(named) if named == issuer => name(members, "sub"),

@@ -1,5 +1,4 @@
-//! The only parser of `Authorization`, and of the other configured places of a token but the
-//! [cookie](super::cookie).
+//! The only parser of `Authorization`, and of the other places of a token except the [cookie](super::cookie).
 
 use std::collections::HashSet;
 use std::fmt;
@@ -19,9 +18,9 @@ pub struct Bearer<'a> {
 /// The scheme of a token in `Authorization`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
-    /// RFC 6750 §2.1.
+    /// A bearer token (RFC 6750 §2.1).
     Bearer,
-    /// With a proof in another field (RFC 9449 §7.1).
+    /// A token with a proof in another field (RFC 9449 §7.1).
     Dpop,
 }
 
@@ -67,7 +66,7 @@ impl<'a> Bearer<'a> {
     /// Accepts a token that did not come in a header field.
     ///
     /// # Errors
-    /// [`InvalidToken::Malformed`] for an empty one, and for any other byte than `token68` has.
+    /// [`InvalidToken::Malformed`] for an empty token, and for a byte that `token68` does not have.
     pub fn new(token: &'a str) -> Result<Self, InvalidToken> {
         token68(token.as_bytes())
     }
@@ -130,8 +129,8 @@ fn only_field(fields: GetAll<'_, HeaderValue>) -> Result<Option<&HeaderValue>, I
     }
 }
 
-/// Reads the token from the one of these headers that is there, bare or behind `Bearer`; `None`
-/// without any.
+/// Reads the token from the one of these headers that the request has, bare or behind `Bearer`; `None`
+/// without such a header.
 ///
 /// # Errors
 /// [`InvalidToken::AuthorizationRepeated`] for more than one field of all names together, because each
@@ -157,7 +156,7 @@ pub fn from_token_headers<'a>(
         return Err(InvalidToken::AuthorizationTooLarge);
     }
     let token = match parse(field.as_bytes()) {
-        // Bare, as many proxies write it: a token has no blank that a scheme could end at.
+        // A bare token, as many proxies write it: a token has no blank that could end a scheme.
         Err(InvalidToken::AuthorizationScheme) => token68(field.as_bytes()),
         parsed => parsed,
     };
@@ -192,7 +191,7 @@ pub fn from_websocket_protocol(
 /// Returns the protocols without each `bearer` and the tokens after them, wherever they stand;
 /// `None` without a `bearer`.
 pub fn websocket_protocols_without_token(headers: &HeaderMap) -> Option<Vec<&[u8]>> {
-    // A set: a client sends as many as it likes.
+    // A set, because a client may send any number of tokens.
     let (mut left, mut tokens) = (Vec::new(), HashSet::new());
     let (mut is_found, mut is_token) = (false, false);
     for protocol in websocket_protocols(headers) {
@@ -209,7 +208,7 @@ pub fn websocket_protocols_without_token(headers: &HeaderMap) -> Option<Vec<&[u8
     is_found.then_some(left)
 }
 
-/// Returns the protocols; empty elements of a list count for nothing (RFC 9110 §5.6.1.2).
+/// Returns the protocols; empty elements of a list are ignored (RFC 9110 §5.6.1.2).
 fn websocket_protocols(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
     headers
         .get_all(SEC_WEBSOCKET_PROTOCOL)
@@ -230,7 +229,7 @@ fn parse(field: &[u8]) -> Result<Bearer<'_>, InvalidToken> {
     token68(behind_scheme(field, Scheme::Bearer).ok_or(InvalidToken::AuthorizationScheme)?)
 }
 
-/// Returns what stands behind a scheme and its blanks; `None` for another one.
+/// Returns the text behind a scheme and its blanks; `None` for another scheme.
 fn behind_scheme(field: &[u8], scheme: Scheme) -> Option<&[u8]> {
     let end_of_scheme = field.iter().position(|&b| b == b' ').unwrap_or(field.len());
     let (found, rest) = field.split_at(end_of_scheme);
@@ -240,14 +239,14 @@ fn behind_scheme(field: &[u8], scheme: Scheme) -> Option<&[u8]> {
         .then(|| rest.split_at(spaces).1)
 }
 
-/// Words that clients write in place of `Bearer` and a blank. Any other one could be a secret.
+/// Words that clients write in place of `Bearer` and a blank. Any other word could be a secret.
 const OTHER_SCHEMES: &str = "ApiKey AWS4-HMAC-SHA256 Basic Digest DPoP GNAP Hawk HOBA JWT Kerberos Negotiate \
     NTLM OAuth PrivateToken Token";
 /// Marks that frameworks put in front of a value, as Express in front of a signed cookie.
 const OTHER_MARKS: [&str; 3] = ["Bearer%20", "s:", "s%3A"];
 
-/// Describes what stands in a field in place of a token behind one of these schemes, or of a bare token
-/// where it `may_be_bare`. Nothing is repeated of a token but a character that none has.
+/// Describes the text of a field that should be a token behind one of these schemes, or a bare token if it
+/// `may_be_bare`. Of the text only a character that no token has is quoted.
 pub fn unreadable(field: &[u8], schemes: &[Scheme], may_be_bare: bool) -> String {
     let behind = schemes
         .iter()

@@ -13,8 +13,7 @@ use postern_http::header_alias::cgi_equal;
 ///
 /// # Errors
 /// [`InvalidToken::AuthorizationTooLarge`], [`InvalidToken::Malformed`];
-/// [`InvalidToken::AuthorizationRepeated`] for two values, because programs differ in which one they
-/// read.
+/// [`InvalidToken::AuthorizationRepeated`] for two values, because programs differ in the one that they read.
 pub fn token_of<'a>(
     headers: &'a HeaderMap,
     name: &str,
@@ -36,8 +35,8 @@ pub(super) fn first_value<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h 
     pairs(headers).find_map(|pair| value_of(pair, name))
 }
 
-/// Returns the name of a cookie that holds a part of one of this name, as in `session.0`: libraries
-/// split what is longer than a browser stores.
+/// Returns the name of a cookie that holds a part of a cookie of this name, as in `session.0`: libraries
+/// split values that are longer than a browser stores.
 pub(super) fn part_of<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     pairs(headers).find_map(|pair| {
         let known_as = pair.split(|&byte| byte == b'=').next()?.trim_ascii();
@@ -48,8 +47,8 @@ pub(super) fn part_of<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str>
     })
 }
 
-/// Returns all cookies but those of this name and its look-alikes, as one field; `None` without
-/// such a cookie.
+/// Returns all cookies except those of this name and its look-alikes, as one field; `None` if there is no
+/// such cookie to remove.
 pub fn cookies_without(headers: &HeaderMap, name: &str) -> Option<Vec<u8>> {
     // An empty pair at the end would leave a blank there, which HTTP/2 does not allow.
     let (removed, left): (Vec<_>, Vec<_>) = pairs(headers)
@@ -69,7 +68,7 @@ fn pairs(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
 /// Returns the value of a cookie of this name (RFC 6265 §4.2.1); most programs trim the name.
 fn value_of<'p>(pair: &'p [u8], name: &str) -> Option<&'p [u8]> {
     let equals = pair.iter().position(|&byte| byte == b'=')?;
-    // At the first `=`: a value may hold more of them.
+    // Split at the first `=`, because a value may hold more of them.
     let (known_as, value) = pair.split_at(equals);
     (known_as.trim_ascii() == name.as_bytes()).then_some(value.get(1..)?)
 }
@@ -77,17 +76,17 @@ fn value_of<'p>(pair: &'p [u8], name: &str) -> Option<&'p [u8]> {
 /// Returns true if some program reads a cookie of this name: many separate cookies by commas and
 /// blanks too, skip odd bytes around a name, or compare names like those of CGI variables.
 fn may_be_read_as(pair: &[u8], name: &str) -> bool {
-    // Up to the last `=`: a program that splits elsewhere reads a name before any of them.
+    // The text up to the last `=`: a program that splits elsewhere reads a name before any of them.
     let equals = pair.iter().rposition(|&byte| byte == b'=');
     let (before, _) = pair.split_at(equals.unwrap_or(0));
-    // Each part once: a client sends as many `=` as it likes.
+    // Each part is read once only, because a client may send any number of `=`.
     let mut parts = before.split(|&byte| byte == b'=');
     let mut is_named = false;
     parts.any(|part| {
         let Some((start, found)) = last_name(part) else {
             return false;
         };
-        // A value, as in `a=name=`.
+        // The name is a value, as in `a=name=`.
         let in_value = std::mem::replace(&mut is_named, true) && start == 0;
         !in_value && cgi_equal(found, name)
     })

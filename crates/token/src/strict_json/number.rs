@@ -7,12 +7,12 @@ use serde_json::value::RawValue;
 /// The largest integer that all JSON implementations read alike (RFC 8259 §6).
 const MAX_NUMERIC_DATE: f64 = 9_007_199_254_740_991.0;
 
-/// A number. Two are equal if they have the same value, however they are written.
+/// A number. Two numbers are equal if they have the same value, however they are written.
 #[derive(Debug, Clone)]
 pub struct Number(Box<str>);
 
 impl Number {
-    /// Takes the text of a number, which the caller has seen to be one.
+    /// Takes the text of a number, which the caller has checked.
     pub(super) fn from_text(text: &str) -> Self {
         Self(text.into())
     }

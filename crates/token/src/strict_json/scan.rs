@@ -1,13 +1,13 @@
-//! The parts of a JSON text that `serde_json` does not hand on.
+//! The parts of a JSON text that `serde_json` does not pass on unchanged.
 
 use std::borrow::Cow;
 
 use super::Number;
 
-/// Returns the text with whole characters, and its numbers in their order. What is no JSON is left
-/// to the parser to reject.
+/// Returns the text with whole characters, and its numbers in their order. Text that is no JSON is left for
+/// the parser to reject.
 ///
-/// Half of a character is what a cut leaves of one beyond the basic plane (RFC 8259 §8.2).
+/// Half of a character is left where a character beyond the basic plane was cut (RFC 8259 §8.2).
 pub(super) fn scan(json: &str) -> (Cow<'_, str>, Vec<Number>) {
     let (mut whole, mut numbers) = (Cow::Borrowed(json), Vec::new());
     let (mut at, mut is_in_text) = (0, false);
@@ -33,11 +33,11 @@ pub(super) fn scan(json: &str) -> (Cow<'_, str>, Vec<Number>) {
                 Some(Err(_)) => {
                     whole
                         .to_mut()
-                        // Of the same length, so that the offsets hold in both texts.
+                        // The substitute has the same length, so that offsets hold in both texts.
                         .replace_range(at..at + ESCAPE_BYTES, "\\ufffd");
                     ESCAPE_BYTES
                 }
-                // With the escaped character: `\"` ends no text.
+                // The escaped character is skipped too: `\"` ends no text.
                 None => 2,
             },
             _ => {
@@ -53,8 +53,8 @@ pub(super) fn scan(json: &str) -> (Cow<'_, str>, Vec<Number>) {
 /// The length of `\uXXXX`.
 const ESCAPE_BYTES: usize = 6;
 
-/// Returns the character of `\uXXXX`, or of two that are one (RFC 8259 §7); an error for half of
-/// one, `None` for another escape.
+/// Returns the character of `\uXXXX`, or of two escapes that are one character (RFC 8259 §7); an error for
+/// half of a character, `None` for another escape.
 fn escaped(text: &str) -> Option<Result<char, std::char::DecodeUtf16Error>> {
     let unit = |text: &str| {
         let digits = text.strip_prefix("\\u")?.get(..4)?;
