@@ -148,6 +148,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::digest::sha256;
 
     /// RFC 9449 §6.1 and RFC 8705 §3.1.
     const JKT: &str = "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I";

@@ -149,7 +149,7 @@ impl Explainer {
     /// Returns the rejection of a request that would wait for a fetch, by the end of the last one.
     fn behind_fetch(&self, policy: &AuthPolicy, received: &ReceivedHead) -> Rejection {
         let named = policy.token_and_issuer(received);
-        let keys = named.and_then(|(token, issuer)| Some((token, self.keys.get(issuer.keys)?)));
+        let keys = named.and_then(|(token, issuer)| Some((token, self.keys.get(issuer.key_set)?)));
         match keys {
             Some((token, keys)) if keys.is_fetch_in_vain(token, Instant::now()) => {
                 Rejection::AuthKeysUnavailable

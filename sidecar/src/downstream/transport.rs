@@ -33,12 +33,7 @@ pub(crate) fn client_certificate(transport: &ClientTransport) -> Option<Digest> 
     let Either::Right(stream) = transport else {
         return None;
     };
-    stream
-        .get_ref()
-        .1
-        .peer_certificates()?
-        .first()
-        .map(|leaf| sha256(leaf))
+    stream.get_ref().1.peer_certificates()?.first().map(sha256)
 }
 
 /// Returns true once the client has closed or reset its side, even behind unread bytes.

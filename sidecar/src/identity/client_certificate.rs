@@ -236,7 +236,7 @@ pub(crate) mod tests {
 
     #[test]
     fn each_form_of_a_proxy_names_the_same_certificate() {
-        let expected = sha256(&certificate());
+        let expected = sha256(certificate());
         let pem = pem();
         let escaped =
             percent_encoding::utf8_percent_encode(&pem, percent_encoding::NON_ALPHANUMERIC);

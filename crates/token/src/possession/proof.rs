@@ -176,7 +176,7 @@ impl<'p> Proof<'p> {
         {
             return Err(InvalidProof::Nonce);
         }
-        let name = sha256(&[&self.key[..], id.as_bytes()].concat());
+        let name = sha256([&self.key[..], id.as_bytes()].concat());
         Ok(VerifiedProof {
             key: self.key,
             id: name.first_chunk().copied().unwrap_or_default(),

@@ -109,7 +109,7 @@ fn changed_settings_of_an_auth_server_are_noted() {
     let note = "the settings file has changed since the start";
     let noted = row("warn     ") + note;
     until(&noted, "Ready, with warnings, up ");
-    has(&server.process().line_with(note), "WARN");
+    has(server.process().line_with(note), "WARN");
     has(admin_get(server.admin(), "/readyz").text(), note);
     fs::write(&file, "token-lifetime = 600\n").unwrap();
     until(&good, "Ready, up ");
