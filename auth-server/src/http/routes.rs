@@ -47,7 +47,7 @@ pub(super) struct Route {
 }
 
 /// Routes of every server.
-static ROUTES: [Route; 8] = [
+static ROUTES: [Route; 9] = [
     Route::guarded(LOGIN_PATH, || post(login::login)).with_cors(Endpoint::Login),
     Route::exempt(TOKEN_PATH, || post(token::token)).with_cors(Endpoint::Login),
     Route::exempt(AUTHORIZE_PATH, || {
@@ -57,13 +57,12 @@ static ROUTES: [Route; 8] = [
     Route::exempt(JWKS_PATH, || get(jwks::jwks)),
     Route::exempt(REVOCATIONS_PATH, || get(revocations::revocations)),
     Route::exempt(REVOKE_PATH, || post(revoke::revoke)).with_cors(Endpoint::Login),
+    // Also without a [[logout]] table: the operator who set the issuer up gets the reason.
+    Route::exempt(BACKCHANNEL_LOGOUT_PATH, || {
+        post(backchannel_logout::backchannel_logout)
+    }),
     Route::guarded(USER_DETAILS_PATH, || get(current_user::current_user)),
 ];
-
-/// Routes of a server that accepts the logouts of other issuers.
-static LOGOUT_ROUTES: [Route; 1] = [Route::exempt(BACKCHANNEL_LOGOUT_PATH, || {
-    post(backchannel_logout::backchannel_logout)
-})];
 
 /// Routes of `auth-server dev`.
 static DEV_ROUTES: [Route; 2] = [
@@ -73,13 +72,8 @@ static DEV_ROUTES: [Route; 2] = [
 
 /// Returns the routes of a server.
 pub(super) fn all(config: &Config) -> impl Iterator<Item = &'static Route> {
-    let logout: &[Route] = if config.foreign_issuers.is_empty() {
-        &[]
-    } else {
-        &LOGOUT_ROUTES
-    };
     let dev: &[Route] = if config.any_claims { &DEV_ROUTES } else { &[] };
-    ROUTES.iter().chain(logout).chain(dev)
+    ROUTES.iter().chain(dev)
 }
 
 /// Returns the route with this path, compared exactly: no similar path is exempt.
