@@ -26,7 +26,6 @@ use postern_http::invalid::InvalidRequest;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 use tracing::{debug, info, warn};
 
@@ -39,6 +38,7 @@ use crate::net::shares::{Holder, Shares};
 use crate::net::unfinished;
 use crate::net::write_deadline::WriteDeadline;
 use crate::tls::ServerTls;
+use crate::tls::first_bytes::{FirstBytes, Socket};
 use postern_process::supervisor::Supervisor;
 
 /// Limits of a head as in most servers: 100 fields, 16 KiB.
@@ -48,8 +48,6 @@ const MAX_HEADER_BYTES: usize = 16 * 1024;
 /// Max time and bytes for which a rejected upload is read after its response, so that the response arrives.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: u64 = 8 * 1024 * 1024;
-
-type Socket = WriteDeadline<TcpStream>;
 
 /// Writes the response to a client's bytes that are no request.
 pub type Reject = Arc<dyn Fn(InvalidRequest, IpAddr) -> Vec<u8> + Send + Sync>;
@@ -182,13 +180,6 @@ struct Connection {
     drain: DrainWatcher,
 }
 
-/// The begin of a connection to a TLS port.
-enum FirstBytes {
-    Tls(Box<TlsStream<Socket>>),
-    /// Letters, as in a method of plain HTTP.
-    Plain(Socket),
-}
-
 impl Connection {
     /// Serves the connection until it ends; in a drain, until its last response is written.
     async fn serve(self, stream: TcpStream) {
@@ -221,9 +212,8 @@ impl Connection {
                     .await;
                 linger(stream).await;
             }
-            Err(error) => {
-                debug!(%error, peer = %self.peer, "{}: TLS handshake failed", self.port.name);
-            }
+            // Logged there, or a probe that has left.
+            Err(_) => {}
         }
     }
 
@@ -231,7 +221,7 @@ impl Connection {
     async fn handshake(&self, tls: &ServerTls, stream: Socket) -> io::Result<FirstBytes> {
         let (limit, mut drain) = (self.port.timeout, self.drain.clone());
         tokio::select! {
-            begun = tokio::time::timeout(limit, detect_tls(tls, stream, limit)) => {
+            begun = tokio::time::timeout(limit, tls.begin(stream, self.peer.ip(), limit)) => {
                 begun.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
             }
             () = self.port.last_request(&mut drain) => Err(io::ErrorKind::ConnectionAborted.into()),
@@ -345,17 +335,6 @@ impl HttpPort {
         };
         drain.reached(phase).await;
     }
-}
-
-async fn detect_tls(tls: &ServerTls, stream: Socket, limit: Duration) -> io::Result<FirstBytes> {
-    let mut first = [0];
-    stream.get_ref().peek(&mut first).await?;
-    // A TLS handshake begins with the byte 22, which is no letter.
-    if first.iter().all(u8::is_ascii_alphabetic) {
-        return Ok(FirstBytes::Plain(stream));
-    }
-    let stream = tls.accept(stream, limit).await?;
-    Ok(FirstBytes::Tls(Box::new(stream)))
 }
 
 /// Closes for writing and reads on for a moment: closing with unread bytes resets the connection,

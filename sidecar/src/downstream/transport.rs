@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pingora::protocols::l4::ext::get_tcp_info;
 use postern_token::digest::{Digest, sha256};
-use postern_transport::net::write_deadline::WriteDeadline;
+use postern_transport::tls::first_bytes::Socket;
 use rustix::net::sockopt::set_socket_linger;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -13,9 +13,6 @@ use tokio_util::either::Either;
 
 /// The state of an open connection in `tcp_states.h` of Linux.
 const TCP_ESTABLISHED: u8 = 1;
-
-/// Socket with a write timeout, below TLS, so that the timeout covers its records too.
-pub(crate) type Socket = WriteDeadline<TcpStream>;
 
 /// Byte stream below HTTP. Boxed, so that a plain connection does not take the memory of TLS.
 pub(crate) type ClientTransport = Either<Socket, Box<TlsStream<Socket>>>;

@@ -11,6 +11,7 @@ use postern_transport::drain::DrainWatcher;
 use postern_transport::net::connection_slots::{Activity, ConnectionSlots, Slot};
 use postern_transport::net::listener;
 use postern_transport::tls::ServerTls;
+use postern_transport::tls::first_bytes::{FirstBytes, Socket};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio_util::either::Either;
@@ -18,7 +19,7 @@ use tokio_util::either::Either;
 use crate::downstream::HTTP_2_PREFACE;
 use crate::downstream::http1::{self, Http1Downstream};
 use crate::downstream::http2::{self, NewConnection};
-use crate::downstream::transport::{self, ClientTransport, Socket};
+use crate::downstream::transport::{self, ClientTransport};
 use crate::exchange::Exchanges;
 use crate::exchange::response::raw_http1_response;
 use crate::identity::client::Client;
@@ -33,16 +34,28 @@ pub(crate) struct ClientConnections {
 }
 
 impl ClientConnections {
-    /// Returns the transport for HTTP; `None` after a failed TLS handshake.
-    async fn secured(&self, socket: Socket) -> Option<ClientTransport> {
+    /// Returns the transport for HTTP; `None` for a client that does not complete a handshake. One that sends
+    /// plain HTTP gets a response.
+    async fn secured(
+        &self,
+        socket: Socket,
+        peer: IpAddr,
+        activity: &Activity,
+    ) -> Option<ClientTransport> {
         let Some(tls) = &self.tls else {
             return Some(Either::Left(socket));
         };
-        tls.accept(socket, self.head_timeout)
-            .await
-            .inspect_err(|error| tracing::debug!(%error, "no TLS connection"))
-            .map(|stream| Either::Right(Box::new(stream)))
-            .ok()
+        let plain = match tls.begin(socket, peer, self.head_timeout).await.ok()? {
+            FirstBytes::Tls(stream) => return Some(Either::Right(stream)),
+            FirstBytes::Plain(socket) => Either::Left(socket),
+        };
+        self.requests
+            .report_unparsed(RequestMalformed, Some(peer), true);
+        let mut downstream = Http1Downstream::new(plain, activity.clone(), self.head_timeout);
+        downstream
+            .reject(raw_http1_response(RequestMalformed))
+            .await;
+        None
     }
 
     /// Accepts connections, and serves each in a task of its own.
@@ -94,7 +107,7 @@ impl ClientConnections {
         let _ = socket.set_nodelay(true);
         let socket = Socket::new(socket, timeout.unwrap_or(Duration::MAX));
         // Boxed: most connections have no handshake, and none for long.
-        let Some(transport) = Box::pin(self.secured(socket)).await else {
+        let Some(transport) = Box::pin(self.secured(socket, peer.ip(), &activity)).await else {
             return;
         };
         // The client's choice over TLS, which its first bytes have to keep.

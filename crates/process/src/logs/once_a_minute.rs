@@ -9,6 +9,9 @@ const INTERVAL: Duration = Duration::from_secs(60);
 pub struct OnceAMinute(Option<Instant>);
 
 impl OnceAMinute {
+    /// A line that was not logged yet.
+    pub const NEVER: Self = Self(None);
+
     /// Returns true if the line is due at `now`, and counts it as logged.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let is_due = self

@@ -2,6 +2,7 @@
 
 use postern_contract::rejection::Rejection;
 use postern_transport::drain::DrainWatcher;
+use postern_transport::tls::first_bytes::note_handshake;
 
 use super::downstream::{HEAD_READ, Http1Downstream};
 use crate::exchange::Exchanges;
@@ -26,6 +27,9 @@ pub(crate) async fn serve(
             Ok(Some(head)) => head,
             Ok(None) => break,
             Err(rejection) => {
+                if let (Some(peer), false) = (client.address, client.tls) {
+                    note_handshake(peer, &downstream.received);
+                }
                 exchanges.report_unparsed(rejection, client.address, true);
                 return Box::pin(downstream.reject(raw_http1_response(rejection))).await;
             }

@@ -61,7 +61,29 @@ fn clients_reach_the_service_over_tls_and_choose_their_http() {
 }
 
 #[test]
-fn who_speaks_plainly_to_a_tls_port_gets_nowhere() {
+fn a_client_and_a_port_that_differ_about_tls_are_logged() {
+    let stack = stack();
+    let authority = Authority::new();
+    let sidecar = with_tls(&stack, &authority.issue("server"), &[]);
+    let mut plain = RawClient::connect(sidecar.address());
+    plain.send(b"GET /orders/list HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(plain.response("GET").status(), 400);
+    sidecar.until_logged("plain HTTP came, and this port has --tls-cert");
+    assert!(authority.client().connect(stack.sidecar.address()).is_err());
+    let expected = "a TLS handshake came, and this port has no --tls-cert";
+    stack.sidecar.until_logged(expected);
+    let sidecar = with_tls(&stack, &authority.issue("server"), &[]);
+    assert!(
+        Authority::new()
+            .client()
+            .connect(sidecar.address())
+            .is_err()
+    );
+    sidecar.until_logged("client and port differ about TLS");
+}
+
+#[test]
+fn plain_http_on_a_tls_port_reaches_no_service() {
     let stack = stack();
     let authority = Authority::new();
     let sidecar = with_tls(&stack, &authority.issue("server"), &[]);
@@ -71,7 +93,7 @@ fn who_speaks_plainly_to_a_tls_port_gets_nowhere() {
     ] {
         let mut client = RawClient::connect(sidecar.address());
         client.send(hello.as_bytes());
-        assert!(client.try_response("GET").is_err());
+        assert_eq!(client.response("GET").status(), 400, "{hello}");
     }
     assert_eq!(stack.service.requests().len(), 0);
 }

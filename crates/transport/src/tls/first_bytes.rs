@@ -1,0 +1,77 @@
+//! The begin of a connection to a port with TLS: a handshake, or plain HTTP of a client that was given the wrong
+//! scheme.
+
+use std::fmt::Display;
+use std::io::{self, ErrorKind};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use postern_process::logs::once_a_minute::OnceAMinute;
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+use tracing::info;
+
+use super::ServerTls;
+use crate::net::write_deadline::WriteDeadline;
+
+/// A socket with a write timeout, below TLS, so that the timeout covers its records too.
+pub type Socket = WriteDeadline<TcpStream>;
+
+/// The begin of a connection.
+pub enum FirstBytes {
+    /// A handshake that was completed.
+    Tls(Box<TlsStream<Socket>>),
+    /// Letters, as in a method of plain HTTP.
+    Plain(Socket),
+}
+
+impl ServerTls {
+    /// Completes the handshake within `limit`, unless plain HTTP comes.
+    ///
+    /// # Errors
+    /// A failed handshake, which is logged, or the timeout.
+    pub async fn begin(
+        &self,
+        socket: Socket,
+        peer: IpAddr,
+        limit: Duration,
+    ) -> io::Result<FirstBytes> {
+        let mut first = [0];
+        tokio::time::timeout(limit, socket.get_ref().peek(&mut first)).await??;
+        // A TLS handshake begins with the byte 22, which is no letter.
+        if first.iter().all(u8::is_ascii_alphabetic) {
+            log_mismatch(peer, &"plain HTTP came, and this port has --tls-cert");
+            return Ok(FirstBytes::Plain(socket));
+        }
+        match self.accept(socket, limit).await {
+            Ok(stream) => Ok(FirstBytes::Tls(Box::new(stream))),
+            Err(error) => {
+                // Probes of load balancers connect and leave.
+                let has_left = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset];
+                if !has_left.contains(&error.kind()) {
+                    log_mismatch(peer, &error);
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Logs that a plain port got a TLS handshake, if these are the first bytes of a connection.
+pub fn note_handshake(peer: IpAddr, received: &[u8]) {
+    if let [22, 3, ..] = received {
+        log_mismatch(
+            peer,
+            &"a TLS handshake came, and this port has no --tls-cert",
+        );
+    }
+}
+
+/// Logs that client and port do not agree about TLS, once a minute: any client can cause it.
+fn log_mismatch(peer: IpAddr, cause: &dyn Display) {
+    static LINE: Mutex<OnceAMinute> = Mutex::new(OnceAMinute::NEVER);
+    if LINE.lock().is_due(Instant::now()) {
+        info!(client = %peer, %cause, "no connection: client and port differ about TLS");
+    }
+}
