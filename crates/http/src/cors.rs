@@ -1,7 +1,6 @@
-//! Cross-origin requests of browsers (Fetch standard, §3.2 *CORS protocol*) and the origins that
-//! may read our responses. There is no wildcard but for public documents. Scripts send their token in a
-//! header, which only those of an allowed origin can set; the browser's cookies count for listed origins
-//! alone.
+//! Cross-origin requests of browsers (Fetch standard, §3.2 *CORS protocol*) and the origins that may read our
+//! responses. Only public documents have a wildcard. Scripts send their token in a header, which only scripts
+//! of an allowed origin can set; the browser's cookies count for listed origins alone.
 
 use std::borrow::Cow;
 
@@ -24,11 +23,11 @@ const ALLOWED: HeaderValue = HeaderValue::from_static("true");
 /// Seconds that a browser may cache the response to a preflight.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// Longer lists of fields are not allowed: our response, which may wait for a client that does not
-/// read, would be as long.
+/// Max length of a list of requested fields: our response, which may wait for a client that does not read,
+/// has the same length.
 const MAX_REQUESTED: usize = 1024;
 
-/// One origin as browsers write it (RFC 6454 §6.2).
+/// An origin as browsers write it (RFC 6454 §6.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin(HeaderValue);
 
@@ -51,19 +50,19 @@ impl std::str::FromStr for Origin {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const MALFORMED: &str = "must be http://HOST or https://HOST, or of an app as capacitor://localhost, with a port \
                                  unless it is the usual one, in lower case, without a user and a path";
-        // Any attacker's page can match them.
+        // Any attacker's page can have these origins.
         if matches!(text, "*" | "null") {
             return Err("is not one origin: '*' and 'null' are not supported".into());
         }
-        // A host of a URL may hold more, which no browser sends.
+        // The host of a URL may hold further characters, which no browser sends.
         let is_plain =
             |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"+-._:/[]".contains(&b);
         let url: Url = text.parse().map_err(|_| MALFORMED)?;
         let is_origin = match url.scheme() {
             "http" | "https" => url.origin().ascii_serialization() == text,
-            // Pages from there are of the origin `null`, or there are none.
+            // Pages of these schemes have the origin `null`, or do not exist.
             "file" | "ftp" | "ws" | "wss" => false,
-            // Of an app: the standard of URLs has no origins of its scheme, its web view has.
+            // The scheme of an app: the standard of URLs has no origin for it, its web view has.
             _ => {
                 let has_host = url.host_str().is_some_and(|host| !host.is_empty());
                 has_host && url.path().is_empty() && url.as_str() == text
@@ -115,8 +114,8 @@ impl AllowedOrigins {
         is_preflight(method, headers) && self.allowed(headers).is_some()
     }
 
-    /// Returns the response fields that let an allowed origin read our response to this request, also
-    /// to one with the browser's cookies if it is among `with_cookies` too.
+    /// Returns the response fields that let an allowed origin read our response to this request; to a request
+    /// with the browser's cookies only if the origin is among `with_cookies` too.
     pub fn response_fields(
         &self,
         headers: &HeaderMap,
@@ -126,7 +125,7 @@ impl AllowedOrigins {
         if self.0.is_empty() {
             return fields;
         }
-        // Sent to other origins too, or a cache would serve them the response to an allowed one.
+        // Sent to other origins too: else a cache would serve them the response to an allowed origin.
         fields.push((VARY, HeaderValue::from_name(ORIGIN)));
         if let Some(origin) = self.allowed(headers) {
             fields.push((ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone()));
@@ -149,8 +148,8 @@ pub fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
         && !announces_body(headers)
 }
 
-/// Returns the response fields that let every page read a public document: it is the same for all,
-/// so a page sends no cookies along.
+/// Returns the response fields that let every page read a public document, which is the same for all, so that
+/// no cookies are needed.
 pub fn public_fields(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
     let anyone = (ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     std::iter::once(anyone)
@@ -158,7 +157,7 @@ pub fn public_fields(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
         .collect()
 }
 
-/// Allows whatever fields a page sends: libraries for traces add fields of their own.
+/// Returns the field that allows all requested fields: libraries for traces add fields of their own.
 fn requested_fields(headers: &HeaderMap) -> Option<(HeaderName, HeaderValue)> {
     let requested = headers.get(ACCESS_CONTROL_REQUEST_HEADERS)?;
     (requested.len() <= MAX_REQUESTED).then(|| (ACCESS_CONTROL_ALLOW_HEADERS, requested.clone()))

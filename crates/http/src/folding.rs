@@ -1,17 +1,17 @@
-//! One form of all texts that lenient programs take for the same: they ignore letter case, read
-//! wide and other compatible letters as plain ones, and drop characters that are not visible.
+//! One form of all texts that lenient programs take for the same. Such programs ignore letter case, read wide
+//! and other compatible letters as plain ones, and drop characters that are not visible.
 
 use std::borrow::Cow;
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::canonical_combining_class;
 
-/// Each time brings a letter closer to its form; no letter takes more.
+/// Number of folds: each fold brings a letter closer to its form, and no letter takes more.
 const FOLDS: usize = 3;
 
-/// Returns text in one letter case, in compatible letters and decomposed, without characters that
-/// are not visible, and with a blank for the `+` of forms. Of İ it is `i`, its small letter in Java
-/// and Python's regular expressions.
+/// Returns text in one letter case, in compatible letters and decomposed, without characters that are not
+/// visible, and with a blank for the `+` of forms. The form of İ is `i`, its small letter in Java and in
+/// Python's regular expressions.
 pub fn folded(text: &str) -> String {
     let mut text = text.to_owned();
     for _ in 0..FOLDS {
@@ -24,7 +24,7 @@ pub fn folded(text: &str) -> String {
     text
 }
 
-/// Over the capitals, because some letters share only these.
+/// Folds a text by way of its capitals, because some letters share only their capitals.
 fn fold_once(text: &str) -> String {
     let mut letter = ' ';
     let folded = text
@@ -139,12 +139,12 @@ pub(crate) fn visible<'n>(name: &str, folded: &'n str) -> &'n str {
     }
 }
 
-/// Removes what Windows ignores at the end of a name, and blanks at its beginning.
+/// Removes the characters that Windows ignores at the end of a name, and blanks at its beginning.
 pub(crate) fn trimmed(name: &str) -> &str {
     name.trim_start().trim_end_matches(is_trimmed)
 }
 
-/// Returns true for what Windows ignores at the end of a name.
+/// Returns true for a character that Windows ignores at the end of a name.
 pub(crate) fn is_trimmed(c: char) -> bool {
     c == '.' || c.is_whitespace()
 }

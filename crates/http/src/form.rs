@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::path::canonical::split_escape;
 
-/// OAuth requests have a handful; a body of thousands only costs memory.
+/// Max number of parameters: OAuth requests have a handful, and a body of thousands only costs memory.
 const MAX_PARAMETERS: usize = 32;
 
 /// The parameter that may repeat (RFC 8707 §2).
@@ -38,7 +38,7 @@ impl Form {
     /// Parses a body; two programs must not read it differently, so nothing is repaired.
     ///
     /// # Errors
-    /// The first one, for the client.
+    /// The first error, as text for the client.
     pub fn parse(body: &[u8]) -> Result<Self, &'static str> {
         let body = std::str::from_utf8(body).map_err(|_| ENCODING)?;
         let (mut parameters, mut resources) = (BTreeMap::new(), Vec::new());
@@ -65,7 +65,7 @@ impl Form {
         })
     }
 
-    /// Returns a parameter; one without a value counts as absent (RFC 6749 §3.2).
+    /// Returns a parameter; a parameter without a value counts as absent (RFC 6749 §3.2).
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&str> {
         let value = self.parameters.get(name)?;

@@ -1,5 +1,5 @@
-//! Header names that a CGI-style service cannot distinguish: PHP, WSGI and CGI make a variable of
-//! each.
+//! Header names that a CGI-style service cannot distinguish: PHP, WSGI and CGI turn each name into a
+//! variable.
 
 use http::{HeaderMap, HeaderName};
 

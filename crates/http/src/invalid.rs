@@ -29,7 +29,7 @@ pub enum InvalidRequest {
 }
 
 impl InvalidRequest {
-    /// Returns the status of a response to it.
+    /// Returns the status of a response to such a request.
     #[must_use]
     pub const fn status(self) -> StatusCode {
         match self {

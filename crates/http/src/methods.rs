@@ -5,7 +5,7 @@ use http::{HeaderMap, Method};
 use crate::header_alias::has_any;
 use crate::invalid::InvalidRequest;
 
-/// The methods of a setting; without any it is for all.
+/// The methods of a setting; an empty list means all methods.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Methods(Vec<Method>);
 
@@ -29,7 +29,7 @@ pub const METHOD_OVERRIDES: [&str; 4] = [
 ];
 
 impl Methods {
-    /// Parses the names, of which there is at least one.
+    /// Parses the names of methods, of which there is at least one.
     ///
     /// # Errors
     /// The first unusable name.
@@ -46,18 +46,18 @@ impl Methods {
         self.0.is_empty()
     }
 
-    /// Returns each method; none for all.
+    /// Returns each method; no method if the setting is for all.
     pub fn each(&self) -> impl Iterator<Item = &Method> {
         self.0.iter()
     }
 
-    /// Returns true if the setting may open a path to `method`. `None`, a method that is not
-    /// certain, needs a setting for all.
+    /// Returns true if the setting may open a path to `method`. A method that is not certain, `None`, needs a
+    /// setting for all methods.
     pub fn allow(&self, method: Option<&Method>) -> bool {
         self.are_all() || method.is_some_and(|method| self.0.contains(method))
     }
 
-    /// Returns true if the setting may restrict `method`: one that is not certain may be any, and a
+    /// Returns true if the setting may restrict `method`: a method that is not certain may be any, and a
     /// service carries out HEAD as GET.
     pub fn may_be(&self, method: Option<&Method>) -> bool {
         self.are_all()

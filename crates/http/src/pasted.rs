@@ -1,5 +1,5 @@
-//! Values as they were pasted: manifests, files of variables and templates leave something around
-//! them, or in them, that no value has. The texts do not repeat a value, which may be a secret.
+//! Values as they were pasted: manifests, files of variables and templates leave marks around them, or in
+//! them, that no value has. The texts do not repeat a value, which may be a secret.
 
 const QUOTES: [[char; 2]; 3] = [['"', '"'], ['\'', '\''], ['“', '”']];
 /// The marks of variables in Kubernetes, in shells and Compose, and in templates.
@@ -7,7 +7,7 @@ const VARIABLES: [[&str; 2]; 3] = [["$(", ")"], ["${", "}"], ["{{", "}}"]];
 const UNREPLACED: &str = "holds a $(NAME), ${NAME} or {{NAME}} that was not replaced: Kubernetes replaces variables \
                           that stand above it in the same container";
 
-/// Returns what is wrong with a value.
+/// Returns the error in a value.
 pub fn error_of(text: &str) -> Option<&'static str> {
     if holds_variable(text) {
         Some(UNREPLACED)
@@ -16,7 +16,7 @@ pub fn error_of(text: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns what is wrong around a list, whose members may have blanks around them.
+/// Returns the error around a list, whose members may have blanks around them.
 pub fn error_of_list(text: &str) -> Option<&'static str> {
     match text.trim() {
         text if is_within(text, ['[', ']']) => Some(
@@ -26,14 +26,14 @@ pub fn error_of_list(text: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns what is wrong with a secret as a whole: a random one may hold the marks of a variable.
+/// Returns the error in a secret as a whole: a random secret may hold the marks of a variable.
 pub fn error_of_secret(text: &str) -> Option<&'static str> {
     let is_within = |[open, close]: [&str; 2]| text.starts_with(open) && text.ends_with(close);
     let is_variable = VARIABLES.into_iter().any(is_within) && holds_variable(text);
     is_variable.then_some(UNREPLACED)
 }
 
-/// Returns what is wrong with the ends of a value.
+/// Returns the error at the ends of a value.
 pub fn error_around(text: &str) -> Option<&'static str> {
     match text {
         _ if text.trim() != text => Some("has a blank at an end, or a line end"),
@@ -44,7 +44,7 @@ pub fn error_around(text: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns true for what separates the members of other programs' lists.
+/// Returns true for a letter that separates the members of other programs' lists.
 pub fn is_separator(letter: char) -> bool {
     letter == ';' || letter.is_whitespace()
 }
@@ -56,7 +56,7 @@ fn is_within(text: &str, [open, close]: [char; 2]) -> bool {
 fn holds_variable(text: &str) -> bool {
     VARIABLES.into_iter().any(|[open, close]| {
         let begins = |letter: char| letter.is_ascii_alphabetic() || "_ .".contains(letter);
-        // Each one: a harmless `$(1)` may stand before it.
+        // Each mark is checked: a harmless `$(1)` may stand before a variable.
         text.split(open)
             .skip(1)
             .any(|name| name.starts_with(begins) && name.contains(close))

@@ -1,5 +1,5 @@
-//! The chunks of a body, read byte by byte (RFC 9112 §7.1). Stricter than the libraries: a size
-//! without a digit, or a line feed within an extension, ends the line for some parsers and not for
+//! The chunks of a body, read byte by byte (RFC 9112 §7.1). This reader is stricter than the libraries: a
+//! size without a digit, or a line feed within an extension, ends the line for some parsers and not for
 //! others.
 
 use super::body::{MalformedChunk, Piece};
@@ -19,12 +19,12 @@ pub(super) enum Chunks {
     End,
 }
 
-/// The digits of a `u64`.
+/// Max number of digits of a size: those of a `u64`.
 const MAX_DIGITS: u8 = 16;
-/// The blanks and the extension of one chunk. No service reads extensions, and a sender without a limit
-/// could send them for each byte of data.
+/// Max length of the blanks and the extension of one chunk. No service reads extensions, and without a limit
+/// a sender could send them for each byte of data.
 const MAX_EXTENSION: u16 = 4096;
-/// All trailers, like the limit of a head.
+/// Max length of all trailers, the limit of a head.
 const MAX_TRAILERS: u32 = 64 * 1024;
 
 impl Chunks {
@@ -35,7 +35,7 @@ impl Chunks {
         let mut skipped = 0;
         while let Some(&byte) = bytes.get(skipped) {
             match self {
-                // What follows belongs to the next message, and stays unread.
+                // The bytes behind the end belong to the next message, and stay unread.
                 Self::End => break,
                 Self::Data { left } => {
                     let data = usize::try_from(*left)
@@ -65,13 +65,13 @@ impl Chunks {
         match (self, byte) {
             (Self::Size { size, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 let digit = char::from(byte).to_digit(16)?;
-                // One digit more would shift the first one out of the `u64`; leading zeros count.
+                // A further digit would shift the first one out of the `u64`; leading zeros count as digits.
                 (digits < MAX_DIGITS).then_some(Self::Size {
                     size: size << 4 | u64::from(digit),
                     digits: digits + 1,
                 })
             }
-            // To some parsers an empty size is 0, and ends the body.
+            // For some parsers an empty size is 0, and ends the body.
             (Self::Size { digits: 0, .. }, _) => None,
             // Senders pad the size with blanks; RFC 9112 §7.1.1 has them before an extension only.
             (Self::Size { size, .. }, b' ' | b'\t') => Some(Self::Blank { size, length: 1 }),
@@ -130,7 +130,7 @@ impl Chunks {
                     length,
                 }
             }),
-            // Among others a CR or LF alone, which ends a line for some parsers only.
+            // Rejects, among others, a CR or LF alone, which ends a line for some parsers only.
             _ => None,
         }
     }

@@ -1,5 +1,5 @@
-//! The boundaries of requests on a connection, so that each is checked as it arrived: libraries
-//! normalise what a proxy in front may have read differently.
+//! The boundaries of requests on a connection, so that each request is checked as it arrived: libraries
+//! normalise bytes that a proxy in front may have read differently.
 
 use memchr::memmem;
 
@@ -22,7 +22,8 @@ pub struct RequestBoundaries {
 /// A rejection within the received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FramingError {
-    /// The number of bytes that may be read before it: of a body those up to its last data.
+    /// The number of bytes that may be read before the rejected ones; of a body the bytes up to its last
+    /// data.
     pub passed: usize,
     /// The reason.
     pub rejection: InvalidRequest,
@@ -35,7 +36,7 @@ impl RequestBoundaries {
     /// The first rejection. Callers follow no bytes after it: they belong to no request.
     pub fn follow(&mut self, received: &[u8]) -> Result<(), FramingError> {
         let mut passed = 0;
-        // One read may end a body, and hold whole requests behind it.
+        // The bytes of one read may end a body, and hold whole requests behind it.
         while let Some(rest @ [_, ..]) = received.get(passed..) {
             let taken = match &mut self.body {
                 Some(body) => match body.next_piece(rest) {
@@ -44,7 +45,7 @@ impl RequestBoundaries {
                 },
                 None => self.follow_head(rest),
             };
-            // What precedes the rejection belongs to checked requests, and may still be read.
+            // Bytes before the rejected ones belong to checked requests, and may still be read.
             passed += taken.map_err(|rejection| FramingError { passed, rejection })?;
             if self.body.is_some_and(|body| body.is_done()) {
                 self.body = None;
@@ -89,9 +90,9 @@ impl RequestBoundaries {
         let before = self.head.len();
         self.head.extend_from_slice(received);
         let end = end(&self.head, before);
-        // What follows the head is read as its body or as the next head.
+        // The bytes behind the head are followed as its body or as the next head.
         self.head.truncate(end.unwrap_or(self.head.len()));
-        // In the joined head: the CR of a line end may be the last byte of the piece before.
+        // Searched in the joined head: the CR of a line end may be the last byte of the piece before.
         if has_bare_line_feed(&self.head, before) {
             return Err(InvalidRequest::Framing);
         }
@@ -100,7 +101,7 @@ impl RequestBoundaries {
             let head = std::mem::take(&mut self.head);
             self.begin_body(&head)?;
         } else if !self.is_within_head() {
-            // Checked already, but a line feed that may follow needs the byte before it.
+            // The head is checked already, but a line feed that may follow needs the byte before it.
             let is_cut = self.head.last() == Some(&b'\r');
             self.head.clear();
             self.head.extend(is_cut.then_some(b'\r'));

@@ -49,7 +49,7 @@ impl ResponseFraming {
                 for part in value.split(|&byte| byte == b',') {
                     let text = part.trim_ascii();
                     let length = length(text).ok_or(AmbiguousResponse::Length)?;
-                    // `2` and `02` are equal to some recipients only.
+                    // Some recipients take `2` and `02` for equal, and others do not.
                     if named.is_some_and(|(named, _)| named != text) {
                         return Err(AmbiguousResponse::Lengths);
                     }

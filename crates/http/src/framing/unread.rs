@@ -5,9 +5,9 @@ use memchr::{memchr_iter, memchr2_iter, memchr3_iter};
 
 use super::is_tchar;
 
-/// Longer than any method.
+/// Max length of a word that counts as a method; no method is longer.
 const MAX_METHOD: usize = 64;
-/// The bytes that some parser takes for a blank, by three: Python splits a request line at each.
+/// The bytes that some parser takes for a blank, in groups of three: Python splits a request line at each.
 const BLANKS: [[u8; 3]; 4] = [
     [b' ', b'\t', 0xa0],
     [0x0b, 0x0c, 0x85],

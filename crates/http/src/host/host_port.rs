@@ -11,7 +11,7 @@ pub struct NoPort(String);
 /// no port.
 ///
 /// # Errors
-/// [`NoPort`] for one that does not exist.
+/// [`NoPort`] for a port that does not exist.
 pub fn port_of(authority: &Authority) -> Result<Option<u16>, NoPort> {
     let Some(text) = authority.as_str().strip_prefix(authority.host()) else {
         return Ok(None);
@@ -39,7 +39,7 @@ pub fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
-/// Returns true for a URL, also for one that is mistyped, whose query may be a secret as well.
+/// Returns true for a URL, even for a mistyped one, whose query may be a secret as well.
 #[must_use]
 pub fn is_url(text: &str) -> bool {
     let is_web = |scheme| text.starts_with(scheme);
@@ -56,7 +56,7 @@ pub fn redacted(text: &str) -> String {
     };
     let (address, hidden) = match rest.split_once(['?', '#']) {
         None => (rest, ""),
-        // What stands before the mark may be the begin of a password.
+        // The text before the mark may be the begin of a password.
         Some((_, behind)) if behind.contains('@') => ("", "…"),
         Some((address, _)) => (address, "?…"),
     };

@@ -7,7 +7,7 @@ use url::Url;
 pub struct NormalUrl {
     /// Scheme and host in lower case, with the port unless it is the scheme's own.
     pub origin: String,
-    /// It begins with a slash, has no dot segments, escapes in upper case, and none of them needless.
+    /// The path begins with a slash, has no dot segments, and only needed escapes, in upper case.
     pub path: String,
 }
 
@@ -16,7 +16,7 @@ impl NormalUrl {
     /// URI has.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        // The parser is a browser's, which repairs much: nothing that needs it comes so far.
+        // The parser is a browser's, which repairs much: texts that need a repair are rejected before.
         if !text.bytes().all(is_of_uri) {
             return None;
         }

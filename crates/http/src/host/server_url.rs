@@ -100,7 +100,7 @@ impl ServerUrl {
     }
 }
 
-/// Renders it without the query.
+/// Renders the URL without its query.
 impl fmt::Display for ServerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.target.path();

@@ -4,8 +4,8 @@
 //! list, needs a token, and is forwarded byte for byte. A path that no honest client sends is
 //! rejected.
 //!
-//! Some services look for a route before they decode. So what restricts a request compares the
-//! decoded text, and what opens a path the text as written, where `%40` is no `@`.
+//! Some services look for a route before they decode. So a setting that restricts a request compares the
+//! decoded text, and a setting that opens a path compares the text as written, where `%40` is no `@`.
 
 use std::borrow::Cow;
 
@@ -390,7 +390,7 @@ const fn is_name_mark(byte: u8) -> bool {
 /// CGI and PHP there get paths, turn into a slash or a backslash; and for the C1 controls.
 ///
 /// No server normalises what it routes: the form matters behind it, where a name becomes a file.
-/// What becomes `?`, `;` or `#` is a name, because parameters are cut off before that.
+/// A character that becomes `?`, `;` or `#` belongs to a name, because parameters are cut off before that.
 const fn is_separator_alike(c: char) -> bool {
     matches!(
         c,

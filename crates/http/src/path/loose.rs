@@ -36,7 +36,7 @@ pub enum AnyPath {
     /// Programs may read it with other names.
     #[error("programs read {0} differently")]
     Unclear(String),
-    /// It does not begin with the context path.
+    /// The path does not begin with the context path.
     #[error("it is outside the context path")]
     Outside,
     /// Each of these may be left out or not.
@@ -45,7 +45,7 @@ pub enum AnyPath {
     /// Nothing is known of the rest.
     #[error("comparing it takes too many steps")]
     TooManySteps,
-    /// It is of a field, `Destination`.
+    /// The path is from a field, `Destination`.
     #[error("it moves or copies to what is no path")]
     Malformed,
 }
