@@ -1,6 +1,6 @@
 //! The explanation of a decision about a request or a token: the records of an observer.
 //!
-//! Both programs print it, as JSON or as text. It never holds a signature.
+//! Both programs print explanations, as JSON or as text. An explanation never holds a signature.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write as _};
@@ -13,7 +13,7 @@ use postern_token::observer::Observer;
 use postern_token::times::{distance, moment};
 use postern_token::unverified::DecodedToken;
 
-/// The labels of the text, in order; checks and token stand where theirs do.
+/// The labels of the text, in order, with the places of checks and token among them.
 const LABELS: [&str; 15] = [
     "request", "verdict", "found", "cause", "to do", "path", CHECKS, "rules", "from", "issuer",
     "user", TOKEN, "keys", "not used", "service",
@@ -32,7 +32,7 @@ pub struct Explanation {
     /// The reason code of a rejection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The status of our response to it.
+    /// The status of our response to the rejected request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// Every check, in order.
@@ -40,12 +40,12 @@ pub struct Explanation {
     /// The token's readable parts, which may be forged unless the signature was checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<DecodedToken>,
-    /// All else, by its label.
+    /// All other facts, by their labels.
     #[serde(flatten)]
     pub facts: BTreeMap<String, Vec<String>>,
 }
 
-/// One check.
+/// A check of a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// `signature`, `times`, …
@@ -69,12 +69,12 @@ pub enum StepOutcome {
 }
 
 impl Explanation {
-    /// Ends with an outcome, and the rejection that is its reason.
+    /// Ends the explanation with an outcome, and the rejection that is its reason.
     pub fn conclude(&mut self, outcome: &str, rejection: Option<Rejection>) {
         outcome.clone_into(&mut self.outcome);
         if let Some(rejection) = rejection {
             self.reason = Some(rejection.reason().to_owned());
-            // The last one decided: `authorization` may fail before a path is found to be nowhere.
+            // The last failed check decided: `authorization` may fail before a path is found to be nowhere.
             let mut checks = self.checks.iter_mut().rev();
             if let Some(failed) = checks.find(|step| step.outcome == StepOutcome::Failed) {
                 failed.reason = Some(rejection.reason().to_owned());
@@ -137,7 +137,7 @@ impl Observer for Explanation {
     }
 }
 
-/// Formats it for a terminal. All text of the request is escaped.
+/// Formats the explanation for a terminal. All text of the request is escaped.
 impl Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for label in LABELS {

@@ -1,8 +1,8 @@
 //! The request interceptor of contract §1 and §4.4: one piece of code for both programs.
 //!
-//! It decides from method, path and header fields alone. The second step,
+//! The interceptor decides from method, path and header fields alone. The second step,
 //! [`VerificationPolicy::verify_at`](postern_token::policy::VerificationPolicy::verify_at),
-//! verifies the token and is the only one that a cache may replace.
+//! verifies the token, and is the only step that a cache may replace.
 
 use std::fmt;
 
@@ -68,7 +68,7 @@ impl Interceptor {
         }
     }
 
-    /// Compares paths for rules, or for the pass list and the optional paths alone.
+    /// Sets if rules compare paths, beside the pass list and the optional paths.
     #[must_use]
     pub fn with_rules(self, has_rules: bool) -> Self {
         Self { has_rules, ..self }
@@ -101,8 +101,7 @@ impl Interceptor {
         &self.allowed_origins
     }
 
-    /// Returns the fields of our response to a request that let the page of an allowed origin read
-    /// it.
+    /// Returns the fields that let the page of an allowed origin read our response to its request.
     pub fn cors_fields(&self, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
         self.allowed_origins
             .response_fields(headers, &self.sources.cookie_origins)
@@ -170,7 +169,7 @@ impl Interceptor {
     /// host, peer address and forwarded-for headers have no influence.
     ///
     /// # Errors
-    /// The rejection of a request that no token could change, or that lacks one.
+    /// A rejection that no token could change, or the rejection of a request without a token.
     pub fn classify<'a>(
         &self,
         method: &Method,
@@ -184,7 +183,7 @@ impl Interceptor {
     /// `observer`.
     ///
     /// # Errors
-    /// Those of [`Self::classify`].
+    /// As [`Self::classify`].
     pub fn classify_observed<'a>(
         &self,
         method: &Method,
@@ -198,8 +197,8 @@ impl Interceptor {
         let path = observer.check("path", self.checked_path(path))?;
         let relative = self.context.strip(&path);
         let is_user_details = relative == Some(USER_DETAILS_PATH);
-        // Before a token is needed: browsers send preflights without one (Fetch standard). Over
-        // HTTP/2 no field announces a body.
+        // Before a token is needed: browsers send preflights without a token (Fetch standard).
+        // `has_body`, because over HTTP/2 no field announces a body.
         if !has_body && self.allowed_origins.is_preflight(method, headers) {
             observer.skipped("authorization", "a preflight of an allowed origin");
             return Ok(AuthRequirement::Preflight {
@@ -217,7 +216,7 @@ impl Interceptor {
         }
         // After the public paths, where even a malformed token is no error.
         let token = self.token_observed(headers, opens_websocket, observer);
-        // Only without a token: an invalid one is rejected here as well.
+        // Only without a token: an invalid token is rejected on optional paths as well.
         if token == Ok(None)
             && let Some(pattern) = self.pattern_of(&self.optional, method, headers, open)
         {
@@ -253,7 +252,7 @@ impl Interceptor {
         }
     }
 
-    /// Returns the pattern that opens a path to a request; `None` unless one opens its destination,
+    /// Returns the pattern that opens a path to a request; `None` unless a pattern opens its destination,
     /// too.
     fn pattern_of<'l>(
         &self,
@@ -269,7 +268,7 @@ impl Interceptor {
             Some(method)
         };
         let pattern = list.find_for(certain, path)?;
-        // The service writes there: both paths need a pattern, or neither is public.
+        // The service writes to the destination: both paths need a pattern, or neither is public.
         if let Some(destination) = Destination::from_request(method, headers).ok()? {
             let path = RequestPath::parse(destination.path).ok()?;
             list.find_for(certain, self.context.strip(&path)?)?;

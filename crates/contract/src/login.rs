@@ -36,14 +36,14 @@ impl LoginRequest {
     /// §4.1 rule 1); [`Rejection::BodyMalformed`] if the body is not a JSON object, repeats a
     /// member or gives account or password the wrong type.
     pub fn from_json(body: &[u8]) -> Result<Self, Rejection> {
-        // Of Windows' clients.
+        // Clients on Windows may send a byte order mark.
         let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
         if Self::is_absent(body) {
             return Err(Rejection::LoginIncomplete);
         }
         let mut members = match strict_json::value(body) {
             Ok(Value::Object(members)) => members,
-            // Such as `null`, which clients send in place of a missing body.
+            // A value such as `null`, which clients send in place of a missing body.
             Ok(value) if value.says_nothing() => return Err(Rejection::LoginIncomplete),
             _ => return Err(Rejection::BodyMalformed),
         };

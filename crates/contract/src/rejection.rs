@@ -37,7 +37,7 @@ macro_rules! challenge {
     };
 }
 
-/// Reads a row's last word.
+/// Returns true for a row whose last word is `enforced`.
 macro_rules! is_enforced {
     (enforced) => {
         true
@@ -54,7 +54,7 @@ pub enum Maker {
     AuthServer,
     /// The sidecar alone.
     Sidecar,
-    /// Each of them.
+    /// Each of the two programs.
     Both,
 }
 
@@ -354,7 +354,8 @@ impl From<InvalidProof> for Rejection {
     }
 }
 
-/// Long enough not to overload, short enough that a caller soon notices a recovery.
+/// `Retry-After` by default: long enough not to overload a server, short enough that a caller soon notices a
+/// recovery.
 const RETRY_AFTER_SECONDS: u32 = 5;
 
 impl Rejection {

@@ -1,8 +1,8 @@
 //! Rules: requests with these methods and paths need a token with these scopes and claims.
 //!
-//! The claims are compared once, when a token is verified: [`AccessRules::verdicts`] can be
-//! remembered with it. A request is compared by method and path alone. Every rule that matches has
-//! to hold, so that none hides another.
+//! The claims are compared once, when a token is verified: [`AccessRules::verdicts`] can be remembered with
+//! the token. A request is compared by method and path alone. Every rule that matches has to hold, so that no
+//! rule hides another.
 
 mod requirement;
 
@@ -23,18 +23,18 @@ use postern_token::strict_json::{Map, Value};
 
 pub use self::requirement::{RequiredClaim, Requirement};
 
-/// More than this would be a table of its own, which a policy engine keeps better. It also bounds
-/// the verdicts of a remembered token.
+/// Max number of rules: a larger table is better kept in a policy engine. The number also bounds the verdicts
+/// of a remembered token.
 pub const MAX_RULES: usize = 256;
 
-/// One rule.
+/// A rule for requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// The name in metrics and explanations.
     pub name: String,
-    /// The methods that it is for.
+    /// The methods of requests that the rule is for.
     pub methods: Methods,
-    /// The paths that it is for, relative to the context path.
+    /// The paths of requests that the rule is for, relative to the context path.
     pub paths: Vec<PathPattern>,
     /// The conditions of a token.
     pub requirement: Requirement,
@@ -99,9 +99,9 @@ pub struct AccessRules {
     unmatched: Unmatched,
     /// The paths as written: only these let a request pass where the default is to deny.
     exact: PassList,
-    /// The paths with every spelling of them: these, too, restrict a request.
+    /// The paths in every spelling: these, too, restrict a request.
     loose: PassList,
-    /// The rule of each pattern of both.
+    /// The rule of each pattern of both lists.
     owners: Vec<usize>,
     /// The claims of all rules, each once, sorted.
     claims: Vec<ClaimName>,
@@ -162,7 +162,7 @@ impl AccessRules {
             .collect()
     }
 
-    /// Compares a request that has a token with these verdicts.
+    /// Compares a request whose token has these verdicts.
     ///
     /// # Errors
     /// The first rule that is for the request and does not hold.
@@ -183,7 +183,7 @@ impl AccessRules {
             });
         }
         for rule in self.matching(request, context) {
-            // Without a verdict nothing is known of the claims.
+            // Without verdicts the claims of the token are not known.
             let rejection = match verdicts.get(rule) {
                 Some(RuleVerdict::Holds) => continue,
                 Some(RuleVerdict::LacksScope) => Rejection::InsufficientScope,
@@ -195,8 +195,8 @@ impl AccessRules {
         Ok(())
     }
 
-    /// Returns the scopes that a request with these verdicts lacks, one alternative of each rule that is
-    /// for it; a token without verdicts has none of them.
+    /// Returns the scopes that a request with these verdicts lacks, one alternative of each rule that is for
+    /// the request; without verdicts all scopes are missing.
     pub fn missing_scopes(
         &self,
         request: RuleRequest<'_>,
@@ -211,7 +211,7 @@ impl AccessRules {
             let Some(rule) = self.rules.get(position) else {
                 continue;
             };
-            // Another rule may need the same.
+            // Another rule may need the same scope.
             let is_named = |scope: &String| missing.contains(&scope.as_str());
             if !rule.requirement.scope.iter().any(is_named) {
                 missing.extend(rule.requirement.scope.first().map(String::as_str));
@@ -220,9 +220,8 @@ impl AccessRules {
         missing
     }
 
-    /// Returns true if a rule is written for this very method and path, and one for the
-    /// destination. What a rule restricts by another spelling does not pass: to the service it may
-    /// be another path.
+    /// Returns true if a rule is written for this very method and path, and one for the destination. A path
+    /// that a rule restricts only in another spelling does not pass: for the service it may be another path.
     fn has_exact_rule(&self, request: RuleRequest<'_>, context: &ContextPath) -> bool {
         let mut paths = request.paths();
         paths.all(|path| path.is_some_and(|path| self.names(request, path, context)))
@@ -237,7 +236,7 @@ impl AccessRules {
             rule.methods.are_all() || method.is_some_and(|method| rule.methods.may_be(Some(method)))
         };
         let Some(relative) = context.strip(&path) else {
-            // Whatever programs read, a rule for everything is written for it.
+            // A rule for everything is written for the path, whatever path programs read in it.
             let names_all = |rule: &Rule| rule.paths.iter().any(PathPattern::is_everything);
             let mut rules = self.rules.iter();
             return context.surrounds(&path) && rules.any(|rule| is_for(rule) && names_all(rule));
@@ -253,8 +252,8 @@ impl AccessRules {
         found && compared.is_ok()
     }
 
-    /// Returns the places of the rules for the path and the destination of a request, in order. For a
-    /// path that could be any all are.
+    /// Returns the places of the rules for the path and the destination of a request, in order; of all rules
+    /// for a path that could be any.
     pub fn matching(&self, request: RuleRequest<'_>, context: &ContextPath) -> Positions {
         let mut positions = Positions::new();
         for path in request.paths() {

@@ -5,8 +5,8 @@ pub mod probes;
 use postern_http::pasted::error_of;
 use postern_http::path::patterns::{ContextPath, PassList, PassListError, PathError};
 
-/// Parses a pass list as its variable holds it: a comma follows each pattern but the last, and each
-/// method in front of one.
+/// Parses a pass list as its variable holds it: a comma follows each pattern except the last, and each method
+/// in front of a pattern.
 ///
 /// # Errors
 /// The first unusable pattern.
@@ -14,8 +14,8 @@ pub fn pass_list(text: &str) -> Result<PassList, PassListError> {
     PassList::with_methods(whole_patterns(text.split(',')).iter().map(String::as_str))
 }
 
-/// Joins methods to the pattern that follows them: a value is split at every comma, and
-/// `GET,HEAD /a` is one pattern. Blanks around a piece go.
+/// Joins methods to the pattern that follows them: a value is split at every comma, and `GET,HEAD /a` is one
+/// pattern. Blanks around a piece are removed.
 pub fn whole_patterns(pieces: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
     let mut patterns = Vec::new();
     let mut methods = String::new();
@@ -29,7 +29,7 @@ pub fn whole_patterns(pieces: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<
             patterns.push(std::mem::take(&mut methods));
         }
     }
-    // The comma behind the last one is ours.
+    // The comma behind the last piece was added above.
     if methods.pop().is_some() {
         patterns.push(methods);
     }
@@ -68,7 +68,8 @@ pub fn context_path(app_name: &str) -> Result<ContextPath, AppNameError> {
 /// Checks the id of an application.
 ///
 /// # Errors
-/// For an empty one: an empty variable of a pod is a label that the pod lacks. For one as it was pasted.
+/// For an empty id, because an empty variable of a pod is a label that the pod lacks, and for an id with
+/// marks of a template.
 pub fn app_id(id: &str) -> Result<(), &'static str> {
     match id {
         "" => Err("is empty; in Kubernetes it is the pod's label app.kubernetes.io/name"),

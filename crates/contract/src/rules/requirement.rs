@@ -6,13 +6,13 @@ use super::RuleVerdict;
 use postern_token::claims::name::ClaimName;
 use postern_token::strict_json::Value;
 
-/// The claims that hold scopes: RFC 8693 §4.2, and what Entra and Okta send.
+/// The claims that hold scopes: the one of RFC 8693 §4.2, and the one that Entra and Okta send.
 const SCOPES: [&str; 2] = ["scope", "scp"];
 
-/// The conditions; none are satisfied by every token.
+/// The conditions of a rule; every token satisfies an empty requirement.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Requirement {
-    /// The scopes of which the token needs one; none are not checked.
+    /// The scopes of which the token needs one; an empty list is not checked.
     pub scope: Vec<String>,
     /// The claims of which each needs one of its values.
     pub claims: Vec<RequiredClaim>,
@@ -25,7 +25,7 @@ pub struct RequiredClaim {
     pub text: String,
     /// The claim.
     pub name: ClaimName,
-    /// Texts, integers or booleans; null for a claim that is not there.
+    /// The values: texts, integers or booleans; null for a missing claim.
     pub values: Vec<Value>,
     /// True if each word of a text is compared too.
     pub by_words: bool,
@@ -63,7 +63,7 @@ impl Requirement {
         }
     }
 
-    /// Describes what the claims of a token hold, which `find` returns.
+    /// Describes the values of a token's claims, which `find` returns.
     pub(super) fn found<'v>(&self, find: impl Fn(&ClaimName) -> Option<&'v Value>) -> String {
         let found = |name: ClaimName| Some(format!("{name} = {}", find(&name)?));
         match self
@@ -78,7 +78,7 @@ impl Requirement {
     }
 }
 
-/// Returns true if a claim with scopes, a text with blanks between them or a list, has this one.
+/// Returns true if a claim with scopes, a text with blanks between them or a list, has this scope.
 fn holds(claim: &Value, scope: &str) -> bool {
     match claim {
         Value::String(scopes) => scopes.split(' ').any(|found| found == scope),
@@ -101,8 +101,8 @@ impl RequiredClaim {
     }
 }
 
-/// Returns true if a member of an object grants what its name says: `{"admin": false}` does not. A
-/// text or a number says nothing by being there.
+/// Returns true if a member of an object grants the right that its name has: `{"admin": false}` does not. A
+/// text or a number grants nothing by itself.
 fn is_granted(member: &Value) -> bool {
     match member {
         Value::Array(_) | Value::Object(_) => affirms(member),
@@ -110,9 +110,9 @@ fn is_granted(member: &Value) -> bool {
     }
 }
 
-/// Returns true if nothing in a value denies, and it says something. A text in a list names what is
-/// held; any other may be a state, as "false" or "revoked", unless it is the domain of an organisation
-/// by its id.
+/// Returns true if no part of a value denies, and the value is not empty. A text in a list names a right that
+/// is held; any other text may be a state, such as "false" or "revoked", unless it is the domain of an
+/// organisation by its id.
 fn affirms(value: &Value) -> bool {
     let is_held = |item: &Value| {
         item.as_str()

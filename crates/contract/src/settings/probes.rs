@@ -9,19 +9,19 @@ use serde::Deserialize;
 
 use postern_token::strict_json::{self, Value};
 
-/// The length of the name in a health request is one byte.
+/// Max length of a service's name, whose length is one byte in a health request.
 const MAX_SERVICE_BYTES: usize = 127;
 
-/// One probe of the service.
+/// A probe of the service.
 #[derive(Debug, Clone)]
 pub struct Probe {
-    /// Its name in the path of the admin port.
+    /// The name of the probe in the path of the admin port.
     pub name: String,
-    /// The request or connection that it makes.
+    /// The request or connection of the probe.
     pub action: Action,
     /// `None` where `--upstream` decides.
     pub port: Option<NonZeroU16>,
-    /// One second by default.
+    /// The timeout of the probe, one second by default.
     pub timeout: Duration,
 }
 
@@ -32,9 +32,9 @@ pub enum Action {
     Http {
         /// `None` where `--upstream` decides.
         scheme: Option<Scheme>,
-        /// With its query.
+        /// The path with its query.
         path: String,
-        /// As given.
+        /// The headers as they were given.
         headers: HeaderMap,
     },
     /// A connection.
@@ -53,7 +53,7 @@ pub enum Scheme {
     Https,
 }
 
-/// The members of Kubernetes' `Probe` that say how to probe; how often is the kubelet's.
+/// The members of Kubernetes' `Probe` that describe the probe itself; its interval is up to the kubelet.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[serde(expecting = "an object with httpGet, tcpSocket or grpc")]
@@ -138,7 +138,7 @@ fn probe(name: &str, members: Value) -> Result<Probe, String> {
     if name.is_empty() || !name.bytes().all(is_plain) {
         return Err("a name is of letters, digits, '-' and '_'".to_owned());
     }
-    // By way of serde_json's own values: duplicates were rejected when these were parsed.
+    // serde_json's own values suffice here: duplicates were rejected when `members` was parsed.
     let members: Members = serde_json::to_value(members)
         .and_then(serde_json::from_value)
         .map_err(|error| error.to_string())?;
