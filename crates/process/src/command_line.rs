@@ -3,9 +3,9 @@
 //!
 //! A program declares its flags with clap and nothing else. A flag with `env` is a setting: its
 //! long name is its key in the file. A setting with `hide_env_values` is a secret and is rejected
-//! there. `--config FILE` itself is added here. clap ranks and validates: settings of the file
-//! become further flags, unless the command line or the environment has them. What no flag can say
-//! stands in the file alone ([`WithFile`]).
+//! in the file. `--config FILE` itself is added here. clap ranks and validates: settings of the file
+//! become further flags, unless the command line or the environment has them. A setting that no flag
+//! can say stands in the file alone ([`WithFile`]).
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -56,10 +56,10 @@ pub trait WithFile: Parser {
     /// The settings of `serve` that most people need, which `serve -h` lists: words.
     const SUMMARY: &'static str = "";
 
-    /// Takes them for the commands that use them; others leave them unread.
+    /// Takes [`Self::KEYS`] from the file, for the commands that use them; other commands leave them unread.
     ///
     /// # Errors
-    /// [`ExitError::Config`] for the first unusable one.
+    /// [`ExitError::Config`] for the first unusable key.
     fn take(&mut self, _file: &ConfigFile) -> Result<(), ExitError> {
         Ok(())
     }
@@ -68,7 +68,7 @@ pub trait WithFile: Parser {
 /// Parses the program's settings. `--help` and `--version` print and end the process.
 ///
 /// # Errors
-/// [`ExitError::Usage`] for a wrong flag or variable, [`ExitError::Config`] for the file.
+/// [`ExitError::Usage`] for a wrong flag or variable, [`ExitError::Config`] for an unusable file.
 pub fn parse<C: WithFile>() -> Result<C, ExitError> {
     match parse_from(std::env::args_os().collect()) {
         Ok(settings) => Ok(settings),
@@ -84,8 +84,8 @@ pub fn unknown_variables<C: WithFile>() -> Vec<String> {
     unknown(&command::<C>(), names).collect()
 }
 
-/// Returns the warning about a variable of others that cannot be used, and the effect. It never holds
-/// the value, which may have a password.
+/// Returns the warning about an unusable variable that is not ours, with the effect. The warning never
+/// holds the value, which may have a password.
 #[must_use]
 pub fn unusable_variable(effect: &str, name: &str, why: &str) -> String {
     format!("{effect}: {name}: {why}")
@@ -99,7 +99,7 @@ pub fn warn(warnings: &[String]) {
 }
 
 /// Parses the settings again, with the present text of their file; command line and environment
-/// are unchanged. Prints nothing and ends nothing.
+/// are unchanged. Prints nothing and does not end the process.
 ///
 /// # Errors
 /// Those of [`parse`].
@@ -107,7 +107,7 @@ pub fn reread<C: WithFile>() -> Result<C, ExitError> {
     parse_words(std::env::args_os())
 }
 
-/// Parses a command line with the settings of its file; tests write one.
+/// Parses a command line with the settings of its file; tests write a command line of their own.
 ///
 /// # Errors
 /// Those of [`parse`].
@@ -128,11 +128,11 @@ pub fn config_file<C: WithFile>() -> Option<PathBuf> {
     file_of(&given).cloned()
 }
 
-/// Parses a name that others compare byte for byte.
+/// Parses a name that other programs compare byte for byte.
 ///
 /// # Errors
-/// For an empty value, which is a mistake in a manifest, and for what a file of variables leaves
-/// around a value: quotes, blanks, a carriage return.
+/// For an empty value, which is a mistake in a manifest, and for characters that a file of variables
+/// leaves around a value: quotes, blanks, a carriage return.
 pub fn name(text: &str) -> Result<String, &'static str> {
     match (text, error_around(text)) {
         ("", _) => Err("is empty"),
@@ -145,7 +145,7 @@ pub fn name(text: &str) -> Result<String, &'static str> {
 /// Parses a member of a list, which may have blanks around it, as in `a, b`.
 ///
 /// # Errors
-/// Those of the type, and an empty member.
+/// The parse errors of the type, and an error for an empty member.
 pub fn member<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
     let text = text.trim();
     match text.parse() {
@@ -193,25 +193,25 @@ impl From<ExitError> for ParseOutcome {
 }
 
 fn parse_from<C: WithFile>(mut arguments: Vec<OsString>) -> Result<C, ParseOutcome> {
-    // A first pass finds the command and the file; values are checked in the last one.
+    // A first pass finds the command and the file; the last pass checks the values.
     let given = lenient_matches::<C>(&arguments)?;
     let mut command = command::<C>();
-    // Built, so that the global flags stand in every subcommand.
+    // Build the command, so that the global flags stand in every subcommand.
     command.build();
     let mut file = file_of(&given)
         .map(|path| ConfigFile::read(path))
         .transpose()?;
     if let Some(file) = &mut file {
-        // `settings.take` reads these from the text; as flags they would be unknown.
+        // `settings.take` reads these keys from the text; as flags they would be unknown.
         file.remove(C::KEYS, |name| setting_named(&command, name).is_some());
     }
     let variable = |name: &str| std::env::var_os(name);
     let keys = file.as_ref().map(|file| (file, C::KEYS));
     let added = from_file::arguments(&command, &given, keys, &variable)?;
-    // Behind a `--` they would be operands.
+    // Behind a `--` the added flags would be operands.
     let end = before_operands(&arguments).len();
     arguments.splice(end..end, added);
-    // With the values of all sources, and before clap, whose errors do not name this cause.
+    // Check the values of all sources before clap does, whose errors do not name this cause.
     pasted::reject(&command, &lenient_matches::<C>(&arguments)?)?;
 
     let outcome = |error: clap::Error| match error.kind() {
@@ -273,7 +273,7 @@ fn with_variables(command: Command) -> Command {
         .mut_subcommands(with_variables)
 }
 
-/// Returns the name, unless the flag has no variable or names one itself.
+/// Returns the name of the flag's variable, unless the flag has none or names one itself.
 fn variable_of(arg: &Arg) -> Option<String> {
     let long = arg.get_long()?;
     (arg.get_env()? == in_capitals(arg.get_id().as_str()).as_str()).then(|| variable(long))
@@ -283,8 +283,7 @@ fn variable(flag: &str) -> String {
     format!("{VARIABLE_PREFIX}{}", in_capitals(flag))
 }
 
-/// Returns the variable by which an image or a unit brings a setting: it ranks below the file of
-/// the operator.
+/// Returns the variable by which an image or a unit brings a setting; it ranks below the operator's file.
 fn default_variable(flag: &str) -> String {
     format!("{DEFAULT_PREFIX}{}", in_capitals(flag))
 }
@@ -293,7 +292,7 @@ fn in_capitals(name: &str) -> String {
     name.to_uppercase().replace('-', "_")
 }
 
-/// Lists only its own flags in the help of `check`: it takes all flags of `serve`.
+/// Lists only the flags of `check` itself in its help, although `check` takes all flags of `serve`.
 fn with_short_check(command: Command) -> Command {
     if command.find_subcommand("check").is_none() {
         return command;
@@ -333,7 +332,7 @@ fn with_summary(command: Command, names: &str) -> Command {
 fn lenient_matches<C: WithFile>(arguments: &[OsString]) -> Result<ArgMatches, ParseOutcome> {
     let lenient = command::<C>().ignore_errors(true).args_override_self(true);
     let matches = with_any_values(lenient.clone()).try_get_matches_from(arguments);
-    // Help was requested: that with the values that each setting takes.
+    // Help was requested: return the help with the values that each setting takes.
     matches
         .or_else(|_| lenient.try_get_matches_from(arguments))
         .map_err(ParseOutcome::Help)
@@ -371,8 +370,8 @@ fn setting_named<'c>(command: &'c Command, name: &str) -> Option<&'c Arg> {
     settings.find(|setting| setting.get_long() == Some(name))
 }
 
-/// Warns of our variables that no setting is read from: a misspelt one would have no effect. Not
-/// fatal, because Kubernetes and shared environment files set variables for others too.
+/// Warns of `POSTERN_*` variables that no setting is read from: a misspelt one would have no effect. Not
+/// fatal, because Kubernetes and shared environment files set variables for other programs too.
 fn unknown(command: &Command, set: impl Iterator<Item = OsString>) -> impl Iterator<Item = String> {
     let settings = all_settings(command);
     let of_settings = settings.iter().filter_map(|setting| setting.get_env());

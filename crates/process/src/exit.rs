@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tracing::subscriber::with_default;
 
-/// Longer than any active reader of standard error takes.
+/// The time for the last line: longer than any active reader of standard error takes.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An early end of the program. The text is one line for the operator and holds no secret.
@@ -62,7 +62,7 @@ impl ExitError {
 /// True once log lines are JSON: nothing else may be written to standard error then.
 static WRITES_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Selects the format of the last line.
+/// Selects JSON or text as the format of the program's last line.
 pub(crate) fn log_as_json(json: bool) {
     WRITES_JSON.store(json, Ordering::Relaxed);
 }
@@ -97,8 +97,7 @@ fn strictly(warnings: &[String]) -> Result<(), ExitError> {
     }
 }
 
-/// Ends a check after its output: prints its result. Keys that were overridden are warnings that
-/// `--strict` accepts.
+/// Ends a check after its output: prints the result. Overridden keys are warnings that `--strict` accepts.
 ///
 /// # Errors
 /// [`ExitError::Config`] with the first warning, where `is_strict`.
@@ -119,7 +118,7 @@ pub fn end_check(is_strict: bool, warnings: &[String], overridden: usize) -> Res
 /// code into a panic's.
 fn last_line(exit_code: u8, line: &str) {
     if WRITES_JSON.load(Ordering::Relaxed) {
-        // Written here: the thread that writes the log has ended.
+        // Write the line on this thread: the thread that writes the log has ended.
         let log = tracing_subscriber::fmt()
             .json()
             .flatten_event(true)
@@ -145,7 +144,7 @@ fn write_within(timeout: Duration, write: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Joins lines, and drops what would act on a terminal: texts of others are part of messages.
+/// Joins lines, and drops characters that would act on a terminal: messages contain texts of other programs.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     let words: Vec<&str> = text

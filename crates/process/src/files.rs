@@ -10,7 +10,7 @@ pub mod toml_error;
 
 use std::path::{Path, PathBuf};
 
-/// Returns the path of the file beside `path` whose name has `suffix` behind it.
+/// Returns `path` with `suffix` behind the file name.
 #[must_use]
 pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();

@@ -1,13 +1,13 @@
-//! The memory limit of this process: the one of its control group, or of a group above it.
+//! The memory limit of this process: the lowest limit of its control group and of the groups above it.
 
 use std::fs;
 use std::path::Path;
 
-/// The groups of version 2, and the memory groups of version 1.
+/// The directory of the control groups of version 2, with the memory groups of version 1 below it.
 const ROOT: &str = "/sys/fs/cgroup";
 const OWN_GROUP: &str = "/proc/self/cgroup";
 
-/// Returns the limit in bytes; `None` if it is missing or cannot be read.
+/// Returns the limit in bytes; `None` if there is no limit or it cannot be read.
 #[must_use]
 pub fn memory_limit() -> Option<u64> {
     let groups = fs::read_to_string(OWN_GROUP).ok()?;

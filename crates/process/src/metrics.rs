@@ -67,7 +67,7 @@ pub fn counters<L: Clone + Hash + Eq>(series: impl IntoIterator<Item = L>) -> Fa
     counters
 }
 
-/// One label of a series.
+/// The name and the value of the one label of a series.
 pub type Label = [(&'static str, &'static str); 1];
 
 /// Returns counters by one label, with these values from the start.

@@ -10,7 +10,7 @@ use crate::exit::ExitError;
 /// Writes `text`. A closed pipe is not a failure: the reader may need no more.
 ///
 /// # Errors
-/// [`ExitError::Software`] if it cannot be written, for example to a full disk.
+/// [`ExitError::Software`] if the text cannot be written, for example to a full disk.
 pub fn print(text: &str) -> Result<(), ExitError> {
     let mut stdout = std::io::stdout().lock();
     let written = stdout
@@ -24,11 +24,11 @@ pub fn print(text: &str) -> Result<(), ExitError> {
     }
 }
 
-/// Writes `secret` as a line, without joining or buffering, which would copy it. There is no other
-/// copy.
+/// Writes `secret` as a line, without joining or buffering, which would copy it. The program keeps no
+/// other copy.
 ///
 /// # Errors
-/// If it cannot be written; a closed pipe is a failure here.
+/// If the secret cannot be written; a closed pipe is a failure here.
 pub fn hand_over(secret: &str) -> std::io::Result<()> {
     let mut stdout = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
     stdout.write_all(secret.as_bytes())?;

@@ -5,14 +5,14 @@ use std::time::Duration;
 /// Pauses that double from the first to the last.
 #[derive(Debug, Clone, Copy)]
 pub struct Pauses {
-    /// After the first failure.
+    /// The pause after the first failure.
     pub first: Duration,
-    /// After many.
+    /// The pause after many failures.
     pub last: Duration,
 }
 
 impl Pauses {
-    /// Returns the pause after so many failures in a row.
+    /// Returns the pause after this number of failures in a row.
     #[must_use]
     pub fn after(&self, failures: u32) -> Duration {
         // Twenty doublings exceed every last pause, far from an overflow.
@@ -21,8 +21,8 @@ impl Pauses {
             .min(self.last)
     }
 
-    /// Returns that pause without up to half of it: programs that failed together do not retry
-    /// together. `chance` is 0.0 up to 1.0.
+    /// Returns the pause of [`Self::after`], shortened by up to half of it: programs that failed together do
+    /// not retry together. `chance` is 0.0 up to 1.0.
     #[must_use]
     pub fn jittered(&self, failures: u32, chance: f64) -> Duration {
         self.after(failures).mul_f64(1.0 - chance / 2.0)

@@ -13,7 +13,7 @@ pub enum Termination {
     Interrupted,
 }
 
-/// Both signals, received from the moment this is made: until then they end the process at once.
+/// SIGTERM and SIGINT, received from the moment this is made: until then they end the process at once.
 #[derive(Debug)]
 pub struct Terminations {
     terminate: Signal,
@@ -55,8 +55,8 @@ pub fn ignore_sighup() -> Result<(), ExitError> {
     ignore(SignalKind::hangup())
 }
 
-/// Keeps SIGINT from ending the process, for its life: who reads a password gives the terminal back
-/// first.
+/// Keeps SIGINT from ending the process, as long as it lives: a reader of a password gives the terminal
+/// back first.
 ///
 /// # Errors
 /// [`ExitError::Software`] when the handler cannot be installed.

@@ -15,7 +15,7 @@ tokio::task_local! {
 }
 
 thread_local! {
-    /// One world has one thread.
+    /// The random numbers of a world, which has one thread.
     static RANDOM: RefCell<Rng> = RefCell::new(Rng::with_seed(0));
 }
 
@@ -25,13 +25,13 @@ pub struct Machine {
     began: tokio::time::Instant,
     /// Seconds since the epoch at which the world began.
     epoch: u64,
-    /// Seconds by which its clock is ahead of the world's.
+    /// Seconds by which the machine's clock is ahead of the world's.
     ahead: AtomicI64,
     tasks: Mutex<Vec<AbortHandle>>,
 }
 
 impl Machine {
-    /// Makes a machine of a world that began then, at this time in seconds since the epoch.
+    /// Makes a machine of a world that began at the instant `began`, `epoch` seconds after the epoch.
     #[must_use]
     pub fn new(began: tokio::time::Instant, epoch: u64) -> Arc<Self> {
         Arc::new(Self {

@@ -1,5 +1,5 @@
-//! Tasks that run as long as a program serves. The first end of one stops the program: one whose
-//! keys are no longer refreshed looks healthy and trusts revoked ones.
+//! Tasks that run as long as a program serves. The first end of a task stops the program: a program whose
+//! keys are no longer refreshed looks healthy and trusts revoked keys.
 //!
 //! Retried errors are fine; a panic or an early return is an end.
 
@@ -19,7 +19,7 @@ pub struct Supervisor(watch::Sender<Option<ExitError>>);
 #[derive(Debug, Clone)]
 pub struct FirstFailure(watch::Receiver<Option<ExitError>>);
 
-/// Creates the two halves.
+/// Creates the starting half and the receiving half.
 #[must_use]
 pub fn supervisor() -> (Supervisor, FirstFailure) {
     let (sender, receiver) = watch::channel(None);
@@ -46,13 +46,13 @@ impl Supervisor {
         work: impl Future<Output = Result<(), String>> + Send + 'static,
     ) -> JoinHandle<()> {
         let background = self.clone();
-        // A task of its own, whose panic is seen by the one below.
+        // Run the work as a task of its own, whose panic the task below sees.
         let working = tokio::spawn(work);
         tokio::spawn(async move {
             let cause = match working.await {
                 Ok(Ok(())) => return,
                 Ok(Err(cause)) => cause,
-                // The log has the panic already; this is for the last line.
+                // The log has the panic already; this text is for the program's last line.
                 Err(error) => error.to_string(),
             };
             background.ended(format!("{what} has ended: {cause}"));

@@ -1,4 +1,4 @@
-//! Tasks and threads of the program, which end with it.
+//! Tasks and threads of the program, which end with the program.
 
 use tokio::task::{JoinError, JoinHandle};
 

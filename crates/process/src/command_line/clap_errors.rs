@@ -17,7 +17,7 @@ pub(super) fn exit_error(command: &Command, given: &ArgMatches, error: &clap::Er
             ExitError::Usage("a command is missing; see --help".to_owned())
         }
         _ => {
-            // First: lines are joined, and a secret may have several.
+            // Remove a secret first: lines are joined below, and a secret may have several lines.
             let line = what_is_wrong(&without_secret(command, error, error.to_string()));
             let line = line + &missing_command(command, given, error);
             if is_configuration(command, error) {
@@ -102,7 +102,7 @@ fn what_is_wrong(message: &str) -> String {
     in_plain_words(&sentence)
 }
 
-/// Removes the rejected value, which clap quotes, if it is a secret, or what may be one in a URL.
+/// Removes the rejected value, which clap quotes, if it is a secret, or the part of a URL that may be one.
 fn without_secret(command: &Command, error: &clap::Error, line: String) -> String {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) if !text.is_empty() => Some(text),

@@ -18,7 +18,7 @@ pub struct CompletionsArgs {
 /// Prints the script for the shell.
 ///
 /// # Errors
-/// Those of [`print`].
+/// As of [`print`].
 pub fn print_completions<C: WithFile>(args: &CompletionsArgs) -> Result<(), ExitError> {
     let mut command = command::<C>();
     let name = command.get_name().to_owned();

@@ -1,5 +1,5 @@
-//! The TOML file of settings: one key per flag, and what no flag can say. It parses values and does
-//! not know the keys.
+//! The TOML file of settings: one key per flag, and settings that no flag can say. This module parses
+//! values and does not know the keys.
 
 use std::ffi::OsString;
 use std::path::{self, PathBuf};
@@ -15,7 +15,7 @@ use crate::exit::ExitError;
 use crate::files::bounded_read;
 use crate::files::toml_error::TomlError;
 
-/// Ten times the size of a thousand paths and origins.
+/// Ten times the size of a file with a thousand paths and origins.
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// A file that was read and is TOML.
@@ -54,7 +54,7 @@ impl ConfigFile {
         &self.path
     }
 
-    /// Reads what the file alone can say; other keys are ignored.
+    /// Reads the settings that the file alone can say; other keys are ignored.
     ///
     /// # Errors
     /// [`ExitError::Config`] with the file, the line and the member that is wrong.
@@ -70,7 +70,7 @@ impl ConfigFile {
     }
 
     /// Returns the table and the member of a path: `[[issuer]] idp: jwks` for `issuer[1].jwks`. A table
-    /// without a name has its number.
+    /// without a name is called by its number.
     fn position(&self, path: &Path) -> String {
         let path = path.to_string();
         let Some((key, rest)) = path.split_once('[') else {
@@ -90,8 +90,8 @@ impl ConfigFile {
         }
     }
 
-    /// Removes the keys that the file alone can have. A setting of the same name stays unless it is an
-    /// array of tables.
+    /// Removes the keys that the file alone can have. A setting of the same name stays unless its value is
+    /// an array of tables.
     pub(super) fn remove(&mut self, names: &[&str], is_setting: impl Fn(&str) -> bool) {
         let stays = |name: &str, value: &Value| is_setting(name) && !has_tables(value);
         self.values
@@ -102,11 +102,11 @@ impl ConfigFile {
         ExitError::Config(format!("{}: `{key}` {why}", self.path.display()))
     }
 
-    /// Returns the flags of `key`: empty if it is absent or a switch that is off.
+    /// Returns the flags of `key`: empty if the key is absent or a switch that is off.
     pub(super) fn arguments_for(&self, key: &str, flag: &Arg) -> Result<Vec<OsString>, ExitError> {
         match (self.values.get(key), flag.get_action()) {
             (None, _) => Ok(Vec::new()),
-            // Even with the value false, a flag would exclude others.
+            // Even with the value false, the flag would exclude the flags that conflict with it.
             (Some(value), _) if is_off_by_default(flag) && is_off(value) => Ok(Vec::new()),
             (Some(Value::Array(items)), ArgAction::Append) => {
                 items.iter().map(|item| self.argument(key, item)).collect()
@@ -131,7 +131,7 @@ impl ConfigFile {
                 ));
             }
         };
-        // With `=`: a value that begins with a hyphen would be read as a flag.
+        // Join with `=`: a separate value that begins with a hyphen would be read as a flag.
         Ok(OsString::from(format!("--{key}={text}")))
     }
 }

@@ -1,5 +1,5 @@
-//! The flags that variables, below them the configuration file, and below it the defaults of an image
-//! add to a command line: those of the chosen subcommand that the command line lacks.
+//! The flags that a command line lacks, for the chosen subcommand: added from variables, below them from
+//! the configuration file, and below the file from the defaults of an image.
 
 use std::ffi::OsString;
 
@@ -33,7 +33,7 @@ pub(super) fn arguments(
         match (value_source(setting, given), file) {
             (Some(ValueSource::CommandLine), _) => {}
             (Some(ValueSource::EnvVariable), _) => {
-                // Made a flag, without the line end that clap would take for a part of the value.
+                // A variable becomes a flag, without the line end that clap would add to the value.
                 let name = setting.get_env().unwrap_or_default().to_string_lossy();
                 arguments.extend(variable(&name).map(|value| argument(flag, value)));
             }
@@ -49,14 +49,14 @@ pub(super) fn arguments(
     Ok(arguments)
 }
 
-/// Returns the flag with the value of a variable, without the line end of the file that it was
+/// Returns the flag with the value of a variable, without the line end of the file that the value was
 /// copied from.
 fn argument(flag: &str, value: OsString) -> OsString {
     let value = match value.into_string() {
         Ok(text) => text.trim_end_matches(LINE_END).into(),
         Err(value) => value,
     };
-    // Joined as bytes: a path in a variable need not be UTF-8.
+    // Join flag and value as bytes: a path in a variable need not be UTF-8.
     let mut argument = OsString::from(format!("--{flag}="));
     argument.push(value);
     argument
@@ -92,7 +92,7 @@ fn reject_wrong_keys(
 #[must_use]
 pub fn alike<'n>(misspelt: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     const ENOUGH: f64 = 0.9;
-    // The prefix of every variable would make all of them alike.
+    // The prefix that every variable has would make all variables alike.
     let own_part = |name: &str| {
         name.strip_prefix(VARIABLE_PREFIX)
             .unwrap_or(name)

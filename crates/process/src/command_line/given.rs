@@ -6,11 +6,11 @@ use super::serialize::redact_urls;
 use super::sources::Sources;
 use super::{WithFile, settings};
 
-/// The value of a secret, and of a setting that is not printed.
+/// Stands for the value of a secret, and of a setting that is not printed.
 const SET: &str = "(set)";
 
 /// Returns the settings that the command line, a variable, the file or a default of an image gives,
-/// as a file has them, with each source as a comment. The values are those `in_force`.
+/// in the form of the file, with each source as a comment. The values come from `in_force`.
 #[must_use]
 pub fn given<C: WithFile>(in_force: &Table) -> String {
     Sources::from_process::<C>().map_or(String::new(), |sources| {

@@ -10,8 +10,8 @@ use super::settings;
 use super::sources::chosen_subcommand;
 use crate::exit::ExitError;
 
-/// Rejects the first setting of the chosen command with something around it, or in it, that no value
-/// has.
+/// Rejects the first setting of the chosen command whose value has characters around it, or in it,
+/// that no value has.
 ///
 /// # Errors
 /// [`ExitError::Config`] that names the flag.

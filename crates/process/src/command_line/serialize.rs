@@ -8,7 +8,7 @@ use toml::Value;
 
 use postern_http::host::host_port::{is_url, redacted};
 
-/// Hides what may be secret in the URLs among settings that are printed.
+/// Hides the parts that may be secret in the URLs among settings that are printed.
 pub fn redact_urls(setting: &mut Value) {
     match setting {
         Value::String(text) if is_url(text) => *text = redacted(text),
@@ -21,15 +21,15 @@ pub fn redact_urls(setting: &mut Value) {
 /// Serializes the displayed text.
 ///
 /// # Errors
-/// Those of the serializer.
+/// The errors of the serializer.
 pub fn displayed<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 
-/// Serializes the displayed text, or nothing.
+/// Serializes the displayed text of the value; for no value nothing.
 ///
 /// # Errors
-/// Those of the serializer.
+/// The errors of the serializer.
 pub fn displayed_if_any<T: Display, S: Serializer>(
     value: &Option<T>,
     serializer: S,
@@ -43,7 +43,7 @@ pub fn displayed_if_any<T: Display, S: Serializer>(
 /// Serializes the displayed text of each value.
 ///
 /// # Errors
-/// Those of the serializer.
+/// The errors of the serializer.
 pub fn each_displayed<T: Display, S: Serializer>(
     values: &[T],
     serializer: S,
@@ -54,7 +54,7 @@ pub fn each_displayed<T: Display, S: Serializer>(
 /// Serializes the word by which the flag takes the value.
 ///
 /// # Errors
-/// Those of the serializer.
+/// The errors of the serializer.
 pub fn word<T: ValueEnum, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     let possible = value.to_possible_value();
     serializer.serialize_str(possible.as_ref().map_or("", |value| value.get_name()))

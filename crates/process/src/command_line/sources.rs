@@ -10,7 +10,7 @@ use super::config_file::ConfigFile;
 use super::{WithFile, command, default_variable, file_of, is_set, lenient_matches, settings};
 use crate::exit::ExitError;
 
-/// The end of a command line error, which stays its end.
+/// The end of a command line error; a source is added in front of it.
 pub(super) const SEE_HELP: &str = "; see --help";
 
 /// Adds the variable or the file to the settings that the failure names. A defect of the program
@@ -87,7 +87,7 @@ impl Sources {
         };
         let mut described = described.to_owned();
         for setting in settings(&self.command) {
-            // In the text as it was: what is added names flags as well.
+            // Search the text as it was: the added sources name flags as well.
             let flag = setting.get_long().filter(|flag| is_named(flag, text));
             if let Some((flag, source)) = flag.zip(self.describe_source(setting, text)) {
                 described += &format!("; --{flag} comes from {source}");
@@ -96,7 +96,8 @@ impl Sources {
         described + end
     }
 
-    /// Returns `None` for a typed flag, a default, and a text that begins with the file.
+    /// Returns the variable or the file; `None` for a typed flag, a default, and a text that begins with
+    /// the file.
     fn describe_source(&self, setting: &Arg, text: &str) -> Option<String> {
         if value_source(setting, &self.given) == Some(ValueSource::CommandLine) {
             return None;

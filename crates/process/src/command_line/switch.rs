@@ -10,7 +10,7 @@ const OFF: &str = "off";
 /// Replaces clap's two kinds of booleans, of which one takes no value and the other `true` or
 /// `false`. Flags of a single command, which are not settings, stay as they are.
 pub(super) fn with_switches(command: Command) -> Command {
-    // A switch before an operand would take it as its value.
+    // A switch before an operand would take the operand as its value.
     let has_operands = command.get_positionals().next().is_some();
     command
         .mut_args(|argument| match argument.get_env() {
@@ -25,7 +25,7 @@ pub(super) fn is_switch(argument: &Arg) -> bool {
     argument.get_value_parser().type_id() == TypeId::of::<bool>()
 }
 
-/// Returns true for those that a bare flag switches on.
+/// Returns true for a setting that a bare flag switches on.
 pub(super) fn is_off_by_default(argument: &Arg) -> bool {
     is_switch(argument) && has_default(argument, OFF)
 }

@@ -69,7 +69,7 @@ fn parsed<T: FromStr<Err: Display>, E: Error>(text: &str) -> Result<Text<T>, E> 
         .map_err(|error| E::custom(format_args!("'{}': {error}", LogText(&redacted(text)))))
 }
 
-/// Several texts, at least one. A single one may stand without a list.
+/// Several texts, at least one. A single text may stand without a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(
     feature = "schema",
@@ -78,7 +78,7 @@ fn parsed<T: FromStr<Err: Display>, E: Error>(text: &str) -> Result<Text<T>, E> 
 )]
 #[serde(bound(serialize = ""))]
 pub struct List<T>(
-    /// In their order.
+    /// The texts in the order of the file.
     #[cfg_attr(feature = "schema", schemars(with = "OneOrSeveral"))]
     pub Vec<Text<T>>,
 );
@@ -100,7 +100,7 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for List<T> {
         if texts.is_empty() {
             return Err(D::Error::custom("is empty: list at least one"));
         }
-        // Blanks around a member go, as in a flag's list.
+        // Blanks around a member are removed, as in a flag's list.
         let members = texts.iter().map(|text| parsed(text.trim()));
         Ok(Self(members.collect::<Result<_, _>>()?))
     }
@@ -118,7 +118,7 @@ impl<T: Clone> List<T> {
     }
 }
 
-/// The rule of a name that others compare byte for byte.
+/// The rule of a name that other programs compare byte for byte.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Name;
 

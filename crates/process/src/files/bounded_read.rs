@@ -15,7 +15,7 @@ use crate::files::replaced_file::{self, REMEDY};
 
 /// Characters at the end of a line, which editors and `echo` put behind a value.
 pub const LINE_END: [char; 2] = ['\r', '\n'];
-/// Reserved for a stream, which has no length.
+/// Bytes reserved for a stream, which has no known length.
 const UNKNOWN_LENGTH: u64 = 64 * 1024;
 
 const NO_TEXT: &str = "is not UTF-8: it is a text of another encoding, or binary, as DER, PKCS #12 and Java's \
@@ -33,13 +33,13 @@ pub enum ReadError {
     /// A text as Windows may write it.
     #[error("is UTF-16: it has to be UTF-8")]
     Utf16,
-    /// A directory, a pipe or a device: it may never end.
+    /// A directory, a pipe or a device, whose read may never end.
     #[error("is not a regular file")]
     NoFile,
-    /// Others could have read or changed it.
+    /// A file that other users could have read or changed.
     #[error("{0}")]
     NotPrivate(&'static str),
-    /// A mount of this file alone, whose path on the host leads to another file now.
+    /// A file that is mounted alone, whose path on the host leads to another file now.
     #[error("was replaced or removed under its mount, which leads to the old file: {REMEDY}")]
     Replaced,
 }
@@ -47,7 +47,7 @@ pub enum ReadError {
 /// A file that was read whole.
 #[derive(Debug)]
 pub struct FileContent {
-    /// Possibly a secret.
+    /// The bytes of the file, possibly a secret.
     pub bytes: Zeroizing<Vec<u8>>,
     /// Metadata of the open file, which its path may no longer lead to.
     pub metadata: Metadata,
@@ -71,13 +71,13 @@ pub fn read(path: &Path, max_bytes: u64) -> Result<FileContent, ReadError> {
     read_with(OFlags::empty(), path, max_bytes)
 }
 
-/// Reads as [`read`] does a file that is opened with further flags.
+/// Reads a file as [`read`] does, but opens it with further flags.
 pub(super) fn read_with(
     flags: OFlags,
     path: &Path,
     max_bytes: u64,
 ) -> Result<FileContent, ReadError> {
-    // Without this, opening a pipe waits for its writer.
+    // Without `NONBLOCK`, opening a pipe waits for its writer.
     let flags = flags | OFlags::NONBLOCK;
     let file = OpenOptions::new()
         .read(true)
@@ -91,14 +91,14 @@ pub(super) fn read_with(
         return Err(ReadError::Replaced);
     }
     let mut bytes = Zeroizing::new(Vec::with_capacity(reserved(metadata.len(), max_bytes)));
-    // One byte more shows that it is too long: a file may grow after its length was read.
+    // One byte more shows that the file is too long: it may grow after its length was read.
     file.take(max_bytes + 1).read_to_end(&mut bytes)?;
     remove_mark(&mut bytes, max_bytes)?;
     Ok(FileContent { bytes, metadata })
 }
 
-/// Checks the length of what was read, and removes a byte order mark: programs on Windows write it, and
-/// the first line of a file, or a password, would be another.
+/// Checks the length of the bytes read, and removes a byte order mark: programs on Windows write it, and
+/// with it the first line of a file, or a password, would be another.
 fn remove_mark(bytes: &mut Vec<u8>, max_bytes: u64) -> Result<(), ReadError> {
     if bytes.len() as u64 > max_bytes {
         return Err(ReadError::TooLong(max_bytes));

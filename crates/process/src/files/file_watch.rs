@@ -1,5 +1,5 @@
-//! Files that may have changed, polled every two seconds and at SIGHUP. What they hold counts once
-//! two polls have read the same: half a copy never does, nor one of two files that belong together.
+//! Files that may have changed, polled every two seconds and at SIGHUP. Their content counts once
+//! two polls have read the same: half a copy never counts, nor one of two files that belong together.
 
 use std::fmt::Display;
 use std::io;
@@ -10,13 +10,13 @@ use tracing::{error, info};
 
 use crate::tasks;
 
-/// Short for an operator who waits, and next to no work.
+/// The time between polls: short for an operator who waits, and next to no work.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// After a SIGHUP, whose sender has written everything.
+/// The time to the next poll after a SIGHUP, whose sender has written everything.
 const INTERVAL_AFTER_SIGNAL: Duration = Duration::from_millis(200);
 
 /// Files that are polled for as long as the process lives. SIGHUP is received from the moment this
-/// is made; several between two polls count as one.
+/// is made; several signals between two polls count as one.
 #[derive(Debug)]
 pub struct PolledFiles<C> {
     sighup: Signal,
@@ -28,7 +28,7 @@ pub struct PolledFiles<C> {
 #[derive(Debug)]
 struct Settling<C> {
     last: C,
-    /// True for content that is in use, or was returned to be.
+    /// True for content that is in use, or was returned to be used.
     counts: bool,
 }
 
@@ -60,7 +60,7 @@ impl<C: PartialEq + Send + 'static> PolledFiles<C> {
         } else {
             INTERVAL
         };
-        // It fails where the process ends.
+        // The read fails only while the process ends.
         let read = tasks::blocking(read).await.ok()?;
         self.content.settled(read, is_signalled)
     }
@@ -70,6 +70,7 @@ impl<C: PartialEq> Settling<C> {
     fn settled(&mut self, read: C, is_signalled: bool) -> Option<&C> {
         let is_whole = read == self.last;
         let is_due = !self.counts || is_signalled;
+        // Content that differs from the last poll's may be half written: the next poll decides.
         self.last = read;
         self.counts = is_whole;
         (is_whole && is_due).then_some(&self.last)
@@ -93,7 +94,7 @@ where
     }
 }
 
-/// Logs the outcome of using what files hold: `Ok(false)` if that is in use already.
+/// Logs the outcome of using the content of files: `Ok(false)` if that content is in use already.
 pub fn log(files: &str, outcome: &Result<bool, String>) {
     match outcome {
         Ok(true) => info!("{files}: the new content is used from now on"),

@@ -15,7 +15,7 @@ const RETRY: Duration = Duration::from_millis(10);
 /// cannot open it and so cannot lock it.
 ///
 /// # Errors
-/// Those of the operating system, and [`ErrorKind::InvalidInput`] unless it is a regular file.
+/// The errors of the operating system, and [`ErrorKind::InvalidInput`] unless it is a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     // A link leads elsewhere, or would create a file there; opening a pipe waits for its other end.
     let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -36,7 +36,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Locks `file` until it is dropped, and waits for others, `timeout` at most.
+/// Locks `file` until it is dropped, and waits for other holders of the lock, `timeout` at most.
 ///
 /// # Errors
 /// [`ErrorKind::ResourceBusy`] while another process holds the lock.
@@ -64,13 +64,13 @@ pub fn try_lock(file: &File) -> io::Result<()> {
     }
 }
 
-/// Locks a file that others may remove or replace, until it is dropped: it still has to be the one
-/// at `path`.
+/// Locks a file that other processes may remove or replace, until it is dropped: it still has to be the
+/// file at `path`.
 ///
 /// # Errors
 /// Those of [`try_lock`], also for a file that is no longer at `path`.
 pub fn try_lock_in_place(file: &File, path: &Path) -> io::Result<()> {
-    // Locked first: before that, another process may still replace the file.
+    // Lock before the comparison: until then another process may replace the file.
     try_lock(file)?;
     if is_in_place(file, path) {
         Ok(())
@@ -79,7 +79,7 @@ pub fn try_lock_in_place(file: &File, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns true if `file` is the one that others would open under `path`.
+/// Returns true if `file` is the one that other processes would open under `path`.
 #[must_use]
 fn is_in_place(file: &File, path: &Path) -> bool {
     let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());

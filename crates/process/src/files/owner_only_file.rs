@@ -1,6 +1,6 @@
 //! A small file of our own, closed to other users: 0600, replaced whole, never half written.
 //!
-//! A file that others could have read or changed is rejected, not repaired: the operator has to
+//! A file that other users could have read or changed is rejected, not repaired: the operator has to
 //! check it.
 
 use std::fs::{self, File, OpenOptions};
@@ -32,7 +32,7 @@ pub fn read(path: &Path, max_bytes: u64) -> Result<Option<Zeroizing<String>>, Re
         }
         read => read?,
     };
-    // Of the open file, so that it cannot be exchanged between check and use.
+    // The mode is the open file's, so that the file cannot be exchanged between check and use.
     if content.metadata.mode() & 0o077 != 0 {
         let why = "others may read or write this file; chmod 600 it";
         return Err(ReadError::NotPrivate(why));
@@ -43,7 +43,7 @@ pub fn read(path: &Path, max_bytes: u64) -> Result<Option<Zeroizing<String>>, Re
     content.into_text().map(Some)
 }
 
-/// Replaces the file at `path` as a whole: after a crash it is the old or the new one.
+/// Replaces the file at `path` as a whole: after a crash the old or the new file is there.
 ///
 /// # Errors
 /// Those of [`replace_prepared`].
@@ -51,13 +51,13 @@ pub fn replace(path: &Path, content: &str) -> io::Result<()> {
     replace_prepared(path, content, |_| Ok(()))
 }
 
-/// Replaces a file as [`replace`] does, and calls `prepare` on the new one before: for another
+/// Replaces a file as [`replace`] does, after a call of `prepare` on the new file: for another
 /// owner or mode.
 ///
-/// The content is first written to `<path>.new`, where [`remove_unfinished`] finds what a crash left.
+/// The content is first written to `<path>.new`, where [`remove_unfinished`] finds the rest after a crash.
 ///
 /// # Errors
-/// Those of the operating system, and [`ErrorKind::ResourceBusy`] while another process replaces
+/// The errors of the operating system, and [`ErrorKind::ResourceBusy`] while another process replaces
 /// the same file. The old file stays.
 pub fn replace_prepared(
     path: &Path,
@@ -70,31 +70,31 @@ pub fn replace_prepared(
     new.rename(path)
 }
 
-/// A file under a name beside its later one, which no other process writes meanwhile. Unless it is
-/// renamed it is removed; the next one of the same name finds what a crash left.
+/// A file under a name beside its later name, which no other process writes meanwhile. Unless it is
+/// renamed, its drop removes it; the next file of the same name replaces the rest after a crash.
 #[derive(Debug)]
 pub struct UnfinishedFile {
     file: File,
-    /// Its name until then.
+    /// The name of the file until it is renamed.
     pub path: PathBuf,
 }
 
 impl UnfinishedFile {
-    /// Creates it, empty.
+    /// Creates the file, empty.
     ///
     /// # Errors
-    /// Those of the operating system, and [`ErrorKind::ResourceBusy`] while another process writes it.
+    /// The errors of the operating system, [`ErrorKind::ResourceBusy`] while another process writes the file.
     pub fn create(path: PathBuf) -> io::Result<Self> {
         let file = claim(&path)?;
         Ok(Self { file, path })
     }
 
-    /// Gives it its name, in place of the file there: after a crash that is the old or the whole new one.
+    /// Renames the file to `name`: after a crash the old file or the whole new file has that name.
     ///
     /// # Errors
-    /// Those of the operating system; the old file stays.
+    /// The errors of the operating system; the old file stays.
     pub fn rename(self, name: &Path) -> io::Result<()> {
-        // The content before the name: after a crash the name must not lead to half of it.
+        // Sync the content before the rename: after a crash the name must not lead to half of the content.
         self.file.sync_all()?;
         fs::rename(&self.path, name).map_err(renamed_over)?;
         // A rename is durable only with its directory.
@@ -104,18 +104,18 @@ impl UnfinishedFile {
 
 impl Drop for UnfinishedFile {
     fn drop(&mut self) {
-        // Its former name may be another process's by now.
+        // The former name may lead to another process's file by now.
         if lock_file::try_lock_in_place(&self.file, &self.path).is_ok() {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Marks the file at `path`, whose content is out of date and could not be replaced, by taking the
-/// permission to write from it: that needs no room on the disk.
+/// Marks the file at `path`, whose content is out of date and could not be replaced, by taking away the
+/// permission to write it: this mark needs no room on the disk.
 ///
 /// # Errors
-/// Those of the operating system.
+/// The errors of the operating system.
 pub fn mark_outdated(path: &Path) -> io::Result<()> {
     open(path)?.set_permissions(fs::Permissions::from_mode(FILE_MODE & 0o400))
 }
@@ -140,7 +140,7 @@ fn renamed_over(error: io::Error) -> io::Error {
 /// writing stays.
 ///
 /// # Errors
-/// Those of the operating system.
+/// The errors of the operating system.
 pub fn remove_unfinished(path: &Path) -> io::Result<()> {
     match remove_abandoned(&unfinished(path)) {
         Err(error) if lock_file::is_busy(&error) => Ok(()),
@@ -148,8 +148,7 @@ pub fn remove_unfinished(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns true for an error that passes by itself or with more room, such as a full disk, and is
-/// not about the file.
+/// Returns true for an error that passes by itself or with more room on the disk.
 #[must_use]
 pub fn is_passing(error: &io::Error) -> bool {
     const PASSING: [Errno; 6] = [
@@ -186,9 +185,9 @@ fn remove_abandoned(new: &Path) -> io::Result<()> {
 }
 
 /// Removes `new`, given the result of opening it. A link or a pipe was not made by [`claim`], but a
-/// regular file that this user cannot open may be locked by another one.
+/// regular file that this user cannot open may be locked by another user's process.
 fn remove_opened(new: &Path, opened: io::Result<File>) -> io::Result<()> {
-    // Held until the file is gone, so that no process begins to write it in between.
+    // The lock is held until the file is gone, so that no process begins to write it in between.
     let _locked = match opened {
         Ok(file) => {
             lock_file::try_lock_in_place(&file, new)?;

@@ -1,5 +1,5 @@
 //! Files that were replaced under a mount of the file alone, as `docker run -v FILE:FILE` and
-//! `subPath` make one: the mount leads to the old file for ever, and no read of it is news.
+//! `subPath` make it: the mount leads to the old file for ever, and no read shows the new content.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
@@ -13,21 +13,21 @@ use prometheus_client::metrics::gauge::Gauge;
 /// The remedy for a file that a mount replaced.
 pub const REMEDY: &str = "mount its directory instead";
 
-/// The files of this process in that state at their last read.
+/// The files of this process that were replaced under their mount at their last read.
 static REPLACED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 crate::metrics! {
-    /// Their number.
+    /// The number of files replaced under their mount.
     pub struct ReplacedFiles {
         /// Files that were replaced under a mount of the file alone: their new content never arrives
         files_replaced_under_mount: Gauge,
     }
 }
 
-/// The count of this process.
+/// The number of replaced files of this process.
 pub static REPLACED_FILES: LazyLock<ReplacedFiles> = LazyLock::new(ReplacedFiles::default);
 
-/// Returns true if the file, opened with this metadata, is in that state, and remembers it.
+/// Returns true if the file, opened with this metadata, was replaced under its mount, and remembers it.
 pub(super) fn note(path: &Path, opened: &Metadata) -> bool {
     let has_no_link = |metadata: &Metadata| metadata.is_file() && metadata.nlink() == 0;
     // A plain rename in between leads to another file now, and `/dev/fd/3` may lead to a deleted

@@ -45,7 +45,7 @@ pub fn read_up_to(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, Secr
     };
     let content = bounded_read::read(path, max_bytes)
         .map_err(|cause| unusable(fs::metadata(path).ok().as_ref(), format!(": {cause}")))?;
-    // Metadata of the open file, not of the path, which could be exchanged in between.
+    // Metadata of the open file: the path could lead to another file by now.
     let metadata = content.metadata.clone();
     if is_exposed(metadata.mode(), metadata.uid()) {
         let remedy = remedy(metadata.uid(), geteuid().as_raw());
@@ -71,7 +71,8 @@ fn is_exposed(mode: u32, owner: u32) -> bool {
     mode & closed_to_others != 0
 }
 
-/// Returns what closes a file of `owner` to others, but not to `user`: the mode alone could take it away.
+/// Returns the remedy that closes a file of `owner` to other users, but not to `user`: a change of the mode
+/// alone could take the file from `user`.
 const fn remedy(owner: u32, user: u32) -> &'static str {
     match owner {
         _ if owner == user => "allow its owner only, chmod 600",

@@ -1,10 +1,10 @@
-//! Errors of TOML texts without a quote of them: the parser's message shows the faulty line, which
+//! Errors of TOML texts, without a quote of the text: the parser's message shows the faulty line, which
 //! may hold a secret.
 
 /// The message about a key that stands twice; its span is the key alone.
 const DUPLICATE: &str = "duplicate key";
 
-/// One error, with its line.
+/// An error of the parser, with the line of the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {cause}")]
 pub struct TomlError {
@@ -55,7 +55,7 @@ fn other_format(text: &str) -> &'static str {
     }
 }
 
-/// Words of the standard library and of serde, and those of a file of settings.
+/// Words of the standard library and of serde, each with the words for an operator.
 const WORDS: [(&str, &str); 11] = [
     ("invalid digit found in string", "expected a whole number"),
     (

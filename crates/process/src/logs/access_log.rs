@@ -30,7 +30,7 @@ pub enum AccessLog {
 /// The line of one request; unknown fields are left out.
 #[derive(Default)]
 pub struct AccessLine<'a> {
-    /// Its end, in one word.
+    /// The end of the request, in one word.
     pub outcome: &'a str,
     /// The reason code of a rejection.
     pub reason: Option<&'a str>,
@@ -46,9 +46,9 @@ pub struct AccessLine<'a> {
     pub user: Option<String>,
     /// The configured issuer of the token, where there may be several.
     pub issuer: Option<&'a str>,
-    /// From the head of the request to the end of its response.
+    /// The time from the head of the request to the end of its response.
     pub duration: Option<Duration>,
-    /// The service's part of it: up to the head of its response.
+    /// The service's part of the duration: up to the head of its response.
     pub upstream_duration: Option<Duration>,
     /// Length of the response's body.
     pub bytes: Option<u64>,
@@ -118,8 +118,8 @@ pub fn short(method: &str) -> &str {
 
 /// A request target fit for a log: no query, bounded, one line, printable.
 ///
-/// It ends where a query begins, and where one may have been meant to begin: a client that escapes
-/// the `?`, or forgets it, puts its secrets into the path.
+/// The text ends where a query begins, and where a query may have been meant to begin: a client that
+/// escapes the `?`, or forgets it, puts its secrets into the path.
 #[derive(Debug, Clone, Copy)]
 pub struct LoggedPath<'a>(pub &'a [u8]);
 
@@ -129,7 +129,7 @@ impl fmt::Display for LoggedPath<'_> {
         for byte in path.iter().take(MAX_PATH_BYTES) {
             write!(f, "{}", byte.escape_ascii())?;
         }
-        // Marked only where something may be missing that is no query.
+        // Mark a cut by length and a guessed cut; a cut at a certain query needs no mark.
         if meant || path.len() > MAX_PATH_BYTES {
             f.write_char('…')?;
         }
@@ -137,8 +137,8 @@ impl fmt::Display for LoggedPath<'_> {
     }
 }
 
-/// Returns the path of an absolute target, whose authority may hold a password; nothing of one without a
-/// path.
+/// Returns the path of a target without the authority, which may hold a password; empty for an absolute
+/// target without a path.
 fn path_of(target: &[u8]) -> &[u8] {
     if target.starts_with(b"/") || target == b"*" {
         return target;

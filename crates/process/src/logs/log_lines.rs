@@ -15,14 +15,14 @@ use tracing::{Metadata, warn};
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// A line has 2 KiB at most, and 300 bytes on average.
+/// Lines in the queue; a line has 2 KiB at most, and 300 bytes on average.
 const MAX_WAITING_LINES: usize = 4096;
-/// Beside those, for audit lines alone.
+/// Further lines in the queue, for audit lines alone.
 const MAX_WAITING_AUDIT_LINES: usize = 4096;
 const AUDIT: &str = "audit";
 /// The first line after a pause is written at once, lines within this time together.
 const PAUSE: Duration = Duration::from_millis(2);
-/// One write of a busy log: the size of a pipe.
+/// The size of one write of a busy log, which is the size of a pipe.
 const BATCH_BYTES: usize = 64 * 1024;
 
 crate::metrics! {
@@ -35,10 +35,10 @@ crate::metrics! {
     }
 }
 
-/// The count of this process.
+/// The number of dropped lines of this process.
 pub static DROPPED: LazyLock<DroppedLines> = LazyLock::new(DroppedLines::default);
 
-/// Returns a writer of lines to `out`. The guard waits for the last ones, 1.1 s at most.
+/// Returns a writer of lines to `out`. The guard waits until the last lines are written, 1.1 s at most.
 pub fn spawn(out: impl Write + Send + 'static) -> (LogLines, WorkerGuard) {
     let waiting = Arc::<AtomicUsize>::default();
     let (queue, guard) = NonBlockingBuilder::default()
@@ -53,7 +53,7 @@ pub fn spawn(out: impl Write + Send + 'static) -> (LogLines, WorkerGuard) {
     (LogLines { queue, waiting }, guard)
 }
 
-/// The way of lines to the thread that writes them.
+/// The sending end of the queue to the thread that writes the lines.
 #[derive(Debug)]
 pub struct LogLines {
     queue: NonBlocking,
@@ -79,7 +79,7 @@ impl<'a> MakeWriter<'a> for LogLines {
     }
 }
 
-/// One line on its way.
+/// A line on its way into the queue.
 #[derive(Debug)]
 pub struct LogLine<'a> {
     lines: &'a LogLines,
@@ -95,7 +95,7 @@ impl Write for LogLine<'_> {
         };
         let one_more = |waiting| (waiting < max).then_some(waiting + 1);
         let relaxed = Ordering::Relaxed;
-        // Counted here, because the queue's own limit does not distinguish audit lines.
+        // Count waiting lines here, because the queue's own limit does not distinguish audit lines.
         if self
             .lines
             .waiting
@@ -106,7 +106,7 @@ impl Write for LogLine<'_> {
         }
         DROPPED.log_lines_dropped.inc();
         DROPPED.audit_lines_dropped.inc_by(self.is_audit.into());
-        // As if written: of an error the subscriber would write to standard error itself.
+        // Report success even for a dropped line: on an error the subscriber writes to standard error itself.
         Ok(line.len())
     }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// The last time that such a line was logged.
+/// The last time that a repeating line was logged.
 #[derive(Debug, Default)]
 pub struct OnceAMinute(Option<Instant>);
 

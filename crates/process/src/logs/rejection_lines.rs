@@ -1,5 +1,5 @@
-//! Lines about rejections, which clients cause at will: a number a second for each reason, and one
-//! line with the number of the others.
+//! Lines about rejections, which clients cause at will: a bounded number a second for each reason, and one
+//! line with the number of the further rejections.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tracing::info;
 
-/// Enough to see who it is, and below journald's default for all units together.
+/// Lines a second for one reason: enough to see which client it is, and below journald's default rate.
 const MAX_A_SECOND: u64 = 50;
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -30,7 +30,7 @@ pub enum RejectionLine {
 #[derive(Debug)]
 struct Rates {
     of: BTreeMap<RejectionLine, Rate>,
-    /// True while a thread reports the counted ones.
+    /// True while a thread reports the counted rejections.
     is_reported: bool,
 }
 
@@ -43,7 +43,7 @@ struct Rate {
 }
 
 impl RejectionLine {
-    /// Returns true if a rejection gets its own line, and else counts it for the common one.
+    /// Returns true if a rejection gets its own line, and otherwise counts it for the common line.
     #[must_use]
     pub fn has_line(self) -> bool {
         let mut rates = RATES.lock();
@@ -87,7 +87,7 @@ impl Rates {
         has_line
     }
 
-    /// Returns the numbers to report, which count anew.
+    /// Returns the numbers to report, and sets the counts to 0.
     fn counted(&mut self) -> Vec<(RejectionLine, u64)> {
         let counted = self.of.iter_mut();
         let counted =
@@ -103,7 +103,7 @@ fn report() {
         let counted = {
             let mut rates = RATES.lock();
             let counted = rates.counted();
-            // Under one lock with the counts: a later rejection finds that no thread reports it.
+            // Set under one lock with the counts, so that a later rejection starts a thread for its report.
             rates.is_reported = !counted.is_empty();
             counted
         };

@@ -23,7 +23,7 @@ const DEFAULT_LEVEL: &str = "info";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
     /// One JSON object per line, for collectors.
     Json,
@@ -125,7 +125,7 @@ fn filter(directives: &str) -> Result<EnvFilter, ExitError> {
         "" => DEFAULT_LEVEL,
         directives => directives,
     };
-    // A single word is also the name of a target: a misspelt level would silence everything else.
+    // A single word is also the name of a target: a misspelt level would silence every other target.
     let mut lone = directives
         .split(',')
         .map(str::trim)

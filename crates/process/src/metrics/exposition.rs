@@ -11,7 +11,7 @@ use super::process;
 /// The media type of [`exposition`].
 pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Returns the text of all metrics, those of the process too.
+/// Returns the text of all metrics, with the metrics of the process.
 ///
 /// # Errors
 /// When a metric cannot be written.
@@ -28,7 +28,7 @@ fn plain(open_metrics: &str) -> Result<String, std::fmt::Error> {
     let mut help = "";
     for line in open_metrics.lines() {
         if let Some(declared) = line.strip_prefix("# HELP ") {
-            // Kept for the type, which comes next and decides the name in both declarations.
+            // Keep the help text for the next line: the type decides the name in both declarations.
             help = declared.split_once(' ').map_or("", |(_, help)| help);
         } else if let Some(declared) = line.strip_prefix("# TYPE ") {
             let (name, kind) = declared.split_once(' ').unwrap_or((declared, "untyped"));

@@ -1,5 +1,5 @@
-//! Histogram of durations. Unlike the library's own it waits for no lock, so that every request can
-//! use it.
+//! Histogram of durations. Unlike the library's own histogram it waits for no lock, so that every request
+//! can use it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,14 +30,14 @@ pub const REQUEST_BOUNDS: [Duration; 14] = micros([
     5_000_000, 7_500_000, 10_000_000,
 ]);
 
-/// The number of durations up to each bound. Clones share it.
+/// The number of durations up to each bound. Clones share the counts.
 #[derive(Debug, Clone)]
 pub struct DurationHistogram(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     bounds: &'static [Duration],
-    /// One count for each bound, and one for longer durations.
+    /// A count for each bound, and a last count for longer durations.
     counts: Box<[AtomicU64]>,
     total_nanoseconds: AtomicU64,
 }
