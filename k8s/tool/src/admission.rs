@@ -19,7 +19,7 @@ use crate::network::{ports, protocol};
 use crate::yaml::MAX_LINE;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
-/// Far more than the largest workload has: a value takes up to 1 KiB of memory while it is read.
+/// The values of one review: far more than the largest workload has. Each takes up to 1 KiB of memory.
 const MAX_VALUES: usize = 50_000;
 
 named_enum! {
@@ -80,7 +80,7 @@ pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<(Outcome, Value
     Ok((outcome, review))
 }
 
-/// Returns true for more values than a manifest has: they take many times their bytes.
+/// Returns true for more values than a manifest has: parsed values take many times their bytes.
 fn has_too_many_values(body: &[u8]) -> bool {
     let (mut is_text, mut is_escaped) = (false, false);
     body.iter()
@@ -108,7 +108,7 @@ fn changes(request: &Value, settings: &Settings) -> Result<(Vec<Value>, Vec<Stri
     let warnings = change(&mut after, operation, settings)?;
     let differs = |member: &&str| before[*member] != after[*member];
     let changed = ["metadata", "spec"].into_iter().filter(differs);
-    // In JSON Patch a member that is there is replaced.
+    // In JSON Patch `add` replaces a member that is there.
     Ok((
         changed
             .map(
@@ -130,17 +130,17 @@ fn change(object: &mut Value, operation: &str, settings: &Settings) -> Result<Ve
             Ok(Vec::from_iter(warning.filter(|_| is_moved)))
         }
         "Service" => Ok(original::take_away(object).unwrap_or_default()),
-        // Their pods cannot change any more.
+        // The pods of a present Pod or Job cannot change any more.
         "Pod" | "Job" if operation == "UPDATE" => Ok(Vec::new()),
         kind => {
             let has_template = kind != "Pod" && view.wants_sidecar();
             let mut whole = object.clone();
             let warnings = change_workload(&mut whole, &[], settings)?;
-            // The pods get the sidecar themselves: a workload was changed for the reason of a
-            // rejection alone, which reaches the user who applies it.
+            // The pods get the sidecar at their own review. Here the change of the workload only
+            // finds the reason of a rejection, which reaches the user who applies it.
             let protected = ports::protected_port(Object(&whole)).filter(|_| has_template);
             match protected {
-                // A container that others add to the pods later may have a port too.
+                // Record the port that was found: a container that another webhook adds may have a port.
                 Some((_, port)) => inherit(object, port)?,
                 None => *object = whole,
             }

@@ -1,8 +1,8 @@
 //! Puts the sidecar into the pods of a Kubernetes cluster.
 //!
-//! One transformation for three ways in: `inject` prints its result, `webhook` patches an object at
+//! Three commands use the same transformation: `inject` prints its result, `webhook` patches an object at
 //! its admission, `lint` names the objects that it would change or reject. The container itself is
-//! the one of the kustomize component, which is part of the program.
+//! the container of the kustomize component, which is part of the program.
 
 mod admission;
 mod cli;

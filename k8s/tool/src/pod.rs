@@ -1,4 +1,4 @@
-//! The sidecar of one pod: what is missing is added, everything else stays.
+//! The sidecar of one pod: missing members are added, everything else stays.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -40,7 +40,7 @@ pub(crate) fn add_sidecar(
     settings: &Settings,
     input: &[Document],
 ) -> Result<Vec<String>, String> {
-    // What is on the workload is on its pods too: the webhook reads the pods alone.
+    // Copy the annotations of the workload to its pods: the webhook reads the pods alone.
     inherit(value, None)?;
     let object = Object(value);
     let (Some(path), Some(pod)) = (object.pod_path(), object.pod()) else {
@@ -59,7 +59,7 @@ pub(crate) fn add_sidecar(
         .map(|name| format!("the annotation {name} means nothing"))
         .into_iter()
         .collect();
-    // After the checks: what was edited since must still leave the sidecar in front.
+    // Return only after the checks: later edits must not lead past the sidecar that is there.
     if pod.sidecar().is_some() {
         return Ok(warnings);
     }
@@ -91,7 +91,7 @@ pub(crate) fn add_sidecar(
     };
     let (container, volumes) = (sidecar.container(&probes)?, sidecar.volumes());
     changes.extend(resources::whole_pod_changes(pod, &container));
-    // All is decided: from here on the pod changes, and an error leaves it half done.
+    // All is decided: from here on the pod changes, and an error leaves it half changed.
     let pod = value.pointer_mut(path).ok_or("has no containers")?;
     original::change(pod, changes)
         .and_then(|()| prepend(pod, "initContainers", vec![container]))
@@ -112,7 +112,7 @@ fn check(pod: Object<'_>) -> Result<(), String> {
     if pod.spec("os")["name"] == "windows" || nodes["kubernetes.io/os"] == "windows" {
         return Err("the sidecar does not run on Windows".to_owned());
     }
-    // Its container and its volumes have the names below by right.
+    // A sidecar that is there has the container and volume names below by right.
     if pod.sidecar().is_some() {
         return Ok(());
     }
@@ -142,8 +142,8 @@ fn prepend(pod: &mut Value, name: &str, mut items: Vec<Value>) -> Result<(), Str
     Ok(())
 }
 
-/// Returns the container that has to outlive the drain by a hook: where none is set, and there is
-/// time for it.
+/// Returns the container that has to outlive the drain by a hook: if it has no hook yet, and there is
+/// time for one.
 fn hook(pod: Object<'_>, service: Option<u16>, warnings: &mut Vec<String>) -> Option<usize> {
     let declares = |container: &Value| {
         ports::container_ports(container).any(|(_, port)| Some(port) == service)
@@ -198,7 +198,7 @@ impl Sidecar<'_> {
             set_user(&mut container, text)
                 .map_err(|why| format!("the annotation {}: {why}", names::RUN_AS_USER))?;
         }
-        // Without one the settings of all sidecars are in `env`, or the pod's file has them.
+        // Without a ConfigMap the settings of all sidecars are in `env`, or the pod's file has them.
         if let Some(name) = self.config_map {
             container["envFrom"] = json!([{"configMapRef": {"name": name}}]);
         } else if let Some(members) = container.as_object_mut() {
@@ -207,7 +207,7 @@ impl Sidecar<'_> {
         if let Value::Array(mounts) = &mut container["volumeMounts"] {
             mounts
                 .retain(|mount| self.has_application || name_of(mount) != "postern-sidecar-secret");
-            // The directory: the kubelet does not follow a file that is mounted alone.
+            // Mount the directory: the kubelet does not update a file that is mounted alone.
             let of_file = json!({"name": FILE_VOLUME, "mountPath": FILE_PATH, "readOnly": true});
             mounts.extend(self.config_file.map(|_| of_file));
         }
@@ -266,7 +266,7 @@ impl Sidecar<'_> {
             variables.extend(self.settings.component.of_tasks.clone());
         }
         if let Some(mut list) = self.setting(names::PUBLIC_PATH, settings::pass_list)? {
-            // The annotation adds to the operator's patterns, and takes none away.
+            // The annotation adds to the operator's patterns, and removes none.
             if let Some(of_all) = variables.get(PUBLIC_PATH) {
                 list = format!("{of_all},{list}");
             }

@@ -1,4 +1,4 @@
-//! YAML and JSON as `kubectl` reads them, and YAML that every reader takes for the same.
+//! YAML and JSON as `kubectl` reads them, and written YAML that every reader reads alike.
 
 mod read;
 mod scalar;
@@ -10,17 +10,17 @@ use serde_json::Value;
 pub(crate) use read::documents;
 pub(crate) use write::stream;
 
-/// One document of a file.
+/// A document of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct Document {
-    /// File and line, as editors find them.
+    /// File and line of the document, in the form that editors open.
     pub(crate) location: String,
     pub(crate) value: Value,
-    /// Lines about its changes for the operator.
+    /// Lines for the operator about changes of the document.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Characters of a line about an object, which may hold a text of its author's.
+/// Most characters of a line about an object, which may hold a text of the object's author.
 pub(crate) const MAX_LINE: usize = 1000;
 
 /// Returns the error of a document.

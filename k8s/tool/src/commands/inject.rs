@@ -12,7 +12,7 @@ use crate::inject::{inject, lint, remove};
 use crate::manifest::object::{Object, text, variable};
 use crate::yaml::{self, Document};
 
-/// Far more than a cluster's manifests.
+/// The size of an input: far more than a cluster's manifests.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 const NONE_LABELLED: &str = "nothing is changed: no object has the label postern/sidecar: \"true\"";
 const STANDARD_INPUT: &str = "-";
@@ -24,7 +24,7 @@ const STANDARD_INPUT: &str = "-";
 pub(crate) fn run(args: &InjectArgs) -> Result<(), ExitError> {
     let settings = Settings::new(&args.sidecars)?;
     let mut documents = documents(&args.files)?;
-    // Other settings make other sidecars: the present ones go first, and are put in anew.
+    // Other settings make other sidecars: remove the present sidecars first, then put in new ones.
     if args.remove || args.sidecars != SidecarsArgs::default() {
         remove(&mut documents, |each| args.remove || each.is_protected());
     }

@@ -23,7 +23,7 @@ pub(crate) struct Component {
     pub(crate) volumes: Vec<Value>,
     /// The settings of every sidecar, by variable.
     pub(crate) settings: BTreeMap<String, String>,
-    /// Those of a sidecar beside a task that ends by itself, above the others.
+    /// The further settings of a sidecar beside a task that ends by itself; they rank above `settings`.
     pub(crate) of_tasks: BTreeMap<String, String>,
     /// The hook by which the service outlives the drain.
     pub(crate) hook: Value,
@@ -33,7 +33,7 @@ impl Component {
     /// Reads the files that the program was built with.
     ///
     /// # Errors
-    /// None for these: a test reads them too.
+    /// None for the files in this program: a test reads them too.
     pub(crate) fn read() -> Result<Self, ExitError> {
         let pod = &first(SIDECAR)?["spec"]["template"]["spec"];
         let kustomization = first(SETTINGS)?;
@@ -50,7 +50,7 @@ impl Component {
 /// Sets the user id of a container; an empty one leaves it to the cluster, as OpenShift demands.
 ///
 /// # Errors
-/// For what is no user id, and for root's.
+/// For a text that is no user id, and for the id of root.
 pub(crate) fn set_user(container: &mut Value, text: &str) -> Result<(), String> {
     let id = match text.parse::<i32>() {
         Ok(id) if id > 0 => id.into(),

@@ -1,4 +1,4 @@
-//! CPU and memory of a sidecar and of its pod, and how much it takes on with them.
+//! CPU and memory of a sidecar and of its pod, and the number of requests and connections they allow.
 
 use std::collections::BTreeMap;
 
@@ -19,19 +19,19 @@ pub(crate) const MEMBERS: [(&str, &str, &str); 4] = [
 const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const MIB: f64 = 1024.0 * 1024.0;
-/// The process and its token cache (docs/limits.md).
+/// The memory of the process and its token cache (docs/limits.md).
 const OF_PROCESS: f64 = 30.0 * MIB;
-/// Four requests and five connections that clients do not read, rounded up; the second is for HTTP/2
-/// to the service.
+/// The memory of four requests and five connections that clients do not read, rounded up; the second
+/// number is for HTTP/2 to the service.
 const OF_NINE: [f64; 2] = [4.5 * MIB, 6.625 * MIB];
-/// Below it hardly a request has room.
+/// The least memory of a sidecar; with less, hardly a request has room.
 const LEAST: f64 = 64.0 * MIB;
 
 /// Requests and connections at a time.
 pub(crate) type Bounds = [u64; 2];
 
-/// Sets the resources of a container by the operator's settings and the annotations of its pod,
-/// which count more; an empty one takes away. Returns what its memory is enough for.
+/// Sets the resources of a container by the operator's settings and the annotations of its pod, which
+/// count more; an empty value removes a resource. Returns the bounds that its memory is enough for.
 ///
 /// # Errors
 /// The reason, with the name of the annotation.
@@ -65,7 +65,7 @@ pub(crate) fn set(
         }
     }
     let of_pod = amount(pod.spec("resources"), "limits", "memory");
-    // Without a limit of its own it has what the whole pod may take.
+    // Without a limit of its own the sidecar may take the memory of the whole pod.
     match amount(resources, "limits", "memory").or(of_pod) {
         Some(memory) if memory < LEAST => {
             Err("its sidecar needs a memory-limit of 64Mi at least".to_owned())
@@ -74,8 +74,8 @@ pub(crate) fn set(
     }
 }
 
-/// Returns the changes by which the resources of the whole pod, where it has such, hold the sidecar's
-/// too: the API server rejects a pod whose containers request more, or one with a higher limit.
+/// Returns the changes that add the sidecar's resources to the resources of the whole pod, if it has any:
+/// the API server rejects a pod whose containers request more, or have a higher limit, than the pod.
 pub(crate) fn whole_pod_changes(pod: Object<'_>, sidecar: &Value) -> Vec<(String, Value)> {
     let (whole, own) = (pod.spec("resources"), &sidecar["resources"]);
     let mut changes = Vec::new();
@@ -84,7 +84,7 @@ pub(crate) fn whole_pod_changes(pod: Object<'_>, sidecar: &Value) -> Vec<(String
         let own_limit = amount(own, "limits", what);
         // The API server takes a limit for a missing request, too.
         let own_request = amount(own, "requests", what).or(own_limit);
-        // For a missing request of the pod it takes the sum of its containers', if they have any.
+        // For a missing request of the pod the API server takes the sum of its containers', if they have any.
         let derived = limit.filter(|_| !is_requested(pod, what));
         let request = amount(whole, "requests", what).or(derived);
         for (kind, present, more) in [
@@ -108,7 +108,7 @@ fn is_requested(pod: Object<'_>, what: &str) -> bool {
     })
 }
 
-/// Returns the number of a resource; `None` where it is missing, or no quantity.
+/// Returns the number of a resource; `None` where the resource is missing, or no quantity.
 fn amount(resources: &Value, kind: &str, what: &str) -> Option<f64> {
     match &resources[kind][what] {
         Value::String(text) => quantity(text).ok(),
@@ -116,10 +116,10 @@ fn amount(resources: &Value, kind: &str, what: &str) -> Option<f64> {
     }
 }
 
-/// Writes a sum as the API server does, rounded up: sums of what is smaller stay below.
+/// Writes a sum as the API server does, rounded up: the pod's sum is never below its containers' sum.
 fn written(what: &str, sum: f64) -> String {
     let (number, step, [unit, larger]) = match what {
-        // Less what the addition of fractions adds.
+        // Subtract the error of the addition of fractions, so that it does not round up.
         "cpu" => ((sum * 1000.0 - 1e-6).ceil(), 1000.0, ["m", ""]),
         _ => ((sum / MIB).ceil(), 1024.0, ["Mi", "Gi"]),
     };
@@ -129,10 +129,10 @@ fn written(what: &str, sum: f64) -> String {
     }
 }
 
-/// Returns the number that a quantity says, as Kubernetes reads it.
+/// Returns the number of a quantity, as Kubernetes reads it.
 ///
 /// # Errors
-/// For what is no quantity.
+/// For a text that is no quantity.
 pub(crate) fn quantity(text: &str) -> Result<f64, String> {
     let is_digit = |letter: char| letter.is_ascii_digit() || letter == '.';
     let unit = text.trim_start_matches(is_digit);
@@ -156,7 +156,7 @@ fn factor(unit: &str) -> Option<f64> {
     if let Some(power) = index(&BINARY).and_then(power) {
         return Some(1024_f64.powi(power));
     }
-    // Behind the units: `E` alone is exa, `E3` an exponent.
+    // Try an exponent after the units: `E` alone is exa, `E3` an exponent.
     let exponent = unit.strip_prefix(['e', 'E'])?;
     Some(10_f64.powi(exponent.parse().ok()?))
 }
@@ -164,7 +164,7 @@ fn factor(unit: &str) -> Option<f64> {
 fn bounds(memory: f64, is_http_1: bool) -> Bounds {
     let [http_1, http_2] = OF_NINE;
     let of_nine = if is_http_1 { http_1 } else { http_2 };
-    // Positive: the caller has rejected what is below `LEAST`.
+    // The difference is positive: the caller has rejected memory below `LEAST`.
     let times = u64::from(((memory - OF_PROCESS) / of_nine) as u32);
     [4 * times, 5 * times]
 }

@@ -1,4 +1,4 @@
-//! The settings of the sidecars that are put into pods: the component's, changed by the operator.
+//! The settings of the sidecars that are put into pods: the component's settings, changed by the operator.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,14 @@ use crate::manifest::annotations::PREFIX;
 use crate::manifest::object::Object;
 
 pub(crate) const AUTH_SERVER: &str = "POSTERN_AUTH_SERVER";
-/// Sources of the key, the one that needs an application first.
+/// Sources of the key; the first is the one that needs an application.
 const KEY_SOURCES: [&str; 3] = [AUTH_SERVER, "POSTERN_JWKS", ISSUER_URL];
 const ISSUER_URL: &str = "POSTERN_ISSUER_URL";
 const ISSUER: &str = "POSTERN_ISSUER";
 pub(crate) const APP_SECRET_FILE: &str = "POSTERN_APP_SECRET_FILE";
 pub(crate) const UPSTREAM: &str = "POSTERN_UPSTREAM";
 pub(crate) const PROBES: &str = "POSTERN_PROBES";
-/// Requests and connections at a time.
+/// The bounds of requests and connections at a time.
 pub(crate) const BOUNDS: [&str; 2] = ["POSTERN_MAX_REQUESTS", "POSTERN_MAX_CONNECTIONS"];
 pub(crate) const APP_ID: &str = "POSTERN_APP_ID";
 pub(crate) const APP_NAME: &str = "POSTERN_APP_NAME";
@@ -41,16 +41,16 @@ const IMAGE: &str = "localhost/postern/sidecar";
 pub(crate) struct Settings {
     pub(crate) component: Component,
     pub(crate) image: String,
-    /// By variable; the component's and the operator's.
+    /// The component's and the operator's settings, by variable.
     pub(crate) variables: BTreeMap<String, String>,
-    /// The quantities of pods without an annotation, by its name.
+    /// The quantities of pods without a resource annotation, by the name of the annotation.
     pub(crate) resources: BTreeMap<String, String>,
-    /// Requests and connections at a time follow from the memory.
+    /// True if the bounds of requests and connections follow from the memory limit.
     pub(crate) follows_memory: bool,
 }
 
 impl Settings {
-    /// Combines the component with the operator's flags; an empty value takes the component's away.
+    /// Combines the component with the operator's flags; an empty value removes the component's setting.
     ///
     /// # Errors
     /// [`ExitError::Usage`] for a variable that is no setting of all sidecars, for two sources of the
@@ -82,12 +82,12 @@ impl Settings {
                 "--set: {one} and {other} are two sources of the key"
             )));
         }
-        // Another source takes the place of the component's, whose secret no pod has then.
+        // Another source of the key replaces the component's auth server, whose secret no pod needs then.
         if !sources.is_empty() && !set.contains(AUTH_SERVER) {
             variables.remove(AUTH_SERVER);
             variables.remove(APP_SECRET_FILE);
         }
-        // The address is the `iss`.
+        // The address of the issuer is its `iss`, so the component's `iss` would be wrong.
         if set.contains(ISSUER_URL) && !set.contains(ISSUER) {
             variables.remove(ISSUER);
         }
@@ -108,7 +108,7 @@ impl Settings {
                     .map_err(|why| ExitError::Usage(format!("--resources '{pair}': {why}")))
             })
             .collect::<Result<_, _>>()?;
-        // What no pod could have is no mistake of its author.
+        // Check the resources once, with no pod: an error here is the operator's, not the author's of a pod.
         let no_pod = Object(&Value::Null);
         resources::set(&mut component.container.clone(), no_pod, &resources, true)
             .map_err(|why| ExitError::Usage(format!("--resources: {why}")))?;
@@ -121,8 +121,8 @@ impl Settings {
         })
     }
 
-    /// Returns the names of the headers about the user. The first is of all sidecars, whatever theirs
-    /// is called.
+    /// Returns the names of the headers about the user. Every sidecar sets the first one, whatever the
+    /// configured name is.
     pub(crate) fn user_headers(&self) -> Vec<&str> {
         let value = |name| self.variables.get(name).map_or("", String::as_str);
         let of_claims = value("POSTERN_CLAIM_HEADER")
@@ -157,7 +157,7 @@ fn variable(pair: &str) -> Result<(&str, &str), String> {
         ));
     }
     if name == PUBLIC_PATH && !value.is_empty() {
-        // An unfinished list would go on in a pod's.
+        // A pod's annotation is appended to this list: an unfinished pattern would continue there.
         pass_list(value).map_err(|error| format!("{name}: {error}"))?;
     }
     Ok((name, value))

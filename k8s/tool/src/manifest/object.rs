@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::manifest::annotations::{ALL, ORIGINAL, PREFIX, SIDECAR};
 use crate::yaml::Document;
 
-/// One object, alone in its document or an item of a list.
+/// A Kubernetes object, alone in its document or an item of a list.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Object<'v>(pub(crate) &'v Value);
 
@@ -18,7 +18,7 @@ pub(crate) const PROBES: [(&str, &str); 3] = [
 
 const ACTIONS: [&str; 3] = ["httpGet", "tcpSocket", "grpc"];
 
-/// Places of a pod's description, by the shape of the object: workloads of operators have it too.
+/// Places of a pod's description, by the shape of the object: workloads of operators have these places too.
 const TEMPLATES: [&str; 2] = ["/spec/jobTemplate/spec/template", "/spec/template"];
 
 impl<'v> Object<'v> {
@@ -38,7 +38,7 @@ impl<'v> Object<'v> {
         }
     }
 
-    /// Returns kind, namespace and name, as the operator finds it.
+    /// Returns kind, namespace and name, by which the operator finds the object.
     pub(crate) fn described(self) -> String {
         let (kind, name) = (self.kind(), self.name());
         match self.namespace() {
@@ -71,12 +71,12 @@ impl<'v> Object<'v> {
         names.find(|name| name.starts_with(PREFIX) && !is_known(name))
     }
 
-    /// Returns the pod that the object is, or the one it describes.
+    /// Returns the object itself if it is a pod, or the pod that it describes.
     pub(crate) fn pod(self) -> Option<Self> {
         self.0.pointer(self.pod_path()?).map(Self)
     }
 
-    /// Returns the pointer to that pod.
+    /// Returns the JSON pointer to the pod of [`Self::pod`].
     pub(crate) fn pod_path(self) -> Option<&'static str> {
         if self.kind() == "Pod" {
             return Some("");
@@ -99,7 +99,7 @@ impl<'v> Object<'v> {
     }
 
     /// Rejects a value of the label that means nothing, such as `True`, and a label on an object that
-    /// describes its pods in a place of its own.
+    /// describes its pods in an unknown place.
     ///
     /// # Errors
     /// The reason.
@@ -143,7 +143,7 @@ impl<'v> Object<'v> {
         list(self.spec("initContainers"))
     }
 
-    /// Returns the sidecar: by its name alone a container of another product could count as one.
+    /// Returns the sidecar; the name alone is not enough: a container of another product may have it.
     pub(crate) fn sidecar(self) -> Option<&'v Value> {
         self.serving().find(|each| {
             name_of(each) == "sidecar"
@@ -168,7 +168,7 @@ impl<'v> Object<'v> {
 
     /// Returns the containers beside the sidecar that serve as long as the pod lives.
     pub(crate) fn others(self) -> impl Iterator<Item = &'v Value> + use<'v> {
-        // Compared by address below: another container may have the same text.
+        // Compare by address below: another container may have the same text.
         let sidecar = self.sidecar();
         self.serving()
             .filter(move |each| sidecar.is_none_or(|sidecar| !std::ptr::eq(sidecar, *each)))
@@ -191,7 +191,7 @@ impl<'v> Object<'v> {
 
 /// Returns the pointer of the first specification with containers.
 fn path_of_containers(value: &Value) -> Option<String> {
-    // With an image they are a pod's; other lists may have this name.
+    // Containers with an image are a pod's; other lists may be called `containers` too.
     if list(&value["containers"]).any(|each| each.get("image").is_some()) {
         return Some(String::new());
     }
@@ -204,8 +204,8 @@ pub(crate) fn objects(documents: &[Document]) -> impl Iterator<Item = Object<'_>
     documents.iter().map(|document| Object(&document.value))
 }
 
-/// Returns true for objects that may be in one namespace: where one leaves it to the command line,
-/// that may be the other's.
+/// Returns true for objects that may be in one namespace: where one object leaves it to the command
+/// line, it may be the namespace of the other.
 pub(crate) fn share_namespace(one: Object<'_>, other: Object<'_>) -> bool {
     let (one, other) = (one.namespace(), other.namespace());
     one == other || one.is_empty() || other.is_empty()
@@ -233,11 +233,11 @@ pub(crate) fn action(probe: &Value) -> Option<(&'static str, &Value)> {
         .find_map(|kind| Some((*kind, probe.get(kind)?)))
 }
 
-/// Returns the value of a container's variable, as Kubernetes expands it; `None` where its container
-/// does not say it.
+/// Returns the value of a container's variable, as Kubernetes expands it; `None` where the container
+/// does not set the variable itself.
 pub(crate) fn variable(container: &Value, name: &str) -> Option<String> {
     let named = list(&container["env"]).filter(|variable| name_of(variable) == name);
-    // As in Kubernetes the last one counts.
+    // As in Kubernetes the last variable of a name counts.
     Some(named.last()?["value"].as_str()?.replace("$$", "$"))
 }
 

@@ -10,7 +10,7 @@ use crate::manifest::object::{Object, name_of, text};
 /// The annotation [`crate::manifest::annotations::ORIGINAL`] in an object.
 const ANNOTATION: &str = "/metadata/annotations/postern~1original";
 
-/// Deeper than any member that is replaced: one of a probe's action.
+/// Deeper than the deepest member that is replaced, a member of a probe's action.
 const MAX_DEPTH: usize = 8;
 
 /// A replaced member; null for a missing one.
@@ -24,11 +24,11 @@ struct Replaced {
 /// Replaced members by their pointers.
 type Record = BTreeMap<String, Replaced>;
 
-/// Sets members by their pointers, and keeps in the annotation what was there; null removes.
-/// Containers and volumes are added otherwise, and known by their names.
+/// Sets members by their pointers, and keeps the replaced values in the annotation; null removes a member.
+/// Containers and volumes are not added here; they are known by their names.
 ///
 /// # Errors
-/// The member above one of them that is no map; the object is then of no use.
+/// The pointer leads through a member that is no map; the object is then of no use.
 pub(crate) fn change(
     object: &mut Value,
     changes: impl IntoIterator<Item = (String, Value)>,
@@ -42,8 +42,8 @@ pub(crate) fn change(
     put(object, ANNOTATION, json!(record).to_string().into())
 }
 
-/// Puts back the members below a pointer, and returns those that were edited since, which stay: of
-/// a probe all parts or none.
+/// Puts back the members below a pointer, and returns the members that were edited since, which stay: of
+/// a probe all parts are put back, or none.
 pub(crate) fn put_back(object: &mut Value, above: &str) -> Vec<String> {
     let Some(record) = record(object) else {
         return Vec::new();
@@ -52,7 +52,7 @@ pub(crate) fn put_back(object: &mut Value, above: &str) -> Vec<String> {
     let (below, others): (Record, Record) = record.into_iter().partition(is_below);
     // `None` becomes null, which removes the annotation.
     let others = (!others.is_empty()).then(|| json!(others).to_string());
-    // A record has been read from there.
+    // This cannot fail: a record was read from the annotation.
     let _ = put(object, ANNOTATION, others.into());
     // `/spec/containers/0/readinessProbe`: what lies below goes back whole or not at all.
     let member = |path: &str| path.split('/').take(5).collect::<Vec<_>>().join("/");
@@ -68,16 +68,16 @@ pub(crate) fn put_back(object: &mut Value, above: &str) -> Vec<String> {
     let changed = other_than(|it| &it.was);
     for (path, Replaced { was, .. }) in below {
         if !edited.contains(&member(&path)) {
-            // Only an author's own record leads below what is no map.
+            // A failure is ignored: only a record that an author wrote leads through a member that is no map.
             let _ = put(object, &path, was);
         }
     }
-    // One that an author put back themselves needs no notice.
+    // A member that an author has put back needs no notice.
     edited.retain(|member| changed.contains(member));
     edited.into_iter().collect()
 }
 
-/// Takes away what was put into an object, and puts back what was replaced. Returns the members that
+/// Removes the additions to an object, and puts back the replaced members. Returns the members that
 /// were edited since; `None` for an object whose replaced members are not known.
 pub(crate) fn take_away(value: &mut Value) -> Option<Vec<String>> {
     let path = Object(value).pod_path().unwrap_or_default();
@@ -98,7 +98,7 @@ pub(crate) fn take_away(value: &mut Value) -> Option<Vec<String>> {
     )
 }
 
-/// Removes items of a list in the specification, and the list without another one.
+/// Removes items of a list in the specification, and a list that is empty then.
 fn retain(object: &mut Value, name: &str, stays: impl Fn(&Value) -> bool) {
     let Some(Value::Object(spec)) = object.get_mut("spec") else {
         return;
@@ -116,15 +116,15 @@ pub(crate) fn below(path: &str, name: &str) -> String {
     format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
-/// Reads the annotation. Any author may write it: members deeper than ours are not followed.
+/// Reads the annotation. Any author may write it: a record with deeper members than ours is ignored.
 fn record(object: &Value) -> Option<Record> {
     let record: Record = serde_json::from_str(text(object, ANNOTATION)).ok()?;
     let is_ours = |path: &String| path.matches('/').count() <= MAX_DEPTH;
     record.keys().all(is_ours).then_some(record)
 }
 
-/// Sets a member, with the maps above it that are missing; null removes it, and the maps that have
-/// no other.
+/// Sets a member, with the missing maps above it; null removes it, and the maps above it that have no
+/// other member.
 ///
 /// # Errors
 /// The member above that is no map.

@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use crate::manifest::object::{Object, PROBES, action, name_of, text};
 use crate::network::ports::{self, ADMIN_PORT};
 
-/// Returns what the sidecar forwards for the probes of the service's port, by name, and the changes
-/// that send these to the admin port. One with a `host` stays as it is, and so does one with a
-/// header that names the user: `user_headers` are those.
+/// Returns the settings that forward the probes of the service's port, by name, and the changes that send
+/// these probes to the admin port. A probe with a `host` stays as it is, and so does a probe with a
+/// header that names the user (one of `user_headers`).
 pub(crate) fn redirected(
     pod: Object<'_>,
     service: Option<u16>,
@@ -25,7 +25,7 @@ pub(crate) fn redirected(
                 continue;
             };
             let name = format!("{}-{end}", name_of(container));
-            // By the sidecar's own parser: what it rejects would keep the pod from starting.
+            // Check with the sidecar's parser: a setting that it rejects would keep the pod from starting.
             let alone = json!({ &name: forwarded });
             let is_about_user = |name: &str| user_headers.iter().any(|user| cgi_equal(name, user));
             let checked = probes::parse(&alone.to_string())
@@ -68,7 +68,7 @@ fn forwarded(probe: &Value, container: &Value, service: u16) -> Option<(&'static
     members.retain(|_, value| !value.is_null());
     members.insert("port".to_owned(), service.into());
     if kind == "httpGet" {
-        // What the kubelet adds.
+        // The kubelet adds the scheme where the manifest has none.
         members.entry("scheme").or_insert("HTTP".into());
         let path = match text(probe, "/httpGet/path") {
             path if path.starts_with('/') => path.to_owned(),

@@ -27,9 +27,9 @@ const LABELS_OF_CONTROLLERS: [&str; 10] = [
 #[derive(Debug)]
 pub(crate) struct ServicePort<'v> {
     pub(crate) value: &'v Value,
-    /// The port itself where none is named.
+    /// The target of the port: the port itself where no target is named.
     pub(crate) target: &'v Value,
-    /// Leads past the sidecar on purpose.
+    /// True for a port that leads past the sidecar on purpose.
     is_open: bool,
 }
 
@@ -61,8 +61,8 @@ pub(crate) fn ports_of(service: Object<'_>) -> Vec<ServicePort<'_>> {
     ports
 }
 
-/// Returns true for a Service that selects the pods of an object. Labels that controllers add do
-/// not tell them apart, but for the name that begins with the object's.
+/// Returns true for a Service that selects the pods of an object. Labels that controllers add do not
+/// count, except the pod name of a StatefulSet, which begins with the object's name.
 pub(crate) fn selects(service: Object<'_>, object: Object<'_>) -> bool {
     let selector = service.spec("selector").as_object();
     let (Some(selector), Some(pod)) = (selector, object.pod()) else {
@@ -79,7 +79,7 @@ pub(crate) fn selects(service: Object<'_>, object: Object<'_>) -> bool {
             };
             value.as_str().is_some_and(is_of)
         }
-        // No manifest has these, so the pod may get any value of them.
+        // No manifest has the labels of controllers, so the pod may get any value of them.
         None => LABELS_OF_CONTROLLERS.contains(&name),
     };
     service.kind() == "Service"
@@ -150,7 +150,7 @@ pub(crate) fn move_to_sidecar(
     }
 }
 
-/// Moves a labelled Service whose pods are not known: the target of its ports, or of several the
+/// Moves a labelled Service whose pods are not known: the target of its port, or of several ports the
 /// one that an annotation names. The sidecar has the same port in every pod.
 ///
 /// # Errors

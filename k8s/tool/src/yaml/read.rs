@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 use super::scalar::plain;
 use super::{Document, error};
 
-/// Far deeper than any manifest.
+/// The depth of a value: far deeper than any manifest.
 const MAX_DEPTH: usize = 100;
-/// Far more than a manifest copies: references to references multiply without end.
+/// The bytes that references copy: far more than in a manifest. References to references multiply.
 const MAX_COPIED_BYTES: usize = 1024 * 1024;
 /// Ends of lines in YAML 1.1 alone: for `kubectl` a comment ends there, and the rest counts.
 const OTHER_LINE_BREAKS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
@@ -20,7 +20,7 @@ const OTHER_LINE_BREAKS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
 /// Reads the objects of a file: its documents, and of a list of objects the items.
 ///
 /// # Errors
-/// For text that is neither YAML nor JSON, and for what two readers may read differently.
+/// For text that is neither YAML nor JSON, and for text that two readers may read differently.
 pub(crate) fn documents(file: &str, stream: &str) -> Result<Vec<Document>, ExitError> {
     let mut reader = Reader {
         events: Parser::new_from_str(stream),
@@ -49,8 +49,8 @@ pub(crate) fn documents(file: &str, stream: &str) -> Result<Vec<Document>, ExitE
         .collect())
 }
 
-/// Returns the items of a list, or the object itself. As for `kubectl` an item is of the list's kind
-/// if it has none.
+/// Returns the items of a list, or the object itself. As for `kubectl` an item without a kind has the
+/// list's kind.
 fn objects(line: usize, value: Value) -> Vec<(usize, Value)> {
     let kind = value["kind"].as_str();
     let kind = kind.and_then(|kind| kind.strip_suffix("List"));
@@ -72,9 +72,9 @@ fn objects(line: usize, value: Value) -> Vec<(usize, Value)> {
 
 struct Reader<I> {
     events: I,
-    /// Of the present event.
+    /// The line of the present event.
     line: usize,
-    /// By the parser's number of the anchor.
+    /// The values of anchors, by the parser's number of the anchor.
     anchors: BTreeMap<usize, Value>,
     copied: usize,
 }
@@ -128,7 +128,7 @@ impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Reader<I> {
             Event::MappingStart(anchor, _) => (self.map(depth)?, anchor),
             _ => (Value::Null, 0),
         };
-        // Once the value is whole: a reference from within it finds nothing.
+        // Keep an anchor's value once it is whole: a reference from within the value finds nothing.
         if anchor > 0 {
             self.anchors.insert(anchor, value.clone());
         }
@@ -137,7 +137,7 @@ impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Reader<I> {
 
     fn copy(&mut self, anchor: usize) -> Result<Value, String> {
         let value = self.anchors.get(&anchor).ok_or("refers to itself")?;
-        // By length: each reference to references multiplies what it copies.
+        // Count the bytes and not the references: a reference to references multiplies what it copies.
         self.copied += value.to_string().len();
         if self.copied > MAX_COPIED_BYTES {
             return Err("has references without an end".to_owned());
@@ -157,7 +157,7 @@ impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Reader<I> {
 
     fn map(&mut self, depth: usize) -> Result<Value, String> {
         let mut members = Map::new();
-        // Without the members of merges, which others replace.
+        // The member names without those of merges, which a later member may replace.
         let mut own = BTreeSet::new();
         loop {
             let key = match self.next()? {
@@ -204,7 +204,7 @@ fn name(key: Value) -> Result<String, String> {
     }
 }
 
-/// Adds the members of a map, or of each of a list; the first of the list wins.
+/// Adds the members of a map, or of each map of a list; the first map of the list wins.
 fn merge(members: &mut Map<String, Value>, value: Value) -> Result<(), String> {
     match value {
         Value::Object(merged) => members.extend(merged),

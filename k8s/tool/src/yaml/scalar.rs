@@ -34,11 +34,11 @@ fn whole(digits: &str, negative: bool) -> Option<Number> {
         Some("0x" | "0X") => (16, digits.get(2..)?),
         Some("0o" | "0O") => (8, digits.get(2..)?),
         Some("0b" | "0B") => (2, digits.get(2..)?),
-        // As in `defaultMode: 0644`; YAML 1.2 would read a decimal number.
+        // A leading 0 means octal, as in `defaultMode: 0644`; YAML 1.2 would read a decimal number.
         Some(octal) if octal.starts_with('0') => (8, digits),
         _ => (10, digits),
     };
-    // The library takes a second sign.
+    // Check the first digit, because the library accepts a second sign.
     let has_digits = digits.starts_with(|first: char| first.is_ascii_alphanumeric());
     let value = u64::from_str_radix(digits, radix)
         .ok()
@@ -56,7 +56,7 @@ fn decimal(text: &str, digits: &str) -> Option<Number> {
         return None;
     }
     let value: f64 = text.parse().ok()?;
-    // Go writes it so, and a field of whole numbers takes it.
+    // Go writes a whole float as an integer, and a field of whole numbers accepts it.
     if value.fract() == 0.0 && value.abs() < 1e15 {
         return format!("{value:.0}").parse::<i64>().ok().map(Number::from);
     }

@@ -46,7 +46,7 @@ fn key(name: &str) -> String {
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"_./-".contains(&byte));
     match plain(name) {
-        // `yes` and `on` are words as well, but read without quotes they are no text.
+        // `yes` and `on` are words as well, but without quotes readers take them for booleans.
         Some(Value::String(_)) if is_word => name.to_owned(),
         _ => quoted(name),
     }
@@ -60,7 +60,7 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// Writes a number, without an exponent: readers of YAML 1.1 know it in some forms alone.
+/// Writes a number without an exponent, which readers of YAML 1.1 know in some forms alone.
 fn written(number: &Number) -> String {
     match number.as_f64().filter(|_| number.is_f64()) {
         Some(whole) if whole.fract() == 0.0 => format!("{whole:.1}"),
@@ -69,7 +69,7 @@ fn written(number: &Number) -> String {
     }
 }
 
-/// Writes a text as JSON does, with escapes for what readers of YAML 1.1 reject or fold.
+/// Writes a text as JSON does, with escapes for characters that readers of YAML 1.1 reject or fold.
 fn quoted(text: &str) -> String {
     let json = Value::from(text).to_string();
     let is_special =

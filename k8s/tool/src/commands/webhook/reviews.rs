@@ -23,14 +23,14 @@ use crate::manifest::object::text;
 
 /// The path in the webhook's configuration.
 const PATH: &str = "/mutate";
-/// Stored objects have 1.5 MiB at the most, and the old one is sent beside the new one.
+/// Stored objects have 1.5 MiB at the most, and a review carries the old and the new object.
 const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 /// Bodies in memory: 192 MiB at the most.
 const MAX_BODIES: usize = 48;
 /// Reviews at once, each with 100 MiB at the most.
 const MAX_REVIEWS: usize = 2;
-/// Of a body, which the API server sends at once. Behind 127 slow ones it waits for less than 3 s, and
-/// its review still ends in the 5 s of its configuration.
+/// The time for a body, which the API server sends at once. Behind 127 slow bodies it waits for less than
+/// 3 s, and its review still ends in the 5 s of the webhook's configuration.
 const BODY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Reviews of objects.
@@ -63,7 +63,7 @@ async fn reviewed_in_turn(
     if request.body().size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(StatusCode::PAYLOAD_TOO_LARGE);
     }
-    // Before the body is read, and held until its review ends: it bounds the memory.
+    // Take the permit before the body is read, and hold it until the review ends: it bounds the memory.
     let of_body = Arc::clone(&reviews.bodies).acquire_owned().await;
     let body = to_bytes(request.into_body(), MAX_BODY_BYTES);
     let body = timeout(BODY_TIMEOUT, body)
@@ -73,7 +73,7 @@ async fn reviewed_in_turn(
     activity.serves();
     let of_review = Arc::clone(&reviews.at_once).acquire_owned().await;
     // A large object takes milliseconds, which other connections need not wait for. The review goes
-    // on when its client has left, and keeps its place until its end.
+    // on when its client has left, and keeps its permits until its end.
     let review = move || {
         let _permits = (of_body, of_review);
         reviews.reviewed(&body)
