@@ -1,5 +1,5 @@
 //! The HTTP API of Nacos: version 3, and version 1 for servers of Nacos 1 and 2, which have only
-//! that. Paths, parameters and responses; no connection.
+//! version 1. Paths, parameters and responses; no connection.
 
 use http::Method;
 use postern_http::host::host_port::host_and_port;
@@ -119,7 +119,7 @@ impl Api {
     }
 }
 
-/// Returns the whole instance, from which a server of Nacos 1 or 2 restores one that it dropped.
+/// Returns the text of the whole instance, from which a server of Nacos 1 or 2 restores a dropped instance.
 fn beat(own: &Instance, settings: &RegistrySettings) -> String {
     let service = format!("{}@@{}", settings.group, settings.service);
     json!({
@@ -129,14 +129,14 @@ fn beat(own: &Instance, settings: &RegistrySettings) -> String {
     .to_string()
 }
 
-/// The result of Nacos 3, and of a renewal with Nacos 1.
+/// The response of Nacos 3, and the response to a renewal of Nacos 1.
 #[derive(Deserialize)]
 struct Outcome<T> {
     code: i64,
     data: Option<T>,
 }
 
-/// The list of Nacos 1.
+/// The list of instances in a response of Nacos 1.
 #[derive(Deserialize)]
 struct Hosts {
     hosts: Vec<Entry>,
@@ -161,7 +161,7 @@ impl Entry {
             enabled: self.enabled,
             ..Instance::new(&self.ip, port)
         };
-        // Becomes part of a URL.
+        // The authority becomes part of a URL.
         host_and_port(&instance.authority()).map(|_| instance)
     }
 }

@@ -13,7 +13,7 @@ pub struct Instance {
     pub weight: f64,
     /// Result of the registry's own health checks.
     pub healthy: bool,
-    /// The operator's switch.
+    /// False if the operator has switched the instance off.
     pub enabled: bool,
     /// Metadata for its registration.
     pub metadata: BTreeMap<&'static str, String>,
@@ -33,7 +33,7 @@ impl Instance {
         }
     }
 
-    /// Returns true if it may get requests.
+    /// Returns true if the instance may get requests.
     #[must_use]
     pub fn is_usable(&self) -> bool {
         // NaN and infinity are invalid weights.

@@ -13,14 +13,14 @@ use postern_transport::http_client::Url;
 use postern_transport::tls::trusted;
 use secrecy::SecretString;
 
-/// The default of Nacos, with and without TLS.
+/// The default port of Nacos, with and without TLS.
 const DEFAULT_PORT: u16 = 8848;
-/// The default of Nacos.
+/// The default group of Nacos.
 const DEFAULT_GROUP: &str = "DEFAULT_GROUP";
-/// Contract §1.
+/// The service name of contract §1.
 const DEFAULT_SERVICE: &str = "auth";
 
-/// The address of a registry, our credentials there, and the name of the service.
+/// The address of a registry, our credentials at the registry, and the name of the service.
 #[derive(Debug, Clone)]
 pub struct RegistrySettings {
     pub(crate) is_https: bool,
@@ -28,13 +28,13 @@ pub struct RegistrySettings {
     pub(crate) server: Authority,
     user: Option<String>,
     password_file: Option<PathBuf>,
-    /// Read from the file by [`RegistrySettings::configured`].
+    /// The password, read from its file by [`RegistrySettings::configured`].
     password: Option<SecretString>,
-    /// Empty: public.
+    /// The namespace; empty for the public namespace.
     pub(crate) namespace: String,
     pub(crate) group: String,
     pub(crate) service: String,
-    /// Trusted with https in place of the system's authorities; read again after a failure.
+    /// The file of the authorities trusted for https instead of the system's; read again after a failure.
     pub(crate) ca: Option<PathBuf>,
 }
 
@@ -49,7 +49,7 @@ pub struct Instances {
     pub context: String,
 }
 
-/// URL parse error. The texts do not repeat the URL: it may hold a password.
+/// URL parse error. The texts do not repeat the URL, which may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRegistryUrl {
     /// A URL of another form.
@@ -58,7 +58,7 @@ pub enum InvalidRegistryUrl {
     /// A password in the URL.
     #[error("no password is allowed here: name its file, ?password-file=FILE")]
     Password,
-    /// A user without a file of the password, or the file without a user.
+    /// A user without a password file, or a password file without a user.
     #[error("a user needs password-file=FILE among the parameters, and the file a user")]
     HalfOfCredentials,
     /// A parameter that does not exist, is given twice, or has an unusable value or no effect.
@@ -66,7 +66,7 @@ pub enum InvalidRegistryUrl {
     Parameter(String),
 }
 
-/// Of a URL; they are taken one after the other.
+/// The parameters of a URL; each reader removes the parameters that it knows.
 type Parameters = BTreeMap<String, String>;
 
 impl RegistrySettings {
@@ -160,7 +160,7 @@ impl RegistrySettings {
         })
     }
 
-    /// Returns true if the password could be read on its way.
+    /// Returns true if the password is sent without TLS, so that it could be read on the network.
     #[must_use]
     pub fn shows_password(&self) -> bool {
         self.password.is_some() && !self.is_https && !is_loopback_host(self.server.host())
@@ -171,15 +171,15 @@ impl RegistrySettings {
         Some((self.user.as_deref()?, self.password.as_ref()?))
     }
 
-    /// Returns the auth server's name there.
+    /// Returns the auth server's name in the registry.
     #[must_use]
     pub fn service(&self) -> &str {
         &self.service
     }
 }
 
-/// Returns the settings without those of the path and the parameters; the path is decoded and has no
-/// slashes around it.
+/// Returns the settings that are neither in the path nor in the parameters, with the path and the
+/// parameters; the path is decoded and has no slashes around it.
 fn parts(url: &str) -> Result<(RegistrySettings, String, Parameters), InvalidRegistryUrl> {
     let url: Url = url.parse().map_err(|_| InvalidRegistryUrl::Malformed)?;
     let is_https = match url.scheme() {
@@ -200,7 +200,7 @@ fn parts(url: &str) -> Result<(RegistrySettings, String, Parameters), InvalidReg
     };
     let mut parameters = Parameters::new();
     for (name, value) in url.query_pairs() {
-        // Without a value it may be a password.
+        // A name without a value may be a password.
         let name = if value.is_empty() {
             "…".to_owned()
         } else {
@@ -245,7 +245,7 @@ fn decoded(text: &str) -> Result<String, InvalidRegistryUrl> {
     }
 }
 
-/// Returns true for a text without blanks and without bytes that were no text.
+/// Returns true for a text without blanks and without bytes that are not UTF-8.
 fn is_name(text: &str) -> bool {
     let is_no_part = |character: char| {
         character.is_control()
