@@ -58,6 +58,7 @@ impl ClientHead<'_> {
         length: usize,
         put: impl FnOnce(&mut Fields<'_>) -> bool,
     ) {
+        // HTTP/2 needs the head as a map of fields; HTTP/1.x gets bytes without a map in between.
         if self.version == Version::HTTP_2 {
             let mut fields = Fields::Http2(HeaderMap::new());
             self.write_fields(&mut fields, put);

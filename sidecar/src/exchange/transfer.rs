@@ -25,6 +25,7 @@ pub(crate) fn take_body(
     mut put: impl FnMut(BytesMut),
 ) -> Result<(), MalformedChunk> {
     let mut framing = 0;
+    // The data of a turn has no bound of its own: it was read in bounded parts.
     while framing < MAX_FRAMING && !body.is_done() && !received.is_empty() {
         let piece = body.next_piece(received)?;
         framing += piece.skipped;

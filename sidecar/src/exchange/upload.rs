@@ -211,6 +211,7 @@ impl Upload {
     /// Writes the waiting bytes; returns true if any were written. An error ends the upload, not the
     /// exchange: the service may have sent a response before it stopped reading.
     pub(super) fn poll_send(&mut self, service: &mut Service, cx: &mut Context<'_>) -> bool {
+        // The connection takes no more bytes; its response may still come.
         if self.has_failed() {
             return false;
         }

@@ -26,6 +26,7 @@ fn broken_line(received: &[u8]) -> Option<String> {
         .skip(1);
     let mut last_name: &[u8] = b"";
     for line in lines {
+        // Some services end lines with a bare line feed.
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let mut parts = line.splitn(2, |&byte| byte == b':');
         let (name, value) = (parts.next().unwrap_or_default(), parts.next());
