@@ -105,6 +105,7 @@ impl KeyCache {
                     }
                 }
                 Err(error) => {
+                    // The file lacks this content, so the next state is written even if it is equal.
                     self.queue.lock().last = None;
                     self.on_failure(&error);
                 }

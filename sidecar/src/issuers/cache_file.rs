@@ -124,6 +124,7 @@ impl KeyCacheSettings {
         if content.version != VERSION {
             return Err(CacheError::Malformed);
         }
+        // Keys of another source must not verify tokens of this one.
         if content.origin != self.origin {
             let source_name = content.origin.source.escape_debug().collect();
             return Err(CacheError::OtherOrigin { source_name });
@@ -197,6 +198,7 @@ impl Content {
         let json = self.jwks.to_string();
         let keys = KeySet::from_jwks(json.as_bytes(), allowed)?;
         let stored = self.jwks.get("keys").and_then(Value::as_array);
+        // `from_jwks` skips unusable keys: fewer keys than in the file means that it skipped one.
         if stored.map(Vec::len) != Some(keys.keys().len()) {
             return Err(CacheError::UnusableKey);
         }

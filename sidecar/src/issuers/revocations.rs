@@ -84,6 +84,7 @@ impl Revocations {
     ) -> Result<Self, ListError> {
         let mut next = NumberedList::new(list, keys);
         let mut former = known.map(Self::all).unwrap_or_default();
+        // Numbers are compared only with the list of the same keys; other lists stay beside the new one.
         if let Some(index) = former.iter().position(|known| known.is_comparable(keys)) {
             next = former.remove(index).followed_by(next)?;
         }

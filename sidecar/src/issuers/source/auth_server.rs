@@ -137,6 +137,7 @@ impl KeyEndpointSource {
     pub(crate) async fn fetch(&mut self, cursor: Option<&str>) -> Result<Fetched, FetchError> {
         let instance = self.settings.auth_server.locate(&self.attempts).await?;
         let fetched = self.fetch_from(&instance, cursor).await;
+        // The next fetch chooses another instance after a failure.
         self.attempts.note(instance, fetched.is_ok());
         fetched
     }
@@ -168,15 +169,18 @@ impl KeyEndpointSource {
             let url = self.url(instance, KEY_SET_PATH);
             let request = HttpRequest {
                 address: instance.address,
+                // The connection is closed with the last request of this fetch.
                 is_last: !has_list,
                 ..HttpRequest::get_json(&url)
             };
             self.key_set(request, known, &key).await?
         } else {
+            // A server without a key set has one key, and its tokens name none.
             KeySet::nameless(key)
         };
         let list = match (wants_list, has_list) {
             (false, _) => FetchedList::NotRequested,
+            // The server has announced no list: a request would get a 404.
             (true, false) => FetchedList::Failed(ListError::Absent),
             (true, true) => self.revocation_list(instance, cursor).await.into(),
         };
@@ -201,6 +205,7 @@ impl KeyEndpointSource {
         let allowed = self.settings.algorithms();
         let fetched = self.known.fetch(&mut self.client, request, &allowed).await;
         let (keys, _) = fetched.map_err(|cause| match cause {
+            // An auth server rejects an unknown path with 401 or 404: the configured path is likely wrong.
             KeySetError::Status(StatusCode::NOT_FOUND | StatusCode::UNAUTHORIZED) => {
                 self.wrong_endpoint_error(instance, KEY_SET_PATH, &cause)
             }
@@ -225,6 +230,7 @@ impl KeyEndpointSource {
         let fetched = known.fetch(&mut self.client, request, &allowed);
         let (keys, _) = fetched.await?;
         let mut thumbprints = keys.keys().iter().map(VerificationKey::thumbprint);
+        // A set without the contract's key is another server's, or of another time.
         if thumbprints.all(|thumbprint| thumbprint != key.thumbprint()) {
             return Err(FetchError::Inconsistent);
         }
@@ -239,6 +245,7 @@ impl KeyEndpointSource {
     ) -> Result<String, ListError> {
         let mut url = self.url(instance, REVOCATIONS_PATH);
         if let Some(cursor) = cursor {
+            // With a cursor the server sends only the lines after it.
             url = format!("{url}?after={cursor}");
         }
         let request = HttpRequest {
@@ -279,6 +286,7 @@ impl KeyEndpointSource {
             }
             context => format!("is {context} its context path, and this its public port?"),
         };
+        // A server with a shared secret has no key set, so its path may be right all the same.
         if path == KEY_SET_PATH {
             hint.push_str(" With --signing-type hmac it has no key set, and no list for others.");
         }
