@@ -245,6 +245,7 @@ impl AuthPolicy {
             self.access_rules
                 .missing_scopes(requested, self.interceptor.context(), verdicts);
         let scope = Some(scopes.join(" "));
+        // A list that is too long would exceed a proxy's limit of a field: send no scope then.
         let scope = scope.filter(|scope| (1..=MAX_SCOPE_BYTES).contains(&scope.len()))?;
         Some(format!("scope=\"{scope}\""))
     }

@@ -21,6 +21,7 @@ pub(crate) fn remove_from(
     sources: &TokenSources,
     forward_tokens: bool,
 ) {
+    // CGI services read look-alikes of a header, such as `x_token`, as the same variable.
     if !sources.headers.is_empty() {
         let is_one = |name: &str| {
             sources
