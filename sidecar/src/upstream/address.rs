@@ -141,6 +141,7 @@ impl fmt::Display for UpstreamAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = self.protocol.scheme();
         match &self.endpoint {
+            // An IPv6 address stands in brackets in front of a port.
             Endpoint::Tcp { host, port } if host.contains(':') => {
                 write!(f, "{scheme}://[{host}]:{port}")
             }

@@ -50,6 +50,7 @@ impl ExposureProbe {
     /// Reports the result of a probe if it differs from the one `before`.
     fn report(&self, before: Option<bool>, is_exposed: bool) {
         self.metrics.upstream_exposed.set(i64::from(is_exposed));
+        // The same result as before is neither logged nor reported again.
         if before == Some(is_exposed) {
             return;
         }

@@ -223,6 +223,7 @@ pub(crate) fn poll_room(
     cx: &mut Context<'_>,
 ) -> Poll<Result<usize, h2::Error>> {
     stream.reserve_capacity(wanted);
+    // A granted capacity may be 0, when the other side takes its window back.
     while stream.capacity() == 0 {
         match ready!(stream.poll_capacity(cx)) {
             Some(granted) => granted?,

@@ -72,6 +72,7 @@ impl Shared {
     pub(super) async fn begin(stream: Stream) -> Result<Self, h2::Error> {
         let mut builder = Builder::new();
         builder
+            // Pushed responses belong to no request of a client.
             .enable_push(false)
             .initial_max_send_streams(MAX_STREAMS as usize)
             .max_frame_size(FRAME_BYTES)
@@ -135,6 +136,7 @@ async fn in_short_turns(connection: impl Future) {
             }
         }
         let polled = connection.as_mut().poll(cx);
+        // A poll that used up its budget shows a busy connection; it stays marked as busy.
         was_busy |= !has_budget_remaining();
         polled.map(drop)
     })
