@@ -105,6 +105,7 @@ impl Http2Downstream {
         };
         let mut moved = false;
         while !response.bytes.is_empty() {
+            // Queued parts take memory until the client reads: wait until some have left.
             if !has_fewer(unsent, MAX_UNSENT_PARTS, cx) {
                 return Ok(moved);
             }
