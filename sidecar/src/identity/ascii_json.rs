@@ -26,6 +26,7 @@ impl serde_json::ser::Formatter for AsciiFormatter {
     ) -> io::Result<()> {
         let mut rest = fragment;
         while let Some(at) = rest.find(|c: char| !matches!(c, ' '..='~')) {
+            // Text up to the next character beyond ASCII is written at once.
             let (plain, tail) = rest.split_at(at);
             writer.write_all(plain.as_bytes())?;
             let mut characters = tail.chars();

@@ -14,6 +14,7 @@ const BLANK: &str = "%20";
 pub(super) fn text_of(claim: &Value) -> Option<String> {
     let text = match claim {
         Value::Null => return None,
+        // A list of plain values is joined; a nested one keeps the form of JSON.
         Value::Array(members) => match members.iter().map(plain).collect::<Option<Vec<_>>>() {
             Some(members) => members.join(","),
             None => json(claim)?,

@@ -34,6 +34,7 @@ impl std::str::FromStr for FieldName {
             return Err(FieldNameError::Malformed);
         }
         let name: HeaderName = text.parse().map_err(|_| FieldNameError::Malformed)?;
+        // A field of HTTP itself or of the contract would change the request to the service.
         if is_reserved(name.as_str()) {
             return Err(FieldNameError::Reserved);
         }
