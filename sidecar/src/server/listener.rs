@@ -34,6 +34,7 @@ pub(crate) async fn serve(
         tokio::net::TcpListener::from_std(listener).map_err(|error| error.to_string())?;
     let accepting = Arc::new(clients).accept(listener, drain.clone());
     tokio::select! {
+        // The listener is dropped with this end; open connections go on.
         () = drain.reached(Phase::Closing) => Ok(()),
         never = accepting => match never {},
         never = keep_timer_armed() => match never {},
