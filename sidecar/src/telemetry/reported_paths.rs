@@ -69,6 +69,7 @@ impl ReportedPaths {
             reported.others += 1;
             return;
         };
+        // Clients choose paths: known templates still count when there is room for no new one.
         let is_full = reported.templates.len() >= MAX_TEMPLATES;
         match reported.templates.get_mut(&template) {
             Some(count) => *count += 1,
