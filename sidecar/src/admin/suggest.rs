@@ -22,10 +22,12 @@ pub(super) fn pass_list(reported: &Reported, context: &ContextPath) -> String {
                 methods.push(template.method);
                 *requests += count;
             }
+            // A path outside of the context path is no part of the pass list.
             None => others += count,
         }
     }
     let line = |(path, (methods, requests)): (&str, (Vec<&str>, u64))| {
+        // A line that opens much is a comment until the operator has checked it.
         let mark = if opens_much(path, &methods) { '#' } else { ' ' };
         let methods = methods.join(",");
         format!("{mark} \"{methods} {path}\",  # {requests} requests\n")

@@ -50,6 +50,7 @@ pub(crate) fn run(
         String::new()
     };
     output::print(&format!("{toml}{paths}{found}"))?;
+    // After the output, so that the operator sees all findings and not only the first error.
     found.verdict()?;
     exit::end_check(args.strict, &warnings, overridden.len())
 }

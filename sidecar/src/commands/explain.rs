@@ -82,6 +82,7 @@ fn request(args: &ExplainArgs, question: &ExplainRequest) -> Result<Explanation,
         StatusCode::OK => serde_json::from_str(&response.body).map_err(|error| {
             ExitError::Unavailable(format!("not the admin port of a sidecar: {error}"))
         }),
+        // The sidecar rejects the question itself: its text gives the reason.
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
             Err(ExitError::Usage(response.body.trim_end().to_owned()))
         }

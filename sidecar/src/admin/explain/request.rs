@@ -53,6 +53,7 @@ impl ExplainRequest {
             .any(|(name, _)| name.eq_ignore_ascii_case("host"));
         let (host, of_url) = host_and_target(target);
         let target = if has_host { target.to_owned() } else { of_url };
+        // Without `Host` the sidecar would reject the request before the decision.
         if !has_host {
             fields.insert(0, ("Host", host));
         }
@@ -60,6 +61,7 @@ impl ExplainRequest {
             return Err(RequestError::Target(target));
         }
         let mut bytes = target.bytes().zip(1..);
+        // A line end in the target would begin a header field.
         if let Some((byte, position)) = bytes.find(|(byte, _)| b"\r\n".contains(byte)) {
             return Err(RequestError::TargetByte { position, byte });
         }
@@ -96,6 +98,7 @@ fn host_and_target(given: &str) -> (&str, String) {
     let Some(rest) = rest else {
         return ("localhost", given.to_owned());
     };
+    // Browsers keep the fragment of a URL to themselves.
     let rest = rest.split('#').next().unwrap_or_default();
     let (host, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let slash = if target.starts_with('/') { "" } else { "/" };

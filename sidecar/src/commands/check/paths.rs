@@ -68,6 +68,7 @@ fn describe(
     let path = path_of(pattern.as_str());
     let example = pattern.example("x", "x").replace(' ', "%20");
     let mut line = format!("{names} of {context}{path}");
+    // A pattern without a wildcard is its own example.
     if example != path {
         line += &format!(", as in {context}{example}");
     }
@@ -80,6 +81,7 @@ fn describe(
                 .map(move |method| class_of(interceptor, method, &path))
         })
         .collect();
+    // Another setting may decide all paths of the pattern: the line has no effect then.
     if let Some(other) = found.first()
         && !found.contains(&treatment)
     {
