@@ -69,6 +69,7 @@ pub(super) fn names(all: &[UserPrefix<'_>]) -> Result<Vec<UserNames>, ExitError>
                 other.issuer
             )));
         }
+        // The service may trust names of service accounts, which no other issuer may give.
         let beside_cluster = !one.is_cluster && all.iter().any(|other| other.is_cluster);
         if beside_cluster && may_be_alike(one.beginning(), OF_CLUSTER) {
             return Err(one.rejected(format!(
@@ -104,6 +105,7 @@ fn may_be_alike(one: &str, other: &str) -> bool {
 
 /// Names the missing lines: the empty prefix keeps the names of the first issuer's users.
 fn missing(all: &[UserPrefix<'_>]) -> ExitError {
+    // Two empty prefixes would mix the users of two issuers.
     let is_taken = all.iter().any(|one| one.given == Some(""));
     let first = all.iter().position(|one| !one.needs_none());
     let lines = all
