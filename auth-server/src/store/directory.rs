@@ -81,6 +81,7 @@ pub(super) fn lock_for_serving(path: &Path, wait: Duration) -> Result<File, Stor
     let directory = File::open(path).map_err(|error| rejected(path, &error))?;
     let mut locked = lock_file::try_lock(&directory);
     if locked.as_ref().is_err_and(lock_file::is_busy) {
+        // Try without a wait first, so that the operator learns what the server waits for.
         warn!(
             "another auth-server serves from {}: waiting for its end",
             path.display()

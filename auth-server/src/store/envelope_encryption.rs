@@ -52,6 +52,7 @@ impl KeyEncryptionKey {
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         // The line end of a file is no part of the key.
         let bytes = decode(text.trim()).ok_or(NO_KEY)?;
+        // 32 equal bytes are a placeholder of an example.
         if bytes.iter().all(|byte| Some(byte) == bytes.first()) {
             return Err(NO_KEY);
         }
@@ -188,6 +189,7 @@ impl KeyEncryption {
             return Err(EncryptionError::Unknown);
         };
         let key = self.key(id)?;
+        // The head is authenticated as it stands, so a changed key id does not decrypt.
         let head = text.strip_suffix(data).unwrap_or_default();
         Ok(Decrypted {
             text: decrypt(&key.key, additional(head, record), data)
@@ -200,6 +202,7 @@ impl KeyEncryption {
         if let Some(found) = self.keys().find(|key| key.id == id) {
             return Ok(found);
         }
+        // Name both sides: the operator compares the needed id with the configured ones.
         let ids: Vec<_> = self.keys().map(|key| key.id.as_str()).collect();
         Err(EncryptionError::NoKey {
             needed: LogText(id).to_string(),

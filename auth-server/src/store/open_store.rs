@@ -178,11 +178,13 @@ impl OpenStore {
             loop {
                 let held = self.read::<Value>(&key).await?;
                 let record = match held.record {
+                    // The record has ended or was removed since the ids were read.
                     Ok(None) => break,
                     record => record.ok().flatten(),
                 };
                 let readable = record.and_then(|record| Some((ends(&record).ok()?, record)));
                 let Some((ends, record)) = readable else {
+                    // A record that cannot be read would be lost by a rewrite, so it stays.
                     left += 1;
                     break;
                 };

@@ -195,6 +195,7 @@ impl Store for RedisStore {
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError> {
+        // Without replicas there is no acknowledgement to wait for.
         if changes.is_empty() && self.replicas == 0 {
             return Ok(Outcome::Committed);
         }

@@ -58,6 +58,7 @@ impl Sentinels {
             let mut connection = connect(&master).await?;
             match redis::cmd("ROLE").query_async(&mut connection).await? {
                 Role::Primary { .. } => Ok(connection),
+                // A Sentinel may name a former master for a while after a fail-over.
                 _ => Err((ErrorKind::Client, "it is a replica").into()),
             }
         });

@@ -68,6 +68,7 @@ fn take_room(
         )
     };
     let new = changes.iter().filter(is_new).count();
+    // Count the table only when the room of the last count is used up: a count reads every record.
     if *room < new {
         let taken: u32 = transaction.query_row(COUNT, [], |row| row.get(0))?;
         *room = MAX_ENDING.saturating_sub(taken).min(ROOM) as usize;
@@ -90,6 +91,7 @@ fn is_expected(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Resu
     let (key, expected) = match change {
         Change::Put { key, expected, .. } => (key, expected.as_ref()),
         Change::Delete { key, expected } => (key, Some(expected)),
+        // An entry has no former version that could have changed.
         Change::Append(_) => return Ok(true),
         Change::Remove { expected, .. } => {
             let LogEntry { id, value, ends } = expected;

@@ -96,6 +96,7 @@ pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Identity> {
     let tables = number("SELECT count(*) FROM sqlite_schema")?;
     Ok(match (id, format, tables) {
         (APPLICATION_ID, FORMAT, _) => Identity::Ours,
+        // A new file has neither id nor tables; tables without an id are another program's.
         (0, 0, 0) => Identity::Empty,
         (APPLICATION_ID, ..) => Identity::Foreign(format!(
             "a store of format {format}, which this version cannot read"

@@ -187,6 +187,7 @@ impl SqliteStore {
             _ => rejected(&path, &error),
         };
         let mut files = Files::beside(&path).map_err(failed_at)?;
+        // A link may lead to a file of another user, so it is not followed.
         let metadata = match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(files),
             found => found.map_err(failed_at)?,
@@ -198,6 +199,7 @@ impl SqliteStore {
             return Err(unusable(&path, OF_ANOTHER));
         }
         directory::inspect(directory, self.access)?;
+        // Close the file only after the checks: file and directory are this user's own.
         if metadata.mode() & 0o077 != 0 {
             close(&path, FILE_MODE, self.access)?;
         }
