@@ -20,6 +20,7 @@ pub(crate) fn events(
     for ListedKey { role, key, time } in after.listed() {
         let was = before.and_then(|before| before.role_of(key.id()));
         let (kind, at) = match (role, was) {
+            // A key that kept its role had no event.
             _ if was == Some(role) => continue,
             (Role::Current, Some(Role::Next)) => (KeyEventKind::Promoted, None),
             (Role::Current, _) if generated == Some(key.id()) => (KeyEventKind::Generated, None),
@@ -35,6 +36,7 @@ pub(crate) fn events(
         return events;
     };
     for id in before.retired().iter().map(|retired| retired.key.id()) {
+        // A key that left the list without a revocation has outlived its tokens.
         if !after.is_listed(id) && !after.revoked().contains(id) {
             events.push(event(KeyEventKind::Dropped, id, None));
         }
