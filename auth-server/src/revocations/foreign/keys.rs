@@ -76,6 +76,7 @@ impl ForeignKeys {
         if age < FETCH_EVERY {
             return Some(Arc::clone(&known.keys));
         }
+        // The known keys still count, so a newer set is worth a short wait only.
         let fetched = timeout(WAIT_FOR_NEWER, self.fetched(Purpose::Tick)).await;
         let newer = fetched.ok().flatten();
         newer.or_else(|| Some(Arc::clone(&known.keys)))
