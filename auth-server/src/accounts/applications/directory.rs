@@ -55,6 +55,7 @@ impl MountedApplications {
         Ok(async move {
             let mut former = self;
             loop {
+                // The read runs on another thread, so it gets a copy of the former state.
                 let before = former.clone();
                 if let Some(now) = files.poll(move || before.reread()).await {
                     now.take_over(&former, &registrations, &metrics);
@@ -147,6 +148,7 @@ fn is_copy(name: &str) -> bool {
 fn read(file: &Path) -> Result<SecretHashes, String> {
     let text = secret_file::read(file).map_err(|error| error.to_string())?;
     let secrets: Vec<_> = text.lines().collect();
+    // Secrets are stored as fast hashes, which suits random text of this length alone.
     let are_random = secrets
         .iter()
         .all(|secret| secret.len() >= MIN_SECRET_LENGTH);

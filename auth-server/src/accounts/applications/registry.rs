@@ -225,6 +225,7 @@ impl ApplicationRegistry {
         } else if is_id(sent) {
             sent.into()
         } else {
+            // Half of a password or token is of no use, but shows an operator a misspelt id.
             let half = sent.chars().count() / 2;
             let is_open = is_accepted && self.are_open(&all);
             cut(

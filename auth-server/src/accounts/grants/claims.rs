@@ -42,6 +42,7 @@ fn check(name: &str, value: &Value) -> Result<(), String> {
             "a claim's name has 1 to {MAX_NAME_CHARACTERS} characters, none of them a control character"
         ));
     }
+    // An operator's value of such a claim would deceive the verifier of the token.
     if RESERVED.split(' ').any(|reserved| reserved == name) {
         return Err(format!("the claim {name} is this server's own"));
     }

@@ -51,6 +51,7 @@ impl FileUsers {
     pub(super) fn read(&self) -> Result<Arc<Users>, String> {
         let text = users_file::read(&self.path).map_err(|error| error.to_string())?;
         let loaded = self.loaded.load();
+        // Most polls read the text that is in use: its users are parsed already.
         if loaded.users.are_of(&text) {
             Ok(Arc::clone(&loaded.users))
         } else {

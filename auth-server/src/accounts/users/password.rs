@@ -50,6 +50,7 @@ impl HashedPassword {
             return Err(NOT_ARGON2ID);
         };
         let params = Params::try_from(&parsed).map_err(not_argon2id)?;
+        // Any user could log in with such a hash, so its cost is bounded when it is read.
         if !is_bearable(&params) {
             return Err(TOO_COSTLY);
         }

@@ -33,6 +33,7 @@ pub(crate) fn follow(
     Ok(async move {
         loop {
             let users = Arc::clone(&recorded.users);
+            // No result: the users in the file are in use already, or the file may be half written.
             let Some(read) = file.poll(move || users.read()).await else {
                 continue;
             };
@@ -40,6 +41,7 @@ pub(crate) fn follow(
             condition.reloaded(read.as_ref().err().map(String::as_str));
             match read {
                 Ok(read) => replace(&recorded, &metrics, &registrations, Arc::clone(read)),
+                // The file was replaced under its mount: no later poll can read the new one.
                 Err(failure) if !recorded.users.is_current() => {
                     error!(%failure, "users file: no login succeeds until a restart");
                 }
