@@ -60,6 +60,7 @@ fn print_row(row: &Value) -> Result<(), ExitError> {
             line.push(c);
             continue;
         }
+        // JSON escapes a character beyond 16 bits as two units.
         for unit in c.encode_utf16(&mut [0; 2]) {
             line += &format!("\\u{unit:04x}");
         }

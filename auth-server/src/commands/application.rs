@@ -122,6 +122,7 @@ fn hand_over(secret: &str, app_id: &AppId) -> Result<(), ExitError> {
 async fn remove(args: &ApplicationArgs) -> Result<(), ExitError> {
     let store = CommandStore::open(&args.store).await?;
     change_in(&store, &args.app_id, Change::Remove).await?;
+    // Revoke after the removal: a revocation before it would miss tokens issued in between.
     let ended = end_application(&store, &args.app_id).await;
     let id = &args.app_id;
     let reworded = |why: &str| {
@@ -129,6 +130,7 @@ async fn remove(args: &ApplicationArgs) -> Result<(), ExitError> {
             "--app-id {id} is removed, but its tokens are not revoked: {why}; auth-server revoke --app {id} does that"
         )
     };
+    // The removal stays, so the failure has to name the remaining step.
     ended.map_err(|failure| failure.reworded(reworded))?;
     let left = store.opened.read_applications().await?.document()?;
     if left.is_empty() {
@@ -183,6 +185,7 @@ pub(crate) async fn change_in(
         let changed = changed
             .map_err(|why| ExitError::Usage(format!("--app-id {id}: {why} in {location}")))?;
         let next = there.changed(id.clone(), changed, now);
+        // False if another command has changed the document since it was read: then try again.
         let is_written = match records.write_applications(held.version, &next).await {
             // The response was lost: the stored document shows if the write took place.
             Err(unclear @ StoreError::Unclear(_)) => {

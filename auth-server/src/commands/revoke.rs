@@ -22,6 +22,7 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
     let now = store.now().await?;
     let (revocation, done) = revocation(args, now)?;
     if args.user.is_some() && args.issuer.is_none() {
+        // The id and the account look alike: a wrong one would revoke nothing, without an error.
         print_note("--user is the id (sub, userId), not the account; user list shows both");
     }
     if let Some(id) = &args.app
@@ -32,6 +33,7 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
             "no application {id} is registered; it is recorded all the same"
         ));
     }
+    // A token with a session is revoked together with the session, in one commit.
     let ended = match &revocation.event {
         RevocationEvent::Token { id, .. } => end_session(&store, id, now).await?,
         _ => false,
@@ -96,6 +98,7 @@ async fn end_session(store: &CommandStore, token_id: &str, now: i64) -> Result<b
         return Ok(false);
     };
     loop {
+        // A refresh may change the record until the commit: then read it again.
         let held = store.opened.read_session(session).await?;
         let removal = held.removal();
         let Some(record) = held.record? else {

@@ -32,6 +32,7 @@ pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
     }
     let location = &store.location;
     let reached = match next {
+        // Only the second run with the same key knows that every server has read the first state.
         AtRest::BeingEncrypted(id) if before.key() == Some(&id) => {
             let encrypted = AtRest::Encrypted(id);
             keys.turn_into(&encrypted).await?;
@@ -64,6 +65,7 @@ impl KeysInStore {
                 .parse(&held.keys)?
                 .being_encrypted(is_being, self.store.now().await?)
                 .to_stored()?;
+            // A server may rotate the keys meanwhile: read and write them again.
             if self.store.opened.rewrite_keys(at_rest, &held, &new).await? {
                 return Ok(());
             }
