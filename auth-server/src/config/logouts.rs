@@ -33,6 +33,7 @@ pub(super) fn foreign_issuers(
         if !names.insert(table.issuer.as_str()) {
             return Err(rejected(table, "another table has the same issuer"));
         }
+        // Tokens of this server end by `/oauth/revoke`, and not by a statement of another issuer.
         if table.issuer.as_str() == own_issuer {
             let why = "is the --issuer of this server, whose own logout is /oauth/revoke";
             return Err(rejected(table, why));
@@ -65,6 +66,7 @@ fn key_set(table: &LogoutTable) -> Result<KeySetSettings, ExitError> {
         }
         Some(jwks) => Location::clone(jwks),
         None => {
+            // Without an address the discovery document of the issuer names the key set.
             let url = IssuerUrl::new(table.issuer.as_str()).map_err(|why| rejected(table, why))?;
             Location::Issuer(url, hosts.map(List::texts).unwrap_or_default())
         }

@@ -50,6 +50,7 @@ impl RegistryConfig {
             .map(Advertised::parse)
             .transpose()
             .map_err(rejected)?;
+        // `--advertise` was parsed before: an unusable value is an error without a registry too.
         if url == NONE {
             return Ok(None);
         }

@@ -51,6 +51,7 @@ fn problem(args: &ServeArgs, policy: &RotationPolicy) -> Option<String> {
             args.keys.lead.rotation_lead
         ));
     }
+    // A key stays published until the last token that it signed has expired.
     let keys = policy.keep / every;
     (keys > MAX_KEYS).then(|| {
         format!(

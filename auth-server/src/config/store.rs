@@ -37,6 +37,7 @@ fn encryption(args: &StoreArgs) -> Result<KeyEncryption, ExitError> {
         required: args.require_encrypted_keys,
         ..keys.map_err(|error| rejected(flag, &error))?
     };
+    // Without a key that encrypts, this server would write private values in plaintext.
     if encryption.required && encryption.current.is_none() {
         return Err(rejected(
             "--require-encrypted-keys",
