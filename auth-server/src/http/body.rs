@@ -82,6 +82,7 @@ pub(in crate::http) fn check_coding(headers: &HeaderMap) -> Result<(), Rejection
 async fn copy(mut body: Body, mut held: Share) -> Result<BytesMut, Rejection> {
     let mut copied = BytesMut::new();
     while let Some(frame) = body.frame().await {
+        // A frame without data holds trailers, which are ignored.
         let Ok(data) = frame.map_err(|_| Rejection::BodyMalformed)?.into_data() else {
             continue;
         };
@@ -89,6 +90,7 @@ async fn copy(mut body: Body, mut held: Share) -> Result<BytesMut, Rejection> {
             return Err(Rejection::BodyTooLarge);
         }
         copied.extend_from_slice(&data);
+        // A body that has ended needs no larger share, so do not request one.
         if body.is_end_stream() {
             break;
         }

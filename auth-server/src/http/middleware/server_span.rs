@@ -25,6 +25,7 @@ impl ServerSpan {
             Method::HEAD => "HEAD",
             Method::POST => "POST",
             Method::OPTIONS => "OPTIONS",
+            // Clients invent methods: OpenTelemetry names them all `_OTHER`, so that names stay few.
             _ => "_OTHER",
         };
         let name = match &route {
@@ -63,6 +64,7 @@ impl ServerSpan {
         );
         if let Some(rejection) = response.extensions().get::<Rejection>() {
             span.set("postern.reason", rejection.reason());
+            // A rejection of a client's mistake is no failure of this server.
             if rejection.status().is_server_error() {
                 span.fail(rejection.reason());
             }

@@ -70,6 +70,7 @@ pub(crate) async fn backchannel_logout(State(app): State<Arc<App>>, request: Req
         true => Form::SecurityEvent,
         false => Form::LogoutToken,
     };
+    // Errors of the body are counted below, together with the errors of the token.
     let body = body.map_err(NotEnded::from);
     let token = body.and_then(|body| token(form, &parts.headers, &body));
     let ended = match token {
@@ -81,6 +82,7 @@ pub(crate) async fn backchannel_logout(State(app): State<Arc<App>>, request: Req
         Err(not_ended) if not_ended.error.is_for_now() => StatementOutcome::Unavailable,
         Err(_) => StatementOutcome::Rejected,
     });
+    // Each form has its own responses: OAuth errors, or those of RFC 8935.
     match (form, ended) {
         (Form::LogoutToken, Ok(_)) => empty(StatusCode::OK),
         (Form::SecurityEvent, Ok(_)) => empty(StatusCode::ACCEPTED),

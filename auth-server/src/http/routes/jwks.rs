@@ -24,6 +24,7 @@ pub(crate) async fn jwks(
     request: Request,
 ) -> Result<Response, ErrorResponse> {
     let keys = app.keys()?;
+    // With HMAC there is no set: its key is a secret.
     let set = keys.jwk_set.as_ref().ok_or(Rejection::NotFound)?;
     let mut response = if matches_etag(request.headers(), &set.etag) {
         let mut response = Response::new(Body::empty());

@@ -46,6 +46,7 @@ pub(crate) async fn token(State(app): State<Arc<App>>, request: Request) -> Resp
     let granted = body
         .map_err(ErrorResponse::from)
         .and_then(|body| GrantRequest::read(&app, &parts, &body));
+    // Success and error meet here, so that each request has one count and one audit line.
     let outcome = match &granted {
         Ok(granted) => issue(&app, granted, client).await,
         Err(error) => Err(*error),

@@ -90,6 +90,7 @@ fn key_for(
 ) -> Result<Arc<PublishedKeys>, ErrorResponse> {
     let (app_id, app_secret) = pair.ok_or(Rejection::ParameterMissing)?;
     let authorized = app.registrations.authorize(app_id, app_secret);
+    // Only wrong pairs count as guesses: sidecars fetch keys often.
     if authorized == Err(Rejection::ApplicationUnknown) {
         app.count_guess(client)?;
     }
