@@ -128,6 +128,7 @@ impl Worker {
             .registration
             .registry_listed
             .set(listed.is_ok().into());
+        // Log a change of the state alone: the registration is renewed every few seconds.
         if self.listed.replace(listed.is_ok()) == Some(listed.is_ok()) {
             return;
         }

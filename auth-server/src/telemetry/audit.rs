@@ -57,6 +57,7 @@ pub(crate) fn request(line: &RequestLine<'_>) {
         line.event,
         LoginSucceeded | LoginFailed | TokenIssued | KeyRetrieved
     );
+    // A rejection that no password check bounds counts against the lines of its kind.
     if !is_bounded && !RejectionLine::Audit(line.event.name(), line.outcome).has_line() {
         return;
     }
@@ -173,6 +174,7 @@ const MAX_USER_LINES: usize = 1000;
 /// Logs that new content of the users file is in force, with the number of users and the accounts that are
 /// new, gone or changed.
 pub(crate) fn users_changed(count: usize, changed: &[String]) {
+    // A new file may change all users at once; the last line has the whole number.
     for account in changed.iter().take(MAX_USER_LINES) {
         let account = LogText(account).to_string();
         info!(target: TARGET, event = %USER_CHANGED, account, "user");
