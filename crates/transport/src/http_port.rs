@@ -148,6 +148,7 @@ impl HttpPort {
                         drain: watcher.clone(),
                     };
                     let served = connection.serve(stream);
+                    // Each connection is a task of its own, which outlives this loop.
                     tokio::spawn(async move { slot.serve(pin!(served), || ()).await });
                 }
             }

@@ -54,6 +54,7 @@ impl IssuerUrl {
         if issuer.contains('?') {
             return Err(IssuerUrlError::Query);
         }
+        // The address of the document instead of the issuer is a frequent mistake.
         if issuer.contains(DOCUMENT) || issuer.contains(OAUTH_DOCUMENT) {
             return Err(IssuerUrlError::Document);
         }
@@ -62,6 +63,7 @@ impl IssuerUrl {
         if document.is_plain_over_a_network() {
             return Err(IssuerUrlError::Plain);
         }
+        // RFC 8414 §3.1 puts the well-known part between host and path, OpenID Connect behind the path.
         let host = base.find("://").map_or(0, |scheme| scheme + 3);
         let path = base
             .get(host..)

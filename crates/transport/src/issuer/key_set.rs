@@ -201,6 +201,7 @@ impl KeySetSource {
             }
         }
         let fetched = self.fetch_set(purpose).await;
+        // The issuer may have moved its key set: the next fetch reads the document again.
         if fetched.is_err() {
             self.next_read = None;
         }
@@ -217,6 +218,7 @@ impl KeySetSource {
             let url = document.with_query();
             let received = self.client.send(HttpRequest::get_json(&url));
             let received = response.insert(received.await?);
+            // An issuer publishes the document at one of several addresses; 404 leads to the next.
             if received.status != StatusCode::NOT_FOUND {
                 break;
             }
@@ -228,6 +230,7 @@ impl KeySetSource {
         let address = issuer.address_in(&response.body, hosts)?;
         self.next_read = instant().checked_add(READ_AGAIN_AFTER);
         if self.address.as_ref() != Some(&address) {
+            // Another address may hold another set: the known set and its freshness say nothing about it.
             (self.known, self.fresh_until) = (KnownSet::default(), None);
             self.address = Some(address);
         }
@@ -236,6 +239,7 @@ impl KeySetSource {
 
     async fn fetch_set(&mut self, purpose: Purpose) -> Result<Option<KeySet>, KeySetError> {
         let is_fresh = self.fresh_until.is_some_and(|end| instant() < end);
+        // Only a token with an unknown key fetches a set that is still fresh.
         if is_fresh && purpose == Purpose::Tick {
             return Ok(None);
         }
@@ -249,6 +253,7 @@ impl KeySetSource {
             true => self.bearer().await?,
             false => None,
         };
+        // Freshness counts from the request, because the set may be as old as that.
         let requested_at = instant();
         self.fresh_until = None;
         let request = HttpRequest {
@@ -257,6 +262,7 @@ impl KeySetSource {
         };
         let (client, allowed) = (&mut self.client, &self.settings.algorithms);
         let (keys, headers) = self.known.fetch(client, request, allowed).await?;
+        // Half of the maximum age leaves time for retries before the keys are not trusted any more.
         let max = self
             .settings
             .max_key_age
@@ -298,6 +304,7 @@ pub fn bearer_token(file: &Path) -> Result<Zeroizing<String>, String> {
 fn freshness(headers: &HeaderMap) -> Duration {
     let mut max_age = 0;
     for field in headers.get_all(header::CACHE_CONTROL) {
+        // A field that cannot be read may forbid storage, so it counts as `no-store`.
         for directive in field.to_str().unwrap_or("no-store").split(',') {
             let directive = directive.trim().to_ascii_lowercase();
             match directive.split_once('=') {
@@ -311,6 +318,7 @@ fn freshness(headers: &HeaderMap) -> Duration {
             }
         }
     }
+    // A cache on the way has used up a part of the freshness.
     let age = headers.get(header::AGE);
     let age = age.and_then(|age| age.to_str().ok()?.trim().parse::<u64>().ok());
     Duration::from_secs(max_age)

@@ -52,6 +52,7 @@ fn parse(
             let keys = KeySet::from_jwks(&response.body, allowed)?;
             (response.headers.get(header::ETAG).cloned(), keys)
         }
+        // The set is unchanged since the version that the request named.
         (StatusCode::NOT_MODIFIED, Some((version, keys))) => (Some(version), keys),
         (status, _) => return Err(KeySetError::Status(status)),
     };

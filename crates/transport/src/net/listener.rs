@@ -162,6 +162,7 @@ pub async fn accept<F: Future<Output = Option<Slot>>>(
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
+                // `to_canonical`: an IPv4 client of an IPv6 socket has one address, and one share.
                 if let Some(slot) = slot(peer.ip().to_canonical()).await {
                     return (slot, stream, peer);
                 }

@@ -34,6 +34,7 @@ impl Collector {
         let is_disabled = variable("OTEL_SDK_DISABLED");
         let exporter = variable("OTEL_TRACES_EXPORTER");
         let endpoint = trace_variable(variable, "ENDPOINT");
+        // An endpoint alone turns the export on: its default would send traces to localhost.
         match exporter.as_deref() {
             Some("none") => return Ok(None),
             None if endpoint.is_none() => return Ok(None),

@@ -86,6 +86,7 @@ impl Exporter for CountedExporter {
                 self.metrics.spans_exported.inc_by(spans);
             }
             Err(error) if self.logged.lock().is_due(Instant::now()) => {
+                // The exporter's own error does not name the cause, which the HTTP client has left here.
                 let cause = self.cause.lock().take();
                 let error = cause.unwrap_or_else(|| LogText(&error.to_string()).to_string());
                 let hint = if self.is_grpc_port {
