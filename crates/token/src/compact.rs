@@ -95,6 +95,7 @@ pub(crate) fn rejected_member(members: &Map) -> Option<&'static str> {
 
 pub(crate) fn check_type(members: &Map) -> Result<(), InvalidToken> {
     let media_type = match member(members, "typ") {
+        // `typ` is optional (RFC 7519 §5.1).
         None => return Ok(()),
         Some(Value::String(media_type)) => media_type.to_ascii_lowercase(),
         Some(_) => return Err(InvalidToken::Header),

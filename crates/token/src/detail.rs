@@ -108,6 +108,7 @@ pub fn unreadable(token: &str) -> Option<String> {
             return Some(format!("its {name} is no JSON that is accepted: {error}"));
         }
     }
+    // The signature is bytes, and no JSON.
     let is_readable = decode(parts.signature).is_ok();
     (!is_readable).then(|| not_base64url("signature", parts.signature))
 }

@@ -86,6 +86,7 @@ impl TokenSources {
             Some(format!("`{name}`: {found}"))
         };
         let mut token_headers = self.headers.iter();
+        // In the order in which a token is read: headers, `Authorization`, protocol, cookie.
         let of_header = token_headers.find_map(|name| field(name, &BEARER, true));
         if let Some(found) = of_header.or_else(|| field(&AUTHORIZATION, schemes, false)) {
             return Some(found);

@@ -119,6 +119,7 @@ impl ClaimMapping {
         let mut user = CurrentUserDetails::default();
         for (field, claims) in &self.fields {
             let value = first(claims, members);
+            // A token without `id` or `account` names no user; any other field may be missing.
             let value = if field.is_required() {
                 Some(required_text(value)?)
             } else {
@@ -160,6 +161,7 @@ fn required_text(value: Option<&Value>) -> Result<String, InvalidToken> {
     match value {
         None | Some(Value::Null) => Err(InvalidToken::ClaimMissing),
         Some(Value::String(text)) if !text.is_empty() && is_whole(text) => Ok(text.clone()),
+        // Some issuers number their users; a fraction has no single spelling.
         Some(Value::Number(number)) if number.is_integer() => Ok(number.as_str().to_owned()),
         Some(_) => Err(InvalidToken::ClaimInvalid),
     }

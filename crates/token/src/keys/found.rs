@@ -41,9 +41,11 @@ pub fn found_in(bytes: &[u8]) -> String {
     let Some(blocks) = pem_blocks(&String::from_utf8_lossy(bytes)) else {
         return "PEM that is cut off, or has other characters than base64".to_owned();
     };
+    // Without a block of PEM the bytes are of another kind, such as DER.
     if blocks.is_empty() {
         return other_kind(bytes).to_owned();
     }
+    // A set, because a chain has many blocks with the same label.
     let labels: BTreeSet<_> = blocks.iter().map(|block| readable(block.tag())).collect();
     let labels: Vec<_> = labels.into_iter().take(MAX_LABELS).collect();
     format!("PEM of {}", labels.join(", "))
@@ -66,6 +68,7 @@ fn json_in(bytes: &[u8]) -> String {
             "a discovery document: --issuer-url takes its issuer, --jwks its jwks_uri"
         }
         _ if has("keys") => "a member keys that is no list",
+        // Some issuers publish an object of certificates beside their JWK Set.
         _ if memmem::find(bytes, b"-----BEGIN CERTIFICATE-----").is_some() => {
             "certificates by name: the issuer has another address for its JWK Set"
         }

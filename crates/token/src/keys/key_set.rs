@@ -57,6 +57,7 @@ impl KeySet {
         let document = strict_json::value(json).map_err(|_| not_a_set())?;
         let members = match (document.get("keys"), document.get("kty")) {
             (Some(Value::Array(members)), _) => members.as_slice(),
+            // A document with `kty` is a single key.
             (None, Some(_)) => std::slice::from_ref(&document),
             _ => return Err(not_a_set()),
         };
@@ -193,6 +194,7 @@ pub(super) fn verification_key_from_jwk(
             let key = DecodingKey::from_ed_der(&bytes(jwk, "x")?);
             (key, |it| it == Algorithm::EdDSA)
         }
+        // Any reader of the set would know the secret, and could sign tokens with it.
         ("oct", _) => return Err("a secret is never used".to_owned()),
         _ => {
             let kind = readable(&format!("{kty} {curve}"));

@@ -143,6 +143,7 @@ impl Statement {
             Form::LogoutToken => check_logout_type,
             Form::SecurityEvent => check_event_type,
         };
+        // Verify the signature first: nothing else in the token is to be trusted before.
         let payload = verified_payload(keys, token, check_type)?;
         let members = strict_json::object(&payload).map_err(|_| InvalidToken::Malformed)?;
         let claims = Claims::registered(&mut members.clone())?;
@@ -178,6 +179,7 @@ fn check_event_type(header: &Map) -> Result<(), InvalidToken> {
 
 fn check_type(named: &Value, types: &[&str]) -> Result<(), InvalidToken> {
     let named = named.as_str().unwrap_or_default().to_ascii_lowercase();
+    // `typ` may omit the prefix `application/` (RFC 7515 §4.1.9).
     let named = named.strip_prefix("application/").unwrap_or(&named);
     match types.contains(&named) {
         true => Ok(()),
@@ -231,6 +233,7 @@ fn ended(members: &Map, issuer: &str) -> Result<Vec<Ended>, InvalidStatement> {
     let mut all = Vec::new();
     for (event, content) in events(members)? {
         let is_of_session = event == SESSION_EVENT;
+        // An event of another kind ends nothing, and is no error.
         if !is_of_session && !USER_EVENTS.contains(&event.as_str()) {
             continue;
         }
@@ -239,6 +242,7 @@ fn ended(members: &Map, issuer: &str) -> Result<Vec<Ended>, InvalidStatement> {
         let subject = subject.and_then(Value::as_object);
         let subject = Subject::read(subject.ok_or(InvalidStatement::Subject)?, issuer)?;
         let ended = subject.ended_by(is_of_session)?;
+        // Several events may name the same user or session.
         if !all.contains(&ended) {
             all.push(ended);
         }
@@ -288,6 +292,7 @@ impl Subject {
     }
 
     fn ended_by(self, is_of_session: bool) -> Result<Ended, InvalidStatement> {
+        // An opaque id means what the event is about: a session, or a user.
         let (user, session) = match is_of_session {
             true => (self.user, self.session.or(self.opaque)),
             false => (self.user.or(self.opaque), None),
@@ -303,6 +308,7 @@ impl Subject {
 /// Returns the `sub` of a subject at this issuer.
 fn user_of(members: &Map, issuer: &str) -> Result<Option<String>, InvalidStatement> {
     match name(members, "iss")? {
+        // An issuer may end only the sessions of its own users.
         Some(named) if named == issuer => name(members, "sub"),
         _ => Err(InvalidStatement::Subject),
     }

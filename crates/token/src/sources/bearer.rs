@@ -109,9 +109,11 @@ pub fn from_headers(
     let Some(field) = only_field(headers.get_all(AUTHORIZATION))? else {
         return Ok(None);
     };
+    // Reject a long field before its bytes are read.
     if field.len() > max_bytes {
         return Err(InvalidToken::AuthorizationTooLarge);
     }
+    // Without proofs `DPoP` is an unknown scheme: its token must not count as a bearer token.
     if takes_proofs && let Some(token) = behind_scheme(field.as_bytes(), Scheme::Dpop) {
         let token = token68(token)?;
         return Ok(Some(
@@ -124,6 +126,7 @@ pub fn from_headers(
 fn only_field(fields: GetAll<'_, HeaderValue>) -> Result<Option<&HeaderValue>, InvalidToken> {
     let mut fields = fields.iter();
     match (fields.next(), fields.next()) {
+        // Of two fields the service could read the other one.
         (_, Some(_)) => Err(InvalidToken::AuthorizationRepeated),
         (field, None) => Ok(field),
     }
@@ -145,6 +148,7 @@ pub fn from_token_headers<'a>(
         let Some(field) = only_field(headers.get_all(name))? else {
             continue;
         };
+        // Two of the headers may carry tokens of different users: it is not clear which one counts.
         if found.replace((position, field)).is_some() {
             return Err(InvalidToken::AuthorizationRepeated);
         }
@@ -180,6 +184,7 @@ pub fn from_websocket_protocol(
     if protocols.all(|it| it != WEBSOCKET_PROTOCOL) {
         return Ok(None);
     }
+    // The token is the protocol behind `bearer`.
     let token = protocols.next().ok_or(InvalidToken::Malformed)?;
     if token == WEBSOCKET_PROTOCOL || protocols.any(|it| it == WEBSOCKET_PROTOCOL) {
         return Err(InvalidToken::AuthorizationRepeated);
@@ -197,6 +202,7 @@ pub fn websocket_protocols_without_token(headers: &HeaderMap) -> Option<Vec<&[u8
     for protocol in websocket_protocols(headers) {
         if protocol == WEBSOCKET_PROTOCOL {
             (is_found, is_token) = (true, true);
+        // The protocol behind `bearer` is the token, and is not passed on.
         } else if std::mem::take(&mut is_token) {
             tokens.insert(protocol);
         } else {
@@ -253,6 +259,7 @@ pub fn unreadable(field: &[u8], schemes: &[Scheme], may_be_bare: bool) -> String
         .find_map(|scheme| behind_scheme(field, *scheme));
     let token = match (behind, word_in_front(field)) {
         (Some(token), _) => token,
+        // A bare token begins with no word, so the word is the mistake.
         (None, Some(word)) if may_be_bare => {
             return format!("it begins with {word}, and not with the token");
         }
@@ -286,6 +293,7 @@ fn word_in_front(field: &[u8]) -> Option<String> {
     }
     if let Some([next, ..]) = behind("Bearer") {
         return Some(match *next {
+            // Here the token begins right behind the scheme.
             next if next != b'=' && is_token68(next) => "`Bearer` without a blank".to_owned(),
             next => format!("`Bearer{}`", char::from(next).escape_debug()),
         });
@@ -305,6 +313,7 @@ fn beginning(field: &[u8]) -> String {
         field.starts_with(b"eyJ") && dots.count() == 2 && is_all_token68(field)
     };
     match field.first() {
+        // The log must not hold a part of a token, so only a character that no token has is quoted.
         Some(first) if !is_token68(*first) => format!("{:?}", char::from(*first)),
         _ if is_jwt() => "a JWT".to_owned(),
         _ => "something else".to_owned(),
