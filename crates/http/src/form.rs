@@ -49,6 +49,7 @@ impl Form {
             if name.is_empty() {
                 return Err(NAMELESS);
             }
+            // `resource` alone may be repeated (RFC 8707 §2).
             if name == RESOURCE {
                 let is_new = !value.is_empty() && !resources.contains(&value);
                 resources.extend(is_new.then_some(value));
@@ -97,6 +98,7 @@ pub fn decode(encoded: &str) -> Result<String, &'static str> {
         rest = tail;
     }
     let text = String::from_utf8(bytes).map_err(|_| ENCODING)?;
+    // Check after decoding, because an escape may hide a control character.
     if text.contains(char::is_control) {
         Err(CONTROL_CHARACTER)
     } else {

@@ -69,6 +69,7 @@ impl Methods {
 
 fn method(name: &str) -> Result<Method, MethodError> {
     let in_capitals = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
+    // Methods are case-sensitive (RFC 9110 §9.1): `get` would match no request.
     if !name.bytes().all(in_capitals) {
         return Err(MethodError::Malformed(name.to_owned()));
     }

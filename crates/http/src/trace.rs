@@ -62,10 +62,12 @@ impl TraceId {
         let known_form = match version {
             b"00" => parts.next().is_none(),
             b"ff" => false,
+            // A later version may have further parts behind the flags.
             _ => true,
         };
         let hex = |part: &[u8], length| part.len() == length && part.iter().all(is_lower_hex);
         let whole = hex(version, 2) && hex(trace, 32) && hex(parent, 16) && hex(flags, 2);
+        // Ids of zeros alone are invalid.
         let real = |part: &[u8]| part.iter().any(|&b| b != b'0');
         if known_form && whole && real(trace) && real(parent) {
             trace.try_into().ok().map(Self)

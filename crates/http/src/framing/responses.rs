@@ -56,6 +56,7 @@ impl ResponseFraming {
                     named = Some((text, length));
                 }
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
+                // Behind another coding the end of the body is not known.
                 if !value.eq_ignore_ascii_case(b"chunked") {
                     return Err(AmbiguousResponse::Coding);
                 }
@@ -65,6 +66,7 @@ impl ResponseFraming {
                 is_chunked = true;
             }
         }
+        // The coding counts (RFC 9112 §6.3), but such a response may be an attempt to smuggle another one.
         if is_chunked && named.take().is_some() {
             is_doubtful = true;
         }

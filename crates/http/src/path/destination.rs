@@ -100,6 +100,7 @@ impl<'a> AbsoluteForm<'a> {
             _ => return None,
         };
         let rest = rest.get(3..)?;
+        // A query may follow the authority without a path.
         let ends = |byte: &u8| matches!(byte, b'/' | b'?');
         let (authority, target) = rest.split_at(rest.iter().position(ends).unwrap_or(rest.len()));
         (!authority.is_empty()).then_some(Self {

@@ -73,6 +73,7 @@ impl PathPattern {
     /// # Errors
     /// The first part that is unusable.
     pub fn with_methods(text: &str) -> Result<Self, PathError> {
+        // A pattern without methods is for all of them.
         if text.starts_with('/') {
             return text.parse();
         }
@@ -120,6 +121,7 @@ impl PathPattern {
         let mut expected = self.segments.iter();
         for name in segments(path) {
             let fits = match expected.next() {
+                // `**` matches every rest of the path.
                 Some(Segment::Any) => return true,
                 Some(Segment::Literal(literal)) => literal == name,
                 Some(Segment::Glob(glob)) => glob.matches_loosely(name, false, &Steps::default()),
@@ -144,6 +146,7 @@ impl PathPattern {
         }
         let ends_with_slash =
             matches!(&self.segments[..], [_, .., Segment::Literal(last)] if last.is_empty());
+        // A loose path has no slash at its end, so the pattern must not require one.
         if ends_with_slash {
             self.segments.pop();
         }
