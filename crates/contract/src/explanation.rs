@@ -148,6 +148,7 @@ impl Display for Explanation {
                 label => self.facts.get(label).cloned().unwrap_or_default(),
             };
             for (index, line) in lines.iter().enumerate() {
+                // The label stands in front of its first line alone.
                 let label = if index == 0 { label } else { "" };
                 writeln!(f, "{}", format!("{label:<9} {}", Plain(line)).trim_end())?;
             }

@@ -297,6 +297,7 @@ impl AccessRules {
         if let Some(path) = context.strip(&path) {
             compared = self.exact.each_match(path, &mut found);
         }
+        // A service may read the path more loosely than it is written: each spelling counts.
         loose.each_spelling(|path| {
             let is_expanded = loose.is_expanded();
             compared =

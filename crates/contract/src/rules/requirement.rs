@@ -50,6 +50,7 @@ impl Requirement {
             let found = find(&ClaimName::top_level(name));
             found.is_some_and(|found| self.scope.iter().any(|scope| holds(found, scope)))
         };
+        // One scope of the list is enough, but every claim is required.
         if !self.scope.is_empty() && !SCOPES.iter().any(has_scope) {
             return RuleVerdict::LacksScope;
         }

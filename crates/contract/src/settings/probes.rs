@@ -135,6 +135,7 @@ pub fn reject_user_headers(
 
 fn probe(name: &str, members: Value) -> Result<Probe, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    // The name becomes a segment of the path `/probe/NAME`.
     if name.is_empty() || !name.bytes().all(is_plain) {
         return Err("a name is of letters, digits, '-' and '_'".to_owned());
     }
@@ -142,6 +143,7 @@ fn probe(name: &str, members: Value) -> Result<Probe, String> {
     let members: Members = serde_json::to_value(members)
         .and_then(serde_json::from_value)
         .map_err(|error| error.to_string())?;
+    // One second is the default of Kubernetes.
     let timeout = members.timeout_seconds.map_or(1, NonZeroU32::get);
     let (action, port) = match (members.http_get, members.tcp_socket, members.grpc) {
         (Some(http), None, None) => (http_action(&http)?, http.port),
@@ -183,6 +185,7 @@ fn headers(given: &[Header]) -> Result<HeaderMap, String> {
         let unusable = || format!("httpHeaders: '{name}' is unusable");
         let name: HeaderName = name.parse().map_err(|_| unusable())?;
         let value: HeaderValue = value.parse().map_err(|_| unusable())?;
+        // A header may be listed several times: each value is sent.
         headers.append(name, value);
     }
     Ok(headers)
