@@ -140,6 +140,7 @@ fn write_within(timeout: Duration, write: impl FnOnce() + Send + 'static) {
         let _ = done.send(());
     });
     if writer.is_ok() {
+        // The thread is left behind after the timeout: the end of the process ends it.
         let _ = written.recv_timeout(timeout);
     }
 }

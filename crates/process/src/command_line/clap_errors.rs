@@ -67,6 +67,7 @@ fn named_flags(error: &clap::Error, kind: ContextKind) -> Vec<String> {
         .iter()
         .map(names)
         .flat_map(|names| {
+            // A text without a flag names an operand.
             if names.is_empty() {
                 vec![String::new()]
             } else {
@@ -108,6 +109,7 @@ fn without_secret(command: &Command, error: &clap::Error, line: String) -> Strin
         Some(ContextValue::String(text)) if !text.is_empty() => Some(text),
         _ => None,
     };
+    // Without a value in the error nothing is to be removed.
     let (Some(flag), Some(value)) = (
         context(ContextKind::InvalidArg),
         context(ContextKind::InvalidValue),

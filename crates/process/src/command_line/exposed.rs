@@ -47,6 +47,7 @@ fn has_password(address: &str) -> bool {
     if rest.contains("?pass=") || rest.contains("&pass=") {
         return true;
     }
+    // The last `@` counts: a password may hold one.
     let credentials = rest
         .split(['/', '?', '#'])
         .next()

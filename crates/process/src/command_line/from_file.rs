@@ -31,6 +31,7 @@ pub(super) fn arguments(
             continue;
         };
         match (value_source(setting, given), file) {
+            // The command line ranks above every other source.
             (Some(ValueSource::CommandLine), _) => {}
             (Some(ValueSource::EnvVariable), _) => {
                 // A variable becomes a flag, without the line end that clap would add to the value.

@@ -37,6 +37,7 @@ pub(super) fn given_by(sources: &Sources, keys: &[&str], in_force: &Table) -> St
     }
     let is_flag = |key: &str| settings(&sources.command).any(|it| it.get_long() == Some(key));
     for key in keys.iter().filter(|key| sources.is_in_file(key)) {
+        // A key that is a flag too was added above.
         if !is_flag(key) {
             add(key, false, "the file".to_owned());
         }

@@ -57,6 +57,7 @@ impl FromStr for Seconds {
             (_, None) => return Err(EXPECTED),
         };
         let number: u32 = digits.parse().map_err(|_| EXPECTED)?;
+        // A number that overflows in seconds is too large, and must not wrap around.
         number.checked_mul(seconds).map(Self).ok_or(EXPECTED)
     }
 }

@@ -17,6 +17,7 @@ pub(super) const SEE_HELP: &str = "; see --help";
 /// itself stays as it is.
 #[must_use]
 pub fn with_sources<C: WithFile>(failure: ExitError) -> ExitError {
+    // A defect of the program is not about a setting, even if its text names a flag.
     if matches!(failure, ExitError::Software(_)) {
         return failure;
     }
@@ -163,6 +164,7 @@ pub(super) fn value_source(setting: &Arg, given: &ArgMatches) -> Option<ValueSou
 /// Returns true if the text has the flag as a word of its own.
 fn is_named(flag: &str, text: &str) -> bool {
     let flag = format!("--{flag}");
+    // `--listen` is no word of its own within `--listen-admin`.
     let goes_on = |c: char| c.is_ascii_alphanumeric() || c == '-';
     text.match_indices(&flag).any(|(start, _)| {
         !text

@@ -116,6 +116,7 @@ fn text_in(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<String>, ReadError
     match String::from_utf8(take(&mut *bytes)) {
         Ok(text) => Ok(Zeroizing::new(text)),
         Err(error) => {
+            // The bytes may be a secret in another encoding.
             error.into_bytes().zeroize();
             Err(io::Error::new(ErrorKind::InvalidData, NO_TEXT).into())
         }
@@ -147,6 +148,7 @@ pub fn text_of(input: impl Read, max_bytes: u64) -> Result<Zeroizing<String>, Re
 /// # Errors
 /// Those of [`text_of`].
 pub fn first_line_of(input: impl BufRead, max_bytes: u64) -> Result<Zeroizing<String>, ReadError> {
+    // Mark and line end are removed below, and count no bytes of the line.
     let limit = max_bytes + (BYTE_ORDER_MARK.len() + LINE_END.len()) as u64;
     let mut bytes = Zeroizing::new(Vec::with_capacity(reserved(limit, limit)));
     input.take(limit + 1).read_until(b'\n', &mut bytes)?;

@@ -57,6 +57,7 @@ pub fn read_up_to(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, Secr
     let text = content
         .into_text()
         .map_err(|cause| unusable(Some(&metadata), format!(": {cause}")))?;
+    // Editors and `echo` add a line end, which is no part of the secret.
     let trimmed = Zeroizing::new(text.trim_end_matches(LINE_END).to_owned());
     if trimmed.is_empty() {
         return Err(unusable(Some(&metadata), " is empty".to_owned()));
@@ -67,6 +68,7 @@ pub fn read_up_to(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, Secr
 /// Returns true unless the owner alone has access. The group may also read a file of root's:
 /// Kubernetes mounts a secret so for a pod with `fsGroup` (root:GROUP 0440).
 fn is_exposed(mode: u32, owner: u32) -> bool {
+    // The group may read a file of root's, but no other user may, and only root may write it.
     let closed_to_others = if owner == 0 { 0o037 } else { 0o077 };
     mode & closed_to_others != 0
 }

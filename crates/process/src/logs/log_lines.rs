@@ -88,6 +88,7 @@ pub struct LogLine<'a> {
 
 impl Write for LogLine<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        // Other lines leave the second half of the queue to audit lines.
         let max = if self.is_audit {
             MAX_WAITING_LINES + MAX_WAITING_AUDIT_LINES
         } else {
@@ -143,6 +144,7 @@ impl<W: Write> Write for Batches<W> {
             warn!(lines, "log lines were dropped: the log was not read");
         }
         let flushed = self.out.flush();
+        // Lines that come during the pause are written together, with one system call.
         thread::sleep(PAUSE);
         flushed
     }

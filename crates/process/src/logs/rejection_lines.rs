@@ -75,6 +75,7 @@ impl Rates {
             logged: 0,
             counted: 0,
         });
+        // A new second begins with the first rejection after the former one.
         if now.saturating_duration_since(rate.began) >= SECOND {
             (rate.began, rate.logged) = (now, 0);
         }

@@ -94,6 +94,7 @@ pub fn init(format: LogFormat, directives: &str) -> Result<WorkerGuard, ExitErro
             .try_init(),
     };
     installed.map_err(|error| ExitError::Software(format!("logs: {error}")))?;
+    // From here on the last line of the program has the format of the log.
     exit::log_as_json(format == LogFormat::Json);
     std::panic::set_hook(Box::new(log_panic));
     Ok(guard)
