@@ -41,6 +41,7 @@ named_enum! {
 /// # Errors
 /// The reason why a body is no review.
 pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<(Outcome, Value), &'static str> {
+    // Count before parsing: parsed values take many times the memory of their bytes.
     if has_too_many_values(body) {
         return Err("an AdmissionReview with too many values");
     }
@@ -48,6 +49,7 @@ pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<(Outcome, Value
     if text(&review, "/apiVersion") != API_VERSION || text(&review, "/kind") != "AdmissionReview" {
         return Err("not an AdmissionReview of admission.k8s.io/v1");
     }
+    // The response has to repeat the uid, so a review without it has no response.
     let uid = text(&review, "/request/uid");
     if uid.is_empty() {
         return Err("an AdmissionReview without a request, or its uid");

@@ -148,6 +148,7 @@ fn hook(pod: Object<'_>, service: Option<u16>, warnings: &mut Vec<String>) -> Op
     let declares = |container: &Value| {
         ports::container_ports(container).any(|(_, port)| Some(port) == service)
     };
+    // Where no container declares the port, the service is taken for the first one.
     let number = pod.containers().position(declares).unwrap_or(0);
     let own = pod.containers().nth(number)?.pointer("/lifecycle/preStop");
     if pod.is_task() || own.is_some() {
@@ -157,6 +158,7 @@ fn hook(pod: Object<'_>, service: Option<u16>, warnings: &mut Vec<String>) -> Op
         .spec("terminationGracePeriodSeconds")
         .as_u64()
         .unwrap_or(GRACE_PERIOD);
+    // The hook has to fit into the grace period with the service's own end.
     if grace < GRACE_PERIOD {
         warnings.push(format!(
             "terminationGracePeriodSeconds {grace}: too short for the service to outlive the drain, so rollouts may lose requests"
@@ -187,6 +189,7 @@ impl Sidecar<'_> {
             &self.settings.resources,
             is_http_1,
         )?;
+        // The pod's own application takes the place of the component's.
         let of_component = list(&container["env"]).filter(|each| name_of(each) != APP_ID);
         let mut env = Vec::from_iter(self.app_id()?);
         env.extend(of_component.cloned());
@@ -229,6 +232,7 @@ impl Sidecar<'_> {
                 "its pods have no name: give them the label {label} or the annotation {annotation}"
             )
         })?;
+        // A reference, so that the value follows the label of the pod.
         let path = format!("metadata.labels['{label}']");
         let from = json!({"fieldRef": {"fieldPath": path}});
         Ok(Some(json!({"name": APP_ID, "valueFrom": from})))
@@ -262,6 +266,7 @@ impl Sidecar<'_> {
         if !probes.is_empty() {
             set(PROBES, literal(&Value::from(probes.clone()).to_string()));
         }
+        // No load balancer sends requests to a task, so its sidecar ends without a lame-duck time.
         if self.pod.is_task() {
             variables.extend(self.settings.component.of_tasks.clone());
         }

@@ -49,6 +49,7 @@ pub(crate) fn set(
         if !text.is_empty() {
             quantity(text).map_err(|why| format!("the annotation {annotation}: {why}"))?;
             container["resources"][kind][what] = text.into();
+        // An empty value takes the component's or the operator's away.
         } else if let Some(members) = container["resources"][kind].as_object_mut() {
             members.remove(what);
         }
@@ -57,6 +58,7 @@ pub(crate) fn set(
     for what in ["cpu", "memory"] {
         let request = amount(resources, "requests", what);
         if let (Some(request), Some(limit)) = (request, amount(resources, "limits", what))
+            // The API server rejects such a container, with a text that names no annotation.
             && request > limit
         {
             return Err(format!(

@@ -66,6 +66,7 @@ impl Settings {
         for pair in &args.set {
             let (name, value) =
                 variable(pair).map_err(|why| ExitError::Usage(format!("--set {why}")))?;
+            // An empty value removes the component's setting, and is no source of the key.
             if value.is_empty() {
                 variables.remove(name);
             } else {
@@ -172,6 +173,7 @@ fn resource(pair: &str) -> Result<(String, String), String> {
         let expected = "cpu-request, cpu-limit, memory-request or memory-limit";
         return Err(format!("expected {expected}, and a quantity"));
     }
+    // An empty quantity removes the component's, so it has no number to check.
     if !quantity.is_empty() {
         resources::quantity(quantity)?;
     }

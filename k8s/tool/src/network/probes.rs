@@ -35,12 +35,14 @@ pub(crate) fn redirected(
                 continue;
             }
             let probe = format!("/spec/containers/{number}/{kind}");
+            // The admin port forwards the probe that this path names.
             let path = format!("/probe/{name}");
             if action == "httpGet" {
                 let mut change =
                     |member, value| changes.push((format!("{probe}/httpGet/{member}"), value));
                 change("path", path.into());
                 change("port", ADMIN_PORT.into());
+                // The admin port speaks plain HTTP; the sidecar itself speaks HTTPS to the service.
                 if text(&forwarded, "/httpGet/scheme") == "HTTPS" {
                     change("scheme", "HTTP".into());
                 }
@@ -60,6 +62,7 @@ pub(crate) fn redirected(
 /// another probe.
 fn forwarded(probe: &Value, container: &Value, service: u16) -> Option<(&'static str, Value)> {
     let (kind, action) = action(probe)?;
+    // A probe with a host goes to another machine, or around the pod's address.
     if !action["host"].is_null() || port_of(action, container)? != service {
         return None;
     }

@@ -102,6 +102,7 @@ fn is_headless(service: Object<'_>) -> bool {
 fn past(service: Object<'_>) -> Option<String> {
     let reason = |port: ServicePort<'_>| {
         let target = port.target;
+        // A Service with one port need not name it.
         let name = match name_of(port.value) {
             "" => port.value["port"].to_string(),
             name => name.to_owned(),
@@ -142,6 +143,7 @@ pub(crate) fn move_to_sidecar(
     if is_moved {
         original::change(value, changes)?;
     }
+    // Check the moved Service as a whole: a port that was not moved may lead past the sidecar.
     match past(Object(value)) {
         None => Ok(is_moved),
         Some(reason) => Err(format!(
@@ -157,6 +159,7 @@ pub(crate) fn move_to_sidecar(
 /// The reason, where it is not certain which port leads to which.
 pub(crate) fn move_alone(value: &mut Value) -> Result<bool, String> {
     let service = Object(value);
+    // Without a cluster address no port translation leads to the sidecar.
     if is_headless(service) {
         return Err("is headless: its clients connect to the pods themselves".to_owned());
     }
@@ -166,6 +169,7 @@ pub(crate) fn move_alone(value: &mut Value) -> Result<bool, String> {
         .map(|port| port.target)
         .filter(|target| **target != SIDECAR_PORT && **target != ADMIN_PORT)
         .collect();
+    // Several ports may lead to the same target, as for HTTP and HTTPS.
     targets.dedup();
     let target = match (targets.as_slice(), service.annotation(PORT)) {
         ([], _) => return Ok(false),

@@ -65,6 +65,7 @@ fn objects(line: usize, value: Value) -> Vec<(usize, Value)> {
                 item["kind"] = kind.into();
                 item["apiVersion"] = value["apiVersion"].clone();
             }
+            // An item may be a list itself.
             objects(line, item)
         })
         .collect()
@@ -169,6 +170,7 @@ impl<'t, I: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Reader<I> {
             let key = self.value(key, depth)?;
             let first = self.next()?;
             let value = self.value(first, depth)?;
+            // A member of the map itself counts more than a merged one, so merges are not in `own`.
             if merges {
                 merge(&mut members, value)?;
                 continue;
@@ -209,6 +211,7 @@ fn merge(members: &mut Map<String, Value>, value: Value) -> Result<(), String> {
     match value {
         Value::Object(merged) => members.extend(merged),
         Value::Array(each) if each.iter().all(Value::is_object) => {
+            // In reverse order: the first map is merged last, and so overwrites the others.
             for merged in each.into_iter().rev() {
                 merge(members, merged)?;
             }

@@ -13,6 +13,7 @@ pub(super) fn plain(text: &str) -> Option<Value> {
             false.into()
         }
         _ => match text.trim_start_matches(['+', '-']) {
+            // JSON has neither infinity nor NaN.
             ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN" => return None,
             _ => number(text).map_or_else(|| text.into(), Value::Number),
         },
