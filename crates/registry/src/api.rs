@@ -85,6 +85,7 @@ impl Api {
                 parameters.push(("metadata", json!(own.metadata).to_string()));
             }
             (Self::V3, Call::Renew(_)) => parameters.push(("heartBeat", "true".to_owned())),
+            // Nacos 1 restores a dropped instance from the renewal, which holds the whole instance.
             (Self::V1, Call::Renew(own)) => parameters.push(("beat", beat(own, settings))),
             _ => {}
         }

@@ -166,6 +166,7 @@ impl RegistryClient {
         {
             return Ok(());
         }
+        // A wrong password is not tried more often than every `LOGIN_PAUSE`.
         if let Some(former) = self.logged_in_at {
             sleep_until(former + LOGIN_PAUSE).await;
         }
@@ -193,6 +194,7 @@ impl RegistryClient {
     /// Sends the request, and sends it in the other version where the server lacks this one.
     async fn send(&mut self, call: Call<'_>) -> Result<Zeroizing<Vec<u8>>, RegistryError> {
         let mut response = self.exchange(self.api, call).await?;
+        // Only a response of the other version shows which version the server has.
         if is_missing(response.status) {
             response = self.exchange(self.api.other(), call).await?;
             if !is_missing(response.status) {
@@ -217,6 +219,7 @@ impl RegistryClient {
             .iter()
             .map(|(name, value)| (*name, value.as_str()))
             .collect();
+        // A POST carries its parameters, such as the password, in its body: addresses are logged.
         let (query, body) = match method {
             Method::POST => (&[][..], Body::Form(&parameters)),
             _ => (&parameters[..], Body::None),

@@ -76,6 +76,7 @@ impl RegistrySettings {
     /// [`InvalidRegistryUrl`]
     pub fn for_server(url: &str) -> Result<Self, InvalidRegistryUrl> {
         let (mut settings, path, parameters) = parts(url)?;
+        // A server's path is the namespace alone.
         if path.contains('/') {
             return Err(InvalidRegistryUrl::Malformed);
         }
@@ -91,6 +92,7 @@ impl RegistrySettings {
     pub fn for_client(url: &str) -> Result<(Self, Instances), InvalidRegistryUrl> {
         let (mut settings, path, mut parameters) = parts(url)?;
         let are_secure = settings.is_https;
+        // The registry may speak plain HTTP although the instances speak https.
         settings.is_https = match parameters.remove("registry-tls").as_deref() {
             None => are_secure,
             Some("on") => true,
@@ -127,12 +129,15 @@ impl RegistrySettings {
             self.service = service;
         }
         self.password_file = parameters.remove("password-file").map(PathBuf::from);
+        // One half of the credentials alone would be a login that always fails, or none.
         if self.user.is_some() != self.password_file.is_some() {
             return Err(InvalidRegistryUrl::HalfOfCredentials);
         }
+        // Without https `ca` has no effect: it stays in the parameters, and is rejected as unknown.
         if self.is_https {
             self.ca = parameters.remove("ca").map(PathBuf::from);
         }
+        // Every known parameter has been removed by now.
         match parameters.keys().next() {
             None => Ok(self),
             Some(unknown) => Err(unusable(unknown)),
