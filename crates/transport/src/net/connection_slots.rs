@@ -168,8 +168,8 @@ impl Port {
         };
         let free = port.max.saturating_sub(slots.taken);
         if free == 0 || exceeds_its_share(holds, holds + 1, free - 1) {
-            // Those that are to leave may become busy, and stay. More of one client's than half of what
-            // is free may not: its newcomer waits for an end.
+            // Leaving connections may become busy, and take their slots back. So a newcomer waits for an end
+            // if its client exceeds its share already, or if half of the free slots may be taken back.
             let may_exceed = exceeds_its_share(holds, holds, free) || slots.leaving >= free / 2;
             let waits = free > 0 && may_exceed;
             let has_room = slots.taken + slots.leaving < port.max + MAX_LEAVING;
@@ -214,6 +214,7 @@ impl Port {
     fn makes_room(&self) -> bool {
         let now = self.now();
         let mut slots = self.slots.lock();
+        // An eviction frees its descriptor only at the connection's end, so evict several at once.
         while slots.leaving < MAX_LEAVING && slots.evict(self, 0, now) {}
         // Goodbyes are cut short as well: descriptors are missing now.
         self.pressed.send_replace(true);
@@ -314,6 +315,7 @@ impl Slots {
         let Some(connection) = self.connections.get_mut(&id) else {
             return Ok(());
         };
+        // Idle still: the connection closes, and `free` removes it.
         if !connection.activity.is_busy() {
             return Ok(());
         }

@@ -137,6 +137,7 @@ impl Share {
     /// Takes or gives back the difference to `amount`; returns false, and changes nothing, if the
     /// holder may not take as much.
     pub fn set(&mut self, amount: usize) -> bool {
+        // Without a change no lock is taken, and no waiting request gets a turn.
         if amount == self.amount {
             return true;
         }

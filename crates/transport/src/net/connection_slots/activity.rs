@@ -39,6 +39,7 @@ impl Activity {
     /// Begins with an unfinished handshake or head.
     pub(super) fn new(port: &Arc<Port>, id: u64, now: u64) -> Self {
         Self(Arc::new(State {
+            // A new connection waits for its first request, or for its handshake.
             word: AtomicU64::new(now << SINCE_BIT | UNFINISHED),
             port: Arc::downgrade(port),
             id,
@@ -95,6 +96,7 @@ impl Activity {
             .0
             .word
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
+                // A busy connection is marked, so that its next wait reports to the port.
                 (word & BUSY != 0).then_some(word | PARKED)
             })
             .err()?;

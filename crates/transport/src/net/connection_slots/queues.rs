@@ -129,7 +129,9 @@ impl Queues {
     /// clients. `None` if the newcomer's client holds more than that.
     pub(super) fn first(&self, newcomer_holds: usize, now: u64) -> Option<Wait> {
         let (held, queue) = match self.large.last() {
+            // A client above its fair share gives way first, the largest one before all.
             Some((held, client)) => (*held, &self.groups.get(client)?.queue),
+            // Below the fair share all clients are one queue, by the age of the wait.
             None => (self.fair_share, &self.small),
         };
         queue.first(now).filter(|_| newcomer_holds <= held)
