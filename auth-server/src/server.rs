@@ -16,7 +16,7 @@ use postern_process::exit::ExitError;
 use postern_process::files::bounded_read;
 use postern_process::files::file_watch::PolledFiles;
 use postern_process::logs::telemetry::LogFormat;
-use postern_process::signals::{Termination, Terminations};
+use postern_process::signals::{Termination, Terminations, no_signals};
 use postern_process::supervisor::{FirstFailure, Supervisor, supervisor};
 use postern_token::times::moment;
 use postern_transport::admin::health::{Condition, Health};
@@ -65,7 +65,7 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), ExitError> {
 /// Serves on a listener that is bound already.
 ///
 /// # Errors
-/// Those of [`serve`].
+/// The errors of [`serve`].
 pub(crate) async fn serve_on(
     public: TcpListener,
     args: &ServeArgs,
@@ -148,10 +148,6 @@ fn spawn_admin(
     ))
 }
 
-fn no_signals(error: io::Error) -> ExitError {
-    ExitError::Software(format!("signals cannot be received: {error}"))
-}
-
 /// Returns the route of the status page.
 fn status_page(
     args: &ServeArgs,
@@ -230,7 +226,7 @@ fn follow_files(app: &App, health: &Health, background: &Supervisor) -> Result<(
         Some(recorded) => {
             recorded.users.remove_unfinished();
             let registrations = Arc::clone(&app.registrations);
-            background.spawn_critical("recording the users", Arc::clone(recorded).follow());
+            background.spawn_critical("recording the users", Arc::clone(recorded).record_changes());
             let following = reload::follow(
                 Arc::clone(recorded),
                 metrics.users_file.clone(),

@@ -65,11 +65,11 @@ fn after_chunks(bytes: &[u8]) -> Option<Option<usize>> {
 }
 
 /// Parses the bytes in pieces of one size; `None` where they are rejected.
-fn followed(bytes: &[u8], size: usize) -> Option<RequestBoundaries> {
+fn checked(bytes: &[u8], size: usize) -> Option<RequestBoundaries> {
     let mut requests = RequestBoundaries::default();
     let mut pieces = bytes.chunks(size);
     pieces
-        .all(|piece| requests.follow(piece).is_ok())
+        .all(|piece| requests.check(piece).is_ok())
         .then_some(requests)
 }
 
@@ -77,8 +77,8 @@ fuzz_target!(|data: &[u8]| {
     let Some((&size, bytes)) = data.split_first() else {
         return;
     };
-    let whole = followed(bytes, bytes.len().max(1));
-    let pieces = followed(bytes, usize::from(size).max(1));
+    let whole = checked(bytes, bytes.len().max(1));
+    let pieces = checked(bytes, usize::from(size).max(1));
     let is_between = whole.map(|requests| requests.is_between());
     let in_pieces = pieces.map(|requests| requests.is_between());
     assert_eq!(is_between, in_pieces, "{}", bytes.escape_ascii());

@@ -6,13 +6,14 @@
 //! another: of two simultaneous readings each takes over the entries that the other one has not.
 //!
 //! ```text
-//! request      append: follow, commit, follow; what was not read back is noted
+//! request      append: read_or_restore, commit, read_or_restore; what was not read back is noted
 //! background   note: kept until the next flush
-//! poll         catch_up: follow
+//! poll         catch_up: read_or_restore
 //!              flush: append, for each batch that was noted and is still lacking
 //!              confirm: what was read counts in the number of the list
-//!              collapse: commit one revocation in place of many, follow
-//! each follow  read_on: reads what is new, where the last known entry is in its place;
+//!              collapse: commit one revocation in place of many, read_or_restore
+//! each read_or_restore
+//!              read_on: reads what is new, where the last known entry is in its place;
 //!              where it is not, one caller reads on again, and then restores:
 //!              restore: commit what the store lacks, go on with what it has
 //! ```
@@ -34,7 +35,7 @@ const ATTEMPTS: usize = 4;
 pub(crate) const BATCH: usize = 500;
 
 pub(crate) struct RevocationLog {
-    /// The store for background work, outside of the requests' bound.
+    /// For background work: outside of the bound of requests.
     store: OpenStore,
     metrics: Metrics,
     /// Seconds for which a line without an end of its own is listed.
@@ -91,7 +92,7 @@ impl RevocationLog {
     /// Does as [`append`](Self::append) for the actor of a command.
     ///
     /// # Errors
-    /// Those of [`append`](Self::append).
+    /// The errors of [`append`](Self::append).
     pub(crate) async fn append_by(
         &self,
         actor: Option<&str>,
@@ -101,8 +102,8 @@ impl RevocationLog {
     ) -> Result<Outcome, StoreError> {
         let call = store.call().await?;
         if !revocations.is_empty() {
-            // Behind an entry that cannot be read no server would find the revocations.
-            self.follow(&*call).await?;
+            // Behind an entry that cannot be read no server would find them.
+            self.read_or_restore(&*call).await?;
         }
         // An entry with an id below the cursors of sidecars would never reach them.
         let above = self.above();
@@ -113,9 +114,9 @@ impl RevocationLog {
         let outcome = call.commit(all).await?;
         if outcome == Outcome::Committed && !revocations.is_empty() {
             log_revocations(revocations, actor);
-            // If this reading fails, the next poll reads the entries.
-            let _ = self.follow(&*call).await;
-            // Confirmed at once: another server's list without these must not have the same number.
+            // What is not read now is read by the next poll.
+            let _ = self.read_or_restore(&*call).await;
+            // At once: a list of another server without it must not seem to be as late.
             self.state.write().confirm_facts(revocations);
             // A fail-over may have lost a revocation, and only entries that were read are noticed as lost.
             let mut noted = self.noted.lock();
@@ -143,7 +144,7 @@ impl RevocationLog {
     /// Commits all noted revocations.
     ///
     /// # Errors
-    /// The errors of the store; the revocations stay noted, and the log may have them twice in the end.
+    /// The errors of the store; they stay noted, and may be there twice in the end.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
         // Read back meanwhile, or covered by a later revocation of the user.
         self.noted.lock().retain(|one| self.lacks(one));
@@ -213,10 +214,10 @@ impl RevocationLog {
     /// The errors of the store.
     pub(crate) async fn catch_up(&self, store: &OpenStore) -> Result<(), StoreError> {
         let call = store.call().await?;
-        self.follow(&*call).await
+        self.read_or_restore(&*call).await
     }
 
-    async fn follow(&self, store: &dyn Store) -> Result<(), StoreError> {
+    async fn read_or_restore(&self, store: &dyn Store) -> Result<(), StoreError> {
         if !self.read_on(store).await? {
             // The store is an older copy. One caller writes back what it lacks; the others then find that.
             let _alone = self.restoring.lock().await;
@@ -326,6 +327,6 @@ impl RevocationLog {
             return Ok(());
         }
         log_revocations(&[revocation], None);
-        self.follow(&*call).await
+        self.read_or_restore(&*call).await
     }
 }

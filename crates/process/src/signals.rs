@@ -47,6 +47,11 @@ impl Terminations {
     }
 }
 
+/// Returns the error of a program without signals.
+pub fn no_signals(error: std::io::Error) -> ExitError {
+    ExitError::Software(format!("signals cannot be received: {error}"))
+}
+
 /// Keeps SIGHUP from ending the process, from here on.
 ///
 /// # Errors

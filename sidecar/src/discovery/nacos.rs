@@ -84,7 +84,7 @@ impl NacosService {
     async fn listed(&self) -> Result<Arc<[Listed]>, DiscoveryError> {
         let mut lists = self
             .lists
-            .get_or_init(|| follow(self.settings.clone()))
+            .get_or_init(|| start_polling(self.settings.clone()))
             .clone();
         let first = tokio::time::timeout(FIRST_LIST_TIMEOUT, lists.wait_for(Option::is_some));
         // An error means that the polling task has ended, as the runtime does.
@@ -97,7 +97,7 @@ impl NacosService {
     }
 }
 
-fn follow(settings: RegistrySettings) -> Lists {
+fn start_polling(settings: RegistrySettings) -> Lists {
     let (sender, lists) = watch::channel(None);
     tokio::spawn(poll(settings, sender));
     lists

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
 use postern_process::exit::ExitError;
 use postern_process::logs::telemetry::LogFormat;
-use postern_process::signals::{Termination, Terminations};
+use postern_process::signals::{Termination, Terminations, no_signals};
 use postern_process::supervisor::FirstFailure;
 use postern_transport::admin::health::Condition;
 use postern_transport::drain::DrainTrigger;
@@ -71,8 +71,7 @@ impl ShutdownSignalWatch for GracefulStop {
         let mut signals = match Terminations::install() {
             Ok(signals) => signals,
             Err(error) => {
-                let failure = format!("signals cannot be received: {error}");
-                let _ = self.failure.set(ExitError::Software(failure));
+                let _ = self.failure.set(no_signals(error));
                 return ShutdownSignal::FastShutdown;
             }
         };

@@ -26,14 +26,14 @@ use crate::store::{Key, Kind, Outcome, RETRIES, StoreError, Version};
 const ATTEMPTS: usize = 4;
 
 pub(crate) struct RecordedUsers {
-    /// The store for background work, outside of the requests' bound.
+    /// For background work.
     pub(super) store: OpenStore,
     pub(crate) users: Arc<FileUsers>,
     pub(super) revocations: Arc<RevocationLog>,
     changed: Notify,
     /// The generation of the record with the present users; 0 before the store has them.
     generation: AtomicI64,
-    /// The users of the last record that was compared, in case the store loses it.
+    /// The users of the last record that was compared, should the store lose it.
     recorded: Mutex<EnabledUsers>,
 }
 
@@ -67,7 +67,7 @@ impl RecordedUsers {
     }
 
     /// Records the users at the start and after each change, for as long as the process lives.
-    pub(crate) async fn follow(self: Arc<Self>) {
+    pub(crate) async fn record_changes(self: Arc<Self>) {
         let mut failures = 0;
         loop {
             let Err(error) = self.record().await else {

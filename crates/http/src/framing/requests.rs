@@ -9,7 +9,7 @@ use crate::invalid::InvalidRequest;
 
 const END: &[u8] = b"\r\n\r\n";
 
-/// A follower of the bytes of one HTTP/1 connection. The caller bounds the length of a head.
+/// A check of the bytes of one HTTP/1 connection. The caller bounds the length of a head.
 #[derive(Debug, Default)]
 pub struct RequestBoundaries {
     /// The received part of an unfinished head.
@@ -30,11 +30,11 @@ pub struct FramingError {
 }
 
 impl RequestBoundaries {
-    /// Follows the next received bytes.
+    /// Checks the next received bytes.
     ///
     /// # Errors
-    /// The first rejection. Callers follow no bytes after it: they belong to no request.
-    pub fn follow(&mut self, received: &[u8]) -> Result<(), FramingError> {
+    /// The first rejection. Callers check no bytes after it: they belong to no request.
+    pub fn check(&mut self, received: &[u8]) -> Result<(), FramingError> {
         let mut passed = 0;
         // The bytes of one read may end a body, and hold whole requests behind it.
         while let Some(rest @ [_, ..]) = received.get(passed..) {
@@ -43,7 +43,7 @@ impl RequestBoundaries {
                     Ok(piece) => Ok(piece.skipped + piece.data),
                     Err(_) => Err(InvalidRequest::Framing),
                 },
-                None => self.follow_head(rest),
+                None => self.check_head(rest),
             };
             // Bytes before the rejected ones belong to checked requests, and may still be read.
             passed += taken.map_err(|rejection| FramingError { passed, rejection })?;
@@ -79,7 +79,7 @@ impl RequestBoundaries {
     }
 
     /// Returns how much of `received` belongs to the head.
-    fn follow_head(&mut self, received: &[u8]) -> Result<usize, InvalidRequest> {
+    fn check_head(&mut self, received: &[u8]) -> Result<usize, InvalidRequest> {
         if self.head.is_empty()
             && let Some(end) = end(received, 0)
         {
@@ -141,7 +141,7 @@ mod tests {
         let mut requests = RequestBoundaries::default();
         let mut before = 0;
         for piece in sent.as_bytes().chunks(size) {
-            match requests.follow(piece) {
+            match requests.check(piece) {
                 Ok(()) => before += piece.len(),
                 Err(rejected) => {
                     assert_eq!(rejected.rejection, InvalidRequest::Framing);
@@ -207,22 +207,22 @@ mod tests {
             (b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\n", false, 5),
             (b"x", true, 5),
         ] {
-            assert_eq!(requests.follow(received), Ok(()));
+            assert_eq!(requests.check(received), Ok(()));
             let seen = (requests.is_between(), requests.heads());
             assert_eq!(seen, (between, heads), "{}", received.escape_ascii());
         }
-        assert!(requests.follow(b"\r").is_ok() && requests.follow(b"\r").is_ok());
-        assert!(requests.follow(b"\n").is_ok());
-        assert!(requests.follow(b"\n").is_err(), "a line feed alone");
+        assert!(requests.check(b"\r").is_ok() && requests.check(b"\r").is_ok());
+        assert!(requests.check(b"\n").is_ok());
+        assert!(requests.check(b"\n").is_err(), "a line feed alone");
     }
 
     #[test]
     fn only_an_unfinished_head_is_kept() {
         let mut requests = RequestBoundaries::default();
         let begun = b"POST / HTTP/1.1\r\n";
-        assert_eq!(requests.follow(begun), Ok(()));
+        assert_eq!(requests.check(begun), Ok(()));
         assert!(requests.unfinished_head() >= begun.len());
-        assert_eq!(requests.follow(b"Content-Length: 1\r\n\r\n"), Ok(()));
+        assert_eq!(requests.check(b"Content-Length: 1\r\n\r\n"), Ok(()));
         assert_eq!(requests.unfinished_head(), 0);
     }
 

@@ -120,16 +120,16 @@ impl<S> Http1Guard<S> {
     }
 
     /// Checks the framing of received bytes.
-    fn follow(&mut self, received: &[u8]) -> Result<(), FramingError> {
+    fn check(&mut self, received: &[u8]) -> Result<(), FramingError> {
         let position = |requests: &RequestBoundaries| (requests.heads(), requests.is_within_head());
         let before = position(&self.requests);
-        let followed = self.requests.follow(received);
+        let checked = self.requests.check(received);
         // Blank lines and further bytes of the same head do not reset the timer.
         if position(&self.requests) != before {
             self.timer = None;
         }
-        followed?;
-        // The head is held here and in hyper's buffer. Over budget it is rejected.
+        checked?;
+        // Held here and in hyper's buffer. Over budget the head is rejected.
         let kept = 2 * self.requests.unfinished_head();
         if self.unfinished.set(counted(kept)) {
             Ok(())
@@ -212,7 +212,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Http1Guard<S> {
         read?;
         this.activity.received();
         let received = buffer.filled().get(before..).unwrap_or_default();
-        let Err(error) = this.follow(received) else {
+        let Err(error) = this.check(received) else {
             return Poll::Ready(Ok(()));
         };
         // hyper reads the bytes before the rejected ones, and then the substitute.

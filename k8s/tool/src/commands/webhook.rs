@@ -10,7 +10,7 @@ use axum::Router;
 use postern_process::clock::unix_now;
 use postern_process::exit::ExitError;
 use postern_process::metrics::{Label, counters_by};
-use postern_process::signals::Terminations;
+use postern_process::signals::{Terminations, no_signals};
 use postern_process::supervisor::{FirstFailure, supervisor};
 use postern_transport::admin;
 use postern_transport::admin::health::{Condition, Health};
@@ -113,10 +113,6 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     let _ = accepting.await;
     info!("stopped");
     outcome
-}
-
-fn no_signals(error: std::io::Error) -> ExitError {
-    ExitError::Software(format!("signals cannot be received: {error}"))
 }
 
 fn server_tls(args: &WebhookArgs) -> Result<Arc<ServerTls>, ExitError> {

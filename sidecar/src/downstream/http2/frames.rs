@@ -60,7 +60,7 @@ impl Frames {
     }
 
     /// Calls `see` with each frame of which enough was read.
-    pub(super) fn follow(&mut self, mut bytes: &[u8], mut see: impl FnMut(Frame)) {
+    pub(super) fn parse(&mut self, mut bytes: &[u8], mut see: impl FnMut(Frame)) {
         while !bytes.is_empty() {
             // The rest of the previous frame's payload comes first, and is not kept.
             let skipped = self.skip.min(bytes.len());
@@ -175,7 +175,7 @@ mod tests {
         let mut frames = Frames::behind(3);
         let mut seen = Vec::new();
         for part in bytes.chunks(size) {
-            frames.follow(part, |frame| {
+            frames.parse(part, |frame| {
                 seen.push((frame.kind, frame.reports_breach()));
             });
         }

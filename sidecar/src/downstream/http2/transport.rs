@@ -14,7 +14,7 @@ use super::frames::{Flood, Frames};
 use crate::downstream::HTTP_2_PREFACE;
 use crate::downstream::transport::ClientTransport;
 
-/// A transport whose frames are followed.
+/// A transport whose frames are parsed beside h2.
 pub(super) struct FollowedTransport {
     transport: ClientTransport,
     /// Bytes that were read to detect the version.
@@ -45,8 +45,8 @@ impl FollowedTransport {
         }
     }
 
-    fn follow_sent(&mut self, data: &[u8]) {
-        self.sent.follow(data, |frame| {
+    fn parse_sent(&mut self, data: &[u8]) {
+        self.sent.parse(data, |frame| {
             self.flood.sent(frame);
             if frame.reports_breach() {
                 (self.report)();
@@ -78,7 +78,7 @@ impl AsyncRead for FollowedTransport {
             received, flood, ..
         } = &mut *self;
         let mut is_flood = false;
-        received.follow(buffer.filled().get(before..).unwrap_or_default(), |frame| {
+        received.parse(buffer.filled().get(before..).unwrap_or_default(), |frame| {
             is_flood |= flood.received(frame);
         });
         if is_flood {
@@ -97,7 +97,7 @@ impl AsyncWrite for FollowedTransport {
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.transport).poll_write(cx, data))?;
-        self.follow_sent(data.get(..written).unwrap_or_default());
+        self.parse_sent(data.get(..written).unwrap_or_default());
         Poll::Ready(Ok(written))
     }
 
@@ -111,7 +111,7 @@ impl AsyncWrite for FollowedTransport {
         for piece in pieces {
             // The write may end within any of the pieces.
             let sent = piece.get(..left.min(piece.len())).unwrap_or_default();
-            self.follow_sent(sent);
+            self.parse_sent(sent);
             left -= sent.len();
         }
         Poll::Ready(Ok(written))
