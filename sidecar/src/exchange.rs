@@ -7,7 +7,7 @@ mod deadlines;
 mod decide;
 mod download;
 pub(crate) mod downstream;
-mod record;
+pub(crate) mod record;
 mod release;
 mod request;
 pub(crate) mod response;

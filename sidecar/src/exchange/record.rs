@@ -12,17 +12,26 @@ use crate::telemetry::access_log::{AccessLine, LoggedPath};
 use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::request_span::RequestSpan;
 
+/// The response to a request that could not be parsed.
+pub(crate) enum UnparsedResponse {
+    Sent,
+    NotSent,
+}
+
 impl Exchanges {
     /// Reports a request that could not be parsed.
     pub(crate) fn report_unparsed(
         &self,
         rejection: Rejection,
         client: Option<IpAddr>,
-        has_response: bool,
+        response: UnparsedResponse,
     ) {
         let completion = Completion {
             outcome: Outcome::Rejected(rejection),
-            status: has_response.then(|| rejection.status().as_u16()),
+            status: match response {
+                UnparsedResponse::Sent => Some(rejection.status().as_u16()),
+                UnparsedResponse::NotSent => None,
+            },
             duration: None,
             was_counted: false,
         };

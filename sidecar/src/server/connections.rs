@@ -21,6 +21,7 @@ use crate::downstream::http1::{self, Http1Downstream};
 use crate::downstream::http2::{self, NewConnection};
 use crate::downstream::transport::{self, ClientTransport};
 use crate::exchange::Exchanges;
+use crate::exchange::record::UnparsedResponse::{NotSent, Sent};
 use crate::exchange::response::raw_http1_response;
 use crate::identity::client::Client;
 use crate::telemetry::metrics::Counted;
@@ -140,10 +141,12 @@ impl ClientConnections {
             // Closed before the first byte: nothing was requested.
             Ok(false) if downstream.received.is_empty() => {}
             // TLS chose HTTP/2: such a client could not read a response of HTTP/1.1.
-            Ok(false) => requests.report_unparsed(RequestMalformed, client.address, false),
-            Err(why) if chose == Some(true) => requests.report_unparsed(why, client.address, false),
+            Ok(false) => requests.report_unparsed(RequestMalformed, client.address, NotSent),
+            Err(why) if chose == Some(true) => {
+                requests.report_unparsed(why, client.address, NotSent)
+            }
             Err(why) => {
-                requests.report_unparsed(why, client.address, true);
+                requests.report_unparsed(why, client.address, Sent);
                 Box::pin(downstream.reject(raw_http1_response(why))).await;
             }
         }

@@ -6,6 +6,7 @@ use postern_transport::tls::first_bytes::note_handshake;
 
 use super::downstream::{HEAD_READ, Http1Downstream};
 use crate::exchange::Exchanges;
+use crate::exchange::record::UnparsedResponse::Sent;
 use crate::exchange::response::raw_http1_response;
 use crate::identity::client::Client;
 use postern_http::framing::head_search::HeadSearch;
@@ -27,10 +28,7 @@ pub(crate) async fn serve(
             Ok(Some(head)) => head,
             Ok(None) => break,
             Err(rejection) => {
-                if let (Some(peer), false) = (client.address, client.tls) {
-                    note_handshake(peer, &downstream.received);
-                }
-                exchanges.report_unparsed(rejection, client.address, true);
+                exchanges.report_unparsed(rejection, client.address, Sent);
                 return Box::pin(downstream.reject(raw_http1_response(rejection))).await;
             }
         };

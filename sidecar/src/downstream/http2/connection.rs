@@ -15,6 +15,7 @@ use super::downstream::Http2Downstream;
 use super::transport::FollowedTransport;
 use crate::downstream::transport::ClientTransport;
 use crate::exchange::Exchanges;
+use crate::exchange::record::UnparsedResponse::NotSent;
 use crate::identity::client::Client;
 use postern_http::request::http2::LIBRARY_MAX_HEAD_BYTES;
 use postern_http::request::received::ReceivedHead;
@@ -46,7 +47,7 @@ pub(crate) async fn serve(
     let activity = connection.activity;
     activity.speaks_http_2();
     let (reporter, address) = (Arc::clone(exchanges), client.address);
-    let report = move || reporter.report_unparsed(Rejection::RequestMalformed, address, false);
+    let report = move || reporter.report_unparsed(Rejection::RequestMalformed, address, NotSent);
     let transport = FollowedTransport::new(
         connection.transport,
         connection.received,
