@@ -152,20 +152,15 @@ fn edit(
     // The target of a symbolic link, so that the link stays.
     let configured = path(args)?;
     let path = configured.canonicalize().unwrap_or(configured);
-    let _locked = locked(&path)?;
+    let _locked = lock(&path)?;
     let former = text(&path)?;
     let mut document = UsersDocument::parse(&former).map_err(|error| invalid(&path, &error))?;
     change(&mut document.users)?;
-    let text = written(&former, &document)?;
-    // A file that a server would reject is not written.
+    let text = to_text(&former, &document)?;
+    // What a server would reject is not written.
     Users::parse(&text).map_err(|error| invalid(&path, &error))?;
     owner_only_file::replace_prepared(&path, &text, |new| like_former(new, &path))
-        .map_err(|error| failed(&path, &error))?;
-    let file = path.display();
-    print_note(&format!(
-        "{done} in {file}; a running server follows within 4 s"
-    ));
-    Ok(())
+        .map_err(|error| file_error(&path, &error))
 }
 
 fn edit_user(
@@ -182,8 +177,8 @@ fn edit_user(
     })
 }
 
-/// Returns the text of the users; former comments in front of the first user stay.
-fn written(former: &str, document: &UsersDocument) -> Result<String, ExitError> {
+/// Returns the text of the users; of the former comments those in front of the first user stay.
+fn to_text(former: &str, document: &UsersDocument) -> Result<String, ExitError> {
     let is_heading = |line: &&str| line.starts_with('#') || line.trim().is_empty();
     let heading = former.split_inclusive('\n').take_while(is_heading);
     let users = toml::to_string(document);
@@ -193,7 +188,7 @@ fn written(former: &str, document: &UsersDocument) -> Result<String, ExitError> 
 }
 
 /// Maps errors: a full disk is not a configuration error.
-fn failed(path: &Path, error: &std::io::Error) -> ExitError {
+fn file_error(path: &Path, error: &std::io::Error) -> ExitError {
     let line = format!("{}: {error}", path.display());
     if owner_only_file::is_passing(error) {
         ExitError::Unavailable(line)
@@ -203,10 +198,10 @@ fn failed(path: &Path, error: &std::io::Error) -> ExitError {
 }
 
 /// Locks `<path>.lock` until it is dropped: any user with read access could lock the directory.
-fn locked(path: &Path) -> Result<File, ExitError> {
+fn lock(path: &Path) -> Result<File, ExitError> {
     let name = with_suffix(path, ".lock");
-    let file = lock_file::open(&name).map_err(|error| failed(&name, &error))?;
-    // A lock file that root has made must be usable by the owner of the users file.
+    let file = lock_file::open(&name).map_err(|error| file_error(&name, &error))?;
+    // Made by root, it must be usable by the owner of the users file.
     if let (Ok(users), Ok(lock)) = (fs::metadata(path), file.metadata())
         && users.uid() != lock.uid()
         // With more than one name it may be another file of root's.
@@ -214,7 +209,7 @@ fn locked(path: &Path) -> Result<File, ExitError> {
     {
         let _ = fchown(&file, Some(users.uid()), Some(users.gid()));
     }
-    lock_file::lock(&file, LOCK_TIMEOUT).map_err(|error| failed(&name, &error))?;
+    lock_file::lock(&file, LOCK_TIMEOUT).map_err(|error| file_error(&name, &error))?;
     Ok(file)
 }
 

@@ -133,11 +133,11 @@ impl Explainer {
             Decision::Respond(_) | Decision::Preflight => return Ok(("responded", None)),
             Decision::Forward(forward) => forward,
         };
-        let sent = self
-            .sent(received, &forward, &rules)
+        let head = self
+            .head_for_service(received, &forward, &rules)
             .or_else(|rejection| explanation.check("framing", Err(rejection)))?;
-        explanation.skipped("service", "the service itself was not asked");
-        for line in sent {
+        explanation.skipped("service", "the service itself gets nothing");
+        for line in head {
             explanation.learned("service", line);
         }
         Ok(match forward.reported {
@@ -162,7 +162,7 @@ impl Explainer {
     ///
     /// # Errors
     /// The rejection of a head that this version does not have.
-    fn sent(
+    fn head_for_service(
         &self,
         received: &ReceivedHead,
         forward: &Forward,

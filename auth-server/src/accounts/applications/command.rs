@@ -54,7 +54,7 @@ impl Change<'_> {
             )
         };
         match (self, registered) {
-            (Self::Add { secret, grant }, None) => Ok(granted(first(secret), grant)),
+            (Self::Add { secret, grant }, None) => Ok(with_new_grant(first(secret), grant)),
             (Self::Add { .. }, Some(_)) => Err(REGISTERED),
             // Before the arms that would make a dropped secret valid again, also for a removed application.
             (Self::Ensure { secret }, _) if record.is_some_and(|it| it.is_dropped(secret)) => {
@@ -66,7 +66,7 @@ impl Change<'_> {
             }
             (Self::Ensure { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
             (_, None) => Err(NOT_REGISTERED),
-            (Self::Grant { grant }, Some(secrets)) => Ok(granted(secrets.clone(), grant)),
+            (Self::Grant { grant }, Some(secrets)) => Ok(with_new_grant(secrets.clone(), grant)),
             (Self::Rotate { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
             (Self::DropOld, Some(secrets)) if secrets.len() < 2 => Err(NOTHING_TO_DROP),
             (Self::DropOld, Some(secrets)) => Ok(secrets.newest()),
@@ -75,8 +75,8 @@ impl Change<'_> {
     }
 }
 
-/// Replaces the grant unless it is the same; an application without a grant gets no empty one.
-fn granted(record: SecretHashes, grant: &Grant) -> SecretHashes {
+/// Replaces the grant unless it is the same; an application without any keeps none.
+fn with_new_grant(record: SecretHashes, grant: &Grant) -> SecretHashes {
     let is_same = record
         .grant()
         .map_or_else(|| *grant == Grant::default(), |there| there == grant);

@@ -84,8 +84,8 @@ async fn end_access_token(
     client: IpAddr,
 ) -> Result<(), ErrorResponse> {
     let now = app.now();
-    let verified = verified(app, token, client, now).await?;
-    // No verifier accepts a foreign token, or one that expired beyond every leeway: the logout is done.
+    let verified = verify_token(app, token, client, now).await?;
+    // Not ours, or expired beyond every leeway: no verifier accepts it, so the logout is done.
     let Ok(claims) = verified else {
         return Ok(());
     };
@@ -122,9 +122,9 @@ async fn end_access_token(
     Ok(())
 }
 
-/// Verifies a token that has to end. A key that this server does not know yet may be in the store: another
-/// server may sign with it already.
-async fn verified(
+/// Verifies a token that is to end. A key that this server does not know yet may be in the store: another
+/// server signs with it already.
+async fn verify_token(
     app: &App,
     token: &str,
     client: IpAddr,

@@ -242,7 +242,7 @@ fn a_client_that_gives_up_on_a_service_that_hangs_has_a_line() {
     assert_eq!(line["upstream"], silent.address().to_string(), "{line}");
     let token = format!("Authorization: Bearer {}", stack.token());
     let explained = stack.sidecar.explain(&["/orders/hangs"], &[&token]).stdout;
-    has(&explained, "the service itself was not asked");
+    has(&explained, "the service itself gets nothing");
 }
 
 #[test]

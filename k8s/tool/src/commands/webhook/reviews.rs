@@ -45,7 +45,7 @@ struct Reviews {
 /// Returns the routes of the webhook's port.
 pub(super) fn routes(settings: Settings, by_outcome: Family<Label, Counter>) -> Router {
     Router::new()
-        .route(PATH, post(reviewed_in_turn))
+        .route(PATH, post(review_in_turn))
         .with_state(Reviews {
             settings: Arc::new(settings),
             by_outcome,
@@ -55,7 +55,7 @@ pub(super) fn routes(settings: Settings, by_outcome: Family<Label, Counter>) -> 
 }
 
 /// Reads the body, and reviews it when its turn has come: slow peers hold up no reviews.
-async fn reviewed_in_turn(
+async fn review_in_turn(
     State(reviews): State<Reviews>,
     Extension(activity): Extension<Activity>,
     request: Request,
@@ -76,7 +76,7 @@ async fn reviewed_in_turn(
     // on when its client has left, and keeps its permits until its end.
     let review = move || {
         let _permits = (of_body, of_review);
-        reviews.reviewed(&body)
+        reviews.respond(&body)
     };
     tokio::task::spawn_blocking(review)
         .await
@@ -84,7 +84,7 @@ async fn reviewed_in_turn(
 }
 
 impl Reviews {
-    fn reviewed(&self, body: &[u8]) -> Response {
+    fn respond(&self, body: &[u8]) -> Response {
         let reviewed = review(body, &self.settings);
         let outcome = reviewed
             .as_ref()
