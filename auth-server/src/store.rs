@@ -163,7 +163,7 @@ pub(crate) enum StoreError {
 /// Runs a change of the store to its end, even if the client does not wait for it.
 ///
 /// # Errors
-/// Those of the change; [`StoreError::Unclear`] if it panics.
+/// The errors of the change; [`StoreError::Unclear`] if it panics.
 pub(crate) async fn to_the_end<T: Send + 'static>(
     change: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> Result<T, StoreError> {

@@ -181,7 +181,7 @@ impl Sessions {
         };
         let surplus = match self.store.sessions_of_same_user(of).await {
             Ok(mut all) => {
-                // Others of this second may come after it.
+                // Sessions that began in this second may sort behind the new one.
                 all.retain(|id| *id != of);
                 all.truncate(all.len().saturating_sub(max.get() - 1));
                 all

@@ -50,7 +50,7 @@ impl DevArgs {
     /// is there at once.
     ///
     /// # Errors
-    /// Those of the command line.
+    /// The errors of the command line.
     pub(crate) fn as_serve(&self, address: SocketAddr) -> Result<Box<ServeArgs>, ExitError> {
         let issuer = self.issuer.clone().unwrap_or_else(|| self.url(address));
         let audience = self.audience.iter();

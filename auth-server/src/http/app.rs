@@ -31,11 +31,11 @@ use crate::tokens::revocation_list::RevocationListSigner;
 
 pub(crate) struct App {
     pub(crate) config: Config,
-    /// The store for background work, outside of the requests' bound.
+    /// For background work: outside of the bound of requests.
     pub(crate) store: OpenStore,
-    /// The store for requests, which share one bound.
+    /// For requests, which share one bound.
     pub(crate) requests: OpenStore,
-    /// The keys in use, which follow the store, as the applications do.
+    /// Keys, applications and revocations follow the store.
     pub(crate) live_keys: Arc<LiveKeys>,
     pub(crate) registrations: Arc<ApplicationRegistry>,
     pub(crate) revocations: Arc<RevocationLog>,
@@ -45,10 +45,10 @@ pub(crate) struct App {
     /// The users of a file, in the store.
     pub(crate) recorded_users: Option<Arc<RecordedUsers>>,
     pub(crate) sessions: Arc<Sessions>,
-    /// The limit of guesses: logins, and unknown tokens and secrets. `None` for no limit.
+    /// The limit of guesses: logins, and tokens and secrets that are unknown. `None` without a limit.
     pub(crate) guesses: Option<AddressLimit>,
-    /// The limit of requests with a right token or secret, which guesses of other clients at the same address
-    /// do not use up.
+    /// The limit of requests with a token or a secret that is right: guesses of other clients at the same
+    /// address take none.
     pub(crate) proven: Option<AddressLimit>,
     /// The proofs of possession that were used.
     pub(crate) seen_proofs: SeenProofs<Holder>,

@@ -54,7 +54,7 @@ impl StoreLocation {
     /// Opens the store; a Redis store is not contacted yet.
     ///
     /// # Errors
-    /// As [`SqliteStore::for_serving`]; and for a command on a store in memory.
+    /// The errors of [`SqliteStore::for_serving`]; for a command on a store in memory.
     pub(crate) fn open(&self, access: Access) -> Result<OpenStore, StoreError> {
         let store: Arc<dyn Store> = match (&self.backend, access) {
             (Backend::Memory, Access::Write) => return Err(store_in_memory_error()),
@@ -71,7 +71,7 @@ impl StoreLocation {
     /// Copies the store into a new file.
     ///
     /// # Errors
-    /// As [`SqliteStore::backup`]; and for a store that is no file.
+    /// The errors of [`SqliteStore::backup`]; for a store that is no file.
     pub(crate) fn backup(&self, file: &Path) -> Result<(), ExitError> {
         match &self.backend {
             Backend::Memory => Err(store_in_memory_error().into()),

@@ -67,7 +67,7 @@ impl ServeArgs {
     /// secret that a file may not hold is a comment.
     ///
     /// # Errors
-    /// Those of the serializer.
+    /// The errors of the serializer.
     pub(crate) fn to_toml(&self) -> Result<String, ExitError> {
         let settings = self.printable()?;
         let secret = self.keys.app_secret.as_ref();
@@ -78,7 +78,7 @@ impl ServeArgs {
     /// Returns [`ServeArgs::to_table`] without secrets in URLs.
     ///
     /// # Errors
-    /// Those of the serializer.
+    /// The errors of the serializer.
     pub(crate) fn printable(&self) -> Result<Table, ExitError> {
         let mut settings = self.to_table().map_err(|error| {
             ExitError::Software(format!("the configuration cannot be printed: {error}"))
@@ -90,7 +90,7 @@ impl ServeArgs {
     /// Returns the settings as a configuration file has them, without secrets.
     ///
     /// # Errors
-    /// Those of the serializer.
+    /// The errors of the serializer.
     pub(crate) fn to_table(&self) -> Result<Table, toml::ser::Error> {
         let mut settings = Table::try_from(self)?;
         if self.issuers.is_empty() {

@@ -93,7 +93,7 @@ impl CurrentKeys {
     /// Returns `state` if tokens may be verified with it at `now`.
     ///
     /// # Errors
-    /// Those of [`Self::usable`], and [`Rejection::RevocationsStale`].
+    /// The errors of [`Self::usable`], and [`Rejection::RevocationsStale`].
     pub(crate) fn trusted<'k>(
         &self,
         state: Option<&'k InstalledKeys>,

@@ -60,7 +60,7 @@ impl IssuerTask {
     /// Returns the sender of changed settings too.
     ///
     /// # Errors
-    /// Those of [`IssuerSettings::open`].
+    /// The errors of [`IssuerSettings::open`].
     pub(crate) fn new(
         settings: IssuerSettings,
         keys: Arc<CurrentKeys>,

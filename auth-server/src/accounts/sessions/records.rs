@@ -17,7 +17,8 @@ impl OpenStore {
         if !held.is_planted {
             return Ok(held);
         }
-        // The keys are read again: if the store was decrypted since, the record is not planted.
+        // Read again: the store may have been decrypted since its state was read, and then the record is not
+        // planted.
         self.read_keys().await?;
         self.read(&id.key()).await
     }

@@ -20,7 +20,7 @@ const MAX_CHECKS: usize = 16;
 pub(crate) struct Authenticator {
     users: Arc<dyn UserStore>,
     locks: Arc<AccountLockout>,
-    /// The permits of simultaneous checks.
+    /// Permits of checks at once.
     checks: Permits,
     /// One more permit, for clients from which the account has logged in: a flood of others leaves it free.
     for_known: Permits,
