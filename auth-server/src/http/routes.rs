@@ -28,8 +28,6 @@ pub(crate) const LOGIN_PATH: &str = "/oauth/jwt/token";
 pub(crate) const AUTHORIZE_PATH: &str = "/oauth/authorize";
 pub(crate) const TOKEN_PATH: &str = "/oauth/token";
 pub(crate) const REVOKE_PATH: &str = "/oauth/revoke";
-pub(crate) const BACKCHANNEL_LOGOUT_PATH: &str = "/oidc/backchannel-logout";
-pub(crate) const VERIFICATION_KEY_PATH: &str = "/client/user/secret/key";
 pub(crate) const JWKS_PATH: &str = "/.well-known/jwks.json";
 pub(crate) const REVOCATIONS_PATH: &str = "/.well-known/revocations";
 pub(crate) const DEV_PAGE_PATH: &str = "/dev/";
@@ -53,7 +51,7 @@ static ROUTES: [Route; 9] = [
     Route::exempt(AUTHORIZE_PATH, || {
         get(authorize::authorize).post(authorize::authorize)
     }),
-    Route::exempt(VERIFICATION_KEY_PATH, key_methods).with_cors(Endpoint::Key),
+    Route::exempt("/client/user/secret/key", key_methods).with_cors(Endpoint::Key),
     Route::exempt(JWKS_PATH, || get(jwks::jwks)),
     Route::exempt(REVOCATIONS_PATH, || get(revocations::revocations)),
     Route::exempt(REVOKE_PATH, || post(revoke::revoke)).with_cors(Endpoint::Login),
@@ -63,6 +61,11 @@ static ROUTES: [Route; 9] = [
     }),
     Route::guarded(USER_DETAILS_PATH, || get(current_user::current_user)),
 ];
+
+/// Routes of a server that accepts the logouts of other issuers.
+static LOGOUT_ROUTES: [Route; 1] = [Route::exempt("/oidc/backchannel-logout", || {
+    post(backchannel_logout::backchannel_logout)
+})];
 
 /// Routes of `auth-server dev`.
 static DEV_ROUTES: [Route; 2] = [

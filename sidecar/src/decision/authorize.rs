@@ -178,7 +178,7 @@ impl AuthPolicy {
             Some(Forward {
                 verified: Some(verified),
                 ..
-            }) => self.issuers.name(verified.key_set),
+            }) => self.issuers.policy(verified.key_set)?.name.as_deref(),
             // The sidecar reads no token on a public path.
             Some(Forward { reported: None, .. }) => None,
             _ => self.token_and_issuer(request)?.1.policy.name.as_deref(),

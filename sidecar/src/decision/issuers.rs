@@ -106,11 +106,6 @@ impl Issuers {
         self.issuers.iter()
     }
 
-    /// Returns the name of the issuer of a key set.
-    pub(crate) fn name(&self, key_set: KeySetIndex) -> Option<&str> {
-        self.policy(key_set)?.name.as_deref()
-    }
-
     /// Returns the rules for the tokens that a key set verifies. Those of its tenants differ in `iss`
     /// alone.
     pub(crate) fn policy(&self, key_set: KeySetIndex) -> Option<&VerificationPolicy> {

@@ -2,7 +2,7 @@
 //! opens.
 
 use std::future::poll_fn;
-use std::ops::ControlFlow;
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -70,8 +70,8 @@ impl<C: Downstream> Exchange<'_, C> {
             let uploaded = moved && !self.upload.is_received();
             // Behind a failed upload too: the response may explain why the service stopped reading.
             let responded = match self.poll_service(cx)? {
-                ControlFlow::Continue(responded) => responded,
-                ControlFlow::Break(end) => return Poll::Ready(Ok(end)),
+                Continue(responded) => responded,
+                Break(end) => return Poll::Ready(Ok(end)),
             };
             let out = &mut self.progress.download.out;
             let sent = self.client.poll_send(out, cx)?;
@@ -134,7 +134,7 @@ impl<C: Downstream> Exchange<'_, C> {
             } else if !self.is_rest {
                 self.deadlines.response_until = None;
             }
-            return Ok(ControlFlow::Continue(false));
+            return Ok(Continue(false));
         }
         // With the latest state: a drain may have begun, and an unread body ends the connection.
         let request = ResponseTo {
@@ -148,11 +148,11 @@ impl<C: Downstream> Exchange<'_, C> {
             Poll::Ready(received) => received,
             Poll::Pending if had_head => {
                 self.deadlines.await_response();
-                return Ok(ControlFlow::Continue(false));
+                return Ok(Continue(false));
             }
             Poll::Pending => {
                 self.await_head();
-                return Ok(ControlFlow::Continue(false));
+                return Ok(Continue(false));
             }
         };
         if download.head.is_some() {
@@ -167,14 +167,14 @@ impl<C: Downstream> Exchange<'_, C> {
         {
             // It was queued in this turn, so nothing of it has left yet.
             download.out.take_back(waiting);
-            return Ok(ControlFlow::Break(End::Misread(head.status)));
+            return Ok(Break(End::Misread(head.status)));
         }
         if !had_head {
             self.response_began();
         }
         // Last: the head may have arrived in the same read as the error.
         match (received, &self.service) {
-            (Ok(()), _) => Ok(ControlFlow::Continue(true)),
+            (Ok(()), _) => Ok(Continue(true)),
             // The response says more about its stream.
             (Err(error), Service::Http2(_)) => Err(error),
             (Err(error), Service::Http1(_)) => Err(self.upload.failure().unwrap_or(error)),
