@@ -342,20 +342,26 @@ fn grpc_of(bearer: &str) -> [(&str, &str); 2] {
 fn a_grpc_call_outside_its_response_has_any_request_s_time() {
     let (plain, grpc) = (StreamingService::start(), H2Service::start());
     let flags = [&BRIEF[..], &["--downstream-write-timeout=1"]].concat();
-    for (service, paths) in [
-        (plain.url(), &["silent", "fine", "download"][..]),
-        (grpc.url(), &["early"]),
+    for (service, path, outcome, reason) in [
+        (plain.url(), "silent", "rejected", "upstream_timeout"),
+        (plain.url(), "fine", "verified", ""),
+        (plain.url(), "download", "rejected", "upstream_timeout"),
+        (grpc.url(), "early", "verified", ""),
     ] {
         let stack = before(&service, &flags);
         let bearer = format!("Bearer {}", stack.token());
         let client = H2Client::connect(stack.sidecar.address());
-        let call = |path: &&str| {
-            let path = format!("/orders/{path}");
-            client.open(client.request("POST", &path, &grpc_of(&bearer)))
-        };
-        let calls: Vec<_> = paths.iter().map(call).collect();
-        wait_for_ended_requests(&stack.sidecar, calls.len() as u64);
+        let requests = || plain.heads().len() + grpc.requests().len();
+        let earlier = requests();
+        let target = format!("/orders/{path}");
+        let call = client.open(client.request("POST", &target, &grpc_of(&bearer)));
+        wait_for_ended_requests(&stack.sidecar, 1);
+        assert_eq!(requests() - earlier, 1, "{path} at the service");
+        let labels = [("outcome", outcome), ("reason", reason)];
+        let ended = sum(stack.sidecar.admin(), REQUESTS, &labels);
+        assert_eq!(ended, 1, "{path}: {outcome} {reason}");
         stack.sidecar.until_idle();
+        drop(call);
     }
 }
 
