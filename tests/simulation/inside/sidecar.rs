@@ -13,7 +13,7 @@ use postern_http::request::received::{self, ReceivedHead};
 use postern_process::clock::{instant, unix_now, until};
 use postern_process::simulation::Machine;
 use postern_token::claims::Claims;
-use postern_token::keys::VerificationKey;
+use postern_token::keys::{KeySetIndex, VerificationKey};
 use postern_token::revocations::TokenDigests;
 use postern_transport::http_client::simulated::{Network, within};
 use postern_transport::issuer::Purpose;
@@ -25,7 +25,7 @@ use crate::config::Config;
 use crate::decision::authorize::{Decision, Rejected};
 use crate::decision::behind_fetch::decide_behind_fetch;
 use crate::exchange::app::App;
-use crate::identity::forwarded::Client;
+use crate::identity::client::Client;
 use crate::issuers::task::IssuerTask;
 use crate::issuers::task::schedule::{Schedule, Tick};
 
@@ -87,7 +87,7 @@ impl Sidecar {
     #[must_use]
     pub fn start(machine: Arc<Machine>, network: Arc<dyn Network>) -> Self {
         let app = Arc::new(App::new(config()).expect("an address of the service"));
-        let keys = Arc::clone(app.keys.get(0).expect("an issuer"));
+        let keys = Arc::clone(app.keys.get(KeySetIndex(0)).expect("an issuer"));
         let [issuer] = config().issuers.as_slice() else {
             unreachable!("one issuer")
         };
@@ -116,7 +116,11 @@ impl Sidecar {
     /// Returns the ids of the keys in force.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
-        let state = self.app.keys.get(0).and_then(|keys| keys.load().clone());
+        let state = self
+            .app
+            .keys
+            .get(KeySetIndex(0))
+            .and_then(|keys| keys.load().clone());
         let keys = state
             .as_deref()
             .map(|state| state.keys().keys())
@@ -130,7 +134,11 @@ impl Sidecar {
     /// Returns true if the list in force ends this token.
     #[must_use]
     pub fn revokes(&self, claims: &Claims) -> bool {
-        let state = self.app.keys.get(0).and_then(|keys| keys.load().clone());
+        let state = self
+            .app
+            .keys
+            .get(KeySetIndex(0))
+            .and_then(|keys| keys.load().clone());
         let digests = TokenDigests::from_claims(claims);
         state.is_some_and(|state| state.check_revoked(&digests).is_err())
     }
@@ -138,7 +146,7 @@ impl Sidecar {
     /// Returns the cursor of the list in force.
     #[must_use]
     pub fn list(&self) -> Option<String> {
-        let list = self.app.keys.get(0)?.list.load();
+        let list = self.app.keys.get(KeySetIndex(0))?.list.load();
         Some(list.as_ref()?.list().cursor())
     }
 }
@@ -171,7 +179,7 @@ async fn decide(app: &App, head: &ReceivedHead) -> Result<Decision, Rejected> {
     let client = Client::new(None, false, &TrustedProxies::default());
     let decide = || policy.authorize(head, &client, app.keys.as_of(instant()), unix_now());
     let decision = decide();
-    let (Some(token), Some(keys)) = (policy.token(head), app.keys.get(0)) else {
+    let (Some(token), Some(keys)) = (policy.token(head), app.keys.get(KeySetIndex(0))) else {
         return decision;
     };
     if decision != Err(Rejection::TokenKeyUnknown.into()) {
