@@ -160,7 +160,12 @@ fn edit(
     // What a server would reject is not written.
     Users::parse(&text).map_err(|error| invalid(&path, &error))?;
     owner_only_file::replace_prepared(&path, &text, |new| like_former(new, &path))
-        .map_err(|error| file_error(&path, &error))
+        .map_err(|error| file_error(&path, &error))?;
+    let file = path.display();
+    print_note(&format!(
+        "{done} in {file}; a running server follows within 4 s"
+    ));
+    Ok(())
 }
 
 fn edit_user(

@@ -56,16 +56,11 @@ static ROUTES: [Route; 9] = [
     Route::exempt(REVOCATIONS_PATH, || get(revocations::revocations)),
     Route::exempt(REVOKE_PATH, || post(revoke::revoke)).with_cors(Endpoint::Login),
     // Also without a [[logout]] table: the operator who set the issuer up gets the reason.
-    Route::exempt(BACKCHANNEL_LOGOUT_PATH, || {
+    Route::exempt("/oidc/backchannel-logout", || {
         post(backchannel_logout::backchannel_logout)
     }),
     Route::guarded(USER_DETAILS_PATH, || get(current_user::current_user)),
 ];
-
-/// Routes of a server that accepts the logouts of other issuers.
-static LOGOUT_ROUTES: [Route; 1] = [Route::exempt("/oidc/backchannel-logout", || {
-    post(backchannel_logout::backchannel_logout)
-})];
 
 /// Routes of `auth-server dev`.
 static DEV_ROUTES: [Route; 2] = [

@@ -51,7 +51,7 @@ impl ClientConnections {
             FirstBytes::Plain(socket) => Either::Left(socket),
         };
         self.requests
-            .report_unparsed(RequestMalformed, Some(peer), true);
+            .report_unparsed(RequestMalformed, Some(peer), Sent);
         let mut downstream = Http1Downstream::new(plain, activity.clone(), self.head_timeout);
         downstream
             .reject(raw_http1_response(RequestMalformed))

@@ -28,6 +28,9 @@ pub(crate) async fn serve(
             Ok(Some(head)) => head,
             Ok(None) => break,
             Err(rejection) => {
+                if let (Some(peer), false) = (client.address, client.tls) {
+                    note_handshake(peer, &downstream.received);
+                }
                 exchanges.report_unparsed(rejection, client.address, Sent);
                 return Box::pin(downstream.reject(raw_http1_response(rejection))).await;
             }
