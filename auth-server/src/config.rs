@@ -113,6 +113,7 @@ impl Config {
         let context_path = args.listening.context_path.clone();
         let signing_type = args.keys.signing.signing_type;
         let users_location = users_location(args)?;
+        // With builtin users any password logs in: there is no guessing to limit.
         let (max_sessions, max_logins) = match users_location {
             UsersLocation::Builtin => (0, 0),
             UsersLocation::File(_) => (SESSIONS_PER_USER, LOGINS_PER_MINUTE),
@@ -123,6 +124,7 @@ impl Config {
         };
         Ok(Self {
             issuer_url: issuer_url(&args.tokens.issuer)
+                // With HMAC there is no public key that a discovery document could lead to.
                 .filter(|_| signing_type != SigningType::Hmac),
             binds_to_certificates: clients.mode.is_some(),
             tls: args.listening.tls.server(clients, HTTP_1)?,
@@ -215,6 +217,7 @@ fn users_location(args: &ServeArgs) -> Result<UsersLocation, ExitError> {
     let listen = args.listening.listen;
     match &args.accounts.users {
         Some(location) => Ok(location.clone()),
+        // Only this machine reaches a loopback address, so any password may log in.
         None if is_loopback(listen.ip()) => Ok(UsersLocation::Builtin),
         None => Err(ExitError::Config(format!(
             "--listen {listen}: other machines reach it, and without --users any name with any password \

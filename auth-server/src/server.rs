@@ -104,7 +104,7 @@ pub(crate) async fn serve_on(
     let outcome = serve_public(app, public, args.logs.log_format, &health, drain, end).await;
 
     traces::flush().await;
-    // Later than the public port: probes are served to the end.
+    // The admin port closes after the public port: probes are served to the end.
     admin_drain.stop_accepting();
     let _ = tokio::time::timeout(Duration::from_secs(2), admin_task).await;
     info!(uptime_s = started.elapsed().as_secs(), "stopped");
@@ -190,7 +190,7 @@ fn status_page(
     }))
 }
 
-/// Registers this server, if it is to be.
+/// Registers this server, if a registry is configured.
 fn registration(
     public: &TcpListener,
     app: &App,
@@ -292,9 +292,9 @@ fn metrics_registry(app: &App) -> Registry {
     registry
 }
 
-/// Resolves when to stop accepting: deregisters first, then reports not ready for a while, so that
-/// load balancers notice. A terminal needs no such time, and a second signal ends it; a failed
-/// background task takes the same way, so that no request is lost.
+/// Completes when the server has to stop accepting: deregisters first, then reports not ready for a while, so
+/// that load balancers notice. A process at a terminal needs no such time, and a second signal ends the wait;
+/// a failed background task takes the same way, so that no request is lost.
 async fn shutdown(
     mut terminations: Terminations,
     ends: FirstFailure,

@@ -51,8 +51,7 @@ pub(crate) struct Exchanges {
 }
 
 impl Exchanges {
-    /// Creates the server; so many connections to the service may wait `idle_timeout` for their
-    /// next request.
+    /// Creates the server; `max_idle` connections to the service may wait `idle_timeout` for another request.
     pub(crate) fn new(app: Arc<App>, max_idle: usize, idle_timeout: Duration) -> Self {
         let conduct = Conduct::new(&app.metrics);
         Self {
@@ -61,8 +60,8 @@ impl Exchanges {
         }
     }
 
-    /// Serves a request of `downstream`, from its decision to its record; returns its end if the connection of
-    /// HTTP/1.x may carry another one.
+    /// Serves a request of `downstream`, from its decision to its record; returns the time of its end if its
+    /// connection of HTTP/1.x may carry another request.
     pub(crate) async fn serve(
         &self,
         head: ReceivedHead,
@@ -82,7 +81,7 @@ impl Exchanges {
         let mut serving = Serving {
             exchanges: self,
             downstream,
-            // It may have waited for a permit, which is no time of the service.
+            // The service's time begins here: the request may have waited for a permit before.
             progress: Progress::new(request.head.body, Instant::now()),
             request,
             is_recorded: false,
@@ -111,7 +110,7 @@ struct Serving<'a, C> {
     is_recorded: bool,
 }
 
-/// A connection that makes room for another one is dropped while it waits for its client.
+/// Records a request that is dropped on its way, as when its connection makes room for another one.
 impl<C> Drop for Serving<'_, C> {
     fn drop(&mut self) {
         if !self.is_recorded {
@@ -129,19 +128,19 @@ impl<'a, C: Downstream> Serving<'a, C> {
     async fn decline(&mut self, response: LocalResponse) -> bool {
         let (app, head) = (self.app(), &self.request.head);
         let is_http_2 = head.version == Version::HTTP_2;
-        // It may still send its body, or leave it out (RFC 9110 §10.1.1): the begin of its next
-        // request is uncertain.
+        // A client that waits for a 100 may still send its body, or leave it out (RFC 9110 §10.1.1):
+        // the begin of its next request is uncertain.
         let may_omit = head.has_body() && head.expects_continue();
         let keep_alive = head.keep_alive && !may_omit;
-        // A user with its share gets no permit as an address.
+        // A user whose share is full must not get a permit in the name of an address.
         let is_busy = self.progress.outcome == Outcome::Rejected(Rejection::ServerBusy);
         let holder = (!is_busy).then(|| self.request.holder(app));
         let sent = self.respond(response, keep_alive);
         if !is_http_2 {
             return sent.await;
         }
-        // One connection could hold a hundred responses in memory. Boxed: those of HTTP/1.x, of
-        // which there are more, have no need of it.
+        // One connection could hold a hundred responses in memory, so one that waits takes a permit. Boxed:
+        // connections of HTTP/1.x, of which there are more, need no room for this future.
         Box::pin(app.in_flight.while_waiting(holder, sent))
             .await
             .unwrap_or_default()
@@ -204,6 +203,7 @@ impl<'a, C: Downstream> Serving<'a, C> {
             holder,
             is_idempotent,
         });
+        // Set by a try whose response may belong to a body before it: the next try decides.
         let mut suspect = None;
         loop {
             // A body that was framed for HTTP/1.1 cannot become the data of a stream.
@@ -336,6 +336,7 @@ impl<'a, C: Downstream> Serving<'a, C> {
     async fn fail(&mut self, error: &pingora::Error) {
         let progress = &mut self.progress;
         progress.cause = Some(errors::log_cause(error));
+        // A stream that ends with its token is no failure: its outcome stays.
         if ends_with_token(error) {
             self.exchanges.app.metrics.streams_expired.inc();
             return;

@@ -29,7 +29,7 @@ use crate::store::{Outcome, StoreError, Version, to_the_end};
 use crate::telemetry::audit;
 use crate::telemetry::metrics::{Metrics, SessionEvent};
 
-/// Each retry means that another call changed the session meanwhile.
+/// Max attempts of a change. Each retry means that another call changed the session meanwhile.
 const ATTEMPTS: usize = 8;
 
 named_enum! {
@@ -50,7 +50,7 @@ named_enum! {
 pub(crate) enum SessionError {
     #[error("no session has this refresh token, or it has ended")]
     Ended,
-    /// Of two files on two servers one is older: a real change of the user is a revocation.
+    /// The users files of two servers differ, and one is older: a real change of the user is a revocation.
     #[error("the users of this server are others than at the login")]
     OtherUsers,
     #[error(transparent)]
@@ -63,17 +63,17 @@ pub(crate) struct Sessions {
     pub(crate) lifetime: i64,
     /// Seconds for which an access token is valid.
     pub(crate) token_lifetime: i64,
-    /// Max number of each user; `None` for any number.
+    /// Max number of sessions of each user; `None` for any number.
     pub(crate) max_of_user: Option<NonZeroUsize>,
     pub(crate) users: Arc<dyn UserStore>,
     pub(crate) log: Arc<RevocationLog>,
     pub(crate) metrics: Metrics,
     /// True once a login without the store was logged.
     pub(crate) is_away: AtomicBool,
-    /// Sessions that the store may have, and whose refresh token no client has. While there are any
-    /// none is begun, so that there are no more than logins in flight.
+    /// Sessions that the store may have, and whose refresh token no client has. While there are such sessions
+    /// no other is begun, so that there are never more of them than logins in flight.
     pub(crate) unclear: Mutex<Vec<SessionId>>,
-    /// Held while they are removed.
+    /// Held while unclear sessions are removed.
     pub(crate) removing: tokio::sync::Mutex<()>,
 }
 
@@ -101,8 +101,8 @@ pub(crate) struct SessionTokens {
 }
 
 impl Sessions {
-    /// Begins a session of a user who has logged in at `now`; `None` if the store does not take it, or
-    /// may not have taken it.
+    /// Begins a session of a user who has logged in at `now`; `None` if the store does not take the session,
+    /// or may not have taken it.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         user: &PresentUser,
@@ -110,7 +110,7 @@ impl Sessions {
         binding: Option<Binding>,
     ) -> Option<SessionTokens> {
         if !self.unclear.lock().is_empty() {
-            // Another login would leave another one, and wait for as long; this one does not wait.
+            // A commit now would leave one more unclear session, after a long wait: this login does not wait.
             self.metrics.session(SessionEvent::NotStored);
             self.remove_unclear();
             return None;
@@ -149,8 +149,8 @@ impl Sessions {
         }
     }
 
-    /// Removes the sessions that the store may have, unless that is going on already. What fails is left
-    /// for the next login or poll.
+    /// Removes the unclear sessions, unless a task does so already. After a failure they are left for the
+    /// next login or poll.
     pub(crate) fn remove_unclear(self: &Arc<Self>) {
         if self.unclear.lock().is_empty() {
             return;
@@ -160,7 +160,7 @@ impl Sessions {
             let Ok(_alone) = sessions.removing.try_lock() else {
                 return;
             };
-            // Also those that become unclear meanwhile.
+            // The loop takes sessions too that become unclear meanwhile.
             while let Some(id) = sessions.first_unclear() {
                 if sessions.store.remove_session(id).await.is_err() {
                     return;
@@ -192,7 +192,7 @@ impl Sessions {
             return;
         }
         let sessions = Arc::clone(self);
-        // The login does not wait for it.
+        // The login does not wait for the ends.
         tasks::spawn(async move {
             for id in surplus {
                 let _ = sessions
@@ -206,7 +206,7 @@ impl Sessions {
     /// Finds the session of a refresh token.
     ///
     /// # Errors
-    /// [`SessionError::Ended`] for a token that is of no use; a known session ends with it.
+    /// [`SessionError::Ended`] for a token that may not be used; if its session is known, that ends too.
     pub(crate) async fn open(
         self: &Arc<Self>,
         token: RefreshToken,
@@ -219,8 +219,8 @@ impl Sessions {
             self.store.confirm().await?;
             return Err(SessionError::Ended);
         };
-        // What was revoked before this use counts, and not from the next poll on: an access token of now is
-        // too late for it.
+        // Revocations before this use have to count now, not from the next poll on: they do not end an
+        // access token that is issued now.
         self.log.catch_up(&self.store).await?;
         let present = self.users.present(&record.account);
         let is_revoked = |user: &str, began| self.is_revoked(id, user, began);
@@ -243,7 +243,8 @@ impl Sessions {
         }
     }
 
-    /// Replaces the refresh token of a session. Of two uses at once one does, and both get the same.
+    /// Replaces the refresh token of a session. Of two simultaneous uses one replaces it, and both get the
+    /// same token.
     ///
     /// # Errors
     /// See [`SessionError`].
@@ -254,8 +255,8 @@ impl Sessions {
         binding: Option<Binding>,
     ) -> Result<SessionTokens, SessionError> {
         for _ in 0..ATTEMPTS {
-            // Where the outcome would be unclear nothing changes: a client that asks again much later would
-            // look like a thief.
+            // Confirmed first: after an unclear outcome, a client that tries again much later would look like
+            // a thief.
             self.store.confirm().await?;
             if session.of_token == Use::Repeated {
                 return Ok(session.given());
@@ -276,10 +277,10 @@ impl Sessions {
         Err(keeps_changing().into())
     }
 
-    /// Ends a session, if there is one, in one commit with the revocation of its access tokens; also if
-    /// the client does not wait for that. `verified` is the time until which an access token of it, which was
-    /// verified, may be valid: then it ends also where its record cannot be read. Returns false where there is
-    /// none, which the caller confirms.
+    /// Ends a session, if there is one, in one commit with the revocation of its access tokens, even if the
+    /// client does not wait. `verified` is the time until which a verified access token of the session may be
+    /// valid: with it the session ends even if its record cannot be read. Returns false if there is no
+    /// session, which the caller confirms.
     ///
     /// # Errors
     /// While the store is unavailable, or the record cannot be read.
@@ -328,7 +329,7 @@ impl Sessions {
                 }
                 (Ok(None), _) => return Ok(false),
                 (Err(error), None) => return Err(error.clone()),
-                // Any other token of it ends as late as one of now.
+                // Other tokens of the session end no later than a token that is issued now.
                 (Err(_), Some(live)) => {
                     let live = live.max(end_of_tokens(now, self.token_lifetime));
                     ("", Some(by_name(live)))
@@ -360,7 +361,7 @@ impl Sessions {
 }
 
 impl OpenSession {
-    /// Returns what the refresh token is bound to.
+    /// Returns the key and the certificate that the refresh token is bound to.
     pub(crate) const fn binding(&self) -> Option<&Binding> {
         self.record.binding.as_ref()
     }

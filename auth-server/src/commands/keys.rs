@@ -71,7 +71,7 @@ pub(crate) async fn rotate_in(keys: &KeysInStore, lead: i64) -> Result<(), ExitE
     let now = keys.store.now().await?;
     let updated = keys
         .update(now, |ring, fresh| match fresh {
-            // Another call's next key signs already.
+            // The next key of another call signs already.
             _ if ring.current() != before.current() => Plan::Keep(ring),
             _ if ring.next().is_some() => Plan::Keep(ring),
             None => Plan::Generate,
@@ -122,7 +122,7 @@ pub(crate) async fn revoke_in(keys: &KeysInStore, kid: &KeyId) -> Result<(), Exi
     print(&format!("{kid} is revoked; {current} signs"))
 }
 
-/// Installs a pair in a store without one; again is no error.
+/// Installs a pair in a store without one; to install it again is no error.
 async fn import(args: &KeyArgs, file: &Path) -> Result<(), ExitError> {
     let KeysInStore {
         store,
@@ -166,7 +166,7 @@ async fn import(args: &KeyArgs, file: &Path) -> Result<(), ExitError> {
     print(&format!("{current} signs"))
 }
 
-/// Makes sure of what was found as wished: the command that did it may have had an unclear outcome.
+/// Confirms keys that need no change: the command that wrote them may have had an unclear outcome.
 async fn confirmed(store: &CommandStore, updated: Updated) -> Result<Updated, ExitError> {
     if !updated.is_written {
         store.opened.confirm().await?;

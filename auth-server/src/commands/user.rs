@@ -265,6 +265,7 @@ fn first_line(input: impl BufRead) -> Result<Zeroizing<String>, ExitError> {
 }
 
 fn prompted_twice() -> Result<Zeroizing<String>, ExitError> {
+    // An end by SIGINT would leave the terminal without echo.
     signals::ignore_sigint()?;
     let typed = |prompt| {
         rpassword::prompt_password(prompt)

@@ -30,12 +30,12 @@ use crate::telemetry::metrics::gauge;
 
 pub(crate) struct Synchronization {
     app: Arc<App>,
-    /// Its note is a store error that does not keep this server from serving.
+    /// The readiness of the store; its note is an error that does not keep this server from serving.
     store_condition: Condition,
     failures: u32,
-    /// The time of the first of them, by this machine's clock.
+    /// The time of the first of these failures, by this machine's clock.
     failing_since: i64,
-    /// True once an outage is logged: it is one line, not one per retry.
+    /// The failure that was logged last, so that an outage is one line, not one per retry.
     last_failure: Option<StoreError>,
 }
 
@@ -107,14 +107,15 @@ impl Synchronization {
 
     async fn synchronize(&self, now: i64) -> Result<(), StoreError> {
         self.synchronize_parts(now).await?;
-        // Where nothing has changed nothing was written, and the next logout would be the first to fail.
+        // A synchronization without a change writes nothing: without this check the next logout would be the
+        // first to fail.
         self.app.store.call().await?.check().await
     }
 
     async fn synchronize_parts(&self, now: i64) -> Result<(), StoreError> {
         if self.app.live_keys.load().is_none() {
-            // Before the keys: how the store is encrypted decides which applications count, a key must not
-            // be served before it is known who may fetch it, and no token be accepted that was revoked.
+            // The keys come last: the store's encryption decides which applications count, no key may be
+            // served before the applications are known, and no token accepted before the revocations are.
             self.app.store.read_keys().await?;
             self.synchronize_applications().await?;
             self.compare_clocks().await?;
@@ -122,9 +123,9 @@ impl Synchronization {
             return self.synchronize_keys(now).await;
         }
         self.compare_clocks().await?;
-        // Independent: a revocation counts whatever happens to the others.
+        // Revocations are read independently: they count whatever happens to keys and applications.
         let documents = async {
-            // The keys first: they say how the store is encrypted.
+            // The keys first: they show the state of the store's encryption.
             self.synchronize_keys(now)
                 .await
                 .and(self.synchronize_applications().await)
@@ -225,14 +226,14 @@ impl Synchronization {
         let reconciled = registrations.reconcile(document.clone().ok());
         let registered = &self.app.metrics.registered_applications;
         registered.set(gauge(registrations.count()));
-        // Removing the last one opens the key endpoint.
+        // The removal of the last application opens the key endpoint.
         if registrations.accepts_any() && !was_open {
             warn!(
                 "no application is registered: any appId with any appSecret may fetch the verification key"
             );
         }
         for id in &reconciled.ended {
-            // Not the begin of the poll: until now this server may have issued tokens.
+            // By the time of now, not of the poll's begin: this server may have issued tokens meanwhile.
             let revocation = Revocation::for_application(id.to_string(), store.clock.now());
             self.app.revocations.note([revocation]);
         }

@@ -59,6 +59,7 @@ impl StoreLocation {
         let store: Arc<dyn Store> = match (&self.backend, access) {
             (Backend::Memory, Access::Write) => return Err(store_in_memory_error()),
             (Backend::Memory, _) => Arc::new(SqliteStore::in_memory()?),
+            // Only one server may use the files: wait for the end of its predecessor.
             (Backend::File(directory), Access::Serve) => {
                 Arc::new(SqliteStore::for_serving(directory.clone(), SERVING_WAIT)?)
             }
@@ -130,6 +131,7 @@ impl StoreLocation {
 impl Backend {
     fn parse(text: &str, access: Credentials) -> Result<Self, String> {
         let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));
+        // Credentials without effect are a mistake: the operator may believe that they protect the store.
         if matches!(scheme, "file" | "memory") && access != Credentials::default() {
             return Err("passwords and certificates are for a redis store".to_owned());
         }

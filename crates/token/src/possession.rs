@@ -1,5 +1,5 @@
-//! Proof of possession (RFC 7800): the key or the certificate that a token is bound to, and what a
-//! request shows of them.
+//! Proof of possession (RFC 7800): the key or the certificate that a token is bound to, and their proofs in a
+//! request.
 
 pub mod nonces;
 pub mod proof;
@@ -38,8 +38,8 @@ impl Binding {
     /// Reads `cnf`.
     ///
     /// # Errors
-    /// [`InvalidToken::Bound`] for a confirmation that is not understood, as a whole or in part: what
-    /// it demands is not checked here.
+    /// [`InvalidToken::Bound`] for a confirmation that is not understood, as a whole or in part, because its
+    /// demand cannot be checked here.
     pub(crate) fn from_claim(cnf: &Value) -> Result<Self, InvalidToken> {
         let mut binding = Self::default();
         for (name, value) in cnf.as_object().ok_or(InvalidToken::Bound)? {
@@ -54,7 +54,7 @@ impl Binding {
         binding.or_none().ok_or(InvalidToken::Bound)
     }
 
-    /// Returns `None` if nothing is bound.
+    /// Returns `None` for a binding without key and certificate.
     #[must_use]
     pub fn or_none(self) -> Option<Self> {
         match (self.key, self.certificate) {
@@ -63,8 +63,8 @@ impl Binding {
         }
     }
 
-    /// Checks that a token came by the scheme that its binding needs. A bound one is accepted in
-    /// `Authorization` alone, and one that is bound to a key is no bearer token (RFC 9449 §7.2).
+    /// Checks that a token came by the scheme that its binding needs. A bound token is accepted in
+    /// `Authorization` alone, and a token that is bound to a key is no bearer token (RFC 9449 §7.2).
     ///
     /// # Errors
     /// [`InvalidToken::Bound`].
@@ -81,8 +81,7 @@ impl Binding {
         }
     }
 
-    /// Compares the certificate of the connection with the one that the token is bound to (RFC 8705
-    /// §3).
+    /// Compares the certificate of the connection with the binding of the token (RFC 8705 §3).
     ///
     /// # Errors
     /// [`InvalidToken::CertificateMissing`], [`InvalidToken::CertificateOther`].
@@ -120,7 +119,7 @@ impl<'de> Deserialize<'de> for Binding {
 pub struct Possession {
     /// The members of `cnf`.
     pub binding: Binding,
-    /// Parsed once for all proofs.
+    /// The key, parsed once for all proofs.
     pub key: OnceLock<VerificationKey>,
 }
 
@@ -133,7 +132,7 @@ impl From<Binding> for Possession {
     }
 }
 
-/// The key follows from the binding.
+/// Compares the bindings, from which the keys follow.
 impl PartialEq for Possession {
     fn eq(&self, other: &Self) -> bool {
         self.binding == other.binding

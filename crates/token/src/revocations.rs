@@ -1,9 +1,9 @@
 //! The revocation list: access tokens that end before their expiry.
 //!
-//! The auth server publishes one line for each revocation, in the order of its log, behind a head: a
-//! compact JWS of its current key with their number and the last digest of their chain. A reader that
-//! has the first lines fetches only the others. The lines name digests, because any client may fetch
-//! them, and an id of a user or a token is not public.
+//! The auth server publishes one line for each revocation, in the order of its log, behind a head: a compact
+//! JWS of its current key with the number of lines and the last digest of their chain. A reader that has the
+//! first lines fetches only the others. The lines hold digests, because any client may fetch them, and an id
+//! of a user or a token is not public.
 
 mod names;
 pub mod statement;
@@ -24,13 +24,13 @@ use crate::keys::KeySet;
 use crate::strict_json::{Map, Value};
 use crate::verifier::verified_payload;
 
-/// `typ` of the list: no list passes for a token, and no token for a list.
+/// `typ` of the list, by which no list passes for a token, and no token for a list.
 pub const LIST_TYPE: &str = "postern-revocations+jwt";
-/// Seconds after which an unchanged head is signed anew, at each multiple since 1970, so that an old
-/// one shows its age.
+/// Seconds after which an unchanged head is signed anew, at each multiple since 1970, so that an old head
+/// shows its age.
 pub const SIGNED_EVERY: i64 = 600;
-/// Length of the longest response. Half of it is the auth server's bound; the rest is room for the
-/// revocations before it has noticed that there are too many.
+/// Max length of a response. Half of it is the auth server's own bound; the rest is room for revocations
+/// until the server replaces those that are too many.
 pub const MAX_LIST_BYTES: usize = 2 * 1024 * 1024;
 
 /// A text that is no digest and no line.
@@ -42,13 +42,13 @@ pub struct Malformed;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Revoked {
-    /// A single token, or those of a session.
+    /// A single token, or the tokens of a session.
     Token(RevocationDigest),
-    /// Those of a user.
+    /// The tokens of a user.
     User(RevocationDigest, i64),
-    /// Those of an application, or of another issuer.
+    /// The tokens of an application, or of another issuer.
     Application(RevocationDigest, i64),
-    /// All.
+    /// All tokens.
     Everyone(i64),
 }
 
@@ -93,7 +93,7 @@ impl FromStr for Revoked {
     }
 }
 
-/// Takes the begin of a digest as it is: every part is as random as any other.
+/// A hasher that takes the begin of a digest: every part is as random as any other.
 #[derive(Debug, Clone, Copy, Default)]
 struct DigestHasher(u64);
 
@@ -166,12 +166,12 @@ impl RevokedTokens {
         self.users.get(id).copied()
     }
 
-    /// Returns the time before which those of an application were.
+    /// Returns the time before which the tokens of an application were revoked.
     pub fn before_of_application(&self, id: &RevocationDigest) -> Option<i64> {
         self.applications.get(id).copied()
     }
 
-    /// Returns the time before which all were.
+    /// Returns the time before which all tokens were revoked.
     pub const fn before_of_everyone(&self) -> Option<i64> {
         self.everyone
     }
@@ -182,7 +182,7 @@ impl RevokedTokens {
     }
 }
 
-/// The lines up to one of them: each digest is over the former one and the line.
+/// The chain of the lines up to one of them: each digest is over the former digest and the line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Chain {
     count: u64,
@@ -229,7 +229,7 @@ pub struct ListHead {
     pub issued_at: i64,
     /// The number of lines.
     pub count: u64,
-    /// The last digest of their chain.
+    /// The last digest of the lines' chain.
     pub digest: String,
     /// The `iss` of the server's own tokens, which lines name without an issuer.
     #[serde(rename = "iss", default, skip_serializing_if = "Option::is_none")]
@@ -270,10 +270,10 @@ struct Lines {
 /// The reason why a list is not trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RevocationListError {
-    /// Its signature or its header.
+    /// An invalid signature or header.
     #[error("the revocation list is not signed by a key in force ({0})")]
     Signature(InvalidToken),
-    /// Its content.
+    /// A content that cannot be read.
     #[error("the revocation list cannot be read")]
     Malformed,
     /// Lines that the head was not signed for.
@@ -302,7 +302,7 @@ impl RevocationList {
             verified_payload(keys, jws, check_type).map_err(RevocationListError::Signature)?;
         let head: ListHead =
             serde_json::from_slice(&payload).map_err(|_| RevocationListError::Malformed)?;
-        // The response does not say which it is: the chain that fits the signed head does.
+        // A response may be the whole list or its end: the chain that fits the signed head shows which.
         let begins = known.map(|known| (known.chain, &known.lines));
         for (begin, before) in begins
             .into_iter()
@@ -364,7 +364,7 @@ impl fmt::Display for RevocationList {
 fn with(before: &Arc<Lines>, lines: &str) -> Result<Arc<Lines>, Malformed> {
     let mut all = Arc::clone(before);
     if !lines.is_empty() {
-        // Copied for new lines alone: most fetches bring nothing but a newer head.
+        // The lines are copied for new ones alone: most fetches bring only a newer head.
         let all = Arc::make_mut(&mut all);
         for line in lines.lines() {
             all.revoked.add(line.parse()?);

@@ -1,5 +1,5 @@
-//! The HTTP client of every request that a program makes by itself, but the export of spans: bounded in time and size, to the
-//! configured server and nowhere else, with the certificates that its files hold now.
+//! The HTTP client of every request that a program makes by itself, except the export of spans: bounded in
+//! time and size, to the configured server and nowhere else, with the present certificates of its files.
 //!
 //! Queries may hold a secret, so no error text here ever holds a URL.
 
@@ -84,7 +84,7 @@ pub struct HttpResponse {
     pub body: Zeroizing<Vec<u8>>,
 }
 
-/// A status without keys, for the log.
+/// The status of a response without keys, for the log.
 #[derive(Debug, Clone, Copy)]
 pub struct Unexpected(
     /// Of the response.
@@ -118,13 +118,13 @@ pub struct HttpClient {
     settings: ClientSettings,
     addresses: Arc<Addresses>,
     files: PeerFiles,
-    /// `None` until the files could be used.
+    /// The client of the library; `None` until the files could be used.
     client: Option<Followed<Arc<PeerCertificates>, Client>>,
     /// Seconds by which the clock of the last server is ahead of this machine's.
     clock_ahead: Option<i64>,
 }
 
-/// Neither certificates nor key.
+/// Prints neither certificates nor key.
 impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpClient")
@@ -167,8 +167,8 @@ impl HttpClient {
         }
     }
 
-    /// Reads the TLS files, which each fetch does where this failed. Returns a warning about an
-    /// expired certificate.
+    /// Reads the TLS files; if this fails, each fetch reads them again. Returns a warning about an expired
+    /// certificate.
     ///
     /// # Errors
     /// The setting, the file, and what is wrong with it.
@@ -200,7 +200,7 @@ impl HttpClient {
         if let Some(span) = span {
             end_span(span, response.as_ref().ok().map(|response| response.status));
         }
-        // The system's authorities, which no file of ours names, are read as a client is built.
+        // The system's authorities, which no configured file names, are read again by a new client.
         if let Err(TransportError::Http {
             is_of_tls: true, ..
         }) = &response
@@ -306,9 +306,9 @@ impl HttpClient {
         let settings = &self.settings;
         let mut client = Client::builder()
             .timeout(settings.timeout)
-            // A redirect could replace a key, or carry a password to another server.
+            // No redirect is followed: it could replace a key, or carry a password to another server.
             .redirect(redirect::Policy::none())
-            // The library reads the environment otherwise than curl, and for every request.
+            // The library would read the environment in another way than curl, and for every request.
             .no_proxy()
             .pool_max_idle_per_host(usize::from(!settings.kept.is_zero()))
             .pool_idle_timeout(settings.kept)
@@ -374,7 +374,7 @@ fn built(
         built = built.header(TRACEPARENT, traceparent);
     }
     if let Some(token) = request.bearer {
-        // Marked as sensitive by the library.
+        // The library marks this field as sensitive.
         built = built.bearer_auth(token);
     }
     if let Some(known) = request.known {

@@ -179,7 +179,7 @@ impl Explainer {
             is_continued: received.expects_continue() && forward.is_held(received, speaks_http_1),
         };
         let text = if speaks_http_1 || forward.kind == RequestKind::WebSocket {
-            // A body that it cannot see may be a request.
+            // `WithoutBody`: the body is unknown here, and may be a request.
             let (head, _) = request.http_1_head(Reuse::WithoutBody);
             String::from_utf8_lossy(&head).into_owned()
         } else {
@@ -203,7 +203,7 @@ fn read(raw: &[u8]) -> Result<ReceivedHead, Rejection> {
     received::take(&mut BytesMut::from(raw))?.ok_or(Rejection::RequestMalformed)
 }
 
-/// Pages of other sites in a browser on this machine cannot send JSON without a preflight.
+/// Explains a request, in a JSON body: a page of another site cannot send one without a preflight.
 async fn explain(
     State(explainer): State<Arc<Explainer>>,
     Json(question): Json<ExplainRequest>,

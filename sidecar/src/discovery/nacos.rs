@@ -50,6 +50,7 @@ impl NacosService {
     ) -> Result<Instance, DiscoveryError> {
         let listed = self.listed().await?;
         let usable = listed.iter().filter(|listed| listed.is_usable()).collect();
+        // Prefer instances whose last attempt has not failed.
         let candidates = attempts.not_failed(usable, |listed| listed.authority());
         let last = attempts.last().map(|instance| instance.authority.as_str());
         match choose(&candidates, last, fastrand::f64()) {
@@ -119,6 +120,7 @@ async fn poll(settings: RegistrySettings, lists: watch::Sender<Option<Arc<[Liste
             }
             Err(error) => {
                 if failures == 0 {
+                    // Warn at the first failure of a row alone.
                     tracing::warn!(
                         registry, %error,
                         "no list from the registry; keeping the last list of instances"
@@ -155,6 +157,7 @@ fn take(lists: &watch::Sender<Option<Arc<[Listed]>>>, listed: Vec<Listed>) {
 /// Keeps the last known instances in place of an empty list, which a registry has after a restart. A list of
 /// unhealthy or disabled instances is taken as it is.
 fn replacement(known: Option<&[Listed]>, mut listed: Vec<Listed>) -> Option<Arc<[Listed]>> {
+    // The registry lists in any order; sorted lists can be compared.
     listed.sort_by_key(Listed::authority);
     match known {
         None => Some(listed.into()),
@@ -182,6 +185,7 @@ fn choose<'a>(candidates: &[&'a Listed], last: Option<&str>, random: f64) -> Opt
             point -= listed.weight;
             point < 0.0
         })
+        // Rounding may leave `point` at 0 or above behind the last instance.
         .or(others.last())
         .copied()
 }

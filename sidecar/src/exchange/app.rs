@@ -61,6 +61,7 @@ impl App {
         let rules = Arc::new(CurrentRules::new(config.rules.clone()));
         let (metrics, registry) = metrics(config, &keys, &rules);
         let health = Health::new();
+        // Each report on readiness is computed from the keys in force at that time.
         let known = Arc::clone(&keys);
         health.computed(move || readiness::report(&known, Instant::now()));
         let descriptors = fd_limit::for_clients();

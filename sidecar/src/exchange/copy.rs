@@ -111,7 +111,7 @@ impl<C: Downstream> Exchange<'_, C> {
         }
         // The service is the slow side now, or the body is complete: the client is not timed.
         self.deadlines.body_until = None;
-        // Its end is no error here: the service still gets what waits.
+        // In a tunnel the client may close its side: the service still gets the bytes that wait.
         if is_received && self.upload.is_tunnel {
             return Ok(false);
         }
@@ -198,7 +198,7 @@ impl<C: Downstream> Exchange<'_, C> {
         let after = Instant::now().saturating_duration_since(self.progress.forwarded);
         self.progress.upstream_duration = Some(after);
         self.deadlines.response_began(self.app, self.forward, head);
-        // Both directions change at once: what the client sends behind its head is no HTTP.
+        // Both directions become a tunnel at once: bytes that the client sends behind its head are no HTTP.
         if head.opens_tunnel() {
             self.upload.open_tunnel();
             self.client.open_tunnel();

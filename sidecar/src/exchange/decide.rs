@@ -28,6 +28,7 @@ impl App {
     /// 401: with a 503 for each of its requests it could make gateways eject the service.
     pub(super) async fn decide(&self, request: &Request<'_>) -> Result<Decision, Rejected> {
         let mut decision = self.decide_at(request, request.began);
+        // The issuer may have a new key that this process has not fetched yet.
         if decision == Err(Rejection::TokenKeyUnknown.into()) {
             decision = self.decide_by_newer_keys(request).await;
         }
@@ -121,6 +122,7 @@ impl App {
         } else {
             response
         };
+        // Clients come again when the sidecar may have keys, and not before.
         let response = match rejection {
             Rejection::AuthKeysUnavailable
             | Rejection::AuthKeysStale

@@ -171,6 +171,7 @@ impl Download {
                 return Ok(());
             }
             let relayed = response_head::relay(&self.received, request, &mut self.out)?;
+            // The parser needs more bytes of the head.
             let Some(head) = relayed else {
                 return Ok(());
             };

@@ -48,11 +48,11 @@ impl<C: Downstream> Serving<'_, C> {
             return;
         };
         let conduct = &self.exchanges.connections.conduct;
-        // The same request has now succeeded or failed without a body before it.
+        // The repeated request has now succeeded or failed without a body before it.
         if let Some(Suspect(last, status)) = suspect {
             match head.status.as_u16() {
                 ..400 => conduct.body_was_left(&last),
-                // It may come from a limit, or from what has changed since.
+                // A different error may come from a limit or from a change since, so only a doubt remains.
                 _ if head.status != status => conduct.body_may_be_left(ended),
                 _ => {}
             }
@@ -65,7 +65,7 @@ impl<C: Downstream> Serving<'_, C> {
         let is_declared = request.rules.upstream_request.reuse_after_body;
         let has_body = upload.is_framed() && !is_declared;
         let last = LastRequest::new(request.head.method.clone(), request.head.target(), has_body);
-        // Its bytes cannot be assigned to a request: the connection is not kept.
+        // The surplus bytes belong to no known request: the connection is not kept.
         if download.has_surplus() {
             conduct.surplus_after(&last);
             behind

@@ -1,4 +1,4 @@
-//! One request: its head, and its progress.
+//! A request: its head as it was received, and its progress.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -48,9 +48,9 @@ pub(super) struct Request<'a> {
 /// Progress of a request.
 pub(super) struct Progress {
     pub(super) tries: Tries,
-    /// The begin of the service's time: the permit, or the end of the body before it.
+    /// The begin of the service's time: when the permit was taken, or the held body was received.
     pub(super) forwarded: Instant,
-    /// The last address tried.
+    /// The address of the service that was tried last.
     pub(super) service: Option<ServiceAddress>,
     pub(super) download: Download,
     pub(super) outcome: Outcome,

@@ -150,6 +150,7 @@ impl LocalResponse {
             });
             self.fields.insert(header::ALLOW, methods);
         }
+        // Only a gRPC client reads the status from a field.
         if received.kind != RequestKind::Grpc {
             return self;
         }

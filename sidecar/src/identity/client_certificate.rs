@@ -1,4 +1,4 @@
-//! The client's certificate: of its connection, or as a trusted proxy in front has sent it.
+//! The client's certificate: from its connection, or from a field of a trusted proxy in front.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use data_encoding::HEXLOWER_PERMISSIVE;
@@ -31,20 +31,20 @@ impl std::str::FromStr for CertificateField {
 /// The certificate of a request, unread where it is in a field.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ClientCertificate<'a> {
-    /// None was presented.
+    /// No certificate was presented.
     Missing,
-    /// The digest of the connection's.
+    /// The digest of the connection's certificate.
     OfConnection(&'a Digest),
     /// The value of the field.
     InField(&'a HeaderValue),
 }
 
 impl<'a> ClientCertificate<'a> {
-    /// Finds the certificate of a request. Behind a trusted proxy with the field the connection has the
-    /// proxy's own, which is never the client's; the field of another client counts for nothing.
+    /// Finds the certificate of a request. Behind a trusted proxy with the field, the certificate of the
+    /// connection is the proxy's own, and never counts; from other clients the field never counts.
     ///
     /// # Errors
-    /// [`Rejection::CertificateRepeated`]: one of two could be from the proxy's client.
+    /// [`Rejection::CertificateRepeated`]: one of two fields could be from the proxy's client.
     pub(crate) fn find(
         field: Option<&CertificateField>,
         client: &'a Client,
@@ -73,7 +73,7 @@ impl<'a> ClientCertificate<'a> {
             Self::Missing => Ok(None),
             Self::OfConnection(digest) => Ok(Some(*digest)),
             Self::InField(value) => match value.to_str().map(str::trim) {
-                // What proxies send of a client without a certificate.
+                // The values that proxies send for a client without a certificate.
                 Ok("" | "::" | "-") => Ok(None),
                 Ok(text) => read(text).map(Some).ok_or(Rejection::CertificateUnreadable),
                 Err(_) => Err(Rejection::CertificateUnreadable),

@@ -62,7 +62,7 @@ fn append(request: &mut ServiceFields<'_>, client: &Client) {
             join(request, "Forwarded", ours.as_bytes());
         }
     }
-    // A gateway in front knows the scheme of the client; we know our connection's alone.
+    // A gateway in front knows the scheme of the client; the sidecar knows this connection's alone.
     if !request.contains("x-forwarded-proto") {
         request.set(
             "X-Forwarded-Proto",
@@ -110,7 +110,7 @@ pub(crate) fn is_client_address_header(name: &str) -> bool {
         }
         _ => cgi_equal(name, known),
     };
-    // Alone, or as in `X-Forwarded-For`, `Fly-Forwarded-Proto`.
+    // `forwarded` alone, or as a word of `X-Forwarded-For`, `Fly-Forwarded-Proto`.
     let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
     CLIENT_FIELDS.iter().any(is_named) || words.any(|it| it.eq_ignore_ascii_case("forwarded"))
 }

@@ -100,6 +100,7 @@ impl CurrentKeys {
         now: Instant,
     ) -> Result<&'k InstalledKeys, Rejection> {
         let state = self.usable(state, now)?;
+        // Keys alone are not enough: a token may be revoked by a list that this sidecar has not read.
         if self.has_fresh_revocations(now) {
             Ok(state)
         } else {

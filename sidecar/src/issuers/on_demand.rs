@@ -145,6 +145,7 @@ impl OnDemandFetch {
         // The state is released before `past` is locked: `turn` takes the two in the other order.
         let has_fetched =
             ended.is_ok_and(|ended| ended.is_ok_and(|state| *state == FetchState::Succeeded));
+        // A fetch that was under way may have begun before the key was published.
         if joins && has_fetched {
             return Waited::WaitAgain;
         }

@@ -156,6 +156,7 @@ struct Bytes;
 impl Weighter<TokenDigest, Arc<VerifiedToken>> for Bytes {
     fn weight(&self, _: &TokenDigest, token: &Arc<VerifiedToken>) -> u64 {
         let identity = &token.identity;
+        // An empty box has no allocation.
         let of_rules = match token.rule_verdicts.len() {
             0 => 0,
             rules => rules + ALLOCATION_BYTES,

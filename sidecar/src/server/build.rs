@@ -32,13 +32,13 @@ use crate::server::shutdown::GracefulStop;
 use crate::upstream::exposure_check::ExposureProbe;
 use crate::upstream::{IDLE_TIMEOUT, UpstreamNames};
 
-/// Serves until a signal. `files` are those of `config` before it was read.
+/// Serves until a signal. `files` are the states of the files of `config` before they were read.
 ///
 /// # Errors
-/// At the start an address that cannot be bound or resolved; later the end of a background task.
+/// At the start, an address that cannot be bound or resolved; later, the end of a background task.
 pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitError> {
     let args = &config.args;
-    // First: a port in use ends the start before any task runs.
+    // Ports are bound first: a port in use ends the start before any task runs.
     let public = bind(Port::Public, args.listening.listen)?;
     let admin = bind(Port::Admin, args.listening.admin_listen)?;
     let app = Arc::new(App::new(&config)?);
@@ -86,7 +86,7 @@ pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitErr
     let clients = client_connections(&config, Arc::clone(&app));
     let clients = listener::serve(clients, public, app.drain.watcher());
     let mut clients = until_stopped("proxy", clients, &background);
-    // As many as are configured.
+    // `None`: the connections of clients get all configured threads.
     clients.threads = None;
     server.add_service(clients);
     server.add_service(supervised("key refresh", run_issuers(tasks), &background));

@@ -16,8 +16,8 @@ pub(crate) struct RequestLogger {
 }
 
 impl RequestLogger {
-    /// Reports a request and ends its span; `line`, of which it sets the end, is called only if it
-    /// is logged, reported or traced.
+    /// Reports a request and ends its span; `line` is called only if the request is logged, reported or
+    /// traced, and gets its last members here.
     pub(crate) fn request_ended<'a>(
         &self,
         completion: Completion,
@@ -37,7 +37,7 @@ impl RequestLogger {
             _ => outcome.reason(),
         };
         if was_counted {
-            // Only where every request has a line.
+            // This request gets a line only where every request gets one.
             logged = None;
         } else {
             self.metrics.requests.ended(completion);

@@ -12,48 +12,48 @@ use crate::accounts::applications::secret_hash::SecretHash;
 use crate::accounts::users::PresentUser;
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation};
 
-/// The last access tokens that are known to be of their session.
+/// Number of the last access tokens that are recognized as tokens of their session.
 const KNOWN_TOKENS: usize = 4096;
 /// Seconds for which the former refresh token gives the same pair again: the response to its first
 /// use may be lost.
 const REPEAT: i64 = 30;
 
-/// Times in seconds since the epoch, by the store's clock.
+/// The record of a session. Times are in seconds since the epoch, by the store's clock.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SessionRecord {
-    /// Makes the next refresh token, together with the present one; alone it makes none. Makes the `jti`
-    /// of each access token.
+    /// Makes the next refresh token, but only together with the present one; also makes the `jti` of each
+    /// access token.
     secret: String,
     /// The number of renewals.
     counter: u64,
     /// Hash of the present refresh token.
     token_sha256: SecretHash,
-    /// Hash of the one before it.
+    /// Hash of the refresh token before the present one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     former_sha256: Option<SecretHash>,
     /// The time of the last renewal, or of the login: `iat` of the last access token.
     pub(super) renewed: i64,
     user_id: String,
     pub(super) account: String,
-    /// See [`PresentUser::credentials`]: those of the login.
+    /// [`PresentUser::credentials`] at the login.
     credentials: String,
     /// The time of the login.
     began: i64,
     pub(super) ends: i64,
     /// `exp` of the last access token.
     pub(super) expires: i64,
-    /// The latest `exp` of all.
+    /// The latest `exp` of all access tokens.
     live_until: i64,
-    /// The key and the certificate that its refresh tokens are bound to.
+    /// The key and the certificate that the session's refresh tokens are bound to.
     #[serde(rename = "cnf", default, skip_serializing_if = "Option::is_none")]
     pub(super) binding: Option<Binding>,
-    /// Members of a newer version.
+    /// Members that a newer version has written.
     #[serde(flatten)]
     unknown: Map<String, Value>,
 }
 
-/// Redacted: it names a user, and holds a secret.
+/// Redacted: a record names a user, and holds a secret.
 impl fmt::Debug for SessionRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SessionRecord([redacted])")
@@ -72,7 +72,7 @@ pub(super) struct SessionTimes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
     First,
-    /// Another one of the former token, soon after the first.
+    /// Another use of the former token, soon after the first use.
     Repeated,
 }
 
@@ -81,9 +81,9 @@ pub(super) enum Use {
 pub(super) enum NoUser {
     /// The session has to end.
     Over(EndCause),
-    /// It ended by itself, and keeps its last access token.
+    /// The session has reached its end; its last access token stays valid.
     Expired,
-    /// This server knows no such user, or other credentials of it.
+    /// This server knows no such user, or the user has other credentials here.
     OtherUsers,
 }
 
@@ -116,8 +116,8 @@ impl SessionRecord {
         }
     }
 
-    /// Returns the record after a use of `token` at `now`, whose end stays, and from now on bound to what
-    /// its client has shown.
+    /// Returns the record after a use of `token` at `now`. Its end stays; from now on it is bound to the key
+    /// and certificate of this use.
     pub(super) fn renewed(
         &self,
         token: &RefreshToken,
@@ -134,14 +134,14 @@ impl SessionRecord {
             former_sha256: Some(self.token_sha256),
             renewed: now,
             expires,
-            // A lifetime that was made shorter ends no token that was issued before.
+            // A shorter `--token-lifetime` ends no token that was issued before.
             live_until: self.live_until.max(expires),
             binding,
             ..self.clone()
         }
     }
 
-    /// Returns the refresh token that the last use of one gave; `used` is the former token.
+    /// Returns the refresh token that the last renewal gave; `used` is the token before it.
     pub(super) fn given(&self, used: &RefreshToken) -> RefreshToken {
         used.next(&self.secret, self.counter)
     }
@@ -151,20 +151,20 @@ impl SessionRecord {
         id.token_id(&self.secret, self.counter)
     }
 
-    /// Returns the revocation of the session with all access tokens; `None` if it is over at `now` and no
-    /// program accepts one, by its own clock and leeway.
+    /// Returns the revocation of the session with all access tokens; `None` if the session is over at `now`,
+    /// and no program accepts an access token, by its own clock and leeway.
     pub(crate) fn revocation(&self, id: SessionId, now: i64) -> Option<Revocation> {
         let live = self.live_until.saturating_add(KEEP_AFTER_EXPIRY);
         let revocation = Revocation::for_token(id.text(), Some(self.user_id.clone()), now)
             .not_before(self.renewed);
-        // As long as a token of it may be accepted anywhere, or its refresh token could come back
-        // with an older copy.
+        // Kept as long as an access token may be accepted anywhere, or the refresh token could come
+        // back with an older copy.
         let revocation = revocation.until(live, self.ends);
         (revocation.ends > now).then_some(revocation)
     }
 
-    /// Returns the time until which the record is there to be ended: an access token may be valid for longer
-    /// than its session.
+    /// Returns the time until which the record is kept, so that the session can be ended: an access token may
+    /// be valid for longer than its session.
     pub(super) fn kept_until(&self) -> i64 {
         self.ends
             .max(self.live_until.saturating_add(KEEP_AFTER_EXPIRY))
@@ -172,7 +172,7 @@ impl SessionRecord {
 
     /// Returns true for the `jti` of an access token of the session, which is named `id`.
     pub(crate) fn has_token(&self, id: SessionId, token_id: &str) -> bool {
-        // The latest first: a logout nearly always has the present token.
+        // The latest token first: a logout nearly always has the present one.
         let mut ids = (0..=self.counter)
             .rev()
             .take(KNOWN_TOKENS)
@@ -180,8 +180,8 @@ impl SessionRecord {
         ids.any(|id| id == token_id)
     }
 
-    /// Returns the user of a refresh token, as present at `now`, and the kind of this use; `is_revoked`
-    /// is about a user's id, and the time of a login.
+    /// Returns the user of a refresh token, as present at `now`, and the kind of this use; `is_revoked` gets
+    /// the user's id and the time of the login.
     ///
     /// # Errors
     /// See [`NoUser`].

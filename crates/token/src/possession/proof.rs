@@ -1,4 +1,4 @@
-//! DPoP proofs (RFC 9449): one signed statement of the client for one request.
+//! DPoP proofs (RFC 9449): a signed statement of the client for one request.
 
 use std::sync::OnceLock;
 
@@ -19,9 +19,9 @@ use crate::strict_json::{self, Map, Value, member};
 pub const DPOP: HeaderName = HeaderName::from_static("dpop");
 /// The media type of a proof.
 const TYPE: &str = "dpop+jwt";
-/// The members of JWKs that only the private half of a key pair has, or a secret (RFC 7518 §6).
+/// The members of JWKs that only a private key or a secret has (RFC 7518 §6).
 const PRIVATE_MEMBERS: [&str; 8] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
-/// Seconds for which a proof counts behind its `iat`. So long its `jti` is remembered.
+/// Seconds for which a proof counts behind its `iat`, and its `jti` is remembered.
 pub const MAX_AGE: i64 = 60;
 
 /// The request that a proof has to be for.
@@ -31,7 +31,7 @@ pub struct ProofRequest<'a> {
     pub method: &'a str,
     /// Returns true for a URL of the request.
     pub is_target: &'a dyn Fn(&NormalUrl) -> bool,
-    /// The SHA-256 of the token that it is sent with; `None` at a token endpoint.
+    /// The SHA-256 of the token with which the proof is sent; `None` at a token endpoint.
     pub token: Option<&'a Digest>,
     /// The keys of nonces, where proofs need one.
     pub nonces: Option<&'a NonceKeys>,
@@ -41,25 +41,25 @@ pub struct ProofRequest<'a> {
     pub leeway_seconds: u32,
 }
 
-/// A proof that can be read, of which nothing is verified yet.
+/// A proof that can be read, and is not verified yet.
 pub struct Proof<'p> {
     parts: CompactToken<'p>,
     algorithm: Algorithm,
     jwk: Value,
-    /// The thumbprint of its key.
+    /// The thumbprint of the key in the proof.
     key: Digest,
 }
 
-/// The begin of the SHA-256 of a proof's key and `jti`. Only the holder of a key could make two that share
-/// one, and would lose by it.
+/// The begin of the SHA-256 of a proof's key and `jti`. Only the holder of a key could make two proofs with
+/// one id, and the second would not count.
 pub type ProofId = [u8; 16];
 
 /// A verified proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifiedProof {
-    /// The thumbprint of the key that signed it.
+    /// The thumbprint of the key that signed the proof.
     pub key: Digest,
-    /// Its name among the proofs of all keys.
+    /// The name of the proof among the proofs of all keys.
     pub id: ProofId,
     /// `iat`.
     pub issued_at: i64,
@@ -101,14 +101,14 @@ impl<'p> Proof<'p> {
         }
         let jwk = header.remove("jwk").ok_or(InvalidProof::Key)?;
         let members = jwk.as_object().ok_or(InvalidProof::Key)?;
-        // Item 7. Before anything is computed with the key.
+        // Item 7 before any computation with the key.
         if PRIVATE_MEMBERS
             .iter()
             .any(|name| members.contains_key(*name))
         {
             return Err(InvalidProof::Key);
         }
-        // Each time: the key itself may be known already.
+        // The members are checked for each proof, although the key itself may be known already.
         VerificationKey::check_jwk(members, algorithm).map_err(|_| InvalidProof::Key)?;
         Ok(Self {
             key: thumbprint(members).ok_or(InvalidProof::Key)?,
@@ -134,14 +134,15 @@ impl<'p> Proof<'p> {
         request: &ProofRequest<'_>,
         known: &OnceLock<VerificationKey>,
     ) -> Result<VerifiedProof, InvalidProof> {
+        // A known key of another algorithm is not used: the proof names the algorithm, the key has to fit it.
         match known.get() {
             Some(key) if key.algorithm() == self.algorithm => self.check_signature(key)?,
             _ => {
-                // Its size is checked before anything is computed with it.
+                // `from_jwk` checks the size of the key before any computation with it.
                 let key = VerificationKey::from_jwk(&self.jwk, &[self.algorithm]);
                 let key = key.map_err(|_| InvalidProof::Key)?;
                 self.check_signature(&key)?;
-                // A race is harmless: both have the same thumbprint.
+                // A race is harmless: both keys have the same thumbprint.
                 let _ = known.set(key);
             }
         }
@@ -200,6 +201,7 @@ fn issued_at(claims: &Map, request: &ProofRequest<'_>) -> Result<i64, InvalidPro
     let (expires_at, not_before) = (date("exp")?, date("nbf")?);
     let leeway = i64::from(request.leeway_seconds);
     let latest = request.now.saturating_add(leeway);
+    // `MAX_AGE` leaves room for a late client; the leeway is for a clock that is ahead.
     let is_past = issued_at < request.now - MAX_AGE
         || expires_at.is_some_and(|end| request.now >= end.saturating_add(leeway));
     let is_future = issued_at > latest || not_before.is_some_and(|begin| begin > latest);
@@ -230,7 +232,7 @@ fn thumbprint(jwk: &Map) -> Option<Digest> {
         "RSA" => &["e", "kty", "n"],
         _ => return None,
     };
-    // In the order of their names, as RFC 7638 §3.3 has it.
+    // A `Map` has its members in the order of their names, as RFC 7638 §3.3 requires.
     let members: Option<Map> = required
         .iter()
         .map(|name| {

@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use super::proof::{MAX_AGE, ProofId, VerifiedProof};
 use crate::invalid::InvalidProof;
 
-/// The proofs of all users that are remembered.
+/// Max number of remembered proofs of all users.
 const MAX_PROOFS: usize = 200_000;
 
-/// The used proofs of all users, for as long as they could be used again. They are counted by user `U`,
+/// The used proofs of all users, for as long as they could be used again. Proofs are counted by user `U`,
 /// because a user may have any number of keys.
 #[derive(Debug)]
 pub struct SeenProofs<U> {
@@ -35,7 +35,7 @@ struct Table<U> {
 #[derive(Debug)]
 struct Used {
     ids: HashSet<ProofId>,
-    /// The latest `iat` of all that were used.
+    /// The latest `iat` of all used proofs.
     latest: i64,
     /// Proofs up to this `iat` are rejected: some of them were used, and are forgotten.
     forgotten: i64,

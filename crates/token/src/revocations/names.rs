@@ -1,5 +1,5 @@
-//! The names by which the lines of a list may end a token: digests of ids, of the token, its session, its user
-//! and who got it. An id of another issuer counts together with that issuer.
+//! The names by which the lines of a list may end a token: digests of the ids of the token, its session, its
+//! user and its application. An id of another issuer counts together with that issuer.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,8 +20,8 @@ const DIGEST_BYTES: usize = 12;
 pub struct RevocationDigest([u8; DIGEST_BYTES]);
 
 impl RevocationDigest {
-    /// Returns the digest of a token's `jti`, or of the `sid` of all tokens of a session: no two share
-    /// one.
+    /// Returns the digest of a token's `jti`, or of the `sid` of all tokens of a session. Both have one kind,
+    /// because no `jti` equals a `sid`.
     pub fn for_token(id: &str) -> Self {
         Self::for_id("token", id)
     }
@@ -61,7 +61,7 @@ impl RevocationDigest {
     }
 
     fn for_foreign(kind: &str, issuer: &str, id: &str) -> Self {
-        // With the length: the end of an issuer could be the begin of an id.
+        // The length separates the two: the end of an issuer could be the begin of an id.
         Self::for_id(kind, &format!("{}:{issuer}:{id}", issuer.len()))
     }
 
@@ -116,7 +116,7 @@ pub struct TokenDigests {
     names: Names,
     /// Set for a token of another issuer, unless the list is of that one.
     foreign: Option<Names>,
-    /// In seconds since the epoch.
+    /// The time of issuance in seconds since the epoch.
     pub(super) issued_at: Option<i64>,
 }
 
@@ -126,7 +126,7 @@ pub(super) struct Names {
     pub(super) token: Option<RevocationDigest>,
     pub(super) session: Option<RevocationDigest>,
     pub(super) user: Option<RevocationDigest>,
-    /// The application that got it, or the other issuer that gave it.
+    /// The application that got the token, or the other issuer that issued it.
     pub(super) application: Option<RevocationDigest>,
 }
 
@@ -138,7 +138,7 @@ impl TokenDigests {
         };
         let is_foreign = claims.mapped_user.is_some();
         let user = match is_foreign {
-            // A mapping may name the user by any claim, and issuers and lists by `sub`.
+            // A mapping may take the user from any claim; issuers and lists name users by `sub`.
             true => claims.subject.as_deref(),
             false => Some(claims.user_id.as_str()),
         };
@@ -154,7 +154,7 @@ impl TokenDigests {
         }
     }
 
-    /// Returns the digests in a list of `issuer`: of its own tokens other ones than of foreign tokens.
+    /// Returns the digests for a list of `issuer`, whose own tokens have other names than foreign ones.
     #[must_use]
     pub(super) fn in_list_of(self, issuer: Option<RevocationDigest>) -> Self {
         let foreign = self.foreign.filter(|names| names.application != issuer);

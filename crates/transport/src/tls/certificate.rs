@@ -19,17 +19,17 @@ use super::failure::in_words;
 use super::peer::PeerSettings;
 use postern_process::files::{bounded_read, secret_file};
 
-/// A company's bundle has a handful of certificates, the Internet's about 150 (200 KiB). A wrong
-/// path must not fill the memory.
+/// Max length of a file, because a wrong path must not fill the memory. A company's bundle has a handful of
+/// certificates, the Internet's about 150 (200 KiB).
 const MAX_CERTIFICATE_BYTES: u64 = 1024 * 1024;
 
-/// A chain and its key as they stand in their files, checked to belong together; never printed.
+/// A chain and its key as they stand in their files, checked to belong together. Neither is ever printed.
 pub struct CertificateFiles {
-    /// PEM, the certificate itself first.
+    /// The chain in PEM, the certificate itself first.
     pub chain: Vec<u8>,
-    /// PEM.
+    /// The key in PEM.
     pub key: Zeroizing<String>,
-    /// Both, parsed.
+    /// Chain and key, parsed.
     pub certified: Arc<CertifiedKey>,
     pub(super) end: End,
 }
@@ -57,7 +57,7 @@ impl CertificateFiles {
                 "holds no private key in PEM without encryption, but {found}"
             ))
         })?;
-        // Also checks that they belong together: the two files are not written at once.
+        // Checks that chain and key belong together, too: the two files are not written at once.
         let certified = CertifiedKey::from_der(parsed, der, &default_provider()).map_err(
             |error| match &error {
                 rustls::Error::InvalidCertificate(_) => {
@@ -99,14 +99,14 @@ fn mismatch(error: &rustls::Error, cert: &Path) -> String {
 /// Reads a file of certificates to trust: PEM of at least one certificate.
 ///
 /// # Errors
-/// The file, and what it holds instead.
+/// The file, and the error in its content.
 pub fn trusted(path: &Path) -> Result<Vec<u8>, String> {
     read_bounded(path)
         .and_then(|pem| parse_chain(&pem).map(|_| pem))
         .map_err(|problem| format!("{}: {problem}", path.display()))
 }
 
-/// Reads a file of authorities to trust: at least one, and all usable. An error names the file.
+/// Reads a file of authorities to trust: at least one, and each has to be usable. An error names the file.
 pub(super) fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let usable = |pem: Vec<u8>| {
         let (authorities, _) = parse_chain(&pem)?;

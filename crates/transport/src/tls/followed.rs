@@ -1,5 +1,5 @@
-//! Values made of files with a certificate. Other content replaces the value as a whole; unusable
-//! content changes nothing, nor does an expired certificate.
+//! Values that are made of files with a certificate. Changed content replaces the value as a whole; unusable
+//! content or an expired certificate changes nothing.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use super::peer::PeerCertificates;
 /// The content of files that is in force, and the value that was made of it.
 #[derive(Debug)]
 pub struct InForce<C, T> {
-    /// As read.
+    /// The content as it was read.
     pub content: C,
-    /// For use.
+    /// The value for use.
     pub value: T,
 }
 
@@ -31,7 +31,7 @@ pub struct Followed<C, T> {
     files: &'static str,
     in_force: ArcSwap<InForce<C, T>>,
     ends: Arc<parking_lot::Mutex<Vec<End>>>,
-    /// Locked while files are read too: the later of two reads counts.
+    /// Also locked while files are read, so that the later of two reads counts.
     failure_logged: Mutex<OnceAMinute>,
 }
 
@@ -46,7 +46,7 @@ impl<C: PartialEq + AsRef<PeerCertificates>, T> Followed<C, T> {
         }
     }
 
-    /// Returns what is in force now.
+    /// Returns the content and the value in force now.
     pub fn load(&self) -> Arc<InForce<C, T>> {
         self.in_force.load_full()
     }
@@ -73,8 +73,8 @@ impl<C: PartialEq + AsRef<PeerCertificates>, T> Followed<C, T> {
         Ok(true)
     }
 
-    /// Reads the files before a use, and puts what they hold in force. Logs new content, and a failure
-    /// once a minute.
+    /// Reads the files before a use, and puts their content in force. Logs new content, and a failure once a
+    /// minute.
     pub async fn follow<E: Display + Send + 'static>(
         &self,
         read: impl FnOnce() -> Result<C, E> + Send + 'static,

@@ -11,11 +11,11 @@ use postern_process::exit::ExitError;
 /// The names of the settings, for errors and warnings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PeerSettings {
-    /// Of the authorities.
+    /// The setting of the authorities.
     pub ca: &'static str,
-    /// Of the chain.
+    /// The setting of the chain.
     pub certificate: &'static str,
-    /// Of its key.
+    /// The setting of the chain's key.
     pub key: &'static str,
 }
 
@@ -102,7 +102,7 @@ impl PeerFiles {
 }
 
 impl PeerCertificates {
-    /// Returns the warning of a certificate that has expired at `now`, in seconds since 1970, or will
+    /// Returns the warning of a certificate that has expired at `now`, in seconds since 1970, or will expire
     /// soon.
     #[must_use]
     pub fn ending(&self, now: i64) -> Option<String> {
@@ -117,8 +117,8 @@ impl PeerCertificates {
         }
     }
 
-    /// Fails for a certificate that has expired at `now` and is another one than the former: it replaces
-    /// none. The former one, expired since, keeps nothing else out.
+    /// Fails for a certificate that has expired at `now`, unless it is the former one: it must replace no
+    /// other. A former certificate that has expired since does not prevent a change of other files.
     pub(super) fn may_replace(&self, former: &Self, now: i64) -> Result<(), String> {
         match &self.identity {
             Some(new) if self.identity != former.identity && new.end.at < now => {

@@ -35,10 +35,10 @@ pub(crate) async fn serve(
                 return Box::pin(downstream.reject(raw_http1_response(rejection))).await;
             }
         };
-        // Noted before the head is moved: only a buffer that has grown is released.
+        // `had_large_buffer` is read before the head is moved: only a buffer that has grown is released.
         let had_large_buffer = !head.body.is_done() || head.raw.len() > HEAD_READ;
         downstream.activity.serves();
-        // `None`: no other request may follow, but the response still has to arrive.
+        // After `None` no other request may follow, but the response still has to arrive.
         let Some(ended) = exchanges.serve(head, downstream, client).await else {
             return downstream.close_behind_response().await;
         };
@@ -61,7 +61,7 @@ async fn next_head(
         {
             return Ok(Some(head));
         }
-        // Behind the parser: a short head may precede many more bytes.
+        // The length is checked behind the parser: a short head may precede many more bytes.
         if downstream.received.len() > MAX_HEAD_BYTES {
             return Err(Rejection::RequestHeaderTooLarge);
         }

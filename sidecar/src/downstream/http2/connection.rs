@@ -32,7 +32,7 @@ const STREAM_WINDOW: u32 = 65_535;
 pub(crate) struct NewConnection {
     pub(crate) transport: ClientTransport,
     pub(crate) activity: Activity,
-    /// The preface, and what came with it.
+    /// The preface, and the bytes that came with it.
     pub(crate) received: BytesMut,
 }
 
@@ -54,18 +54,18 @@ pub(crate) async fn serve(
         activity.clone(),
         Box::new(report),
     );
-    // The preface is here.
+    // The handshake waits for nothing: the preface is here.
     let Ok(mut connection) = builder().handshake(transport).await else {
         return;
     };
     let client = Arc::new(client);
     let streams = TaskTracker::new();
-    // It is waited for while it may get more.
+    // A closed tracker can be waited for, and still takes streams.
     streams.close();
     let (mut has_served, mut is_leaving) = (false, false);
     loop {
         let accepted = tokio::select! {
-            // A busy connection, whose `accept` is always ready, has to leave too.
+            // `biased`: a busy connection, whose `accept` is always ready, has to leave too.
             biased;
             () = leave(&mut drain, has_served, goodbye, &streams), if !is_leaving => {
                 is_leaving = true;
@@ -77,7 +77,7 @@ pub(crate) async fn serve(
             // A client may keep the connection open behind the GOAWAY.
             () = idle(&streams), if is_leaving => None,
         };
-        // `None` behind the last stream; an error is one of the whole connection.
+        // `None` comes behind the last stream; an error is an error of the whole connection.
         let Some(Ok((request, response))) = accepted else {
             break;
         };
@@ -90,13 +90,13 @@ pub(crate) async fn serve(
             let timeout = exchanges.app.downstream_write_timeout;
             let mut downstream = Http2Downstream::new(body, response, timeout);
             exchanges.serve(head, &mut downstream, &client).await;
-            // In this order: the connection is busy until the stream has its end or its reset.
+            // `stream` is dropped last: the connection is busy until the response has its end or its reset.
             drop((downstream, stream));
         });
     }
-    // It ends the streams that are left, whose tasks would wait for their clients.
+    // The drop ends the streams that are left, whose tasks would wait for their clients.
     drop(connection);
-    // Until each request is recorded: the process may end with its last connection.
+    // The wait lets each request be recorded: the process may end with its last connection.
     streams.wait().await;
 }
 
@@ -112,9 +112,9 @@ fn builder() -> Builder {
     builder
 }
 
-/// Waits until the client has to go elsewhere. In a drain a new connection serves a stream first, as
-/// one of HTTP/1.x does: its client may know no other place yet, and would only come again. An idle
-/// one is left with a GOAWAY too, without which a request on its way would be lost (RFC 9113 §9.1).
+/// Waits until the client has to go elsewhere. In a drain a new connection serves a stream first, as in
+/// HTTP/1.x: its client may know no other address yet, and would only come again. An idle connection is left
+/// with a GOAWAY too, without which a request on its way would be lost (RFC 9113 §9.1).
 async fn leave(
     drain: &mut DrainWatcher,
     has_served: bool,

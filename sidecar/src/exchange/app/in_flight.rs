@@ -44,6 +44,7 @@ impl InFlight {
             done = &mut work => return Some(done),
             permit = permit => permit?,
         };
+        // The permit is kept until the work is done.
         Some(work.await)
     }
 
