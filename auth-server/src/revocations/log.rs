@@ -169,8 +169,8 @@ impl RevocationLog {
         // First, because entries of other servers may already cover the revocations that are noted here.
         self.catch_up(&self.store).await?;
         self.flush().await?;
-        // Here all entries that were read count, confirmed or not.
-        let _ = self.confirm().await;
+        // What was read counts here, confirmed or not; sidecars take it over by its number.
+        let confirmed = self.confirm().await;
         let now = self.store.clock.now();
         let (surplus, last) = {
             let state = self.state.read();
@@ -184,7 +184,7 @@ impl RevocationLog {
             }
         }
         match self.state.read().unknown {
-            0 => Ok(()),
+            0 => confirmed,
             count => Err(StoreError::Unusable(format!(
                 "{count} revocations are of a newer version of this program: tokens that they end are accepted here"
             ))),

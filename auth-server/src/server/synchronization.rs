@@ -106,10 +106,11 @@ impl Synchronization {
     }
 
     async fn synchronize(&self, now: i64) -> Result<(), StoreError> {
+        // Where nothing has changed nothing is written, and the next logout would be the first to fail. Checked
+        // before anything is read: a former primary, which may be left meanwhile, confirms nothing.
+        let checked = self.app.store.call().await?.check().await;
         self.synchronize_parts(now).await?;
-        // A synchronization without a change writes nothing: without this check the next logout would be the
-        // first to fail.
-        self.app.store.call().await?.check().await
+        checked
     }
 
     async fn synchronize_parts(&self, now: i64) -> Result<(), StoreError> {
