@@ -224,7 +224,7 @@ pub async fn login(world: &Arc<World>, client: usize, server: usize) -> bool {
     let body = r#"{"username":"ada","password":"ada's"}"#.to_owned();
     let (sent, has_time) = (world.sky.store_now(), world.has_compared_clocks(server));
     let reply = world
-        .send(server, posted("/oauth/jwt/token", "application/json", body))
+        .request(server, posted("/oauth/jwt/token", "application/json", body))
         .await;
     world.story.tell(|| {
         format!(
@@ -293,7 +293,7 @@ pub async fn refresh(world: &Arc<World>, client: usize, server: usize, which: Pr
     for _ in 0..REFRESHES {
         sent = Instant::now();
         let body = format!("grant_type=refresh_token&refresh_token={presented}");
-        reply = world.send(server, form("/oauth/token", body)).await;
+        reply = world.request(server, form("/oauth/token", body)).await;
         world.story.tell(|| {
             format!(
                 "client {client} refreshes session {session} at server {server} with {which:?}: {}",
@@ -358,7 +358,7 @@ pub async fn log_out(world: &Arc<World>, client: usize, server: usize, by: Crede
     let position = world.laws.lock().note(Ended::Session(id), None);
     for attempt in 0..LOGOUTS {
         let reply = world
-            .send(server, form("/oauth/revoke", format!("token={token}")))
+            .request(server, form("/oauth/revoke", format!("token={token}")))
             .await;
         world.story.tell(|| {
             format!(

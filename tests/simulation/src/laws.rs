@@ -4,6 +4,7 @@
 //! `?wait=`, a backup, `FLUSHALL`) may lose an end too, unless a server that knows it lives on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +53,8 @@ pub struct Laws {
     /// True once the store has lost something that it had confirmed. Sidecars may take its list for older than
     /// the one that they have, and serve no client until the next revocation.
     pub has_lost: bool,
+    /// A former primary has served a request since the last check, and has lost what it confirmed.
+    pub former_has_served: bool,
     sets_clocks: bool,
     broken: Option<String>,
 }
@@ -242,7 +245,8 @@ impl Laws {
         // Without `?wait=` the former primary confirms what is lost with it.
         let now = Instant::now();
         let is_split = world.ways.iter().any(|way| way.is_with_former(now));
-        if is_split && !world.setting.waits {
+        let has_served = mem::take(&mut self.former_has_served);
+        if has_served || is_split && !world.setting.waits {
             self.store_has_lost(world, true);
         }
         let in_clear = world.store.in_clear();

@@ -88,6 +88,8 @@ pub struct Way {
     cut_off_until: Mutex<Instant>,
     /// The times at which the former primary responds, or did.
     with_former: Mutex<Vec<Range<Instant>>>,
+    /// The moment of the last call that it served.
+    former_served: Mutex<Instant>,
 }
 
 impl Way {
@@ -97,6 +99,7 @@ impl Way {
             random: Mutex::new(Rng::with_seed(seed)),
             cut_off_until: Mutex::new(sky.began),
             with_former: Mutex::default(),
+            former_served: Mutex::new(sky.began),
             sky: Arc::clone(sky),
         })
     }
@@ -116,6 +119,12 @@ impl Way {
     pub fn is_with_former(&self, moment: Instant) -> bool {
         let with_former = self.with_former.lock();
         with_former.iter().any(|times| times.contains(&moment))
+    }
+
+    /// Returns true if it served a call after this moment.
+    #[must_use]
+    pub fn former_served_since(&self, moment: Instant) -> bool {
+        *self.former_served.lock() > moment
     }
 
     pub fn heal(&self) {
@@ -147,6 +156,9 @@ impl Weather for Way {
                 _ => Event::ResponseLost,
             },
         };
+        if event == Event::FormerServes {
+            *self.former_served.lock() = now;
+        }
         Fate { there, back, event }
     }
 

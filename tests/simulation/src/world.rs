@@ -220,8 +220,18 @@ impl World {
         self.random.lock().usize(..end)
     }
 
-    /// Sends a request to a server; `None` without a response.
-    pub async fn send(&self, server: usize, mut request: Request<Body>) -> Option<Reply> {
+    /// Sends a request of a client to a server; `None` without a response. What a former primary confirms without
+    /// `?wait=` is lost with it, also where the response comes when the server has left it.
+    pub async fn request(&self, server: usize, request: Request<Body>) -> Option<Reply> {
+        let sent = Instant::now();
+        let reply = self.send(server, request).await;
+        if !self.setting.waits && self.ways[server].former_served_since(sent) {
+            self.laws.lock().former_has_served = true;
+        }
+        reply
+    }
+
+    async fn send(&self, server: usize, mut request: Request<Body>) -> Option<Reply> {
         let host = HeaderValue::from_static("auth:9000");
         request.headers_mut().insert(header::HOST, host);
         let running = self.server(server)?;
