@@ -6,8 +6,10 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use aws_lc_rs::signature::Ed25519KeyPair;
 use axum::Router;
 use axum::body::Body;
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use clap::Parser;
 use http::{HeaderMap, Request, StatusCode};
@@ -18,9 +20,8 @@ use postern_process::exit::ExitError;
 use postern_process::simulation::Machine;
 use postern_token::claims::Claims;
 use postern_token::keys::KeyId;
-use postern_token::revocations::RevocationDigest;
-use postern_token::revocations::statement::Ended;
 use postern_transport::admin::health::Health;
+use serde_json::json;
 use tokio::time::Instant;
 use tower::ServiceExt;
 
@@ -33,8 +34,7 @@ use crate::commands::{application, keys, revoke};
 use crate::config::{Config, store_location};
 use crate::http::app::App;
 use crate::http::router;
-use crate::revocations::entry::StatementDigests;
-use crate::revocations::{MAX_SESSION_LIFETIME, Revocation};
+use crate::revocations::Revocation;
 use crate::server::synchronization::Synchronization;
 use crate::store::Store;
 use crate::store::open_store::OpenStore;
@@ -57,9 +57,13 @@ const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 fn settings() -> &'static ServeArgs {
     static SETTINGS_READ: OnceLock<ServeArgs> = OnceLock::new();
-    SETTINGS_READ.get_or_init(|| match Cli::parse_from(SETTINGS).command {
-        Command::Serve(args) => *args,
-        _ => unreachable!("serve"),
+    SETTINGS_READ.get_or_init(|| {
+        let Command::Serve(mut args) = Cli::parse_from(SETTINGS).command else {
+            unreachable!("serve")
+        };
+        let table = json!({"issuer": FOREIGN_ISSUER, "client": "postern", "jwks": FOREIGN_KEYS});
+        args.logouts = vec![serde_json::from_value(table).expect("a table")];
+        *args
     })
 }
 
@@ -201,8 +205,6 @@ pub enum Administration {
     RevokeKey(String),
     RevokeUser(String),
     RevokeEveryone,
-    /// Another issuer says that a session there has ended.
-    EndForeignSession(String),
     /// Registers an application with this secret, or adds it.
     EnsureApplication {
         id: String,
@@ -221,18 +223,25 @@ async fn append(
 
 /// Another issuer, whose sessions end by its statements.
 pub const FOREIGN_ISSUER: &str = "https://idp.example";
+/// Its key set.
+const FOREIGN_KEYS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../tests/simulation/foreign-issuer.jwks"
+);
 
-fn foreign_logout(session: String, now: i64) -> Revocation {
-    let digests = StatementDigests {
-        id: RevocationDigest::for_statement(FOREIGN_ISSUER, &session),
-        token: RevocationDigest::for_text(&session),
-    };
-    let ended = Ended::Session {
-        session,
-        user: None,
-    };
-    let ends = now + i64::from(MAX_SESSION_LIFETIME);
-    Revocation::for_statement(FOREIGN_ISSUER.to_owned(), ended, digests, now).until(ends, ends)
+/// Returns the form with a statement of that issuer that one of its sessions has ended.
+#[must_use]
+pub fn foreign_logout(session: &str, id: &str, now: i64) -> String {
+    let claims = json!({
+        "iss": FOREIGN_ISSUER, "aud": "postern", "iat": now, "jti": id, "sid": session,
+        "events": {"http://schemas.openid.net/event/backchannel-logout": {}},
+    });
+    let encoded = |text: &str| URL_SAFE_NO_PAD.encode(text);
+    let header = encoded(r#"{"typ":"logout+jwt","alg":"EdDSA","kid":"foreign"}"#);
+    let signed = format!("{header}.{}", encoded(&claims.to_string()));
+    let key = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).expect("a key");
+    let signature = URL_SAFE_NO_PAD.encode(key.sign(signed.as_bytes()));
+    format!("logout_token={signed}.{signature}")
 }
 
 /// Runs a command on a machine of its own. Returns false where it failed, or its machine ended.
@@ -271,9 +280,6 @@ async fn run(opened: OpenStore, command: Administration) -> Result<(), ExitError
             keys::revoke_in(&keys_in(store), &id).await
         }
         Administration::RevokeUser(id) => append(&store, |now| Revocation::for_user(id, now)).await,
-        Administration::EndForeignSession(session) => {
-            append(&store, |now| foreign_logout(session, now)).await
-        }
         Administration::RevokeEveryone => append(&store, Revocation::for_everyone).await,
         Administration::EnsureApplication { id, secret } => {
             let id = id.parse().expect("an id of an application");

@@ -11,7 +11,7 @@
     )
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use postern_token::claims::Claims;
 use postern_token::keys::VerificationKey;
 use postern_token::keys::signing_type::SigningType;
-use postern_token::revocations::{RevokedTokens, TokenDigests};
+use postern_token::revocations::{RevocationDigest, RevokedTokens, TokenDigests};
 use zeroize::Zeroizing;
 
 use super::envelope_encryption::{KeyEncryption, MARK};
@@ -188,6 +188,17 @@ impl SimulatedStore {
         tokens
             .iter()
             .all(|claims| revoked.revokes(&TokenDigests::from_claims(claims)))
+    }
+
+    /// Returns the number of entries of the log by a statement of another issuer with this `jti`; equal ones count
+    /// once, as a server writes again what it could not read back.
+    #[must_use]
+    pub fn statements(&self, issuer: &str, id: &str) -> usize {
+        let state = self.0.lock().present();
+        let digest = RevocationDigest::for_statement(issuer, id).to_string();
+        let values = state.log.values().map(|entry| &entry.value);
+        let by_it: BTreeSet<_> = values.filter(|value| value.contains(&digest)).collect();
+        by_it.len()
     }
 
     fn stored_ring(&self) -> String {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use auth_server::simulation::{Administration, Reply, administer};
+use auth_server::simulation::{Administration, Reply, administer, foreign_logout as statement};
 use axum::body::Body;
 use http::{Request, StatusCode, header};
 use tokio::time::Instant;
@@ -16,6 +16,8 @@ use crate::world::World;
 const LOGOUTS: usize = 4;
 /// A client whose refresh failed asks again this often.
 const REFRESHES: usize = 4;
+/// Another issuer that gets no 200 sends its statement again this often, each time after twice the pause.
+const STATEMENTS: usize = 6;
 /// The id of the built-in user.
 const USER: &str = "1";
 
@@ -49,11 +51,11 @@ pub async fn act(world: Arc<World>, action: Action) {
             let ended = Ended::User(USER.to_owned(), world.sky.store_now());
             end(&world, ended, Administration::RevokeUser(USER.to_owned())).await;
         }
-        Action::ForeignLogout(number) => {
-            let session = foreign_session(number);
-            let ended = Ended::Session(session.clone());
-            end(&world, ended, Administration::EndForeignSession(session)).await;
-        }
+        Action::ForeignLogout {
+            session,
+            server,
+            is_lost,
+        } => foreign_logout(&world, session, server, is_lost).await,
         Action::RevokeEveryone => {
             let ended = Ended::Everyone(world.sky.store_now());
             end(&world, ended, Administration::RevokeEveryone).await;
@@ -173,6 +175,35 @@ async fn end(world: &Arc<World>, ended: Ended, request: Administration) {
     let position = world.laws.lock().note(ended, None);
     if command(world, request).await {
         world.laws.lock().ends[position].confirmed = Some(Instant::now());
+    }
+}
+
+/// Another issuer sends a statement that a session has ended until it gets 200, each time to the next server.
+/// `is_lost`: the first response does not reach it.
+async fn foreign_logout(world: &Arc<World>, session: usize, first: usize, mut is_lost: bool) {
+    let name = foreign_session(session);
+    let id = format!("{name} at {:?}", world.sky.began.elapsed());
+    let statement = statement(&name, &id, world.sky.store_now());
+    let position = world.laws.lock().note(Ended::Session(name), None);
+    for attempt in 0..STATEMENTS {
+        let server = (first + attempt) % world.setting.servers;
+        let request = form("/oidc/backchannel-logout", statement.clone());
+        let reply = world.request(server, request).await;
+        world.story.tell(|| {
+            let reply = described(reply.as_ref());
+            format!(
+                "server {server} hears that session {session} has ended at another issuer: {reply}"
+            )
+        });
+        let has_ended = reply.as_ref().is_some_and(|it| it.status == StatusCode::OK);
+        world.laws.lock().stated(world, &id, reply.as_ref());
+        if has_ended && !is_lost {
+            let end = &mut world.laws.lock().ends[position];
+            (end.confirmed, end.confirmed_by) = (Some(Instant::now()), Some(server));
+            return;
+        }
+        is_lost &= !has_ended;
+        tokio::time::sleep(Duration::from_secs(3 << attempt)).await;
     }
 }
 

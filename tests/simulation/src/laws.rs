@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use auth_server::simulation::{Reply, Server};
+use auth_server::simulation::{FOREIGN_ISSUER, Reply, Server};
 use http::StatusCode;
 use sidecar::simulation::{MAX_KEY_AGE, MAX_LIST_AGE, Verdict};
 use tokio::time::Instant;
@@ -488,6 +488,22 @@ impl Laws {
             Some(token) => token.expires > world.sky.world_now() && !self.may_lack_key(token),
             None => self.sessions.get(session).is_some_and(|it| it.is_safe),
         }
+    }
+
+    /// A server responds to a statement of another issuer, which is right: it counts, once, or is to be sent again.
+    pub fn stated(&mut self, world: &World, id: &str, reply: Option<&Reply>) {
+        let Some(reply) = reply else { return };
+        let has_ended = reply.status == StatusCode::OK;
+        // A server whose clock was set may take it for one of another time.
+        let is_good = has_ended || reply.status.is_server_error() || self.sets_clocks;
+        self.require(is_good, || {
+            format!("a statement of another issuer gets {reply:?}")
+        });
+        let entries = world.store.statements(FOREIGN_ISSUER, id);
+        let may_lose = world.setting.fails_over || world.setting.has_disasters;
+        self.require(!has_ended || may_lose || entries == 1, || {
+            format!("a statement of another issuer has {entries} entries in the log")
+        });
     }
 
     /// A server counts with the store's clock once it has compared its own. `between`: from the request on until

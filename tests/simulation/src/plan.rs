@@ -68,8 +68,13 @@ pub enum Action {
     RevokeKey,
     RevokeUser,
     RevokeEveryone,
-    /// At another issuer, of one of its sessions.
-    ForeignLogout(usize),
+    /// Another issuer says to a server that a session there has ended.
+    ForeignLogout {
+        session: usize,
+        server: usize,
+        /// The first response does not reach it.
+        is_lost: bool,
+    },
     RemoveApplication,
     RegisterApplication,
     StartServer(usize),
@@ -204,7 +209,7 @@ fn action(setting: &Setting, random: &mut Rng) -> Action {
     let client = random.usize(..setting.clients);
     let lasts = Duration::from_millis(random.u64(100..90_000));
     let lost = random.usize(1..=6);
-    match random.u8(..100) {
+    match random.u8(..104) {
         0..14 => Action::Login { client, server },
         14..32 => Action::Refresh {
             client,
@@ -260,6 +265,11 @@ fn action(setting: &Setting, random: &mut Rng) -> Action {
         },
         99 if setting.sets_clocks => Action::SetStoreClock {
             seconds: random.i64(-30..=30),
+        },
+        100..104 => Action::ForeignLogout {
+            session: client,
+            server,
+            is_lost: random.bool(),
         },
         _ => Action::Use {
             client,
