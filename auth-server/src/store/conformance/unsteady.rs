@@ -116,6 +116,10 @@ impl Unsteady {
     }
 }
 
+fn has_no_effect(change: &Change) -> bool {
+    matches!(change, Change::Put { ends: Some(0), .. })
+}
+
 fn in_memory() -> Arc<dyn Store> {
     Arc::new(SqliteStore::in_memory().unwrap())
 }
@@ -138,7 +142,7 @@ impl Store for Arc<Unsteady> {
             match *next {
                 Some(Failure::NotAcknowledged) => *next,
                 // It only makes sure of what is there.
-                _ if changes.is_empty() => None,
+                _ if changes.iter().all(has_no_effect) => None,
                 _ => next.take(),
             }
         };
