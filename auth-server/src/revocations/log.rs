@@ -183,8 +183,17 @@ impl RevocationLog {
                 self.collapse(one, &last, now).await?;
             }
         }
+        self.check_known()?;
+        confirmed
+    }
+
+    /// Checks that every entry that was read has an effect here.
+    ///
+    /// # Errors
+    /// [`StoreError::Unusable`] with entries of a newer version.
+    pub(crate) fn check_known(&self) -> Result<(), StoreError> {
         match self.state.read().unknown {
-            0 => confirmed,
+            0 => Ok(()),
             count => Err(StoreError::Unusable(format!(
                 "{count} revocations are of a newer version of this program: tokens that they end are accepted here"
             ))),
@@ -202,9 +211,11 @@ impl RevocationLog {
         let call = self.store.call().await?;
         call.commit(Vec::new()).await?;
         // A fail-over may have lost the entry since it was read.
-        if self.read_on(&*call).await? {
-            self.state.write().confirm(id);
+        if !self.read_on(&*call).await? {
+            let older = "an older copy has taken the place of the store".to_owned();
+            return Err(StoreError::Unavailable(older));
         }
+        self.state.write().confirm(id);
         Ok(())
     }
 

@@ -120,8 +120,11 @@ impl Synchronization {
             self.app.store.read_keys().await?;
             self.synchronize_applications().await?;
             self.compare_clocks().await?;
-            self.app.revocations.poll().await?;
-            return self.synchronize_keys(now).await;
+            self.app.revocations.catch_up(&self.app.store).await?;
+            self.app.revocations.check_known()?;
+            self.synchronize_keys(now).await?;
+            // After the keys: a store that cannot confirm, as without its replica, keeps no server from them.
+            return self.app.revocations.poll().await;
         }
         self.compare_clocks().await?;
         // Revocations are read independently: they count whatever happens to keys and applications.

@@ -12,6 +12,8 @@ use crate::accounts::applications::secret_hash::SecretHashes;
 use crate::config::tests::config;
 use crate::keys::StoredKeys;
 use crate::keys::pair::tests::fresh;
+use crate::revocations::Revocation;
+use crate::store::conformance::unsteady::Failure;
 
 /// The keys of one server.
 struct Server {
@@ -117,6 +119,21 @@ async fn a_store_unusable_before_the_first_key_is_not_ready() {
         "{reasons:?}"
     );
     assert_eq!(server.note(), None);
+}
+
+/// As Redis with `?wait` while its replica is away.
+#[tokio::test]
+async fn a_store_that_confirms_nothing_keeps_no_new_server_from_its_keys() {
+    let first = Server::started().await;
+    let revocations = &first.app.revocations;
+    revocations.note([Revocation::for_user("1".to_owned(), unix_now())]);
+    revocations.flush().await.unwrap();
+    first.store.fail(Failure::NotAcknowledged);
+    let mut second = Server::on(first.store.clone());
+    second.synchronization.start().await.unwrap();
+    assert_eq!(second.keys(), first.keys());
+    assert!(second.health.is_ready());
+    assert!(second.note().is_some());
 }
 
 #[tokio::test]
