@@ -5,7 +5,7 @@ pub(crate) mod synchronization;
 
 use std::io;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use postern_process::files::file_watch::PolledFiles;
 use postern_process::logs::telemetry::LogFormat;
 use postern_process::signals::{Termination, Terminations, no_signals};
 use postern_process::supervisor::{FirstFailure, Supervisor, supervisor};
+use postern_token::digest::{Digest, sha256};
 use postern_token::times::moment;
 use postern_transport::admin::health::{Condition, Health};
 use postern_transport::admin::page::{OwnPart, SETTINGS, Section, StatusPage};
@@ -56,10 +57,12 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Start errors; later only a background task that has ended.
 pub(crate) async fn serve(args: &ServeArgs) -> Result<(), ExitError> {
     let config = Config::from_args(args)?;
+    // Before the store, which may be waited for.
+    let settings = SettingsFile::at_the_start();
     // Before the port is taken: a former server on it may be ending.
     let store = config.store.open(Access::Serve)?;
     let public = listener::bind(Port::Public, args.listening.listen)?;
-    serve_on(public, args, config, store).await
+    serve_on(public, args, config, store, settings).await
 }
 
 /// Serves on a listener that is bound already.
@@ -71,6 +74,7 @@ pub(crate) async fn serve_on(
     args: &ServeArgs,
     config: Config,
     store: OpenStore,
+    settings: Option<SettingsFile>,
 ) -> Result<(), ExitError> {
     let started = Instant::now();
     // Before the addresses are printed: a reader of them may send a signal at once.
@@ -87,7 +91,7 @@ pub(crate) async fn serve_on(
     // Probes first: a process waiting for a stalled store must not seem to hang.
     let admin_task = spawn_admin(args, &app, &health, started, &admin_drain, &background)?;
     synchronization.start().await?;
-    follow_files(&app, &health, &background)?;
+    follow_files(&app, settings, &health, &background)?;
     background.spawn_critical(
         "the synchronization",
         synchronization.run(app.config.store_poll_interval),
@@ -214,10 +218,15 @@ fn registration(
 }
 
 /// Follows the settings, the users, the applications and the certificate in their files.
-fn follow_files(app: &App, health: &Health, background: &Supervisor) -> Result<(), ExitError> {
+fn follow_files(
+    app: &App,
+    settings: Option<SettingsFile>,
+    health: &Health,
+    background: &Supervisor,
+) -> Result<(), ExitError> {
     let (config, metrics) = (&app.config, &app.metrics);
-    if let Some(file) = config_file::<Cli>() {
-        let following = follow_settings(file, health.files("configuration"));
+    if let Some(settings) = settings {
+        let following = settings.follow(health.files("configuration"));
         let following = following.map_err(no_signals)?;
         background.spawn_critical("following the settings file", following);
     }
@@ -256,24 +265,47 @@ fn follow_files(app: &App, health: &Health, background: &Supervisor) -> Result<(
     Ok(())
 }
 
-/// Notes that the settings file is another one than at the start, which alone reads it.
-fn follow_settings(file: PathBuf, condition: Condition) -> io::Result<impl Future<Output = ()>> {
-    let read =
-        move || bounded_read::read_text(&file, MAX_SETTINGS_BYTES).map_err(|e| e.to_string());
-    let at_the_start = read();
-    let mut polled = PolledFiles::start(at_the_start.clone())?;
-    Ok(async move {
-        loop {
-            let Some(content) = polled.poll(read.clone()).await else {
-                continue;
-            };
-            let has_changed = *content != at_the_start;
-            condition.warn(has_changed.then(|| CHANGED.to_owned()));
-            if has_changed {
-                warn!("{CHANGED}");
+/// The settings file, which is read at the start alone.
+pub(crate) struct SettingsFile {
+    path: PathBuf,
+    /// Without the content, which may hold secrets.
+    at_the_start: Result<Digest, String>,
+}
+
+impl SettingsFile {
+    /// Returns `None` where no file is given.
+    fn at_the_start() -> Option<Self> {
+        let path = config_file::<Cli>()?;
+        Some(Self {
+            at_the_start: digest_of(&path),
+            path,
+        })
+    }
+
+    /// Notes that the file has another content than at the start.
+    fn follow(self, condition: Condition) -> io::Result<impl Future<Output = ()>> {
+        let mut polled = PolledFiles::start(self.at_the_start.clone())?;
+        Ok(async move {
+            loop {
+                let path = self.path.clone();
+                let Some(content) = polled.poll(move || digest_of(&path)).await else {
+                    continue;
+                };
+                let has_changed = *content != self.at_the_start;
+                condition.warn(has_changed.then(|| CHANGED.to_owned()));
+                if has_changed {
+                    warn!("{CHANGED}");
+                }
             }
-        }
-    })
+        })
+    }
+}
+
+fn digest_of(path: &Path) -> Result<Digest, String> {
+    let content = bounded_read::read(path, MAX_SETTINGS_BYTES);
+    content
+        .map(|content| sha256(&content.bytes))
+        .map_err(|error| error.to_string())
 }
 
 fn metrics_registry(app: &App) -> Registry {

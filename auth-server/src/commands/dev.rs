@@ -35,7 +35,7 @@ pub(crate) async fn run(args: &DevArgs) -> Result<(), ExitError> {
     let welcome = welcome(&args.url(address), &args.audience);
     let _ = std::io::stdout().write_all(welcome.as_bytes());
     let store = config.store.open(Access::Serve)?;
-    server::serve_on(listener, &settings, config, store).await
+    server::serve_on(listener, &settings, config, store, None).await
 }
 
 /// Returns the text from which a developer copies address and commands.

@@ -22,6 +22,7 @@ async fn a_server_whose_synchronization_ends_stops_to_be_restarted() {
         &args,
         config,
         OpenStore::unencrypted(Arc::new(store)),
+        None,
     );
     let outcome = tokio::time::timeout(Duration::from_secs(60), serving).await;
 
