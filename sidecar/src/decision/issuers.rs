@@ -110,7 +110,10 @@ impl Issuers {
     /// alone.
     pub(crate) fn policy(&self, key_set: KeySetIndex) -> Option<&VerificationPolicy> {
         let first = self.issuers.partition_point(|it| it.key_set < key_set);
-        Some(&self.issuers.get(first)?.policy)
+        let first = self.issuers.get(first);
+        first
+            .filter(|it| it.key_set == key_set)
+            .map(|it| &it.policy)
     }
 
     /// Returns the token headers, in the order of their positions.

@@ -98,15 +98,15 @@ impl AuthPolicy {
         let Some(key) = &bound.binding.key else {
             return Ok(());
         };
-        let proof = self.proof(leeway_seconds, presented, bound, key);
-        observer.explains(&proof, |_| describe(presented.request));
-        let proof = observer.check("proof", proof)?;
-        // An explanation uses no proof up.
-        if O::WATCHES {
-            return Ok(());
-        }
         let seen = &self.possession.seen;
-        Ok(seen.enter(user, &proof, presented.now, leeway_seconds)?)
+        let proof = self.proof(leeway_seconds, presented, bound, key);
+        let used = proof.and_then(|proof| match O::WATCHES {
+            // An explanation uses no proof up.
+            true => seen.check(user, &proof, presented.now),
+            false => seen.enter(user, &proof, presented.now, leeway_seconds),
+        });
+        observer.explains(&used, |_| describe(presented.request));
+        Ok(observer.check("proof", used)?)
     }
 
     /// Verifies the proof of `key` for the request.

@@ -20,7 +20,7 @@ pub struct SeenProofs<U> {
 
 #[derive(Debug)]
 struct Table<U> {
-    /// The proofs of all users: who sends a used one counts for nothing.
+    /// The used proofs of all users, but those of one who gave way: a used one counts for no other user.
     ids: HashSet<ProofId>,
     by_user: HashMap<U, Used>,
     /// Which user holds how many, the largest last.

@@ -37,20 +37,27 @@ impl ServerTls {
         peer: IpAddr,
         limit: Duration,
     ) -> io::Result<FirstBytes> {
+        // One limit for both: a client that sends nothing holds its place no longer.
+        let begun = Instant::now();
         let mut first = [0];
         tokio::time::timeout(limit, socket.get_ref().peek(&mut first)).await??;
+        let limit = limit.saturating_sub(begun.elapsed());
         // A TLS handshake begins with the byte 22, which is no letter.
         if first.iter().all(u8::is_ascii_alphabetic) {
-            log_mismatch(peer, &"plain HTTP came, and this port has --tls-cert");
+            log_failure(peer, &"plain HTTP came, and this port has --tls-cert");
             return Ok(FirstBytes::Plain(socket));
         }
         match self.accept(socket, limit).await {
             Ok(stream) => Ok(FirstBytes::Tls(Box::new(stream))),
             Err(error) => {
-                // Probes of load balancers connect and leave.
-                let has_left = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset];
+                // Probes of load balancers connect, and leave or wait.
+                let has_left = [
+                    ErrorKind::UnexpectedEof,
+                    ErrorKind::ConnectionReset,
+                    ErrorKind::TimedOut,
+                ];
                 if !has_left.contains(&error.kind()) {
-                    log_mismatch(peer, &error);
+                    log_failure(peer, &error);
                 }
                 Err(error)
             }
@@ -61,17 +68,17 @@ impl ServerTls {
 /// Logs that a plain port got a TLS handshake, if these are the first bytes of a connection.
 pub fn note_handshake(peer: IpAddr, received: &[u8]) {
     if let [22, 3, ..] = received {
-        log_mismatch(
+        log_failure(
             peer,
             &"a TLS handshake came, and this port has no --tls-cert",
         );
     }
 }
 
-/// Logs that client and port do not agree about TLS, once a minute: any client can cause it.
-fn log_mismatch(peer: IpAddr, cause: &dyn Display) {
+/// Logs a connection that does not come about, once a minute: any client can cause it.
+fn log_failure(peer: IpAddr, cause: &dyn Display) {
     static LINE: Mutex<OnceAMinute> = Mutex::new(OnceAMinute::NEVER);
     if LINE.lock().is_due(Instant::now()) {
-        info!(client = %peer, %cause, "no connection: client and port differ about TLS");
+        info!(client = %peer, %cause, "no connection with TLS");
     }
 }

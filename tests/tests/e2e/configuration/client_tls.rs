@@ -79,7 +79,7 @@ fn a_client_and_a_port_that_differ_about_tls_are_logged() {
             .connect(sidecar.address())
             .is_err()
     );
-    sidecar.until_logged("client and port differ about TLS");
+    sidecar.until_logged("no connection with TLS");
 }
 
 #[test]
