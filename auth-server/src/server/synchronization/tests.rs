@@ -123,7 +123,7 @@ async fn a_store_unusable_before_the_first_key_is_not_ready() {
 
 /// As Redis with `?wait` while its replica is away.
 #[tokio::test]
-async fn a_store_that_confirms_nothing_keeps_no_new_server_from_its_keys() {
+async fn a_new_server_has_its_keys_though_nothing_is_confirmed() {
     let first = Server::started().await;
     let revocations = &first.app.revocations;
     revocations.note([Revocation::for_user("1".to_owned(), unix_now())]);
