@@ -222,9 +222,7 @@ impl Connection {
     async fn handshake(&self, tls: &ServerTls, stream: Socket) -> io::Result<FirstBytes> {
         let (limit, mut drain) = (self.port.timeout, self.drain.clone());
         tokio::select! {
-            begun = tokio::time::timeout(limit, tls.begin(stream, self.peer.ip(), limit)) => {
-                begun.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-            }
+            begun = tls.begin(stream, self.peer.ip(), limit) => begun,
             () = self.port.last_request(&mut drain) => Err(io::ErrorKind::ConnectionAborted.into()),
         }
     }

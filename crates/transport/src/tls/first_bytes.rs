@@ -18,6 +18,13 @@ use crate::net::write_deadline::WriteDeadline;
 /// A socket with a write timeout, below TLS, so that the timeout covers its records too.
 pub type Socket = WriteDeadline<TcpStream>;
 
+/// The errors of a client that has left, or never sent anything.
+const LEFT: [ErrorKind; 3] = [
+    ErrorKind::UnexpectedEof,
+    ErrorKind::ConnectionReset,
+    ErrorKind::TimedOut,
+];
+
 /// The begin of a connection.
 pub enum FirstBytes {
     /// A handshake that was completed.
@@ -37,31 +44,29 @@ impl ServerTls {
         peer: IpAddr,
         limit: Duration,
     ) -> io::Result<FirstBytes> {
-        // One limit for both: a client that sends nothing holds its place no longer.
-        let begun = Instant::now();
+        let begun = tokio::time::timeout(limit, self.first_bytes(socket)).await;
+        let begun = begun.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()));
+        match &begun {
+            Ok(FirstBytes::Tls(_)) => {}
+            Ok(FirstBytes::Plain(_)) => {
+                log_failure(peer, &"plain HTTP came, and this port has --tls-cert");
+            }
+            // Probes of load balancers connect, and leave or wait.
+            Err(error) if LEFT.contains(&error.kind()) => {}
+            Err(error) => log_failure(peer, error),
+        }
+        begun
+    }
+
+    async fn first_bytes(&self, socket: Socket) -> io::Result<FirstBytes> {
         let mut first = [0];
-        tokio::time::timeout(limit, socket.get_ref().peek(&mut first)).await??;
-        let limit = limit.saturating_sub(begun.elapsed());
+        socket.get_ref().peek(&mut first).await?;
         // A TLS handshake begins with the byte 22, which is no letter.
         if first.iter().all(u8::is_ascii_alphabetic) {
-            log_failure(peer, &"plain HTTP came, and this port has --tls-cert");
             return Ok(FirstBytes::Plain(socket));
         }
-        match self.accept(socket, limit).await {
-            Ok(stream) => Ok(FirstBytes::Tls(Box::new(stream))),
-            Err(error) => {
-                // Probes of load balancers connect, and leave or wait.
-                let has_left = [
-                    ErrorKind::UnexpectedEof,
-                    ErrorKind::ConnectionReset,
-                    ErrorKind::TimedOut,
-                ];
-                if !has_left.contains(&error.kind()) {
-                    log_failure(peer, &error);
-                }
-                Err(error)
-            }
-        }
+        let stream = self.accept(socket).await?;
+        Ok(FirstBytes::Tls(Box::new(stream)))
     }
 }
 

@@ -6,7 +6,6 @@
 use std::fmt::{self, Display};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
@@ -117,20 +116,14 @@ impl ServerTls {
         })
     }
 
-    /// Completes the handshake within `limit`.
-    ///
-    /// # Errors
-    /// A failed handshake, or the timeout.
-    pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
+    /// Completes the handshake.
+    pub(super) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         socket: S,
-        limit: Duration,
     ) -> io::Result<TlsStream<S>> {
         // A handshake ends with the certificate that it began with.
         let acceptor = self.followed.load().value.clone();
-        let accepted = tokio::time::timeout(limit, acceptor.accept(socket))
-            .await
-            .map_err(|_| io::ErrorKind::TimedOut)?;
+        let accepted = acceptor.accept(socket).await;
         let in_words = |error: &io::Error| in_words(&error.to_string(), &SETTINGS);
         accepted.map_err(|error| in_words(&error).map_or(error, io::Error::other))
     }
@@ -171,6 +164,7 @@ fn acceptor(
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use std::path::Path;
+    use std::time::Duration;
 
     use super::super::certificate::tests::{Files, pair};
     use super::*;
