@@ -154,8 +154,12 @@ impl Condition {
 
     /// Replaces the note by one on which a person should act, or removes it.
     pub fn warn(&self, note: Option<String>) {
+        self.set_note(note, true);
+    }
+
+    fn set_note(&self, note: Option<String>, warns: bool) {
         let mut state = self.0.lock();
-        state.warns = note.is_some();
+        state.warns = warns && note.is_some();
         state.note = note;
     }
 
@@ -169,15 +173,11 @@ impl Condition {
     /// Notes the end of a reload: the cause, if the previous content stays in use.
     pub fn reloaded(&self, rejected: Option<&str>) {
         let at = moment(unix_now());
-        match rejected {
-            None => {
-                self.warn(None);
-                self.0.lock().note = Some(format!("reloaded at {at}"));
-            }
-            Some(cause) => self.warn(Some(format!(
-                "reload rejected at {at}, the former stays in use: {cause}"
-            ))),
-        }
+        let note = match rejected {
+            None => format!("reloaded at {at}"),
+            Some(cause) => format!("reload rejected at {at}, the former stays in use: {cause}"),
+        };
+        self.set_note(Some(note), rejected.is_some());
     }
 
     /// Returns [`Condition::reloaded`] for a task that does not know this room.
