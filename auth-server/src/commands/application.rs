@@ -200,11 +200,11 @@ pub(crate) async fn change_in(
         };
         if is_written {
             audit::application(change.event(former), id.as_str(), Some(&actor()));
-            print_note(&match store.holds_pair {
-                true => {
+            print_note(&match store.pair {
+                Some(_) => {
                     format!("the servers of {location} follow within their --store-poll-interval")
                 }
-                false => format!("{location}: no server has used this store yet"),
+                None => format!("{location}: no server has used this store yet"),
             });
             return Ok(());
         }

@@ -193,8 +193,7 @@ impl KeysInStore {
         let signing_type = match args.signing_type {
             Some(given) => given,
             None => {
-                let pair = store.opened.read_keys().await?.keys.pair;
-                let found = pair.and_then(|pair| SigningKeyPair::type_of(&pair));
+                let found = store.pair.as_ref().and_then(SigningKeyPair::type_of);
                 found.unwrap_or_default()
             }
         };

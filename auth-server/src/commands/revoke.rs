@@ -16,7 +16,7 @@ use crate::telemetry::audit::events::RevocationEvent;
 
 pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
     let store = CommandStore::open(&args.store).await?;
-    if !store.holds_pair {
+    if store.pair.is_none() {
         return Err(store.no_pair().into());
     }
     let now = store.now().await?;
@@ -79,7 +79,7 @@ fn revocation(args: &RevokeArgs, now: i64) -> Result<(Revocation, String), ExitE
 /// Revokes the tokens of an application that was removed. Servers revoke them again when they read the
 /// removal, because they may issue tokens until then.
 pub(crate) async fn end_application(store: &CommandStore, id: &AppId) -> Result<(), ExitError> {
-    if !store.holds_pair {
+    if store.pair.is_none() {
         return Ok(());
     }
     let now = store.now().await?;

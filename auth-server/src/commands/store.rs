@@ -5,6 +5,7 @@ use postern_process::exit::ExitError;
 use super::{actor, print, print_note};
 use crate::cli::store::{StoreArgs, StoreCommand};
 use crate::config::store_location;
+use crate::keys::StoredKeyPair;
 use crate::revocations::Revocation;
 use crate::revocations::log::RevocationLog;
 use crate::store::directory::Access;
@@ -24,8 +25,8 @@ pub(crate) fn run(command: &StoreCommand) -> Result<(), ExitError> {
 pub(crate) struct CommandStore {
     pub(crate) location: StoreLocation,
     pub(crate) opened: OpenStore,
-    /// False before the first start of a server: there are no tokens either.
-    pub(crate) holds_pair: bool,
+    /// `None` before the first start of a server: there are no tokens either.
+    pub(crate) pair: Option<StoredKeyPair>,
 }
 
 impl CommandStore {
@@ -34,7 +35,7 @@ impl CommandStore {
         let location = store_location(args)?;
         let opened = location.open(Access::Write)?;
         Ok(Self {
-            holds_pair: opened.read_keys().await?.keys.pair.is_some(),
+            pair: opened.read_keys().await?.keys.pair,
             location,
             opened,
         })

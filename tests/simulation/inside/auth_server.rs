@@ -259,11 +259,11 @@ pub async fn administer(
 async fn run(opened: OpenStore, command: Administration) -> Result<(), ExitError> {
     let args = settings();
     let store = CommandStore {
-        holds_pair: opened.read_keys().await?.keys.pair.is_some(),
+        pair: opened.read_keys().await?.keys.pair,
         location: store_location(&args.keys.store)?,
         opened,
     };
-    if !store.holds_pair {
+    if store.pair.is_none() {
         return Err(store.no_pair().into());
     }
     let keys_in = |store| keys::KeysInStore {
