@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use postern_contract::rejection::Help;
-use postern_process::command_line::{config_file, given};
+use postern_process::command_line::{MAX_CONFIG_BYTES, config_file, given};
 use postern_process::exit::ExitError;
 use postern_process::files::bounded_read;
 use postern_process::files::file_watch::PolledFiles;
@@ -44,8 +44,6 @@ use crate::store::open_store::OpenStore;
 use crate::telemetry::audit;
 use crate::telemetry::metrics::PREFIX;
 
-/// No file of settings may be longer.
-const MAX_SETTINGS_BYTES: u64 = 1024 * 1024;
 const CHANGED: &str = "the settings file has changed since the start: a restart applies it";
 /// Longest wait for requests in flight. They are short, and orchestrators grant 10 to 30 seconds in
 /// all.
@@ -302,7 +300,7 @@ impl SettingsFile {
 }
 
 fn digest_of(path: &Path) -> Result<Digest, String> {
-    let content = bounded_read::read(path, MAX_SETTINGS_BYTES);
+    let content = bounded_read::read(path, MAX_CONFIG_BYTES);
     content
         .map(|content| sha256(&content.bytes))
         .map_err(|error| error.to_string())

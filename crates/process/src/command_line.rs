@@ -20,7 +20,7 @@ use clap::{Arg, ArgMatches, Command, Parser, value_parser};
 use postern_http::pasted::{error_around, is_separator};
 
 use self::clap_errors::exit_error;
-pub use self::config_file::ConfigFile;
+pub use self::config_file::{ConfigFile, MAX_CONFIG_BYTES};
 pub use self::exposed::exposed_secrets;
 pub use self::from_file::alike;
 pub use self::given::given;

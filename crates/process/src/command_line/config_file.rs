@@ -15,8 +15,8 @@ use crate::exit::ExitError;
 use crate::files::bounded_read;
 use crate::files::toml_error::TomlError;
 
-/// Ten times the size of a file with a thousand paths and origins.
-const MAX_BYTES: u64 = 1024 * 1024;
+/// Max length of a settings file: ten times the size of one with a thousand paths and origins.
+pub const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 
 /// A file that was read and is TOML.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct ConfigFile {
 impl ConfigFile {
     pub(super) fn read(path: &path::Path) -> Result<Self, ExitError> {
         let reject = |why: &str| ExitError::Config(format!("{}: {why}", path.display()));
-        let text = bounded_read::read_text(path, MAX_BYTES)
+        let text = bounded_read::read_text(path, MAX_CONFIG_BYTES)
             .map_err(|why| ExitError::Config(format!("--config {}: {why}", path.display())))?;
         let values = text
             .parse()
