@@ -21,8 +21,7 @@ use crate::downstream::http1::{self, Http1Downstream};
 use crate::downstream::http2::{self, NewConnection};
 use crate::downstream::transport::{self, ClientTransport};
 use crate::exchange::Exchanges;
-use crate::exchange::record::UnparsedResponse::{NotSent, Sent};
-use crate::exchange::response::raw_http1_response;
+use crate::exchange::record::UnparsedResponse::NotSent;
 use crate::identity::client::Client;
 use crate::telemetry::metrics::Counted;
 
@@ -50,11 +49,8 @@ impl ClientConnections {
             FirstBytes::Tls(stream) => return Some(Either::Right(stream)),
             FirstBytes::Plain(socket) => Either::Left(socket),
         };
-        self.requests
-            .report_unparsed(RequestMalformed, Some(peer), Sent);
-        let mut downstream = Http1Downstream::new(plain, activity.clone(), self.head_timeout);
-        downstream
-            .reject(raw_http1_response(RequestMalformed))
+        Http1Downstream::new(plain, activity.clone(), self.head_timeout)
+            .reject_unparsed(&self.requests, RequestMalformed, Some(peer))
             .await;
         None
     }
@@ -146,8 +142,7 @@ impl ClientConnections {
                 requests.report_unparsed(why, client.address, NotSent)
             }
             Err(why) => {
-                requests.report_unparsed(why, client.address, Sent);
-                Box::pin(downstream.reject(raw_http1_response(why))).await;
+                Box::pin(downstream.reject_unparsed(requests, why, client.address)).await;
             }
         }
     }

@@ -6,8 +6,6 @@ use postern_transport::tls::first_bytes::note_handshake;
 
 use super::downstream::{HEAD_READ, Http1Downstream};
 use crate::exchange::Exchanges;
-use crate::exchange::record::UnparsedResponse::Sent;
-use crate::exchange::response::raw_http1_response;
 use crate::identity::client::Client;
 use postern_http::framing::head_search::HeadSearch;
 use postern_http::request::MAX_HEAD_BYTES;
@@ -31,8 +29,8 @@ pub(crate) async fn serve(
                 if let (Some(peer), false) = (client.address, client.tls) {
                     note_handshake(peer, &downstream.received);
                 }
-                exchanges.report_unparsed(rejection, client.address, Sent);
-                return Box::pin(downstream.reject(raw_http1_response(rejection))).await;
+                let rejecting = downstream.reject_unparsed(exchanges, rejection, client.address);
+                return Box::pin(rejecting).await;
             }
         };
         // `had_large_buffer` is read before the head is moved: only a buffer that has grown is released.

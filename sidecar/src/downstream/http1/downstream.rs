@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -21,7 +22,10 @@ use tokio::time::{Instant, Interval, interval_at};
 use tokio_util::io::poll_read_buf;
 
 use crate::downstream::transport::{self, ClientTransport, has_left};
+use crate::exchange::Exchanges;
 use crate::exchange::downstream::{Downstream, LINGER_TIMEOUT, Outgoing, Timer};
+use crate::exchange::record::UnparsedResponse;
+use crate::exchange::response::raw_http1_response;
 use crate::exchange::transfer;
 use crate::exchange::upload::Upload;
 
@@ -123,9 +127,16 @@ impl Http1Downstream {
         }
     }
 
-    /// Sends a response to bytes that are no head, and closes the connection once the client has
-    /// read it, or after a while.
-    pub(crate) async fn reject(&mut self, mut response: Outgoing) {
+    /// Reports bytes of a client that are no head, sends a response to them, and closes the connection once
+    /// the client has read it, or after a while.
+    pub(crate) async fn reject_unparsed(
+        &mut self,
+        exchanges: &Exchanges,
+        rejection: Rejection,
+        client: Option<IpAddr>,
+    ) {
+        exchanges.report_unparsed(rejection, client, UnparsedResponse::Sent);
+        let mut response = raw_http1_response(rejection);
         self.activity.waits_for_rest();
         // The connection ends, whether the response arrives or not.
         let _ = tokio::time::timeout(LINGER_TIMEOUT, self.send(&mut response)).await;
