@@ -6,7 +6,6 @@
 
 pub mod claims;
 mod compact;
-pub mod detail;
 pub mod digest;
 pub mod invalid;
 pub mod keys;

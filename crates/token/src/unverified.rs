@@ -1,6 +1,8 @@
 //! The readable parts of a token, which are not verified: used only to explain a token, or for a token that
 //! the operator gives, and never to accept a client's.
 
+pub mod detail;
+
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 

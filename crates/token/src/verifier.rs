@@ -2,7 +2,6 @@
 
 use crate::claims::{Claims, Validity};
 use crate::compact::{CheckType, CompactToken, Header, check_type, decode};
-use crate::detail;
 use crate::invalid::{InvalidProof, InvalidToken};
 use crate::keys::{KeySet, VerificationKey};
 use crate::observer::{Observer, Unobserved};
@@ -10,6 +9,7 @@ use crate::policy::{BoundTokens, RequiredIssuer, VerificationPolicy};
 use crate::possession::Binding;
 use crate::sources::bearer::{Bearer, Scheme, TokenLocation};
 use crate::strict_json::{self, Value, member};
+use crate::unverified::detail;
 
 /// The confirmation of RFC 7800 §3.1, whatever it holds but null.
 const CONFIRMATION: &str = "cnf";

@@ -10,10 +10,10 @@ use postern_contract::interceptor::{AuthRequirement, Interceptor};
 use postern_contract::rejection::Rejection;
 use postern_contract::rules::{AccessRules, Broken, Rule, RuleRequest};
 use postern_http::invalid::InvalidRequest;
-use postern_token::detail;
 use postern_token::observer::{Observer, Unobserved};
 use postern_token::sources::bearer::Bearer;
 use postern_token::unverified::DecodedToken;
+use postern_token::unverified::detail;
 
 use crate::decision::csrf::is_cross_site_request;
 use crate::decision::forward::Forward;

@@ -8,10 +8,10 @@ use postern_contract::rejection::Rejection;
 use postern_http::folding::begins_alike;
 use postern_token::claims::name::ClaimName;
 use postern_token::claims::user_details::CurrentUserDetails;
-use postern_token::detail;
 use postern_token::keys::KeySetIndex;
 use postern_token::policy::{RequiredIssuer, VerificationPolicy};
 use postern_token::sources::bearer::{Bearer, TokenLocation};
+use postern_token::unverified::detail;
 use postern_token::verifier::unverified_issuer;
 
 /// One value of `iss`, and the rules for its tokens.
@@ -109,11 +109,8 @@ impl Issuers {
     /// Returns the rules for the tokens that a key set verifies. Those of its tenants differ in `iss`
     /// alone.
     pub(crate) fn policy(&self, key_set: KeySetIndex) -> Option<&VerificationPolicy> {
-        let first = self.issuers.partition_point(|it| it.key_set < key_set);
-        let first = self.issuers.get(first);
-        first
-            .filter(|it| it.key_set == key_set)
-            .map(|it| &it.policy)
+        let tenant = self.issuers.iter().find(|it| it.key_set == key_set)?;
+        Some(&tenant.policy)
     }
 
     /// Returns the token headers, in the order of their positions.

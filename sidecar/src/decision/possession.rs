@@ -7,16 +7,15 @@ use http::{HeaderName, HeaderValue};
 use postern_contract::rejection::Rejection;
 use postern_http::host::normal_url::NormalUrl;
 use postern_http::request::received::ReceivedHead;
-use postern_token::detail;
 use postern_token::digest::Digest;
 use postern_token::invalid::InvalidProof;
 use postern_token::observer::Observer;
-use postern_token::policy::VerificationPolicy;
 use postern_token::possession::nonces::NonceKeys;
 use postern_token::possession::proof::{DPOP, Proof, ProofRequest, VerifiedProof};
 use postern_token::possession::seen_proofs::SeenProofs;
 use postern_token::possession::{Binding, Possession};
 use postern_token::sources::bearer::{Bearer, Scheme, TokenLocation};
+use postern_token::unverified::detail;
 use postern_transport::net::shares::Holder;
 
 use super::authorize::AuthPolicy;
@@ -50,14 +49,13 @@ pub(super) struct Presented<'a> {
 }
 
 impl AuthPolicy {
-    /// Checks that the sender of a verified token, which is of `user`, has what the token is bound to, by
-    /// the rules of its issuer.
+    /// Checks that the sender of a verified token, which is of `user`, has what the token is bound to.
     ///
     /// # Errors
     /// The rejection of the request.
     pub(super) fn check_possession<O: Observer>(
         &self,
-        policy: &VerificationPolicy,
+        leeway_seconds: u32,
         presented: &Presented<'_>,
         bound: Option<&Possession>,
         user: Holder,
@@ -70,9 +68,8 @@ impl AuthPolicy {
         let Some(bound) = bound else {
             return Ok(());
         };
-        let checked = check_certificate(&bound.binding, certificate, observer).and_then(|()| {
-            self.check_proof(policy.leeway_seconds, presented, bound, user, observer)
-        });
+        let checked = check_certificate(&bound.binding, certificate, observer)
+            .and_then(|()| self.check_proof(leeway_seconds, presented, bound, user, observer));
         match checked {
             // Of two bindings one holds, which is no proof that the token is in the right hands.
             Err(

@@ -99,7 +99,7 @@ impl AuthPolicy {
         observer.check("revocation", keys.check_revoked(&digests))?;
         let possession = claims.binding.map(Possession::from);
         self.check_possession(
-            &issuer.policy,
+            issuer.policy.leeway_seconds,
             presented,
             possession.as_ref(),
             holder,
@@ -177,6 +177,7 @@ impl AuthPolicy {
         Binding::check_scheme(possession.map(|it| &it.binding), presented.token)?;
         policy.check_times(known.validity, presented.now)?;
         keys.check_revoked(&known.digests)?;
-        self.check_possession(policy, presented, possession, known.holder, observer)
+        let leeway = policy.leeway_seconds;
+        self.check_possession(leeway, presented, possession, known.holder, observer)
     }
 }

@@ -18,7 +18,7 @@ use crate::unverified::DecodedToken;
 const READABLE_BYTES: usize = 200;
 
 /// Describes the cause of `invalid`; `None` if the reason needs no more words.
-pub(super) fn describe(
+pub(crate) fn describe(
     invalid: InvalidToken,
     policy: &VerificationPolicy,
     keys: &KeySet,
@@ -260,7 +260,7 @@ fn describe_invalid(policy: &VerificationPolicy, claims: &Map) -> Option<String>
 }
 
 /// Names the claim that counts for each field of a user that several claims may fill.
-pub(super) fn chosen_claims(policy: &VerificationPolicy, token: &str) -> Vec<String> {
+pub(crate) fn chosen_claims(policy: &VerificationPolicy, token: &str) -> Vec<String> {
     let (Some(mapping), Some(token)) = (&policy.mapping, DecodedToken::decode(token)) else {
         return Vec::new();
     };
