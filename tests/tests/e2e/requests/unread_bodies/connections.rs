@@ -66,19 +66,30 @@ fn a_request_spoiled_by_an_unread_body_is_sent_again() {
     }
 }
 
+/// Reads a head, and sends its first line; `None` at the end of the connection.
+fn next_head(
+    reader: &mut BufReader<TcpStream>,
+    lines: &Sender<String>,
+) -> std::io::Result<Option<String>> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head)? == 0 {
+            return Ok(None);
+        }
+    }
+    let _ = lines.send(head.lines().next().unwrap_or_default().to_owned());
+    Ok(Some(head))
+}
+
 /// Serves one connection: 200 to a POST, 400 behind it, and a part of a response to any other request.
 fn respond_in_part(connection: TcpStream, lines: &Sender<String>) -> std::io::Result<()> {
     let mut writer = connection.try_clone()?;
     let mut reader = BufReader::new(connection);
     let mut is_behind_body = false;
     loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if reader.read_line(&mut head)? == 0 {
-                return Ok(());
-            }
-        }
-        let _ = lines.send(head.lines().next().unwrap_or_default().to_owned());
+        let Some(head) = next_head(&mut reader, lines)? else {
+            return Ok(());
+        };
         if head.starts_with("POST") {
             reader.read_exact(&mut [0; 2])?;
             writer.write_all(&response("200 OK", &[&format!("{MARK}: 1")], b""))?;
@@ -189,13 +200,9 @@ fn reject_late(connection: TcpStream, lines: &Sender<String>) -> std::io::Result
     let mut writer = connection.try_clone()?;
     let mut reader = BufReader::new(connection);
     loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if reader.read_line(&mut head)? == 0 {
-                return Ok(());
-            }
-        }
-        let _ = lines.send(head.lines().next().unwrap_or_default().to_owned());
+        let Some(head) = next_head(&mut reader, lines)? else {
+            return Ok(());
+        };
         let (status, read) = match head.starts_with("PUT") {
             true => ("405 Method Not Allowed", 70_000),
             false => ("200 OK", 2),
