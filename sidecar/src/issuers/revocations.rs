@@ -304,7 +304,7 @@ impl RevocationRefresh {
         } else if !std::mem::replace(&mut self.is_failing, true) {
             let kept = match self.keys.list.load().is_some() {
                 true => "keeping the last good one",
-                false => "there is none yet",
+                false => "no list was fetched before",
             };
             tracing::warn!(server, %error, "revocation list not fetched; {kept}");
         }

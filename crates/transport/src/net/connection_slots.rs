@@ -263,7 +263,7 @@ impl Slots {
         }
     }
 
-    /// Signals the next connection to close; returns false if there is none.
+    /// Signals the next connection to close; returns false without another connection.
     fn evict(&mut self, port: &Port, newcomer_holds: usize, now: u64) -> bool {
         // Proxies last: each of their connections serves many clients.
         for is_proxy in [false, true] {
