@@ -64,6 +64,9 @@ pub struct Laws {
 struct Fetches {
     key: Option<Instant>,
     list: Option<Instant>,
+    /// The moment of the last list that is no older than the one in force: of an older one the sidecar
+    /// rightly takes nothing, not even its age.
+    present_list: Option<Instant>,
     /// The begin of the last poll whose keys a fetch has brought, which is not at its end.
     fetching: Option<Instant>,
     has_new_keys: bool,
@@ -168,6 +171,10 @@ impl Laws {
                 });
             }
             if is_good && (are_installed || knows_signer) {
+                let in_force = fetches.list_in_force;
+                if in_force.is_none_or(|it| Some(it.begun) <= begun) {
+                    fetches.present_list = Some(now);
+                }
                 later(&mut fetches.list_in_force, begun, now);
                 fetches.list = Some(now);
             }
@@ -441,7 +448,7 @@ impl Laws {
         // Below its bound by some seconds: the decision took a while.
         let has_long = |at, max| age(at).is_some_and(|age| age + 5 * SECOND < max);
         let is_up_to_date =
-            has_long(fetches.list, MAX_LIST_AGE) && has_long(fetches.key, MAX_KEY_AGE);
+            has_long(fetches.present_list, MAX_LIST_AGE) && has_long(fetches.key, MAX_KEY_AGE);
         if is_up_to_date && keys.contains(&token.key) {
             self.require(is_served, || {
                 format!(
