@@ -241,8 +241,9 @@ impl Connection {
         } else {
             Activity::default()
         };
+        let plain_peer = port.tls.is_none().then_some(self.peer.ip());
         let guarded = Http1Guard::new(
-            stream,
+            (stream, plain_peer),
             (port.timeout, CLIENT_IDLE),
             port.unfinished
                 .nothing_for(Holder::for_address(Some(self.peer.ip()))),

@@ -7,6 +7,7 @@
 //! responses to earlier requests.
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use tokio::time::{Sleep, sleep};
 use crate::net::connection_slots::{Activity, OpenStream};
 use crate::net::shares::Share;
 use crate::net::unfinished::counted;
+use crate::tls::first_bytes::note_handshake;
 
 /// Bytes that hyper rejects in a head, whatever part of it precedes them, and between the data of chunks. The
 /// bytes end in an empty line, because a head that has begun is parsed only once its end is here.
@@ -27,6 +29,8 @@ const NO_REQUEST: &[u8] = b"\r\r\r\n\r\n";
 /// A socket, or TLS on it, under hyper.
 pub(super) struct Http1Guard<S> {
     stream: S,
+    /// The client of a port without TLS, for the log.
+    plain_peer: Option<IpAddr>,
     requests: RequestBoundaries,
     /// The share of the memory budget that an incomplete head takes.
     unfinished: Share,
@@ -52,13 +56,14 @@ struct Withheld {
 
 impl<S> Http1Guard<S> {
     pub(super) fn new(
-        stream: S,
+        (stream, plain_peer): (S, Option<IpAddr>),
         (head_timeout, idle_timeout): (Duration, Duration),
         unfinished: Share,
         activity: Activity,
     ) -> Self {
         Self {
             stream,
+            plain_peer,
             requests: RequestBoundaries::default(),
             unfinished,
             withheld: None,
@@ -215,6 +220,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Http1Guard<S> {
         let Err(error) = this.check(received) else {
             return Poll::Ready(Ok(()));
         };
+        if let (Some(peer), 0) = (this.plain_peer, this.requests.heads()) {
+            note_handshake(peer, received);
+        }
         // hyper reads the bytes before the rejected ones, and then the substitute.
         buffer.set_filled(before + error.passed);
         let withheld = this.withheld.insert(Withheld {
@@ -282,7 +290,12 @@ mod tests {
             let (stream, client) = tokio::io::duplex(1024);
             let unfinished = Shares::new(1024).nothing_for(Holder::for_address(None));
             (
-                Http1Guard::new(stream, (HEAD, CLIENT_IDLE), unfinished, Activity::default()),
+                Http1Guard::new(
+                    (stream, None),
+                    (HEAD, CLIENT_IDLE),
+                    unfinished,
+                    Activity::default(),
+                ),
                 client,
             )
         };

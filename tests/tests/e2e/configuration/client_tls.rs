@@ -72,6 +72,9 @@ fn a_client_and_a_port_that_differ_about_tls_are_logged() {
     assert!(authority.client().connect(stack.sidecar.address()).is_err());
     let expected = "a TLS handshake came, and this port has no --tls-cert";
     stack.sidecar.until_logged(expected);
+    let trust = authority.client();
+    assert!(trust.connect(stack.auth_server.address()).is_err());
+    stack.auth_server.until_logged(expected);
     let sidecar = with_tls(&stack, &authority.issue("server"), &[]);
     assert!(
         Authority::new()
