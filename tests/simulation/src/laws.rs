@@ -3,6 +3,9 @@
 //! They hold for what was confirmed. A store that loses what it has confirmed (a fail-over without
 //! `?wait=`, a backup, `FLUSHALL`) may lose an end too, unless a server that knows it lives on.
 
+mod refreshes;
+mod sidecars;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::ops::RangeInclusive;
@@ -11,9 +14,9 @@ use std::time::Duration;
 
 use auth_server::simulation::{FOREIGN_ISSUER, Reply, Server};
 use http::StatusCode;
-use sidecar::simulation::{MAX_KEY_AGE, MAX_LIST_AGE, Verdict};
 use tokio::time::Instant;
 
+use self::sidecars::Fetches;
 use crate::model::{End, Ended, Keeps, Session, Token, foreign_token};
 use crate::plan::Setting;
 use crate::world::World;
@@ -22,12 +25,6 @@ use crate::world::World;
 const MEASURED: i64 = 2;
 /// A measured time is a whole second.
 const SECOND: Duration = Duration::from_secs(1);
-/// Seconds for which the former refresh token gives the same again, and as much for the clocks.
-const REPEATED: Duration = Duration::from_secs(30 + 2);
-/// Seconds within which the same request again comes from no thief, by every clock.
-const REPEATABLE: Duration = Duration::from_secs(30 - 2);
-/// The time for which a sidecar takes a key as absent that a fetch has not brought, and some more.
-const ABSENT: Duration = Duration::from_secs(10 + 2);
 
 #[derive(Default)]
 pub struct Laws {
@@ -59,51 +56,6 @@ pub struct Laws {
     broken: Option<String>,
 }
 
-/// The fetches of one sidecar.
-#[derive(Debug, Clone, Copy, Default)]
-struct Fetches {
-    key: Option<Instant>,
-    list: Option<Instant>,
-    /// The moment of the last list that is no older than the one in force: of an older one the sidecar
-    /// rightly takes nothing, not even its age.
-    present_list: Option<Instant>,
-    /// The begin of the last poll whose keys a fetch has brought, which is not at its end.
-    fetching: Option<Instant>,
-    has_new_keys: bool,
-    /// False where the key that came first is not among them: then the former ones stay.
-    agree: bool,
-    keys_in_force: Option<InForce>,
-    list_in_force: Option<InForce>,
-}
-
-/// The last poll of a server whose result has reached a sidecar.
-#[derive(Debug, Clone, Copy)]
-struct InForce {
-    begun: Instant,
-    arrived: Instant,
-}
-
-/// Takes over a poll that began later.
-fn later(in_force: &mut Option<InForce>, begun: Option<Instant>, arrived: Instant) {
-    if let Some(begun) = begun
-        && in_force.is_none_or(|before| before.begun < begun)
-    {
-        *in_force = Some(InForce { begun, arrived });
-    }
-}
-
-impl Fetches {
-    /// Returns the poll whose result is in force for such an end.
-    fn in_force(&self, ended: &Ended) -> Option<InForce> {
-        let in_force = match ended {
-            Ended::Key(_) => self.keys_in_force,
-            _ => self.list_in_force,
-        };
-        // What arrived in this moment is not installed yet.
-        in_force.filter(|it| it.arrived < Instant::now())
-    }
-}
-
 impl Laws {
     #[must_use]
     pub fn new(setting: Setting) -> Self {
@@ -129,56 +81,6 @@ impl Laws {
 
     pub fn sidecar_starts(&mut self, sidecar: usize) {
         self.sidecars.insert(sidecar, Fetches::default());
-    }
-
-    /// A request of a sidecar has ended. `polled`: the last poll of the server when the request came;
-    /// `signer`: the key by which the server signs; `knows_signer`: the sidecar had it.
-    pub fn fetched(
-        &mut self,
-        sidecar: usize,
-        path: &str,
-        reply: Option<&Reply>,
-        polled: Option<Instant>,
-        (signer, knows_signer): (Option<String>, bool),
-    ) {
-        let now = Instant::now();
-        let is_good = |status| status == StatusCode::OK || status == StatusCode::NOT_MODIFIED;
-        let is_good = reply.is_some_and(|reply| is_good(reply.status));
-        let begun = polled.filter(|_| is_good);
-        let fetches = self.sidecars.entry(sidecar).or_default();
-        if path.ends_with("/key") {
-            fetches.fetching = None;
-            fetches.has_new_keys = false;
-            self.signers.insert(sidecar, signer.clone());
-        }
-        if path.ends_with("/jwks.json") {
-            fetches.fetching = begun;
-            fetches.has_new_keys = is_good;
-            fetches.agree = self.signers.get(&sidecar) == Some(&signer);
-        }
-        if path.ends_with("/revocations") {
-            // The last request of a fetch: its keys are installed now, with the list or without.
-            if fetches.has_new_keys {
-                fetches.key = Some(now);
-            }
-            let are_installed = fetches.has_new_keys && fetches.agree;
-            if are_installed {
-                // The keys of a server that is cut off may have been revoked.
-                let begun = fetches.fetching;
-                fetches.keys_in_force = begun.map(|begun| InForce {
-                    begun,
-                    arrived: now,
-                });
-            }
-            if is_good && (are_installed || knows_signer) {
-                let in_force = fetches.list_in_force;
-                if in_force.is_none_or(|it| Some(it.begun) <= begun) {
-                    fetches.present_list = Some(now);
-                }
-                later(&mut fetches.list_in_force, begun, now);
-                fetches.list = Some(now);
-            }
-        }
     }
 
     /// Notes a requested end, and returns its position.
@@ -408,79 +310,6 @@ impl Laws {
         self.require(unheard.is_none(), || unheard.unwrap_or_default());
     }
 
-    /// A sidecar has decided about a token. `keys`: those that it had before.
-    pub fn decided(
-        &mut self,
-        world: &World,
-        sidecar: usize,
-        token: &Token,
-        keys: &[String],
-        verdict: Verdict,
-    ) {
-        let now = Instant::now();
-        let fetches = self.sidecars.get(&sidecar).copied().unwrap_or_default();
-        let age = |at: Option<Instant>| at.map(|at| now.duration_since(at));
-        let is_fresh = |at, max| age(at).is_some_and(|age| age <= max + SECOND);
-        let is_served = verdict == Verdict::Forwarded;
-        if is_served {
-            let is_fresh =
-                is_fresh(fetches.key, MAX_KEY_AGE) && is_fresh(fetches.list, MAX_LIST_AGE);
-            self.require(is_fresh, || {
-                format!("sidecar {sidecar} serves by keys or a list that are too old")
-            });
-        }
-        let is_ended = self.ends.iter().any(|end| {
-            let known = fetches.in_force(&end.ended);
-            let is_known = end
-                .confirmed
-                .is_some_and(|at| known.is_some_and(|it| at <= it.begun));
-            is_known && end.keeps == Keeps::Store && end.ended.ends(token)
-        });
-        self.require(!(is_ended && is_served), || {
-            format!("sidecar {sidecar} serves a token that was ended")
-        });
-        if self.has_lost
-            || self.may_be_ended(token)
-            || !token.is_of_this_time(world.sky.world_now())
-        {
-            return;
-        }
-        // Below its bound by some seconds: the decision took a while.
-        let has_long = |at, max| age(at).is_some_and(|age| age + 5 * SECOND < max);
-        let is_up_to_date =
-            has_long(fetches.present_list, MAX_LIST_AGE) && has_long(fetches.key, MAX_KEY_AGE);
-        if is_up_to_date && keys.contains(&token.key) {
-            self.require(is_served, || {
-                format!(
-                    "sidecar {sidecar} knows the key {} and says {verdict:?}",
-                    token.key
-                )
-            });
-        }
-        let is_401 = matches!(verdict, Verdict::Rejected(_, 401));
-        let former = match is_401 {
-            true => self.rejected.insert((sidecar, token.key.clone()), now),
-            false => None,
-        };
-        // A server may have lacked the key then that is dead now.
-        let was_absent = former.is_some_and(|at| now.duration_since(at) < ABSENT);
-        let seen = self.keys_seen.get(&token.key).copied();
-        let servers = world.running_servers();
-        let has_polled = |server: &Arc<Server>| seen.is_some() && server.polls().succeeded >= seen;
-        if is_up_to_date
-            && !was_absent
-            && !self.may_lack_key(token)
-            && servers.values().all(has_polled)
-        {
-            self.require(!is_401, || {
-                format!(
-                    "every server knows the key {}, and sidecar {sidecar} says {verdict:?}",
-                    token.key
-                )
-            });
-        }
-    }
-
     /// Returns true for a token that every sidecar has to accept.
     #[must_use]
     pub fn must_count(&self, token: &Token, now: i64) -> bool {
@@ -521,73 +350,5 @@ impl Laws {
         self.require(near.contains(&issued), || {
             format!("a token was issued at {issued}, when the store had {between:?}")
         });
-    }
-
-    /// A use of a refresh token has failed, which began at `sent`. Returns true while it is the latest.
-    pub fn refresh_failed(&mut self, session: usize, presented: &str, sent: Instant) -> bool {
-        let session = &mut self.sessions[session];
-        session.failed.get_or_insert(sent);
-        session.has_latest(presented)
-    }
-
-    /// The latest refresh token of a session that was not ended counts, also where its use has just failed.
-    fn require_open(&mut self, session: usize, presented: &str) {
-        let session = &self.sessions[session];
-        let failed_long_ago = session.failed.is_some_and(|at| at.elapsed() > REPEATABLE);
-        let may_be_ended = self.ends.iter().any(|end| match &end.ended {
-            Ended::Session(id) => *id == session.id,
-            Ended::Everyone(_) | Ended::User(..) => true,
-            Ended::Key(_) => false,
-        });
-        let may_be_over = may_be_ended || failed_long_ago || !session.is_safe || self.sets_clocks;
-        let holds = may_be_over || !session.has_latest(presented);
-        let id = session.id.clone();
-        self.require(holds, || format!("session {id} is over, and was not ended"));
-    }
-
-    /// A server rejects a refresh token. `is_used`: it has ended the session, as a used one came again;
-    /// otherwise it may have.
-    pub fn session_is_over(&mut self, session: usize, presented: &str, is_used: bool) {
-        self.require_open(session, presented);
-        let now = Instant::now();
-        let Some(it) = self.sessions.get_mut(session) else {
-            return;
-        };
-        if is_used {
-            it.over.get_or_insert(now);
-        }
-        let confirmed = (is_used && it.is_safe).then_some(now);
-        let ended = Ended::Session(it.id.clone());
-        self.note(ended, confirmed);
-    }
-
-    /// A session has been renewed: `next` came for `presented`, in a request that was sent at `sent`.
-    pub fn renewed(&mut self, session: usize, presented: &str, next: &str, sent: Instant) {
-        let sets_clocks = self.sets_clocks;
-        let Some(it) = self.sessions.get_mut(session) else {
-            return;
-        };
-        let known = it.successors.insert(presented.to_owned(), next.to_owned());
-        let is_of_chain = known.as_deref().is_none_or(|known| known == next);
-        let received = it.received.iter().find(|(token, _)| token == next);
-        let since = received.map(|(_, at)| sent.saturating_duration_since(*at));
-        let is_soon = sets_clocks || since.is_none_or(|since| since < REPEATED);
-        let is_open = it.over.is_none_or(|over| over > sent);
-        if received.is_none() {
-            it.failed = None;
-            it.received.push((next.to_owned(), Instant::now()));
-        }
-        if it.is_safe {
-            let id = it.id.clone();
-            self.require(is_of_chain, || {
-                format!("session {id} has two refresh tokens at once")
-            });
-            self.require(is_soon, || {
-                format!("session {id} took a used refresh token after {since:?}")
-            });
-            self.require(is_open, || {
-                format!("session {id} had ended, and was renewed")
-            });
-        }
     }
 }

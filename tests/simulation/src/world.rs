@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use auth_server::simulation::{Reply, Server, SimulatedStore};
+use auth_server::simulation::{Keys, Reply, Server, SimulatedStore};
 use axum::body::Body;
 use bytes::Bytes;
 use fastrand::Rng;
@@ -186,16 +186,15 @@ impl World {
         *self.isolated_until[sidecar].lock() = Instant::now() + lasts;
     }
 
-    /// Returns the key by which a server signs, and true where a sidecar has it.
-    fn signer(&self, sidecar: usize, server: usize) -> (Option<String>, bool) {
+    /// Returns the keys of a server, and true where a sidecar has the one by which it signs.
+    fn keys(&self, sidecar: usize, server: usize) -> (Option<Keys>, bool) {
         let keys = self.server(server).and_then(|server| server.keys());
-        let signer = keys.map(|keys| keys.current);
         let known = self.sidecar(sidecar).map(|sidecar| sidecar.keys());
-        let knows_signer = signer
+        let knows_signer = keys
             .as_ref()
             .zip(known)
-            .is_some_and(|(signer, known)| known.contains(signer));
-        (signer, knows_signer)
+            .is_some_and(|(keys, known)| known.contains(&keys.current));
+        (keys, knows_signer)
     }
 
     /// Returns true where the store has an end.
@@ -273,9 +272,9 @@ impl Network for Wire {
             let path = request.url().path().to_owned();
             let polled = world.polled(number);
             let reply = world.send(number, converted(&request)).await;
-            let signer = world.signer(sidecar, number);
+            let keys = world.keys(sidecar, number);
             let mut laws = world.laws.lock();
-            laws.fetched(sidecar, &path, reply.as_ref(), polled, signer);
+            laws.fetched(sidecar, &path, reply.as_ref(), polled, keys);
             drop(laws);
             let reply = reply?;
             let mut response = http::Response::new(reply.body);

@@ -1,0 +1,83 @@
+//! The laws of refresh tokens: a session has one chain of them, until it ends.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Laws;
+use crate::model::Ended;
+
+/// Seconds for which the former refresh token gives the same again, and as much for the clocks.
+const REPEATED: Duration = Duration::from_secs(30 + 2);
+/// Seconds within which the same request again comes from no thief, by every clock.
+const REPEATABLE: Duration = Duration::from_secs(30 - 2);
+
+impl Laws {
+    /// A use of a refresh token has failed, which began at `sent`. Returns true while it is the latest.
+    pub fn refresh_failed(&mut self, session: usize, presented: &str, sent: Instant) -> bool {
+        let session = &mut self.sessions[session];
+        session.failed.get_or_insert(sent);
+        session.has_latest(presented)
+    }
+
+    /// The latest refresh token of a session that was not ended counts, also where its use has just failed.
+    fn require_open(&mut self, session: usize, presented: &str) {
+        let session = &self.sessions[session];
+        let failed_long_ago = session.failed.is_some_and(|at| at.elapsed() > REPEATABLE);
+        let may_be_ended = self.ends.iter().any(|end| match &end.ended {
+            Ended::Session(id) => *id == session.id,
+            Ended::Everyone(_) | Ended::User(..) => true,
+            Ended::Key(_) => false,
+        });
+        let may_be_over = may_be_ended || failed_long_ago || !session.is_safe || self.sets_clocks;
+        let holds = may_be_over || !session.has_latest(presented);
+        let id = session.id.clone();
+        self.require(holds, || format!("session {id} is over, and was not ended"));
+    }
+
+    /// A server rejects a refresh token. `is_used`: it has ended the session, as a used one came again;
+    /// otherwise it may have.
+    pub fn session_is_over(&mut self, session: usize, presented: &str, is_used: bool) {
+        self.require_open(session, presented);
+        let now = Instant::now();
+        let Some(it) = self.sessions.get_mut(session) else {
+            return;
+        };
+        if is_used {
+            it.over.get_or_insert(now);
+        }
+        let confirmed = (is_used && it.is_safe).then_some(now);
+        let ended = Ended::Session(it.id.clone());
+        self.note(ended, confirmed);
+    }
+
+    /// A session has been renewed: `next` came for `presented`, in a request that was sent at `sent`.
+    pub fn renewed(&mut self, session: usize, presented: &str, next: &str, sent: Instant) {
+        let sets_clocks = self.sets_clocks;
+        let Some(it) = self.sessions.get_mut(session) else {
+            return;
+        };
+        let known = it.successors.insert(presented.to_owned(), next.to_owned());
+        let is_of_chain = known.as_deref().is_none_or(|known| known == next);
+        let received = it.received.iter().find(|(token, _)| token == next);
+        let since = received.map(|(_, at)| sent.saturating_duration_since(*at));
+        let is_soon = sets_clocks || since.is_none_or(|since| since < REPEATED);
+        let is_open = it.over.is_none_or(|over| over > sent);
+        if received.is_none() {
+            it.failed = None;
+            it.received.push((next.to_owned(), Instant::now()));
+        }
+        if it.is_safe {
+            let id = it.id.clone();
+            self.require(is_of_chain, || {
+                format!("session {id} has two refresh tokens at once")
+            });
+            self.require(is_soon, || {
+                format!("session {id} took a used refresh token after {since:?}")
+            });
+            self.require(is_open, || {
+                format!("session {id} had ended, and was renewed")
+            });
+        }
+    }
+}

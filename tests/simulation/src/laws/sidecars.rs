@@ -1,0 +1,186 @@
+//! The laws of a sidecar: what it has fetched is in force, and no older than configured, when it decides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use auth_server::simulation::{Keys, Reply, Server};
+use http::StatusCode;
+use sidecar::simulation::{MAX_KEY_AGE, MAX_LIST_AGE, Verdict};
+use tokio::time::Instant;
+
+use super::{Laws, SECOND};
+use crate::model::{Ended, Keeps, Token};
+use crate::world::World;
+
+/// The time for which a sidecar takes a key as absent that a fetch has not brought, and some more.
+const ABSENT: Duration = Duration::from_secs(10 + 2);
+
+/// The fetches of one sidecar.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Fetches {
+    key: Option<Instant>,
+    list: Option<Instant>,
+    /// The moment of the last list that is no older than the one in force: of an older one the sidecar
+    /// rightly takes nothing, not even its age.
+    present_list: Option<Instant>,
+    /// The begin of the last poll whose keys a fetch has brought, which is not at its end.
+    fetching: Option<Instant>,
+    has_new_keys: bool,
+    /// False where the key that came first is not among them: then the former ones stay.
+    agree: bool,
+    keys_in_force: Option<InForce>,
+    list_in_force: Option<InForce>,
+}
+
+/// The last poll of a server whose result has reached a sidecar.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct InForce {
+    pub(super) begun: Instant,
+    arrived: Instant,
+}
+
+/// Takes over a poll that began later.
+fn later(in_force: &mut Option<InForce>, begun: Option<Instant>, arrived: Instant) {
+    if let Some(begun) = begun
+        && in_force.is_none_or(|before| before.begun < begun)
+    {
+        *in_force = Some(InForce { begun, arrived });
+    }
+}
+
+impl Fetches {
+    /// Returns the poll whose result is in force for such an end.
+    pub(super) fn in_force(&self, ended: &Ended) -> Option<InForce> {
+        let in_force = match ended {
+            Ended::Key(_) => self.keys_in_force,
+            _ => self.list_in_force,
+        };
+        // What arrived in this moment is not installed yet.
+        in_force.filter(|it| it.arrived < Instant::now())
+    }
+}
+
+impl Laws {
+    /// A request of a sidecar has ended. `polled`: the last poll of the server when the request came;
+    /// `keys`: those of the server now; `knows_signer`: the sidecar has the one by which it signs.
+    pub fn fetched(
+        &mut self,
+        sidecar: usize,
+        path: &str,
+        reply: Option<&Reply>,
+        polled: Option<Instant>,
+        (keys, knows_signer): (Option<Keys>, bool),
+    ) {
+        let now = Instant::now();
+        let is_good = |status| status == StatusCode::OK || status == StatusCode::NOT_MODIFIED;
+        let is_good = reply.is_some_and(|reply| is_good(reply.status));
+        let begun = polled.filter(|_| is_good);
+        let fetches = self.sidecars.entry(sidecar).or_default();
+        if path.ends_with("/key") {
+            fetches.fetching = None;
+            fetches.has_new_keys = false;
+            self.signers.insert(sidecar, keys.map(|keys| keys.current));
+        } else if path.ends_with("/jwks.json") {
+            fetches.fetching = begun;
+            fetches.has_new_keys = is_good;
+            let signer = self.signers.get(&sidecar).and_then(Option::as_ref);
+            let listed = keys.map(|keys| keys.listed).unwrap_or_default();
+            fetches.agree = signer.is_some_and(|signer| listed.contains(signer));
+        } else if path.ends_with("/revocations") {
+            // The last request of a fetch: its keys are installed now, with the list or without.
+            if fetches.has_new_keys {
+                fetches.key = Some(now);
+            }
+            let are_installed = fetches.has_new_keys && fetches.agree;
+            if are_installed {
+                // The keys of a server that is cut off may have been revoked.
+                let begun = fetches.fetching;
+                fetches.keys_in_force = begun.map(|begun| InForce {
+                    begun,
+                    arrived: now,
+                });
+            }
+            if is_good && (are_installed || knows_signer) {
+                let in_force = fetches.list_in_force;
+                if in_force.is_none_or(|it| Some(it.begun) <= begun) {
+                    fetches.present_list = Some(now);
+                }
+                later(&mut fetches.list_in_force, begun, now);
+                fetches.list = Some(now);
+            }
+        }
+    }
+
+    /// A sidecar has decided about a token. `keys`: those that it had before.
+    pub fn decided(
+        &mut self,
+        world: &World,
+        sidecar: usize,
+        token: &Token,
+        keys: &[String],
+        verdict: Verdict,
+    ) {
+        let now = Instant::now();
+        let fetches = self.sidecars.get(&sidecar).copied().unwrap_or_default();
+        let age = |at: Option<Instant>| at.map(|at| now.duration_since(at));
+        let is_fresh = |at, max| age(at).is_some_and(|age| age <= max + SECOND);
+        let is_served = verdict == Verdict::Forwarded;
+        if is_served {
+            let is_fresh =
+                is_fresh(fetches.key, MAX_KEY_AGE) && is_fresh(fetches.list, MAX_LIST_AGE);
+            self.require(is_fresh, || {
+                format!("sidecar {sidecar} serves by keys or a list that are too old")
+            });
+        }
+        let is_ended = self.ends.iter().any(|end| {
+            let known = fetches.in_force(&end.ended);
+            let is_known = end
+                .confirmed
+                .is_some_and(|at| known.is_some_and(|it| at <= it.begun));
+            is_known && end.keeps == Keeps::Store && end.ended.ends(token)
+        });
+        self.require(!(is_ended && is_served), || {
+            format!("sidecar {sidecar} serves a token that was ended")
+        });
+        if self.has_lost
+            || self.may_be_ended(token)
+            || !token.is_of_this_time(world.sky.world_now())
+        {
+            return;
+        }
+        // Below its bound by some seconds: the decision took a while.
+        let has_long = |at, max| age(at).is_some_and(|age| age + 5 * SECOND < max);
+        let is_up_to_date =
+            has_long(fetches.present_list, MAX_LIST_AGE) && has_long(fetches.key, MAX_KEY_AGE);
+        if is_up_to_date && keys.contains(&token.key) {
+            self.require(is_served, || {
+                format!(
+                    "sidecar {sidecar} knows the key {} and says {verdict:?}",
+                    token.key
+                )
+            });
+        }
+        let is_401 = matches!(verdict, Verdict::Rejected(_, 401));
+        let former = match is_401 {
+            true => self.rejected.insert((sidecar, token.key.clone()), now),
+            false => None,
+        };
+        // A server may have lacked the key then that is dead now.
+        let was_absent = former.is_some_and(|at| now.duration_since(at) < ABSENT);
+        let seen = self.keys_seen.get(&token.key).copied();
+        let servers = world.running_servers();
+        let has_polled = |server: &Arc<Server>| seen.is_some() && server.polls().succeeded >= seen;
+        if is_up_to_date
+            && !was_absent
+            && !self.may_lack_key(token)
+            && servers.values().all(has_polled)
+        {
+            self.require(!is_401, || {
+                format!(
+                    "every server knows the key {}, and sidecar {sidecar} says {verdict:?}",
+                    token.key
+                )
+            });
+        }
+    }
+}
