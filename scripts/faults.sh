@@ -2,9 +2,10 @@
 # Plants each fault of the simulation, or of the cuts, in a copy of the sources: faults.sh simulation|cuts
 #
 # Those of the simulation are built together, and FAULT chooses one. Its plan in tests/simulation/data has to break a
-# law then, or the first of SEEDS that does: a change of the product lets the world of a plan go another way. A fault
-# of the cuts has to be found by a cut, of one of ONE_OF. With WRITE=1 such a seed gives a plan to each fault that its
-# own does not find, and the table beside the faults is written. FAULTS: the names of those to plant.
+# law then, with its seed or a further one: a change of the product lets other calls be lost and late. A fault of the
+# cuts has to be found by a cut, of one of ONE_OF. With WRITE=1 such a seed is written to the plan, the first of SEEDS
+# that breaks a law gives a plan to each fault that is found by none, and the table beside the faults is written.
+# FAULTS: the names of those to plant.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -37,23 +38,17 @@ cuts_plant() {
 broken() {
     local plan=$plans/$1.json said
     [ -e "$plan" ] || return 0
-    said=$(FAULT=$1 "$simulate" --seeds 0 --plans "$plan") || echo "${said##*.json: }"
-}
-
-# Prints the lowest seed that was found to break a law, with the law.
-first_seed() {
-    (FAULT=$1 "$simulate" --seeds "${SEEDS:-20000}" || true) | sed -n 's/^seed \([0-9]*\): /\1 /p' | sort -n | head -1
+    said=$(FAULT=$1 "$simulate" --seeds 0 --plans "$plan" --further 3000 ${WRITE:+--write "$plan"}) ||
+        echo "${said##*.json: }"
 }
 
 # Each of these prints what finds the fault of this name: nothing if nothing does.
 simulation_finds() {
-    local found seed law
+    local found seed
     found=$(broken "$1")
-    if [ -z "$found" ]; then
-        read -r seed law <<<"$(first_seed "$1")"
-        found=${law:+$law, by seed $seed}
-    fi
-    if [ -n "${seed:-}" ] && [ "${WRITE:-}" = 1 ]; then
+    if [ -z "$found" ] && [ "${WRITE:-}" = 1 ]; then
+        seed=$( (FAULT=$1 "$simulate" --seeds "${SEEDS:-20000}" || true) | sed -n 's/^make simulate REPLAY=//p' | sort -n | head -1)
+        [ -n "$seed" ] || return 0
         FAULT=$1 "$simulate" --replay "$seed" --short --write "$plans/$1.json" >/dev/null || true
         found=$(broken "$1")
     fi

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Instant;
 
 use clap::Parser;
-use simulation::{Plan, play, shortened};
+use simulation::{Ending, Plan, play, shortened};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -30,12 +30,15 @@ struct Args {
     /// Leave out what does not matter
     #[arg(long, requires = "replay")]
     short: bool,
-    /// Write the plan of the replayed seed to a file
-    #[arg(long, requires = "replay")]
+    /// Write the plan that breaks a law to a file
+    #[arg(long)]
     write: Option<PathBuf>,
     /// Try the plans of these files first
     #[arg(long, num_args = 1..)]
     plans: Vec<PathBuf>,
+    /// Try each plan with so many further seeds, which decide what is lost and late
+    #[arg(long, default_value_t = 0)]
+    further: u64,
     /// Number of threads
     #[arg(long, default_value_t = 2)]
     threads: u64,
@@ -47,7 +50,7 @@ fn main() -> ExitCode {
     if let Some(seed) = args.replay {
         return replay(seed, &args);
     }
-    match args.plans.iter().all(keeps_laws) {
+    match args.plans.iter().all(|file| keeps_laws(file, &args)) {
         true => try_seeds(&args),
         false => ExitCode::FAILURE,
     }
@@ -61,16 +64,28 @@ fn is_the_same_again(seed: u64) -> bool {
     play(&plan, true) == play(&plan, true)
 }
 
-fn keeps_laws(file: &PathBuf) -> bool {
+fn keeps_laws(file: &PathBuf, args: &Args) -> bool {
     let text = fs::read_to_string(file).expect("the file of a plan");
-    let plan = Plan::from_text(&text).expect("a plan");
-    let ending = play(&plan, true);
-    if let Some(law) = ending.broken {
-        ending.story.iter().for_each(|line| println!("{line}"));
-        println!("plan {}: {law}", file.display());
-        return false;
+    let mut plan = Plan::from_text(&text).expect("a plan");
+    for seed in plan.seed..=plan.seed + args.further {
+        plan.seed = seed;
+        let ending = play(&plan, true);
+        if let Some(law) = &ending.broken {
+            ending.story.iter().for_each(|line| println!("{line}"));
+            println!("plan {}: {law}", file.display());
+            write(plan, &ending, args);
+            return false;
+        }
     }
     true
+}
+
+/// Writes a plan to the file for it, with the law that it breaks.
+fn write(mut plan: Plan, ending: &Ending, args: &Args) {
+    plan.law.clone_from(&ending.broken);
+    if let Some(file) = &args.write {
+        fs::write(file, plan.to_text()).expect("a file that can be written");
+    }
 }
 
 fn replay(seed: u64, args: &Args) -> ExitCode {
@@ -81,10 +96,7 @@ fn replay(seed: u64, args: &Args) -> ExitCode {
     println!("{:?}", plan.setting);
     let ending = play(&plan, true);
     ending.story.iter().for_each(|line| println!("{line}"));
-    plan.law.clone_from(&ending.broken);
-    if let Some(file) = &args.write {
-        fs::write(file, plan.to_text()).expect("a file that can be written");
-    }
+    write(plan, &ending, args);
     match ending.broken {
         Some(_) => ExitCode::FAILURE,
         None => ExitCode::SUCCESS,

@@ -26,6 +26,9 @@ pub struct Setting {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Plan {
+    /// Whose it is, if no seed has drawn it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     pub seed: u64,
     /// The law that it breaks with its planted fault, if it has one.
     pub law: Option<String>,
@@ -163,6 +166,7 @@ impl Plan {
             .collect();
         steps.sort_by_key(|step| step.at);
         Self {
+            by: None,
             seed,
             law: None,
             setting,
