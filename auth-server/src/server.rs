@@ -76,7 +76,7 @@ pub(crate) async fn serve_on(
 ) -> Result<(), ExitError> {
     let started = Instant::now();
     // Before the addresses are printed: a reader of them may send a signal at once.
-    let terminations = Terminations::install().map_err(no_signals)?;
+    let mut terminations = Terminations::install().map_err(no_signals)?;
     let (background, ends) = supervisor();
     log_start(args, &config);
     let app = Arc::new(App::new(config, store));
@@ -88,7 +88,13 @@ pub(crate) async fn serve_on(
     let admin_drain = DrainTrigger::default();
     // Probes first: a process waiting for a stalled store must not seem to hang.
     let admin_task = spawn_admin(args, &app, &health, started, &admin_drain, &background)?;
-    synchronization.start().await?;
+    tokio::select! {
+        started = synchronization.start() => started?,
+        _ = terminations.next() => {
+            info!("stopped before the first reading of the store");
+            return Ok(());
+        }
+    }
     follow_files(&app, settings, &health, &background)?;
     background.spawn_critical(
         "the synchronization",

@@ -11,7 +11,7 @@
 //! poll         catch_up: read_or_restore
 //!              flush: append, for each batch that was noted and is still lacking
 //!              confirm: what was read counts in the number of the list
-//!              collapse: commit one revocation in place of many, read_or_restore
+//!              bound: commit one revocation in place of many, for each batch of them; read_or_restore
 //! each read_or_restore
 //!              read_on: reads what is new, where the last known entry is in its place;
 //!              where it is not, one caller reads on again, and then restores:
@@ -20,11 +20,11 @@
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use postern_token::claims::Claims;
-use postern_token::revocations::{RevocationDigest, Revoked, TokenDigests};
+use postern_token::revocations::{RevocationDigest, TokenDigests};
 use tracing::warn;
 
-use super::state::{Owner, State, Surplus};
-use super::{MAX_SESSION_LIFETIME, Revocation, end_of_tokens, log_revocations};
+use super::state::{State, Surplus};
+use super::{MAX_SESSION_LIFETIME, Revocation, log_revocations};
 use crate::store::open_store::OpenStore;
 use crate::store::{Change, LogEntry, Outcome, Store, StoreError};
 use crate::telemetry::metrics::Metrics;
@@ -45,6 +45,8 @@ pub(crate) struct RevocationLog {
     noted: Mutex<Vec<Revocation>>,
     /// Held by the caller that writes back lost entries: others would write them again.
     restoring: tokio::sync::Mutex<()>,
+    /// Held by the caller that bounds the list.
+    bounding: tokio::sync::Mutex<()>,
 }
 
 impl RevocationLog {
@@ -57,6 +59,7 @@ impl RevocationLog {
             state: RwLock::default(),
             noted: Mutex::default(),
             restoring: tokio::sync::Mutex::default(),
+            bounding: tokio::sync::Mutex::default(),
         }
     }
 
@@ -118,16 +121,24 @@ impl RevocationLog {
             let _ = self.read_or_restore(&*call).await;
             // At once: a list of another server without it must not seem to be as late.
             self.state.write().confirm_facts(revocations);
-            // A fail-over may have lost a revocation, and only entries that were read are noticed as lost.
-            let mut noted = self.noted.lock();
-            for one in revocations {
-                // Not read back: the next poll commits it once more unless it is found by then.
-                if self.lacks(one) && !noted.contains(one) {
-                    noted.push(one.clone());
-                }
+            self.note_lacking(revocations);
+            // The next poll may be minutes away, and sidecars take no list of twice the bound.
+            if self.state.read().is_full() {
+                let _ = self.bound().await;
             }
         }
         Ok(outcome)
+    }
+
+    /// Notes those of committed revocations that were not read back: the next poll commits them once more unless
+    /// they are found by then. A fail-over may have lost them, and only entries that were read are noticed as lost.
+    fn note_lacking(&self, revocations: &[Revocation]) {
+        let mut noted = self.noted.lock();
+        for one in revocations {
+            if self.lacks(one) && !noted.contains(one) {
+                noted.push(one.clone());
+            }
+        }
     }
 
     /// Returns the number that the next entry is to exceed. The time in seconds is a floor: a copy of the
@@ -171,6 +182,16 @@ impl RevocationLog {
         self.flush().await?;
         // What was read counts here, confirmed or not; sidecars take it over by its number.
         let confirmed = self.confirm().await;
+        self.bound().await?;
+        self.check_known()?;
+        confirmed
+    }
+
+    /// Replaces entries by fewer where there are too many of them.
+    async fn bound(&self) -> Result<(), StoreError> {
+        let Ok(_alone) = self.bounding.try_lock() else {
+            return Ok(());
+        };
         let now = self.store.clock.now();
         let (surplus, last) = {
             let state = self.state.read();
@@ -178,13 +199,15 @@ impl RevocationLog {
             let surplus = state.surplus(now.saturating_add(1));
             (surplus, state.last.clone())
         };
-        if let Some(last) = last {
-            for one in surplus {
-                self.collapse(one, &last, now).await?;
+        let Some(last) = last.filter(|_| !surplus.is_empty()) else {
+            return Ok(());
+        };
+        for some in surplus.chunks(BATCH) {
+            if self.collapse(some, &last, now).await? == Outcome::Conflict {
+                break;
             }
         }
-        self.check_known()?;
-        confirmed
+        self.catch_up(&self.store).await
     }
 
     /// Checks that every entry that was read has an effect here.
@@ -305,39 +328,29 @@ impl RevocationLog {
         ))
     }
 
-    /// Revokes all tokens of an owner in place of single tokens, unless the store lacks `last`: in an older
-    /// copy other entries may have the ids.
+    /// Revokes all tokens of owners in place of single tokens, unless the store lacks `last`: in an older copy
+    /// other entries may have the ids.
     pub(super) async fn collapse(
         &self,
-        surplus: Surplus,
+        surplus: &[Surplus],
         last: &LogEntry,
         now: i64,
-    ) -> Result<(), StoreError> {
-        let before = now.saturating_add(1);
-        // The revocation is made with digests for ids: the ids themselves are not known.
-        let (mut revocation, revokes) = match surplus.owner {
-            Owner::User(digest) => (
-                Revocation::for_user(digest.to_string(), now),
-                Revoked::User(digest, before),
-            ),
-            Owner::Issuer(digest) => (
-                Revocation::for_issuer(digest.to_string(), now),
-                Revoked::Application(digest, before),
-            ),
-            Owner::Everyone => (Revocation::for_everyone(now), Revoked::Everyone(before)),
-        };
-        revocation.fact.revokes = revokes;
-        let ends = surplus.ends.max(end_of_tokens(before, self.keep));
-        let append = revocation.fact.append(ends, self.above())?;
-        let remove = Change::Remove {
-            ids: surplus.ids,
+    ) -> Result<Outcome, StoreError> {
+        let above = self.above();
+        let replacing = surplus.iter().map(|one| one.revocation(now, self.keep));
+        let replacing: Vec<_> = replacing.collect();
+        let append = |it: &Revocation| it.fact.append(it.ends, above);
+        let mut changes: Vec<_> = replacing.iter().map(append).collect::<Result<_, _>>()?;
+        let ids = surplus.iter().flat_map(|one| &one.ids).copied();
+        changes.push(Change::Remove {
+            // The last one stays, as the proof for the next batch.
+            ids: ids.filter(|id| *id != last.id).collect(),
             expected: last.clone(),
-        };
-        let call = self.store.call().await?;
-        if call.commit(vec![append, remove]).await? == Outcome::Conflict {
-            return Ok(());
+        });
+        let outcome = self.store.call().await?.commit(changes).await?;
+        if outcome == Outcome::Committed {
+            log_revocations(&replacing, None);
         }
-        log_revocations(&[revocation], None);
-        self.read_or_restore(&*call).await
+        Ok(outcome)
     }
 }

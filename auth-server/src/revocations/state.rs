@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use postern_token::revocations::{RevocationDigest, Revoked, RevokedTokens};
 
-use super::Revocation;
 use super::entry::{Entry, Fact};
 use super::list::List;
+use super::{Revocation, end_of_tokens};
 use crate::store::LogEntry;
 
 /// Interval in which ended lines are removed together, on all servers at once, in seconds: after a removal
@@ -14,8 +14,11 @@ use crate::store::LogEntry;
 const REMOVED_EVERY: i64 = 3_600;
 /// Max bytes of the published lines: half of what a sidecar reads.
 const MAX_PUBLISHED: usize = 1_000_000;
-/// Bytes of the line of a single token.
+/// Bytes of the line of a single token, and of a line for all tokens of an owner.
 const LINE: usize = 23;
+const OWNER_LINE: usize = 33;
+/// Entries of one user that make a difference: more than sessions of a user at once.
+const VERY_MANY: usize = 100;
 /// Max entries of one user, some 5 MB.
 const MAX_OF_USER: usize = 50_000;
 /// Seconds before the end of an entry from which on a store may have removed it, by another clock.
@@ -49,7 +52,12 @@ pub(crate) struct State {
 pub(super) struct Surplus {
     pub(super) owner: Owner,
     pub(super) ids: Vec<i64>,
+    /// The latest end of the entries.
     pub(super) ends: i64,
+    /// The issuer of the tokens, unless it is this installation.
+    pub(super) issuer: Option<RevocationDigest>,
+    /// The time until which a program may accept the tokens, if each entry has one.
+    pub(super) live: Option<i64>,
 }
 
 /// The owner of tokens that end together.
@@ -219,38 +227,81 @@ impl State {
         self.entries.iter().filter(is_missing).copied().collect()
     }
 
+    /// Returns true where the published list is longer than it may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.list.bytes() > MAX_PUBLISHED
+    }
+
     /// Returns the entries that one revocation of all tokens before a time has to replace where there are too
-    /// many, down to half of the bound: first the users with most entries of the issuer with most entries,
-    /// this installation or another; then all entries of that other issuer; then the next issuer's.
+    /// many, down to half of the bound: first users with very many entries, whoever issued their tokens; then
+    /// the users with most entries of the issuer with most entries, this installation or another; then all
+    /// entries of that other issuer; then the next issuer's; at last all.
     pub(super) fn surplus(&self, before: i64) -> Vec<Surplus> {
         let implied = self.entries.iter();
         let implied: Vec<_> = implied.filter(|it| it.fact.latest() < before).collect();
-        let is_full = self.list.bytes() > MAX_PUBLISHED;
-        let mut bytes = self.list.bytes();
-        let mut surplus = Vec::new();
+        let mut replaced = Replaced {
+            is_full: self.is_full(),
+            bytes: self.list.bytes(),
+            surplus: Vec::new(),
+        };
+        replaced.users(&implied, VERY_MANY);
         let issuer = |fact: &Fact| Some(fact.issuer.map_or(Owner::Everyone, Owner::Issuer));
         for (issuer, entries) in largest_first(&implied, issuer) {
-            let mut rest = entries.len();
-            for (user, entries) in largest_first(&entries, |fact| fact.user.map(Owner::User)) {
-                let is_worth = entries.len() > 1 && is_full && bytes > MAX_PUBLISHED / 2;
-                if !is_worth && entries.len() <= MAX_OF_USER {
-                    break;
-                }
-                rest -= entries.len();
-                bytes = bytes.saturating_sub(entries.len() * LINE);
-                surplus.push(Surplus::new(user, &entries));
-            }
-            // The issuer's users alone did not help.
-            if issuer != Owner::Everyone && is_full && bytes > MAX_PUBLISHED {
-                bytes = bytes.saturating_sub(rest * LINE);
-                surplus.push(Surplus::new(issuer, &entries));
+            replaced.users(&entries, 2);
+            if issuer != Owner::Everyone && replaced.are_too_few() {
+                replaced.issuer(issuer, &entries);
             }
         }
         // The last resort: one line that ends every token from before this moment.
-        if is_full && bytes > MAX_PUBLISHED && !implied.is_empty() {
-            surplus = vec![Surplus::new(Owner::Everyone, &implied)];
+        if replaced.are_too_few() && !implied.is_empty() {
+            return vec![Surplus::new(Owner::Everyone, &implied)];
         }
-        surplus
+        replaced.surplus
+    }
+}
+
+/// The entries that are to be replaced so far.
+struct Replaced {
+    is_full: bool,
+    /// Bytes of the list without them.
+    bytes: usize,
+    surplus: Vec<Surplus>,
+}
+
+impl Replaced {
+    const fn are_too_few(&self) -> bool {
+        self.is_full && self.bytes > MAX_PUBLISHED
+    }
+
+    /// Adds users with at least so many of these entries, the largest first.
+    fn users(&mut self, entries: &[&Entry], least: usize) {
+        let known: HashSet<_> = self.surplus.iter().map(|one| one.owner).collect();
+        for (user, entries) in largest_first(entries, |fact| fact.user.map(Owner::User)) {
+            let is_worth = self.is_full && self.bytes > MAX_PUBLISHED / 2 && entries.len() >= least;
+            if !is_worth && entries.len() <= MAX_OF_USER {
+                break;
+            }
+            if !known.contains(&user) {
+                self.add(user, &entries);
+            }
+        }
+    }
+
+    /// Adds all entries of another issuer in place of its users.
+    fn issuer(&mut self, issuer: Owner, entries: &[&Entry]) {
+        let (of_users, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.surplus)
+            .into_iter()
+            .partition(|one| one.issuer.map(Owner::Issuer) == Some(issuer));
+        self.surplus = others;
+        for user in of_users {
+            self.bytes = (self.bytes + user.ids.len() * LINE).saturating_sub(OWNER_LINE);
+        }
+        self.add(issuer, entries);
+    }
+
+    fn add(&mut self, owner: Owner, entries: &[&Entry]) {
+        self.bytes = (self.bytes + OWNER_LINE).saturating_sub(entries.len() * LINE);
+        self.surplus.push(Surplus::new(owner, entries));
     }
 }
 
@@ -274,11 +325,54 @@ fn largest_first<'e>(
 impl Surplus {
     fn new(owner: Owner, entries: &[&Entry]) -> Self {
         let ends = entries.iter().map(|entry| entry.ends).max();
+        let mut lives: Vec<_> = entries.iter().map(|entry| entry.fact.live).collect();
+        // The unknown one is less than each known one.
+        lives.sort_unstable();
+        let is_known = lives.first().is_some_and(Option::is_some);
+        let issuer = match owner {
+            Owner::Everyone => None,
+            // All entries of a user, or of an issuer, are of one issuer.
+            _ => entries.first().and_then(|entry| entry.fact.issuer),
+        };
         Self {
             owner,
             ids: entries.iter().map(|entry| entry.id).collect(),
             ends: ends.unwrap_or_default(),
+            issuer,
+            live: lives.pop().flatten().filter(|_| is_known),
         }
+    }
+
+    /// Returns the revocation of all tokens of the owner up to `now`.
+    pub(super) fn revocation(&self, now: i64, keep: i64) -> Revocation {
+        let before = now.saturating_add(1);
+        // Made with digests for ids: the ids themselves are not known.
+        let (mut revocation, revokes) = match (self.owner, self.issuer) {
+            (Owner::User(user), None) => (
+                Revocation::for_user(user.to_string(), now),
+                Revoked::User(user, before),
+            ),
+            (Owner::User(user), Some(issuer)) => (
+                Revocation::for_foreign_user(issuer.to_string(), user.to_string(), now),
+                Revoked::User(user, before),
+            ),
+            (Owner::Issuer(issuer), _) => (
+                Revocation::for_issuer(issuer.to_string(), now),
+                Revoked::Application(issuer, before),
+            ),
+            (Owner::Everyone, _) => (Revocation::for_everyone(now), Revoked::Everyone(before)),
+        };
+        revocation.fact.revokes = revokes;
+        revocation.fact.issuer = self.issuer;
+        // What the issuer gave meanwhile lives longer than what has ended there, and was not ended. Other
+        // sessions of a user of this installation would outlive such a line.
+        revocation.fact.live = self.live.filter(|_| self.issuer.is_some());
+        let live = revocation
+            .fact
+            .live
+            .unwrap_or_else(|| end_of_tokens(before, keep));
+        revocation.ends = self.ends.max(live);
+        revocation
     }
 }
 

@@ -11,7 +11,7 @@ use postern_token::revocations::statement::Ended;
 use postern_token::revocations::{RevocationDigest, RevocationList, Revoked, TokenDigests};
 
 use super::entry::{Entry, Fact, StatementDigests};
-use super::log::RevocationLog;
+use super::log::{BATCH, RevocationLog};
 use super::state::{Owner, State, Surplus};
 use super::*;
 use crate::keys::pair::tests::pair;
@@ -20,7 +20,7 @@ use crate::store::conformance::for_every_store;
 use crate::store::conformance::installations::Installation;
 use crate::store::conformance::unsteady::{Failure, Unsteady};
 use crate::store::open_store::OpenStore;
-use crate::store::{Change, LogEntry, NewEntry, Store, StoreError};
+use crate::store::{Change, LogEntry, NewEntry, Outcome, Store, StoreError};
 use crate::telemetry::metrics::Metrics;
 use crate::tokens::revocation_list::RevocationListSigner;
 
@@ -192,13 +192,16 @@ async fn nothing_is_removed_from_another_history(installation: &dyn Installation
         owner: Owner::User(RevocationDigest::for_user("1")),
         ids: vec![last.id - 1, last.id],
         ends: far(),
+        issuer: None,
+        live: None,
     };
     installation.clear().await;
     let other = log_in(installation.open());
     for id in ["c", "d"] {
         revoke(&other, id, "2").await;
     }
-    one.collapse(surplus, &last, unix_now()).await.unwrap();
+    let outcome = one.collapse(&[surplus], &last, unix_now()).await;
+    assert_eq!(outcome.unwrap(), Outcome::Conflict);
     let third = log_in(installation.open());
     third.poll().await.unwrap();
     let of_other = |id: &&str| third.revokes(&claims(id, "2", 0));
@@ -429,7 +432,9 @@ fn of_too_many_lines_those_of_the_users_with_most_go_first() {
         Owner::User(RevocationDigest::for_user("1"))
     );
     let of_each = many(|number| number.to_string(), 44_000).surplus(later);
-    let Surplus { owner, ids, ends } = &of_each[0];
+    let Surplus {
+        owner, ids, ends, ..
+    } = &of_each[0];
     assert_eq!(
         (*owner, ids.len(), *ends),
         (Owner::Everyone, 44_000, NOW + 99)
@@ -441,6 +446,10 @@ fn logged_out(issuer: &str, session: &str, id: &str) -> Revocation {
         session: session.to_owned(),
         user: None,
     };
+    stated(issuer, ended, id)
+}
+
+fn stated(issuer: &str, ended: Ended, id: &str) -> Revocation {
     let statement = StatementDigests {
         id: RevocationDigest::for_statement(issuer, id),
         token: RevocationDigest::for_text(&format!("token {id}")),
@@ -464,6 +473,72 @@ fn too_many_sessions_of_an_issuer_end_its_tokens_alone() {
     all_of_it.fact.revokes = Revoked::Application(idp, NOW + 61);
     add(&mut state, &[all_of_it], NOW);
     assert_eq!(lines(&state), 1_001, "those of the issuer are implied");
+}
+
+/// Returns the ends of sessions at an issuer, of these users in turn.
+fn of_users(issuer: &str, users: u32, sessions: u32) -> impl Iterator<Item = Revocation> {
+    (0..sessions).map(move |number| {
+        let user = Some((number % users).to_string());
+        let session = number.to_string();
+        stated(issuer, Ended::Session { session, user }, "")
+    })
+}
+
+#[test]
+fn one_user_with_many_sessions_ends_nobody_else_s() {
+    let many = of_users("https://large", 22_000, 22_000);
+    let state = state(
+        &many
+            .chain(of_users("https://small", 1, 21_800))
+            .collect::<Vec<_>>(),
+    );
+    let surplus = state.surplus(NOW + 60);
+    let mallory = RevocationDigest::for_foreign_user("https://small", "0");
+    let [of_mallory] = surplus.as_slice() else {
+        panic!("{} owners", surplus.len());
+    };
+    assert_eq!(of_mallory.owner, Owner::User(mallory));
+    let replacing = of_mallory.revocation(NOW + 60, 9_999);
+    let issuer = RevocationDigest::for_issuer("https://small");
+    assert_eq!(replacing.fact.revokes, Revoked::User(mallory, NOW + 61));
+    assert_eq!(replacing.fact.issuer, Some(issuer));
+    // As long as what it replaces.
+    assert_eq!(
+        (replacing.fact.live, replacing.ends),
+        (Some(NOW + 99), NOW + 99)
+    );
+}
+
+#[test]
+fn an_issuer_ends_with_its_users_where_these_alone_are_too_many() {
+    let foreign = of_users("https://idp", 30_000, 60_000);
+    let own = (0..20_000).map(|n: u32| token(&n.to_string(), &n.to_string(), NOW + 99));
+    let state = state(&foreign.chain(own).collect::<Vec<_>>());
+    let surplus = state.surplus(NOW + 60);
+    let owners: Vec<_> = surplus.iter().map(|it| it.owner).collect();
+    let idp = RevocationDigest::for_issuer("https://idp");
+    assert_eq!(owners, [Owner::Issuer(idp)]);
+    let replacing = surplus[0].revocation(NOW + 60, 9_999);
+    assert_eq!(replacing.fact.issuer, Some(idp));
+}
+
+#[tokio::test]
+async fn many_users_with_two_sessions_are_replaced_in_few_commits() {
+    let store = Unsteady::new();
+    let log = log_in(Arc::new(Arc::clone(&store)));
+    let now = unix_now() - 60;
+    let many = of_users("https://idp", 22_000, 44_000).map(|it| it.until(far(), far()));
+    let many: Vec<_> = many.collect();
+    for some in many.chunks(BATCH) {
+        let changes = some.iter();
+        let changes = changes.map(|it| at(now, it).append(it.ends, 0).unwrap());
+        store.commit(changes.collect()).await.unwrap();
+    }
+    let before = store.commits();
+    log.poll().await.unwrap();
+    assert!(!log.published().is_full());
+    let commits = store.commits() - before;
+    assert!(commits < 100, "{commits} commits");
 }
 
 #[test]

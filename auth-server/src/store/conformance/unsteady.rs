@@ -1,7 +1,7 @@
 //! A store in memory that tests can fill, empty, make unavailable and give another clock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -21,6 +21,7 @@ pub(crate) struct Unsteady {
     fails_next: AtomicBool,
     failure: Mutex<Option<Failure>>,
     panics: AtomicBool,
+    commits: AtomicUsize,
 }
 
 /// The outcome of the next commit.
@@ -55,11 +56,17 @@ impl Unsteady {
             fails_next: AtomicBool::new(false),
             failure: Mutex::default(),
             panics: AtomicBool::new(false),
+            commits: AtomicUsize::new(0),
         })
     }
 
     pub(crate) fn set_away(&self, is_away: bool) {
         self.is_away.store(is_away, Ordering::Relaxed);
+    }
+
+    /// Returns the number of commits so far.
+    pub(crate) fn commits(&self) -> usize {
+        self.commits.load(Ordering::Relaxed)
     }
 
     pub(crate) fn fail(&self, failure: impl Into<Option<Failure>>) {
@@ -137,6 +144,7 @@ impl Store for Arc<Unsteady> {
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Outcome, StoreError> {
+        self.commits.fetch_add(1, Ordering::Relaxed);
         let failure = {
             let mut next = self.failure.lock();
             match *next {
