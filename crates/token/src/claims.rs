@@ -136,9 +136,9 @@ impl Claims {
         let audience = mapping.audience(&members).cloned();
         members.insert("aud".to_owned(), audience.unwrap_or_default());
         // `sub` and `iat` have a meaning for revocations alone: no value of them is an error.
-        let subject = lenient_text(&mut members, "sub");
+        let subject = lenient_name(&mut members, "sub");
         let issued_at = numeric_date(&mut members, "iat", f64::floor).unwrap_or_default();
-        let token_id = lenient_text(&mut members, "jti");
+        let token_id = lenient_name(&mut members, "jti");
         Ok(Self {
             subject,
             issued_at,
@@ -160,7 +160,7 @@ impl Claims {
             not_before: numeric_date(members, "nbf", f64::ceil)?,
             expires_at: numeric_date(members, "exp", f64::floor)?,
             token_id: name(members, "jti")?,
-            session: lenient_text(members, "sid"),
+            session: lenient_name(members, "sid"),
             client_id: lenient_text(members, "client_id"),
             ..Self::default()
         })
@@ -261,6 +261,12 @@ fn name(members: &mut Map, name: &str) -> Result<Option<String>, InvalidToken> {
         Some(text) if !is_whole(&text) => Err(InvalidToken::ClaimInvalid),
         text => Ok(text),
     }
+}
+
+/// Returns a name by which a revocation may end the token; no other value is an error.
+fn lenient_name(members: &mut Map, name: &str) -> Option<String> {
+    let value = members.remove(name)?;
+    value.name().map(str::to_owned)
 }
 
 /// Returns a claim that no decision about the request needs, so that no value is an error.
@@ -398,6 +404,10 @@ mod tests {
         let details = claims.into_user_details();
         let present: Vec<_> = details.present().collect();
         assert_eq!(present, [("id", "s"), ("email", "a@b"), ("account", "ada")]);
+        // The user is `7` to the service, and so to a logout.
+        let numbered = parse(&json!({"sub": 7, "sid": 8, "name": "ada", "exp": 1})).unwrap();
+        let names = (numbered.subject.as_deref(), numbered.session.as_deref());
+        assert_eq!(names, (Some("7"), Some("8")));
         let incomplete = parse(&json!({"sub": "s"}));
         assert_eq!(incomplete, Err(InvalidToken::ClaimMissing));
         let typed_wrong = parse(&json!({"sub": "s", "name": "ada", "exp": "1"}));

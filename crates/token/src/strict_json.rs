@@ -165,6 +165,16 @@ impl Value {
         }
     }
 
+    /// Returns a name: a text that is not empty, or an integer in digits, as some issuers number their users.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Self::String(text) if !text.is_empty() && is_whole(text) => Some(text),
+            // A fraction has no single spelling.
+            Self::Number(number) if number.is_integer() => Some(number.as_str()),
+            _ => None,
+        }
+    }
+
     /// Names the kind of the value, for people.
     pub(crate) fn kind(&self) -> &'static str {
         match self {

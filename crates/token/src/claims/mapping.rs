@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::claims::name::ClaimName;
 use crate::claims::user_details::CurrentUserDetails;
 use crate::invalid::InvalidToken;
-use crate::strict_json::{Map, Value, is_whole};
+use crate::strict_json::{Map, Value};
 
 /// The fields that identify a user. Unless mapped, both come from `sub`, the only claim about the user that
 /// every issuer sends (RFC 9068 §2.2).
@@ -160,10 +160,10 @@ fn parse_entry(entry: &str) -> Result<(UserField, ClaimName), String> {
 fn required_text(value: Option<&Value>) -> Result<String, InvalidToken> {
     match value {
         None | Some(Value::Null) => Err(InvalidToken::ClaimMissing),
-        Some(Value::String(text)) if !text.is_empty() && is_whole(text) => Ok(text.clone()),
-        // Some issuers number their users; a fraction has no single spelling.
-        Some(Value::Number(number)) if number.is_integer() => Ok(number.as_str().to_owned()),
-        Some(_) => Err(InvalidToken::ClaimInvalid),
+        Some(value) => {
+            let name = value.name().ok_or(InvalidToken::ClaimInvalid)?;
+            Ok(name.to_owned())
+        }
     }
 }
 
