@@ -33,7 +33,6 @@ pub(crate) enum Failure {
     NotAcknowledged,
     /// It is lost.
     RequestLost,
-    Away,
     /// It is made, and the next reading of the log fails.
     NotRead,
     /// It was made, and a fail-over has lost it.
@@ -162,7 +161,6 @@ impl Store for Arc<Unsteady> {
                 Err(lost())
             }
             Some(Failure::RequestLost) => Err(lost()),
-            Some(Failure::Away) => Err(StoreError::Unavailable("away".to_owned())),
             Some(Failure::Lost) => Ok(Outcome::Committed),
             Some(Failure::NotRead) => {
                 self.fails_next.store(true, Ordering::Relaxed);
