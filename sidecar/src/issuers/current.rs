@@ -223,14 +223,10 @@ impl CurrentKeys {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use postern_token::claims::Claims;
     use postern_token::keys::signing_type::SigningType;
     use postern_token::keys::{Algorithm, VerificationKey};
-    use postern_token::revocations::TokenDigests;
 
     use super::*;
-    use crate::issuers::revocations::Revocations;
-    use crate::issuers::revocations::tests::list_of;
 
     fn key(letter: char) -> VerificationKey {
         VerificationKey::parse(SigningType::Hmac, &letter.to_string().repeat(32)).unwrap()
@@ -292,54 +288,6 @@ mod tests {
                 "{algorithm}"
             );
         }
-    }
-
-    const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
-
-    fn digests(id: &str) -> TokenDigests {
-        TokenDigests::from_claims(&Claims {
-            token_id: Some(id.to_owned()),
-            ..Claims::default()
-        })
-    }
-
-    #[test]
-    fn a_list_stays_with_new_keys_and_leaves_verified_tokens() {
-        let keys = CurrentKeys::default();
-        let now = Instant::now();
-        keys.install(key_set("a"), now);
-        let list = list_of(A, 1, &["y"]);
-        keys.list
-            .install(Revocations::new(list, &key_set("a"), now));
-        keys.install(key_set("ab"), now);
-        let state = keys.load();
-        let state = state.as_deref().unwrap();
-        assert_eq!(state.generation(), 2);
-        let checked = |id| state.check_revoked(&digests(id));
-        assert_eq!(checked("y"), Err(Rejection::TokenRevoked));
-        assert_eq!(checked("z"), Ok(()));
-    }
-
-    #[test]
-    fn a_required_list_is_trusted_up_to_its_max_age() {
-        const MINUTE: Duration = Duration::from_secs(60);
-        let keys = CurrentKeys::new(TokenCacheConfig::default(), None, Some(MINUTE));
-        let now = Instant::now();
-        let checked = |at| {
-            let state = keys.load();
-            let trusted = keys.trusted(state.as_deref(), at);
-            trusted.map(InstalledKeys::generation)
-        };
-        assert_eq!(checked(now), Err(Rejection::AuthKeysUnavailable));
-        keys.install(key_set("a"), now);
-        assert_eq!(checked(now), Err(Rejection::RevocationsStale));
-        let list = |at| Revocations::new(list_of(A, 1, &[]), &key_set("a"), at);
-        keys.list.install(list(now));
-        assert_eq!(checked(now + MINUTE), Ok(1));
-        let later = now + 2 * MINUTE;
-        assert_eq!(checked(later), Err(Rejection::RevocationsStale));
-        assert!(!keys.list.install(list(later)), "the same lines");
-        assert_eq!(checked(later), Ok(1));
     }
 
     #[test]

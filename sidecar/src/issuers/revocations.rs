@@ -405,45 +405,6 @@ pub(crate) mod tests {
         format!("{signed}.{signature}\n{}", lines.join("\n"))
     }
 
-    fn list(letter: char, seq: u64, tokens: &[&str]) -> RevocationList {
-        list_of(&secret(letter), seq, tokens)
-    }
-
-    /// Returns a list of `a` with the number 7, of the time of these keys.
-    fn known(letters: &str) -> Revocations {
-        Revocations::new(list('a', 7, &["x"]), &keys(letters), Instant::now())
-    }
-
-    #[test]
-    fn numbers_never_go_back_but_for_what_only_adds() {
-        for (seq, tokens, expected) in [
-            (6, &["y"][..], None),
-            (6, &[], None),
-            (6, &["x", "y"], Some((7, 2))),
-            (7, &["x"], Some((7, 1))),
-            (7, &[], Some((7, 0))),
-            (8, &["y"], Some((8, 1))),
-        ] {
-            let list = list('a', seq, tokens);
-            let next = Revocations::after(Some(&known("a")), list, &keys("a"), Instant::now());
-            let next = next
-                .ok()
-                .map(|next| (next.latest.number, next.list().count()));
-            assert_eq!(next, expected, "{seq} {tokens:?}");
-        }
-        let first = Revocations::after(None, list('a', 1, &[]), &keys("a"), Instant::now());
-        assert_eq!(first.unwrap().latest.number, 1);
-    }
-
-    #[test]
-    fn numbers_begin_anew_once_all_keys_are_others() {
-        for (former, number) in [("a", Some(1)), ("ab", None)] {
-            let list = list('b', 1, &[]);
-            let next = Revocations::after(Some(&known(former)), list, &keys("b"), Instant::now());
-            assert_eq!(next.ok().map(|next| next.latest.number), number, "{former}");
-        }
-    }
-
     #[test]
     fn a_list_of_another_key_or_another_day_is_not_trusted() {
         let jws = signed(&secret('a'), 1, NOW, &[]);

@@ -17,5 +17,4 @@ mod rotation;
 mod secret_key;
 pub(super) mod several_issuers;
 mod signing_types;
-mod token_cache;
 mod unknown_keys;

@@ -19,8 +19,6 @@ use crate::decision::issuers::UserNames;
 use crate::issuers::current::CurrentKeys;
 use crate::issuers::installed_keys::InstalledKeys;
 use crate::issuers::issuer_keys::IssuerKeys;
-use crate::issuers::revocations::Revocations;
-use crate::issuers::revocations::tests::list_of;
 use crate::issuers::token_cache::TokenCacheConfig;
 use postern_http::request::received;
 
@@ -281,26 +279,6 @@ fn a_fresh_and_a_cached_token_have_the_times_of_their_issuer() {
 }
 
 #[test]
-fn tokens_cached_under_other_keys_do_not_count() {
-    let (keys, token) = (keys(), token("Ada"));
-    let fields = [("Authorization", token.as_str())];
-    let rejection = |keys| authorize("/orders/1", &fields, Some(keys)).err();
-    assert_eq!(rejection(&keys), None);
-    install(&keys, SECRET);
-    assert_eq!(rejection(&keys), None);
-    assert_eq!(
-        keys.token_cache().counters.token_cache_hits.get(),
-        1,
-        "the same key"
-    );
-    install(&keys, &"x".repeat(32));
-    assert_eq!(rejection(&keys), Some(Rejection::TokenSignature));
-    install(&keys, SECRET);
-    assert_eq!(rejection(&keys), None);
-    assert_eq!(keys.token_cache().counters.token_cache_misses.get(), 3);
-}
-
-#[test]
 fn tokens_cached_under_other_rules_do_not_count() {
     let token = token_of(&json!(
         {"iss": "auth", "username": "ada", "userId": "1", "exp": NOW + 60}
@@ -407,26 +385,6 @@ fn access_rules(count: usize) -> AccessRules {
 }
 
 #[test]
-fn a_token_is_held_to_the_rules_at_once_and_when_remembered() {
-    let keys = keys();
-    let rules = rules().with_access_rules(access_rules(3));
-    let of =
-        |account: &str| token_of(&json!({"username": account, "userId": "1", "exp": NOW + 60}));
-    for (account, rejection) in [("ada", None), ("bob", Some(Rejection::ClaimNotAllowed))] {
-        let token = of(account);
-        let fields = [("Authorization", token.as_str())];
-        for time in ["first", "again"] {
-            let decision = authorize_under(&rules, NOW, "/orders/area2/x", &fields, Some(&keys));
-            assert_eq!(decision.err(), rejection, "{account} {time}");
-        }
-        let open = authorize_under(&rules, NOW, "/orders/static/a", &fields, Some(&keys));
-        assert!(open.is_ok(), "{account}");
-    }
-    assert_eq!(keys.token_cache().counters.token_cache_hits.get(), 2);
-    assert_eq!(keys.token_cache().counters.token_cache_misses.get(), 2);
-}
-
-#[test]
 fn a_repeated_request_allocates_nothing() {
     let with_claims = rules_with(&["X-User-Id=userId", "X-Account=username", "X-None=none"]);
     let with_rules = rules().with_access_rules(access_rules(100));
@@ -449,35 +407,6 @@ fn nothing_is_allocated_again(rules: &AuthPolicy) {
     assert_eq!(authorized(), Ok(()));
     let again = allocation_counter::measure(|| assert_eq!(authorized(), Ok(())));
     assert_eq!(again.count_total, 0);
-}
-
-#[test]
-fn a_revoked_token_is_rejected_although_it_was_verified_before() {
-    let keys = keys();
-    let bearing =
-        |id: &str| token_of(&json!({"username": "ada", "userId": "1", "jti": id, "exp": NOW + 60}));
-    let (revoked, other) = (bearing("a"), bearing("b"));
-    let seen = |token: &str, path: &str| {
-        let decision = authorize(path, &[("authorization", token)], Some(&keys));
-        decision.map(drop)
-    };
-    for path in ["/orders/1", "/orders/current/user/details"] {
-        assert_eq!(seen(&revoked, path), Ok(()), "{path}");
-    }
-    let list = list_of(SECRET, 1, &["a"]);
-    let in_force = keys.load();
-    let in_force = in_force.as_deref().unwrap().keys();
-    let list = Revocations::new(list, in_force, Instant::now());
-    keys.list.install(list);
-    let fresh = token_of(&json!({
-        "username": "ada", "userId": "1", "jti": "a", "exp": NOW + 59,
-    }));
-    for path in ["/orders/1", "/orders/current/user/details"] {
-        for token in [&revoked, &fresh] {
-            assert_eq!(seen(token, path), Err(Rejection::TokenRevoked), "{path}");
-        }
-        assert_eq!(seen(&other, path), Ok(()), "{path}");
-    }
 }
 
 /// The keys of the only issuer.

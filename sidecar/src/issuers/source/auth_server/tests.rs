@@ -110,30 +110,6 @@ async fn contract_4_3_the_key_is_requested_with_both_parameters() {
     assert_eq!(source.last_endpoint(), address.to_string());
 }
 
-#[tokio::test]
-async fn a_server_whose_tokens_no_setting_fits_is_named() {
-    for (field, expected) in [
-        ("", None),
-        ("Token-Audience: orders\r\n", None),
-        ("Token-Audience: stock, orders\r\n", None),
-        (
-            "Token-Audience: stock, cluster\r\n",
-            Some("for stock, cluster, and get 401"),
-        ),
-    ] {
-        let body = envelope(&format!("\"{KEY}\""));
-        let (address, _heads) = auth_server(response(&format!("200 OK\r\n{field}X: y"), &body));
-        let mut source = source(address);
-        let warning = source.fetch(None).await.unwrap().warning;
-        assert_eq!(warning.is_some(), expected.is_some(), "{field}");
-        assert!(
-            warning
-                .unwrap_or_default()
-                .contains(expected.unwrap_or_default())
-        );
-    }
-}
-
 /// `bad_key_responses.toml`
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
