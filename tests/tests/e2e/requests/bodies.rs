@@ -130,17 +130,6 @@ fn a_rejection_reaches_a_client_that_is_still_sending() {
     assert!(service.heads().is_empty());
 }
 
-#[test]
-fn a_body_that_does_not_come_is_not_waited_for() {
-    let service = StreamingService::start();
-    let stack = ForgedStack::before(&service.url(), &["--request-body-timeout", "1"]);
-    let mut client = RawClient::connect(stack.sidecar.address());
-    client.send(&stack.head("POST", "/orders/upload", "Content-Length: 5\r\n"));
-    client.send(b"12");
-    assert_eq!(client.response("POST").verdict(), "408 request_timeout");
-    assert!(service.heads().is_empty());
-}
-
 /// And a short one, which the sidecar still holds: the pace ends both.
 #[test]
 fn a_long_body_that_drips_is_ended() {

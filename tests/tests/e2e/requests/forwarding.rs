@@ -107,22 +107,6 @@ fn the_service_s_response_reaches_the_client_unchanged() {
 }
 
 #[test]
-fn a_large_upload_and_a_large_response_pass_whole() {
-    let stack = stack();
-    let client = stack.sidecar.bearing(&stack.token());
-    let body: Vec<u8> = (0..8 * 1024 * 1024)
-        .map(|index: u32| index.to_be_bytes()[3])
-        .collect();
-    stack
-        .service
-        .responds(response("200 OK", &[&format!("{MARK}: 1")], &body));
-    let response = client.send(&client.request("PUT", "/upload").body(body.clone()));
-    assert_eq!(response.status(), 200);
-    assert!(response.body == body, "the response");
-    assert!(stack.service.last_request().body == body, "the upload");
-}
-
-#[test]
 fn one_connection_has_many_requests_with_own_verdicts() {
     let stack = stack();
     let token = stack.token();

@@ -3,8 +3,6 @@
 mod frames;
 mod shared_connection;
 
-use std::time::Duration;
-
 use serde_json::Value;
 use tests::actors::stack::ForgedStack;
 use tests::services::h2_service::{H2Service, TRAILER};
@@ -118,31 +116,6 @@ fn a_rejected_upload_gets_its_response_and_the_connection_stays() {
     let bearer = bearer(&stack);
     let request = client.request("GET", "/orders/list", &[("authorization", &bearer)]);
     assert_eq!(client.send(request, b"").unwrap().verdict(), "200");
-}
-
-/// On the wire, the four kinds of gRPC calls are one body that is complete at once, or one that
-/// arrives bit by bit, in each direction.
-#[test]
-fn both_bodies_flow_at_once_and_trailers_arrive() {
-    let service = H2Service::start();
-    let stack = in_front_of(&service, &["--upstream-read-timeout", "1"]);
-    let client = H2Client::connect(stack.sidecar.address());
-    let bearer = bearer(&stack);
-    let mut call = chat(&client, &bearer, "first");
-    assert_eq!(call.read().unwrap().unwrap(), "first");
-    // Silent for longer than the response timeout.
-    std::thread::sleep(Duration::from_millis(1500));
-    call.write(b"second").unwrap();
-    assert_eq!(call.read().unwrap().unwrap(), "second");
-    call.finish().unwrap();
-    while call.read().unwrap().is_some() {}
-    let trailers = call.trailers().unwrap().unwrap();
-    assert_eq!(trailers[TRAILER], "11");
-    assert_eq!(trailers["grpc-status"], "0");
-    let seen = service.requests().pop().unwrap();
-    assert_eq!(seen.head.headers()["te"], "trailers");
-    let users = seen.head.headers().get_all("x-current-user");
-    assert_eq!(users.iter().count(), 1);
 }
 
 /// Stays within the sidecar's buffer for an unread response: see docs/limits.md.

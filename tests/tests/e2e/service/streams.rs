@@ -81,13 +81,19 @@ fn events_end_with_the_token_and_a_download_does_not() {
 #[test]
 fn a_grpc_call_ends_with_the_token_and_the_connection_goes_on() {
     let service = H2Service::start();
-    let stack = before(&service.url(), &["--access-log", "all", "--request-id"]);
+    let flags = [
+        "--access-log=all",
+        "--request-id",
+        "--upstream-read-timeout=1",
+    ];
+    let stack = before(&service.url(), &flags);
     let client = H2Client::connect(stack.sidecar.address());
     let call = |token: &str| {
         let bearer = format!("Bearer {token}");
         let fields = [
             ("authorization", &*bearer),
             ("content-type", "application/grpc"),
+            ("te", "trailers"),
             ("x-request-id", "call-1"),
             (
                 "traceparent",
@@ -103,8 +109,11 @@ fn a_grpc_call_ends_with_the_token_and_the_connection_goes_on() {
         assert_eq!(call.read().unwrap().unwrap(), "x");
     }
     assert!(short.read().is_err(), "reset");
+    // Silent for longer than the timeout of a response.
     long.write(b"y").unwrap();
     assert_eq!(long.read().unwrap().unwrap(), "y");
+    let seen = service.requests().pop().unwrap();
+    assert_eq!(seen.head.headers()["te"], "trailers");
     wait_for_ended_streams(&stack.sidecar, 1);
     let line = stack.sidecar.process().line_with(ENDED);
     for part in [

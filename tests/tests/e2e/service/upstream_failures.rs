@@ -3,8 +3,6 @@
 
 use std::collections::HashMap;
 
-use tests::actors::stack::ForgedStack;
-use tests::services::echo_service::EchoService;
 use tests::services::socket_server::{Reply, SocketServer};
 use tests::tables;
 use tests::tables::template;
@@ -58,15 +56,4 @@ fn the_log_says_where_the_service_was_sought() {
         assert!(rejected["upstream"].is_null(), "{rejected}");
         assert!(!sidecar.process().output().contains("hush"));
     }
-}
-
-#[test]
-fn a_post_that_reached_the_service_is_never_sent_twice() {
-    let service = EchoService::start();
-    let stack = ForgedStack::before(&service.url(), &[]);
-    service.responds(b"garbage\r\n\r\n".to_vec());
-    let client = stack.sidecar.bearing(&stack.token());
-    let request = client.request("POST", "/pay").body("1");
-    assert_eq!(client.send(&request).status(), 502);
-    assert_eq!(service.requests().len(), 1);
 }

@@ -1,8 +1,6 @@
 //! The transports to a service, and its restarts.
 
-use std::io::{BufReader, Write};
 use std::net::TcpStream;
-use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +15,6 @@ use tests::services::tls_service::TlsService;
 use tests::wait;
 use tests::wire::certificates::Authority;
 use tests::wire::free_address::free_address;
-use tests::wire::message::Message;
 use tests::wire::raw_client::RawClient;
 
 use crate::e2e::requests::forwarding::stack;
@@ -27,27 +24,6 @@ pub(crate) const LONG_CONNECT: &str = "--upstream-connect-timeout=30";
 
 fn ok() -> Vec<u8> {
     response("200 OK", &[&format!("{MARK}: 1")], b"echo")
-}
-
-#[test]
-fn a_unix_socket_is_an_upstream() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("app.sock");
-    let listener = UnixListener::bind(&path).unwrap();
-    std::thread::spawn(move || {
-        for connection in listener.incoming().flatten() {
-            let mut writer = connection.try_clone().unwrap();
-            let mut reader = BufReader::new(connection);
-            while let Ok(Some(_)) = Message::read_request(&mut reader) {
-                writer.write_all(&ok()).unwrap();
-            }
-        }
-    });
-    let stack = ForgedStack::before(&format!("unix:{}", path.display()), &[]);
-    let client = stack.sidecar.bearing(&stack.token());
-    for _ in 0..3 {
-        assert_eq!(client.get("/list").body, b"echo");
-    }
 }
 
 #[test]
@@ -175,7 +151,7 @@ fn an_https_service_may_require_a_certificate_of_the_sidecar() {
 }
 
 /// Ends the loops of other threads, on a panic too: otherwise their scope waits forever.
-pub(crate) struct SetOnDrop<'a>(pub(crate) &'a AtomicBool);
+struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
