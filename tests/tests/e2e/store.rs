@@ -7,5 +7,4 @@ mod redis_store;
 mod redis_topologies;
 mod store_crashes;
 mod store_failures;
-mod store_soak;
 mod stored_keys;

@@ -209,31 +209,3 @@ fn a_cluster_keeps_the_keys_through_a_moved_slot() {
     });
     has(&rotated.stdout, "signs from");
 }
-
-#[test]
-fn a_store_that_stalls_or_was_away_changes_nothing() {
-    let Some(redis) = Redis::start() else { return };
-    let url = redis.url();
-    let servers = two_servers(&url, &[]);
-    let token = servers[0].login();
-    redis.signal("STOP");
-    for server in &servers {
-        server.until_logged("store is unavailable");
-        assert_eq!(server.readiness(), 200, "it serves as well as before");
-        assert!(server.accepts(&server.login()));
-    }
-    redis.signal("CONT");
-    wait_for_the_store(&servers);
-    assert_undivided(&servers, &token);
-
-    // The store comes back empty on the same address, after several failed polls.
-    let address = redis.address();
-    drop(redis);
-    for server in &servers {
-        wait_for_store_up(server, 0);
-    }
-    let redis = Redis::start_on(address).unwrap();
-    wait::until("the keys to be back", || redis.pair().0);
-    wait_for_the_store(&servers);
-    assert_undivided(&servers, &token);
-}

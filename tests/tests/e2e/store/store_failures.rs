@@ -176,20 +176,10 @@ fn logins_that_no_replica_acknowledges_leave_no_session() {
 /// A deed of others to the database of a running server, and the line that stops the next start.
 type Deed = (fn(database: &Path, backup: &Path), Option<&'static str>);
 
-const DEEDS: [Deed; 4] = [
+const DEEDS: [Deed; 2] = [
     (
         |database, backup| fs::rename(backup, database).unwrap(),
         Some("its -wal is of another store.db"),
-    ),
-    (
-        |database, backup| {
-            fs::copy(backup, database).unwrap();
-        },
-        Some("its -wal is of another store.db"),
-    ),
-    (
-        |database, _| fs::remove_file(database).unwrap(),
-        Some("is missing or empty"),
     ),
     (
         |database, _| fs::remove_file(database.with_extension("db-wal")).unwrap(),
@@ -241,60 +231,4 @@ fn a_server_whose_store_is_replaced_uses_it_no_more() {
         let expected = if stops.is_none() { 200 } else { 400 };
         assert_eq!(refreshed(&later[19].refresh), expected, "{at}");
     }
-}
-
-#[test]
-fn a_copy_beside_the_journal_of_a_killed_server_stops_the_start() {
-    let home = tempfile::tempdir().unwrap();
-    let (data, copy) = (home.path().join("data"), home.path().join("copy"));
-    let store = file_store(&data);
-    let server = plan(&store).ready();
-    let words = [
-        "store",
-        "backup",
-        &copy.display().to_string(),
-        "--store",
-        &store,
-    ];
-    Program::AuthServer.run(&words).says(0, "");
-    for _ in 0..20 {
-        server.session_of("ada");
-    }
-    server.process().signal("KILL");
-    drop(server);
-    let database = file_store::database(&data);
-    let former = home.path().join("former");
-    fs::rename(&database, &former).unwrap();
-    plan(&store).fails().says(78, "put it back");
-    fs::copy(&copy, &database).unwrap();
-    plan(&store)
-        .fails()
-        .says(78, "its -wal is of another store.db");
-    fs::rename(&former, &database).unwrap();
-    drop(plan(&store).ready());
-}
-
-#[test]
-fn an_older_copy_counts_until_all_is_revoked() {
-    let home = tempfile::tempdir().unwrap();
-    let (data, copy) = (home.path().join("data"), home.path().join("copy"));
-    let store = file_store(&data);
-    let command = |words: &[&str]| {
-        let end = Program::AuthServer.run(&[words, &["--store", &store]].concat());
-        assert_eq!(end.code, Some(0), "{}", end.stderr);
-    };
-    let server = plan(&store).ready();
-    let token = server.login();
-    command(&["store", "backup", &copy.display().to_string()]);
-    assert_eq!(server.log_out(&token).status(), 200);
-    drop(server);
-    fs::remove_dir_all(&data).unwrap();
-    fs::create_dir(&data).unwrap();
-    fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
-    fs::rename(&copy, file_store::database(&data)).unwrap();
-    let server = plan(&store).ready();
-    let found = server.verdict(&token);
-    assert_eq!(found, "200", "it cannot know of the logout");
-    command(&["revoke", "--all"]);
-    server.until_revoked(&token);
 }

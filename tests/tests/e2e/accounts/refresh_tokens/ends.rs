@@ -43,47 +43,6 @@ fn until_all_revoked(server: &AuthServer, all: &[Tokens]) {
     }
 }
 
-#[test]
-fn the_tokens_of_many_renewals_end_with_the_session() {
-    let server = plan().ready();
-    let mut all = vec![server.session_of("ada")];
-    for _ in 0..40 {
-        let next = server.refreshed(&all[all.len() - 1]);
-        all.push(next);
-    }
-    assert_ended(&server, &all[0]);
-    until_all_revoked(&server, &all);
-    let entries = "postern_auth_server_revocations{kind=\"token\"}";
-    assert_eq!(server.metric(entries), Some(1));
-}
-
-#[test]
-fn a_logout_with_either_token_ends_the_session() {
-    let server = plan().ready();
-    let by_refresh_token = server.session_of("ada");
-    let by_used_token = server.session_of("ada");
-    let by_access_token = server.session_of("ada");
-    let kept = server.session_of("ada");
-    let mut ended = Vec::new();
-    for (tokens, presented) in [
-        (&by_refresh_token, &by_refresh_token.refresh),
-        (&by_used_token, &by_used_token.refresh),
-        (&by_access_token, &by_access_token.access),
-    ] {
-        let next = server.refreshed(tokens);
-        assert_eq!(server.log_out(presented).status(), 200);
-        assert_ended(&server, &next);
-        ended.extend([tokens.clone(), next]);
-    }
-    until_all_revoked(&server, &ended);
-    server.refreshed(&kept);
-    let unknown = format!("postern_rt_{}", "A".repeat(64));
-    assert_eq!(server.log_out(&unknown).status(), 200);
-    wait::until("the lines of three logouts", || {
-        server.until_logged("cause=logout") == 3
-    });
-}
-
 /// With an access token that has expired at the server, not at a sidecar with more leeway.
 #[test]
 fn a_logout_ends_the_session_s_tokens_at_sidecars() {
@@ -143,18 +102,6 @@ fn a_command_ends_sessions_by_token_and_by_user() {
         let tokens = server.session_of("ada");
         server.refresh(&tokens.refresh).status() == 200
     });
-}
-
-/// An access token of later would not be revoked.
-#[test]
-fn a_revocation_of_the_user_counts_at_the_next_refresh() {
-    let server = AuthServerPlan::new()
-        .flags(["--refresh-tokens", "on"])
-        .ready();
-    let tokens = server.session_of("ada");
-    let user = payload_of(&tokens.access)["sub"].clone();
-    server.done(&["revoke", "--user", user.as_str().unwrap()]);
-    assert_ended(&server, &tokens);
 }
 
 #[test]
