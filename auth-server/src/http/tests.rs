@@ -215,32 +215,6 @@ async fn a_user_who_is_disabled_during_a_login_gets_no_token() {
 }
 
 #[tokio::test]
-async fn without_a_key_login_and_key_wait_for_the_store() {
-    let router = router(LiveKeys::default());
-    let (login, key) = (
-        "/auth/oauth/jwt/token",
-        "/auth/client/user/secret/key?appId=a&appSecret=b",
-    );
-    let foreign = Some("a.b.c");
-    for (method, path, token, reason) in [
-        (Method::POST, login, None, "store_unavailable"),
-        (Method::GET, key, None, "store_unavailable"),
-        (
-            Method::GET,
-            "/auth/unknown",
-            foreign,
-            "auth_keys_unavailable",
-        ),
-    ] {
-        let (status, envelope) = send(&router, request(method, path, token, LOGIN)).await;
-        assert_eq!(
-            (status, envelope["data"]["reason"].as_str()),
-            (503, Some(reason))
-        );
-    }
-}
-
-#[tokio::test]
 async fn a_request_names_one_host() {
     for (hosts, reason) in [
         (&[][..], "host_missing"),

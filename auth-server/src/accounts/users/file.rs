@@ -216,19 +216,6 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_changed_file_replaces_the_users() {
-        let file = file_with(&["ada"]);
-        let users = FileUsers::open(file.path().to_owned()).unwrap();
-        assert!(knows(&users, "ada") && !knows(&users, "bob"));
-        assert_eq!(users.reload().unwrap(), None);
-
-        write(&file, &["bob"]);
-        assert_eq!(users.reload().unwrap().unwrap(), ["ada", "bob"]);
-        assert!(!knows(&users, "ada") && knows(&users, "bob"));
-        assert_eq!(users.count(), 1);
-    }
-
-    #[test]
     fn each_change_names_its_user() {
         let file = file_with(&["ada", "bob"]);
         let users = FileUsers::open(file.path().to_owned()).unwrap();

@@ -190,33 +190,3 @@ async fn token_for(
     };
     Ok(Issued { token, ids })
 }
-
-#[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use http::{HeaderValue, header};
-
-    use super::*;
-
-    fn content_type(values: &[&str]) -> HeaderMap {
-        values
-            .iter()
-            .map(|value| (header::CONTENT_TYPE, HeaderValue::from_str(value).unwrap()))
-            .collect()
-    }
-
-    #[test]
-    fn contract_4_1_rule_1_an_absent_body_is_incomplete() {
-        for headers in [
-            content_type(&[]),
-            content_type(&["text/plain"]),
-            content_type(&["application/json"]),
-        ] {
-            assert_eq!(parse(&headers, b""), Err(Rejection::LoginIncomplete));
-        }
-        assert_eq!(
-            parse(&content_type(&[]), b"{}"),
-            Err(Rejection::MediaTypeUnsupported)
-        );
-    }
-}

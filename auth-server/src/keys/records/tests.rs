@@ -14,7 +14,7 @@ use crate::store::conformance::for_every_store;
 use crate::store::conformance::installations::Installation;
 use crate::store::conformance::unsteady::Unsteady;
 use crate::store::envelope_encryption::KeyEncryption;
-use crate::store::envelope_encryption::tests::{key, with};
+use crate::store::envelope_encryption::tests::with;
 
 const TYPE: SigningType = SigningType::Ecdsa;
 const NOW: i64 = 1_000_000;
@@ -34,18 +34,6 @@ impl Shared {
 
     fn open(&self, encryption: KeyEncryption) -> OpenStore {
         OpenStore::unencrypted(Arc::new(Arc::clone(&self.0))).with(encryption)
-    }
-
-    /// Returns the stored strings.
-    async fn raw(&self) -> Values<String> {
-        let [mut private, mut public, mut ring] = [const { None }; 3];
-        for (entry, text) in Entry::ALL
-            .into_iter()
-            .zip([&mut private, &mut public, &mut ring])
-        {
-            *text = self.0.raw(&entry.key()).await;
-        }
-        [private, public, ring]
     }
 
     async fn plant(&self, entry: Entry, text: Option<&str>) {
@@ -71,69 +59,6 @@ async fn read(store: &OpenStore) -> Result<StoredKeys, StoreError> {
 async fn install(store: &OpenStore, keys: &StoredKeys) {
     let held = store.read_keys().await.unwrap();
     assert_eq!(store.write_keys(&held, keys).await, Ok(true));
-}
-
-async fn rewrite(store: &OpenStore, at_rest: &AtRest) -> StoredKeys {
-    let held = store.read_keys().await.unwrap();
-    let rewritten = store.rewrite_keys(at_rest, &held, &held.keys).await;
-    assert_eq!(rewritten, Ok(true));
-    held.keys
-}
-
-#[tokio::test]
-async fn without_the_right_key_nothing_is_read_and_that_is_known() {
-    for encryption in [KeyEncryption::default(), with(2)] {
-        let shared = Shared::new();
-        install(&shared.open(with(1)), &fresh(TYPE)).await;
-        let records = shared.open(encryption);
-        let error = read(&records).await.unwrap_err();
-        assert!(matches!(&error, StoreError::Unusable(_)), "{error}");
-        assert!(error.to_string().contains(key(1).id()), "{error}");
-        assert!(records.encryption.lacks_key());
-        // Nor is a store that lost its content filled in clear, or under another key.
-        for entry in Entry::ALL {
-            shared.plant(entry, None).await;
-        }
-        let held = records.read_keys().await.unwrap();
-        assert!(records.write_keys(&held, &fresh(TYPE)).await.is_err());
-    }
-}
-
-#[tokio::test]
-async fn a_store_stays_as_it_is_until_it_is_encrypted_anew() {
-    let shared = Shared::new();
-    let (plain, keyed) = (shared.open(KeyEncryption::default()), shared.open(with(1)));
-    install(&plain, &fresh(TYPE)).await;
-    for writer in [&keyed, &plain, &keyed] {
-        let keys = fresh(TYPE);
-        install(writer, &keys).await;
-        assert_eq!(read(&plain).await, Ok(keys));
-    }
-    let keys = rewrite(&keyed, &AtRest::Encrypted(key(1).id().to_owned())).await;
-    assert!(read(&plain).await.is_err() && plain.encryption.lacks_key());
-    assert_eq!(read(&keyed).await, Ok(keys));
-    // One that would make another store writes as this one is.
-    let leaving = shared.open(KeyEncryption {
-        others: vec![key(1)],
-        ..KeyEncryption::default()
-    });
-    install(&leaving, &fresh(TYPE)).await;
-    assert!(read(&keyed).await.is_ok() && read(&plain).await.is_err());
-    rewrite(&leaving, &AtRest::InClear).await;
-    assert!(read(&plain).await.is_ok());
-}
-
-#[tokio::test]
-async fn a_value_that_was_moved_is_rejected() {
-    let shared = Shared::new();
-    install(&shared.open(with(1)), &fresh(TYPE)).await;
-    let [private, public, ring] = shared.raw().await;
-    for (private, public) in [(&private, &private), (&ring, &public)] {
-        shared.plant(Entry::Private, private.as_deref()).await;
-        shared.plant(Entry::Public, public.as_deref()).await;
-        let error = read(&shared.open(with(1))).await.unwrap_err();
-        assert!(error.to_string().contains("another place"), "{error}");
-    }
 }
 
 #[tokio::test]

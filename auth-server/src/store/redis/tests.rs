@@ -295,29 +295,10 @@ async fn a_commit_that_fails_half_way_is_unclear_and_is_named() {
 }
 
 #[tokio::test]
-async fn a_replica_or_a_full_store_takes_nothing_and_is_away_for_now() {
+async fn a_script_that_redis_has_forgotten_is_sent_again() {
     let Some(redis) = Redis::start() else { return };
     let store = redis.store();
-    for (limit, lifted) in [
-        (
-            ["CONFIG", "SET", "maxmemory", "1"],
-            ["CONFIG", "SET", "maxmemory", "0"],
-        ),
-        (
-            ["CONFIG", "SET", "min-replicas-to-write", "1"],
-            ["CONFIG", "SET", "min-replicas-to-write", "0"],
-        ),
-    ] {
-        redis.0.command(&limit);
-        let error = store.commit(vec![put("a", None, "1")]).await.unwrap_err();
-        assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
-        redis.0.command(&lifted);
-        assert_eq!(store.get(&application("a")).await, Ok(None));
-    }
-    redis.0.command(&["REPLICAOF", "127.0.0.1", "1"]);
-    let replica = store.commit(vec![put("a", None, "1")]).await.unwrap_err();
-    assert!(matches!(replica, StoreError::Unavailable(_)), "{replica}");
-    redis.0.command(&["REPLICAOF", "NO", "ONE"]);
+    store.check().await.unwrap();
     redis.0.command(&["SCRIPT", "FLUSH"]);
     let done = store.commit(vec![put("a", None, "1")]).await;
     assert_eq!(done, Ok(Outcome::Committed));

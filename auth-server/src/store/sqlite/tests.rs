@@ -5,7 +5,7 @@
 mod journal;
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -92,28 +92,6 @@ async fn what_is_no_store_of_this_version_is_unusable_and_stays() {
 }
 
 #[tokio::test]
-async fn what_each_mount_opens_to_a_group_is_closed_again() {
-    let home = tempfile::tempdir().unwrap();
-    let data = home.path().join("data");
-    let file = stored(&data).await;
-    let modes = || [&data, &file].map(|path| fs::metadata(path).unwrap().mode() & 0o7777);
-    for opened in [[0o2770, 0o660], [0o755, 0o644], [0o777, 0o600]] {
-        for (path, mode) in [&data, &file].into_iter().zip(opened) {
-            chmod(path, mode);
-        }
-        let preview = SqliteStore::new(data.clone(), Access::Preview);
-        assert!(preview.get(&application("a")).await.unwrap().is_some());
-        assert_eq!(modes(), opened, "a preview leaves everything");
-        assert!(open(&data).get(&application("a")).await.unwrap().is_some());
-        assert!(modes()[0] & 0o022 == 0 && modes()[1] == 0o600, "{opened:?}");
-    }
-    fs::remove_file(&file).unwrap();
-    chmod(&data, 0o2770);
-    SqliteStore::for_serving(data.clone(), Duration::ZERO).unwrap();
-    assert_eq!(fs::metadata(&data).unwrap().mode() & 0o7777, 0o700);
-}
-
-#[tokio::test]
 async fn what_others_could_have_made_is_unusable() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
@@ -138,30 +116,6 @@ async fn what_others_could_have_made_is_unusable() {
 }
 
 #[tokio::test]
-async fn a_backup_is_a_whole_store_of_its_own_and_overwrites_nothing() {
-    let home = tempfile::tempdir().unwrap();
-    let (data, other) = (home.path().join("data"), home.path().join("other"));
-    fs::create_dir(&other).unwrap();
-    chmod(&other, 0o700);
-    let copy = other.join(FILE);
-    let server = SqliteStore::for_serving(data.clone(), Duration::ZERO).unwrap();
-    let missing = open(&data).backup(&copy).unwrap_err();
-    assert!(matches!(missing, StoreError::Unavailable(_)), "{missing}");
-    assert!(!copy.exists());
-    assert_eq!(commit(&server).await, Ok(Outcome::Committed));
-    assert_eq!(open(&data).backup(&copy), Ok(()));
-    assert_eq!(
-        fs::metadata(&copy).unwrap().permissions().mode() & 0o777,
-        0o600
-    );
-    let bytes = fs::read(&copy).unwrap();
-    let again = open(&data).backup(&copy).unwrap_err();
-    assert!(again.to_string().contains("overwrites nothing"), "{again}");
-    assert_eq!(fs::read(&copy).unwrap(), bytes);
-    assert!(open(&other).get(&application("a")).await.unwrap().is_some());
-}
-
-#[tokio::test]
 async fn the_directory_may_be_behind_a_symbolic_link() {
     let home = tempfile::tempdir().unwrap();
     let (there, link) = (home.path().join("there"), home.path().join("link"));
@@ -171,30 +125,6 @@ async fn the_directory_may_be_behind_a_symbolic_link() {
         commit(&open(&link.join("data"))).await,
         Ok(Outcome::Committed)
     );
-}
-
-#[tokio::test]
-async fn a_lock_that_stays_is_waited_for_and_given_up() {
-    let home = tempfile::tempdir().unwrap();
-    let store = open(home.path());
-    let file = stored(home.path()).await;
-    let other = Connection::open(&file).unwrap();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let change = |id| store.commit(vec![put(id, None, "1")]);
-    let key = application("a");
-    let (first, second, read) = tokio::join!(change("b"), change("c"), store.get(&key));
-    for given_up in [first, second] {
-        let error = given_up.unwrap_err();
-        assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
-        assert!(
-            error.to_string().starts_with(&file.display().to_string()),
-            "{error}"
-        );
-    }
-    assert!(!matches!(read, Err(StoreError::Unclear(_))), "{read:?}");
-    other.execute_batch("ROLLBACK").unwrap();
-    assert_eq!(change("b").await, Ok(Outcome::Committed));
-    assert_eq!(store.get(&application("c")).await, Ok(None));
 }
 
 #[test]
@@ -208,26 +138,6 @@ fn a_store_that_another_process_is_making_is_waited_for() {
     thread::sleep(Duration::from_millis(100));
     other.execute_batch("ROLLBACK").unwrap();
     assert_eq!(making.join().unwrap(), Ok(()));
-}
-
-#[tokio::test]
-async fn a_full_store_takes_nothing_and_goes_on_when_there_is_room() {
-    let home = tempfile::tempdir().unwrap();
-    let store = open(home.path());
-    assert_eq!(commit(&store).await, Ok(Outcome::Committed));
-    let limit = |pages: i64| {
-        let opened = store.opened.lock();
-        let connection = &opened.as_ref().unwrap().connection;
-        connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
-    };
-    limit(1).unwrap();
-    let long = "x".repeat(100_000);
-    let both = || vec![put("b", None, "1"), put("c", None, &long)];
-    let error = store.commit(both()).await.unwrap_err();
-    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
-    assert_eq!(store.get(&application("b")).await, Ok(None));
-    limit(10_000).unwrap();
-    assert_eq!(store.commit(both()).await, Ok(Outcome::Committed));
 }
 
 #[tokio::test]

@@ -158,33 +158,14 @@ fn what_cannot_be_read_of_a_token_is_logged_without_its_content() {
             "expected value at line 1 column 14",
         ),
         (
-            "Bearer \"hush\"".to_owned(),
-            "character 1 of the token is '\"', which no token has",
-        ),
-        (
             "Bearer hush".to_owned(),
             "the number of its parts between dots is 1, and not 3",
         ),
-        ("Bearer".to_owned(), "the token is empty"),
-        (
-            "Bearer: hush".to_owned(),
-            "it begins with `Bearer:`, and not with `Bearer` and a blank",
-        ),
         ("Token hush".to_owned(), "it begins with `Token`"),
-        ("hush.hush.hush".to_owned(), "it begins with something else"),
-        (
-            "Negotiate hush".to_owned(),
-            "`authorization`: it begins with `Negotiate`",
-        ),
-        (
-            of("", "").replace("Bearer ", "eyJ"),
-            "it begins with a JWT, and not with",
-        ),
         (
             "Bearer s=hush.hush.hush".to_owned(),
             "its header is no base64url without padding: character 2 of it is '='",
         ),
-        (String::new(), "`authorization`: it is empty"),
     ];
     for (number, (field, cause)) in fields.iter().enumerate() {
         let (path, field) = (

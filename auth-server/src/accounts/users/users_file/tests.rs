@@ -86,23 +86,6 @@ fn what_is_left_out_has_a_default_or_no_value() {
 }
 
 #[test]
-fn only_an_enabled_user_with_the_right_password_is_let_in() {
-    let text = entry("ada", "a") + &entry("eve", "e") + "disabled = true\n";
-    let users = Users::parse(&text).unwrap();
-    for (account, password, expected) in [
-        ("ada", "a", true),
-        ("ada", "e", false),
-        ("Ada", "a", false),
-        ("eve", "e", false),
-        ("bob", "a", false),
-        ("", "", false),
-    ] {
-        let outcome = users.authenticate(account, password);
-        assert_eq!(outcome.is_some(), expected, "{account} {password}");
-    }
-}
-
-#[test]
 fn what_is_wrong_is_reported_without_quoting_a_password() {
     let ada = entry("ada", "p");
     for (text, expected) in [
@@ -186,21 +169,6 @@ fn accounts_that_differ_in_letter_case_alone_are_a_warning() {
         let names = format!("{one:?} and {other:?}");
         assert!(warning.starts_with(&names), "{warning}");
     }
-}
-
-#[test]
-fn passwords_that_cost_more_or_less_than_most_are_counted() {
-    let (ada, bob, eve) = (entry("ada", "a"), entry("bob", "b"), entry("eve", "e"));
-    let even = Users::parse(&format!("{ada}{bob}")).unwrap();
-    assert_eq!(even.cost_warning(), None);
-    let costly = eve.replace("m=8,t=1", "m=16,t=2");
-    let uneven = Users::parse(&format!("{ada}{costly}{bob}")).unwrap();
-    let warning = uneven.cost_warning().unwrap();
-    assert!(warning.starts_with("1 of 3 passwords"), "{warning}");
-    assert!(warning.contains("(m=8,t=1,p=1)"), "{warning}");
-    assert_eq!(uneven.common_params().m_cost(), 8);
-    let empty = Users::parse("# nobody\n").unwrap();
-    assert_eq!(empty.common_params(), &Params::default());
 }
 
 #[test]
