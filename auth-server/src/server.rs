@@ -80,11 +80,11 @@ pub(crate) async fn serve_on(
     let (background, ends) = supervisor();
     log_start(args, &config);
     let app = Arc::new(App::new(config, store));
-    for issuer in &app.config.foreign_issuers {
-        issuer.prepare();
-    }
     let health = Health::new();
     let mut synchronization = Synchronization::new(Arc::clone(&app), &health);
+    for issuer in &app.config.foreign_issuers {
+        issuer.prepare(&health);
+    }
     let admin_drain = DrainTrigger::default();
     // Probes first: a process waiting for a stalled store must not seem to hang.
     let admin_task = spawn_admin(args, &app, &health, started, &admin_drain, &background)?;
@@ -171,6 +171,7 @@ fn status_page(
         prefix: PREFIX,
         outcome: "code",
         rejections: "rejections_total",
+        further: Some(("Logouts at other issuers", "backchannel_logouts_total")),
         help: Help::texts,
     };
     let title = concat!("Postern auth-server ", env!("CARGO_PKG_VERSION"));

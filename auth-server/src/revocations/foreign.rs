@@ -10,6 +10,7 @@ use postern_token::revocations::RevocationDigest;
 use postern_token::revocations::statement::{
     Ended, Expected, Form, InvalidStatement, MAX_AHEAD, Statement,
 };
+use postern_transport::admin::health::Health;
 use postern_transport::http_client::ClientSettings;
 use postern_transport::issuer::Purpose;
 use postern_transport::issuer::key_set::{KeySetSettings, KeySetSource};
@@ -89,8 +90,11 @@ impl ForeignIssuer {
         &self.settings.issuer
     }
 
-    /// Fetches the keys before the first statement, so that a wrong address is logged at the start.
-    pub(crate) fn prepare(&self) {
+    /// Fetches the keys before the first statement, so that a wrong address is logged at the start, and reports
+    /// them from then on.
+    pub(crate) fn prepare(&self, health: &Health) {
+        let (issuer, reported) = (self.settings.issuer.clone(), self.keys.clone());
+        health.computed(move || reported.condition(&issuer));
         let keys = self.keys.clone();
         tasks::spawn(async move { keys.fetched(Purpose::Tick).await });
     }

@@ -40,6 +40,7 @@ impl Status {
             prefix: PREFIX,
             outcome: "outcome",
             rejections: "requests_total",
+            further: None,
             help: Help::texts,
         };
         let status = self.clone();

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use postern_process::clock::instant;
+use postern_process::clock::{instant, unix_now};
 use postern_process::tasks;
 use postern_token::keys::KeySet;
+use postern_token::times::{duration, moment};
+use postern_transport::admin::health::ConditionState;
 use postern_transport::issuer::Purpose;
 use postern_transport::issuer::key_set::KeySetSource;
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -29,6 +31,8 @@ const MAX_AGE: Duration = Duration::from_secs(86_400);
 #[derive(Debug, Clone)]
 pub(super) struct ForeignKeys {
     known: Arc<ArcSwapOption<KnownKeys>>,
+    /// The time and the error of the last fetch, if it failed.
+    failed: Arc<ArcSwapOption<String>>,
     fetches: Arc<Mutex<Fetches>>,
 }
 
@@ -63,6 +67,7 @@ impl ForeignKeys {
         };
         Self {
             known: Arc::default(),
+            failed: Arc::default(),
             fetches: Arc::new(Mutex::new(fetches)),
         }
     }
@@ -88,8 +93,7 @@ impl ForeignKeys {
         let mut fetches = Arc::clone(&self.fetches).lock_owned().await;
         // A fetch that began while this call waited for the lock serves it too.
         if fetches.last.is_none_or(|last| last.began < arrived) {
-            let known = Arc::clone(&self.known);
-            let fetching = tasks::spawn(Self::fetch(fetches, known, purpose));
+            let fetching = tasks::spawn(self.clone().fetch(fetches, purpose));
             fetching.await.ok()?;
             fetches = Arc::clone(&self.fetches).lock_owned().await;
         }
@@ -98,16 +102,12 @@ impl ForeignKeys {
         Some(Arc::clone(&known.keys))
     }
 
-    async fn fetch(
-        mut fetches: OwnedMutexGuard<Fetches>,
-        known: Arc<ArcSwapOption<KnownKeys>>,
-        purpose: Purpose,
-    ) {
+    async fn fetch(self, mut fetches: OwnedMutexGuard<Fetches>, purpose: Purpose) {
         if let Some(last) = fetches.last {
             sleep_until((last.ended + PAUSE).into()).await;
         }
         let began = instant();
-        let former = known.load_full();
+        let former = self.known.load_full();
         let keys = match fetches.source.fetch(purpose).await {
             Ok(Some(keys)) => Some(Arc::new(keys)),
             // The last response is still fresh.
@@ -115,6 +115,9 @@ impl ForeignKeys {
             Err(error) => {
                 let issuer = &fetches.issuer;
                 warn!(issuer, %error, "keys of an issuer of [[logout]] not fetched");
+                let at = moment(unix_now());
+                let failed = format!("the fetch at {at} failed: {error}");
+                self.failed.store(Some(Arc::new(failed)));
                 None
             }
         };
@@ -124,12 +127,29 @@ impl ForeignKeys {
             has_succeeded: keys.is_some(),
         });
         if let Some(keys) = keys {
+            self.failed.store(None);
             let fetched = KnownKeys {
                 keys,
                 fetched: began,
             };
-            known.store(Some(Arc::new(fetched)));
+            self.known.store(Some(Arc::new(fetched)));
         }
+    }
+
+    /// Returns the row of the readiness report.
+    pub(super) fn condition(&self, issuer: &str) -> ConditionState {
+        let mut note = match self.known.load_full() {
+            Some(known) => {
+                let age = instant().saturating_duration_since(known.fetched);
+                format!("{issuer}: keys fetched {} ago", duration(age.as_secs()))
+            }
+            None => format!("{issuer}: keys not fetched yet"),
+        };
+        let failed = self.failed.load_full();
+        if let Some(failed) = &failed {
+            note = format!("{note}; {failed}; a logout tries again, and gets 503 without keys");
+        }
+        ConditionState::noted("logout_keys", note, failed.is_some())
     }
 
     fn young(&self) -> Option<Arc<KnownKeys>> {

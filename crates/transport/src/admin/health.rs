@@ -53,6 +53,20 @@ pub struct ConditionState {
     pub warns: bool,
 }
 
+impl ConditionState {
+    /// Returns a line that has no say in readiness.
+    #[must_use]
+    pub fn noted(name: &'static str, note: String, warns: bool) -> Self {
+        Self {
+            name,
+            ok: true,
+            note: Some(note),
+            warns,
+            ..Self::default()
+        }
+    }
+}
+
 /// The handle by which a part of the program reports its condition.
 #[derive(Debug, Clone)]
 pub struct Condition(Arc<Mutex<ConditionState>>);
@@ -128,13 +142,7 @@ impl Health {
             .chain(certificates)
             .collect();
         if !notes.is_empty() {
-            report.push(ConditionState {
-                name: "files",
-                ok: true,
-                note: Some(notes.join("; ")),
-                warns: true,
-                ..ConditionState::default()
-            });
+            report.push(ConditionState::noted("files", notes.join("; "), true));
         }
         report
     }

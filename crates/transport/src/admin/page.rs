@@ -45,6 +45,8 @@ pub struct StatusPage {
     pub outcome: &'static str,
     /// The metric of rejections by reason.
     pub rejections: &'static str,
+    /// The heading and the metric of what else is counted by `outcome`.
+    pub further: Option<(&'static str, &'static str)>,
     /// Returns cause and remedy of a reason code.
     pub help: fn(&str) -> [&'static str; 2],
 }
@@ -107,11 +109,16 @@ impl StatusPage {
             (true, false) => READY,
         };
         let conditions = conditions.into_iter().map(condition).collect();
+        let requests = self.counts(&metrics, "requests_total", self.outcome);
         let rejections = self.rejections(&metrics, unix_now());
+        if let Some((title, metric)) = self.further {
+            let counts = self.counts(&metrics, metric, "outcome");
+            own.sections.insert(0, Section::new(title, counts));
+        }
         own.sections.retain(|section| !section.rows.is_empty());
         let sections = [
             Section::new("Readiness", conditions),
-            Section::new("Requests", self.requests(&metrics)),
+            Section::new("Requests", requests),
             Section::new("Rejections, the latest first", rejections),
         ];
         own.sections.splice(0..0, sections);
@@ -119,8 +126,8 @@ impl StatusPage {
         Page { own, state, up }
     }
 
-    fn requests(&self, metrics: &str) -> Vec<Row> {
-        self.sums(metrics, "requests_total", self.outcome)
+    fn counts(&self, metrics: &str, metric: &str, label: &str) -> Vec<Row> {
+        self.sums(metrics, metric, label)
             .into_iter()
             .filter(|(_, count)| *count > 0)
             .map(|(name, count)| Row::new(name, count))

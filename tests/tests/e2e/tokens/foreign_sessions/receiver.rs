@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use tests::actors::auth_server::TOKEN_REVOKED;
+use tests::actors::auth_server::{TOKEN_REVOKED, admin_get};
+use tests::actors::expect::has;
 use tests::services::fake_auth_server::json_response;
 use tests::services::redis_server::Redis;
 use tests::services::redis_topologies::{SENTINEL_PASSWORD, Watched};
@@ -94,6 +95,14 @@ fn an_issuer_tries_again_while_the_store_or_its_keys_are_away() {
     twin.at.replies(json_response(AWAY, "{}"));
     let plan = || foreign.server().store(redis.url());
     let [server, other] = [plan().ready(), plan().ready()];
+    let until_row = |keys: &str, part: &str| {
+        let row = format!("{:<26} {keys:<8} https://twin.example: ", "logout_keys");
+        wait::until(part, || {
+            let page = admin_get(server.admin(), "/").text();
+            let mut lines = page.lines().filter(|line| line.starts_with(&row));
+            lines.any(|line| line.contains(part)).then_some(page)
+        })
+    };
     let session = foreign.session("idp", "s", "u");
     assert_eq!(
         log_out(&server, &foreign.session("idp", "r", "u"), "i"),
@@ -102,8 +111,12 @@ fn an_issuer_tries_again_while_the_store_or_its_keys_are_away() {
     // A server that has not polled the store since.
     assert_eq!(log_out(&other, &session, "i"), 400);
     assert_eq!(log_out(&server, &twin, "i"), 503);
+    until_row("warn", "keys not fetched yet; the fetch at 20");
     twin.at.replies(json_response("200 OK", &twin.at.jwks()));
     wait::until("its keys", || log_out(&server, &twin, "i") == 200);
+    let page = until_row("ok", "keys fetched ");
+    let (_, counts) = page.split_once("# Logouts at other issuers\n").unwrap();
+    has(counts, format!("{:<26} 2", "ended"));
     drop(redis);
     for (form, jti) in [(Form::Logout, "j"), (Form::Event, "k")] {
         let away = form.send(&server, &session.ended(form, jti));
