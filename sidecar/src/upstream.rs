@@ -16,11 +16,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 use pingora::upstreams::peer::{HttpPeer, Peer};
 use postern_process::clock::unix_now;
 use postern_process::files::file_watch;
+use postern_token::times::moment;
+use postern_transport::admin::health::ConditionState;
 use postern_transport::tls::followed::Followed;
 use tokio::sync::Notify;
 
@@ -64,6 +66,8 @@ pub(crate) struct Upstream {
     preferred: AtomicUsize,
     /// True once the service has chosen HTTP/1.1 over TLS.
     chose_http_1: AtomicBool,
+    /// The last connection that was opened or not: the cause with its time.
+    connected: ArcSwapOption<Result<(), String>>,
     /// Notified when an address is unreachable: the name may have other addresses now.
     lost: Notify,
 }
@@ -110,6 +114,7 @@ impl Upstream {
             peers: ArcSwap::from_pointee(peers),
             preferred: AtomicUsize::new(0),
             chose_http_1: AtomicBool::new(false),
+            connected: ArcSwapOption::empty(),
             lost: Notify::new(),
         })
     }
@@ -146,8 +151,31 @@ impl Upstream {
         self.settings.read_timeout
     }
 
-    /// Selects the next address after `peer` was unreachable, and has the name resolved again.
-    pub(crate) fn unreachable(&self, peer: &Arc<ServicePeer>) {
+    /// Notes that the service was reached.
+    pub(crate) fn reached(&self) {
+        // Most connections change nothing.
+        if !matches!(self.connected.load().as_deref(), Some(Ok(()))) {
+            self.connected.store(Some(Arc::new(Ok(()))));
+        }
+    }
+
+    /// Reports the service for the status page: it does not decide about readiness.
+    pub(crate) fn report(&self) -> ConditionState {
+        let connected = self.connected.load_full();
+        let (note, warns) = match connected.as_deref() {
+            _ if self.peer().is_none() => ("its name does not resolve".to_owned(), true),
+            None => ("no connection yet".to_owned(), false),
+            Some(Ok(())) => ("the last connection succeeded".to_owned(), false),
+            Some(Err(failed)) => (failed.clone(), true),
+        };
+        ConditionState::noted("service", format!("{}: {note}", self.address()), warns)
+    }
+
+    /// Selects the next address after `peer` was unreachable for this cause, and has the name resolved again.
+    pub(crate) fn unreachable(&self, peer: &Arc<ServicePeer>, cause: String) {
+        let (address, at) = (peer.any.address(), moment(unix_now()));
+        let failed = format!("the last connection, at {at} to {address}, failed: {cause}");
+        self.connected.store(Some(Arc::new(Err(failed))));
         let peers = self.peers.load();
         let index = self.preferred.load(Ordering::Relaxed);
         let current = peers.get(index % peers.len().max(1));
@@ -283,18 +311,39 @@ mod tests {
     }
 
     #[test]
+    fn the_report_has_the_last_connection() {
+        let upstream = upstream("http://127.0.0.1:1").unwrap();
+        let reported = || {
+            let state = upstream.report();
+            (state.ok, state.warns, state.note.unwrap())
+        };
+        let row = |warns, text: &str| (true, warns, format!("http://127.0.0.1:1: {text}"));
+        assert_eq!(reported(), row(false, "no connection yet"));
+        upstream.unreachable(&upstream.peer().unwrap(), "away".to_owned());
+        let (_, warns, note) = reported();
+        assert!(
+            warns && note.contains(" to 127.0.0.1:1, failed: away"),
+            "{note}"
+        );
+        upstream.reached();
+        assert_eq!(reported(), row(false, "the last connection succeeded"));
+        upstream.set_addresses(&[]);
+        assert_eq!(reported(), row(true, "its name does not resolve"));
+    }
+
+    #[test]
     fn an_unreachable_address_selects_the_next_one() {
         let upstream = upstream("http://127.0.0.1:1").unwrap();
         upstream.set_addresses(&["127.0.0.1:1".parse().unwrap(), "[::1]:1".parse().unwrap()]);
         let address = || upstream.peer().unwrap();
         let first = address();
-        upstream.unreachable(&first);
+        upstream.unreachable(&first, "away".to_owned());
         let second = address();
         assert_ne!(first.any.address(), second.any.address());
         // A second failure of the first one changes nothing.
-        upstream.unreachable(&first);
+        upstream.unreachable(&first, "away".to_owned());
         assert_eq!(address().any.address(), second.any.address());
-        upstream.unreachable(&second);
+        upstream.unreachable(&second, "away".to_owned());
         assert_eq!(address().any.address(), first.any.address());
     }
 }

@@ -64,12 +64,16 @@ impl App {
         // Each report on readiness is computed from the keys in force at that time.
         let known = Arc::clone(&keys);
         health.computed(move || readiness::report(&known, Instant::now()));
+        report_list(config, &keys, &health);
+        let upstream = upstream(config)?;
+        let service = Arc::clone(&upstream);
+        health.computed(move || service.report());
         let descriptors = fd_limit::for_clients();
         let max = limits::max_of("--max-requests", args.limits.max_requests, descriptors);
         Ok(Self {
             rules,
             keys,
-            upstream: upstream(config)?,
+            upstream,
             request_logger: RequestLogger {
                 metrics: metrics.clone(),
                 reported: Arc::default(),
@@ -85,6 +89,17 @@ impl App {
             health,
             drain: DrainTrigger::default(),
         })
+    }
+}
+
+/// Adds the row of the revocation list, if there is one, to the readiness report.
+fn report_list(config: &Config, keys: &IssuerKeys, health: &Health) {
+    let sources = config.issuers.iter().chain(&config.list_source);
+    // The keys are in the order of their settings.
+    let mut sources = sources.zip(keys.fetched());
+    if let Some((settings, keys)) = sources.find(|(it, _)| it.source.wants_list()) {
+        let (source, keys) = (settings.source.to_string(), Arc::clone(keys));
+        health.computed(move || readiness::list_report(&keys, &source, Instant::now()));
     }
 }
 

@@ -10,6 +10,7 @@ use postern_contract::rejection::Rejection;
 use postern_process::clock::unix_now;
 use postern_token::keys::KeySet;
 use postern_token::sources::bearer::Bearer;
+use postern_token::times::moment;
 
 use super::fingerprint::KeySetFingerprint;
 use super::installed_keys::{FetchTime, InstalledKeys};
@@ -51,6 +52,13 @@ pub(crate) struct FailedFetch {
     pub(crate) since: i64,
     /// The time of the next fetch.
     pub(crate) next: Instant,
+}
+
+impl FailedFetch {
+    pub(super) fn in_words(&self) -> String {
+        let (since, reason) = (moment(self.since), &self.reason);
+        format!("the fetches fail since {since}: {reason}")
+    }
 }
 
 impl CurrentKeys {

@@ -14,6 +14,8 @@ use super::revocations::Revocations;
 pub(crate) struct ListInForce {
     /// `None` before the first list.
     list: ArcSwapOption<Revocations>,
+    /// The begin and the cause of an outage of the list.
+    pub(super) failed: ArcSwapOption<String>,
     /// Wakes the streams whose tokens other lines may end.
     changes: watch::Sender<()>,
 }

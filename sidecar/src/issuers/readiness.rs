@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use postern_contract::rejection::Rejection;
+use postern_process::clock::unix_now;
 use postern_token::times::moment;
 use postern_transport::admin::health::ConditionState;
 
@@ -37,6 +38,26 @@ pub(crate) fn report(issuers: &IssuerKeys, now: Instant) -> ConditionState {
         note: (!notes.is_empty()).then(|| notes.join("; ")),
         warns: issuers.fetched().any(|issuer| warns(issuer)),
     }
+}
+
+/// Reports the revocation list from `source`, the server of `keys`, at `now`.
+pub(crate) fn list_report(keys: &CurrentKeys, source: &str, now: Instant) -> ConditionState {
+    let (mut note, fetched) = match keys.list.load().as_deref() {
+        Some(known) => {
+            let (entries, age) = (known.list().count(), known.age(now).as_secs());
+            let note = format!("{entries} entries, fetched {age} s ago from {source}");
+            (note, unix_now().saturating_sub_unsigned(age))
+        }
+        None => (format!("{NOT_FETCHED} from {source}"), 0),
+    };
+    // A server that rejects the application alone still sends its list.
+    let away = keys.failed().filter(|away| fetched <= away.since);
+    let failed = keys.list.failed.load().as_deref().cloned();
+    let failed = failed.or_else(|| Some(away?.in_words()));
+    if let Some(failed) = &failed {
+        note = format!("{note}; {failed}; tokens that end meanwhile are accepted");
+    }
+    ConditionState::noted("revocation_list", note, failed.is_some())
 }
 
 /// Returns true where a person should act on the note.
@@ -72,8 +93,7 @@ fn note(issuer: &CurrentKeys, now: Instant) -> Option<String> {
         format!("{keys} fetched {age} s ago{from_cache}")
     });
     let failed = issuer.failed().and_then(|failed| {
-        let (since, reason) = (moment(failed.since), &failed.reason);
-        let fails = format!("the fetches fail since {since}: {reason}");
+        let fails = failed.in_words();
         let Some(state) = state.as_ref() else {
             // The failure of the only issuer is the report's `reason` already.
             return issuer.name.is_some().then_some(fails);

@@ -9,6 +9,7 @@ use http::StatusCode;
 use postern_process::clock::{self, unix_now};
 use postern_token::keys::{KeyId, KeySet};
 use postern_token::revocations::{RevocationList, RevocationListError, SIGNED_EVERY, TokenDigests};
+use postern_token::times::moment;
 
 use super::cache_file::CachedList;
 use super::current::CurrentKeys;
@@ -181,8 +182,6 @@ pub(crate) enum ListError {
 pub(crate) struct RevocationRefresh {
     keys: Arc<CurrentKeys>,
     metrics: Metrics,
-    /// True once an outage is logged, which is one line.
-    is_failing: bool,
     /// True after a response that was no list, or not the end of the one in force, until a list is
     /// verified.
     wants_whole: bool,
@@ -193,7 +192,6 @@ impl RevocationRefresh {
         Self {
             keys,
             metrics,
-            is_failing: false,
             wants_whole: false,
         }
     }
@@ -242,7 +240,7 @@ impl RevocationRefresh {
             FetchedList::NotRequested => return,
             // A server without lists is a valid choice here: one warning, and no failed fetch.
             FetchedList::Failed(ListError::Absent) if !self.keys.requires_revocations() => {
-                if !std::mem::replace(&mut self.is_failing, true) {
+                if self.begins_outage(server, &ListError::Absent) {
                     tracing::warn!(
                         server,
                         "the auth server publishes no revocation list: revoked tokens are accepted"
@@ -265,7 +263,7 @@ impl RevocationRefresh {
         }
         let result = match outcome {
             Ok(result) => {
-                self.is_failing = false;
+                self.keys.list.failed.store(None);
                 result
             }
             Err(error) => self.on_failure(server, &error),
@@ -295,13 +293,25 @@ impl RevocationRefresh {
         Ok(ListResult::Replaced)
     }
 
+    /// Notes an outage, which is one log line. Returns true for its first failure.
+    fn begins_outage(&self, server: &str, error: &ListError) -> bool {
+        let outage = &self.keys.list.failed;
+        if outage.load().is_some() {
+            return false;
+        }
+        let since = moment(unix_now());
+        let failed = format!("the fetches fail since {since}: {server}: {error}");
+        outage.store(Some(Arc::new(failed)));
+        true
+    }
+
     /// Logs the first failure. An older list is no failure while the one in force is fresh: another
     /// server may not have read its store yet.
-    fn on_failure(&mut self, server: &str, error: &ListError) -> ListResult {
+    fn on_failure(&self, server: &str, error: &ListError) -> ListResult {
         let is_older = matches!(error, ListError::Older { .. });
         if is_older && self.keys.has_fresh_revocations(clock::instant()) {
             tracing::debug!(server, %error, "an older revocation list is ignored");
-        } else if !std::mem::replace(&mut self.is_failing, true) {
+        } else if self.begins_outage(server, error) {
             let kept = match self.keys.list.load().is_some() {
                 true => "keeping the last good one",
                 false => "no list was fetched before",

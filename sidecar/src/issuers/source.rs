@@ -86,6 +86,11 @@ impl SourceSettings {
         matches!(self, Self::AuthServer(settings) if settings.application.is_none())
     }
 
+    /// Returns true where a revocation list is fetched with the keys.
+    pub(crate) const fn wants_list(&self) -> bool {
+        matches!(self, Self::AuthServer(settings) if settings.wants_list)
+    }
+
     /// Returns the flag of the source.
     pub(crate) const fn flag(&self) -> &'static str {
         match self {
@@ -172,11 +177,6 @@ impl KeySource {
             Self::AuthServer(endpoint) => endpoint.client.open(),
             Self::KeySet(set) => set.open(),
         }
-    }
-
-    /// Returns true where a revocation list is fetched with the keys.
-    pub(crate) fn wants_list(&self) -> bool {
-        matches!(self, Self::AuthServer(endpoint) if endpoint.settings.wants_list)
     }
 
     /// Returns true for keys of a file.

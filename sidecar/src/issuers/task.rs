@@ -76,7 +76,8 @@ impl IssuerTask {
             let failing = Arc::clone(&keys.cache_fails);
             KeyCache::new(cache, metrics.clone(), failing)
         });
-        let revocations = source
+        let revocations = settings
+            .source
             .wants_list()
             .then(|| RevocationRefresh::new(Arc::clone(&keys), metrics.clone()));
         let (sender, changes) = mpsc::unbounded_channel();

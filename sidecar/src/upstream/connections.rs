@@ -20,6 +20,7 @@ use self::conduct::Conduct;
 use self::http2::{Shared, Slot};
 use self::pool::{Idle, Kept, Pool};
 use self::socket::{Dial, Socket};
+use super::errors::log_cause;
 use super::service::{Http2Stream, Service};
 use super::{ServicePeer, Upstream};
 
@@ -200,7 +201,8 @@ impl Connections {
         }
         let stream = self.connector.new_stream(&settings).await;
         // The next try uses another address.
-        let stream = stream.inspect_err(|_| upstream.unreachable(peer))?;
+        let stream = stream.inspect_err(|error| upstream.unreachable(peer, log_cause(error)))?;
+        upstream.reached();
         let is_http_2 = if peer.any.is_tls() {
             stream.selected_alpn_proto() == Some(ALPN::H2)
         } else {

@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use tests::actors::auth_server::admin_get;
+use tests::actors::expect::has;
 use tests::services::socket_server::{Reply, SocketServer};
 use tests::tables;
 use tests::tables::template;
@@ -28,16 +30,17 @@ fn a_malformed_response_is_502_with_a_reason_of_its_own() {
 }
 
 #[test]
-fn the_log_says_where_the_service_was_sought() {
+fn log_and_page_say_where_the_service_was_sought() {
+    const UNAVAILABLE: &str = "502 upstream_unavailable";
     let stack = stack();
     let silent = SocketServer::start(|_| Reply::Silence);
     let (away, silent) = (free_address().to_string(), silent.address().to_string());
     let unknown = "http://postern.invalid:3000";
-    for (scheme, tried, reason) in [
-        ("http://", &*away, "502 upstream_unavailable"),
-        ("http://", &silent, "504 upstream_timeout"),
-        ("unix:", "/nowhere/app.sock", "502 upstream_unavailable"),
-        ("", unknown, "502 upstream_unavailable"),
+    for (scheme, tried, reason, row) in [
+        ("http://", &*away, UNAVAILABLE, "the last connection, at 20"),
+        ("http://", &silent, "504 upstream_timeout", " succeeded"),
+        ("unix:", "/nowhere/app.sock", UNAVAILABLE, ".sock, failed: "),
+        ("", unknown, UNAVAILABLE, "its name does not resolve"),
     ] {
         let upstream = format!("{scheme}{tried}");
         let flags = ["--upstream-read-timeout=1", "--log-format=json"];
@@ -46,8 +49,9 @@ fn the_log_says_where_the_service_was_sought() {
         assert_eq!(anonymous.status(), 401);
         let response = sidecar.bearing(&stack.token()).get("/list?appSecret=hush");
         assert_eq!(response.verdict(), reason);
-        // The service's state is not the sidecar's.
+        // The service's state is not the sidecar's, but stands on its page.
         assert_eq!(sidecar.readiness(), 200);
+        has(admin_get(sidecar.admin(), "/").text(), row);
         let line = |reason: &str| sidecar.process().json_line("reason", reason);
         let (_, reason) = reason.split_once(' ').unwrap();
         let failed = line(reason);

@@ -1,6 +1,6 @@
 //! Sidecars that take the list: with and without tokens of the auth server, and before they have it.
 
-use tests::actors::auth_server::TOKEN_REVOKED;
+use tests::actors::auth_server::{TOKEN_REVOKED, admin_get};
 use tests::actors::sidecar::{EVERY_SECOND, SidecarPlan};
 use tests::actors::token_forge::{jti_of, payload_of};
 use tests::wait;
@@ -65,8 +65,17 @@ fn the_server_of_a_list_alone_issues_no_token_that_counts() {
     });
     drop(sidecar);
     let plan = foreign.sidecar(&server).flags(cache);
+    let url = server.url();
     drop(server);
-    assert_eq!(plan.ready().verdict_of(&token), TOKEN_REVOKED);
+    let sidecar = plan.ready();
+    assert_eq!(sidecar.verdict_of(&token), TOKEN_REVOKED);
+    let row = format!("{:<26} warn     1 entries, fetched ", "revocation_list");
+    let fails = format!(" from {url}; the fetches fail since 20");
+    wait::until("the outage on the page", || {
+        let page = admin_get(sidecar.admin(), "/").text();
+        let mut lines = page.lines().filter(|line| line.starts_with(&row));
+        lines.any(|line| line.contains(&fails))
+    });
 }
 
 #[test]
