@@ -9,9 +9,10 @@ pub(crate) mod refresh_token;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use postern_process::clock::instant;
+use postern_process::logs::once_a_minute::OnceAMinute;
 use postern_process::{named_enum, tasks};
 use postern_token::claims::Claims;
 use postern_token::possession::Binding;
@@ -68,13 +69,20 @@ pub(crate) struct Sessions {
     pub(crate) users: Arc<dyn UserStore>,
     pub(crate) log: Arc<RevocationLog>,
     pub(crate) metrics: Metrics,
-    /// True once a login without the store was logged.
-    pub(crate) is_away: AtomicBool,
+    pub(crate) outage: Mutex<LoggedOutage>,
     /// Sessions that the store may have, and whose refresh token no client has. While there are such sessions
     /// no other is begun, so that there are never more of them than logins in flight.
     pub(crate) unclear: Mutex<Vec<SessionId>>,
     /// Held while unclear sessions are removed.
     pub(crate) removing: tokio::sync::Mutex<()>,
+}
+
+/// The log lines about logins without the store. On a disk that is nearly full every other one may be stored.
+#[derive(Debug, Default)]
+pub(crate) struct LoggedOutage {
+    /// True if the last line was about a login that was not stored.
+    is_away: bool,
+    line: OnceAMinute,
 }
 
 /// A session of which a refresh token was presented that may be used.
@@ -294,14 +302,15 @@ impl Sessions {
         to_the_end(async move { sessions.end_now(id, cause, verified).await }).await
     }
 
-    /// Logs the first login that the store did not take, and the next one that it took.
+    /// Logs a login that the store did not take, at most once a minute, and the next one that it took.
     fn log_outage(&self, error: Option<&StoreError>) {
-        let was_away = self.is_away.swap(error.is_some(), Ordering::Relaxed);
+        let mut outage = self.outage.lock();
         match error {
-            Some(error) if !was_away => {
+            Some(error) if !outage.is_away && outage.line.is_due(instant()) => {
+                outage.is_away = true;
                 warn!(%error, "the store does not take logins: they get no refresh token");
             }
-            None if was_away => info!("the store takes logins again"),
+            None if std::mem::take(&mut outage.is_away) => info!("the store takes logins again"),
             _ => {}
         }
     }

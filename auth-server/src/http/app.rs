@@ -5,7 +5,6 @@ mod client_ip;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use postern_process::clock::instant;
@@ -90,7 +89,7 @@ impl App {
             users: Arc::clone(&users),
             log: Arc::clone(&revocations),
             metrics: metrics.clone(),
-            is_away: AtomicBool::default(),
+            outage: Mutex::default(),
             unclear: Mutex::default(),
             removing: tokio::sync::Mutex::default(),
         });

@@ -37,7 +37,7 @@ impl Server {
             users: Arc::new(BuiltinUser),
             log,
             metrics: Metrics::default(),
-            is_away: AtomicBool::default(),
+            outage: Mutex::default(),
             unclear: Mutex::default(),
             removing: tokio::sync::Mutex::default(),
         });

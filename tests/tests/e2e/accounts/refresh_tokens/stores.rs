@@ -90,12 +90,17 @@ fn without_the_store_logins_go_on_and_refreshing_waits() {
     assert_eq!(server.log_out(&tokens.refresh).status(), 503);
     assert_eq!(event(&server, "not_stored"), Some(3));
     assert_eq!(server.until_logged("the store does not take logins"), 1);
-    let Some(_redis) = Redis::start_on(address) else {
+    let Some(redis) = Redis::start_on(address) else {
         return;
     };
     let tokens = server.session_of("ada");
     server.refreshed(&tokens);
     server.until_logged("the store takes logins again");
+    // One that comes and goes is no line for each login.
+    drop(redis);
+    let data = server.login_as("ada", "enchantress").json()["data"].clone();
+    assert_eq!(data["refresh_token"], Value::Null);
+    assert_eq!(server.until_logged("the store does not take logins"), 1);
 }
 
 #[test]
