@@ -19,7 +19,7 @@ pub(super) fn exit_error(command: &Command, given: &ArgMatches, error: &clap::Er
         _ => {
             // Remove a secret first: lines are joined below, and a secret may have several lines.
             let line = what_is_wrong(&without_secret(command, error, error.to_string()));
-            let line = line + &missing_command(command, given, error);
+            let line = line + &missing_command(command, given, error) + &uses(command, error);
             if is_configuration(command, error) {
                 ExitError::Config(format!("{line}{SEE_HELP}"))
             } else {
@@ -40,6 +40,22 @@ fn missing_command(command: &Command, given: &ArgMatches, error: &clap::Error) -
         }
         _ => String::new(),
     }
+}
+
+/// Returns the remedy for settings that exclude each other: what each is for.
+fn uses(command: &Command, error: &clap::Error) -> String {
+    let mut names = named_flags(error, ContextKind::InvalidArg);
+    names.extend(named_flags(error, ContextKind::PriorArg));
+    // A flag that stands there twice.
+    names.dedup();
+    let help = |name: &String| setting_named(command, name)?.get_help();
+    let uses = names.iter();
+    let uses = uses.filter_map(|name| Some(format!("--{name} ({})", help(name)?)));
+    let uses = uses.collect::<Vec<_>>();
+    if error.kind() != ErrorKind::ArgumentConflict || uses.len() < 2 {
+        return String::new();
+    }
+    format!("; drop one: {}", uses.join(", "))
 }
 
 /// Returns true for an error about settings of the program alone.

@@ -30,7 +30,9 @@ struct Serve {
         env = "POSTERN_UNSET_UPSTREAM",
         required_unless_present = "no_upstream"
     )]
+    /// The service
     upstream: Option<String>,
+    /// No service
     #[arg(long, env = "POSTERN_UNSET_NO_UPSTREAM", conflicts_with = "upstream")]
     no_upstream: bool,
     #[arg(long, env = "POSTERN_UNSET_SHOUT")]
@@ -277,8 +279,8 @@ serve --naem x => 64 unexpected argument '--naem' found; a similar argument exis
 serve --zzz 1 => 64 unexpected argument '--zzz' found; see
 serve => 78 the following required arguments were not provided: --upstream <UPSTREAM>
 keys revoke --store x => 64 the following required arguments were not provided: <KID>
-serve --no-upstream --upstream u => 78 the argument '--no-upstream [<on|off>]' cannot be used with '--upstream <UPSTREAM>'
-serve --name a --name b => 78 the argument '--name <NAME>' cannot be used multiple times
+serve --no-upstream --upstream u => 78 the argument '--no-upstream [<on|off>]' cannot be used with '--upstream <UPSTREAM>'; drop one: --no-upstream (No service), --upstream (The service); see
+serve --upstream a --upstream b => 78 the argument '--upstream <UPSTREAM>' cannot be used multiple times; see
 serve --no-upstream --name => 78 a value is required for '--name <NAME>' but none was supplied
 srve => 64 unrecognized subcommand 'srve'
 --upstream u => 64 unexpected argument '--upstream' found; it is a setting of `prog serve`
