@@ -232,7 +232,7 @@ fn users(location: &UsersLocation) -> Result<Option<Arc<FileUsers>>, ExitError> 
     };
     FileUsers::open(path.clone())
         .map(|users| Some(Arc::new(users)))
-        .map_err(|error| ExitError::Config(format!("--users {location}: {error}")))
+        .map_err(|error| ExitError::Config(format!("--users: {error}")))
 }
 
 fn mounted_applications(args: &ServeArgs) -> Result<Option<MountedApplications>, ExitError> {

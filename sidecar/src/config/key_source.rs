@@ -114,7 +114,7 @@ fn application(args: &ServeArgs) -> Result<Application, ExitError> {
         (Some(secret), _) => secret.clone(),
         (None, Some(file)) => secret_file::read(file)
             .map(|text| SecretString::from(text.as_str()))
-            .map_err(|error| flag_error("app-secret-file", file.display(), error))?,
+            .map_err(|error| ExitError::Config(format!("--app-secret-file: {error}")))?,
         (None, None) => "".into(),
     };
     // An empty variable counts as missing: the server would reject it only at each fetch.

@@ -295,7 +295,11 @@ impl IssuerTask {
         let wait = self.backoff.failed(now, until_tick, !is_usable);
         let since = self.keys.failed().map(|failed| failed.since);
         self.keys.set_failed(Some(FailedFetch {
-            reason: format!("{source}: {error}"),
+            reason: match self.source.is_file() {
+                // The error names the file.
+                true => error.to_string(),
+                false => format!("{source}: {error}"),
+            },
             since: since.unwrap_or_else(clock::unix_now),
             next: now + wait,
         }));

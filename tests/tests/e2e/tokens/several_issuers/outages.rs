@@ -126,5 +126,8 @@ fn broken_keys_of_one_issuer_stop_no_start() {
             let mut lines = said.lines();
             lines.any(|line| line.contains("ERROR") && line.contains("broken"))
         });
+        let page = admin_get(sidecar.admin(), "/").text();
+        has(&page, "broken: not fetched yet, the fetches fail since 20");
+        assert!(!page.contains("keys.json: /nowhere"), "named twice: {page}");
     }
 }
