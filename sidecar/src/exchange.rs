@@ -141,9 +141,12 @@ impl<'a, C: Downstream> Serving<'a, C> {
         }
         // One connection could hold a hundred responses in memory, so one that waits takes a permit. Boxed:
         // connections of HTTP/1.x, of which there are more, need no room for this future.
-        Box::pin(app.in_flight.while_waiting(holder, sent))
-            .await
-            .unwrap_or_default()
+        let sent = Box::pin(app.in_flight.while_waiting(holder, sent)).await;
+        // The record of a request that is rejected as busy warns, with its user.
+        if sent.is_none() && !is_busy {
+            app.in_flight.warn(self.request.client_ip(app), None);
+        }
+        sent.unwrap_or_default()
     }
 
     /// Sends a response of the sidecar, behind interim ones of the service; returns true if the
