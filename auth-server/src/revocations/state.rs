@@ -233,7 +233,7 @@ impl State {
     }
 
     /// Returns the entries that one revocation of all tokens before a time has to replace where there are too
-    /// many, down to half of the bound: first users with very many entries, whoever issued their tokens; then
+    /// many, down to half of the bound: first users with very many entries, of any issuer; then
     /// the users with most entries of the issuer with most entries, this installation or another; then all
     /// entries of that other issuer; then the next issuer's; at last all.
     pub(super) fn surplus(&self, before: i64) -> Vec<Surplus> {

@@ -26,7 +26,7 @@ pub struct Setting {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Plan {
-    /// Whose it is, if no seed has drawn it.
+    /// Its author, if no seed has drawn it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     pub seed: u64,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 
 use rustls::version::{TLS12, TLS13};
+use tests::actors::auth_server::AuthServer;
 use tests::actors::sidecar::Sidecar;
 use tests::actors::stack::ForgedStack;
 use tests::services::socket_server::{Reply, SocketServer};
@@ -73,8 +74,9 @@ fn a_client_and_a_port_that_differ_about_tls_are_logged() {
     let expected = "a TLS handshake came, and this port has no --tls-cert";
     stack.sidecar.until_logged(expected);
     let trust = authority.client();
-    assert!(trust.connect(stack.auth_server.address()).is_err());
-    stack.auth_server.until_logged(expected);
+    let auth_server = AuthServer::start();
+    assert!(trust.connect(auth_server.address()).is_err());
+    auth_server.until_logged(expected);
     let sidecar = with_tls(&stack, &authority.issue("server"), &[]);
     assert!(
         Authority::new()
