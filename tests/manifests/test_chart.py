@@ -223,6 +223,7 @@ def test_a_wrong_value_is_an_error(flags):
         (["--set-string", 'authServer.config=audience = ["a"]'], "POSTERN_AUDIENCE"),
         (["--set-string", 'authServer.config=issuer = "me"'], "POSTERN_ISSUER"),
         (["--set-string", 'authServer.config=context-path = "/login"'], "POSTERN_JWKS"),
+        (["--set-string", 'authServer.config=signing-type = "hmac"'], "POSTERN_AUTH_SERVER"),
         (["--set", "authServer.store.url=redis://a,authServer.store.passwordSecret="], "passwordSecret"),
     ],
     ids=str,
@@ -249,6 +250,11 @@ def test_a_setting_is_added_to_those_of_the_chart():
         (["--set", "webhook.settings.POSTERN_ISSUER_URL=https://idp,webhook.settings.POSTERN_AUDIENCE=a"], True),
         (["--set", "webhook.settings.POSTERN_AUTH_SERVER=http://auth.postern.svc:9000/auth"], False),
         (["--set-string", "webhook.settings.POSTERN_REVOCATIONS_FROM="], False),
+        # Sidecars that take no list do not start with its address, and with hmac it is signed by a secret.
+        (["--set", "webhook.settings.POSTERN_REVOCATIONS=off"], False),
+        (["--set-string", "webhook.settings.POSTERN_REVOCATIONS=required"], True),
+        (["--set-string", "authServer.config=signing-type = 'hmac'", "--set", "webhook.settings.POSTERN_JWKS=/k.json"], False),
+        (["--set-string", 'authServer.config=signing-type = "rsa"'], True),
         (["--set", "authServer.enabled=false,webhook.settings.POSTERN_ISSUER_URL=https://idp,webhook.settings.POSTERN_AUDIENCE=a"], False),
     ],
     ids=str,
@@ -257,6 +263,27 @@ def test_sidecars_take_the_list_of_the_chart_s_auth_server(flags, expected):
     arguments = webhook(template(*flags))["args"]
     source = "--set=POSTERN_REVOCATIONS_FROM=http://auth.postern.svc:9000/auth"
     assert (source in arguments) == expected, arguments
+
+
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        ([], False),
+        (["--set", "webhook.settings.POSTERN_REVOCATIONS=off"], True),
+        (["--set", "webhook.settings.POSTERN_AUTH_SERVER=https://auth.example.com/auth"], False),
+        ([*ALONE, "--set", "webhook.settings.POSTERN_REVOCATIONS_FROM=https://auth.example.com/auth"], False),
+        (ALONE, True),
+        (["--set", "webhook.enabled=false"], False),
+    ],
+    ids=str,
+)
+def test_the_notes_say_where_sidecars_do_not_learn_of_logouts(flags, said):
+    webhook = ["--set", "webhook.certificate.issuer=any"]
+    end = helm("install", "postern", CHART, "--dry-run=client", *TRIAL, *webhook, *flags)
+    assert end.returncode == 0, end.stderr
+    notes = end.stdout.partition("\nNOTES:\n")[2]
+    assert "Postern" in notes
+    assert ("do not learn of logouts" in notes) == said, notes
 
 
 @pytest.mark.parametrize("namespace, fits", [("postern", True), ("identity", False)])

@@ -48,6 +48,7 @@ app.kubernetes.io/part-of: postern
 {{- if get $settings . }}{{ $sources = append $sources . }}{{ end -}}
 {{- end -}}
 {{- if gt (len $sources) 1 }}{{ fail (printf "webhook.settings: %s are two sources of keys" (join " and " $sources)) }}{{ end -}}
+{{- $hmac := regexMatch "(?m)^\\s*signing-type\\s*=\\s*[\"']hmac" $config -}}
 {{- if not $sources -}}
 {{- if not .Values.authServer.enabled }}{{ fail "sidecars have no source of keys: set POSTERN_ISSUER_URL or another one in webhook.settings" }}{{ end -}}
 {{- range $key, $variable := dict "audience" "POSTERN_AUDIENCE" "issuer" "POSTERN_ISSUER" "context-path" "POSTERN_JWKS" -}}
@@ -55,13 +56,15 @@ app.kubernetes.io/part-of: postern
 {{- fail (printf "authServer.config has a setting %s of its own: tell it to the sidecars by %s in webhook.settings" $key $variable) }}
 {{- end -}}
 {{- end -}}
+{{- if $hmac }}{{ fail "authServer.config: with hmac there is no key set for sidecars: name the auth server by POSTERN_AUTH_SERVER in webhook.settings" }}{{ end -}}
 {{- $settings = merge (dict) $settings (dict "POSTERN_JWKS" (printf "%s/.well-known/jwks.json" $server) "POSTERN_AUDIENCE" .Values.authServer.audience) -}}
 {{- else if and .Values.authServer.enabled (contains (printf "//auth.%s.svc" .Release.Namespace) (get $settings "POSTERN_AUTH_SERVER" | toString)) (not (regexMatch "(?m)^\\s*audience\\s*=" $config)) -}}
 {{- /* The tokens of this auth server are for its audience, not for the application of each sidecar. */ -}}
 {{- $settings = merge (dict) $settings (dict "POSTERN_AUDIENCE" .Values.authServer.audience) -}}
 {{- end -}}
-{{- /* Its list ends tokens of every issuer. Under another path it has to be named. */ -}}
-{{- if and .Values.authServer.enabled (not (get $settings "POSTERN_AUTH_SERVER")) (not (regexMatch "(?m)^\\s*context-path\\s*=" $config)) (not (hasKey $settings "POSTERN_REVOCATIONS_FROM")) -}}
+{{- /* Its list ends tokens of every issuer. Under another path it has to be named; with hmac a secret verifies it. */ -}}
+{{- $unlisted := or $hmac (eq (get $settings "POSTERN_REVOCATIONS" | toString) "off") -}}
+{{- if and (not $unlisted) .Values.authServer.enabled (not (get $settings "POSTERN_AUTH_SERVER")) (not (regexMatch "(?m)^\\s*context-path\\s*=" $config)) (not (hasKey $settings "POSTERN_REVOCATIONS_FROM")) -}}
 {{- $settings = merge (dict) $settings (dict "POSTERN_REVOCATIONS_FROM" $server) -}}
 {{- end -}}
 {{- toYaml $settings -}}
