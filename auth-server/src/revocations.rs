@@ -122,11 +122,6 @@ impl Revocation {
         }
     }
 
-    /// Returns the statement of another issuer behind this revocation.
-    pub(crate) const fn statement(&self) -> Option<StatementDigests> {
-        self.fact.statement
-    }
-
     /// Moves its time to the issuance of the last token that it ends, where that is later: this server's
     /// clock may have been set back, and a revocation of the user between the two would seem to do what
     /// this one does.

@@ -42,6 +42,8 @@ named_enum! {
         /// Values of which the installation has one each; two are the contract's.
         Installation = "installation",
         Session = "session",
+        /// The `jti` of statements of other issuers, each with the digest of the first one that had it.
+        Statement = "statement",
         /// The users of the last load of a file.
         Users = "users",
     }
@@ -53,7 +55,7 @@ impl Kind {
     const fn group_length(self) -> usize {
         match self {
             Self::Session => 12,
-            Self::Application | Self::Installation | Self::Users => 0,
+            Self::Application | Self::Installation | Self::Statement | Self::Users => 0,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod keys;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use postern_process::tasks;
@@ -40,8 +41,20 @@ pub(crate) struct ForeignIssuerSettings {
 /// Another issuer, and its keys.
 #[derive(Debug)]
 pub(crate) struct ForeignIssuer {
-    settings: ForeignIssuerSettings,
+    settings: Arc<ForeignIssuerSettings>,
     keys: ForeignKeys,
+}
+
+/// A verified statement of an issuer.
+#[derive(Debug)]
+pub(crate) struct VerifiedStatement {
+    issuer: Arc<ForeignIssuerSettings>,
+    statement: Statement,
+    pub(crate) digests: StatementDigests,
+    /// The latest second whose tokens it ends.
+    latest: i64,
+    /// Seconds since the epoch from which on a statement of this age does not count.
+    pub(crate) ends: i64,
 }
 
 /// The reason why a statement ends nothing.
@@ -81,7 +94,7 @@ impl ForeignIssuer {
         }
         Ok(Self {
             keys: ForeignKeys::new(source, settings.issuer.clone()),
-            settings,
+            settings: Arc::new(settings),
         })
     }
 
@@ -99,7 +112,7 @@ impl ForeignIssuer {
         tasks::spawn(async move { keys.fetched(Purpose::Tick).await });
     }
 
-    /// Verifies a statement, and returns the revocations that follow from it.
+    /// Verifies a statement at `now`.
     ///
     /// # Errors
     /// [`NotVerified`]
@@ -108,15 +121,16 @@ impl ForeignIssuer {
         form: Form,
         token: &str,
         now: i64,
-    ) -> Result<Vec<Revocation>, NotVerified> {
+    ) -> Result<VerifiedStatement, NotVerified> {
+        let max_age = match form {
+            Form::LogoutToken => MAX_LOGOUT_AGE,
+            // A transmitter may send an event late; an event that is older would end only expired tokens.
+            Form::SecurityEvent => self.settings.token_lifetime,
+        };
         let expected = Expected {
             issuer: &self.settings.issuer,
             audiences: &self.settings.clients,
-            max_age: match form {
-                Form::LogoutToken => MAX_LOGOUT_AGE,
-                // A transmitter may send an event late; an event that is older would end only expired tokens.
-                Form::SecurityEvent => self.settings.token_lifetime,
-            },
+            max_age,
         };
         let keys = self.keys.present().await.ok_or(NotVerified::NoKeys)?;
         let mut verified = Statement::verify(form, &keys, token, expected, now);
@@ -126,30 +140,47 @@ impl ForeignIssuer {
             verified = Statement::verify(form, &newer, token, expected, now);
         }
         let statement = verified?;
-        let digests = StatementDigests {
-            id: RevocationDigest::for_statement(self.issuer(), &statement.id),
-            token: RevocationDigest::for_text(token),
-        };
-        let time = match form {
-            Form::LogoutToken => now,
-            // The event may be late: sessions that began after it was made go on.
-            Form::SecurityEvent => now.min(statement.issued_at.saturating_add(MAX_AHEAD)),
-        };
-        // If the issuer's clock is ahead, tokens from before the statement may seem to be later.
-        let time = time.max(statement.issued_at);
-        let ended = statement.ended.into_iter();
-        Ok(ended.map(|it| self.revocation(it, digests, time)).collect())
+        let ahead = statement.issued_at.saturating_add(MAX_AHEAD);
+        Ok(VerifiedStatement {
+            issuer: Arc::clone(&self.settings),
+            digests: StatementDigests {
+                id: RevocationDigest::for_statement(self.issuer(), &statement.id),
+                token: RevocationDigest::for_text(token),
+            },
+            latest: match form {
+                Form::LogoutToken => i64::MAX,
+                // The event may be late: sessions that began after it was made go on.
+                Form::SecurityEvent => ahead,
+            },
+            ends: ahead.saturating_add(max_age),
+            statement,
+        })
+    }
+}
+
+impl VerifiedStatement {
+    /// Returns true for an event that ends nothing.
+    pub(crate) const fn is_without_effect(&self) -> bool {
+        self.statement.ended.is_empty()
     }
 
-    fn revocation(&self, ended: Ended, statement: StatementDigests, time: i64) -> Revocation {
+    /// Returns the revocations that follow from it where they are committed at `now`.
+    pub(crate) fn revocations(&self, now: i64) -> Vec<Revocation> {
+        // If the issuer's clock is ahead, tokens from before the statement may seem to be later.
+        let time = now.min(self.latest).max(self.statement.issued_at);
+        let ended = self.statement.ended.iter();
+        ended.map(|it| self.revocation(it, time)).collect()
+    }
+
+    fn revocation(&self, ended: &Ended, time: i64) -> Revocation {
         let ended = match ended {
             Ended::Session {
                 user: Some(user), ..
-            } if self.settings.ends_users => Ended::User(user),
-            ended => ended,
+            } if self.issuer.ends_users => Ended::User(user.clone()),
+            ended => ended.clone(),
         };
-        let live = end_of_tokens(time, self.settings.token_lifetime);
-        Revocation::for_statement(self.settings.issuer.clone(), ended, statement, time)
+        let live = end_of_tokens(time, self.issuer.token_lifetime);
+        Revocation::for_statement(self.issuer.issuer.clone(), ended, self.digests, time)
             .until(live, live)
     }
 }

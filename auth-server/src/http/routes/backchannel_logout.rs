@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use postern_contract::rejection::Rejection;
 use postern_process::logs::sanitize::LogText;
 use postern_token::invalid::InvalidToken;
+use postern_token::revocations::RevocationDigest;
 use postern_token::revocations::statement::{Form, InvalidStatement};
 use postern_token::sources::bearer::Bearer;
 use postern_token::strict_json::Value;
@@ -23,9 +24,9 @@ use tracing::info;
 use crate::http::app::App;
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::http::{body, oauth, response};
-use crate::revocations::Revocation;
-use crate::revocations::foreign::{ForeignIssuer, NotVerified};
-use crate::store::{StoreError, to_the_end};
+use crate::revocations::entry::StatementDigests;
+use crate::revocations::foreign::{ForeignIssuer, NotVerified, VerifiedStatement};
+use crate::store::{Key, Kind, Outcome, StoreError, to_the_end};
 use crate::telemetry::metrics::StatementOutcome;
 
 /// The media type of a pushed security event token (RFC 8935 §2.1).
@@ -117,8 +118,8 @@ async fn end(
         Ok(issuer) => issuer.verified(form, token, app.now()).await,
         Err(invalid) => Err(InvalidStatement::from(invalid).into()),
     };
-    let revocations = match verified {
-        Ok(revocations) => revocations,
+    let statement = match verified {
+        Ok(statement) => statement,
         Err(NotVerified::Invalid(invalid)) => {
             app.count_guess(client)?;
             log_found_names(invalid, token);
@@ -126,18 +127,17 @@ async fn end(
         }
         Err(NotVerified::NoKeys) => return Err(Rejection::AuthKeysUnavailable.into()),
     };
-    let mut statements = revocations.iter().filter_map(Revocation::statement);
-    let is_repeated = statements.any(|it| app.revocations.statement(&it.id).is_some());
-    if is_repeated || revocations.is_empty() {
+    let is_repeated = app.revocations.statement(&statement.digests.id).is_some();
+    if is_repeated || statement.is_without_effect() {
         // New statements have no limit: an issuer that logs everyone out at once does not send them again.
         app.count_proven(client)?;
     }
-    if revocations.is_empty() {
+    if statement.is_without_effect() {
         return Ok(StatementOutcome::Ignored);
     }
     let app = Arc::clone(app);
     // The commit runs to its end even if the client hangs up.
-    let ended = to_the_end(async move { end_once(&app, &revocations).await }).await;
+    let ended = to_the_end(async move { end_once(&app, &statement).await }).await;
     match ended {
         Ok(Some(outcome)) => Ok(outcome),
         Ok(None) => Err(InvalidStatement::IdUsed.into()),
@@ -175,26 +175,53 @@ fn log_found_names(invalid: InvalidStatement, token: &str) {
 /// Returns `None` where another statement with the same `jti` has ended something.
 async fn end_once(
     app: &App,
-    revocations: &[Revocation],
+    statement: &VerifiedStatement,
 ) -> Result<Option<StatementOutcome>, StoreError> {
+    let StatementDigests { id, token } = statement.digests;
     // Reads the statements that other servers have received.
     app.revocations.catch_up(&app.requests).await?;
-    for statement in revocations.iter().filter_map(Revocation::statement) {
-        match app.revocations.statement(&statement.id) {
-            None => {}
-            Some(token) if token == statement.token => {
-                // The same statement again, as after a lost response: its commit may have been unclear.
-                app.requests.confirm().await?;
-                return Ok(Some(StatementOutcome::Repeated));
-            }
-            Some(_) => return Ok(None),
-        }
+    let known = match app.revocations.statement(&id) {
+        Some(known) => known,
+        None => match end_first(app, statement).await? {
+            Some(other) => other,
+            None => return Ok(Some(StatementOutcome::Ended)),
+        },
+    };
+    if known != token {
+        return Ok(None);
     }
+    // The same statement again, as after a lost response: its commit may have been unclear.
+    app.requests.confirm().await?;
+    Ok(Some(StatementOutcome::Repeated))
+}
+
+/// Ends what the statement names, unless another request was first with its `jti`; then it returns the digest
+/// of that statement.
+async fn end_first(
+    app: &App,
+    statement: &VerifiedStatement,
+) -> Result<Option<RevocationDigest>, StoreError> {
+    let StatementDigests { id, token } = statement.digests;
+    let key = Key {
+        kind: Kind::Statement,
+        id: id.to_string(),
+    };
+    // Only one statement with this id can be the first, at all servers of the store.
+    let first = app
+        .requests
+        .put(key.clone(), None, &token, Some(statement.ends))?;
+    let revocations = statement.revocations(app.now());
     let appended = app
         .revocations
-        .append(&app.requests, revocations, Vec::new());
-    appended.await?;
-    Ok(Some(StatementOutcome::Ended))
+        .append(&app.requests, &revocations, vec![first]);
+    if appended.await? == Outcome::Committed {
+        return Ok(None);
+    }
+    // This server's list has the end too, once it has responded.
+    app.revocations.catch_up(&app.requests).await?;
+    let held = app.requests.read(&key).await?.record?;
+    let is_gone = || StoreError::Unavailable("another statement with its jti has ended".to_owned());
+    held.map(Some).ok_or_else(is_gone)
 }
 
 fn empty(status: StatusCode) -> Response {

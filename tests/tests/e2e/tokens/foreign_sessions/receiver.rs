@@ -1,5 +1,6 @@
 //! The receiver: repeated statements, issuers with equal names, several servers, stores that fail, and floods.
 
+use std::thread;
 use std::time::Instant;
 
 use tests::actors::auth_server::{TOKEN_REVOKED, admin_get};
@@ -39,6 +40,47 @@ fn a_statement_counts_once_at_all_servers_of_a_store() {
     // Another issuer has ids of its own.
     assert_eq!(log_out(&server, &twin, "j"), 200);
     assert_eq!(lines(&server).len(), 2);
+}
+
+#[test]
+fn of_statements_with_one_id_at_once_a_single_one_counts() {
+    const AT_ONCE: usize = 20;
+    let Some(redis) = Redis::start() else {
+        return;
+    };
+    let foreign = Foreign::publish();
+    let plan = || foreign.server().store(redis.url());
+    let servers = [plan().ready(), plan().ready()];
+    let at_once = |statements: &[String]| {
+        thread::scope(|scope| {
+            let sent = statements.iter().zip(servers.iter().cycle());
+            let sent = sent.map(|(statement, server)| {
+                scope.spawn(move || Form::Logout.send(server, statement).status())
+            });
+            let sent: Vec<_> = sent.collect();
+            let statuses = sent.into_iter().map(|it| it.join().unwrap());
+            statuses.collect::<Vec<_>>()
+        })
+    };
+    for round in 1..=4 {
+        let statement = |number: usize| {
+            let session = foreign.session("idp", &format!("{round} {number}"), "u");
+            session.ended(Form::Logout, &format!("j{round}"))
+        };
+        let statements: Vec<_> = (0..AT_ONCE).map(statement).collect();
+        let statuses = at_once(&statements);
+        let first = statuses.iter().position(|status| *status == 200).unwrap();
+        let others = statuses.iter().filter(|status| **status == 400);
+        assert_eq!(others.count(), AT_ONCE - 1, "{statuses:?}");
+        // The first one again, and one that is new.
+        let new = foreign.session("idp", &format!("{round}"), "u");
+        let new = new.ended(Form::Logout, &format!("n{round}"));
+        for one in [&statements[first], &new] {
+            let again = vec![one.clone(); AT_ONCE];
+            assert_eq!(at_once(&again), [200; AT_ONCE]);
+        }
+        wait::until("the list", || lines(&servers[0]).len() == 2 * round);
+    }
 }
 
 #[test]
@@ -182,7 +224,7 @@ fn forged_statements_reach_no_store_and_no_issuer() {
     };
     let forged: Vec<_> = (0..FORGED).map(forge).collect();
     let begun = Instant::now();
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for part in forged.chunks(FORGED / 4) {
             let server = &server;
             scope.spawn(move || {
