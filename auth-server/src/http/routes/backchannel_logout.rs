@@ -215,6 +215,14 @@ async fn end_first(
         .revocations
         .append(&app.requests, &revocations, vec![first]);
     if appended.await? == Outcome::Committed {
+        // The user may have got tokens while the store was busy, in a later second.
+        let later = revocations.iter().zip(statement.revocations(app.now()));
+        let later = later.filter(|(first, later)| first.fact.revokes != later.fact.revokes);
+        let later: Vec<_> = later.map(|(_, later)| later).collect();
+        if !later.is_empty() {
+            app.revocations.note(later);
+            app.revocations.flush().await?;
+        }
         return Ok(None);
     }
     // This server's list has the end too, once it has responded.

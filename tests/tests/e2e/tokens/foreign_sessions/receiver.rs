@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
+use rusqlite::Connection;
 use tests::actors::auth_server::{TOKEN_REVOKED, admin_get};
 use tests::actors::expect::has;
 use tests::services::fake_auth_server::json_response;
@@ -10,6 +11,7 @@ use tests::services::redis_server::Redis;
 use tests::services::redis_topologies::{SENTINEL_PASSWORD, Watched};
 use tests::wait;
 use tests::wire::certificates::write_private;
+use tests::wire::clock;
 use tests::wire::free_address::free_address;
 
 use super::super::several_issuers::published::AWAY;
@@ -81,6 +83,29 @@ fn of_statements_with_one_id_at_once_a_single_one_counts() {
         }
         wait::until("the list", || lines(&servers[0]).len() == 2 * round);
     }
+}
+
+#[test]
+fn a_logout_ends_what_was_issued_before_its_commit() {
+    let foreign = Foreign::publish();
+    let home = tempfile::tempdir().unwrap();
+    let server = foreign.server().directory(home.path()).ready();
+    let sidecar = foreign.sidecar(&server).with_all_keys();
+    let session = foreign.session("twin", "s", "u");
+    assert_eq!(log_out(&server, &session, "i"), 200);
+    let store = Connection::open(home.path().join("store.db")).unwrap();
+    store.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let token = thread::scope(|scope| {
+        let logout = scope.spawn(|| log_out(&server, &session, "j"));
+        let sent = clock::now();
+        // The store cannot be written to meanwhile.
+        wait::until("a later second", || clock::now() > sent + 2);
+        let token = session.access();
+        store.execute_batch("ROLLBACK").unwrap();
+        assert_eq!(logout.join().unwrap(), 200);
+        token
+    });
+    sidecar.until_revoked(&token);
 }
 
 #[test]
