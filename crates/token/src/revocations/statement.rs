@@ -101,7 +101,8 @@ impl InvalidStatement {
     #[must_use]
     pub const fn message(self) -> &'static str {
         use InvalidToken::{
-            Algorithm, Audience, ClaimInvalid, Expired, Header, Issuer, KeyUnknown, Signature,
+            Algorithm, Audience, ClaimInvalid, Expired, Header, Issuer, KeyUnknown, NotYetValid,
+            Signature,
         };
         match self {
             Self::Token(Header) => {
@@ -113,6 +114,7 @@ impl InvalidStatement {
             Self::Token(Issuer) => "no [[logout]] table has its iss",
             Self::Token(Audience) => "its aud is not the client of the [[logout]] table",
             Self::Token(Expired) => "it has expired",
+            Self::Token(NotYetValid) => "its nbf is in the future: compare the clocks",
             Self::Token(ClaimInvalid) => "a claim has the wrong type",
             Self::Token(_) => "it is no signed JWT of three parts with an object of claims",
             Self::Id => "its jti is missing or empty",
@@ -201,11 +203,15 @@ fn check_claims(
         return Err(InvalidToken::Audience.into());
     }
     let issued_at = claims.issued_at.ok_or(InvalidStatement::NoTime)?;
-    if issued_at > now.saturating_add(MAX_AHEAD) {
+    let latest = now.saturating_add(MAX_AHEAD);
+    if issued_at > latest {
         return Err(InvalidStatement::Ahead);
     }
     if issued_at < now.saturating_sub(expected.max_age) {
         return Err(InvalidStatement::TooOld);
+    }
+    if claims.not_before.is_some_and(|begin| begin > latest) {
+        return Err(InvalidToken::NotYetValid.into());
     }
     match claims.expires_at {
         Some(end) if now >= end.saturating_add(MAX_AHEAD) => Err(InvalidToken::Expired.into()),
