@@ -257,6 +257,7 @@ fn ended(members: &Map, issuer: &str) -> Result<Vec<Ended>, InvalidStatement> {
 }
 
 /// The subject of an event (RFC 9493, SSF 1.0 §3).
+#[derive(Default)]
 struct Subject {
     user: Option<String>,
     session: Option<String>,
@@ -266,35 +267,48 @@ struct Subject {
 
 impl Subject {
     fn read(members: &Map, issuer: &str) -> Result<Self, InvalidStatement> {
-        let mut subject = Self {
-            user: None,
-            session: None,
-            opaque: None,
-        };
-        match member(members, "format").and_then(Value::as_str) {
-            Some("iss_sub") => subject.user = user_of(members, issuer)?,
-            Some("opaque") => subject.opaque = name(members, "id")?,
-            Some("complex") | None => {
-                let part = |name| member(members, name).and_then(Value::as_object);
-                // Without a user, as with a mail address in its place, the session can still end.
-                if let Some(Ok(user)) = part("user").map(|user| Self::read_simple(user, issuer)) {
-                    subject.user = user.user.or(user.opaque);
-                }
-                if let Some(session) = part("session") {
-                    subject.session = Self::read_simple(session, issuer)?.opaque;
-                }
-            }
-            Some(_) => {}
+        if !matches!(format(members), Some("complex") | None) {
+            return Self::read_simple(members, issuer);
+        }
+        let part = |name| member(members, name).and_then(Value::as_object);
+        let mut subject = Self::default();
+        // Without a user, as with a mail address in its place, the session can still end.
+        if let Some(Ok(user)) = part("user").map(|user| Self::read_simple(user, issuer)) {
+            subject.user = user.user.or(user.opaque);
+        }
+        if let Some(session) = part("session") {
+            let session = Self::read_simple(session, issuer)?;
+            subject.session = session.opaque.or(session.user);
         }
         Ok(subject)
     }
 
-    /// Reads a part of a complex subject; the part itself is a simple subject.
+    /// Reads a subject that may be a part of a complex one.
     fn read_simple(members: &Map, issuer: &str) -> Result<Self, InvalidStatement> {
-        match member(members, "format").and_then(Value::as_str) {
-            Some("iss_sub" | "opaque") => Self::read(members, issuer),
-            _ => Err(InvalidStatement::Subject),
+        if format(members) != Some("aliases") {
+            return Self::read_name(members, issuer);
         }
+        // All of them name the same: the first of this issuer counts, else the first opaque one.
+        let Some(Value::Array(names)) = member(members, "identifiers") else {
+            return Err(InvalidStatement::Subject);
+        };
+        let names = names.iter().filter_map(Value::as_object);
+        let mut names = names.filter_map(|name| Self::read_name(name, issuer).ok());
+        let first = names.next().ok_or(InvalidStatement::Subject)?;
+        match first.user {
+            Some(_) => Ok(first),
+            None => Ok(names.find(|name| name.user.is_some()).unwrap_or(first)),
+        }
+    }
+
+    fn read_name(members: &Map, issuer: &str) -> Result<Self, InvalidStatement> {
+        let mut subject = Self::default();
+        match format(members) {
+            Some("iss_sub" | "iss-sub") => subject.user = user_of(members, issuer)?,
+            Some("opaque") => subject.opaque = name(members, "id")?,
+            _ => return Err(InvalidStatement::Subject),
+        }
+        Ok(subject)
     }
 
     fn ended_by(self, is_of_session: bool) -> Result<Ended, InvalidStatement> {
@@ -309,6 +323,12 @@ impl Subject {
             (None, None) => Err(InvalidStatement::Subject),
         }
     }
+}
+
+/// Returns the format of a subject, which drafts before RFC 9493 call its type.
+fn format(members: &Map) -> Option<&str> {
+    let format = member(members, "format").or_else(|| member(members, "subject_type"));
+    format.and_then(Value::as_str)
 }
 
 /// Returns the `sub` of a subject at this issuer.
