@@ -179,30 +179,44 @@ async fn end(world: &Arc<World>, ended: Ended, request: Administration) {
 }
 
 /// Another issuer sends a statement that a session has ended until it gets 200, each time to the next server.
-/// `is_lost`: the first response does not reach it.
+/// `is_lost`: the first response does not reach it. Of every other session it sends two statements with one id at
+/// once, of which a single one counts.
 async fn foreign_logout(world: &Arc<World>, session: usize, first: usize, mut is_lost: bool) {
     let name = foreign_session(session);
     let id = format!("{name} at {:?}", world.sky.began.elapsed());
-    let statement = statement(&name, &id, world.sky.store_now());
+    let now = world.sky.store_now();
+    let statements = [now, now - 1].map(|issued| statement(&name, &id, issued));
+    let statements = &statements[..=session % 2];
     let position = world.laws.lock().note(Ended::Session(name), None);
     for attempt in 0..STATEMENTS {
-        let server = (first + attempt) % world.setting.servers;
-        let request = form("/oidc/backchannel-logout", statement.clone());
-        let reply = world.request(server, request).await;
+        let server = |number| (first + attempt + number) % world.setting.servers;
+        let send = async |number: usize| {
+            let statement = statements.get(number)?.clone();
+            let request = form("/oidc/backchannel-logout", statement);
+            world.request(server(number), request).await
+        };
+        let (reply, other) = tokio::join!(send(0), send(1));
+        let (replies, first) = ([reply, other], server(0));
         world.story.tell(|| {
-            let reply = described(reply.as_ref());
+            let replies = replies.each_ref().map(|it| described(it.as_ref()));
+            let replies = replies[..statements.len()].join(", ");
             format!(
-                "server {server} hears that session {session} has ended at another issuer: {reply}"
+                "server {first} hears that session {session} has ended at another issuer: {replies}"
             )
         });
-        let has_ended = reply.as_ref().is_some_and(|it| it.status == StatusCode::OK);
-        world.laws.lock().stated(world, &id, reply.as_ref());
-        if has_ended && !is_lost {
+        world
+            .laws
+            .lock()
+            .stated(world, &id, &replies[..statements.len()]);
+        let ended =
+            |reply: &Option<Reply>| reply.as_ref().is_some_and(|it| it.status == StatusCode::OK);
+        let ended = replies.iter().position(ended);
+        if let Some(number) = ended.filter(|_| !is_lost) {
             let end = &mut world.laws.lock().ends[position];
-            (end.confirmed, end.confirmed_by) = (Some(Instant::now()), Some(server));
+            (end.confirmed, end.confirmed_by) = (Some(Instant::now()), Some(server(number)));
             return;
         }
-        is_lost &= !has_ended;
+        is_lost &= ended.is_none();
         tokio::time::sleep(Duration::from_secs(3 << attempt)).await;
     }
 }

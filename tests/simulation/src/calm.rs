@@ -149,6 +149,10 @@ async fn end(world: &Arc<World>) {
     tokio::time::sleep(Duration::from_secs(30)).await;
     login(world, 0, 0).await;
     log_out(world, 0, 0, Credential::RefreshToken).await;
+    let statements = world.store.records("statement");
+    world.laws.lock().require(statements == 0, || {
+        format!("after ages there are {statements} ids of statements")
+    });
     let (sessions, log) = (world.store.records("session"), world.store.log_ends().len());
     world.laws.lock().require(sessions == 0 && log == 1, || {
         format!("after ages there are {sessions} sessions, and {log} entries of the log")

@@ -326,19 +326,27 @@ impl Laws {
         }
     }
 
-    /// A server responds to a statement of another issuer, which is right: it counts, once, or is to be sent again.
-    pub fn stated(&mut self, world: &World, id: &str, reply: Option<&Reply>) {
-        let Some(reply) = reply else { return };
-        let has_ended = reply.status == StatusCode::OK;
-        // A server whose clock was set may take it for one of another time.
-        let is_good = has_ended || reply.status.is_server_error() || self.sets_clocks;
-        self.require(is_good, || {
-            format!("a statement of another issuer gets {reply:?}")
-        });
+    /// Servers respond to statements of another issuer with one id, which are right: a single one counts, once, or they
+    /// are to be sent again.
+    pub fn stated(&mut self, world: &World, id: &str, replies: &[Option<Reply>]) {
         let entries = world.store.statements(FOREIGN_ISSUER, id);
         let may_lose = world.setting.fails_over || world.setting.has_disasters;
-        self.require(!has_ended || may_lose || entries == 1, || {
-            format!("a statement of another issuer has {entries} entries in the log")
+        let mut ended = 0;
+        for reply in replies.iter().flatten() {
+            let has_ended = reply.status == StatusCode::OK;
+            ended += usize::from(has_ended);
+            // The other one was first.
+            let is_second = replies.len() > 1 && reply.status == StatusCode::BAD_REQUEST;
+            let is_second = is_second && (may_lose || entries == 1);
+            // A server whose clock was set may take it for one of another time.
+            let is_good =
+                has_ended || reply.status.is_server_error() || is_second || self.sets_clocks;
+            self.require(is_good, || {
+                format!("a statement of another issuer gets {reply:?}")
+            });
+        }
+        self.require(ended == 0 || may_lose || (ended, entries) == (1, 1), || {
+            format!("{ended} statements of another issuer count, with {entries} entries in the log")
         });
     }
 
