@@ -141,6 +141,11 @@ cuts-briefly: cmake
 cuts-faults: cmake ## Each fault planted in the sidecar has to be found by a cut (WRITE=1: their table)
 	@scripts/faults.sh cuts
 
+.PHONY: former-sidecar
+former-sidecar: cmake ## What the sidecar of a former version, POSTERN_FORMER_SIDECAR=PATH, does with a list
+	cargo build $(LOCKED) -p auth-server --bins
+	cargo test $(LOCKED) -p tests --test e2e a_former_sidecar -- --ignored
+
 .PHONY: policy
 policy:
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; fi

@@ -74,6 +74,9 @@ demo_service go Go golang-go
 demo_service php PHP php-cli
 { command -v chromium && command -v chromedriver; } >/dev/null ||
     skip "browser tests (chromium, chromedriver)" "apt-get install chromium chromium-driver"
+# A former version is not for CI to build.
+[ -x "${POSTERN_FORMER_SIDECAR:-}" ] ||
+    echo "SKIP a list at a former sidecar – make former-sidecar POSTERN_FORMER_SIDECAR=PATH"
 
 if [ "$skipped" = 1 ] && [ "${CI:-}" = true ]; then
     echo "CI=true: nothing may be skipped" >&2
