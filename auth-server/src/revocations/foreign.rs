@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postern_process::tasks;
-use postern_token::invalid::InvalidToken;
 use postern_token::revocations::RevocationDigest;
 use postern_token::revocations::statement::{
     Ended, Expected, Form, InvalidStatement, MAX_AHEAD, Statement,
@@ -134,7 +133,9 @@ impl ForeignIssuer {
         };
         let keys = self.keys.present().await.ok_or(NotVerified::NoKeys)?;
         let mut verified = Statement::verify(form, &keys, token, expected, now);
-        if verified == Err(InvalidToken::KeyUnknown.into()) {
+        if let Err(InvalidStatement::Token(rejection)) = verified
+            && keys.may_be_outdated(rejection)
+        {
             let newer = self.keys.fetched(Purpose::UnknownKey).await;
             let newer = newer.ok_or(NotVerified::NoKeys)?;
             verified = Statement::verify(form, &newer, token, expected, now);

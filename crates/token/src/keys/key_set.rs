@@ -5,6 +5,7 @@ use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
 
 use super::found::{READABLE_BYTES, found_in, is_json, readable};
 use super::{KeyError, KeyId, SUPPORTED, VerificationKey, algorithms, public_pem};
+use crate::invalid::InvalidToken;
 use crate::strict_json::{self, Map, Value};
 use postern_http::text_encoding::BYTE_ORDER_MARK;
 
@@ -141,6 +142,18 @@ impl KeySet {
             Some(_) => !key.is_named(),
         };
         self.keys.iter().filter(fits)
+    }
+
+    /// Returns true if a newer key of the source may verify what these keys reject so. Of a key without a name
+    /// no token says whether it is the present one or its successor.
+    pub fn may_be_outdated(&self, rejection: InvalidToken) -> bool {
+        match rejection {
+            InvalidToken::KeyUnknown => true,
+            InvalidToken::Signature | InvalidToken::Algorithm => {
+                !self.keys.iter().all(VerificationKey::is_named)
+            }
+            _ => false,
+        }
     }
 
     /// Returns true if a token may be signed with this algorithm, by a present key or by a later
