@@ -119,6 +119,10 @@ impl Parsed<'_> {
                 && !head.is_interim()
             {
                 fields.put("DPoP-Nonce", nonce.as_bytes());
+                if request.exposes_nonce {
+                    // Joins the service's own field of this name (RFC 9110 §5.3).
+                    fields.put("Access-Control-Expose-Headers", b"DPoP-Nonce");
+                }
             }
             if head.sends_chunks {
                 fields.put("Transfer-Encoding", b"chunked");

@@ -177,9 +177,9 @@ impl<'a> Request<'a> {
     }
 
     pub(super) fn for_response(&self, kind: RequestKind) -> ResponseTo<'_> {
+        let interceptor = &self.rules.auth_policy.interceptor;
+        let (sources, headers) = (interceptor.sources(), &self.head.headers);
         let handshake = || {
-            let sources = self.rules.auth_policy.interceptor.sources();
-            let headers = &self.head.headers;
             let key = headers
                 .get(header::SEC_WEBSOCKET_KEY)
                 .map(HeaderValue::as_bytes)
@@ -193,8 +193,9 @@ impl<'a> Request<'a> {
             keep_alive: self.head.keep_alive,
             handshake: (kind == RequestKind::WebSocket).then(handshake),
             echo: self.ids.request_id(),
-            verifies_proofs: self.rules.auth_policy.interceptor.sources().takes_proofs,
+            verifies_proofs: sources.takes_proofs,
             nonce: self.nonce.as_ref().map(|(_, nonce)| nonce),
+            exposes_nonce: interceptor.allowed_origins().allowed(headers).is_some(),
         }
     }
 }

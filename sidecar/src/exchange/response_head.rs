@@ -34,6 +34,8 @@ pub(super) struct ResponseTo<'a> {
     pub(super) verifies_proofs: bool,
     /// The nonce of the client's next proof.
     pub(super) nonce: Option<&'a HeaderValue>,
+    /// True for the page of an allowed origin, which may read the nonce.
+    pub(super) exposes_nonce: bool,
 }
 
 /// A complete head.
@@ -261,6 +263,7 @@ mod tests {
             echo: None,
             verifies_proofs: false,
             nonce: None,
+            exposes_nonce: false,
         };
     }
 

@@ -266,6 +266,27 @@ fn cors_names_the_fields_of_proofs() {
     assert_eq!(response.header("dpop-nonce").len(), 1);
     let exposed = response.header("Access-Control-Expose-Headers").concat();
     has(exposed, "DPoP-Nonce");
+    // Of a forwarded response as well, where an allowed origin gets a nonce.
+    let nonce = json!({"nonce": response.header("dpop-nonce")[0]});
+    let bearer = || vec![format!("Authorization: Bearer {}", proving.stack.token())];
+    let proven = || {
+        let lines = proving
+            .client
+            .lines_with("GET", URL, &proving.token, &nonce);
+        lines.to_vec()
+    };
+    for (lines, origin, exposed) in [
+        (proven(), ORIGIN, &["DPoP-Nonce"][..]),
+        (proven(), "https://other.example", &[]),
+        (bearer(), ORIGIN, &[]),
+    ] {
+        let request = Request::new("GET", PATH).lines(lines);
+        let request = request.line(format!("Origin: {origin}"));
+        let response = send(&proving.stack.sidecar, &request, "GET");
+        assert_eq!(response.verdict(), "200");
+        let found = response.header("Access-Control-Expose-Headers");
+        assert_eq!(found, exposed, "{origin}");
+    }
 }
 
 #[test]
