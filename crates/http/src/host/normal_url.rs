@@ -1,6 +1,22 @@
 //! URLs in one spelling, so that two of them can be compared (RFC 3986 §6.2.2, §6.2.3).
 
-use url::Url;
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use url::{Host, Url};
+
+/// The characters of ASCII that no path of a URI has (RFC 3986 §3.3), and that some clients send as they are.
+const NOT_IN_PATH: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 
 /// An `http` or `https` URL without query and fragment, normalised.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,23 +37,32 @@ impl NormalUrl {
             return None;
         }
         let end = text.find(['?', '#']).unwrap_or(text.len());
-        let url = Url::parse(&without_needless_escapes(&text[..end])?).ok()?;
-        let has_user = !url.username().is_empty() || url.password().is_some();
-        if has_user || !matches!(url.scheme(), "http" | "https") {
+        let (scheme, rest) = text[..end].split_once("://")?;
+        let rest = without_needless_escapes(rest)?;
+        let authority = rest.split('/').next()?;
+        let is_http = matches!(&*scheme.to_ascii_lowercase(), "http" | "https");
+        if !is_http || authority.is_empty() || authority.contains('@') {
+            return None;
+        }
+        let url = Url::parse(&format!("{scheme}://{rest}")).ok()?;
+        // An IPv4 address has one spelling (RFC 3986 §3.2.2); anything else is a name.
+        if matches!(url.host(), Some(Host::Ipv4(_)))
+            && authority.split(':').next() != url.host_str()
+        {
             return None;
         }
         Some(Self {
             origin: url.origin().ascii_serialization(),
-            path: url.path().to_owned(),
+            path: percent_encode(url.path().as_bytes(), NOT_IN_PATH).to_string(),
         })
     }
 
-    /// Normalises the raw path of a request as a URL has it.
+    /// Normalises the raw path of a request as a client's URL has it: with escapes for what no path has.
     #[must_use]
     pub fn path_of(raw: &[u8]) -> Option<String> {
-        let path = str::from_utf8(raw).ok()?;
+        let path = percent_encode(raw, NOT_IN_PATH);
         let url = Self::parse(&format!("http://host{path}"))?;
-        path.starts_with('/').then_some(url.path)
+        raw.starts_with(b"/").then_some(url.path)
     }
 }
 
@@ -95,10 +120,25 @@ mod tests {
             ("https://a/%252e", Some("https://a/%252e")),
             ("https://a/b/", Some("https://a/b/")),
             ("https://a//b", Some("https://a//b")),
+            ("https://127.0.0.1:8443/", Some("https://127.0.0.1:8443/")),
+            ("https://127.0.0.%31:/", Some("https://127.0.0.1/")),
+            ("https://a/b|c[d]^", Some("https://a/b%7Cc%5Bd%5D%5E")),
             ("https://a/B", Some("https://a/B")),
             // Nothing of these is repaired.
             ("https://a\\b", None),
             ("https://a/b c", None),
+            ("https:/a/b", None),
+            ("https:a/b", None),
+            ("https:///a/b", None),
+            ("https:////a/b", None),
+            ("https:b://a/b", None),
+            ("http%73://a/b", None),
+            ("https://@a/", None),
+            ("https://0x7f000001/", None),
+            ("https://2130706433:80/", None),
+            ("https://127.1/", None),
+            ("https://127.0.0.01/", None),
+            ("https://127.0.0.1./", None),
             ("https://a/\tb", None),
             ("https://a/\u{fc}", None),
             ("https://a/%", None),
@@ -118,12 +158,17 @@ mod tests {
     fn a_path_is_spelt_as_in_a_url() {
         for (raw, path) in [
             (&b"/a/%7eb"[..], Some("/a/~b")),
-            (b"/a|b[1]", Some("/a|b[1]")),
+            // Not of a URI, and yet sent by some: as a client's URL has them.
+            (b"/a|b[1]", Some("/a%7Cb%5B1%5D")),
+            (b"/\"<>{}`^\\", Some("/%22%3C%3E%7B%7D%60%5E%5C")),
+            ("/\u{fc}".as_bytes(), Some("/%C3%BC")),
+            (b"/\xfc", Some("/%FC")),
+            (b"/a@b:c;d=e!$&'()*+,-._~", Some("/a@b:c;d=e!$&'()*+,-._~")),
             (b"/", Some("/")),
             (b"//b", Some("//b")),
             (b"a", None),
             (b"*", None),
-            (b"/\xfc", None),
+            (b"/%4", None),
         ] {
             assert_eq!(NormalUrl::path_of(raw).as_deref(), path, "{raw:?}");
         }

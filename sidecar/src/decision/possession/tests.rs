@@ -250,6 +250,11 @@ fn rfc_9449_4_3_item_9_the_url_is_at_a_resource() {
         ("/orders/1", "https://api.example/orders/1", "accepted"),
         ("/orders/1?a=b", "https://api.example/orders/1", "accepted"),
         ("/orders/%7e", "https://api.example/orders/~", "accepted"),
+        (
+            "/orders/\u{fc}\"<",
+            "https://api.example/orders/%C3%BC%22%3C",
+            "accepted",
+        ),
         ("/1", "https://api.example/orders/1", "accepted"),
         ("/1", "https://api.example/1", "accepted"),
         ("/", "https://api.example/orders", "accepted"),
