@@ -17,6 +17,7 @@ use postern_http::path::loose::LoosePath;
 use postern_http::path::patterns::{ContextPath, PassList, PathPattern};
 use postern_token::invalid::InvalidToken;
 use postern_token::observer::{Observer, Unobserved};
+use postern_token::possession::proof;
 use postern_token::sources::TokenSources;
 use postern_token::sources::bearer::Bearer;
 
@@ -157,6 +158,10 @@ impl Interceptor {
         opens_websocket: bool,
         observer: &mut impl Observer,
     ) -> Result<Option<Bearer<'a>>, InvalidToken> {
+        if self.sources.takes_proofs {
+            // Beside any token: of two proofs the service may read the other one.
+            proof::only_field(headers)?;
+        }
         self.sources.token(
             headers,
             self.max_authorization_bytes,

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use jsonwebtoken::Algorithm;
 use postern_http::host::normal_url::NormalUrl;
 
@@ -66,16 +66,14 @@ pub struct VerifiedProof {
 }
 
 impl<'p> Proof<'p> {
-    /// Reads the one proof of a request (RFC 9449 §4.3 item 1); `None` without the field.
+    /// Reads the one proof of a request; `None` without the field.
     ///
     /// # Errors
-    /// [`InvalidProof::Repeated`], and those of [`Self::parse`].
+    /// Those of [`only_field`] and [`Self::parse`].
     pub fn from_headers(headers: &'p HeaderMap) -> Result<Option<Self>, InvalidProof> {
-        let mut fields = headers.get_all(DPOP).iter();
-        match (fields.next(), fields.next()) {
-            (None, _) => Ok(None),
-            (Some(_), Some(_)) => Err(InvalidProof::Repeated),
-            (Some(field), None) => Self::parse(field.as_bytes()).map(Some),
+        match only_field(headers)? {
+            Some(field) => Self::parse(field.as_bytes()).map(Some),
+            None => Ok(None),
         }
     }
 
@@ -183,6 +181,18 @@ impl<'p> Proof<'p> {
             id: name.first_chunk().copied().unwrap_or_default(),
             issued_at: issued_at(&claims, request)?,
         })
+    }
+}
+
+/// Returns the one proof of a request, unread (RFC 9449 §4.3 item 1).
+///
+/// # Errors
+/// [`InvalidProof::Repeated`].
+pub fn only_field(headers: &HeaderMap) -> Result<Option<&HeaderValue>, InvalidProof> {
+    let mut fields = headers.get_all(DPOP).iter();
+    match (fields.next(), fields.next()) {
+        (_, Some(_)) => Err(InvalidProof::Repeated),
+        (field, None) => Ok(field),
     }
 }
 

@@ -182,6 +182,12 @@ fn rfc_9449_4_3_a_request_has_one_proof_and_uses_it_once() {
     assert_eq!(authorize(&format!("{one}DPoP:\r\n")), "proof_repeated");
     let missing = format!("Authorization: DPoP {token}\r\n");
     assert_eq!(authorize(&missing), "proof_missing");
+    let bearer = format!("Authorization: Bearer {}\r\n", bound.token(&Value::Null));
+    assert_eq!(authorize(&format!("{bearer}{proof}\r\n")), "accepted");
+    for fields in [&bearer[..], ""] {
+        let twice = format!("{fields}DPoP: x\r\n{proof}\r\n");
+        assert_eq!(authorize(&twice), "proof_repeated", "{fields}");
+    }
     assert_eq!(authorize(&format!("{missing}DPoP:\r\n")), "proof_malformed");
     // Nothing of these has used it up.
     assert_eq!(authorize(&one), "accepted");

@@ -159,6 +159,7 @@ fn rfc_9449_7_1_challenges_name_both_schemes_bearer_first() {
 fn rfc_9449_4_3_item_1_a_request_has_one_field_and_counts_once() {
     let proving = Proving::start(&[]);
     let [token, proof] = proving.lines();
+    let bearer = format!("Authorization: Bearer {}", proving.stack.token());
     for (lines, verdict) in [
         (vec![token.clone()], "401 proof_missing"),
         (
@@ -173,6 +174,12 @@ fn rfc_9449_4_3_item_1_a_request_has_one_field_and_counts_once() {
             vec![token.clone(), proof.clone(), "DPOP: x".to_owned()],
             "400 proof_repeated",
         ),
+        (
+            vec![bearer.clone(), proof.clone(), proof.clone()],
+            "400 proof_repeated",
+        ),
+        (vec![proof.clone(), proof.clone()], "400 proof_repeated"),
+        (vec![bearer, proof.clone()], "200"),
         (
             vec![token.clone(), proof.replace("DPoP:", "DPoP_:")],
             "401 proof_missing",
