@@ -120,9 +120,12 @@ pub(in crate::http) fn store_rejection(error: &StoreError, effect: &str) -> Reje
 /// Returns the body of a rejection. A person at a login does not see `Retry-After`.
 fn envelope(error: ErrorResponse) -> Envelope<Reason> {
     let mut envelope = Envelope::rejection(error.rejection);
-    if let (Rejection::TooManyAttempts, Some(wait)) = (error.rejection, error.retry_after) {
-        envelope.msg = format!("{}; try again in {wait} s", envelope.msg).into();
-    }
+    envelope.msg = match (error.rejection, error.retry_after) {
+        (Rejection::TooManyAttempts, Some(wait)) => {
+            format!("{}; try again in {wait} s", error.description).into()
+        }
+        _ => error.description.into(),
+    };
     envelope
 }
 

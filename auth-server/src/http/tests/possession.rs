@@ -192,6 +192,9 @@ async fn rfc_9449_4_3_the_url_is_the_issuers_or_the_listeners() {
         let (_, body) = sent(&router, login(&[&proof])).await;
         let found = body["data"]["reason"].as_str().unwrap_or("ok");
         assert_eq!(found, expected, "{flags:?} {url}");
+        let names_issuer = body["msg"].as_str().unwrap().contains("its --issuer");
+        let is_possible = expected != "ok" && flags == ["--issuer=auth"];
+        assert_eq!(names_issuer, is_possible, "{body}");
     }
     let router = with_sessions(&[]);
     let proofs = ["a", "b"].map(|id| client.proof(LOGIN_URL, id));
