@@ -161,7 +161,7 @@ pub fn from_token_headers<'a>(
     }
     let token = match parse(field.as_bytes()) {
         // A bare token, as many proxies write it: a token has no blank that could end a scheme.
-        Err(InvalidToken::AuthorizationScheme) => token68(field.as_bytes()),
+        Err(InvalidToken::AuthorizationScheme) => bounded(field.as_bytes(), max_bytes),
         parsed => parsed,
     };
     Ok(Some(token?.with_location(TokenLocation::Header(position))))
@@ -228,7 +228,11 @@ pub(super) fn bounded(token: &[u8], max_bytes: usize) -> Result<Bearer<'_>, Inva
     if token.len() > max_bytes {
         return Err(InvalidToken::AuthorizationTooLarge);
     }
-    token68(token)
+    match (token68(token), behind_scheme(token, Scheme::Dpop)) {
+        // A token with a proof belongs into `Authorization` (RFC 9449 §7.1).
+        (Err(_), Some(bound)) if token68(bound).is_ok() => Err(InvalidToken::Bound),
+        (token, _) => token,
+    }
 }
 
 fn parse(field: &[u8]) -> Result<Bearer<'_>, InvalidToken> {

@@ -130,6 +130,7 @@ mod tests {
             (&["token="], Err(R::Malformed)),
             (&["token=\"a.b.c\""], Err(R::Malformed)),
             (&["token=a b"], Err(R::Malformed)),
+            (&["token=DPoP a"], Err(R::Bound)),
             (&["token= a"], Err(R::Malformed)),
             (&["token=aaaaaaaaaa"], Ok(Some("aaaaaaaaaa"))),
             (&["token=aaaaaaaaaaa"], Err(R::AuthorizationTooLarge)),

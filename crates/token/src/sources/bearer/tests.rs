@@ -97,6 +97,11 @@ fn one_field_of_all_token_headers_holds_the_token() {
         (&[("x-first", "Bearer")], malformed),
         (&[("x-first", "Bearer a b")], malformed),
         (&[("x-first", "Basic a")], malformed),
+        (&[("x-first", "DPoP a.b.c")], Err(R::Bound)),
+        (&[("x-first", "dpop  a")], Err(R::Bound)),
+        (&[("x-first", "DPoP")], Ok(Some(("DPoP", 0)))),
+        (&[("x-first", "DPoP a b")], malformed),
+        (&[("x-first", "DPoP aaaaaa")], Err(R::AuthorizationTooLarge)),
         (&[("x-first", "\"a.b.c\"")], malformed),
         (&[("x-first", "aaaaaaaaaaa")], Err(R::AuthorizationTooLarge)),
         (&[("x-first", "Bearer aaaa")], Err(R::AuthorizationTooLarge)),
@@ -141,6 +146,7 @@ fn a_websocket_announces_its_token_behind_bearer() {
         (&["bearer"], malformed, nothing()),
         (&["bearer,"], malformed, nothing()),
         (&["bearer, a b"], malformed, nothing()),
+        (&["bearer, DPoP a"], Err(R::Bound), nothing()),
         (&["bearer, aaaaaaaaaaa"], large, nothing()),
     ] {
         let protocol = |value: &&'static str| ("sec-websocket-protocol", *value);
