@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, StatusCode};
 use postern_contract::rejection::Rejection;
 use postern_http::host::normal_url::NormalUrl;
 use postern_http::request::received::ReceivedHead;
@@ -71,12 +71,14 @@ impl AuthPolicy {
         let checked = check_certificate(&bound.binding, certificate, observer)
             .and_then(|()| self.check_proof(leeway_seconds, presented, bound, user, observer));
         match checked {
-            // Of two bindings one holds, which is no proof that the token is in the right hands.
-            Err(
-                Rejection::CertificateMissing
-                | Rejection::CertificateOther
-                | Rejection::ProofKeyOther,
-            ) if bound.binding.key.is_some() && bound.binding.certificate.is_some() => {
+            // Of two bindings one holds, which is no proof that the token is in the right hands. The client
+            // needs the nonce, and the reasons that are no 401 are not about a binding.
+            Err(rejection)
+                if bound.binding.key.is_some()
+                    && bound.binding.certificate.is_some()
+                    && rejection.status() == StatusCode::UNAUTHORIZED
+                    && rejection != Rejection::ProofNonce =>
+            {
                 Err(Rejection::TokenBound)
             }
             checked => checked,

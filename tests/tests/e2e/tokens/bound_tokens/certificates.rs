@@ -210,7 +210,7 @@ fn both_bindings_of_a_token_have_to_hold() {
     for (certificate, lines, expected) in [
         (Some(bob), &proven()[..], "401 token_bound"),
         (None, &proven(), "401 token_bound"),
-        (Some(ada), &[bare], "401 proof_missing"),
+        (Some(ada), &[bare], "401 token_bound"),
         (
             Some(ada),
             &[format!("Authorization: Bearer {token}")],
