@@ -1,6 +1,8 @@
 //! The client's certificate: from its connection, or from a field of a trusted proxy in front.
 
-use base64::{Engine, engine::general_purpose::STANDARD};
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, PAD, STANDARD};
+use base64::engine::{DecodePaddingMode, Engine};
 use data_encoding::HEXLOWER_PERMISSIVE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
@@ -10,6 +12,13 @@ use postern_transport::tls::certificate;
 
 use super::field_name;
 use crate::identity::client::Client;
+
+/// RFC 8941 §4.2.7: parsers should fail neither for missing padding nor for bits of no byte.
+const STRUCTURED: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    PAD.with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
 
 /// The field in which trusted proxies send the certificate of their client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +96,7 @@ impl<'a> ClientCertificate<'a> {
 fn read(text: &str) -> Option<Digest> {
     // RFC 9440 §2.1, a Structured Field: HAProxy, Caddy, Apache.
     if let Some(base64) = text.strip_prefix(':') {
-        return read_base64(base64.strip_suffix(':')?);
+        return read_base64(&STRUCTURED, base64.strip_suffix(':')?);
     }
     match text.split_once('=') {
         Some((name, _)) if is_one_of(name, &OF_ENVOY) => read_envoy(text),
@@ -95,8 +104,8 @@ fn read(text: &str) -> Option<Digest> {
     }
 }
 
-fn read_base64(text: &str) -> Option<Digest> {
-    let der = STANDARD.decode(text).ok()?;
+fn read_base64(form: &GeneralPurpose, text: &str) -> Option<Digest> {
+    let der = form.decode(text).ok()?;
     certificate::is_whole(&der).then(|| sha256(&der))
 }
 
@@ -106,7 +115,10 @@ fn read_escaped(escaped: &str) -> Option<Digest> {
     let text = percent_decode_str(escaped).decode_utf8().ok()?;
     let digests = match text.starts_with('-') {
         true => read_pem(&text),
-        false => text.split(',').map(read_base64).collect::<Option<Vec<_>>>(),
+        false => text
+            .split(',')
+            .map(|base64| read_base64(&STANDARD, base64))
+            .collect::<Option<Vec<_>>>(),
     };
     digests?.first().copied()
 }
@@ -119,7 +131,7 @@ fn read_pem(text: &str) -> Option<Vec<Digest>> {
         let block = rest.strip_prefix("-----BEGIN CERTIFICATE-----")?;
         let (base64, behind) = block.split_once("-----END CERTIFICATE-----")?;
         let base64: String = base64.split_ascii_whitespace().collect();
-        digests.push(read_base64(&base64)?);
+        digests.push(read_base64(&STANDARD, &base64)?);
         rest = behind.trim_start();
     }
     Some(digests)
@@ -245,6 +257,9 @@ pub(crate) mod tests {
         let hash = hex(&expected);
         for form in [
             RFC_9440.to_owned(),
+            // RFC 8941 §4.2.7: neither padding nor these bits should make a parser fail.
+            RFC_9440.replace('=', ""),
+            RFC_9440.replace("hk=:", "hl=:"),
             escaped.to_string(),
             partly,
             [RFC_9440.trim_matches(':'); 2]
