@@ -8,8 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use postern_token::digest::sha256;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType, date_time_ymd,
+    BasicConstraints, CertificateParams, CertifiedIssuer, CustomExtension, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType, date_time_ymd,
 };
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
@@ -126,6 +126,15 @@ impl Authority {
         params.subject_alt_names = vec![SanType::URI(uri)];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.sign_as("named", params)
+    }
+
+    /// Issues a client certificate with a critical extension that no verifier knows.
+    pub fn issue_client_with_extension(&self) -> Certificate {
+        let mut params = CertificateParams::default();
+        let mut extension = CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 0], vec![5, 0]);
+        extension.set_criticality(true);
+        params.custom_extensions = vec![extension];
+        self.sign_as("extended", params)
     }
 
     /// Issues a client certificate that has expired.

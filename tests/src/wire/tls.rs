@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
     ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned,
     SupportedProtocolVersion,
@@ -56,16 +57,18 @@ impl Trust {
     /// Adds a client certificate for servers that request one.
     ///
     /// # Panics
-    /// When the library rejects the certificate.
+    /// When the library rejects the key.
     #[must_use]
     pub fn with_identity(&self, certificate: &Certificate) -> Self {
         let (chain, key) = certificate.parsed();
+        let key = default_provider().key_provider.load_private_key(key);
+        // Unlike `with_client_auth_cert` this takes any certificate.
+        let identity = CertifiedKey::new(chain, key.expect("a key"));
         let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .expect("the usual versions")
             .with_root_certificates(self.1.clone())
-            .with_client_auth_cert(chain, key)
-            .expect("a pair");
+            .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity)));
         config.alpn_protocols.clone_from(&self.0.alpn_protocols);
         Self(Arc::new(config), self.1.clone())
     }
