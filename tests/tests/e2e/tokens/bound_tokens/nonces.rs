@@ -71,7 +71,11 @@ fn rfc_9449_9_a_client_gets_a_nonce_and_then_the_next_ones() {
     for bad in [Value::Null, json!(""), json!(7), json!("of the service")] {
         let rejected = get_with(&proving, sidecar, &bad);
         assert_eq!(rejected.verdict(), "401 proof_nonce", "{bad}");
-        for challenge in rejected.header("www-authenticate") {
+        let challenges = rejected.header("www-authenticate");
+        // Libraries read the first challenge alone.
+        let schemes: Vec<_> = challenges.iter().map(|it| &it[..6]).collect();
+        assert_eq!(schemes, ["DPoP a", "Bearer"]);
+        for challenge in challenges {
             has(challenge, "error=\"use_dpop_nonce\"");
         }
         let nonce = nonce_of(&rejected);
