@@ -8,10 +8,10 @@ use crate::observer::{Observer, Unobserved};
 use crate::policy::{BoundTokens, RequiredIssuer, VerificationPolicy};
 use crate::possession::Binding;
 use crate::sources::bearer::{Bearer, Scheme, TokenLocation};
-use crate::strict_json::{self, Value};
+use crate::strict_json::{self, Value, member};
 use crate::unverified::detail;
 
-/// The confirmation of RFC 7800 §3.1, whatever it holds: a null is one that no client can give.
+/// The confirmation of RFC 7800 §3.1, whatever it holds but null.
 const CONFIRMATION: &str = "cnf";
 
 impl VerificationPolicy {
@@ -80,7 +80,8 @@ impl VerificationPolicy {
 
     fn claims(&self, payload: &[u8]) -> Result<Claims, InvalidToken> {
         let members = strict_json::object(payload).map_err(|_| InvalidToken::Malformed)?;
-        let binding = match (members.get(CONFIRMATION), self.bound_tokens) {
+        // Null says nothing, as in every other claim.
+        let binding = match (member(&members, CONFIRMATION), self.bound_tokens) {
             (None, _) | (Some(_), BoundTokens::Unchecked) => None,
             (Some(_), BoundTokens::Rejected) => return Err(InvalidToken::Bound),
             (Some(confirmation), BoundTokens::Checked) => Some(Binding::from_claim(confirmation)?),
