@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::database::{mark, mark_of_played, read_mark};
 use super::{GET, Opened, stored};
-use crate::store::{Change, LogEntry, NewEntry};
+use crate::store::{Change, Kind, LogEntry, NewEntry};
 
 /// Max number of records with an end, which take some 100 MB.
 const MAX_ENDING: u32 = 100_000;
@@ -14,7 +14,7 @@ const ROOM: u32 = 256;
 /// Removes entries of the log, but never the last one.
 const REMOVE: &str = "DELETE FROM log WHERE id < (SELECT max(id) FROM log)";
 const IS_THERE: &str = "SELECT 1 FROM log WHERE id = ?1 AND value = ?2 AND ends = ?3";
-const COUNT: &str = "SELECT count(*) FROM record WHERE ends IS NOT NULL";
+const COUNT: &str = "SELECT count(*) FROM record WHERE ends IS NOT NULL AND kind <> 'statement'";
 
 /// Makes all changes, to be committed; `None` where a record has another version.
 pub(super) fn change(
@@ -50,22 +50,22 @@ pub(super) fn change(
 }
 
 /// Takes room for new records that end by themselves, because clients make them. Records that are not
-/// committed then take their room until the next count.
+/// committed then take their room until the next count. Statements of other issuers take none: an issuer
+/// makes them, and would not send a logout again.
 fn take_room(
     transaction: &Transaction<'_>,
     room: &mut usize,
     changes: &[Change],
 ) -> rusqlite::Result<()> {
-    let is_new = |change: &&Change| {
-        matches!(
-            change,
-            Change::Put {
-                expected: None,
-                // The records of a check have ended already, and do not stay.
-                ends: Some(1..),
-                ..
-            }
-        )
+    let is_new = |change: &&Change| match change {
+        Change::Put {
+            key,
+            expected: None,
+            // The records of a check have ended already, and do not stay.
+            ends: Some(1..),
+            ..
+        } => key.kind != Kind::Statement,
+        _ => false,
     };
     let new = changes.iter().filter(is_new).count();
     // Count the table only when the room of the last count is used up: a count reads every record.

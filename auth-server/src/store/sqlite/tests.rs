@@ -57,6 +57,35 @@ async fn no_byte_of_a_former_value_stays_in_the_file() {
 }
 
 #[tokio::test]
+async fn a_store_full_of_sessions_still_takes_statements_of_other_issuers() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    let file = stored(home.path()).await;
+    let fill = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
+        INSERT INTO record SELECT 'session', i, '', 0, unixepoch() + 1000 FROM n";
+    Connection::open(&file)
+        .unwrap()
+        .execute_batch(fill)
+        .unwrap();
+    let put = |kind| Change::Put {
+        key: Key {
+            kind,
+            id: "new".to_owned(),
+        },
+        expected: None,
+        value: Zeroizing::new(String::new()),
+        ends: Some(i64::MAX),
+    };
+    let statement = store.commit(vec![put(Kind::Statement)]).await;
+    assert_eq!(statement, Ok(Outcome::Committed));
+    let session = store.commit(vec![put(Kind::Session)]).await.unwrap_err();
+    assert!(
+        session.to_string().contains("with an end already"),
+        "{session}"
+    );
+}
+
+#[tokio::test]
 async fn what_is_no_store_of_this_version_is_unusable_and_stays() {
     let home = tempfile::tempdir().unwrap();
     let good = fs::read(stored(&home.path().join("good")).await).unwrap();
