@@ -33,6 +33,8 @@ use crate::telemetry::metrics::Metrics;
 const ATTEMPTS: usize = 4;
 /// Entries of one commit: no script may keep the store from others for long.
 pub(crate) const BATCH: usize = 500;
+/// Entries that one commit removes.
+const REMOVED: usize = 5_000;
 
 pub(crate) struct RevocationLog {
     /// For background work: outside of the bound of requests.
@@ -122,7 +124,7 @@ impl RevocationLog {
             // At once: a list of another server without it must not seem to be as late.
             self.state.write().confirm_facts(revocations);
             self.note_lacking(revocations);
-            // The next poll may be minutes away, and sidecars take no list of twice the bound.
+            // The next poll may be minutes away, and sidecars take no list of some twice the bound.
             if self.state.read().is_full() {
                 let _ = self.bound().await;
             }
@@ -196,7 +198,7 @@ impl RevocationLog {
         let (surplus, last) = {
             let state = self.state.read();
             // The lock ends with this block, because `collapse` below commits.
-            let surplus = state.surplus(now.saturating_add(1));
+            let surplus = state.surplus(now, self.keep);
             (surplus, state.last.clone())
         };
         let Some(last) = last.filter(|_| !surplus.is_empty()) else {
@@ -342,15 +344,20 @@ impl RevocationLog {
         let append = |it: &Revocation| it.fact.append(it.ends, above);
         let mut changes: Vec<_> = replacing.iter().map(append).collect::<Result<_, _>>()?;
         let ids = surplus.iter().flat_map(|one| &one.ids).copied();
-        changes.push(Change::Remove {
-            // The last one stays, as the proof for the next batch.
-            ids: ids.filter(|id| *id != last.id).collect(),
-            expected: last.clone(),
-        });
-        let outcome = self.store.call().await?.commit(changes).await?;
-        if outcome == Outcome::Committed {
-            log_revocations(&replacing, None);
+        // The last one stays, as the proof for each further commit.
+        let ids: Vec<_> = ids.filter(|id| *id != last.id).collect();
+        let call = self.store.call().await?;
+        for ids in ids.chunks(REMOVED) {
+            changes.push(Change::Remove {
+                ids: ids.to_vec(),
+                expected: last.clone(),
+            });
+            // The revocations first: they are in force before anything that they replace is gone.
+            if call.commit(std::mem::take(&mut changes)).await? == Outcome::Conflict {
+                return Ok(Outcome::Conflict);
+            }
         }
-        Ok(outcome)
+        log_revocations(&replacing, None);
+        Ok(Outcome::Committed)
     }
 }

@@ -12,11 +12,10 @@ use crate::store::LogEntry;
 /// Interval in which ended lines are removed together, on all servers at once, in seconds: after a removal
 /// every sidecar reads the whole list.
 const REMOVED_EVERY: i64 = 3_600;
-/// Max bytes of the published lines: half of what a sidecar reads.
+/// Max bytes of the published lines: a little less than half of what a sidecar reads.
 const MAX_PUBLISHED: usize = 1_000_000;
-/// Bytes of the line of a single token, and of a line for all tokens of an owner.
-const LINE: usize = 23;
-const OWNER_LINE: usize = 33;
+/// Max bytes of a line for all tokens of an owner.
+const OWNER_LINE: usize = 40;
 /// Entries of one user that make a difference: more than sessions of a user at once.
 const VERY_MANY: usize = 100;
 /// Max entries of one user, some 5 MB.
@@ -52,12 +51,17 @@ pub(crate) struct State {
 pub(super) struct Surplus {
     pub(super) owner: Owner,
     pub(super) ids: Vec<i64>,
+    /// Bytes of their lines.
+    pub(super) lines: usize,
     /// The latest end of the entries.
     pub(super) ends: i64,
+    /// The time before which everything was issued that the entries end.
+    pub(super) latest: i64,
     /// The issuer of the tokens, unless it is this installation.
     pub(super) issuer: Option<RevocationDigest>,
-    /// The time until which a program may accept the tokens, if each entry has one.
-    pub(super) live: Option<i64>,
+    /// The longest time for which a program may accept a token that was issued when it ended, if each entry
+    /// says so.
+    pub(super) lifetime: Option<i64>,
 }
 
 /// The owner of tokens that end together.
@@ -232,32 +236,52 @@ impl State {
         self.list.bytes() > MAX_PUBLISHED
     }
 
-    /// Returns the entries that one revocation of all tokens before a time has to replace where there are too
-    /// many, down to half of the bound: first users with very many entries, of any issuer; then
-    /// the users with most entries of the issuer with most entries, this installation or another; then all
-    /// entries of that other issuer; then the next issuer's; at last all.
-    pub(super) fn surplus(&self, before: i64) -> Vec<Surplus> {
-        let implied = self.entries.iter();
-        let implied: Vec<_> = implied.filter(|it| it.fact.latest() < before).collect();
+    /// Returns the entries that one revocation of all tokens up to `now` has to replace where there are too
+    /// many lines, down to half of the bound: first users with very many of them, of any issuer; then the users
+    /// with most lines of the issuer with most lines, this installation or another; then all lines of that
+    /// other issuer; then the next issuer's; at last all. And users with too many entries, listed or not.
+    pub(super) fn surplus(&self, now: i64, keep: i64) -> Vec<Surplus> {
+        let is_past = |it: &Entry| it.fact.latest() <= now;
+        let is_listed = |it: &Entry| it.fact.listed_until(keep) > self.removed;
+        // An issuer whose clock is ahead would else have entries that only the last resort replaces.
+        let is_ahead = |it: &Entry| it.fact.issuer.is_some() && it.fact.at > now;
+        let entries = self.entries.iter();
+        let entries: Vec<_> = entries.filter(|it| is_past(it) || is_ahead(it)).collect();
         let mut replaced = Replaced {
             is_full: self.is_full(),
             bytes: self.list.bytes(),
             surplus: Vec::new(),
         };
-        replaced.users(&implied, VERY_MANY);
+        let users = largest_first(&entries, |fact| fact.user.map(Owner::User));
+        for (user, entries) in users {
+            if entries.len() > MAX_OF_USER {
+                let listed = entries.iter().copied().filter(|it| is_listed(it));
+                replaced.add(Surplus::new(user, &entries, lines(listed)));
+            }
+        }
+        let listed = entries.iter().copied().filter(|it| is_listed(it));
+        let listed: Vec<_> = listed.collect();
+        replaced.users(&listed, VERY_MANY);
         let issuer = |fact: &Fact| Some(fact.issuer.map_or(Owner::Everyone, Owner::Issuer));
-        for (issuer, entries) in largest_first(&implied, issuer) {
+        for (issuer, entries) in largest_first(&listed, issuer) {
             replaced.users(&entries, 2);
             if issuer != Owner::Everyone && replaced.are_too_few() {
                 replaced.issuer(issuer, &entries);
             }
         }
         // The last resort: one line that ends every token from before this moment.
-        if replaced.are_too_few() && !implied.is_empty() {
-            return vec![Surplus::new(Owner::Everyone, &implied)];
+        let past: Vec<_> = listed.into_iter().filter(|it| is_past(it)).collect();
+        if replaced.are_too_few() && !past.is_empty() {
+            return vec![Surplus::new(Owner::Everyone, &past, 0)];
         }
         replaced.surplus
     }
+}
+
+/// Returns the bytes of the lines of these entries.
+fn lines<'e>(listed: impl Iterator<Item = &'e Entry>) -> usize {
+    let line = |entry: &Entry| entry.fact.revokes.to_string().len() + 1;
+    listed.map(line).sum()
 }
 
 /// The entries that are to be replaced so far.
@@ -273,35 +297,35 @@ impl Replaced {
         self.is_full && self.bytes > MAX_PUBLISHED
     }
 
-    /// Adds users with at least so many of these entries, the largest first.
-    fn users(&mut self, entries: &[&Entry], least: usize) {
+    /// Adds users with at least so many of these listed entries, the largest first.
+    fn users(&mut self, listed: &[&Entry], least: usize) {
         let known: HashSet<_> = self.surplus.iter().map(|one| one.owner).collect();
-        for (user, entries) in largest_first(entries, |fact| fact.user.map(Owner::User)) {
-            let is_worth = self.is_full && self.bytes > MAX_PUBLISHED / 2 && entries.len() >= least;
-            if !is_worth && entries.len() <= MAX_OF_USER {
+        for (user, entries) in largest_first(listed, |fact| fact.user.map(Owner::User)) {
+            let is_enough = self.bytes <= MAX_PUBLISHED / 2;
+            if !self.is_full || is_enough || entries.len() < least {
                 break;
             }
             if !known.contains(&user) {
-                self.add(user, &entries);
+                self.add(Surplus::new(user, &entries, lines(entries.iter().copied())));
             }
         }
     }
 
-    /// Adds all entries of another issuer in place of its users.
-    fn issuer(&mut self, issuer: Owner, entries: &[&Entry]) {
+    /// Adds all listed entries of another issuer in place of its users.
+    fn issuer(&mut self, issuer: Owner, listed: &[&Entry]) {
         let (of_users, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.surplus)
             .into_iter()
             .partition(|one| one.issuer.map(Owner::Issuer) == Some(issuer));
         self.surplus = others;
         for user in of_users {
-            self.bytes = (self.bytes + user.ids.len() * LINE).saturating_sub(OWNER_LINE);
+            self.bytes = (self.bytes + user.lines).saturating_sub(OWNER_LINE);
         }
-        self.add(issuer, entries);
+        self.add(Surplus::new(issuer, listed, lines(listed.iter().copied())));
     }
 
-    fn add(&mut self, owner: Owner, entries: &[&Entry]) {
-        self.bytes = (self.bytes + OWNER_LINE).saturating_sub(entries.len() * LINE);
-        self.surplus.push(Surplus::new(owner, entries));
+    fn add(&mut self, one: Surplus) {
+        self.bytes = (self.bytes + OWNER_LINE).saturating_sub(one.lines);
+        self.surplus.push(one);
     }
 }
 
@@ -323,54 +347,63 @@ fn largest_first<'e>(
 }
 
 impl Surplus {
-    fn new(owner: Owner, entries: &[&Entry]) -> Self {
+    /// `lines`: the bytes of the entries in the list.
+    fn new(owner: Owner, entries: &[&Entry], lines: usize) -> Self {
         let ends = entries.iter().map(|entry| entry.ends).max();
-        let mut lives: Vec<_> = entries.iter().map(|entry| entry.fact.live).collect();
-        // The unknown one is less than each known one.
-        lives.sort_unstable();
-        let is_known = lives.first().is_some_and(Option::is_some);
+        let latest = entries.iter().map(|entry| entry.fact.latest()).max();
         let issuer = match owner {
             Owner::Everyone => None,
             // All entries of a user, or of an issuer, are of one issuer.
             _ => entries.first().and_then(|entry| entry.fact.issuer),
         };
+        let lives = entries.iter().map(|entry| {
+            let Fact { live, at, .. } = entry.fact;
+            Some(live?.saturating_sub(at))
+        });
+        let lives: Option<Vec<_>> = lives.collect();
         Self {
             owner,
             ids: entries.iter().map(|entry| entry.id).collect(),
+            lines,
             ends: ends.unwrap_or_default(),
+            latest: latest.unwrap_or_default(),
             issuer,
-            live: lives.pop().flatten().filter(|_| is_known),
+            lifetime: lives.and_then(|lives| lives.into_iter().max()),
         }
     }
 
     /// Returns the revocation of all tokens of the owner up to `now`.
     pub(super) fn revocation(&self, now: i64, keep: i64) -> Revocation {
-        let before = now.saturating_add(1);
+        // Where the issuer's clock is ahead, up to the last entry: the line has to imply it.
+        let time = match self.issuer {
+            Some(_) => now.max(self.latest),
+            None => now,
+        };
+        let before = time.saturating_add(1);
         // Made with digests for ids: the ids themselves are not known.
         let (mut revocation, revokes) = match (self.owner, self.issuer) {
             (Owner::User(user), None) => (
-                Revocation::for_user(user.to_string(), now),
+                Revocation::for_user(user.to_string(), time),
                 Revoked::User(user, before),
             ),
             (Owner::User(user), Some(issuer)) => (
-                Revocation::for_foreign_user(issuer.to_string(), user.to_string(), now),
+                Revocation::for_foreign_user(issuer.to_string(), user.to_string(), time),
                 Revoked::User(user, before),
             ),
             (Owner::Issuer(issuer), _) => (
-                Revocation::for_issuer(issuer.to_string(), now),
+                Revocation::for_issuer(issuer.to_string(), time),
                 Revoked::Application(issuer, before),
             ),
-            (Owner::Everyone, _) => (Revocation::for_everyone(now), Revoked::Everyone(before)),
+            (Owner::Everyone, _) => (Revocation::for_everyone(time), Revoked::Everyone(before)),
         };
         revocation.fact.revokes = revokes;
         revocation.fact.issuer = self.issuer;
-        // What the issuer gave meanwhile lives longer than what has ended there, and was not ended. Other
-        // sessions of a user of this installation would outlive such a line.
-        revocation.fact.live = self.live.filter(|_| self.issuer.is_some());
-        let live = revocation
-            .fact
-            .live
-            .unwrap_or_else(|| end_of_tokens(before, keep));
+        // As long as an end of this moment: such a one, read later, is implied too. Other sessions of a user of
+        // this installation would outlive such a line.
+        let lifetime = self.lifetime.filter(|_| self.issuer.is_some());
+        revocation.fact.live = lifetime.map(|lifetime| before.saturating_add(lifetime));
+        let live = revocation.fact.live;
+        let live = live.unwrap_or_else(|| end_of_tokens(before, keep));
         revocation.ends = self.ends.max(live);
         revocation
     }

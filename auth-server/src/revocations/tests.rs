@@ -115,9 +115,11 @@ async fn nothing_is_removed_from_another_history(installation: &dyn Installation
     let surplus = Surplus {
         owner: Owner::User(RevocationDigest::for_user("1")),
         ids: vec![last.id - 1, last.id],
+        lines: 0,
         ends: far(),
+        latest: 0,
         issuer: None,
-        live: None,
+        lifetime: None,
     };
     installation.clear().await;
     let other = log_in(installation.open());
@@ -327,17 +329,17 @@ fn of_too_many_lines_those_of_the_users_with_most_go_first() {
         _ => "1".to_owned(),
     };
     let later = NOW + 60;
-    assert_eq!(many(of_one, 40_000).surplus(later), []);
+    assert_eq!(many(of_one, 40_000).surplus(later, KEEP), []);
     let state = many(of_one, 44_000);
-    assert_eq!(state.surplus(NOW), [], "what is new is not implied");
-    let surplus = state.surplus(later);
+    assert_eq!(state.surplus(NOW, KEEP), [], "what is new is not implied");
+    let surplus = state.surplus(later, KEEP);
     let sizes: Vec<_> = surplus.iter().map(|it| it.ids.len()).collect();
     assert_eq!(sizes, [43_560]);
     assert_eq!(
         surplus[0].owner,
         Owner::User(RevocationDigest::for_user("1"))
     );
-    let of_each = many(|number| number.to_string(), 44_000).surplus(later);
+    let of_each = many(|number| number.to_string(), 44_000).surplus(later, KEEP);
     let Surplus {
         owner, ids, ends, ..
     } = &of_each[0];
@@ -370,7 +372,7 @@ fn too_many_sessions_of_an_issuer_end_its_tokens_alone() {
     // Two of each user.
     let own = (0..1_000).map(|n: u32| token(&n.to_string(), &(n / 2).to_string(), NOW + 99));
     let mut state = state(&foreign.chain(own).collect::<Vec<_>>());
-    let surplus = state.surplus(NOW + 60);
+    let surplus = state.surplus(NOW + 60, KEEP);
     let owners: Vec<_> = surplus.iter().map(|it| it.owner).collect();
     let idp = RevocationDigest::for_issuer("https://idp");
     assert_eq!(owners, [Owner::Issuer(idp)]);
@@ -398,7 +400,7 @@ fn one_user_with_many_sessions_ends_no_other_user_s() {
             .chain(of_users("https://small", 1, 21_800))
             .collect::<Vec<_>>(),
     );
-    let surplus = state.surplus(NOW + 60);
+    let surplus = state.surplus(NOW + 60, KEEP);
     let mallory = RevocationDigest::for_foreign_user("https://small", "0");
     let owners: Vec<_> = surplus.iter().map(|it| it.owner).collect();
     assert_eq!(owners, [Owner::User(mallory)]);
@@ -406,11 +408,9 @@ fn one_user_with_many_sessions_ends_no_other_user_s() {
     let issuer = RevocationDigest::for_issuer("https://small");
     assert_eq!(replacing.fact.revokes, Revoked::User(mallory, NOW + 61));
     assert_eq!(replacing.fact.issuer, Some(issuer));
-    // As long as what it replaces.
-    assert_eq!(
-        (replacing.fact.live, replacing.ends),
-        (Some(NOW + 99), NOW + 99)
-    );
+    // As long as an end of this moment.
+    let ends = NOW + 61 + 99;
+    assert_eq!((replacing.fact.live, replacing.ends), (Some(ends), ends));
 }
 
 #[test]
@@ -418,12 +418,40 @@ fn an_issuer_ends_with_its_users_where_these_alone_are_too_many() {
     let foreign = of_users("https://idp", 30_000, 60_000);
     let own = (0..20_000).map(|n: u32| token(&n.to_string(), &n.to_string(), NOW + 99));
     let state = state(&foreign.chain(own).collect::<Vec<_>>());
-    let surplus = state.surplus(NOW + 60);
+    let surplus = state.surplus(NOW + 60, KEEP);
     let owners: Vec<_> = surplus.iter().map(|it| it.owner).collect();
     let idp = RevocationDigest::for_issuer("https://idp");
     assert_eq!(owners, [Owner::Issuer(idp)]);
     let replacing = surplus[0].revocation(NOW + 60, 9_999);
     assert_eq!(replacing.fact.issuer, Some(idp));
+}
+
+#[test]
+fn what_is_not_listed_any_more_makes_no_room() {
+    let foreign = of_users("https://idp", 43_600, 43_600);
+    // Their access tokens have expired, their refresh tokens would not have.
+    let own = (0..60_000).map(|n: u32| {
+        let ended = token(&n.to_string(), &(n / 200).to_string(), NOW + 99);
+        ended.until(NOW - 1, NOW + 99)
+    });
+    let state = state(&own.chain(foreign).collect::<Vec<_>>());
+    let surplus = state.surplus(NOW + 60, KEEP);
+    let owners: Vec<_> = surplus.iter().map(|it| it.owner).collect();
+    let idp = RevocationDigest::for_issuer("https://idp");
+    assert_eq!(owners, [Owner::Issuer(idp)]);
+}
+
+#[test]
+fn an_issuer_whose_clock_is_ahead_ends_no_other_s_tokens() {
+    let foreign = of_users("https://idp", 43_600, 43_600);
+    let own = [token("own", "1", NOW + 99)];
+    let state = state(&foreign.chain(own).collect::<Vec<_>>());
+    // Thirty seconds before the time of the entries.
+    let surplus = state.surplus(NOW - 30, KEEP);
+    let idp = RevocationDigest::for_issuer("https://idp");
+    assert_eq!(surplus[0].owner, Owner::Issuer(idp));
+    let revokes = surplus[0].revocation(NOW - 30, KEEP).fact.revokes;
+    assert_eq!(revokes, Revoked::Application(idp, NOW + 6));
 }
 
 #[tokio::test]
