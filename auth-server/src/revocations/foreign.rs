@@ -10,6 +10,7 @@ use postern_token::revocations::RevocationDigest;
 use postern_token::revocations::statement::{
     Ended, Expected, Form, InvalidStatement, MAX_AHEAD, Statement,
 };
+use postern_token::verifier::names_key;
 use postern_transport::admin::health::Health;
 use postern_transport::http_client::ClientSettings;
 use postern_transport::issuer::Purpose;
@@ -134,7 +135,7 @@ impl ForeignIssuer {
         let keys = self.keys.present().await.ok_or(NotVerified::NoKeys)?;
         let mut verified = Statement::verify(form, &keys, token, expected, now);
         if let Err(InvalidStatement::Token(rejection)) = verified
-            && keys.may_be_outdated(rejection)
+            && keys.may_be_outdated(rejection, names_key(token))
         {
             let newer = self.keys.fetched(Purpose::UnknownKey).await;
             let newer = newer.ok_or(NotVerified::NoKeys)?;

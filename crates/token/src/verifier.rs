@@ -152,6 +152,12 @@ pub(super) fn verified_payload(
     decode(token.payload)
 }
 
+/// Returns true if the header of a token, which may be forged, names the key that signed it.
+pub fn names_key(token: &str) -> bool {
+    let header = CompactToken::split(token).and_then(|it| Header::parse(it.header, |_| Ok(())));
+    header.is_ok_and(|header| header.key_id.is_some())
+}
+
 /// Returns the `iss` that a token claims, before anything is verified. It may select the issuer
 /// whose keys and rules decide, and nothing else; `None` where it is absent or not text.
 ///
@@ -176,7 +182,7 @@ fn check_signature<'k>(
     if !keys.allows(header.algorithm) {
         return Err(InvalidToken::Algorithm);
     }
-    // The only error behind which callers fetch: the key may be newer than the set.
+    // Callers fetch behind this error: the key may be newer than the set.
     let mut candidates = keys.named_by(header.key_id.as_ref()).peekable();
     if candidates.peek().is_none() {
         return Err(InvalidToken::KeyUnknown);

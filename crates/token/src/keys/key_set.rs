@@ -144,13 +144,13 @@ impl KeySet {
         self.keys.iter().filter(fits)
     }
 
-    /// Returns true if a newer key of the source may verify what these keys reject so. Of a key without a name
-    /// no token says whether it is the present one or its successor.
-    pub fn may_be_outdated(&self, rejection: InvalidToken) -> bool {
+    /// Returns true if a newer key of the source may verify a token that these keys reject so. Only a name tells
+    /// a key from its successor; `names_key`: the token has one.
+    pub fn may_be_outdated(&self, rejection: InvalidToken, names_key: bool) -> bool {
         match rejection {
             InvalidToken::KeyUnknown => true,
-            InvalidToken::Signature | InvalidToken::Algorithm => {
-                !self.keys.iter().all(VerificationKey::is_named)
+            InvalidToken::Signature => {
+                !names_key || !self.keys.iter().all(VerificationKey::is_named)
             }
             _ => false,
         }

@@ -133,7 +133,7 @@ impl Statement {
     /// Verifies a statement with the keys of its issuer at `now`, in seconds since the epoch.
     ///
     /// # Errors
-    /// The first broken rule. Only [`InvalidToken::KeyUnknown`] may pass with a fresh key set.
+    /// The first broken rule. With newer keys it may hold: [`KeySet::may_be_outdated`].
     pub fn verify(
         form: Form,
         keys: &KeySet,

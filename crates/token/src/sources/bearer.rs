@@ -137,7 +137,8 @@ fn only_field(fields: GetAll<'_, HeaderValue>) -> Result<Option<&HeaderValue>, I
 ///
 /// # Errors
 /// [`InvalidToken::AuthorizationRepeated`] for more than one field of all names together, because each
-/// is another proxy's word; [`InvalidToken::AuthorizationTooLarge`], [`InvalidToken::Malformed`].
+/// is another proxy's word; [`InvalidToken::AuthorizationTooLarge`], [`InvalidToken::Malformed`];
+/// [`InvalidToken::Bound`] for a token behind `DPoP`.
 pub fn from_token_headers<'a>(
     headers: &'a HeaderMap,
     names: &[HeaderName],
@@ -175,7 +176,8 @@ const WEBSOCKET_PROTOCOL: &[u8] = b"bearer";
 ///
 /// # Errors
 /// [`InvalidToken::AuthorizationTooLarge`], [`InvalidToken::Malformed`];
-/// [`InvalidToken::AuthorizationRepeated`] for a second `bearer`.
+/// [`InvalidToken::AuthorizationRepeated`] for a second `bearer`; [`InvalidToken::Bound`] for a token behind
+/// `DPoP`.
 pub fn from_websocket_protocol(
     headers: &HeaderMap,
     max_bytes: usize,
