@@ -55,7 +55,10 @@ pub(crate) fn list_report(keys: &CurrentKeys, source: &str, now: Instant) -> Con
     let failed = keys.list.failed.load().as_deref().cloned();
     let failed = failed.or_else(|| Some(away?.in_words()));
     if let Some(failed) = &failed {
-        note = format!("{note}; {failed}; tokens that end meanwhile are accepted");
+        note = format!("{note}; {failed}");
+        if !keys.requires_revocations() {
+            note.push_str("; tokens that end meanwhile are accepted");
+        }
     }
     ConditionState::noted("revocation_list", note, failed.is_some())
 }
