@@ -66,7 +66,7 @@ pub(crate) struct Upstream {
     preferred: AtomicUsize,
     /// True once the service has chosen HTTP/1.1 over TLS.
     chose_http_1: AtomicBool,
-    /// The last connection that was opened or not: the cause with its time.
+    /// The outcome of the last connection: `Err` with address, time and cause.
     connected: ArcSwapOption<Result<(), String>>,
     /// Notified when an address is unreachable: the name may have other addresses now.
     lost: Notify,

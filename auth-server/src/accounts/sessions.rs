@@ -77,7 +77,8 @@ pub(crate) struct Sessions {
     pub(crate) removing: tokio::sync::Mutex<()>,
 }
 
-/// The log lines about logins without the store. On a disk that is nearly full every other one may be stored.
+/// The log lines about logins without the store. On a disk that is nearly full every other login may be stored,
+/// which would be two lines for each.
 #[derive(Debug, Default)]
 pub(crate) struct LoggedOutage {
     /// True if the last line was about a login that was not stored.

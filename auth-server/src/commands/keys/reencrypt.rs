@@ -73,8 +73,8 @@ impl KeysInStore {
         Err(keep_changing().into())
     }
 
-    /// Writes every other record again, and returns the number of records that cannot be read. Those of
-    /// statements end by themselves, and the log knows most of what they hold.
+    /// Writes every other record again, and returns the number of records that cannot be read. Records of
+    /// statements stay as they are: they end by themselves, and the log knows most of what they hold.
     async fn rewrite_records(&self) -> Result<usize, ExitError> {
         let records = &self.store.opened;
         let mut left = records.rewrite(Kind::Session, kept_until).await?;
