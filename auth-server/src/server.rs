@@ -44,7 +44,7 @@ use crate::store::open_store::OpenStore;
 use crate::telemetry::audit;
 use crate::telemetry::metrics::PREFIX;
 
-const CHANGED: &str = "the settings file has changed since the start: a restart applies it";
+const CHANGED: &str = "the settings file has changed since the start: a restart applies it; try it with `check` first";
 /// Longest wait for requests in flight. They are short, and orchestrators grant 10 to 30 seconds in
 /// all.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);

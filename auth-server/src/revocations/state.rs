@@ -60,7 +60,7 @@ pub(super) struct Surplus {
     /// The issuer of the tokens, unless it is this installation.
     pub(super) issuer: Option<RevocationDigest>,
     /// The longest time for which a program may accept a token that was issued when it ended, if each entry
-    /// says so.
+    /// has one.
     pub(super) lifetime: Option<i64>,
 }
 

@@ -57,7 +57,7 @@ async fn no_byte_of_a_former_value_stays_in_the_file() {
 }
 
 #[tokio::test]
-async fn a_store_full_of_sessions_still_takes_statements_of_other_issuers() {
+async fn a_store_full_of_sessions_takes_statements_of_other_issuers() {
     let home = tempfile::tempdir().unwrap();
     let store = open(home.path());
     let file = stored(home.path()).await;
