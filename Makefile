@@ -29,8 +29,8 @@ test: skips lint tests simulated cuts-briefly policy ## Formatting, lints, unit 
 
 .PHONY: test-full
 # The images, whose tests wait for most of their time, are built and tried beside the rest.
-test-full: tools-full test ## make test, and all that takes tools and time: 20,000 worlds, planted faults, all cuts, measurements, fuzzing, manifests, images, the compose stack, systemd
-	@$(MAKE) --jobs=2 --output-sync=target SIDE_BY_SIDE=1 containers simulated-fully cuts bench-smoke fuzz-briefly k8s-render
+test-full: tools-full test ## make test, and all that takes tools and time: 20,000 worlds, planted faults, measurements, fuzzing, manifests, images, the compose stack, systemd
+	@$(MAKE) --jobs=2 --output-sync=target SIDE_BY_SIDE=1 containers simulated-fully bench-smoke fuzz-briefly k8s-render
 	@echo "make test-full: passed"
 
 .PHONY: fuzz-briefly
