@@ -92,10 +92,9 @@ trap 'rm -f "$table"' EXIT
 # One directory for all, so that only what a fault changes is built again.
 rm -rf "$copy"
 mkdir -p "$copy"
-git ls-files -z | xargs -0 tar --create --ignore-failed-read | tar --extract --directory "$copy"
+# As new: else a file would be older than what was built of it with the last fault, or of another clone.
+git ls-files -z | xargs -0 tar --create --ignore-failed-read | tar --extract --touch --directory "$copy"
 git -C "$copy" init --quiet
-# Else a file would be older than what was built of it with the last fault.
-sed -n "s|^+++ b/|$copy/|p" "$faults"/*.patch | sort -u | xargs touch
 $plant
 echo "built in $SECONDS s"
 
