@@ -347,14 +347,21 @@ impl RevocationLog {
         // The last one stays, as the proof for each further commit.
         let ids: Vec<_> = ids.filter(|id| *id != last.id).collect();
         let call = self.store.call().await?;
-        for ids in ids.chunks(REMOVED) {
+        let mut left = ids.as_slice();
+        loop {
+            let (removed, others) = left.split_at(left.len().min(REMOVED));
             changes.push(Change::Remove {
-                ids: ids.to_vec(),
+                ids: removed.to_vec(),
                 expected: last.clone(),
             });
-            // The revocations first: they are in force before anything that they replace is gone.
+            // The revocations with the first ones, or without any: they are in force before anything that they
+            // replace is gone.
             if call.commit(std::mem::take(&mut changes)).await? == Outcome::Conflict {
                 return Ok(Outcome::Conflict);
+            }
+            left = others;
+            if left.is_empty() {
+                break;
             }
         }
         log_revocations(&replacing, None);
