@@ -195,7 +195,8 @@ impl<'a> Request<'a> {
             echo: self.ids.request_id(),
             verifies_proofs: sources.takes_proofs,
             nonce: self.nonce.as_ref().map(|(_, nonce)| nonce),
-            exposes_nonce: interceptor.allowed_origins().allowed(headers).is_some(),
+            exposes_nonce: self.nonce.is_some()
+                && interceptor.allowed_origins().allowed(headers).is_some(),
         }
     }
 }
