@@ -23,7 +23,8 @@ use postern_token::claims::Claims;
 use postern_token::revocations::{RevocationDigest, TokenDigests};
 use tracing::warn;
 
-use super::state::{State, Surplus};
+use super::state::State;
+use super::state::bound::Surplus;
 use super::{MAX_SESSION_LIFETIME, Revocation, log_revocations};
 use crate::store::open_store::OpenStore;
 use crate::store::{Change, LogEntry, Outcome, Store, StoreError};

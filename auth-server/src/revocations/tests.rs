@@ -12,7 +12,8 @@ use postern_token::revocations::{RevocationDigest, RevocationList, Revoked, Toke
 
 use super::entry::{Fact, StatementDigests};
 use super::log::{BATCH, RevocationLog};
-use super::state::{Owner, State, Surplus};
+use super::state::State;
+use super::state::bound::{Owner, Surplus};
 use super::*;
 use crate::keys::pair::tests::pair;
 use crate::keys::published::tests::holding;
