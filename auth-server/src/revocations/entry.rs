@@ -12,7 +12,7 @@ const SKEW: i64 = 5;
 /// A revocation as it stands in the log. It never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Fact {
-    pub(crate) revokes: Revoked,
+    pub(super) revokes: Revoked,
     /// The time of the revocation, in seconds since the epoch.
     pub(super) at: i64,
     /// Seconds since the epoch until which a program may accept such a token; if that is not known, each

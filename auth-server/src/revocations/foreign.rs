@@ -1,6 +1,7 @@
 //! Other issuers that report the ends of their sessions, and the revocations that follow from a statement.
 
 mod keys;
+mod once;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +55,7 @@ pub(crate) struct VerifiedStatement {
     /// The latest second whose tokens it ends.
     latest: i64,
     /// Seconds since the epoch from which on a statement of this age does not count.
-    pub(crate) ends: i64,
+    ends: i64,
 }
 
 /// The reason why a statement ends nothing.
@@ -167,7 +168,7 @@ impl VerifiedStatement {
     }
 
     /// Returns the revocations that follow from it where they are committed at `now`.
-    pub(crate) fn revocations(&self, now: i64) -> Vec<Revocation> {
+    fn revocations(&self, now: i64) -> Vec<Revocation> {
         // If the issuer's clock is ahead, tokens from before the statement may seem to be later.
         let time = now.min(self.latest).max(self.statement.issued_at);
         let ended = self.statement.ended.iter();

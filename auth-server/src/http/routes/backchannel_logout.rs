@@ -12,7 +12,6 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use postern_contract::rejection::Rejection;
 use postern_process::logs::sanitize::LogText;
 use postern_token::invalid::InvalidToken;
-use postern_token::revocations::RevocationDigest;
 use postern_token::revocations::statement::{Form, InvalidStatement};
 use postern_token::sources::bearer::Bearer;
 use postern_token::strict_json::Value;
@@ -24,9 +23,8 @@ use tracing::info;
 use crate::http::app::App;
 use crate::http::response::{ErrorResponse, store_rejection};
 use crate::http::{body, oauth, response};
-use crate::revocations::entry::StatementDigests;
-use crate::revocations::foreign::{ForeignIssuer, NotVerified, VerifiedStatement};
-use crate::store::{Key, Kind, Outcome, StoreError, to_the_end};
+use crate::revocations::foreign::{ForeignIssuer, NotVerified};
+use crate::store::to_the_end;
 use crate::telemetry::metrics::StatementOutcome;
 
 /// The media type of a pushed security event token (RFC 8935 §2.1).
@@ -137,8 +135,8 @@ async fn end(
     }
     let app = Arc::clone(app);
     // The commit runs to its end even if the client hangs up.
-    let ended = to_the_end(async move { end_once(&app, &statement).await }).await;
-    match ended {
+    let ending = async move { statement.end_once(&app.revocations, &app.requests).await };
+    match to_the_end(ending).await {
         Ok(Some(outcome)) => Ok(outcome),
         Ok(None) => Err(InvalidStatement::IdUsed.into()),
         Err(error) => Err(store_rejection(&error, "a logout at another issuer is not done").into()),
@@ -170,66 +168,6 @@ fn log_found_names(invalid: InvalidStatement, token: &str) {
     let (iss, aud) = (found("iss"), found("aud"));
     let cause = invalid.message();
     info!(iss, aud, cause, "a logout at another issuer does not count");
-}
-
-/// Returns `None` where another statement with the same `jti` has ended something.
-async fn end_once(
-    app: &App,
-    statement: &VerifiedStatement,
-) -> Result<Option<StatementOutcome>, StoreError> {
-    let StatementDigests { id, token } = statement.digests;
-    // Reads the statements that other servers have received.
-    app.revocations.catch_up(&app.requests).await?;
-    let known = match app.revocations.statement(&id) {
-        Some(known) => known,
-        None => match end_first(app, statement).await? {
-            Some(other) => other,
-            None => return Ok(Some(StatementOutcome::Ended)),
-        },
-    };
-    if known != token {
-        return Ok(None);
-    }
-    // The same statement again, as after a lost response: its commit may have been unclear.
-    app.requests.confirm().await?;
-    Ok(Some(StatementOutcome::Repeated))
-}
-
-/// Ends what the statement names, unless another request was first with its `jti`; then it returns the digest
-/// of that statement.
-async fn end_first(
-    app: &App,
-    statement: &VerifiedStatement,
-) -> Result<Option<RevocationDigest>, StoreError> {
-    let StatementDigests { id, token } = statement.digests;
-    let key = Key {
-        kind: Kind::Statement,
-        id: id.to_string(),
-    };
-    // Only one statement with this id can be the first, at all servers of the store.
-    let first = app
-        .requests
-        .put(key.clone(), None, &token, Some(statement.ends))?;
-    let revocations = statement.revocations(app.now());
-    let appended = app
-        .revocations
-        .append(&app.requests, &revocations, vec![first]);
-    if appended.await? == Outcome::Committed {
-        // The user may have got tokens while the store was busy, in a later second.
-        let later = revocations.iter().zip(statement.revocations(app.now()));
-        let later = later.filter(|(first, later)| first.fact.revokes != later.fact.revokes);
-        let later: Vec<_> = later.map(|(_, later)| later).collect();
-        if !later.is_empty() {
-            app.revocations.note(later);
-            app.revocations.flush().await?;
-        }
-        return Ok(None);
-    }
-    // This server's list has the end too, once it has responded.
-    app.revocations.catch_up(&app.requests).await?;
-    let held = app.requests.read(&key).await?.record?;
-    let is_gone = || StoreError::Unavailable("another statement with its jti has ended".to_owned());
-    held.map(Some).ok_or_else(is_gone)
 }
 
 fn empty(status: StatusCode) -> Response {

@@ -1,0 +1,75 @@
+//! A statement of another issuer ends what it names once, whichever servers of a store receive it.
+
+use postern_token::revocations::RevocationDigest;
+
+use super::VerifiedStatement;
+use crate::revocations::entry::StatementDigests;
+use crate::revocations::log::RevocationLog;
+use crate::store::open_store::OpenStore;
+use crate::store::{Key, Kind, Outcome, StoreError};
+use crate::telemetry::metrics::StatementOutcome;
+
+impl VerifiedStatement {
+    /// Ends what the statement names. Returns `None` where another statement with the same `jti` has ended
+    /// something.
+    ///
+    /// # Errors
+    /// The errors of the store; the same statement may be sent again.
+    pub(crate) async fn end_once(
+        &self,
+        log: &RevocationLog,
+        store: &OpenStore,
+    ) -> Result<Option<StatementOutcome>, StoreError> {
+        let StatementDigests { id, token } = self.digests;
+        // Reads the statements that other servers have received.
+        log.catch_up(store).await?;
+        let known = match log.statement(&id) {
+            Some(known) => known,
+            None => match self.end_first(log, store).await? {
+                Some(other) => other,
+                None => return Ok(Some(StatementOutcome::Ended)),
+            },
+        };
+        if known != token {
+            return Ok(None);
+        }
+        // The same statement again, as after a lost response: its commit may have been unclear.
+        store.confirm().await?;
+        Ok(Some(StatementOutcome::Repeated))
+    }
+
+    /// Ends what the statement names, unless another request was first with its `jti`; then it returns the
+    /// digest of that statement.
+    async fn end_first(
+        &self,
+        log: &RevocationLog,
+        store: &OpenStore,
+    ) -> Result<Option<RevocationDigest>, StoreError> {
+        let StatementDigests { id, token } = self.digests;
+        let key = Key {
+            kind: Kind::Statement,
+            id: id.to_string(),
+        };
+        // Only one statement with this id can be the first, at all servers of the store.
+        let first = store.put(key.clone(), None, &token, Some(self.ends))?;
+        let revocations = self.revocations(store.clock.now());
+        let appended = log.append(store, &revocations, vec![first]);
+        if appended.await? == Outcome::Committed {
+            // The user may have got tokens while the store was busy, in a later second.
+            let later = revocations.iter().zip(self.revocations(store.clock.now()));
+            let later = later.filter(|(first, later)| first.fact.revokes != later.fact.revokes);
+            let later: Vec<_> = later.map(|(_, later)| later).collect();
+            if !later.is_empty() {
+                log.note(later);
+                log.flush().await?;
+            }
+            return Ok(None);
+        }
+        // This server's list has the end too, once it has responded.
+        log.catch_up(store).await?;
+        let held = store.read(&key).await?.record?;
+        let is_gone =
+            || StoreError::Unavailable("another statement with its jti has ended".to_owned());
+        held.map(Some).ok_or_else(is_gone)
+    }
+}
