@@ -169,7 +169,7 @@ bench-login: cmake ## Logins for each second of CPU against the machine's own si
 	$(measure) login
 
 .PHONY: bench-sessions
-bench-sessions: cmake ## Revocation across 100 sidecars, the CPU of their polls and of a refresh (WRITE=1: into docs/performance.md)
+bench-sessions: cmake ## A logout across 50 sidecars, the CPU of their polls and of a refresh (WRITE=1: into docs/performance.md)
 	$(measure) sessions
 
 .PHONY: bench-soak

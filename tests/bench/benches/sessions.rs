@@ -1,6 +1,6 @@
-//! Sessions: the time until a fleet rejects a revoked token, or one of another issuer's session that has
-//! ended, the CPU of its polls, and the CPU of a refresh beside those of a login and of a token for an
-//! application. `make bench-sessions`.
+//! Sessions: the time until a fleet rejects the tokens of a session that has ended at another issuer, the CPU
+//! of its polls, and the CPU of a refresh beside those of a login and of a token for an application.
+//! `make bench-sessions`.
 //!
 //! A poll is a new connection with three requests, as a sidecar makes it: the key, the key set and
 //! the end of the revocation list, of which the second is normally a 304.
@@ -12,7 +12,6 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,7 +28,7 @@ use tempfile::TempDir;
 use tests::actors::applications::register_in;
 use tests::actors::auth_server::{AuthServer, AuthServerPlan, LOGIN, SECRET_KEY, credentials};
 use tests::actors::programs::{Program, repository};
-use tests::actors::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::actors::sidecar::{Sidecar, SidecarPlan};
 use tests::actors::token_forge::{encode, signing_input};
 use tests::keys::{Algorithm, SigningKey};
 use tests::services::redis_server::Redis;
@@ -37,10 +36,6 @@ use tests::services::socket_server::{Reply, SocketServer, response};
 use tests::wire::clock;
 use tests::wire::raw_client::exchange;
 
-/// The minute of the product, scaled down.
-const POLL: Duration = Duration::from_secs(1);
-const SIMULATED: usize = 97;
-const REAL: usize = 3;
 const FLEETS: [usize; 2] = [100, 1_000];
 const CONNECTIONS: usize = 8;
 /// Sidecars for tokens of another issuer, and their schedules.
@@ -60,8 +55,7 @@ const PATH: &str = "/orders/list";
 fn main() {
     let settings = Settings::from_environment(5, 0.0);
     let report = format!(
-        "{}\n{}\n{}\n{}",
-        revocation(&settings),
+        "{}\n{}\n{}",
         foreign_sessions(&settings),
         polls(&settings),
         grants(&settings)
@@ -81,86 +75,6 @@ fn plan() -> AuthServerPlan {
 
 fn of(values: &[f64]) -> Summary {
     Summary::of(values).expect("at least one value")
-}
-
-/// Measures the times from a logout until the pollers have the new list, and until each sidecar
-/// rejects the token.
-fn revocation(settings: &Settings) -> String {
-    let server = plan().ready();
-    let service = SocketServer::start(|_| Reply::Bytes(response("200 OK", &[], b"echo")));
-    let upstream = format!("http://{}", service.address());
-    let start = |_| {
-        let plan = SidecarPlan::to(&upstream, &server.url());
-        let flags = ["--signing-type", "ecdsa"];
-        let plan = plan.app_name("").flags(flags);
-        plan.flags(EVERY_SECOND).ready()
-    };
-    let sidecars: Vec<Sidecar> = (0..REAL).map(start).collect();
-    let (mut lists, mut rejections) = (Vec::new(), Vec::new());
-    for _ in 0..settings.rounds {
-        let (list, rejected) = one_revocation(&server, &sidecars);
-        lists.extend(list);
-        rejections.extend(rejected);
-    }
-    format!(
-        "| after a logout, of {} polls a second apart | median (lowest–highest) |\n|---|---|\n\
-         | seconds until a simulated sidecar has the list ({SIMULATED}, {} logouts) | {:.2} |\n\
-         | seconds until a real sidecar responds 401 ({REAL}, {} logouts) | {:.2} |\n",
-        SIMULATED + REAL,
-        settings.rounds,
-        of(&lists),
-        settings.rounds,
-        of(&rejections)
-    )
-}
-
-fn one_revocation(server: &AuthServer, sidecars: &[Sidecar]) -> (Vec<f64>, Vec<f64>) {
-    let token = server.login();
-    let (begun, known) = (Barrier::new(SIMULATED + REAL + 1), cursor(server.address()));
-    thread::scope(|scope| {
-        let (begun, known, token) = (&begun, &known, &token);
-        let poller = |number: u32| {
-            move || {
-                begun.wait();
-                let from = Instant::now();
-                // Spread over the second, as sidecars with other clocks.
-                thread::sleep(POLL / 100 * number);
-                while cursor(server.address()) == *known {
-                    thread::sleep(POLL);
-                }
-                from.elapsed().as_secs_f64()
-            }
-        };
-        let simulated = (0..u32::try_from(SIMULATED).expect("a small number"))
-            .map(|number| scope.spawn(poller(number)));
-        let simulated: Vec<_> = simulated.collect();
-        let real = sidecars.iter().map(|sidecar| {
-            scope.spawn(move || {
-                let mut line = KeepAlive::connect(sidecar.address()).expect("a connection");
-                let request = get_with_token(PATH, token);
-                let mut status = || line.exchange(&request).expect("a response");
-                assert_eq!(status(), 200, "before the logout");
-                begun.wait();
-                let from = Instant::now();
-                while status() != 401 {
-                    thread::sleep(Duration::from_millis(5));
-                }
-                from.elapsed().as_secs_f64()
-            })
-        });
-        let real: Vec<_> = real.collect();
-        begun.wait();
-        let mut line = KeepAlive::connect(server.address()).expect("a connection");
-        let status = line.exchange(&form("/auth/oauth/revoke", &[], &format!("token={token}")));
-        assert_eq!(status.expect("a response"), 200, "a logout");
-        let seconds = |threads: Vec<thread::ScopedJoinHandle<'_, f64>>| {
-            let seconds = threads
-                .into_iter()
-                .map(|it| it.join().expect("it came to its end"));
-            seconds.collect()
-        };
-        (seconds(simulated), seconds(real))
-    })
 }
 
 /// Another issuer, and the server of its key set.
