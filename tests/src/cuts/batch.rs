@@ -277,7 +277,10 @@ impl Batch {
                 again.push(plan);
                 continue;
             }
-            red.extend(broken.iter().map(|law| format!("{}: {law}", named(&plan))));
+            for law in broken {
+                let cause = cause_of(&law, &records);
+                red.push(format!("{}: {law}{cause}", named(&plan)));
+            }
         }
         self.site.red().extend(red);
         again
@@ -310,6 +313,14 @@ impl Batch {
             records: of_case.map(Vec::as_slice).unwrap_or_default(),
         }
     }
+}
+
+/// Returns the failure of the service in a request whose mark ends this text.
+fn cause_of(law: &str, records: &HashMap<String, Vec<Record>>) -> String {
+    let mark = law.rsplit(' ').next().unwrap_or_default();
+    let mut records = records.get(mark).into_iter().flatten();
+    let cause = records.find_map(|record| record.cause.as_ref());
+    cause.map(|cause| format!(": {cause}")).unwrap_or_default()
 }
 
 /// Returns the name of an exchange, with its cuts.

@@ -259,7 +259,7 @@ impl Clients {
         let ending = part.play(socket, reader).await;
         let reading = reader.next(Some("GET"));
         let why = is_own(&reading, &probe)?;
-        Some(format!("{ending:?} {why} {reading:?}"))
+        Some(format!("{ending:?} {why} {reading:?} of {}", probe.mark))
     }
 }
 

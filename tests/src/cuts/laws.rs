@@ -19,6 +19,8 @@ pub(super) struct Record {
     #[serde(default)]
     pub(super) outcome: String,
     pub(super) status: Option<u64>,
+    /// The failure of the service, where there was one.
+    pub(super) cause: Option<String>,
 }
 
 /// The story of a case.
