@@ -216,7 +216,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::issuers::current::CurrentKeys;
     use crate::issuers::fingerprint::KeySetFingerprint;
-    use crate::issuers::revocations::tests::list_of;
+    use crate::issuers::revocations::fetched_list::tests::list_of;
     use crate::issuers::source::auth_server::tests::{ONE, OTHER, set_of};
 
     pub(crate) const FETCHED_AT: i64 = 1_800_000_000;

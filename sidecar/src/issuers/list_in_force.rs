@@ -71,7 +71,7 @@ mod tests {
     use postern_token::keys::{KeySet, VerificationKey};
 
     use super::*;
-    use crate::issuers::revocations::tests::list_of;
+    use crate::issuers::revocations::fetched_list::tests::list_of;
 
     #[tokio::test]
     async fn a_stream_waits_for_the_list_that_names_its_token() {

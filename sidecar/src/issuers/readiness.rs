@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use crate::issuers::current::FailedFetch;
     use crate::issuers::revocations::Revocations;
-    use crate::issuers::revocations::tests::list_of;
+    use crate::issuers::revocations::fetched_list::tests::list_of;
     use crate::issuers::token_cache::TokenCacheConfig;
 
     const SECRET: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";

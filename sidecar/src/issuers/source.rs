@@ -21,7 +21,7 @@ use postern_transport::tls::peer::PeerSettings;
 use self::auth_server::{Application, EndpointSettings, KeyEndpointSource};
 use self::fetch::{FetchError, Fetched};
 use super::cache_file::{KeyCacheSettings, KeysOrigin};
-use super::revocations::FetchedList;
+use super::revocations::fetched_list::FetchedList;
 use crate::discovery::AuthServer;
 
 /// Timeout from connecting to the last byte; two requests fit into the minute between ticks.

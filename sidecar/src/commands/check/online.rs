@@ -18,7 +18,7 @@ use super::Source;
 use crate::config::Config;
 use crate::issuers::IssuerSettings;
 use crate::issuers::fingerprint::KeySetFingerprint;
-use crate::issuers::revocations::{FetchedList, verified};
+use crate::issuers::revocations::fetched_list::{FetchedList, verified};
 use crate::issuers::source::KeySource;
 use crate::upstream::errors::log_cause;
 use crate::upstream::{Protocol, Upstream, UpstreamSettings, exposure_check};

@@ -23,7 +23,7 @@ use super::fetch::{FetchError, Fetched};
 use super::key_client;
 use super::key_response::key_string;
 use crate::discovery::{AuthServer, Instance, RecentAttempts};
-use crate::issuers::revocations::{FetchedList, ListError};
+use crate::issuers::revocations::fetched_list::{FetchedList, ListError};
 
 /// The path of the key endpoint, below the auth server's context path.
 const KEY_PATH: &str = "/client/user/secret/key";

@@ -6,7 +6,7 @@ use postern_transport::issuer::KeySetError;
 
 use super::key_response::KeyResponseError;
 use crate::discovery::DiscoveryError;
-use crate::issuers::revocations::FetchedList;
+use crate::issuers::revocations::fetched_list::FetchedList;
 
 /// The reason why a fetch brought no keys. One line each, for the log.
 #[derive(Debug, thiserror::Error)]
