@@ -56,7 +56,7 @@ pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<(Outcome, Value
     }
     let mut response = json!({"uid": uid, "allowed": true});
     let outcome = match changes(&review["request"], settings) {
-        Ok((patch, warnings)) => {
+        Ok(Changes { patch, warnings }) => {
             response["warnings"] = warnings.into();
             if patch.is_empty() {
                 Outcome::Allowed
@@ -85,40 +85,46 @@ pub(crate) fn review(body: &[u8], settings: &Settings) -> Result<(Outcome, Value
 /// Returns true for more values than a manifest has: parsed values take many times their bytes.
 fn has_too_many_values(body: &[u8]) -> bool {
     let (mut is_text, mut is_escaped) = (false, false);
-    body.iter()
-        .filter(|byte| {
-            let is_quote = **byte == b'"' && !is_escaped;
-            is_escaped = is_text && **byte == b'\\' && !is_escaped;
-            is_text ^= is_quote;
-            !is_text && matches!(**byte, b',' | b':' | b'[' | b'{')
-        })
-        .take(MAX_VALUES + 1)
-        .count()
-        > MAX_VALUES
+    let mut values = 0;
+    for byte in body {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b',' | b':' | b'[' | b'{' if !is_text => values += 1,
+            _ => {}
+        }
+    }
+    values > MAX_VALUES
 }
 
-/// Returns the patch, and warnings for the user.
-fn changes(request: &Value, settings: &Settings) -> Result<(Vec<Value>, Vec<String>), String> {
+/// The changes of one object.
+#[derive(Default)]
+struct Changes {
+    patch: Vec<Value>,
+    /// For the user who applies the object.
+    warnings: Vec<String>,
+}
+
+fn changes(request: &Value, settings: &Settings) -> Result<Changes, String> {
     let before = &request["object"];
     let operation = text(request, "/operation");
     // Ephemeral containers, scales and the like: the pod has or lacks its sidecar already.
     let is_of_object = text(request, "/subResource").is_empty() && before.is_object();
     if !is_of_object || !matches!(operation, "CREATE" | "UPDATE") {
-        return Ok(Default::default());
+        return Ok(Changes::default());
     }
     let mut after = before.clone();
     let warnings = change(&mut after, operation, settings)?;
-    let differs = |member: &&str| before[*member] != after[*member];
-    let changed = ["metadata", "spec"].into_iter().filter(differs);
-    // In JSON Patch `add` replaces a member that is there.
-    Ok((
-        changed
-            .map(
-                |member| json!({"op": "add", "path": format!("/{member}"), "value": after[member]}),
-            )
-            .collect(),
-        warnings,
-    ))
+    let mut patch = Vec::new();
+    for member in ["metadata", "spec"] {
+        if before[member] != after[member] {
+            let path = format!("/{member}");
+            // In JSON Patch `add` replaces a member that is there.
+            patch.push(json!({"op": "add", "path": path, "value": after[member]}));
+        }
+    }
+    Ok(Changes { patch, warnings })
 }
 
 /// Changes an object as its kind needs it, and returns warnings.
@@ -128,8 +134,10 @@ fn change(object: &mut Value, operation: &str, settings: &Settings) -> Result<Ve
     match view.kind() {
         "Service" if view.label(SIDECAR) == Some("true") => {
             let warning = protocol::warning(view);
-            let is_moved = move_alone(object)?;
-            Ok(Vec::from_iter(warning.filter(|_| is_moved)))
+            match move_alone(object)? {
+                true => Ok(Vec::from_iter(warning)),
+                false => Ok(Vec::new()),
+            }
         }
         "Service" => Ok(original::take_away(object).unwrap_or_default()),
         // The pods of a present Pod or Job cannot change any more.
@@ -140,11 +148,10 @@ fn change(object: &mut Value, operation: &str, settings: &Settings) -> Result<Ve
             let warnings = change_workload(&mut whole, &[], settings)?;
             // The pods get the sidecar at their own review. Here the change of the workload only
             // finds the reason of a rejection, which reaches the user who applies it.
-            let protected = ports::protected_port(Object(&whole)).filter(|_| has_template);
-            match protected {
+            match ports::protected_port(Object(&whole)) {
                 // Record the port that was found: a container that another webhook adds may have a port.
-                Some((_, port)) => inherit(object, port)?,
-                None => *object = whole,
+                Some((_, port)) if has_template => inherit(object, port)?,
+                _ => *object = whole,
             }
             Ok(warnings)
         }

@@ -27,11 +27,13 @@ const ALONE: &str = "has the label postern/sidecar, and no workload here that it
 /// For the first object that would look protected and not be.
 pub(crate) fn inject(documents: &mut [Document], settings: &Settings) -> Result<(), ExitError> {
     // Before the sidecars are put in: these pods run without one until their rollout.
-    let is_running = |object: &Object<'_>| !text(object.0, "/metadata/resourceVersion").is_empty();
-    let without: BTreeSet<String> = objects(documents)
-        .filter(|each| is_running(each) && !each.is_protected())
-        .map(Object::described)
-        .collect();
+    let mut without = BTreeSet::new();
+    for object in objects(documents) {
+        let is_running = !text(object.0, "/metadata/resourceVersion").is_empty();
+        if is_running && !object.is_protected() {
+            without.insert(object.described());
+        }
+    }
     // Workloads first: Services are moved only to pods that have a sidecar by now.
     change(documents, |value, input| {
         let warnings = change_workload(value, input, settings)?;
@@ -42,64 +44,78 @@ pub(crate) fn inject(documents: &mut [Document], settings: &Settings) -> Result<
     })
 }
 
-/// Returns a line for each object that `inject` would change or reject: it looks protected and is
-/// not. Others have warnings.
-pub(crate) fn lint(input: &[Document], settings: &Settings) -> (Vec<String>, Vec<String>) {
-    let (mut found, mut warnings) = (Vec::new(), Vec::new());
+/// The lines of `lint`.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// A line for each object that `inject` would change or reject: it looks protected and is not.
+    pub(crate) problems: Vec<String>,
+    /// Lines about other objects.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Returns what `inject` would do with the objects.
+pub(crate) fn lint(input: &[Document], settings: &Settings) -> Findings {
+    let mut findings = Findings::default();
     for document in input {
         let object = Object(&document.value);
+        let line = |why: &str| format!("{}: {}: {why}", document.location, object.described());
         let mut value = document.value.clone();
         let changed = change_workload(&mut value, input, settings)
             .and_then(|_| change_service(&mut value, input, &BTreeSet::new()));
-        let line = |why: &str| format!("{}: {}: {why}", document.location, object.described());
-        match changed {
-            Err(why) => found.push(line(&why)),
-            Ok(lines) if value == document.value => {
-                warnings.extend(lines.iter().map(|why| line(why)));
+        let problem = match &changed {
+            Ok(warnings) if value == document.value => {
+                findings
+                    .warnings
+                    .extend(warnings.iter().map(|why| line(why)));
+                continue;
             }
-            Ok(_) if object.kind() == "Service" => found.push(line("leads past the sidecar")),
-            Ok(_) => found.push(line(
-                "has no sidecar: the service is reached without a token",
-            )),
-        }
+            Ok(_) if object.kind() == "Service" => "leads past the sidecar",
+            Ok(_) => "has no sidecar: the service is reached without a token",
+            Err(why) => why.as_str(),
+        };
+        findings.problems.push(line(problem));
     }
-    (found, warnings)
+    findings
 }
 
 /// Returns a line for each object that the sidecar reads and the input lacks.
 fn missing(owner: Object<'_>, input: &[Document]) -> Vec<String> {
-    let lacking = owner
-        .pod()
-        .into_iter()
-        .flat_map(Object::needed)
-        .filter(|(kind, name)| {
-            let mut all = objects(input).filter(|each| share_namespace(*each, owner));
-            !all.any(|each| each.kind() == *kind && each.name() == *name)
-        });
-    let why = "is not in this input, and no pod starts without it: create it first";
-    lacking
-        .map(|(kind, name)| format!("the {kind} {name} {why}"))
-        .collect()
+    let mut lines = Vec::new();
+    for (kind, name) in owner.pod().into_iter().flat_map(Object::needed) {
+        let mut all = objects(input).filter(|each| share_namespace(*each, owner));
+        if !all.any(|each| each.kind() == kind && each.name() == name) {
+            lines.push(format!(
+                "the {kind} {name} is not in this input, and no pod starts without it: create it first"
+            ));
+        }
+    }
+    lines
 }
 
 /// Takes away what was put into the chosen objects.
 pub(crate) fn remove(documents: &mut [Document], is_chosen: impl Fn(Object<'_>) -> bool) {
     for document in documents {
         let object = Object(&document.value);
-        if is_chosen(object) {
-            let is_labelled = object.is_protected() || object.wants_sidecar();
-            let unknown = "not changed: it does not say what was replaced in it";
-            let unknown = is_labelled.then(|| unknown.to_owned());
-            let stays = take_away(&mut document.value);
-            warn(document, stays.unwrap_or_else(|| Vec::from_iter(unknown)));
+        if !is_chosen(object) {
+            continue;
         }
+        let is_labelled = object.is_protected() || object.wants_sidecar();
+        let warnings = match take_away(&mut document.value) {
+            Some(edited) => edited,
+            None if is_labelled => {
+                vec!["not changed: it does not say what was replaced in it".to_owned()]
+            }
+            None => Vec::new(),
+        };
+        warn(document, warnings);
     }
 }
 
 fn warn(document: &mut Document, lines: Vec<String>) {
     let object = Object(&document.value).described();
-    let lines = lines.iter().map(|line| format!("{object}: {line}"));
-    document.warnings.extend(lines);
+    for line in lines {
+        document.warnings.push(format!("{object}: {line}"));
+    }
 }
 
 /// Replaces each object by what it becomes among all of them.
@@ -107,17 +123,19 @@ fn change(
     documents: &mut [Document],
     changed: impl Fn(&mut Value, &[Document]) -> Result<Vec<String>, String>,
 ) -> Result<(), ExitError> {
-    let of_document = |document: &Document| {
-        let mut value = document.value.clone();
-        let line = |why| format!("{}: {why}", Object(&document.value).described());
-        match changed(&mut value, documents) {
-            Ok(warnings) => Ok((value, warnings)),
-            Err(why) => Err(error(&document.location, &line(why))),
-        }
-    };
     // All before any is replaced: each is changed beside the input as it was.
-    let all: Result<Vec<_>, ExitError> = documents.iter().map(of_document).collect();
-    for (document, (value, warnings)) in documents.iter_mut().zip(all?) {
+    let mut all = Vec::new();
+    for document in &*documents {
+        let mut value = document.value.clone();
+        match changed(&mut value, documents) {
+            Ok(warnings) => all.push((value, warnings)),
+            Err(why) => {
+                let why = format!("{}: {why}", Object(&document.value).described());
+                return Err(error(&document.location, &why));
+            }
+        }
+    }
+    for (document, (value, warnings)) in documents.iter_mut().zip(all) {
         document.value = value;
         warn(document, warnings);
     }
@@ -152,35 +170,47 @@ fn change_service(
     without: &BTreeSet<String>,
 ) -> Result<Vec<String>, String> {
     let service = Object(value);
-    let selected: Vec<Object<'_>> = objects(input)
-        .filter(|each| services::selects(service, *each))
-        .collect();
     if service.kind() != "Service" {
         return Ok(Vec::new());
     }
+    let selected: Vec<Object<'_>> = objects(input)
+        .filter(|each| services::selects(service, *each))
+        .collect();
     let is_alone = service.wants_sidecar() && !selected.iter().any(|each| each.wants_sidecar());
-    let alone = Vec::from_iter(is_alone.then(|| ALONE.to_owned()));
+    let mut warnings = Vec::new();
+    if is_alone {
+        warnings.push(ALONE.to_owned());
+    }
     let is_exempt = services::is_exempt(service);
     if selected.is_empty() && !is_exempt {
-        return Ok(alone);
+        return Ok(warnings);
     }
-    let Some((pod, port)) = selected
+    let mut protected = selected
         .iter()
-        .find_map(|each| ports::protected_port(*each))
-        .filter(|_| !is_exempt)
-    else {
-        return Ok([take_away(value).unwrap_or_default(), alone].concat());
+        .filter_map(|each| ports::protected_port(*each));
+    let (pod, port) = match protected.next() {
+        Some(protected) if !is_exempt => protected,
+        // It leads to no sidecar, or may lead past one: a former move is undone.
+        _ => return Ok([take_away(value).unwrap_or_default(), warnings].concat()),
     };
-    let mut others = selected.iter().map(|each| ports::protected_port(*each));
-    if others.any(|other| other.is_none_or(|(_, other)| other != port)) {
-        return Err("selects pods with and without a sidecar, or with different ports".to_owned());
+    for object in &selected {
+        match ports::protected_port(*object) {
+            Some((_, other)) if other == port => {}
+            _ => {
+                let why = "selects pods with and without a sidecar, or with different ports";
+                return Err(why.to_owned());
+            }
+        }
     }
     let is_moved = services::move_to_sidecar(value, |target| {
         // A service on a socket has no port that could lead to it.
-        port.is_some() && ports::resolved(pod, target) == port
+        port.is_some() && ports::target_port(pod, target) == port
     })?;
-    let mut selected = selected.iter().map(|each| each.described());
-    let is_early = is_moved && selected.any(|described| without.contains(&described));
-    let warning = is_early.then(|| EARLY.to_owned());
-    Ok(Vec::from_iter(warning))
+    let is_early = selected
+        .iter()
+        .any(|each| without.contains(&each.described()));
+    match is_moved && is_early {
+        true => Ok(vec![EARLY.to_owned()]),
+        false => Ok(Vec::new()),
+    }
 }

@@ -15,8 +15,9 @@ use crate::manifest::annotations as names;
 use crate::manifest::metadata::inherit;
 use crate::manifest::object::{Object, list, name_of};
 use crate::manifest::original;
+use crate::network::probes::{self, ForwardedProbes};
 use crate::network::protocol_words::HTTP;
-use crate::network::{ports, probes, protocol};
+use crate::network::{ports, protocol};
 use crate::yaml::Document;
 
 /// Labels that name an application, the usual one first.
@@ -53,25 +54,24 @@ pub(crate) fn add_sidecar(
             "hostPort {port}: the service is reached on the node's address"
         ));
     }
-    let mut warnings: Vec<String> = object
-        .unknown_annotation()
-        .or(pod.unknown_annotation())
-        .map(|name| format!("the annotation {name} means nothing"))
-        .into_iter()
-        .collect();
+    let mut warnings = Vec::new();
+    if let Some(name) = object.unknown_annotation().or(pod.unknown_annotation()) {
+        warnings.push(format!("the annotation {name} means nothing"));
+    }
     // Return only after the checks: later edits must not lead past the sidecar that is there.
     if pod.sidecar().is_some() {
         return Ok(warnings);
     }
-    let (probes, mut changes) = match pod.annotation(names::PROBES) {
-        Some("own") => Default::default(),
+    let forwarded = match pod.annotation(names::PROBES) {
+        Some("own") => ForwardedProbes::default(),
         Some(other) => {
             let name = names::PROBES;
             return Err(format!("the annotation {name} is {other:?}, not \"own\""));
         }
-        None => probes::redirected(pod, service, &settings.user_headers(), &mut warnings),
+        None => probes::forward(pod, service, &settings.user_headers(), &mut warnings),
     };
-    if let Some(number) = hook(pod, service, &mut warnings) {
+    let mut changes = forwarded.changes;
+    if let Some(number) = container_without_hook(pod, service, &mut warnings) {
         let path = format!("/spec/containers/{number}/lifecycle/preStop");
         changes.push((path, settings.component.hook.clone()));
     }
@@ -89,7 +89,8 @@ pub(crate) fn add_sidecar(
         config_file,
         has_application: has_server || own.and(pod.annotation(names::SECRET)).is_some(),
     };
-    let (container, volumes) = (sidecar.container(&probes)?, sidecar.volumes());
+    let container = sidecar.container(&forwarded.settings)?;
+    let volumes = sidecar.volumes();
     changes.extend(resources::whole_pod_changes(pod, &container));
     // All is decided: from here on the pod changes, and an error leaves it half changed.
     let pod = value.pointer_mut(path).ok_or("has no containers")?;
@@ -134,17 +135,22 @@ fn prepend(pod: &mut Value, name: &str, mut items: Vec<Value>) -> Result<(), Str
         Value::Null => {}
         Value::Array(present) => items.append(present),
         _ => {
-            let why = "is no list: write one, or leave it out";
-            return Err(format!("/spec/{name} {why}"));
+            return Err(format!(
+                "/spec/{name} is no list: write one, or leave it out"
+            ));
         }
     }
     *present = items.into();
     Ok(())
 }
 
-/// Returns the container that has to outlive the drain by a hook: if it has no hook yet, and there is
-/// time for one.
-fn hook(pod: Object<'_>, service: Option<u16>, warnings: &mut Vec<String>) -> Option<usize> {
+/// Returns the number of the service's container, which has to outlive the drain by a hook: if it has no
+/// hook yet, and there is time for one.
+fn container_without_hook(
+    pod: Object<'_>,
+    service: Option<u16>,
+    warnings: &mut Vec<String>,
+) -> Option<usize> {
     let declares = |container: &Value| {
         ports::container_ports(container).any(|(_, port)| Some(port) == service)
     };
@@ -182,19 +188,22 @@ struct Sidecar<'a> {
 impl Sidecar<'_> {
     fn container(&self, probes: &Map<String, Value>) -> Result<Value, String> {
         let mut container = self.settings.component.container.clone();
-        let is_http_1 = self.protocol == HTTP;
         let bounds = resources::set(
             &mut container,
             self.pod,
             &self.settings.resources,
-            is_http_1,
+            self.protocol == HTTP,
         )?;
         // The pod's own application takes the place of the component's.
-        let of_component = list(&container["env"]).filter(|each| name_of(each) != APP_ID);
         let mut env = Vec::from_iter(self.app_id()?);
-        env.extend(of_component.cloned());
-        let variables = self.variables(probes, bounds)?.into_iter();
-        env.extend(variables.map(|(name, value)| json!({"name": name, "value": value})));
+        for variable in list(&container["env"]) {
+            if name_of(variable) != APP_ID {
+                env.push(variable.clone());
+            }
+        }
+        for (name, value) in self.variables(probes, bounds)? {
+            env.push(json!({"name": name, "value": value}));
+        }
         container["env"] = env.into();
         container["image"] = self.settings.image.clone().into();
         if let Some(text) = self.pod.annotation(names::RUN_AS_USER) {
@@ -211,8 +220,9 @@ impl Sidecar<'_> {
             mounts
                 .retain(|mount| self.has_application || name_of(mount) != "postern-sidecar-secret");
             // Mount the directory: the kubelet does not update a file that is mounted alone.
-            let of_file = json!({"name": FILE_VOLUME, "mountPath": FILE_PATH, "readOnly": true});
-            mounts.extend(self.config_file.map(|_| of_file));
+            if self.config_file.is_some() {
+                mounts.push(json!({"name": FILE_VOLUME, "mountPath": FILE_PATH, "readOnly": true}));
+            }
         }
         Ok(container)
     }
@@ -225,17 +235,17 @@ impl Sidecar<'_> {
         if let Some(id) = self.setting(names::APP_ID, settings::app_id)? {
             return Ok(Some(json!({"name": APP_ID, "value": id})));
         }
-        let is_named = |label: &&&str| self.pod.label(label).is_some_and(|name| !name.is_empty());
-        let label = NAME_LABELS.iter().find(is_named).ok_or_else(|| {
-            let (label, annotation) = (NAME_LABELS[0], names::APP_ID);
-            format!(
-                "its pods have no name: give them the label {label} or the annotation {annotation}"
-            )
-        })?;
+        let is_named = |label: &&str| !self.pod.label(label).unwrap_or_default().is_empty();
+        let Some(label) = NAME_LABELS.into_iter().find(is_named) else {
+            return Err(format!(
+                "its pods have no name: give them the label {} or the annotation {}",
+                NAME_LABELS[0],
+                names::APP_ID
+            ));
+        };
         // A reference, so that the value follows the label of the pod.
-        let path = format!("metadata.labels['{label}']");
-        let from = json!({"fieldRef": {"fieldPath": path}});
-        Ok(Some(json!({"name": APP_ID, "valueFrom": from})))
+        let reference = json!({"fieldRef": {"fieldPath": format!("metadata.labels['{label}']")}});
+        Ok(Some(json!({"name": APP_ID, "valueFrom": reference})))
     }
 
     /// Returns the settings of this pod by variable.
@@ -248,9 +258,10 @@ impl Sidecar<'_> {
         // A ConfigMap or file of the pod's own takes the place of the operator's settings.
         if self.config_map.or(self.config_file).is_none() {
             variables.clone_from(&self.settings.variables);
-            let bounds = bounds.filter(|_| self.settings.follows_memory);
-            for (name, number) in BOUNDS.into_iter().zip(bounds.into_iter().flatten()) {
-                variables.insert(name.to_owned(), number.to_string());
+            if self.settings.follows_memory {
+                for (name, number) in BOUNDS.into_iter().zip(bounds.into_iter().flatten()) {
+                    variables.insert(name.to_owned(), number.to_string());
+                }
             }
         }
         let mut set = |name: &str, value: String| variables.insert(name.to_owned(), value);
@@ -264,7 +275,7 @@ impl Sidecar<'_> {
             set(APP_NAME, name);
         }
         if !probes.is_empty() {
-            set(PROBES, literal(&Value::from(probes.clone()).to_string()));
+            set(PROBES, escaped(&Value::from(probes.clone()).to_string()));
         }
         // No load balancer sends requests to a task, so its sidecar ends without a lame-duck time.
         if self.pod.is_task() {
@@ -289,27 +300,28 @@ impl Sidecar<'_> {
         let Some(text) = self.pod.annotation(name) else {
             return Ok(None);
         };
-        let parsed = if text.len() > MAX_VARIABLE_BYTES {
-            Err(format!("has more than {MAX_VARIABLE_BYTES} bytes"))
-        } else {
-            parse(text).map(|_| ()).map_err(|why| why.to_string())
-        };
-        parsed
-            .map(|()| Some(literal(text)))
-            .map_err(|why| format!("the annotation {name}: {why}"))
+        if text.len() > MAX_VARIABLE_BYTES {
+            return Err(format!(
+                "the annotation {name}: has more than {MAX_VARIABLE_BYTES} bytes"
+            ));
+        }
+        match parse(text) {
+            Ok(_) => Ok(Some(escaped(text))),
+            Err(why) => Err(format!("the annotation {name}: {why}")),
+        }
     }
 
     fn volumes(&self) -> Vec<Value> {
         let mut volumes = self.settings.component.volumes.clone();
         volumes.retain(|volume| self.has_application || volume.get("secret").is_none());
-        volumes.extend(
-            self.config_file
-                .map(|name| json!({"name": FILE_VOLUME, "configMap": {"name": name}})),
-        );
-        let secret = self.pod.annotation(names::SECRET);
-        for volume in &mut volumes {
-            if let (Some(name), Some(slot)) = (secret, volume.pointer_mut("/secret/secretName")) {
-                *slot = name.into();
+        if let Some(name) = self.config_file {
+            volumes.push(json!({"name": FILE_VOLUME, "configMap": {"name": name}}));
+        }
+        if let Some(secret) = self.pod.annotation(names::SECRET) {
+            for volume in &mut volumes {
+                if let Some(name) = volume.pointer_mut("/secret/secretName") {
+                    *name = secret.into();
+                }
             }
         }
         volumes
@@ -317,6 +329,6 @@ impl Sidecar<'_> {
 }
 
 /// Escapes a value of a variable: Kubernetes would expand `$(NAME)`.
-fn literal(text: &str) -> String {
+fn escaped(text: &str) -> String {
     text.replace('$', "$$")
 }

@@ -105,7 +105,7 @@ proptest! {
         for (before, after) in before.iter().zip(values(&once)) {
             prop_assert_eq!(lost(before, &after, ""), None, "{}\n{}", text, once);
         }
-        prop_assert_eq!(lint(&documents("-", &once).unwrap(), settings()).0, Vec::<String>::new());
+        prop_assert_eq!(lint(&documents("-", &once).unwrap(), settings()).problems, Vec::<String>::new());
         for probes in values(&once).iter().flat_map(forwarded_probes) {
             prop_assert!(probes::parse(&probes).is_ok(), "{}", probes);
         }

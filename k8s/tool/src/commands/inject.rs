@@ -30,36 +30,36 @@ pub(crate) fn run(args: &InjectArgs) -> Result<(), ExitError> {
     }
     if !args.remove {
         inject(&mut documents, &settings)?;
-        if !documents
-            .iter()
-            .any(|each| Object(&each.value).wants_sidecar())
-        {
+        let mut objects = documents.iter().map(|each| Object(&each.value));
+        if !objects.any(Object::wants_sidecar) {
             command_line::warn(&[NONE_LABELLED.to_owned()]);
         }
     }
-    let is_printed = |document: &&Document| {
-        let is_service = Object(&document.value).kind() == "Service";
-        args.only
-            .is_none_or(|only| (only == Only::Services) == is_service)
-    };
-    let printed = documents.iter().filter(is_printed);
-    let warnings = printed.clone().flat_map(|each| each.warnings.clone());
-    command_line::warn(&warnings.collect::<Vec<_>>());
-    if !args.remove {
-        command_line::warn(&defaults(printed.clone(), &args.sidecars, &settings));
+    let printed: Vec<&Document> = documents
+        .iter()
+        .filter(|each| is_printed(Object(&each.value), args.only))
+        .collect();
+    for document in &printed {
+        command_line::warn(&document.warnings);
     }
-    output::print(&yaml::stream(printed.map(|each| &each.value)))
+    if !args.remove {
+        command_line::warn(&defaults(&printed, &args.sidecars, &settings));
+    }
+    output::print(&yaml::stream(printed.iter().map(|each| &each.value)))
+}
+
+fn is_printed(object: Object<'_>, only: Option<Only>) -> bool {
+    match only {
+        None => true,
+        Some(Only::Services) => object.kind() == "Service",
+        Some(Only::Workloads) => object.kind() != "Service",
+    }
 }
 
 /// Returns a line for each default of printed sidecars that few clusters can use.
-fn defaults<'v>(
-    printed: impl Iterator<Item = &'v Document>,
-    args: &SidecarsArgs,
-    settings: &Settings,
-) -> Vec<String> {
-    let sidecars: Vec<_> = printed
-        .filter_map(|each| Object(&each.value).pod()?.sidecar())
-        .collect();
+fn defaults(printed: &[&Document], args: &SidecarsArgs, settings: &Settings) -> Vec<String> {
+    let pods = printed.iter().filter_map(|each| Object(&each.value).pod());
+    let sidecars: Vec<_> = pods.filter_map(Object::sidecar).collect();
     let mut lines = Vec::new();
     let image = &settings.image;
     if args.image.is_none() && sidecars.iter().any(|each| text(each, "/image") == image) {
@@ -67,13 +67,12 @@ fn defaults<'v>(
             "no --image: {image} is in no registry: push it to yours, and give its name there"
         ));
     }
-    let server = settings.component.settings.get(AUTH_SERVER);
     let is_given = args.set.iter().any(|pair| pair.starts_with(AUTH_SERVER));
-    let mut used = sidecars.iter().map(|each| variable(each, AUTH_SERVER));
-    if let Some(server) = server.filter(|_| !is_given && used.any(|used| used.as_ref() == server)) {
-        lines.push(format!(
+    match settings.component.settings.get(AUTH_SERVER) {
+        Some(server) if !is_given && sidecars.iter().any(|each| variable(each, AUTH_SERVER).as_ref() == Some(server)) => lines.push(format!(
             "no --set of a source of keys: sidecars fetch from {server}, a Service of their own namespace: give POSTERN_AUTH_SERVER, POSTERN_ISSUER_URL or POSTERN_JWKS"
-        ));
+        )),
+        _ => {}
     }
     lines
 }
@@ -84,11 +83,11 @@ fn defaults<'v>(
 /// For input that cannot be read, and for an object that `inject` would change or reject.
 pub(crate) fn run_lint(args: &LintArgs) -> Result<(), ExitError> {
     let settings = Settings::new(&SidecarsArgs::default())?;
-    let (found, warnings) = lint(&documents(&args.files)?, &settings);
-    command_line::warn(&warnings);
-    let lines = found.iter().map(|each| one_line(each) + "\n");
+    let findings = lint(&documents(&args.files)?, &settings);
+    command_line::warn(&findings.warnings);
+    let lines = findings.problems.iter().map(|each| one_line(each) + "\n");
     output::print(&lines.collect::<String>())?;
-    match found.len() {
+    match findings.problems.len() {
         0 => Ok(()),
         1 => Err(ExitError::Config("1 problem".to_owned())),
         count => Err(ExitError::Config(format!("{count} problems"))),

@@ -38,12 +38,12 @@ pub(crate) type Bounds = [u64; 2];
 pub(crate) fn set(
     container: &mut Value,
     pod: Object<'_>,
-    of_all: &BTreeMap<String, String>,
+    defaults: &BTreeMap<String, String>,
     is_http_1: bool,
 ) -> Result<Option<Bounds>, String> {
     for (annotation, kind, what) in MEMBERS {
-        let of_all = of_all.get(annotation).map(String::as_str);
-        let Some(text) = pod.annotation(annotation).or(of_all) else {
+        let default = defaults.get(annotation).map(String::as_str);
+        let Some(text) = pod.annotation(annotation).or(default) else {
             continue;
         };
         if !text.is_empty() {
@@ -57,13 +57,14 @@ pub(crate) fn set(
     let resources = &container["resources"];
     for what in ["cpu", "memory"] {
         let request = amount(resources, "requests", what);
-        if let (Some(request), Some(limit)) = (request, amount(resources, "limits", what))
+        match (request, amount(resources, "limits", what)) {
             // The API server rejects such a container, with a text that names no annotation.
-            && request > limit
-        {
-            return Err(format!(
-                "its sidecar would request more {what} than its limit: set the {what}-request too"
-            ));
+            (Some(request), Some(limit)) if request > limit => {
+                return Err(format!(
+                    "its sidecar would request more {what} than its limit: set the {what}-request too"
+                ));
+            }
+            _ => {}
         }
     }
     let of_pod = amount(pod.spec("resources"), "limits", "memory");
@@ -86,9 +87,12 @@ pub(crate) fn whole_pod_changes(pod: Object<'_>, sidecar: &Value) -> Vec<(String
         let own_limit = amount(own, "limits", what);
         // The API server takes a limit for a missing request, too.
         let own_request = amount(own, "requests", what).or(own_limit);
-        // For a missing request of the pod the API server takes the sum of its containers', if they have any.
-        let derived = limit.filter(|_| !is_requested(pod, what));
-        let request = amount(whole, "requests", what).or(derived);
+        let request = match amount(whole, "requests", what) {
+            // For a missing request of the pod the API server takes the sum of its containers', if they have
+            // any, else the limit.
+            None if !is_requested(pod, what) => limit,
+            request => request,
+        };
         for (kind, present, more) in [
             ("requests", request, own_request),
             ("limits", limit, own_limit.or(own_request)),
@@ -103,11 +107,14 @@ pub(crate) fn whole_pod_changes(pod: Object<'_>, sidecar: &Value) -> Vec<(String
 }
 
 fn is_requested(pod: Object<'_>, what: &str) -> bool {
-    let mut containers = pod.containers().chain(pod.init_containers());
-    containers.any(|each| {
-        let has = |kind| amount(&each["resources"], kind, what).is_some();
-        has("requests") || has("limits")
-    })
+    for container in pod.containers().chain(pod.init_containers()) {
+        let resources = &container["resources"];
+        let request = amount(resources, "requests", what);
+        if request.or(amount(resources, "limits", what)).is_some() {
+            return true;
+        }
+    }
+    false
 }
 
 /// Returns the number of a resource; `None` where the resource is missing, or no quantity.
@@ -136,31 +143,23 @@ fn written(what: &str, sum: f64) -> String {
 /// # Errors
 /// For a text that is no quantity.
 pub(crate) fn quantity(text: &str) -> Result<f64, String> {
-    let is_digit = |letter: char| letter.is_ascii_digit() || letter == '.';
-    let unit = text.trim_start_matches(is_digit);
-    let number: Option<f64> = text
-        .strip_suffix(unit)
-        .and_then(|number| number.parse().ok());
-    let quantity = number
-        .zip(factor(unit))
-        .map(|(number, factor)| number * factor);
-    quantity
-        .filter(|quantity| quantity.is_finite())
-        .ok_or_else(|| format!("{text:?} is no quantity such as 100m, 0.5 or 64Mi"))
+    let unit = text.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+    let number = text[..text.len() - unit.len()].parse::<f64>();
+    match (number, factor(unit)) {
+        (Ok(number), Some(factor)) if (number * factor).is_finite() => Ok(number * factor),
+        _ => Err(format!("{text:?} is no quantity such as 100m, 0.5 or 64Mi")),
+    }
 }
 
 fn factor(unit: &str) -> Option<f64> {
-    let index = |units: &[&str]| units.iter().position(|known| *known == unit);
-    let power = |index: usize| i32::try_from(index).ok();
-    if let Some(power) = index(&DECIMAL).and_then(power) {
-        return Some(1000_f64.powi(power - 3));
+    if let Some(index) = DECIMAL.iter().position(|known| *known == unit) {
+        return Some(1000_f64.powi(i32::try_from(index).ok()? - 3));
     }
-    if let Some(power) = index(&BINARY).and_then(power) {
-        return Some(1024_f64.powi(power));
+    if let Some(index) = BINARY.iter().position(|known| *known == unit) {
+        return Some(1024_f64.powi(i32::try_from(index).ok()?));
     }
     // Try an exponent after the units: `E` alone is exa, `E3` an exponent.
-    let exponent = unit.strip_prefix(['e', 'E'])?;
-    Some(10_f64.powi(exponent.parse().ok()?))
+    Some(10_f64.powi(unit.strip_prefix(['e', 'E'])?.parse().ok()?))
 }
 
 fn bounds(memory: f64, is_http_1: bool) -> Bounds {

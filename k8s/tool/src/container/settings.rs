@@ -74,19 +74,19 @@ impl Settings {
                 set.insert(name);
             }
         }
-        let sources: Vec<_> = KEY_SOURCES
-            .iter()
-            .filter(|name| set.contains(*name))
-            .collect();
-        if let [one, other, ..] = sources.as_slice() {
-            return Err(ExitError::Usage(format!(
-                "--set: {one} and {other} are two sources of the key"
-            )));
-        }
-        // Another source of the key replaces the component's auth server, whose secret no pod needs then.
-        if !sources.is_empty() && !set.contains(AUTH_SERVER) {
-            variables.remove(AUTH_SERVER);
-            variables.remove(APP_SECRET_FILE);
+        let mut sources = KEY_SOURCES.into_iter().filter(|name| set.contains(name));
+        match (sources.next(), sources.next()) {
+            (Some(one), Some(other)) => {
+                return Err(ExitError::Usage(format!(
+                    "--set: {one} and {other} are two sources of the key"
+                )));
+            }
+            // Another source of the key replaces the component's auth server, whose secret no pod needs then.
+            (Some(source), None) if source != AUTH_SERVER => {
+                variables.remove(AUTH_SERVER);
+                variables.remove(APP_SECRET_FILE);
+            }
+            _ => {}
         }
         // The address of the issuer is its `iss`, so the component's `iss` would be wrong.
         if set.contains(ISSUER_URL) && !set.contains(ISSUER) {
@@ -101,14 +101,15 @@ impl Settings {
                 )));
             }
         };
-        let resources = args
-            .resources
-            .iter()
-            .map(|pair| {
-                resource(pair)
-                    .map_err(|why| ExitError::Usage(format!("--resources '{pair}': {why}")))
-            })
-            .collect::<Result<_, _>>()?;
+        let mut resources = BTreeMap::new();
+        for pair in &args.resources {
+            match resource(pair) {
+                Ok((annotation, quantity)) => resources.insert(annotation, quantity),
+                Err(why) => {
+                    return Err(ExitError::Usage(format!("--resources '{pair}': {why}")));
+                }
+            };
+        }
         // Check the resources once, with no pod: an error here is the operator's, not the author's of a pod.
         let no_pod = Object(&Value::Null);
         resources::set(&mut component.container.clone(), no_pod, &resources, true)
@@ -126,20 +127,20 @@ impl Settings {
     /// configured name is.
     pub(crate) fn user_headers(&self) -> Vec<&str> {
         let value = |name| self.variables.get(name).map_or("", String::as_str);
-        let of_claims = value("POSTERN_CLAIM_HEADER")
-            .split(',')
-            .filter_map(|pair| Some(pair.split_once('=')?.0.trim()));
-        ["X-Current-User", value("POSTERN_USER_HEADER")]
-            .into_iter()
-            .chain(of_claims)
-            .collect()
+        let mut names = vec!["X-Current-User", value("POSTERN_USER_HEADER")];
+        for pair in value("POSTERN_CLAIM_HEADER").split(',') {
+            if let Some((name, _)) = pair.split_once('=') {
+                names.push(name.trim());
+            }
+        }
+        names
     }
 }
 
 /// Returns true for what may be the name of an image: no node takes other letters, nor a URL.
 fn is_image(name: &str) -> bool {
-    let is_of_names = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+/:@[]".contains(&byte);
-    name.bytes().all(is_of_names) && name.split('/').all(|part| !part.is_empty())
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+/:@[]".contains(&byte);
+    name.bytes().all(is_allowed) && name.split('/').all(|part| !part.is_empty())
 }
 
 /// Returns the name and the value of a variable.
@@ -151,10 +152,12 @@ fn variable(pair: &str) -> Result<(&str, &str), String> {
         return Err(format!("{name}: follows from ports and probes of each pod"));
     }
     if !KNOWN.lines().any(|known| known == name) {
-        let meant = alike(name, KNOWN.lines()).map(|known| format!("; did you mean {known}?"));
+        let hint = match alike(name, KNOWN.lines()) {
+            Some(known) => format!("; did you mean {known}?"),
+            None => String::new(),
+        };
         return Err(format!(
-            "{name}: is no setting of the sidecar, or a secret one{}",
-            meant.unwrap_or_default()
+            "{name}: is no setting of the sidecar, or a secret one{hint}"
         ));
     }
     if name == PUBLIC_PATH && !value.is_empty() {
@@ -170,8 +173,10 @@ fn resource(pair: &str) -> Result<(String, String), String> {
     let annotation = format!("{PREFIX}{name}");
     let mut known = resources::MEMBERS.iter();
     if !known.any(|(known, ..)| *known == annotation) {
-        let expected = "cpu-request, cpu-limit, memory-request or memory-limit";
-        return Err(format!("expected {expected}, and a quantity"));
+        return Err(
+            "expected cpu-request, cpu-limit, memory-request or memory-limit, and a quantity"
+                .to_owned(),
+        );
     }
     // An empty quantity removes the component's, so it has no number to check.
     if !quantity.is_empty() {

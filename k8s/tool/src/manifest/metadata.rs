@@ -20,39 +20,43 @@ pub(crate) fn inherit(object: &mut Value, port: Option<u16>) -> Result<(), Strin
     match contradiction(Object(object)) {
         Some(reason) => Err(reason),
         None if is_protected => Ok(()),
-        None => give(object, port),
+        None => give_to_pods(object, port),
     }
 }
 
 /// Takes from the pods of an object what they have from it.
 fn disinherit(object: &mut Value) {
     // A Pod has its own alone.
-    let path = Object(object).pod_path().unwrap_or_default();
-    if let Some(pod) = object.pointer_mut(path).filter(|_| !path.is_empty()) {
+    let path = match Object(object).pod_path() {
+        None | Some("") => return,
+        Some(path) => path,
+    };
+    if let Some(pod) = object.pointer_mut(path) {
         original::put_back(pod, "/metadata/");
     }
 }
 
-fn give(object: &mut Value, port: Option<u16>) -> Result<(), String> {
+fn give_to_pods(object: &mut Value, port: Option<u16>) -> Result<(), String> {
     let own = Object(object);
     let (Some(path), Some(pod)) = (own.pod_path(), own.pod()) else {
         return Ok(());
     };
-    let found = port
-        .filter(|_| own.annotation(PORT).is_none())
-        .map(|port| (PORT, port.to_string().into()));
-    let annotations = own.annotations().map(|(name, value)| (name, value.into()));
-    let lacking = annotations
-        .chain(found)
-        .filter(|(name, _)| pod.annotation(name).is_none())
-        .map(|(name, value)| (below("/metadata/annotations", name), value));
-    let changes: Vec<(String, Value)> = pod
-        .label(SIDECAR)
-        .is_none()
-        .then(|| (below("/metadata/labels", SIDECAR), "true".into()))
-        .into_iter()
-        .chain(lacking)
-        .collect();
+    let mut changes = Vec::new();
+    if pod.label(SIDECAR).is_none() {
+        changes.push((below("/metadata/labels", SIDECAR), "true".into()));
+    }
+    let mut add = |name: &str, value: Value| {
+        if pod.annotation(name).is_none() {
+            changes.push((below("/metadata/annotations", name), value));
+        }
+    };
+    for (name, value) in own.annotations() {
+        add(name, value.into());
+    }
+    match port {
+        Some(port) if own.annotation(PORT).is_none() => add(PORT, port.to_string().into()),
+        _ => {}
+    }
     match object.pointer_mut(path) {
         Some(pod) if !changes.is_empty() => {
             original::change(pod, changes).map_err(|why| format!("{path}{why}"))

@@ -63,12 +63,13 @@ impl<'v> Object<'v> {
 
     /// Returns an annotation that looks like one of this product, and means nothing.
     pub(crate) fn unknown_annotation(self) -> Option<&'v str> {
-        let mut names = self.0["metadata"]["annotations"]
-            .as_object()?
-            .keys()
-            .map(String::as_str);
-        let is_known = |name| ALL.contains(&name) || name == ORIGINAL;
-        names.find(|name| name.starts_with(PREFIX) && !is_known(name))
+        for name in self.0["metadata"]["annotations"].as_object()?.keys() {
+            let is_known = ALL.contains(&name.as_str()) || name == ORIGINAL;
+            if name.starts_with(PREFIX) && !is_known {
+                return Some(name);
+            }
+        }
+        None
     }
 
     /// Returns the object itself if it is a pod, or the pod that it describes.
@@ -104,22 +105,48 @@ impl<'v> Object<'v> {
     /// # Errors
     /// The reason.
     pub(crate) fn check(self) -> Result<(), String> {
-        let mut objects = [Some(self), self.pod()].into_iter().flatten();
-        if let Some(reason) = objects.find_map(not_text) {
-            return Err(reason);
+        for object in [Some(self), self.pod()].into_iter().flatten() {
+            object.reject_other_than_texts()?;
         }
-        let mut labels = self.sidecar_labels();
-        if let Some(label) = labels.find(|label| !matches!(*label, "true" | "false")) {
-            return Err(format!(
-                "the label {SIDECAR}: {label:?} is neither \"true\" nor \"false\""
-            ));
+        for label in self.sidecar_labels() {
+            if !matches!(label, "true" | "false") {
+                return Err(format!(
+                    "the label {SIDECAR}: {label:?} is neither \"true\" nor \"false\""
+                ));
+            }
         }
-        match path_of_containers(self.0).filter(|_| self.wants_sidecar() && self.pod().is_none()) {
+        if !self.wants_sidecar() || self.pod().is_some() {
+            return Ok(());
+        }
+        match path_of_containers(self.0) {
             Some(path) => Err(format!(
                 "describes pods at {path}, which get no sidecar here: label these, for the webhook, and the object {SIDECAR}: \"false\""
             )),
             None => Ok(()),
         }
+    }
+
+    /// Rejects a label or an annotation of this product that is no text: it would count as absent.
+    fn reject_other_than_texts(self) -> Result<(), String> {
+        for kind in ["label", "annotation"] {
+            let members = self.0["metadata"][format!("{kind}s")].as_object();
+            for (name, value) in members.into_iter().flatten() {
+                let what = match value {
+                    _ if !name.starts_with(PREFIX) => continue,
+                    Value::String(_) => continue,
+                    Value::Null => "null",
+                    Value::Bool(_) => "a boolean",
+                    Value::Number(_) => "a number",
+                    Value::Array(_) => "a list",
+                    Value::Object(_) => "a map",
+                };
+                let text = value.to_string().replace('"', "");
+                return Err(format!(
+                    "the {kind} {name} is {what}, not a text: write it in quotes, \"{text:.40}\""
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn sidecar_labels(self) -> impl Iterator<Item = &'v str> {
@@ -154,24 +181,29 @@ impl<'v> Object<'v> {
     }
 
     /// Returns kinds and names of the objects that the sidecar reads.
-    pub(crate) fn needed(self) -> impl Iterator<Item = (&'static str, &'v str)> + use<'v> {
-        let maps = list(&self.sidecar().unwrap_or(&Value::Null)["envFrom"])
-            .map(|source| ("ConfigMap", text(source, "/configMapRef/name")));
-        let mounted = list(self.spec("volumes"))
-            .filter(|volume| name_of(volume).starts_with("postern-"))
-            .flat_map(|volume| {
-                let file = ("ConfigMap", text(volume, "/configMap/name"));
-                [("Secret", text(volume, "/secret/secretName")), file]
-            });
-        maps.chain(mounted).filter(|(_, name)| !name.is_empty())
+    pub(crate) fn needed(self) -> Vec<(&'static str, &'v str)> {
+        let mut needed = Vec::new();
+        for source in list(&self.sidecar().unwrap_or(&Value::Null)["envFrom"]) {
+            needed.push(("ConfigMap", text(source, "/configMapRef/name")));
+        }
+        for volume in list(self.spec("volumes")) {
+            if name_of(volume).starts_with("postern-") {
+                needed.push(("Secret", text(volume, "/secret/secretName")));
+                needed.push(("ConfigMap", text(volume, "/configMap/name")));
+            }
+        }
+        needed.retain(|(_, name)| !name.is_empty());
+        needed
     }
 
     /// Returns the containers beside the sidecar that serve as long as the pod lives.
     pub(crate) fn others(self) -> impl Iterator<Item = &'v Value> + use<'v> {
-        // Compare by address below: another container may have the same text.
         let sidecar = self.sidecar();
-        self.serving()
-            .filter(move |each| sidecar.is_none_or(|sidecar| !std::ptr::eq(sidecar, *each)))
+        self.serving().filter(move |each| match sidecar {
+            // Compared by address: another container may have the same text.
+            Some(sidecar) => !std::ptr::eq(sidecar, *each),
+            None => true,
+        })
     }
 
     /// Returns the containers that run as long as the pod: init containers only where they stay.
@@ -183,9 +215,8 @@ impl<'v> Object<'v> {
 
     /// Returns true for a pod whose containers end by themselves.
     pub(crate) fn is_task(self) -> bool {
-        self.spec("restartPolicy")
-            .as_str()
-            .is_some_and(|policy| policy != "Always")
+        let policy = self.spec("restartPolicy");
+        policy.is_string() && policy != "Always"
     }
 }
 
@@ -251,31 +282,4 @@ pub(crate) fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
         .pointer(pointer)
         .and_then(Value::as_str)
         .unwrap_or_default()
-}
-
-/// Returns the reason why a label or an annotation of this product would count as absent.
-fn not_text(object: Object<'_>) -> Option<String> {
-    ["label", "annotation"].into_iter().find_map(|kind| {
-        let mut own = object.0["metadata"][format!("{kind}s")]
-            .as_object()?
-            .iter()
-            .filter(|(name, _)| name.starts_with(PREFIX));
-        let (name, other) = own.find(|(_, value)| !value.is_string())?;
-        let what = match other {
-            Value::Null => "null",
-            Value::Bool(_) => "a boolean",
-            Value::Number(_) => "a number",
-            Value::Array(_) => "a list",
-            _ => "a map",
-        };
-        let text: String = other
-            .to_string()
-            .replace('"', "")
-            .chars()
-            .take(40)
-            .collect();
-        Some(format!(
-            "the {kind} {name} is {what}, not a text: write it in quotes, \"{text}\""
-        ))
-    })
 }

@@ -48,33 +48,43 @@ pub(crate) fn put_back(object: &mut Value, above: &str) -> Vec<String> {
     let Some(record) = record(object) else {
         return Vec::new();
     };
-    let is_below = |(path, _): &(String, Replaced)| path.starts_with(above);
-    let (below, others): (Record, Record) = record.into_iter().partition(is_below);
-    // `None` becomes null, which removes the annotation.
-    let others = (!others.is_empty()).then(|| json!(others).to_string());
-    // This cannot fail: a record was read from the annotation.
-    let _ = put(object, ANNOTATION, others.into());
-    // `/spec/containers/0/readinessProbe`: what lies below goes back whole or not at all.
-    let member = |path: &str| path.split('/').take(5).collect::<Vec<_>>().join("/");
-    let other_than = |value: fn(&Replaced) -> &Value| -> BTreeSet<String> {
-        let present = |path: &str| object.pointer(path).unwrap_or(&Value::Null);
-        below
-            .iter()
-            .filter(|(path, replaced)| present(path) != value(replaced))
-            .map(|(path, _)| member(path))
-            .collect()
+    let (below, others): (Record, Record) = record
+        .into_iter()
+        .partition(|(path, _)| path.starts_with(above));
+    // Null removes the annotation.
+    let others = match others.is_empty() {
+        true => Value::Null,
+        false => json!(others).to_string().into(),
     };
-    let mut edited = other_than(|it| &it.now);
-    let changed = other_than(|it| &it.was);
+    // This cannot fail: a record was read from the annotation.
+    let _ = put(object, ANNOTATION, others);
+    // Members that differ from their replacement, and those that differ from what was replaced.
+    let (mut edited, mut changed) = (BTreeSet::new(), BTreeSet::new());
+    for (path, Replaced { now, was }) in &below {
+        let present = object.pointer(path).unwrap_or(&Value::Null);
+        if present != now {
+            edited.insert(whole_member(path));
+        }
+        if present != was {
+            changed.insert(whole_member(path));
+        }
+    }
     for (path, Replaced { was, .. }) in below {
-        if !edited.contains(&member(&path)) {
+        if !edited.contains(&whole_member(&path)) {
             // A failure is ignored: only a record that an author wrote leads through a member that is no map.
             let _ = put(object, &path, was);
         }
     }
     // A member that an author has put back needs no notice.
-    edited.retain(|member| changed.contains(member));
-    edited.into_iter().collect()
+    edited.intersection(&changed).cloned().collect()
+}
+
+/// Returns the member that goes back whole or not at all, such as `/spec/containers/0/readinessProbe`.
+fn whole_member(path: &str) -> String {
+    match path.match_indices('/').nth(4) {
+        Some((end, _)) => path[..end].to_owned(),
+        None => path.to_owned(),
+    }
 }
 
 /// Removes the additions to an object, and puts back the replaced members. Returns the members that
@@ -90,12 +100,11 @@ pub(crate) fn take_away(value: &mut Value) -> Option<Vec<String>> {
             !name_of(volume).starts_with("postern-")
         });
     }
-    let edited = put_back(object, "/").into_iter();
-    Some(
-        edited
-            .map(|member| format!("{path}{member}: edited since, left as it is"))
-            .collect(),
-    )
+    let mut lines = put_back(object, "/");
+    for member in &mut lines {
+        *member = format!("{path}{member}: edited since, left as it is");
+    }
+    Some(lines)
 }
 
 /// Removes items of a list in the specification, and a list that is empty then.
@@ -119,8 +128,12 @@ pub(crate) fn below(path: &str, name: &str) -> String {
 /// Reads the annotation. Any author may write it: a record with deeper members than ours is ignored.
 fn record(object: &Value) -> Option<Record> {
     let record: Record = serde_json::from_str(text(object, ANNOTATION)).ok()?;
-    let is_ours = |path: &String| path.matches('/').count() <= MAX_DEPTH;
-    record.keys().all(is_ours).then_some(record)
+    for path in record.keys() {
+        if path.matches('/').count() > MAX_DEPTH {
+            return None;
+        }
+    }
+    Some(record)
 }
 
 /// Sets a member, with the missing maps above it; null removes it, and the maps above it that have no
@@ -138,9 +151,9 @@ pub(crate) fn put(object: &mut Value, path: &str, member: Value) -> Result<(), S
     if !member.is_null() && object.pointer(above).is_none_or(Value::is_null) {
         put(object, above, json!({}))?;
     }
-    let members = object.pointer_mut(above).and_then(Value::as_object_mut);
-    let members =
-        members.ok_or_else(|| format!("{above} is no map: write one, or leave it out"))?;
+    let Some(Value::Object(members)) = object.pointer_mut(above) else {
+        return Err(format!("{above} is no map: write one, or leave it out"));
+    };
     if member.is_null() {
         members.remove(&name);
     } else {

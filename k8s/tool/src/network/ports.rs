@@ -1,7 +1,5 @@
 //! The ports of a protected pod: the service's, and the two of the sidecar.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
 use crate::container::settings::UPSTREAM;
@@ -22,22 +20,28 @@ const UNDECLARED: u16 = 3000;
 /// # Errors
 /// The reason, where the port is not certain or one of the sidecar's is taken.
 pub(crate) fn service_port(pod: Object<'_>) -> Result<Option<u16>, String> {
-    let mut used: Vec<u16> = declared(pod).map(|(_, port)| port).collect();
+    let mut used: Vec<u16> = declared_ports(pod).map(|(_, port)| port).collect();
     let service = match pod.sidecar() {
-        Some(present) => upstream(present).unwrap_or_else(|| found(pod).ok()),
+        Some(sidecar) => match upstream_port(sidecar) {
+            Some(port) => port,
+            None => find_service_port(pod).ok(),
+        },
         None => {
-            let service = found(pod)?;
+            let service = find_service_port(pod)?;
+            used.push(service);
             // Only without a sidecar: with one, probes go to its admin port by right.
-            used.extend(probed(pod).chain([service]));
+            used.extend(probed_ports(pod));
             Some(service)
         }
     };
-    match OWN.iter().find(|port| used.contains(port)) {
-        Some(port) => Err(format!(
-            "port {port} is the sidecar's: let the service listen on another one"
-        )),
-        None => Ok(service),
+    for own in OWN {
+        if used.contains(&own) {
+            return Err(format!(
+                "port {own} is the sidecar's: let the service listen on another one"
+            ));
+        }
     }
+    Ok(service)
 }
 
 /// Returns the pod of an object that has a sidecar, and the port of its service.
@@ -53,30 +57,35 @@ pub(crate) fn number(text: &str) -> Option<u16> {
 
 /// Returns the port number of a target: its own number, or the number of the port of the pod with this
 /// name.
-pub(crate) fn resolved(pod: Object<'_>, target: &Value) -> Option<u16> {
-    resolved_in(declared(pod), target)
+pub(crate) fn target_port(pod: Object<'_>, target: &Value) -> Option<u16> {
+    target_among(declared_ports(pod), target)
 }
 
 /// Returns the port number of a target: its own number, or the number of the port with this name.
-pub(crate) fn resolved_in<'v>(
+pub(crate) fn target_among<'v>(
     mut ports: impl Iterator<Item = (&'v str, u16)>,
     target: &Value,
 ) -> Option<u16> {
-    match target {
-        Value::String(text) => {
-            number(text).or_else(|| Some(ports.find(|(name, _)| name == text)?.1))
-        }
-        target => u16::try_from(target.as_u64()?).ok(),
+    let Value::String(text) = target else {
+        return u16::try_from(target.as_u64()?).ok();
+    };
+    match number(text) {
+        None => Some(ports.find(|(name, _)| name == text)?.1),
+        number => number,
     }
 }
 
 /// Returns the port of the node that leads to a port of the pod.
 pub(crate) fn node_port(pod: Object<'_>, port: u16) -> Option<u64> {
-    let mut same = pod
-        .others()
-        .flat_map(|each| list(&each["ports"]))
-        .filter(|each| number_of(each) == Some(port));
-    same.find_map(|each| each["hostPort"].as_u64().filter(|port| *port > 0))
+    for each in pod.others().flat_map(|container| list(&container["ports"])) {
+        match each["hostPort"].as_u64() {
+            Some(host_port) if host_port > 0 && number_of(each) == Some(port) => {
+                return Some(host_port);
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Returns the names and numbers of the TCP ports that a container declares.
@@ -99,47 +108,55 @@ pub(crate) fn is_tcp(port: &Value) -> bool {
 ///
 /// # Errors
 /// The reason, where it is not certain.
-fn found(pod: Object<'_>) -> Result<u16, String> {
+fn find_service_port(pod: Object<'_>) -> Result<u16, String> {
     if let Some(text) = pod.annotation(PORT) {
-        return resolved(pod, &text.into())
+        return target_port(pod, &text.into())
             .ok_or_else(|| format!("the annotation {PORT} {text:?} is no port of a container"));
     }
-    let declared: Vec<(&str, u16)> = declared(pod).collect();
-    let only_named = |is_meant: fn(&str) -> bool| {
-        let mut named = declared.iter().filter(|(name, _)| is_meant(name));
-        named.next().filter(|_| named.next().is_none())
-    };
+    let declared: Vec<(&str, u16)> = declared_ports(pod).collect();
     let only = match declared.as_slice() {
-        // Nothing is declared: probes of one port name it, or it is the component's default.
-        [] => {
-            let probed: BTreeSet<u16> = probed(pod).filter(|port| !OWN.contains(port)).collect();
-            return Ok(probed
-                .first()
-                .filter(|_| probed.len() == 1)
-                .copied()
-                .unwrap_or(UNDECLARED));
-        }
-        [only] => Some(only),
-        _ => only_named(|name| name == "http").or_else(|| only_named(may_be_of_service)),
+        [] => return Ok(undeclared_port(pod)),
+        [(_, only)] => Some(*only),
+        several => match only_named(several, |name| name == "http") {
+            None => only_named(several, may_be_of_service),
+            http => http,
+        },
     };
-    only.map(|(_, port)| *port)
-        .ok_or_else(|| format!("has several ports: name the service's by the annotation {PORT}"))
+    only.ok_or_else(|| format!("has several ports: name the service's by the annotation {PORT}"))
+}
+
+/// Returns the port of a service whose pod declares none: where all probes name one port, it is this one.
+fn undeclared_port(pod: Object<'_>) -> u16 {
+    let mut probed = probed_ports(pod).filter(|port| !OWN.contains(port));
+    match probed.next() {
+        Some(port) if probed.all(|other| other == port) => port,
+        _ => UNDECLARED,
+    }
+}
+
+/// Returns the port with such a name, if it is the only one.
+fn only_named(ports: &[(&str, u16)], is_meant: impl Fn(&str) -> bool) -> Option<u16> {
+    let mut named = ports.iter().filter(|(name, _)| is_meant(name));
+    match (named.next(), named.next()) {
+        (Some((_, port)), None) => Some(*port),
+        _ => None,
+    }
 }
 
 /// Returns the port that a sidecar forwards to, where its container says: none for a socket.
-fn upstream(sidecar: &Value) -> Option<Option<u16>> {
+fn upstream_port(sidecar: &Value) -> Option<Option<u16>> {
     let upstream = variable(sidecar, UPSTREAM)?;
     let (_, port) = upstream.rsplit_once(':')?;
     Some(number(port.trim_end_matches('/')))
 }
 
 /// Returns the ports that probes of containers name by number: some are not declared.
-fn probed<'v>(pod: Object<'v>) -> impl Iterator<Item = u16> + use<'v> {
+fn probed_ports<'v>(pod: Object<'v>) -> impl Iterator<Item = u16> + use<'v> {
     pod.others()
         .flat_map(actions)
         .filter_map(|(.., action)| u16::try_from(action["port"].as_u64()?).ok())
 }
 
-fn declared<'v>(pod: Object<'v>) -> impl Iterator<Item = (&'v str, u16)> + use<'v> {
+fn declared_ports<'v>(pod: Object<'v>) -> impl Iterator<Item = (&'v str, u16)> + use<'v> {
     pod.others().flat_map(container_ports)
 }

@@ -7,30 +7,34 @@ use serde_json::{Map, Value, json};
 use crate::manifest::object::{Object, PROBES, action, name_of, text};
 use crate::network::ports::{self, ADMIN_PORT};
 
-/// Returns the settings that forward the probes of the service's port, by name, and the changes that send
-/// these probes to the admin port. A probe with a `host` stays as it is, and so does a probe with a
-/// header that names the user (one of `user_headers`).
-pub(crate) fn redirected(
+/// The probes of one pod that the sidecar forwards.
+#[derive(Debug, Default)]
+pub(crate) struct ForwardedProbes {
+    /// The sidecar's setting, by the names of the probes.
+    pub(crate) settings: Map<String, Value>,
+    /// The changes of the pod that send the probes to the admin port.
+    pub(crate) changes: Vec<(String, Value)>,
+}
+
+/// Sends the probes of the service's port to the admin port. A probe with a `host` stays as it is, and so
+/// does a probe with a header that names the user (one of `user_headers`).
+pub(crate) fn forward(
     pod: Object<'_>,
     service: Option<u16>,
     user_headers: &[&str],
     warnings: &mut Vec<String>,
-) -> (Map<String, Value>, Vec<(String, Value)>) {
-    let (mut all, mut changes) = (Map::new(), Vec::new());
+) -> ForwardedProbes {
+    let mut probes = ForwardedProbes::default();
+    let Some(service) = service else {
+        return probes;
+    };
     for (number, container) in pod.containers().enumerate() {
         for (kind, end) in PROBES {
-            let probe = &container[kind];
-            let forwarded = service.and_then(|service| forwarded(probe, container, service));
-            let Some((action, forwarded)) = forwarded else {
+            let Some((action, forwarded)) = forwarded(&container[kind], container, service) else {
                 continue;
             };
             let name = format!("{}-{end}", name_of(container));
-            // Check with the sidecar's parser: a setting that it rejects would keep the pod from starting.
-            let alone = json!({ &name: forwarded });
-            let is_about_user = |name: &str| user_headers.iter().any(|user| cgi_equal(name, user));
-            let checked = probes::parse(&alone.to_string())
-                .and_then(|all| probes::reject_user_headers(&all, is_about_user));
-            if let Err(why) = checked {
+            if let Err(why) = check(&name, &forwarded, user_headers) {
                 warnings.push(format!("{kind} stays as it is, past the sidecar: {why}"));
                 continue;
             }
@@ -38,8 +42,10 @@ pub(crate) fn redirected(
             // The admin port forwards the probe that this path names.
             let path = format!("/probe/{name}");
             if action == "httpGet" {
-                let mut change =
-                    |member, value| changes.push((format!("{probe}/httpGet/{member}"), value));
+                let mut change = |member, value| {
+                    let change = (format!("{probe}/httpGet/{member}"), value);
+                    probes.changes.push(change);
+                };
                 change("path", path.into());
                 change("port", ADMIN_PORT.into());
                 // The admin port speaks plain HTTP; the sidecar itself speaks HTTPS to the service.
@@ -49,13 +55,22 @@ pub(crate) fn redirected(
             } else {
                 // With the member that the API server would add.
                 let http = json!({"path": path, "port": ADMIN_PORT, "scheme": "HTTP"});
-                changes.push((format!("{probe}/{action}"), Value::Null));
-                changes.push((format!("{probe}/httpGet"), http));
+                probes.changes.extend([
+                    (format!("{probe}/{action}"), Value::Null),
+                    (format!("{probe}/httpGet"), http),
+                ]);
             }
-            all.insert(name, forwarded);
+            probes.settings.insert(name, forwarded);
         }
     }
-    (all, changes)
+    probes
+}
+
+/// Checks a probe with the sidecar's parser: a setting that it rejects would keep the pod from starting.
+fn check(name: &str, forwarded: &Value, user_headers: &[&str]) -> Result<(), String> {
+    let probes = probes::parse(&json!({ name: forwarded }).to_string())?;
+    let is_about_user = |name: &str| user_headers.iter().any(|user| cgi_equal(name, user));
+    probes::reject_user_headers(&probes, is_about_user)
 }
 
 /// Returns the action of a probe of the service's port, and the setting that forwards it; `None` for
@@ -80,16 +95,17 @@ fn forwarded(probe: &Value, container: &Value, service: u16) -> Option<(&'static
         members.insert("path".to_owned(), path.into());
     }
     let mut forwarded = json!({ kind: action });
-    let timeout = probe["timeoutSeconds"].as_u64();
-    if let Some(timeout) = timeout.filter(|timeout| *timeout > 0) {
-        forwarded["timeoutSeconds"] = timeout.into();
+    match probe["timeoutSeconds"].as_u64() {
+        // With 0 the kubelet's default counts, as without the member.
+        None | Some(0) => {}
+        Some(seconds) => forwarded["timeoutSeconds"] = seconds.into(),
     }
     Some((kind, forwarded))
 }
 
 /// Returns the port of a probe, whose name is one of its own container.
 pub(crate) fn port_of(action: &Value, container: &Value) -> Option<u16> {
-    ports::resolved_in(ports::container_ports(container), &action["port"])
+    ports::target_among(ports::container_ports(container), &action["port"])
 }
 
 #[cfg(test)]
@@ -151,8 +167,8 @@ mod tests {
             let pod = json!({"spec": {"containers": [{"name": "web", "livenessProbe": action}]}});
             let mut warnings = Vec::new();
             let names = ["X-Uid", "X-Current-User"];
-            let (all, changes) = redirected(Object(&pod), Some(9898), &names, &mut warnings);
-            assert!(all.is_empty() && changes.is_empty());
+            let probes = forward(Object(&pod), Some(9898), &names, &mut warnings);
+            assert!(probes.settings.is_empty() && probes.changes.is_empty());
             assert_eq!(warnings.len(), 1, "{warnings:?}");
         }
     }

@@ -7,7 +7,7 @@ use crate::manifest::object::{Object, actions, name_of, objects, text};
 use crate::network::ports::{self, SIDECAR_PORT};
 use crate::network::probes;
 use crate::network::protocol_words::{H2C, HTTP, HTTPS, protocol_of};
-use crate::network::services::{self, ServicePort};
+use crate::network::services;
 use crate::yaml::Document;
 
 /// Returns the protocol of the service of a pod, which may be behind Services of the input.
@@ -21,12 +21,10 @@ pub(crate) fn service_protocol(
     input: &[Document],
 ) -> Result<&'static str, String> {
     if let Some(word) = pod.annotation(UPSTREAM_PROTOCOL) {
-        return [HTTP, H2C, HTTPS]
-            .into_iter()
-            .find(|known| *known == word)
-            .ok_or_else(|| {
-                format!("the annotation {UPSTREAM_PROTOCOL} {word:?} is not http, h2c or https")
-            });
+        let mut known = [HTTP, H2C, HTTPS].into_iter();
+        return known.find(|known| *known == word).ok_or_else(|| {
+            format!("the annotation {UPSTREAM_PROTOCOL} {word:?} is not http, h2c or https")
+        });
     }
     let Some(port) = port else {
         return Ok(HTTP);
@@ -35,19 +33,20 @@ pub(crate) fn service_protocol(
     let mut names = Vec::new();
     for service in objects(input).filter(|service| services::selects(*service, owner)) {
         // The ports of a Service that was moved before lead to the pod's service through the sidecar.
-        let sidecar_port = service.annotation(ORIGINAL).map(|_| SIDECAR_PORT);
-        let leads = |each: &ServicePort<'_>| {
-            let target = ports::resolved(pod, each.target);
-            each.is_guarded() && target.is_some() && [Some(port), sidecar_port].contains(&target)
-        };
-        for each in services::ports_of(service).into_iter().filter(leads) {
+        let is_moved = service.annotation(ORIGINAL).is_some();
+        for each in services::ports_of(service) {
+            let leads_to_service = match ports::target_port(pod, each.target) {
+                Some(target) => target == port || is_moved && target == SIDECAR_PORT,
+                None => false,
+            };
+            if !leads_to_service || !each.is_guarded() {
+                continue;
+            }
             names.push(name_of(each.value));
             let word = text(each.value, "/appProtocol");
             if let Some(protocol) = protocol_of(word) {
-                said.insert(
-                    protocol,
-                    format!("appProtocol {word} of {}", service.described()),
-                );
+                let source = format!("appProtocol {word} of {}", service.described());
+                said.insert(protocol, source);
             }
         }
     }
@@ -65,18 +64,21 @@ pub(crate) fn service_protocol(
 fn said_by_pod(pod: Object<'_>, port: u16) -> BTreeMap<&'static str, String> {
     let mut said = BTreeMap::new();
     for container in pod.others() {
-        let named = ports::container_ports(container).filter(|(_, number)| *number == port);
-        // `http` is the name of any.
-        let named =
-            named.filter_map(|(name, _)| Some((protocol_of(name).filter(|it| *it != HTTP)?, name)));
-        said.extend(named.map(|(protocol, name)| (protocol, format!("the port {name}"))));
+        for (name, number) in ports::container_ports(container) {
+            match protocol_of(name) {
+                // A port of any protocol may be called `http`.
+                Some(protocol) if number == port && protocol != HTTP => {
+                    said.insert(protocol, format!("the port {name}"));
+                }
+                _ => {}
+            }
+        }
         for (_, kind, action) in actions(container) {
-            let is_https = text(action, "/scheme") == "HTTPS";
             if probes::port_of(action, container) != Some(port) {
                 continue;
             } else if kind == "grpc" {
                 said.insert(H2C, "a probe by grpc".to_owned());
-            } else if is_https {
+            } else if text(action, "/scheme") == "HTTPS" {
                 said.insert(HTTPS, "a probe by HTTPS".to_owned());
             }
         }
@@ -98,14 +100,22 @@ fn agreed_by_names(names: &[&str]) -> &'static str {
 /// Returns a warning about a Service that is reviewed apart from its pods: their sidecars do not
 /// learn what its port says.
 pub(crate) fn warning(service: Object<'_>) -> Option<String> {
-    services::ports_of(service).into_iter().filter(ServicePort::is_guarded).find_map(|port| {
+    for port in services::ports_of(service) {
+        if !port.is_guarded() {
+            continue;
+        }
         let (word, name) = (text(port.value, "/appProtocol"), name_of(port.value));
         let (source, said) = match protocol_of(word) {
             Some(protocol) => (format!("appProtocol {word}"), protocol),
             None => (format!("the port {name}"), agreed_by_names(&[name])),
         };
-        // So does the port of a container that has this name.
-        let is_known = said == HTTP || port.target.as_str().and_then(protocol_of) == Some(said);
-        (!is_known).then(|| format!("{source}: name the port of the container so too, or annotate the workload {UPSTREAM_PROTOCOL}: {said}"))
-    })
+        // The sidecar speaks HTTP by itself, and learns another protocol by the name of the container's port.
+        if said == HTTP || port.target.as_str().and_then(protocol_of) == Some(said) {
+            continue;
+        }
+        return Some(format!(
+            "{source}: name the port of the container so too, or annotate the workload {UPSTREAM_PROTOCOL}: {said}"
+        ));
+    }
+    None
 }

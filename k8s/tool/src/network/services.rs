@@ -68,25 +68,21 @@ pub(crate) fn selects(service: Object<'_>, object: Object<'_>) -> bool {
     let (Some(selector), Some(pod)) = (selector, object.pod()) else {
         return false;
     };
+    if service.kind() != "Service" || !share_namespace(service, object) {
+        return false;
+    }
     let meets = |name: &str, value: &Value| match pod.label(name) {
         Some(label) => value == label,
         // A StatefulSet names its pods after itself, with a number behind a hyphen.
-        None if name == "statefulset.kubernetes.io/pod-name" => {
-            let is_of = |value: &str| {
-                value
-                    .strip_prefix(object.name())
-                    .is_some_and(|rest| rest.starts_with('-'))
-            };
-            value.as_str().is_some_and(is_of)
-        }
+        None if name == "statefulset.kubernetes.io/pod-name" => match value.as_str() {
+            Some(pod) => pod.starts_with(&format!("{}-", object.name())),
+            None => false,
+        },
         // No manifest has the labels of controllers, so the pod may get any value of them.
         None => LABELS_OF_CONTROLLERS.contains(&name),
     };
-    service.kind() == "Service"
-        && share_namespace(service, object)
-        // Without a selector the endpoints are written by hand, or the Service has none.
-        && !selector.is_empty()
-        && selector.iter().all(|(name, value)| meets(name, value))
+    // Without a selector the endpoints are written by hand, or the Service has none.
+    !selector.is_empty() && selector.iter().all(|(name, value)| meets(name, value))
 }
 
 /// Returns true for a Service that may lead to the service itself, or leads to no pods at all.
@@ -100,27 +96,29 @@ fn is_headless(service: Object<'_>) -> bool {
 
 /// Returns the reason why a port of a Service leads past the sidecar.
 fn past(service: Object<'_>) -> Option<String> {
-    let reason = |port: ServicePort<'_>| {
+    for port in ports_of(service) {
         let target = port.target;
+        let leads_to = |name: &str, number: u16| {
+            ports::is_tcp(port.value) && (target == name || *target == number)
+        };
+        if port.is_open || leads_to("sidecar-admin", ADMIN_PORT) {
+            continue;
+        }
         // A Service with one port need not name it.
         let name = match name_of(port.value) {
             "" => port.value["port"].to_string(),
             name => name.to_owned(),
         };
-        let is = |own: &str, number: u16| {
-            ports::is_tcp(port.value) && (target == own || *target == number)
-        };
-        if is("sidecar-admin", ADMIN_PORT) || port.is_open {
-            None
-        } else if !is("sidecar", SIDECAR_PORT) {
-            Some(format!("port {name} leads to {target}, past the sidecar"))
-        } else {
-            is_headless(service).then_some(format!(
-                "is headless: clients of port {name} connect to the pods themselves"
-            ))
+        if !leads_to("sidecar", SIDECAR_PORT) {
+            return Some(format!("port {name} leads to {target}, past the sidecar"));
         }
-    };
-    ports_of(service).into_iter().find_map(reason)
+        if is_headless(service) {
+            return Some(format!(
+                "is headless: clients of port {name} connect to the pods themselves"
+            ));
+        }
+    }
+    None
 }
 
 /// Moves the ports that lead to the service of a pod, and returns true if there were any.
@@ -131,14 +129,13 @@ pub(crate) fn move_to_sidecar(
     value: &mut Value,
     is_service: impl Fn(&Value) -> bool,
 ) -> Result<bool, String> {
-    let ports = ports_of(Object(value)).into_iter().enumerate();
-    let moved = ports.filter(|(_, port)| {
-        port.is_guarded() && is_service(port.target) && *port.target != SIDECAR_PORT
-    });
-    let changes: Vec<_> = moved
-        .map(|(number, _)| format!("/spec/ports/{number}/targetPort"))
-        .map(|path| (path, SIDECAR_PORT.into()))
-        .collect();
+    let mut changes = Vec::new();
+    for (number, port) in ports_of(Object(value)).into_iter().enumerate() {
+        if port.is_guarded() && is_service(port.target) && *port.target != SIDECAR_PORT {
+            let path = format!("/spec/ports/{number}/targetPort");
+            changes.push((path, SIDECAR_PORT.into()));
+        }
+    }
     let is_moved = !changes.is_empty();
     if is_moved {
         original::change(value, changes)?;
@@ -163,18 +160,24 @@ pub(crate) fn move_alone(value: &mut Value) -> Result<bool, String> {
     if is_headless(service) {
         return Err("is headless: its clients connect to the pods themselves".to_owned());
     }
-    let ports = ports_of(service).into_iter();
-    let mut targets: Vec<&Value> = ports
-        .filter(|port| !port.is_open)
-        .map(|port| port.target)
-        .filter(|target| **target != SIDECAR_PORT && **target != ADMIN_PORT)
-        .collect();
+    let mut targets = Vec::new();
+    for ServicePort {
+        target, is_open, ..
+    } in ports_of(service)
+    {
+        if !is_open && *target != SIDECAR_PORT && *target != ADMIN_PORT {
+            targets.push(target);
+        }
+    }
     // Several ports may lead to the same target, as for HTTP and HTTPS.
     targets.dedup();
     let target = match (targets.as_slice(), service.annotation(PORT)) {
         ([], _) => return Ok(false),
         ([only], _) => (*only).clone(),
-        (_, Some(named)) => ports::number(named).map_or_else(|| named.into(), Value::from),
+        (_, Some(named)) => match ports::number(named) {
+            Some(number) => number.into(),
+            None => named.into(),
+        },
         _ => {
             return Err(format!(
                 "has several ports: name the service's by the annotation {PORT}, and those without a token by {OPEN_PORTS}"
@@ -182,9 +185,9 @@ pub(crate) fn move_alone(value: &mut Value) -> Result<bool, String> {
         }
     };
     if !targets.contains(&&target) {
-        let targets = json!(targets);
         return Err(format!(
-            "the annotation {PORT} {target} is no target of its ports: write one of {targets} there"
+            "the annotation {PORT} {target} is no target of its ports: write one of {} there",
+            json!(targets)
         ));
     }
     move_to_sidecar(value, |port| *port == target)

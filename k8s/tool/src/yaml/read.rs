@@ -52,23 +52,21 @@ pub(crate) fn documents(file: &str, stream: &str) -> Result<Vec<Document>, ExitE
 /// Returns the items of a list, or the object itself. As for `kubectl` an item without a kind has the
 /// list's kind.
 fn objects(line: usize, value: Value) -> Vec<(usize, Value)> {
-    let kind = value["kind"].as_str();
-    let kind = kind.and_then(|kind| kind.strip_suffix("List"));
-    let (Some(kind), Some(items)) = (kind, value["items"].as_array()) else {
+    let kind = value["kind"].as_str().unwrap_or_default();
+    let (Some(kind), Some(items)) = (kind.strip_suffix("List"), value["items"].as_array()) else {
         return vec![(line, value)];
     };
-    items
-        .iter()
-        .flat_map(|item| {
-            let mut item = item.clone();
-            if item.is_object() && item.get("kind").is_none() && !kind.is_empty() {
-                item["kind"] = kind.into();
-                item["apiVersion"] = value["apiVersion"].clone();
-            }
-            // An item may be a list itself.
-            objects(line, item)
-        })
-        .collect()
+    let mut all = Vec::new();
+    for item in items {
+        let mut item = item.clone();
+        if item.is_object() && item.get("kind").is_none() && !kind.is_empty() {
+            item["kind"] = kind.into();
+            item["apiVersion"] = value["apiVersion"].clone();
+        }
+        // An item may be a list itself.
+        all.extend(objects(line, item));
+    }
+    all
 }
 
 struct Reader<I> {

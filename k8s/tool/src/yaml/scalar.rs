@@ -15,7 +15,10 @@ pub(super) fn plain(text: &str) -> Option<Value> {
         _ => match text.trim_start_matches(['+', '-']) {
             // JSON has neither infinity nor NaN.
             ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN" => return None,
-            _ => number(text).map_or_else(|| text.into(), Value::Number),
+            _ => match number(text) {
+                Some(number) => number.into(),
+                None => text.into(),
+            },
         },
     })
 }
@@ -24,10 +27,12 @@ fn number(text: &str) -> Option<Number> {
     if !text.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first)) {
         return None;
     }
-    let text = text.replace('_', "");
-    let negative = text.starts_with('-');
-    let digits = text.strip_prefix(['+', '-']).unwrap_or(&text);
-    whole(digits, negative).or_else(|| decimal(&text, digits))
+    let number = text.replace('_', "");
+    let digits = number.strip_prefix(['+', '-']).unwrap_or(&number);
+    match whole(digits, number.starts_with('-')) {
+        None => decimal(&number, digits),
+        whole => whole,
+    }
 }
 
 fn whole(digits: &str, negative: bool) -> Option<Number> {
@@ -40,15 +45,14 @@ fn whole(digits: &str, negative: bool) -> Option<Number> {
         _ => (10, digits),
     };
     // Check the first digit, because the library accepts a second sign.
-    let has_digits = digits.starts_with(|first: char| first.is_ascii_alphanumeric());
-    let value = u64::from_str_radix(digits, radix)
-        .ok()
-        .filter(|_| has_digits)?;
-    if negative {
-        let value = 0_i64.checked_sub_unsigned(value)?;
-        return Some(value.into());
+    if !digits.starts_with(|first: char| first.is_ascii_alphanumeric()) {
+        return None;
     }
-    Some(value.into())
+    let value = u64::from_str_radix(digits, radix).ok()?;
+    match negative {
+        true => Some(0_i64.checked_sub_unsigned(value)?.into()),
+        false => Some(value.into()),
+    }
 }
 
 fn decimal(text: &str, digits: &str) -> Option<Number> {

@@ -62,25 +62,24 @@ fn inline(value: &Value) -> String {
 
 /// Writes a number without an exponent, which readers of YAML 1.1 know in some forms alone.
 fn written(number: &Number) -> String {
-    match number.as_f64().filter(|_| number.is_f64()) {
-        Some(whole) if whole.fract() == 0.0 => format!("{whole:.1}"),
-        Some(float) => float.to_string(),
-        None => number.to_string(),
+    match number.as_f64() {
+        Some(float) if number.is_f64() => match float.fract() == 0.0 {
+            true => format!("{float:.1}"),
+            false => float.to_string(),
+        },
+        _ => number.to_string(),
     }
 }
 
 /// Writes a text as JSON does, with escapes for characters that readers of YAML 1.1 reject or fold.
 fn quoted(text: &str) -> String {
-    let json = Value::from(text).to_string();
-    let is_special =
-        |c: char| c.is_control() || "\u{2028}\u{2029}\u{feff}\u{fffe}\u{ffff}".contains(c);
-    json.chars()
-        .map(|c| {
-            if is_special(c) {
-                format!("\\u{:04x}", u32::from(c))
-            } else {
-                c.to_string()
-            }
-        })
-        .collect()
+    let mut quoted = String::new();
+    for c in Value::from(text).to_string().chars() {
+        if c.is_control() || "\u{2028}\u{2029}\u{feff}\u{fffe}\u{ffff}".contains(c) {
+            quoted += &format!("\\u{:04x}", u32::from(c));
+        } else {
+            quoted.push(c);
+        }
+    }
+    quoted
 }
