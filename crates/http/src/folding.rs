@@ -1,8 +1,6 @@
 //! One form of all texts that lenient programs take for the same. Such programs ignore letter case, read wide
 //! and other compatible letters as plain ones, and drop characters that are not visible.
 
-use std::borrow::Cow;
-
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::canonical_combining_class;
 
@@ -26,26 +24,27 @@ pub fn folded(text: &str) -> String {
 
 /// Folds a text by way of its capitals, because some letters share only their capitals.
 fn fold_once(text: &str) -> String {
-    let mut letter = ' ';
-    let folded = text
-        .nfkd()
-        .filter(|c| !is_invisible(*c))
+    let visible = text.nfkd().filter(|c| !is_invisible(*c));
+    let small = visible
         .flat_map(char::to_uppercase)
         .flat_map(char::to_lowercase);
-    let replaced = |c| match c {
+    let replaced = small.map(|c| match c {
         // The capital of the mark is the letter, so that other marks change their places.
         IOTA => IOTA_BELOW,
         '+' => ' ',
         c => c,
-    };
-    let folded = folded.map(replaced).nfkd();
-    let is_kept = |c: &char| {
-        if !is_mark(*c) {
-            letter = *c;
+    });
+    let mut folded = String::with_capacity(text.len());
+    let mut letter = ' ';
+    for c in replaced.nfkd() {
+        if !is_mark(c) {
+            letter = c;
         }
-        !(letter == 'i' && *c == DOT_ABOVE)
-    };
-    folded.filter(is_kept).collect()
+        if letter != 'i' || c != DOT_ABOVE {
+            folded.push(c);
+        }
+    }
+    folded
 }
 
 /// Returns a name in the form in which names are compared: NFC.
@@ -96,26 +95,33 @@ pub(crate) fn is_invisible(c: char) -> bool {
 /// Returns true if a compatible letter of the text stands for several, as ㎏ does for `kg`.
 pub(crate) fn is_expanded(text: &str) -> bool {
     let is_letter = |c: &char| !is_mark(*c);
-    text.chars()
-        .filter(|c| !c.is_ascii())
-        .map(std::iter::once)
-        .any(|letter| {
-            letter.clone().nfkd().filter(is_letter).count() > letter.nfd().filter(is_letter).count()
-        })
+    for letter in text.chars().filter(|c| !c.is_ascii()) {
+        let compatible = std::iter::once(letter).nfkd().filter(is_letter);
+        let canonical = std::iter::once(letter).nfd().filter(is_letter);
+        if compatible.count() > canonical.count() {
+            return true;
+        }
+    }
+    false
 }
 
 /// Returns true for a name that begins so to a database or a person: without regard to letter case,
 /// accents, blanks before it and characters that are not visible.
 pub fn begins_alike(name: &str, beginning: &str) -> bool {
-    let form = |text| Cow::Owned(without_marks(&folded(text)));
-    let [name, beginning] = if name.bytes().all(|byte| byte.is_ascii_graphic()) {
-        [name, beginning].map(Cow::Borrowed)
-    } else {
-        [name, beginning].map(form)
-    };
-    name.as_bytes()
-        .get(..beginning.len())
-        .is_some_and(|begins| begins.eq_ignore_ascii_case(beginning.as_bytes()))
+    if name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return begins_in_any_case(name, beginning);
+    }
+    begins_in_any_case(
+        &without_marks(&folded(name)),
+        &without_marks(&folded(beginning)),
+    )
+}
+
+fn begins_in_any_case(name: &str, beginning: &str) -> bool {
+    match name.as_bytes().get(..beginning.len()) {
+        Some(start) => start.eq_ignore_ascii_case(beginning.as_bytes()),
+        None => false,
+    }
 }
 
 fn without_marks(folded: &str) -> String {

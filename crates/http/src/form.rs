@@ -51,8 +51,9 @@ impl Form {
             }
             // `resource` alone may be repeated (RFC 8707 §2).
             if name == RESOURCE {
-                let is_new = !value.is_empty() && !resources.contains(&value);
-                resources.extend(is_new.then_some(value));
+                if !value.is_empty() && !resources.contains(&value) {
+                    resources.push(value);
+                }
             } else if parameters.insert(name, value).is_some() {
                 return Err(REPEATED);
             }
@@ -69,8 +70,10 @@ impl Form {
     /// Returns a parameter; a parameter without a value counts as absent (RFC 6749 §3.2).
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&str> {
-        let value = self.parameters.get(name)?;
-        Some(value.as_str()).filter(|value| !value.is_empty())
+        match self.parameters.get(name)?.as_str() {
+            "" => None,
+            value => Some(value),
+        }
     }
 
     /// Returns the resources that a token is requested for, each once.

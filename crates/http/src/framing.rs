@@ -56,10 +56,13 @@ pub fn check(raw: &[u8]) -> Result<Body, InvalidRequest> {
 
 /// Returns true if the fields of HTTP/1 announce a body; a length of zero does not.
 pub fn announces_body(headers: &HeaderMap) -> bool {
-    headers.contains_key(TRANSFER_ENCODING)
-        || headers
-            .get(CONTENT_LENGTH)
-            .is_some_and(|length| length.as_bytes().iter().any(|&digit| digit != b'0'))
+    if headers.contains_key(TRANSFER_ENCODING) {
+        return true;
+    }
+    match headers.get(CONTENT_LENGTH) {
+        Some(length) => length.as_bytes().iter().any(|&digit| digit != b'0'),
+        None => false,
+    }
 }
 
 /// Checks fields by name and value, as HTTP/2 delivers them; `None` if no field frames the body. It
@@ -147,9 +150,8 @@ enum Framing {
 impl Framing {
     /// Finds aliases too: CGI programs read `Content_Length` as `CONTENT_LENGTH`.
     fn named(name: &str) -> Option<Self> {
-        [Self::ContentLength, Self::TransferEncoding]
-            .into_iter()
-            .find(|framing| cgi_equal(name, framing.name()))
+        let mut all = [Self::ContentLength, Self::TransferEncoding].into_iter();
+        all.find(|framing| cgi_equal(name, framing.name()))
     }
 
     const fn name(self) -> &'static str {
@@ -166,19 +168,20 @@ impl Framing {
         match self {
             // `010` would be eight to a parser that takes it for octal.
             Self::ContentLength if matches!(value, [b'0', _, ..]) => None,
-            Self::ContentLength => length(value).map(Body::Length),
+            Self::ContentLength => Some(Body::Length(length(value)?)),
+            Self::TransferEncoding if value.eq_ignore_ascii_case(b"chunked") => Some(Body::Chunked),
             // Libraries forward `gzip, chunked` as `chunked`.
-            Self::TransferEncoding => value
-                .eq_ignore_ascii_case(b"chunked")
-                .then_some(Body::Chunked),
+            Self::TransferEncoding => None,
         }
     }
 }
 
 /// Parses digits alone: `parse` accepts a sign too.
 fn length(value: &[u8]) -> Option<u64> {
-    let digits = value.iter().all(u8::is_ascii_digit).then_some(value)?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
+    if !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(value).ok()?.parse().ok()
 }
 
 #[cfg(test)]

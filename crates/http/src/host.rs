@@ -33,11 +33,13 @@ fn is_host_and_port(text: &[u8]) -> bool {
             None => is_name(text),
         };
     };
-    split_at(b']', bracketed).is_some_and(|(address, rest)| {
-        let address = std::str::from_utf8(address).map(str::parse::<Ipv6Addr>);
-        let is_end = rest.is_empty() || rest.strip_prefix(b":").is_some_and(is_port);
-        matches!(address, Ok(Ok(_))) && is_end
-    })
+    let Some((address, rest)) = split_at(b']', bracketed) else {
+        return false;
+    };
+    match std::str::from_utf8(address).map(str::parse::<Ipv6Addr>) {
+        Ok(Ok(_)) => rest.is_empty() || rest.strip_prefix(b":").is_some_and(is_port),
+        _ => false,
+    }
 }
 
 /// Returns the text before and after the first such byte.
@@ -47,16 +49,18 @@ fn split_at(byte: u8, text: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 fn is_name(name: &[u8]) -> bool {
-    let of_a_name =
-        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-    let mut pieces = name.split(|&byte| byte == b'%');
-    let is_plain = |piece: &[u8]| piece.iter().all(of_a_name);
-    let is_escape = |piece: &[u8]| {
-        piece.split_at_checked(2).is_some_and(|(digits, rest)| {
-            digits.iter().all(u8::is_ascii_hexdigit) && is_plain(rest)
-        })
+    let is_plain = |piece: &[u8]| piece.iter().all(is_unreserved);
+    let is_escaped = |piece: &[u8]| match piece.split_at_checked(2) {
+        Some((digits, rest)) => digits.iter().all(u8::is_ascii_hexdigit) && is_plain(rest),
+        None => false,
     };
-    !name.is_empty() && pieces.next().is_some_and(is_plain) && pieces.all(is_escape)
+    let mut pieces = name.split(|&byte| byte == b'%');
+    // Behind each `%` stand two digits, then plain bytes again.
+    !name.is_empty() && pieces.next().is_some_and(is_plain) && pieces.all(is_escaped)
+}
+
+fn is_unreserved(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(byte)
 }
 
 /// Returns true for digits; an empty port is the default one (RFC 9110 §4.2.3).

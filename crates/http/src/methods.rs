@@ -34,10 +34,13 @@ impl Methods {
     /// # Errors
     /// The first unusable name.
     pub fn parse<'m>(names: impl IntoIterator<Item = &'m str>) -> Result<Self, MethodError> {
-        let methods: Result<Vec<_>, _> = names.into_iter().map(method).collect();
-        match methods? {
-            methods if methods.is_empty() => Err(MethodError::Malformed(String::new())),
-            methods => Ok(Self(methods)),
+        let mut methods = Vec::new();
+        for name in names {
+            methods.push(method(name)?);
+        }
+        match methods.is_empty() {
+            true => Err(MethodError::Malformed(String::new())),
+            false => Ok(Self(methods)),
         }
     }
 
@@ -60,17 +63,19 @@ impl Methods {
     /// Returns true if the setting may restrict `method`: a method that is not certain may be any, and a
     /// service carries out HEAD as GET.
     pub fn may_be(&self, method: Option<&Method>) -> bool {
-        self.are_all()
-            || method.is_none_or(|method| {
-                self.0.contains(method) || (method == Method::HEAD && self.0.contains(&Method::GET))
-            })
+        match method {
+            _ if self.are_all() => true,
+            None => true,
+            Some(&Method::HEAD) if self.0.contains(&Method::GET) => true,
+            Some(method) => self.0.contains(method),
+        }
     }
 }
 
 fn method(name: &str) -> Result<Method, MethodError> {
-    let in_capitals = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
+    let is_capital = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
     // Methods are case-sensitive (RFC 9110 §9.1): `get` would match no request.
-    if !name.bytes().all(in_capitals) {
+    if !name.bytes().all(is_capital) {
         return Err(MethodError::Malformed(name.to_owned()));
     }
     match Method::from_bytes(name.as_bytes()) {
@@ -83,11 +88,11 @@ fn method(name: &str) -> Result<Method, MethodError> {
 /// Returns the method that the service carries out; `None` if a field names another one, and for
 /// one with lower-case letters, which some services put into capitals.
 pub fn certain_method<'m>(method: &'m Method, headers: &HeaderMap) -> Option<&'m Method> {
-    let is_in_capitals = !method
-        .as_str()
-        .bytes()
-        .any(|byte| byte.is_ascii_lowercase());
-    (is_in_capitals && !has_any(headers, &METHOD_OVERRIDES)).then_some(method)
+    let mut bytes = method.as_str().bytes();
+    if bytes.any(|byte| byte.is_ascii_lowercase()) || has_any(headers, &METHOD_OVERRIDES) {
+        return None;
+    }
+    Some(method)
 }
 
 /// Rejects TRACE, which would echo the token, and CONNECT, whose target is not a path, in any

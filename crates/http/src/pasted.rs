@@ -28,9 +28,12 @@ pub fn error_of_list(text: &str) -> Option<&'static str> {
 
 /// Returns the error in a secret as a whole: a random secret may hold the marks of a variable.
 pub fn error_of_secret(text: &str) -> Option<&'static str> {
-    let is_within = |[open, close]: [&str; 2]| text.starts_with(open) && text.ends_with(close);
-    let is_variable = VARIABLES.into_iter().any(is_within) && holds_variable(text);
-    is_variable.then_some(UNREPLACED)
+    for [open, close] in VARIABLES {
+        if text.starts_with(open) && text.ends_with(close) && holds_variable(text) {
+            return Some(UNREPLACED);
+        }
+    }
+    None
 }
 
 /// Returns the error at the ends of a value.
@@ -54,13 +57,16 @@ fn is_within(text: &str, [open, close]: [char; 2]) -> bool {
 }
 
 fn holds_variable(text: &str) -> bool {
-    VARIABLES.into_iter().any(|[open, close]| {
-        let begins = |letter: char| letter.is_ascii_alphabetic() || "_ .".contains(letter);
+    let begins_name = |letter: char| letter.is_ascii_alphabetic() || "_ .".contains(letter);
+    for [open, close] in VARIABLES {
         // Each mark is checked: a harmless `$(1)` may stand before a variable.
-        text.split(open)
-            .skip(1)
-            .any(|name| name.starts_with(begins) && name.contains(close))
-    })
+        for name in text.split(open).skip(1) {
+            if name.starts_with(begins_name) && name.contains(close) {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 #[cfg(test)]

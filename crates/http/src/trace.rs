@@ -22,10 +22,14 @@ impl RequestId {
     /// Returns the id that came with the request: exactly one field of at most 64 letters, digits
     /// and `-._:/+=@`.
     pub fn received(headers: &HeaderMap) -> Option<Self> {
-        let value = only(headers, &REQUEST_ID)?;
-        let plain = |b: &u8| b.is_ascii_alphanumeric() || b"-._:/+=@".contains(b);
-        let fits = (1..=MAX_REQUEST_ID_BYTES).contains(&value.len());
-        (fits && value.as_bytes().iter().all(plain)).then(|| Self(value.clone()))
+        let value = only_field(headers, &REQUEST_ID)?;
+        let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"-._:/+=@".contains(b);
+        match value.len() {
+            1..=MAX_REQUEST_ID_BYTES if value.as_bytes().iter().all(is_plain) => {
+                Some(Self(value.clone()))
+            }
+            _ => None,
+        }
     }
 
     /// Creates an id from random bits.
@@ -55,25 +59,28 @@ impl TraceId {
     /// Returns the trace that came with the request, if `traceparent` is valid (W3C Trace Context
     /// §3.2.2).
     pub fn received(headers: &HeaderMap) -> Option<Self> {
-        let mut parts = only(headers, &TRACEPARENT)?
+        let mut parts = only_field(headers, &TRACEPARENT)?
             .as_bytes()
             .split(|&b| b == b'-');
         let [version, trace, parent, flags] = [(); 4].map(|()| parts.next().unwrap_or_default());
-        let known_form = match version {
-            b"00" => parts.next().is_none(),
-            b"ff" => false,
-            // A later version may have further parts behind the flags.
-            _ => true,
-        };
-        let hex = |part: &[u8], length| part.len() == length && part.iter().all(is_lower_hex);
-        let whole = hex(version, 2) && hex(trace, 32) && hex(parent, 16) && hex(flags, 2);
-        // Ids of zeros alone are invalid.
-        let real = |part: &[u8]| part.iter().any(|&b| b != b'0');
-        if known_form && whole && real(trace) && real(parent) {
-            trace.try_into().ok().map(Self)
-        } else {
-            None
+        for (part, length) in [(version, 2), (trace, 32), (parent, 16), (flags, 2)] {
+            if part.len() != length || !part.iter().all(is_lower_hex) {
+                return None;
+            }
         }
+        match version {
+            b"ff" => return None,
+            b"00" if parts.next().is_some() => return None,
+            // A later version may have further parts behind the flags.
+            _ => {}
+        }
+        for id in [trace, parent] {
+            // Ids of zeros alone are invalid.
+            if id.iter().all(|&b| b == b'0') {
+                return None;
+            }
+        }
+        Some(Self(trace.try_into().ok()?))
     }
 }
 
@@ -87,9 +94,12 @@ fn is_lower_hex(byte: &u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'f')
 }
 
-fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h HeaderValue> {
+fn only_field<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h HeaderValue> {
     let mut fields = headers.get_all(name).iter();
-    fields.next().filter(|_| fields.next().is_none())
+    match (fields.next(), fields.next()) {
+        (Some(field), None) => Some(field),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -28,23 +28,30 @@ pub fn may_be_request(body: &[u8]) -> bool {
 /// Returns true if a `/` behind `before` belongs to a version, or begins a path or the rest of a URL
 /// behind a blank: some parsers take a line without a version.
 fn ends_in_mark(before: &[u8]) -> bool {
-    let is_version = |protocol: &&[u8]| {
-        before
-            .len()
-            .checked_sub(protocol.len())
-            .and_then(|length| before.get(length..))
-            .is_some_and(|end| end.eq_ignore_ascii_case(protocol))
-    };
+    if matches!(before_target(before), [.., byte] if is_blank(*byte)) {
+        return true;
+    }
+    for protocol in PROTOCOLS {
+        let start = before.len().saturating_sub(protocol.len());
+        let end = before.get(start..).unwrap_or_default();
+        if end.eq_ignore_ascii_case(protocol) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Returns the bytes before a target that goes on with `/`.
+fn before_target(before: &[u8]) -> &[u8] {
     // Of an absolute target, `http://`, the blank stands before the scheme.
-    let before_target = before
-        .strip_suffix(b":")
-        .map(|scheme| {
-            let is_other = |byte: &u8| !byte.is_ascii_alphanumeric() && !b"+-.".contains(byte);
-            let end = scheme.iter().rposition(is_other);
-            end.and_then(|end| scheme.get(..=end)).unwrap_or_default()
-        })
-        .unwrap_or(before);
-    before_target.last().copied().is_some_and(is_blank) || PROTOCOLS.iter().any(is_version)
+    let Some(scheme) = before.strip_suffix(b":") else {
+        return before;
+    };
+    let is_other = |byte: &u8| !byte.is_ascii_alphanumeric() && !b"+-.".contains(byte);
+    match scheme.iter().rposition(is_other) {
+        Some(end) => scheme.get(..=end).unwrap_or_default(),
+        None => &[],
+    }
 }
 
 /// Returns true for `GET` and a blank: a request of HTTP/0.9 has no version.
@@ -71,23 +78,28 @@ fn has_request_line(body: &[u8]) -> bool {
 fn begins_like_request(line: &[u8]) -> bool {
     // Lenient parsers skip the blanks before a method.
     let line = without_indent(line);
-    let token = line.iter().take_while(|byte| is_tchar(**byte)).count();
-    token > 0 && line.get(token).copied().is_some_and(is_blank)
+    match line.iter().position(|byte| !is_tchar(*byte)) {
+        None | Some(0) => false,
+        Some(end) => line.get(end).copied().is_some_and(is_blank),
+    }
 }
 
 /// Returns true if the next head behind the last line, or behind the part of it that a service has not
 /// read, could be a request line: it holds a method and a blank, or ends within a method.
 fn may_be_completed(line: &[u8]) -> bool {
     let word = without_indent(line);
-    let is_word = (1..=MAX_METHOD).contains(&word.len()) && word.iter().copied().all(is_tchar);
+    if (1..=MAX_METHOD).contains(&word.len()) && word.iter().copied().all(is_tchar) {
+        return true;
+    }
     // Methods are in upper case, for all that compare them.
-    let ends_in_method = matches!(line.last(), Some(b'A'..=b'Z' | b'-'));
+    if let Some(b'A'..=b'Z' | b'-') = line.last() {
+        return true;
+    }
     // A method and a blank: the next head would be read as the target behind them.
     let is_behind_token = |at: usize| matches!(line.get(..at), Some([.., end]) if is_tchar(*end));
-    let mut blanks = BLANKS
+    BLANKS
         .iter()
-        .flat_map(|&[a, b, c]| memchr3_iter(a, b, c, line));
-    is_word || ends_in_method || blanks.any(is_behind_token)
+        .any(|&[a, b, c]| memchr3_iter(a, b, c, line).any(is_behind_token))
 }
 
 fn without_indent(line: &[u8]) -> &[u8] {

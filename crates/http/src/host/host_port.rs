@@ -42,8 +42,7 @@ pub fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
 /// Returns true for a URL, even for a mistyped one, whose query may be a secret as well.
 #[must_use]
 pub fn is_url(text: &str) -> bool {
-    let is_web = |scheme| text.starts_with(scheme);
-    text.contains("://") || ["http:", "https:"].into_iter().any(is_web)
+    text.contains("://") || text.starts_with("http:") || text.starts_with("https:")
 }
 
 /// Returns an address for logs and pages, valid or not, without user, password, query and fragment,
@@ -60,8 +59,10 @@ pub fn redacted(text: &str) -> String {
         Some((_, behind)) if behind.contains('@') => ("", "…"),
         Some((address, _)) => (address, "?…"),
     };
-    let address = address.rsplit_once('@').map_or(address, |(_, it)| it);
-    scheme + address + hidden
+    match address.rsplit_once('@') {
+        Some((_, address)) => scheme + address + hidden,
+        None => scheme + address + hidden,
+    }
 }
 
 #[cfg(test)]

@@ -38,13 +38,15 @@ impl NormalUrl {
         }
         let end = text.find(['?', '#']).unwrap_or(text.len());
         let (scheme, rest) = text[..end].split_once("://")?;
-        let rest = without_needless_escapes(rest)?;
-        let authority = rest.split('/').next()?;
-        let is_http = matches!(&*scheme.to_ascii_lowercase(), "http" | "https");
-        if !is_http || authority.is_empty() || authority.contains('@') {
+        if !matches!(&*scheme.to_ascii_lowercase(), "http" | "https") {
             return None;
         }
-        let url = Url::parse(&format!("{scheme}://{rest}")).ok()?;
+        let normal = without_needless_escapes(rest)?;
+        let authority = normal.split('/').next()?;
+        if authority.is_empty() || authority.contains('@') {
+            return None;
+        }
+        let url = Url::parse(&format!("{scheme}://{normal}")).ok()?;
         // An IPv4 address has one spelling (RFC 3986 §3.2.2); anything else is a name.
         if matches!(url.host(), Some(Host::Ipv4(_)))
             && authority.split(':').next() != url.host_str()
@@ -60,9 +62,11 @@ impl NormalUrl {
     /// Normalises the raw path of a request as a client's URL has it: with escapes for what no path has.
     #[must_use]
     pub fn path_of(raw: &[u8]) -> Option<String> {
+        if !raw.starts_with(b"/") {
+            return None;
+        }
         let path = percent_encode(raw, NOT_IN_PATH);
-        let url = Self::parse(&format!("http://host{path}"))?;
-        raw.starts_with(b"/").then_some(url.path)
+        Some(Self::parse(&format!("http://host{path}"))?.path)
     }
 }
 

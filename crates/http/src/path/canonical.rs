@@ -82,7 +82,10 @@ impl<'a> RequestPath<'a> {
 
     /// Returns the canonical form with the escapes of characters that could stand there themselves.
     pub fn written(&self) -> Option<&str> {
-        self.contained().filter(|_| self.is_canonical)
+        match self.is_canonical {
+            true => self.contained(),
+            false => None,
+        }
     }
 
     /// Returns the text as written of a path that no program reads as one outside of the folder with
@@ -99,25 +102,23 @@ impl<'a> RequestPath<'a> {
 
     /// Names what makes the path neither canonical nor clear, for an explanation.
     pub(crate) fn unclear_part(&self) -> String {
-        let text = |raw: &[u8]| {
-            let decoded = decode(raw, |_| true).unwrap_or_default();
-            String::from_utf8(decoded).ok()
-        };
-        let is_unclear = |name: &&[u8]| {
-            first_unclear(name).is_some() || text(name).is_none_or(|text| is_confusing(&text))
-        };
-        let mut names = self.raw.split(|byte| *byte == b'/');
-        let Some(name) = names.find(is_unclear) else {
-            return "an empty name".to_owned();
-        };
-        let part = first_unclear(name).map(|part| String::from_utf8_lossy(part).into_owned());
-        let alike = || text(name)?.chars().find(|c| is_separator_alike(*c));
-        let part = part.or_else(|| alike().map(|c| format!("{c} (U+{:04X})", u32::from(c))));
-        let name = String::from_utf8_lossy(name);
-        match part {
-            Some(part) => format!("{part} in '{name}'"),
-            None => format!("'{name}'"),
+        for name in self.raw.split(|byte| *byte == b'/') {
+            let written = String::from_utf8_lossy(name);
+            if let Some(part) = first_unclear(name) {
+                return format!("{} in '{written}'", String::from_utf8_lossy(part));
+            }
+            let decoded = decode(name, |_| true).unwrap_or_default();
+            let Ok(text) = String::from_utf8(decoded) else {
+                return format!("'{written}'");
+            };
+            if let Some(c) = text.chars().find(|c| is_separator_alike(*c)) {
+                return format!("{c} (U+{:04X}) in '{written}'", u32::from(c));
+            }
+            if is_confusing(&text) {
+                return format!("'{written}'");
+            }
         }
+        "an empty name".to_owned()
     }
 }
 
@@ -160,20 +161,27 @@ const MAX_NAMED_MARKS: usize = 16;
 
 /// Names the first part of a segment that is no escape, or that is or hides a separator.
 fn hiding_part(name: &[u8]) -> String {
+    match hiding_bytes(name) {
+        Some(part) => format!("`{}` in ", part.escape_ascii()),
+        None => String::new(),
+    }
+}
+
+fn hiding_bytes(name: &[u8]) -> Option<&[u8]> {
     // The first few are enough for a text; each is parsed several times, and a client sends thousands.
-    let mut rests = memchr::memchr2_iter(b'%', b'\\', name)
-        .take(MAX_NAMED_MARKS)
-        .filter_map(|at| name.get(at..));
-    let part = rests.find_map(|rest| match rest.strip_prefix(b"%").map(split_escape) {
-        Some(None) => rest.get(.."%zz".len()).or(Some(rest)),
-        _ => {
-            let mut parts = ["\\", "%5c", "%252f", "%25252f"]
-                .into_iter()
-                .filter_map(|form| rest.get(..form.len()));
-            parts.find(|part| hides(part) == Ok(true))
+    for at in memchr::memchr2_iter(b'%', b'\\', name).take(MAX_NAMED_MARKS) {
+        let rest = name.get(at..)?;
+        if let Some(None) = rest.strip_prefix(b"%").map(split_escape) {
+            return rest.get(.."%zz".len()).or(Some(rest));
         }
-    });
-    part.map_or_else(String::new, |part| format!("`{}` in ", part.escape_ascii()))
+        for form in ["\\", "%5c", "%252f", "%25252f"] {
+            match rest.get(..form.len()) {
+                Some(part) if hides(part) == Ok(true) => return Some(part),
+                _ => {}
+            }
+        }
+    }
+    None
 }
 
 /// Returns true for most paths of honest clients: plain bytes, in segments that neither are empty nor
@@ -181,11 +189,14 @@ fn hiding_part(name: &[u8]) -> String {
 /// more.
 fn is_evidently_canonical(raw: &[u8]) -> bool {
     let mut previous = 0;
-    let is_harmless = |&byte: &u8| {
-        let begins_segment = std::mem::replace(&mut previous, byte) == b'/';
-        is_plain(byte) && !(begins_segment && matches!(byte, b'/' | b'.' | b'('))
-    };
-    raw.first() == Some(&b'/') && raw.iter().all(is_harmless)
+    for &byte in raw {
+        let begins_segment = previous == b'/';
+        if !is_plain(byte) || begins_segment && matches!(byte, b'/' | b'.' | b'(') {
+            return false;
+        }
+        previous = byte;
+    }
+    raw.first() == Some(&b'/')
 }
 
 /// Returns true for control bytes, which end lines and strings, and the backslash, a slash to some
@@ -241,14 +252,14 @@ pub(crate) fn split_escape(after_percent: &[u8]) -> Option<(u8, &[u8])> {
 /// Returns true for `.` and `..`, also between backslashes and before path parameters: Tomcat reads
 /// `/..;x/` as `/../`. Some programs drop control bytes, or what follows one.
 fn has_dot_segment(decoded: &[u8]) -> bool {
-    decoded.split(|b| b"/\\".contains(b)).any(|segment| {
-        let mut parts = segment
-            .split(|&b| b == b';')
-            .next()
-            .unwrap_or_default()
-            .split(u8::is_ascii_control);
-        matches!(parts.find(|part| !part.is_empty()), Some(b"." | b".."))
-    })
+    for segment in decoded.split(|b| b"/\\".contains(b)) {
+        let name = segment.split(|&b| b == b';').next().unwrap_or_default();
+        let mut parts = name.split(u8::is_ascii_control);
+        if let Some(b"." | b"..") = parts.find(|part| !part.is_empty()) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Returns true for encodings that RFC 3629 §3 forbids and lenient decoders read as ASCII: `c0 ae`
@@ -296,7 +307,10 @@ fn decode_leniently(layer: &[u8]) -> Option<(Vec<u8>, bool)> {
     let mut rest = layer;
     while let Some((&first, tail)) = rest.split_first() {
         rest = tail;
-        let escape = (first == b'%').then(|| split_escape(tail)).flatten();
+        let escape = match first {
+            b'%' => split_escape(tail),
+            _ => None,
+        };
         // Lenient decoders leave a percent sign that begins no escape as it is.
         let Some((byte, tail)) = escape else {
             decoded.push(first);
@@ -314,8 +328,11 @@ fn decode_leniently(layer: &[u8]) -> Option<(Vec<u8>, bool)> {
 /// without a name: classic ASP.NET drops `(S(x))`, which holds a session.
 fn is_confusing(text: &str) -> bool {
     let is_session = |name: &str| name.starts_with('(') && name.ends_with("))");
-    let is_unclear = |name| is_almost_dots(name) || is_session(name);
-    text.chars().any(is_separator_alike) || has_wide_escape(text) || text.split('/').any(is_unclear)
+    text.chars().any(is_separator_alike)
+        || has_wide_escape(text)
+        || text
+            .split('/')
+            .any(|name| is_almost_dots(name) || is_session(name))
 }
 
 /// Returns true for `...` and `.. `: programs that trim names, as Win32 does, or leave out what is
@@ -335,16 +352,13 @@ pub(super) const fn is_dot(c: char) -> bool {
 
 /// Returns true for `％2e` and `％u002e`: who converts before decoding reads a dot. `100％` is a name.
 fn has_wide_escape(text: &str) -> bool {
-    let mut after = text.split(['\u{fe6a}', '\u{ff05}']).skip(1);
-    after.any(|rest| {
-        rest.strip_prefix(['u', 'U'])
-            .unwrap_or(rest)
-            .nfkc()
-            .take(2)
-            .filter(char::is_ascii_hexdigit)
-            .count()
-            == 2
-    })
+    for rest in text.split(['\u{fe6a}', '\u{ff05}']).skip(1) {
+        let digits = rest.strip_prefix(['u', 'U']).unwrap_or(rest).nfkc().take(2);
+        if digits.filter(char::is_ascii_hexdigit).count() == 2 {
+            return true;
+        }
+    }
+    false
 }
 
 /// Returns the first bytes that make a path not canonical: an empty name, what is neither a `pchar`
@@ -354,11 +368,11 @@ fn first_unclear(raw: &[u8]) -> Option<&[u8]> {
     let mut rest = raw;
     while let Some((&first, tail)) = rest.split_first() {
         let (is_clear, length) = match first {
-            b'%' => {
-                let byte = split_escape(tail).map(|(byte, _)| byte);
-                let is_clear = |byte| matches!(byte, b' ' | 0x80..) || is_name_mark(byte);
-                (byte.is_some_and(is_clear), "%40".len())
-            }
+            b'%' => match split_escape(tail) {
+                Some((b' ' | 0x80.., _)) => (true, "%40".len()),
+                Some((byte, _)) => (is_name_mark(byte), "%40".len()),
+                None => (false, "%40".len()),
+            },
             b'/' => (!tail.starts_with(b"/"), 1),
             // The length of a character of UTF-8.
             byte => (is_plain(byte), byte.leading_ones().max(1) as usize),

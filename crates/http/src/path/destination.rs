@@ -38,9 +38,10 @@ impl<'h> Destination<'h> {
         if headers.get_all(DESTINATION).iter().nth(1).is_some() {
             return Err(InvalidRequest::Destination);
         }
-        Self::parse(value.as_bytes())
-            .map(Some)
-            .ok_or(InvalidRequest::Destination)
+        match Self::parse(value.as_bytes()) {
+            None => Err(InvalidRequest::Destination),
+            destination => Ok(destination),
+        }
     }
 
     fn parse(value: &'h [u8]) -> Option<Self> {
@@ -54,8 +55,10 @@ impl<'h> Destination<'h> {
             b"" if uri.is_some() => b"/",
             path => path,
         };
-        let checked = RequestPath::parse(path).ok()?;
-        (!checked.hides_separators()).then_some(Self { uri, path })
+        if RequestPath::parse(path).ok()?.hides_separators() {
+            return None;
+        }
+        Some(Self { uri, path })
     }
 
     /// Checks that the destination is on the host of the request.
@@ -103,7 +106,10 @@ impl<'a> AbsoluteForm<'a> {
         // A query may follow the authority without a path.
         let ends = |byte: &u8| matches!(byte, b'/' | b'?');
         let (authority, target) = rest.split_at(rest.iter().position(ends).unwrap_or(rest.len()));
-        (!authority.is_empty()).then_some(Self {
+        if authority.is_empty() {
+            return None;
+        }
+        Some(Self {
             authority,
             default_port,
             target,
@@ -114,8 +120,10 @@ impl<'a> AbsoluteForm<'a> {
     /// difference (RFC 9110 §4.2.3).
     #[must_use]
     pub fn is_on(&self, host: Option<&[u8]>) -> bool {
-        let plain = |authority| without_port(authority, self.default_port);
-        host.is_some_and(|host| plain(host).eq_ignore_ascii_case(plain(self.authority)))
+        match host {
+            Some(host) => without_port(host, self.default_port).eq_ignore_ascii_case(&self.host()),
+            None => false,
+        }
     }
 
     /// Returns the host in lower case, and its port unless it is the default one.

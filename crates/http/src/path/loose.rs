@@ -56,9 +56,10 @@ impl LoosePath {
     /// # Errors
     /// [`AnyPath`] for one that lies outside the context path or is not canonical.
     pub fn below(path: &RequestPath<'_>, context: &ContextPath) -> Result<Self, AnyPath> {
-        let path = &*path
-            .canonical()
-            .ok_or_else(|| AnyPath::Unclear(path.unclear_part()))?;
+        let Some(canonical) = path.canonical() else {
+            return Err(AnyPath::Unclear(path.unclear_part()));
+        };
+        let path = &*canonical;
         let mut text = Text::new();
         // One search shows that there is nothing to fold or cut in most paths.
         let is_plain = path.is_ascii() && memchr::memchr2(b'+', b':', path.as_bytes()).is_none();
@@ -74,7 +75,7 @@ impl LoosePath {
             if segment.contains(is_dot) {
                 return Err(AnyPath::Unclear(format!("'{segment}'")));
             }
-            // With the slash before it, which disappears with an empty name.
+            // The slash before it disappears with an empty name.
             let range = start - 1..text.len();
             // Each more would double the spellings, so a second one makes the path any.
             if let Some((former, _)) = empty.replace((segment, range)) {
@@ -104,8 +105,9 @@ impl LoosePath {
         }
         // Of each spelling so far also the one without streams: Windows opens the same file.
         if !is_plain && below.contains(':') {
-            let with_streams = [below.to_owned()].into_iter().chain(others.clone());
-            others.extend(with_streams.map(|path| without_streams(&path)));
+            let mut files = vec![without_streams(below)];
+            files.extend(others.iter().map(|path| without_streams(path)));
+            others.append(&mut files);
         }
         Ok(Self {
             context: context.len(),
@@ -152,22 +154,27 @@ fn may_be_empty(name: &[u8], segment: &str) -> bool {
 
 fn each_ending(path: &str, mut visit: impl FnMut(&str)) {
     visit(path);
-    let Some(path) = path.strip_suffix('/').filter(|path| !path.is_empty()) else {
-        return;
+    let path = match path.strip_suffix('/') {
+        None | Some("") => return,
+        Some(path) => path,
     };
     visit(path);
-    let name = path.rfind('/').map_or(0, |slash| slash + 1);
-    let (directory, name) = path.split_at(name);
+    let start = match path.rfind('/') {
+        Some(slash) => slash + 1,
+        None => 0,
+    };
+    let name = path.get(start..).unwrap_or_default();
     // Of `a.tar.gz` services cut the suffix off at the first dot or at the last.
-    let (first, last) = (name.find('.'), name.rfind('.'));
-    let ends = [first, last.filter(|last| Some(*last) != first)];
-    // A leading dot begins no suffix.
-    for end in ends.into_iter().flatten().filter(|end| *end > 0) {
-        visit(
-            path.get(..directory.len() + end)
-                .unwrap_or_default()
-                .trim_end_matches(is_trimmed),
-        );
+    let dots = match (name.find('.'), name.rfind('.')) {
+        (first, last) if first == last => [first, None],
+        (first, last) => [first, last],
+    };
+    for dot in dots.into_iter().flatten() {
+        // A leading dot begins no suffix.
+        if dot > 0 {
+            let without_suffix = path.get(..start + dot).unwrap_or_default();
+            visit(without_suffix.trim_end_matches(is_trimmed));
+        }
     }
 }
 
@@ -189,10 +196,9 @@ fn file_of(name: &str) -> &str {
 /// Writes a name of a path in one form. A plain name differs from it in letter case alone.
 fn push_loose(name: &str, is_plain: bool, to: &mut Text) {
     // In ASCII without `+` only the letter case differs, which is changed below.
-    let folded = if is_plain || (name.is_ascii() && !name.contains('+')) {
-        Cow::Borrowed(name)
-    } else {
-        Cow::Owned(folded(name))
+    let folded = match is_plain || (name.is_ascii() && !name.contains('+')) {
+        true => Cow::Borrowed(name),
+        false => Cow::Owned(folded(name)),
     };
     let start = to.len();
     to.extend_from_slice(visible(name, &folded).as_bytes());

@@ -47,31 +47,39 @@ impl ReceivedHead {
     /// HTTP/1.1 in a field, beside the one of an absolute target.
     fn check_host(&self) -> Result<(), InvalidRequest> {
         let mut hosts = self.headers.get_all(header::HOST).iter();
-        let (field, another) = (hosts.next().map(HeaderValue::as_bytes), hosts.next());
-        let authority = self.authority();
-        let differs = authority
-            .zip(field)
-            .is_some_and(|(name, field)| name != field);
+        let field = hosts.next().map(HeaderValue::as_bytes);
         // A gateway and the service would route by different ones (RFC 9112 §3.2).
-        if differs || another.is_some() {
+        if hosts.next().is_some() {
             return Err(InvalidRequest::Malformed);
         }
-        let of_target = target::authority(self.target());
-        let named = authority.or(field);
+        let named = match (self.authority(), field) {
+            (Some(authority), Some(field)) if authority != field => {
+                return Err(InvalidRequest::Malformed);
+            }
+            (Some(authority), _) => Some(authority),
+            (None, field) => field,
+        };
         // A plain health check: RFC 9112 §3.2 requires the field in HTTP/1.1 alone.
         let may_lack = self.version == Version::HTTP_10 && self.target().starts_with(b"/");
         if named.is_some() || !may_lack {
             host::check(named)?;
         }
-        of_target.map_or(Ok(()), |host| host::check(Some(host)))
+        match target::authority(self.target()) {
+            None => Ok(()),
+            host => host::check(host),
+        }
     }
 
     /// Returns the host that the request names.
     pub fn host(&self) -> Option<&[u8]> {
-        let field = || self.headers.get(header::HOST).map(HeaderValue::as_bytes);
-        let of_target = || target::authority(self.target());
-        // The host of an absolute target counts more than the field (RFC 9112 §3.2.2).
-        self.authority().or_else(of_target).or_else(field)
+        if let Some(authority) = self.authority() {
+            return Some(authority);
+        }
+        match target::authority(self.target()) {
+            None => Some(self.headers.get(header::HOST)?.as_bytes()),
+            // The host of an absolute target counts more than the field (RFC 9112 §3.2.2).
+            host => host,
+        }
     }
 
     /// Returns true if the client may omit the body after a response.

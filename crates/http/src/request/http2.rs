@@ -4,7 +4,7 @@
 //! The `h2` crate resets most such streams; these checks do not rely on it.
 
 use crate::invalid::InvalidRequest;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderMap;
 
 use crate::request::hop_by_hop::is_of_a_connection;
 use crate::request::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
@@ -19,9 +19,10 @@ pub(super) fn check(target: &[u8], headers: &HeaderMap) -> Result<(), InvalidReq
         return Err(InvalidRequest::HeaderTooLarge);
     }
     // `crate::framing` accepts `Transfer-Encoding: chunked`.
-    let mut names = headers.keys().map(HeaderName::as_str);
-    if names.any(is_of_a_connection) {
-        return Err(InvalidRequest::Framing);
+    for name in headers.keys() {
+        if is_of_a_connection(name.as_str()) {
+            return Err(InvalidRequest::Framing);
+        }
     }
     check_values(headers)
 }
@@ -29,27 +30,27 @@ pub(super) fn check(target: &[u8], headers: &HeaderMap) -> Result<(), InvalidReq
 /// Rejects a value with a blank at an end, which HTTP/1.1 drops and for which a service may end the
 /// connection (RFC 9113 §8.2.1).
 pub fn check_values(fields: &HeaderMap) -> Result<(), InvalidRequest> {
-    let is_blank = |byte: Option<&u8>| byte.is_some_and(|byte| b" \t".contains(byte));
-    let mut values = fields.values().map(HeaderValue::as_bytes);
-    if values.any(|value| is_blank(value.first()) || is_blank(value.last())) {
-        Err(InvalidRequest::Malformed)
-    } else {
-        Ok(())
+    for value in fields.values() {
+        if let [b' ' | b'\t', ..] | [.., b' ' | b'\t'] = value.as_bytes() {
+            return Err(InvalidRequest::Malformed);
+        }
     }
+    Ok(())
 }
 
 /// Returns the size of the fields as HTTP/1.1 would send them.
 fn bytes(headers: &HeaderMap) -> usize {
     const COLON_BLANK_CR_LF: usize = 4;
-    headers
-        .iter()
-        .map(|(name, value)| name.as_str().len() + value.len() + COLON_BLANK_CR_LF)
-        .sum()
+    let mut bytes = 0;
+    for (name, value) in headers {
+        bytes += name.as_str().len() + value.len() + COLON_BLANK_CR_LF;
+    }
+    bytes
 }
 
 #[cfg(test)]
 mod tests {
-    use http::header;
+    use http::{HeaderValue, header};
 
     use super::*;
 

@@ -48,10 +48,14 @@ impl RequestKind {
         has_grpc_status: bool,
     ) -> bool {
         let is_call = self == Self::Grpc;
-        let is_stream =
-            |member: &[u8]| is_event_stream(essence(member)) || is_call && is_grpc(essence(member));
-        let has_stream = |value: &[u8]| value.split(|&byte| byte == b',').any(is_stream);
-        content_types.any(has_stream) && !(is_call && has_grpc_status)
+        if is_call && has_grpc_status {
+            return false;
+        }
+        let is_stream = |member: &[u8]| {
+            let essence = essence(member);
+            is_event_stream(essence) || is_call && is_grpc(essence)
+        };
+        content_types.any(|value| value.split(|&byte| byte == b',').any(is_stream))
     }
 }
 
@@ -69,11 +73,14 @@ pub fn accepts(headers: &HeaderMap, is: impl Fn(&[u8]) -> bool) -> bool {
 
 /// Returns true for `q=0`, which is "not acceptable" (RFC 9110 §12.4.2).
 fn has_no_weight(member: &[u8]) -> bool {
-    let mut parameters = member.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
-    parameters.any(|it| match it {
-        [b'q' | b'Q', b'=', weight @ ..] => weight.iter().all(|byte| b"0.".contains(byte)),
-        _ => false,
-    })
+    for parameter in member.split(|&byte| byte == b';') {
+        if let [b'q' | b'Q', b'=', weight @ ..] = parameter.trim_ascii()
+            && weight.iter().all(|byte| b"0.".contains(byte))
+        {
+            return true;
+        }
+    }
+    false
 }
 
 /// Returns the media type without its parameters.
@@ -93,11 +100,10 @@ fn is_event_stream(essence: &[u8]) -> bool {
 /// which proxies treat as a plain request.
 fn is_grpc(essence: &[u8]) -> bool {
     const NAME: &[u8] = b"application/grpc";
-    essence
-        .split_at_checked(NAME.len())
-        .is_some_and(|(name, suffix)| {
-            name.eq_ignore_ascii_case(NAME) && matches!(suffix.first(), None | Some(b'+'))
-        })
+    match essence.split_at_checked(NAME.len()) {
+        Some((name, [] | [b'+', ..])) => name.eq_ignore_ascii_case(NAME),
+        _ => false,
+    }
 }
 
 /// Returns true for a complete WebSocket handshake (RFC 6455 §4.1).

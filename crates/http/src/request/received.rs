@@ -52,14 +52,11 @@ struct Field {
 pub fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, InvalidRequest> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_HEAD_LINES];
     let mut parsed = httparse::Request::new(&mut []);
-    let httparse::Status::Complete(length) = parsed
-        .parse_with_uninit_headers(received, &mut fields)
-        .map_err(|error| match error {
-            httparse::Error::TooManyHeaders => InvalidRequest::HeaderTooLarge,
-            _ => InvalidRequest::Malformed,
-        })?
-    else {
-        return Ok(None);
+    let length = match parsed.parse_with_uninit_headers(received, &mut fields) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(httparse::Error::TooManyHeaders) => return Err(InvalidRequest::HeaderTooLarge),
+        Err(_) => return Err(InvalidRequest::Malformed),
     };
     // A complete head may be longer than the limit: one read brings many bytes at once.
     if length > MAX_HEAD_BYTES {
@@ -70,21 +67,21 @@ pub fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, InvalidRequ
         let start = part.as_ptr().addr() - received.as_ptr().addr();
         start..start + part.len()
     };
-    let field = |field: &httparse::Header<'_>| Field {
-        name: range(field.name.as_bytes()),
-        value: range(field.value),
+    let Ok(method) = parsed.method.unwrap_or_default().parse() else {
+        return Err(InvalidRequest::Malformed);
     };
-    let method: Method = parsed
-        .method
-        .unwrap_or_default()
-        .parse()
-        .map_err(|_| InvalidRequest::Malformed)?;
     let version = match parsed.version {
         Some(1) => Version::HTTP_11,
         _ => Version::HTTP_10,
     };
     let target = range(parsed.path.unwrap_or_default().as_bytes());
-    let fields: Vec<Field> = parsed.headers.iter().map(field).collect();
+    let mut fields = Vec::with_capacity(parsed.headers.len());
+    for field in parsed.headers.iter() {
+        fields.push(Field {
+            name: range(field.name.as_bytes()),
+            value: range(field.value),
+        });
+    }
     let raw = received.split_to(length).freeze();
     let headers = headers_of(&raw, &fields).ok_or(InvalidRequest::Malformed)?;
     // On the bytes as received: httparse accepts a bare LF, and trims values.
@@ -140,16 +137,19 @@ impl ReceivedHead {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_bytes()));
         let framing = framing::check_fields(fields);
-        // `h2` holds a client to the length that it gave.
-        let body = framing.ok().flatten().unwrap_or(Body::Chunked);
-        let body = has_body.then(|| BodyReader::new(body));
+        let body = match (has_body, framing) {
+            (false, _) => BodyReader::NONE,
+            // `h2` holds a client to the length that it gave.
+            (true, Ok(Some(body))) => BodyReader::new(body),
+            (true, _) => BodyReader::new(Body::Chunked),
+        };
         Self {
             kind: RequestKind::from_head(&method, Version::HTTP_2, &headers, has_body),
             method,
             version: Version::HTTP_2,
             headers,
             framing: framing.map(drop),
-            body: body.unwrap_or(BodyReader::NONE),
+            body,
             keep_alive: true,
             raw: Bytes::new(),
             target: 0..0,
@@ -162,9 +162,10 @@ impl ReceivedHead {
     pub fn target(&self) -> &[u8] {
         match &self.uri {
             None => self.raw.get(self.target.clone()).unwrap_or_default(),
-            Some(uri) => uri
-                .path_and_query()
-                .map_or(&[], |target| target.as_str().as_bytes()),
+            Some(uri) => match uri.path_and_query() {
+                Some(target) => target.as_str().as_bytes(),
+                None => &[],
+            },
         }
     }
 

@@ -23,8 +23,11 @@ impl ContextPath {
 
     /// Returns true for a path that lies below the prefix in every reading, whatever its names are.
     pub fn surrounds(&self, path: &RequestPath<'_>) -> bool {
-        let is_below = |path| self.strip_from(path).is_some();
-        self.0.is_empty() || path.contained().is_some_and(is_below)
+        match path.contained() {
+            _ if self.0.is_empty() => true,
+            Some(path) => self.strip_from(path).is_some(),
+            None => false,
+        }
     }
 
     /// Returns the part of a pattern after the prefix; `None` outside of it.
@@ -55,15 +58,14 @@ impl FromStr for ContextPath {
             return Err(PathError::NotAbsolute);
         }
         // Escapes would make the prefix differ from the request line.
-        let plain = |b: u8| b == b'/' || b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-        if text.ends_with('/') || !text.bytes().all(plain) {
+        let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"/-._~".contains(&b);
+        if text.ends_with('/') || !text.bytes().all(is_plain) {
             return Err(PathError::BadContext);
         }
-        RequestPath::parse(text.as_bytes())
-            .map_err(|_| PathError::NotCanonical)?
-            .written()
-            .ok_or(PathError::NotCanonical)?;
-        Ok(Self(text.to_owned()))
+        match RequestPath::parse(text.as_bytes()) {
+            Ok(path) if path.written().is_some() => Ok(Self(text.to_owned())),
+            _ => Err(PathError::NotCanonical),
+        }
     }
 }
 

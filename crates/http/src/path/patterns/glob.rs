@@ -91,10 +91,9 @@ impl Glob {
                 return false;
             };
             // A letter after a star is searched in all that is left of the name.
-            let searched = if after_star {
-                (name.len() - first) / SEARCHED_AT_ONCE
-            } else {
-                0
+            let searched = match after_star {
+                true => (name.len() - first) / SEARCHED_AT_ONCE,
+                false => 0,
             };
             if !steps.take(offsets.len() + searched) {
                 return false;
@@ -110,11 +109,16 @@ impl Glob {
                 '?' if after_star => continue,
                 '?' => offsets.iter().flat_map(|&at| after_any(name, at)).collect(),
                 letter if after_star => after_each(name, first, letter).collect(),
-                letter => offsets
-                    .iter()
-                    .filter_map(|&at| after_letter(name, at).filter(|(c, _)| *c == letter))
-                    .map(|(_, at)| at)
-                    .collect(),
+                letter => {
+                    let mut next = Offsets::new();
+                    for &at in &offsets {
+                        match after_letter(name, at) {
+                            Some((c, after)) if c == letter => next.push(after),
+                            _ => {}
+                        }
+                    }
+                    next
+                }
             };
             // A blank at the begin of the glob may have been trimmed from the name.
             if at < begins && c.is_whitespace() {
@@ -161,12 +165,18 @@ fn after_each(name: &str, from: usize, letter: char) -> impl Iterator<Item = usi
 /// Returns the offsets after one character of a path: none if it was trimmed or is a mark, one, or
 /// the letters that it becomes in another case.
 fn after_any(name: &str, at: usize) -> SmallVec<[usize; 4]> {
-    let after = |at: &usize| after_letter(name, *at).map(|(_, at)| at);
-    let offsets = std::iter::successors(Some(at), after).take(4).enumerate();
-    let is_one = |(letters, end): &(usize, usize)| {
-        *letters < 2 || name.get(at..*end).is_some_and(is_of_one_letter)
-    };
-    offsets.filter(is_one).map(|(_, end)| end).collect()
+    let mut offsets = SmallVec::from_slice(&[at]);
+    let mut end = at;
+    for letters in 1..4 {
+        match after_letter(name, end) {
+            Some((_, after)) => end = after,
+            None => break,
+        }
+        if letters == 1 || name.get(at..end).is_some_and(is_of_one_letter) {
+            offsets.push(end);
+        }
+    }
+    offsets
 }
 
 /// Returns true for two or three letters that one may become in another case or decomposed: ß, ﬀ,

@@ -90,8 +90,11 @@ impl PassList {
     /// Returns the list as lenient services read paths.
     #[must_use]
     pub fn loosened(&self) -> Self {
-        let patterns = self.patterns.iter().cloned();
-        patterns.map(PathPattern::loosened).collect()
+        self.patterns
+            .iter()
+            .cloned()
+            .map(PathPattern::loosened)
+            .collect()
     }
 
     fn add(&mut self, pattern: PathPattern) {
