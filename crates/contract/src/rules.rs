@@ -85,9 +85,11 @@ pub struct RuleRequest<'r> {
 impl<'r> RuleRequest<'r> {
     /// Returns the path, and the destination if there is one; `None` for a malformed destination.
     fn paths(&self) -> impl Iterator<Item = Option<&'r [u8]>> {
-        let destination = Destination::from_request(self.method, self.headers)
-            .transpose()
-            .map(|found| found.ok().map(|found| found.path));
+        let destination = match Destination::from_request(self.method, self.headers) {
+            Ok(None) => None,
+            Ok(Some(destination)) => Some(Some(destination.path)),
+            Err(_) => Some(None),
+        };
         std::iter::once(Some(self.path)).chain(destination)
     }
 }
@@ -114,16 +116,12 @@ type Positions = SmallVec<[usize; 16]>;
 impl AccessRules {
     /// Prepares the rules, in order.
     pub fn new(rules: Vec<Rule>, unmatched: Unmatched) -> Self {
-        let owners = rules
-            .iter()
-            .enumerate()
-            .flat_map(|(position, rule)| std::iter::repeat_n(position, rule.paths.len()))
-            .collect();
+        let (mut owners, mut claims) = (Vec::new(), BTreeSet::new());
+        for (position, rule) in rules.iter().enumerate() {
+            owners.extend(std::iter::repeat_n(position, rule.paths.len()));
+            claims.extend(rule.requirement.claims());
+        }
         let paths = rules.iter().flat_map(|rule| &rule.paths).cloned();
-        let claims: BTreeSet<_> = rules
-            .iter()
-            .flat_map(|rule| rule.requirement.claims())
-            .collect();
         Self {
             exact: paths.clone().collect(),
             loose: paths.map(PathPattern::loosened).collect(),
@@ -152,10 +150,7 @@ impl AccessRules {
 
     /// Compares the claims of a verified token, in the order of [`Self::claims`], with each rule.
     pub fn verdicts(&self, claims: &[Option<Value>]) -> Box<[RuleVerdict]> {
-        let find = |name: &ClaimName| {
-            let position = self.claims.binary_search(name).ok()?;
-            claims.get(position)?.as_ref()
-        };
+        let find = |name: &ClaimName| claims.get(self.claims.binary_search(name).ok()?)?.as_ref();
         self.rules
             .iter()
             .map(|rule| rule.requirement.verdict(find))
@@ -223,31 +218,42 @@ impl AccessRules {
     /// Returns true if a rule is written for this very method and path, and one for the destination. A path
     /// that a rule restricts only in another spelling does not pass: for the service it may be another path.
     fn has_exact_rule(&self, request: RuleRequest<'_>, context: &ContextPath) -> bool {
-        let mut paths = request.paths();
-        paths.all(|path| path.is_some_and(|path| self.names(request, path, context)))
+        for path in request.paths() {
+            match path {
+                Some(path) if self.names_path(request, path, context) => {}
+                _ => return false,
+            }
+        }
+        true
     }
 
-    fn names(&self, request: RuleRequest<'_>, raw: &[u8], context: &ContextPath) -> bool {
+    fn names_path(&self, request: RuleRequest<'_>, raw: &[u8], context: &ContextPath) -> bool {
         let Ok(path) = RequestPath::parse(raw) else {
             return false;
         };
         let method = certain_method(request.method, request.headers);
-        let is_for = |rule: &Rule| {
-            rule.methods.are_all() || method.is_some_and(|method| rule.methods.may_be(Some(method)))
+        let is_for = |rule: &Rule| match method {
+            Some(_) => rule.methods.may_be(method),
+            None => rule.methods.are_all(),
         };
         let Some(relative) = context.strip(&path) else {
+            if !context.surrounds(&path) {
+                return false;
+            }
             // A rule for everything is written for the path, whatever path programs read in it.
             let names_all = |rule: &Rule| rule.paths.iter().any(PathPattern::is_everything);
-            let mut rules = self.rules.iter();
-            return context.surrounds(&path) && rules.any(|rule| is_for(rule) && names_all(rule));
+            return self
+                .rules
+                .iter()
+                .any(|rule| is_for(rule) && names_all(rule));
         };
         let mut found = false;
         let compared = self.exact.each_match(relative, |pattern| {
-            let rule = self
-                .owners
-                .get(pattern)
-                .and_then(|rule| self.rules.get(*rule));
-            found |= rule.is_some_and(is_for);
+            if let Some(owner) = self.owners.get(pattern)
+                && let Some(rule) = self.rules.get(*owner)
+            {
+                found |= is_for(rule);
+            }
         });
         found && compared.is_ok()
     }
@@ -262,13 +268,14 @@ impl AccessRules {
                 positions.extend(0..self.rules.len());
             }
         }
-        let method = if self.depends_on_method {
-            certain_method(request.method, request.headers)
-        } else {
-            Some(request.method)
+        let method = match self.depends_on_method {
+            true => certain_method(request.method, request.headers),
+            false => Some(request.method),
         };
-        let may_be = |rule: &Rule| rule.methods.may_be(method);
-        positions.retain(|position| self.rules.get(*position).is_some_and(may_be));
+        positions.retain(|position| match self.rules.get(*position) {
+            Some(rule) => rule.methods.may_be(method),
+            None => false,
+        });
         positions.sort_unstable();
         positions.dedup();
         positions
@@ -276,11 +283,12 @@ impl AccessRules {
 
     /// Returns the reason why every rule is for the path or the destination of a request.
     pub fn any_path(&self, request: RuleRequest<'_>, context: &ContextPath) -> Option<AnyPath> {
-        let mut paths = request.paths();
-        paths.find_map(|path| {
-            self.add_matching(path, context, &mut Positions::new())
-                .err()
-        })
+        for path in request.paths() {
+            if let Err(why) = self.add_matching(path, context, &mut Positions::new()) {
+                return Some(why);
+            }
+        }
+        None
     }
 
     /// Adds the places of the rules for a path, as it is written and in every spelling.
@@ -299,9 +307,11 @@ impl AccessRules {
         }
         // A service may read the path more loosely than it is written: each spelling counts.
         loose.each_spelling(|path| {
-            let is_expanded = loose.is_expanded();
-            compared =
-                compared.and_then(|()| self.loose.each_loose_match(path, is_expanded, &mut found));
+            if compared.is_ok() {
+                compared = self
+                    .loose
+                    .each_loose_match(path, loose.is_expanded(), &mut found);
+            }
         });
         compared.map_err(|TooManySteps| AnyPath::TooManySteps)
     }
@@ -314,12 +324,11 @@ impl AccessRules {
             RuleVerdict::Holds => '✓',
             _ => '✗',
         };
-        let needs = &rule.requirement;
-        let found = needs.found(find);
-        Some(format!(
-            "{sign} {}: needs {needs}; found {found}",
-            rule.name
-        ))
+        let Rule {
+            name, requirement, ..
+        } = rule;
+        let found = requirement.found(find);
+        Some(format!("{sign} {name}: needs {requirement}; found {found}"))
     }
 }
 

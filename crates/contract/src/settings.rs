@@ -74,7 +74,10 @@ pub fn app_id(id: &str) -> Result<(), &'static str> {
     match id {
         "" => Err("is empty; in Kubernetes it is the pod's label app.kubernetes.io/name"),
         _ if id.contains(char::is_control) => Err("holds a control character"),
-        _ => error_of(id).map_or(Ok(()), Err),
+        _ => match error_of(id) {
+            Some(why) => Err(why),
+            None => Ok(()),
+        },
     }
 }
 

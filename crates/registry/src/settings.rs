@@ -81,7 +81,7 @@ impl RegistrySettings {
             return Err(InvalidRegistryUrl::Malformed);
         }
         settings.namespace = path;
-        settings.with(parameters)
+        settings.with_parameters(parameters)
     }
 
     /// Parses the registry of a client: `nacos[+https]://HOST/CONTEXT[?namespace=…]`. With `+https`
@@ -101,27 +101,22 @@ impl RegistrySettings {
         };
         settings.namespace = parameters.remove("namespace").unwrap_or_default();
         let server_name = parameters.remove("server-name");
-        if server_name
-            .as_deref()
-            .is_some_and(|name| !are_secure || !is_host(name))
-        {
-            return Err(unusable("server-name"));
+        match &server_name {
+            Some(name) if !are_secure || !is_host(name) => return Err(unusable("server-name")),
+            _ => {}
         }
-        Ok((
-            settings.with(parameters)?,
-            Instances {
-                are_secure,
-                server_name,
-                context: if path.is_empty() {
-                    path
-                } else {
-                    format!("/{path}")
-                },
+        let instances = Instances {
+            are_secure,
+            server_name,
+            context: match path.as_str() {
+                "" => path,
+                path => format!("/{path}"),
             },
-        ))
+        };
+        Ok((settings.with_parameters(parameters)?, instances))
     }
 
-    fn with(mut self, mut parameters: Parameters) -> Result<Self, InvalidRegistryUrl> {
+    fn with_parameters(mut self, mut parameters: Parameters) -> Result<Self, InvalidRegistryUrl> {
         if let Some(group) = parameters.remove("group") {
             self.group = group;
         }
@@ -150,19 +145,17 @@ impl RegistrySettings {
     /// [`ExitError::Config`], one line that names the flag and repeats no password.
     pub fn configured(self, flag: &str) -> Result<Self, ExitError> {
         let rejected = |error: &dyn fmt::Display| ExitError::Config(format!("{flag}: {error}"));
-        let password = self
-            .password_file
-            .as_deref()
-            .map(secret_file::read)
-            .transpose()
-            .map_err(|error| rejected(&error))?;
+        let password = match &self.password_file {
+            Some(file) => {
+                let text = secret_file::read(file).map_err(|error| rejected(&error))?;
+                Some(SecretString::from(text.as_str()))
+            }
+            None => None,
+        };
         if let Some(ca) = &self.ca {
             trusted(ca).map_err(|error| rejected(&error))?;
         }
-        Ok(Self {
-            password: password.map(|text| SecretString::from(text.as_str())),
-            ..self
-        })
+        Ok(Self { password, ..self })
     }
 
     /// Returns true if the password is sent without TLS, so that it could be read on the network.
@@ -196,31 +189,34 @@ fn parts(url: &str) -> Result<(RegistrySettings, String, Parameters), InvalidReg
         return Err(InvalidRegistryUrl::Password);
     }
     let port = url.port().unwrap_or(DEFAULT_PORT);
+    let host = url.host_str().unwrap_or_default();
     // Other clients of Nacos take a list of hosts.
-    let is_one = |host: &&str| !host.is_empty() && !host.contains(',');
-    let host = url.host_str().filter(is_one).filter(|_| port != 0);
-    let server = host.and_then(|host| format!("{host}:{port}").parse().ok());
-    let (Some(server), None) = (server, url.fragment()) else {
+    if host.is_empty() || host.contains(',') || port == 0 || url.fragment().is_some() {
+        return Err(InvalidRegistryUrl::Malformed);
+    }
+    let Ok(server) = format!("{host}:{port}").parse() else {
         return Err(InvalidRegistryUrl::Malformed);
     };
     let mut parameters = Parameters::new();
     for (name, value) in url.query_pairs() {
         // A name without a value may be a password.
-        let name = if value.is_empty() {
-            "…".to_owned()
-        } else {
-            name.into_owned()
+        let name = match value.is_empty() {
+            true => "…".to_owned(),
+            false => name.into_owned(),
         };
         if !is_name(&value) || parameters.contains_key(&name) {
             return Err(InvalidRegistryUrl::Parameter(name));
         }
         parameters.insert(name, value.into_owned());
     }
-    let user = decoded(url.username())?;
+    let user = decode(url.username())?;
     let settings = RegistrySettings {
         is_https,
         server,
-        user: Some(user).filter(|user| !user.is_empty()),
+        user: match user.is_empty() {
+            true => None,
+            false => Some(user),
+        },
         password_file: None,
         password: None,
         namespace: String::new(),
@@ -228,8 +224,7 @@ fn parts(url: &str) -> Result<(RegistrySettings, String, Parameters), InvalidReg
         service: DEFAULT_SERVICE.to_owned(),
         ca: None,
     };
-    let path = decoded(url.path().trim_matches('/'))?;
-    Ok((settings, path, parameters))
+    Ok((settings, decode(url.path().trim_matches('/'))?, parameters))
 }
 
 /// Prints the server alone.
@@ -239,31 +234,25 @@ impl fmt::Display for RegistrySettings {
     }
 }
 
-fn decoded(text: &str) -> Result<String, InvalidRegistryUrl> {
-    let decoded = percent_decode_str(text)
-        .decode_utf8()
-        .map_err(|_| InvalidRegistryUrl::Malformed)?;
-    if text.is_empty() || is_name(&decoded) {
-        Ok(decoded.into_owned())
-    } else {
-        Err(InvalidRegistryUrl::Malformed)
+fn decode(text: &str) -> Result<String, InvalidRegistryUrl> {
+    match percent_decode_str(text).decode_utf8() {
+        Ok(decoded) if text.is_empty() || is_name(&decoded) => Ok(decoded.into_owned()),
+        _ => Err(InvalidRegistryUrl::Malformed),
     }
 }
 
 /// Returns true for a text without blanks and without bytes that are not UTF-8.
 fn is_name(text: &str) -> bool {
-    let is_no_part = |character: char| {
-        character.is_control()
-            || character.is_whitespace()
-            || character == char::REPLACEMENT_CHARACTER
-    };
+    let is_no_part = |c: char| c.is_control() || c.is_whitespace() || c == '\u{fffd}';
     !text.is_empty() && !text.contains(is_no_part)
 }
 
 /// Returns true for a host as a certificate names it.
 fn is_host(text: &str) -> bool {
-    text.parse::<Authority>()
-        .is_ok_and(|authority| authority.host() == text)
+    match text.parse::<Authority>() {
+        Ok(authority) => authority.host() == text,
+        Err(_) => false,
+    }
 }
 
 fn unusable(parameter: &str) -> InvalidRegistryUrl {

@@ -34,11 +34,12 @@ pub struct RequiredClaim {
 impl Requirement {
     /// Returns the claims to compare.
     pub(super) fn claims(&self) -> impl Iterator<Item = ClaimName> {
-        SCOPES
-            .iter()
-            .filter(|_| !self.scope.is_empty())
-            .map(|name| ClaimName::top_level(name))
-            .chain(self.claims.iter().map(|claim| claim.name.clone()))
+        let scopes: &[&str] = match self.scope.is_empty() {
+            true => &[],
+            false => &SCOPES,
+        };
+        let of_scopes = scopes.iter().map(|name| ClaimName::top_level(name));
+        of_scopes.chain(self.claims.iter().map(|claim| claim.name.clone()))
     }
 
     /// Compares the claims of a token, which `find` returns.
@@ -46,41 +47,39 @@ impl Requirement {
         &self,
         find: impl Fn(&ClaimName) -> Option<&'v Value>,
     ) -> RuleVerdict {
-        let has_scope = |name: &&str| {
-            let found = find(&ClaimName::top_level(name));
-            found.is_some_and(|found| self.scope.iter().any(|scope| holds(found, scope)))
+        let has_scope = |name: &str| match find(&ClaimName::top_level(name)) {
+            Some(claim) => self.scope.iter().any(|scope| has(claim, scope)),
+            None => false,
         };
         // One scope of the list is enough, but every claim is required.
-        if !self.scope.is_empty() && !SCOPES.iter().any(has_scope) {
+        if !self.scope.is_empty() && !SCOPES.into_iter().any(has_scope) {
             return RuleVerdict::LacksScope;
         }
-        let is_satisfied = |required: &RequiredClaim| {
-            required.is_satisfied_by(find(&required.name).unwrap_or_default())
-        };
-        if self.claims.iter().all(is_satisfied) {
-            RuleVerdict::Holds
-        } else {
-            RuleVerdict::LacksClaim
+        for required in &self.claims {
+            if !required.is_satisfied_by(find(&required.name).unwrap_or_default()) {
+                return RuleVerdict::LacksClaim;
+            }
         }
+        RuleVerdict::Holds
     }
 
     /// Describes the values of a token's claims, which `find` returns.
     pub(super) fn found<'v>(&self, find: impl Fn(&ClaimName) -> Option<&'v Value>) -> String {
-        let found = |name: ClaimName| Some(format!("{name} = {}", find(&name)?));
-        match self
-            .claims()
-            .filter_map(found)
-            .collect::<Vec<_>>()
-            .join(", ")
-        {
-            nothing if nothing.is_empty() => "none of these claims".to_owned(),
-            found => found,
+        let mut found = Vec::new();
+        for name in self.claims() {
+            if let Some(value) = find(&name) {
+                found.push(format!("{name} = {value}"));
+            }
+        }
+        match found.is_empty() {
+            true => "none of these claims".to_owned(),
+            false => found.join(", "),
         }
     }
 }
 
 /// Returns true if a claim with scopes, a text with blanks between them or a list, has this scope.
-fn holds(claim: &Value, scope: &str) -> bool {
+fn has(claim: &Value, scope: &str) -> bool {
     match claim {
         Value::String(scopes) => scopes.split(' ').any(|found| found == scope),
         Value::Array(scopes) => scopes.iter().any(|found| found.as_str() == Some(scope)),
@@ -115,18 +114,16 @@ fn is_granted(member: &Value) -> bool {
 /// is held; any other text may be a state, such as "false" or "revoked", unless it is the domain of an
 /// organisation by its id.
 fn affirms(value: &Value) -> bool {
-    let is_held = |item: &Value| {
-        item.as_str()
-            .map_or_else(|| affirms(item), |it| !it.is_empty())
+    let is_held = |item: &Value| match item {
+        Value::String(right) => !right.is_empty(),
+        _ => affirms(item),
+    };
+    let affirms_member = |(name, member): (&String, &Value)| match member {
+        Value::String(text) => is_organisation(name) && is_domain(text),
+        _ => affirms(member),
     };
     match value {
-        Value::Object(members) => {
-            let affirms_member = |(name, member): (&String, &Value)| match member {
-                Value::String(text) => is_organisation(name) && is_domain(text),
-                _ => affirms(member),
-            };
-            !members.is_empty() && members.iter().all(affirms_member)
-        }
+        Value::Object(members) => !members.is_empty() && members.iter().all(affirms_member),
         Value::Array(items) => !items.is_empty() && items.iter().all(is_held),
         _ => *value == Value::Bool(true),
     }
@@ -139,15 +136,16 @@ fn is_organisation(name: &str) -> bool {
 
 /// Returns true for labels with a dot between them, the last one of letters: no number and no time.
 fn is_domain(text: &str) -> bool {
-    let is_label = |label: &str| {
-        let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
-        !label.is_empty() && !label.starts_with('-') && label.bytes().all(is_plain)
-    };
     let Some((_, last)) = text.rsplit_once('.') else {
         return false;
     };
     let is_top_level = last.bytes().all(|b| b.is_ascii_alphabetic()) || last.starts_with("xn--");
     text.split('.').all(is_label) && last.len() > 1 && is_top_level
+}
+
+fn is_label(text: &str) -> bool {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+    !text.is_empty() && !text.starts_with('-') && text.bytes().all(is_plain)
 }
 
 /// Writes the conditions for people.
@@ -168,9 +166,9 @@ impl fmt::Display for Requirement {
             let how = if *by_words { " as a word" } else { "" };
             conditions.push(format!("{text} = {}{how}", values.join(" or ")));
         }
-        match conditions.join(", and ") {
-            nothing if nothing.is_empty() => f.write_str("a valid token"),
-            conditions => f.write_str(&conditions),
+        match conditions.is_empty() {
+            true => f.write_str("a valid token"),
+            false => f.write_str(&conditions.join(", and ")),
         }
     }
 }

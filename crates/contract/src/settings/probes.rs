@@ -104,11 +104,15 @@ fn first_page() -> String {
 /// # Errors
 /// The reason, with the name of the probe.
 pub fn parse(text: &str) -> Result<Vec<Probe>, String> {
-    strict_json::object(text.as_bytes())
-        .map_err(|error| error.to_string())?
-        .into_iter()
-        .map(|(name, members)| probe(&name, members).map_err(|why| format!("'{name}': {why}")))
-        .collect()
+    let members = strict_json::object(text.as_bytes()).map_err(|error| error.to_string())?;
+    let mut probes = Vec::new();
+    for (name, members) in members {
+        match probe(&name, members) {
+            Ok(probe) => probes.push(probe),
+            Err(why) => return Err(format!("'{name}': {why}")),
+        }
+    }
+    Ok(probes)
 }
 
 /// Rejects headers that name the user to the service: any peer may request a probe.
@@ -144,7 +148,7 @@ fn probe(name: &str, members: Value) -> Result<Probe, String> {
         .and_then(serde_json::from_value)
         .map_err(|error| error.to_string())?;
     // One second is the default of Kubernetes.
-    let timeout = members.timeout_seconds.map_or(1, NonZeroU32::get);
+    let timeout = members.timeout_seconds.unwrap_or(NonZeroU32::MIN).get();
     let (action, port) = match (members.http_get, members.tcp_socket, members.grpc) {
         (Some(http), None, None) => (http_action(&http)?, http.port),
         (None, Some(tcp), None) => (Action::Tcp, tcp.port),
@@ -182,9 +186,10 @@ fn grpc_action(service: Option<String>) -> Result<Action, String> {
 fn headers(given: &[Header]) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for Header { name, value } in given {
-        let unusable = || format!("httpHeaders: '{name}' is unusable");
-        let name: HeaderName = name.parse().map_err(|_| unusable())?;
-        let value: HeaderValue = value.parse().map_err(|_| unusable())?;
+        let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), value.parse::<HeaderValue>())
+        else {
+            return Err(format!("httpHeaders: '{name}' is unusable"));
+        };
         // A header may be listed several times: each value is sent.
         headers.append(name, value);
     }
