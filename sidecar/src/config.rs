@@ -86,7 +86,7 @@ impl Config {
         let list_source = issuers.list_source.take();
         let auth_policy = auth_policy(&args.rules, &upstream, has_client_certificates, issuers)?;
         policy::check_certificate_field(args, &auth_policy.user_header)?;
-        let mut of_settings: Vec<_> = policy::open_to_all(&auth_policy.interceptor).collect();
+        let mut of_settings = policy::open_to_all(&auth_policy.interceptor);
         of_settings.extend(access_rules::warnings(&args.rules, &auth_policy));
         of_settings.extend(policy::dotted_claims(args));
         of_settings.extend(policy::joined(&args.rules));

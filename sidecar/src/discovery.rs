@@ -117,8 +117,7 @@ impl AuthServer {
     /// [`ExitError::Config`], one line with the flag and without a password.
     pub(crate) fn with_registry(mut self) -> Result<Self, ExitError> {
         if let Location::Nacos(service) = &mut self.location {
-            let settings = service.settings.clone();
-            service.settings = settings.configured("--auth-server")?;
+            service.settings = service.settings.clone().configured("--auth-server")?;
         }
         Ok(self)
     }

@@ -268,8 +268,8 @@ impl<'a, C: Downstream> Serving<'a, C> {
         if to_http_1 {
             let conduct = &self.exchanges.connections.conduct;
             upload.begin(|cannot_be_a_request| {
-                let reuse = conduct.reuse(cannot_be_a_request);
-                self.request.http_1_head(forward, reuse)
+                self.request
+                    .http_1_head(forward, conduct.reuse(cannot_be_a_request))
             });
         } else {
             upload.begin_stream();

@@ -100,13 +100,13 @@ impl Upstream {
                     .ok_or("the path is too long for a socket")?;
                 vec![settings.peer(peer, tls.as_ref())]
             }
-            Endpoint::Tcp { host, port } => {
-                let addresses = dns_refresh::resolve(host, *port).unwrap_or_else(|error| {
+            Endpoint::Tcp { host, port } => match dns_refresh::resolve(host, *port) {
+                Ok(addresses) => settings.all_peers(&addresses, tls.as_ref()),
+                Err(error) => {
                     tracing::warn!(upstream = %settings.address, %error, "the service's name does not resolve yet");
                     Vec::new()
-                });
-                settings.all_peers(&addresses, tls.as_ref())
-            }
+                }
+            },
         };
         Ok(Self {
             settings,
@@ -191,19 +191,19 @@ impl Upstream {
 
     /// Returns the present addresses.
     fn addresses(&self) -> Vec<SocketAddr> {
-        let peers = self.peers.load();
-        peers
-            .iter()
-            .filter_map(|peer| peer.any.address().as_inet().copied())
-            .collect()
+        let mut addresses = Vec::new();
+        for peer in &**self.peers.load() {
+            addresses.extend(peer.any.address().as_inet());
+        }
+        addresses
     }
 
     /// Replaces the addresses.
     fn set_addresses(&self, addresses: &[SocketAddr]) {
         // `tls` is locked to the end: certificates that are replaced meanwhile would get lost.
         let tls = self.tls.lock();
-        let peers = self.settings.all_peers(addresses, tls.as_ref());
-        self.peers.store(Arc::new(peers));
+        self.peers
+            .store(Arc::new(self.settings.all_peers(addresses, tls.as_ref())));
         self.preferred.store(0, Ordering::Relaxed);
     }
 
@@ -238,13 +238,12 @@ impl UpstreamSettings {
         addresses: &[SocketAddr],
         tls: Option<&CurrentTls>,
     ) -> Vec<Arc<ServicePeer>> {
-        addresses
-            .iter()
-            .map(|address| {
-                let peer = HttpPeer::new(*address, tls.is_some(), String::new());
-                self.peer(peer, tls)
-            })
-            .collect()
+        let mut peers = Vec::new();
+        for address in addresses {
+            let peer = HttpPeer::new(*address, tls.is_some(), String::new());
+            peers.push(self.peer(peer, tls));
+        }
+        peers
     }
 
     fn peer(&self, mut any: HttpPeer, tls: Option<&CurrentTls>) -> Arc<ServicePeer> {

@@ -23,7 +23,6 @@ use crate::config::live::{CurrentRules, Rules};
 use crate::decision::authorize::{AuthPolicy, Decision};
 use crate::decision::forward::Forward;
 use crate::identity::client::Client;
-use crate::issuers::installed_keys::InstalledKeys;
 use crate::issuers::issuer_keys::IssuerKeys;
 use crate::telemetry::request_id::RequestIds;
 use crate::upstream::connections::conduct::Reuse;
@@ -107,35 +106,23 @@ impl Explainer {
             }
             decision => decision,
         };
-        // As the proxy decides in report-only mode; the checks so far stay as they are.
-        let decision =
-            decision.or_else(|rejected| policy.forward_if_reporting(rejected, received, at));
+        let decision = match decision {
+            // As the proxy decides in report-only mode; the checks so far stay as they are.
+            Err(rejected) => policy.forward_if_reporting(rejected, received, at),
+            allowed => allowed,
+        };
         if let Some(token) = policy.token(received) {
             explanation.show_token(token.as_str());
         }
-        let key_set = policy
-            .issuers
-            .only()
-            .map(|only| only.key_set)
-            .or_else(|| Some(policy.token_and_issuer(received)?.1.key_set));
-        // Also of keys that are too old to be trusted.
-        let keys = key_set.and_then(|key_set| self.keys.get(key_set));
-        let state = keys.map(|keys| keys.load());
-        let state = state.as_deref().and_then(Option::as_deref);
-        explanation.show_keys(
-            state.map(InstalledKeys::keys),
-            state.map(|state| state.age(Instant::now()).as_secs()),
-        );
-        if let Some(failed) = keys.and_then(|keys| keys.failed()) {
-            explanation.learned("keys", format!("the last fetch failed: {}", failed.reason));
-        }
+        self.show_keys(policy, received, explanation);
         let forward = match decision.map_err(|rejected| rejected.rejection)? {
             Decision::Respond(_) | Decision::Preflight => return Ok(("responded", None)),
             Decision::Forward(forward) => forward,
         };
-        let head = self
-            .head_for_service(received, &forward, &rules)
-            .or_else(|rejection| explanation.check("framing", Err(rejection)))?;
+        let head = match self.head_for_service(received, &forward, &rules) {
+            Ok(head) => head,
+            Err(rejection) => return explanation.check("framing", Err(rejection)),
+        };
         explanation.skipped("service", "the service itself gets nothing");
         for line in head {
             explanation.learned("service", line);
@@ -146,16 +133,41 @@ impl Explainer {
         })
     }
 
+    /// Shows the keys of the token's issuer, also keys that are too old to be trusted.
+    fn show_keys(
+        &self,
+        policy: &AuthPolicy,
+        received: &ReceivedHead,
+        explanation: &mut Explanation,
+    ) {
+        let key_set = match (policy.issuers.only(), policy.token_and_issuer(received)) {
+            (Some(issuer), _) | (None, Some((_, issuer))) => self.keys.get(issuer.key_set),
+            (None, None) => None,
+        };
+        let Some(keys) = key_set else {
+            return explanation.show_keys(None, None);
+        };
+        match keys.load().as_deref() {
+            Some(state) => {
+                let age = state.age(Instant::now()).as_secs();
+                explanation.show_keys(Some(state.keys()), Some(age));
+            }
+            None => explanation.show_keys(None, None),
+        }
+        if let Some(failed) = keys.failed() {
+            explanation.learned("keys", format!("the last fetch failed: {}", failed.reason));
+        }
+    }
+
     /// Returns the rejection of a request that would wait for a fetch, by the end of the last one.
     fn behind_fetch(&self, policy: &AuthPolicy, received: &ReceivedHead) -> Rejection {
-        let named = policy.token_and_issuer(received);
-        let keys = named.and_then(|(token, issuer)| Some((token, self.keys.get(issuer.key_set)?)));
-        match keys {
-            Some((token, keys)) if keys.is_fetch_in_vain(token, Instant::now()) => {
-                Rejection::AuthKeysUnavailable
-            }
-            _ => Rejection::TokenKeyUnknown,
+        if let Some((token, issuer)) = policy.token_and_issuer(received)
+            && let Some(keys) = self.keys.get(issuer.key_set)
+            && keys.is_fetch_in_vain(token, Instant::now())
+        {
+            return Rejection::AuthKeysUnavailable;
         }
+        Rejection::TokenKeyUnknown
     }
 
     /// Returns the head that the service gets, in the version that it speaks or chose last.
@@ -184,17 +196,16 @@ impl Explainer {
             String::from_utf8_lossy(&head).into_owned()
         } else {
             let over_tls = self.upstream.address().protocol == Protocol::Https;
-            let head = request
-                .stream_head(over_tls)
-                .map_err(|error| errors::rejection_of(&error).unwrap_or(Rejection::Internal));
-            text_of(&head?)
+            match request.stream_head(over_tls) {
+                Ok(head) => text_of(&head),
+                Err(error) => {
+                    return Err(errors::rejection_of(&error).unwrap_or(Rejection::Internal));
+                }
+            }
         };
         let cookie = rules.auth_policy.interceptor.sources().cookie.as_deref();
-        Ok(text
-            .lines()
-            .filter(|line| !line.is_empty())
-            .map(|line| without_secrets(line, cookie))
-            .collect())
+        let lines = text.lines().filter(|line| !line.is_empty());
+        Ok(lines.map(|line| without_secrets(line, cookie)).collect())
     }
 }
 

@@ -77,8 +77,7 @@ pub(crate) fn routes(probes: Vec<ServiceProbe>) -> Result<Router, ExitError> {
         let forwarded = ForwardedProbe::new(probe);
         let forwarded =
             forwarded.map_err(|error| ExitError::Config(format!("--probes: {error}")))?;
-        let route = get(respond).with_state(Arc::new(forwarded));
-        Ok(routes.route(&path, route))
+        Ok(routes.route(&path, get(respond).with_state(Arc::new(forwarded))))
     })
 }
 

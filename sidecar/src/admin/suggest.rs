@@ -11,28 +11,35 @@ use crate::telemetry::reported_paths::Reported;
 /// Methods that no client expects to change something (RFC 9110 §9.2.1).
 const SAFE: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
 
+/// The requests of one path.
+#[derive(Default)]
+struct Line<'r> {
+    methods: Vec<&'r str>,
+    requests: u64,
+}
+
 /// Returns the pass list; empty if no request was let through without a token.
 pub(super) fn pass_list(reported: &Reported, context: &ContextPath) -> String {
-    let mut open: BTreeMap<&str, (Vec<&str>, u64)> = BTreeMap::new();
+    let mut open: BTreeMap<&str, Line<'_>> = BTreeMap::new();
     let mut others = reported.others;
     for (template, count) in &reported.templates {
         match context.strip_from(&template.path) {
             Some(path) => {
-                let (methods, requests) = open.entry(path).or_default();
-                methods.push(template.method);
-                *requests += count;
+                let line = open.entry(path).or_default();
+                line.methods.push(template.method);
+                line.requests += count;
             }
             // A path outside of the context path is no part of the pass list.
             None => others += count,
         }
     }
-    let line = |(path, (methods, requests)): (&str, (Vec<&str>, u64))| {
+    let mut lines = String::new();
+    for (path, Line { methods, requests }) in open {
         // A line that opens much is a comment until the operator has checked it.
         let mark = if opens_much(path, &methods) { '#' } else { ' ' };
         let methods = methods.join(",");
-        format!("{mark} \"{methods} {path}\",  # {requests} requests\n")
-    };
-    let lines: String = open.into_iter().map(line).collect();
+        lines += &format!("{mark} \"{methods} {path}\",  # {requests} requests\n");
+    }
     let list = match lines.as_str() {
         "" => String::new(),
         lines => format!("public-path = [\n{lines}]\n"),

@@ -47,18 +47,21 @@ impl ServeArgs {
             (Some(_), ..) => IssuerTable::auth_server(),
             (_, None, None) => return Ok(None),
             (_, url, jwks) => IssuerTable {
-                discovery: url
-                    .as_ref()
-                    .is_some_and(|url| url.as_str() != kubernetes::ISSUER),
+                discovery: match url {
+                    Some(url) => url.as_str() != kubernetes::ISSUER,
+                    None => false,
+                },
                 jwks: jwks.as_deref().map(location).transpose()?,
                 ..IssuerTable::default()
             },
         };
         let issuer = tokens.issuer.as_ref().or(keys.issuer_url.as_ref());
-        let audience = Some(tokens.audience.clone());
         Ok(Some(IssuerTable {
             issuer: issuer.cloned(),
-            audience: audience.filter(|names| !names.is_empty()).map(List),
+            audience: match tokens.audience.is_empty() {
+                true => None,
+                false => Some(List(tokens.audience.clone())),
+            },
             ..described
         }))
     }
@@ -70,9 +73,10 @@ impl ServeArgs {
     /// The errors of the serializer.
     pub(crate) fn to_toml(&self) -> Result<String, ExitError> {
         let settings = self.printable()?;
-        let secret = self.keys.app_secret.as_ref();
-        let secret = secret.map_or("", |_| "# app-secret is set\n");
-        Ok(format!("{settings}{secret}"))
+        match &self.keys.app_secret {
+            Some(_) => Ok(format!("{settings}# app-secret is set\n")),
+            None => Ok(settings.to_string()),
+        }
     }
 
     /// Returns [`ServeArgs::to_table`] without secrets in URLs.
@@ -83,7 +87,9 @@ impl ServeArgs {
         let mut settings = self.to_table().map_err(|error| {
             ExitError::Software(format!("the configuration cannot be printed: {error}"))
         })?;
-        settings.iter_mut().for_each(|(_, it)| redact_urls(it));
+        for (_, value) in &mut settings {
+            redact_urls(value);
+        }
         Ok(settings)
     }
 
@@ -175,7 +181,10 @@ impl IssuerTable {
     #[must_use]
     pub(crate) fn about_keys(&self) -> Self {
         Self {
-            issuer: self.issuer.clone().filter(|_| !self.auth_server),
+            issuer: match self.auth_server {
+                true => None,
+                false => self.issuer.clone(),
+            },
             audience: None,
             audience_claim: None,
             claim: None,
@@ -189,8 +198,10 @@ impl IssuerTable {
 
     /// Returns true for the issuer of the cluster whose pod this is.
     pub(crate) fn is_kubernetes(&self) -> bool {
-        let issuer = self.issuer.as_ref().map(Text::as_str);
-        !self.auth_server && issuer == Some(kubernetes::ISSUER)
+        match &self.issuer {
+            Some(issuer) => !self.auth_server && issuer.as_str() == kubernetes::ISSUER,
+            None => false,
+        }
     }
 }
 

@@ -24,15 +24,16 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), ExitError> {
     let lines = header_lines(args)?;
     let lines = lines.iter().map(String::as_str);
-    let question = ExplainRequest::from_lines(&args.method, &args.target, lines, args.at)
+    let request = ExplainRequest::from_lines(&args.method, &args.target, lines, args.at)
         .map_err(|why| ExitError::Usage(why.to_string()))?;
-    let explanation = request(args, &question)?;
-    let text = if args.json {
-        serde_json::to_string_pretty(&explanation)
-            .map_err(|error| ExitError::Software(error.to_string()))?
-            + "\n"
-    } else {
-        explanation.to_string()
+    let explanation = explain(args, &request)?;
+    let text = match args.json {
+        true => {
+            serde_json::to_string_pretty(&explanation)
+                .map_err(|error| ExitError::Software(error.to_string()))?
+                + "\n"
+        }
+        false => explanation.to_string(),
     };
     output::print(&text)?;
     match &args.expect {
@@ -68,21 +69,21 @@ fn header_lines(args: &ExplainArgs) -> Result<Vec<String>, ExitError> {
     Ok(lines)
 }
 
-fn request(args: &ExplainArgs, question: &ExplainRequest) -> Result<Explanation, ExitError> {
+fn explain(args: &ExplainArgs, request: &ExplainRequest) -> Result<Explanation, ExitError> {
     let json =
-        serde_json::to_vec(question).map_err(|error| ExitError::Software(error.to_string()))?;
-    let request = AdminRequest {
+        serde_json::to_vec(request).map_err(|error| ExitError::Software(error.to_string()))?;
+    let post = AdminRequest {
         method: Method::POST,
         path: PATH,
         json: &json,
         timeout: RESPONSE_TIMEOUT,
     };
-    let response = request.send(args.admin.admin_listen)?;
+    let response = post.send(args.admin.admin_listen)?;
     match response.status {
         StatusCode::OK => serde_json::from_str(&response.body).map_err(|error| {
             ExitError::Unavailable(format!("not the admin port of a sidecar: {error}"))
         }),
-        // The sidecar rejects the question itself: its text gives the reason.
+        // The sidecar rejects the request to explain itself: its text gives the reason.
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
             Err(ExitError::Usage(response.body.trim_end().to_owned()))
         }

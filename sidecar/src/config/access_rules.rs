@@ -15,7 +15,7 @@ use postern_process::exit::ExitError;
 use postern_token::policy::RequiredIssuer;
 use postern_token::strict_json::{Value, is_whole};
 
-use super::policy::dotted;
+use super::policy::dot_warning;
 use crate::cli::policy_args::RulesArgs;
 use crate::cli::rule_args::{ClaimValue, RuleTable};
 use crate::decision::authorize::AuthPolicy;
@@ -53,14 +53,12 @@ pub(super) fn access_rules(
         if rules.iter().any(|other| other.name == rule.name) {
             return Err(position.reject("name", "is another rule's already"));
         }
-        if let Some(path) = rule.paths.iter().find(|path| is_passed(&open, &rule, path)) {
-            return Err(position.reject(
-                "paths",
-                format!(
-                    "'{}': --public-path opens it, so no token is read there",
-                    path.as_str()
-                ),
-            ));
+        for path in &rule.paths {
+            if is_passed(&open, &rule, path) {
+                let path = path.as_str();
+                let why = format!("'{path}': --public-path opens it, so no token is read there");
+                return Err(position.reject("paths", why));
+            }
         }
         rules.push(rule);
     }
@@ -86,25 +84,25 @@ impl Position {
 }
 
 fn rule(position: Position, table: &RuleTable, issuers: &Issuers) -> Result<Rule, ExitError> {
-    position.listed("paths", Some(&table.paths))?;
+    let names = position.listed("paths", Some(&table.paths))?;
+    let (name, methods) = (name(position, table)?, methods(position, table)?);
+    let mut paths = Vec::new();
+    for path in names {
+        match path.parse::<PathPattern>() {
+            Ok(pattern) => paths.push(pattern),
+            Err(error) => return Err(position.reject("paths", format!("'{path}': {error}"))),
+        }
+    }
+    let scope = scope(position, table)?;
+    let mut required = Vec::from_iter(issuer(position, table, issuers)?);
+    required.extend(claims(position, table)?);
     Ok(Rule {
-        name: name(position, table)?,
-        methods: methods(position, table)?,
-        paths: table
-            .paths
-            .iter()
-            .map(|path| {
-                let parsed: Result<PathPattern, _> = path.parse();
-                parsed.map_err(|error| position.reject("paths", format!("'{path}': {error}")))
-            })
-            .collect::<Result<_, _>>()?,
+        name,
+        methods,
+        paths,
         requirement: Requirement {
-            scope: scope(position, table)?,
-            claims: [
-                issuer(position, table, issuers)?.as_slice(),
-                &claims(position, table)?,
-            ]
-            .concat(),
+            scope,
+            claims: required,
         },
     })
 }
@@ -136,13 +134,12 @@ fn scope(position: Position, table: &RuleTable) -> Result<Vec<String>, ExitError
     let scopes = position.listed("scope", table.scope.as_ref())?;
     // The characters of a scope (RFC 6749 §3.3), which the challenge quotes.
     let is_plain = |byte: u8| matches!(byte, b'!'..=b'~') && !b"\"\\".contains(&byte);
-    match scopes
-        .iter()
-        .find(|scope| scope.is_empty() || !scope.bytes().all(is_plain))
-    {
-        Some(scope) => Err(position.reject("scope", format!("'{scope}': is not one scope"))),
-        None => Ok(scopes.to_vec()),
+    for scope in scopes {
+        if scope.is_empty() || !scope.bytes().all(is_plain) {
+            return Err(position.reject("scope", format!("'{scope}': is not one scope")));
+        }
     }
+    Ok(scopes.to_vec())
 }
 
 /// Returns the verified `iss` of the named issuers as a claim of which the token needs one value.
@@ -157,21 +154,21 @@ fn issuer(
     }
     let mut values = Vec::new();
     for name in names {
-        let accepted = issuers
-            .iter()
-            .map(|issuer| &issuer.policy)
-            .filter(|policy| policy.name.as_ref() == Some(name))
-            .filter_map(|policy| match &policy.issuer {
+        let former = values.len();
+        for policy in issuers.iter().map(|issuer| &issuer.policy) {
+            if policy.name.as_ref() != Some(name) {
+                continue;
+            }
+            match &policy.issuer {
                 // Each table has `issuer` or `no-issuer`.
-                RequiredIssuer::Any => None,
-                RequiredIssuer::Absent => Some(Value::Null),
-                RequiredIssuer::Is(issuer) => Some(Value::from(issuer.as_str())),
-            });
-        let mut accepted = accepted.peekable();
-        if accepted.peek().is_none() {
+                RequiredIssuer::Any => {}
+                RequiredIssuer::Absent => values.push(Value::Null),
+                RequiredIssuer::Is(issuer) => values.push(Value::from(issuer.as_str())),
+            }
+        }
+        if values.len() == former {
             return Err(position.reject("issuer", format!("'{name}': no [[issuer]] has this name")));
         }
-        values.extend(accepted);
     }
     Ok(Some(RequiredClaim {
         text: ISSUER.to_owned(),
@@ -184,37 +181,43 @@ fn issuer(
 }
 
 fn claims(position: Position, table: &RuleTable) -> Result<Vec<RequiredClaim>, ExitError> {
-    let claims = table.claims.as_ref();
-    if claims.is_some_and(BTreeMap::is_empty) {
-        return Err(position.reject("claims", "is empty: list at least one"));
-    }
+    let no_claims = BTreeMap::new();
+    let claims = match &table.claims {
+        Some(claims) if claims.is_empty() => {
+            return Err(position.reject("claims", "is empty: list at least one"));
+        }
+        Some(claims) => claims,
+        None => &no_claims,
+    };
     let words = position.listed("words", table.words.as_ref())?;
-    let is_listed = |name: &&String| claims.is_some_and(|claims| claims.contains_key(*name));
-    if let Some(name) = words.iter().find(|name| !is_listed(name)) {
-        return Err(position.reject("words", format!("'{name}': `claims` has no such claim")));
+    for name in words {
+        if !claims.contains_key(name) {
+            return Err(position.reject("words", format!("'{name}': `claims` has no such claim")));
+        }
     }
-    let claim = |(name, values): (&String, &Vec<ClaimValue>)| {
+    let mut required = Vec::new();
+    for (name, values) in claims {
         let member = format!("claims.{name}");
         position.listed(&member, Some(values))?;
-        let is_value = |value: &ClaimValue| match value {
+        let is_usable = |value: &ClaimValue| match value {
             ClaimValue::Text(text) => !text.is_empty() && is_whole(text),
             _ => true,
         };
-        if !values.iter().all(is_value) {
+        if !values.iter().all(is_usable) {
             let why =
                 "has an empty value, or one with U+FFFD, which stands for any half of a character";
             return Err(position.reject(&member, why));
         }
-        Ok(RequiredClaim {
+        required.push(RequiredClaim {
             text: name.clone(),
             name: name
                 .parse()
                 .map_err(|error| position.reject(&member, error))?,
             values: values.iter().map(value).collect(),
             by_words: words.contains(name),
-        })
-    };
-    claims.into_iter().flatten().map(claim).collect()
+        });
+    }
+    Ok(required)
 }
 
 fn value(value: &ClaimValue) -> Value {
@@ -244,10 +247,10 @@ fn is_open(list: &PassList, methods: &Methods, path: &str) -> bool {
 
 /// Returns a pattern without its methods.
 pub(crate) fn path_of(pattern: &str) -> &str {
-    pattern
-        .find('/')
-        .and_then(|start| pattern.get(start..))
-        .unwrap_or(pattern)
+    match pattern.find('/') {
+        Some(start) => &pattern[start..],
+        None => pattern,
+    }
 }
 
 /// Returns two paths of a pattern; no other pattern without wildcards matches both.
@@ -294,7 +297,7 @@ pub(super) fn warnings(args: &RulesArgs, policy: &AuthPolicy) -> Vec<String> {
             }
         }
         for claim in &rule.requirement.claims {
-            if let Some(why) = dotted(&claim.text) {
+            if let Some(why) = dot_warning(&claim.text) {
                 warn(&format!("'{}': {why}", claim.text));
             }
         }
@@ -314,7 +317,9 @@ fn misread(pattern: &str, app_name: &str) -> Option<String> {
         ));
     }
     let (_, query) = pattern.split_once('?')?;
-    query.contains('=').then(|| {
-        "the query of a request is never compared: ? is any one character of the path".to_owned()
-    })
+    if !query.contains('=') {
+        return None;
+    }
+    let why = "the query of a request is never compared: ? is any one character of the path";
+    Some(why.to_owned())
 }

@@ -49,7 +49,7 @@ pub(super) struct AllIssuers {
 /// # Errors
 /// [`ExitError::Config`] that names the flag or the table.
 pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
-    let described = described(args)?;
+    let described = describe_all(args)?;
     let user_header = with_claim_headers(args, &described)?;
     let mut sources = Vec::new();
     let mut issuers = Vec::new();
@@ -74,10 +74,10 @@ pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
     reject_shared_keys(&described)?;
     let list_source = list_source(args)?;
     if let Some(file) = &args.keys.key_cache
-        && sources
+        && !sources
             .iter()
             .chain(&list_source)
-            .all(|source| source.key_cache.is_none())
+            .any(|source| source.key_cache.is_some())
     {
         let why = "has an effect only where keys are fetched from a server";
         return Err(flag_error("key-cache", file.display(), why));
@@ -112,20 +112,21 @@ fn list_source(args: &ServeArgs) -> Result<Option<IssuerSettings>, ExitError> {
         let why = "leaves --revocations-from without effect";
         return Err(flag_error("revocations", "off", why));
     }
-    let is_required = keys.revocations == Some(RevocationMode::Required);
     let source = SourceSettings::AuthServer(endpoint);
     let key_cache = match &keys.key_cache {
-        Some(file) => {
-            let cached = source.cached_in(cache_of(file, LIST_SOURCE), None);
-            cached.map_err(|why| flag_error("revocations-from", &source, why))?
-        }
+        Some(file) => source
+            .cached_in(cache_of(file, LIST_SOURCE), None)
+            .map_err(|why| flag_error("revocations-from", &source, why))?,
         None => None,
     };
     Ok(Some(IssuerSettings {
         name: Some(LIST_SOURCE.to_owned()),
         source,
         key_cache,
-        max_revocation_age: is_required.then(|| keys.max_revocation_age.duration()),
+        max_revocation_age: match keys.revocations {
+            Some(RevocationMode::Required) => Some(keys.max_revocation_age.duration()),
+            _ => None,
+        },
     }))
 }
 
@@ -138,7 +139,7 @@ fn cache_of(given: &Path, name: &str) -> PathBuf {
 }
 
 /// Describes all issuers.
-fn described(args: &ServeArgs) -> Result<Vec<Description<'_>>, ExitError> {
+fn describe_all(args: &ServeArgs) -> Result<Vec<Description<'_>>, ExitError> {
     if !args.issuers.is_empty() {
         reject_flags_of_one_issuer(args)?;
     }
@@ -168,13 +169,13 @@ fn with_claim_headers(
     for (index, description) in described.iter().enumerate() {
         let table = description.table();
         for entry in table.claim_header.iter().flat_map(List::texts) {
-            let key_set = Some(KeySetIndex(index));
-            header = header.with_claim(&entry, key_set).map_err(|error| {
-                rejected(
-                    table.name.as_str(),
-                    format!("claim-header '{entry}': {error}"),
-                )
-            })?;
+            header = match header.with_claim(&entry, Some(KeySetIndex(index))) {
+                Ok(header) => header,
+                Err(error) => {
+                    let why = format!("claim-header '{entry}': {error}");
+                    return Err(table_error(table.name.as_str(), why));
+                }
+            };
         }
     }
     Ok(header)
@@ -186,17 +187,18 @@ fn reject_flags_of_one_issuer(args: &ServeArgs) -> Result<(), ExitError> {
     let is_in_table = args.issuers.iter().any(|table| table.auth_server);
     // An auth server without a table is described by the flags, also beside tables.
     let is_described = keys.auth_server.is_some() && !is_in_table;
-    let of_one = [
+    for (flag, is_given) in [
         ("issuer-url", keys.issuer_url.is_some()),
         ("jwks", keys.jwks.is_some()),
         ("claim", !tokens.claim.is_empty()),
         ("audience", !is_described && !tokens.audience.is_empty()),
         ("issuer", !is_described && tokens.issuer.is_some()),
-    ];
-    if let Some((flag, _)) = of_one.into_iter().find(|(_, given)| *given) {
-        return Err(ExitError::Config(format!(
-            "--{flag}: has no meaning beside [[issuer]] tables, each of which has its own"
-        )));
+    ] {
+        if is_given {
+            return Err(ExitError::Config(format!(
+                "--{flag}: has no meaning beside [[issuer]] tables, each of which has its own"
+            )));
+        }
     }
     if keys.auth_server.is_some() || keys.revocations_from.is_some() {
         return Ok(());
@@ -215,10 +217,10 @@ fn reject_repeated(issuers: &[Issuer]) -> Result<(), ExitError> {
         let name = issuer.policy.name.as_deref().unwrap_or_default();
         // Tenants share the name with the keys.
         if *names.entry(name).or_insert(issuer.key_set) != issuer.key_set {
-            return Err(rejected(name, "another issuer has this name"));
+            return Err(table_error(name, "another issuer has this name"));
         }
         if !accepted.insert(&issuer.policy.issuer) {
-            return Err(rejected(
+            return Err(table_error(
                 name,
                 "another one accepts the same `issuer`, or also has `no-issuer`",
             ));
@@ -229,19 +231,20 @@ fn reject_repeated(issuers: &[Issuer]) -> Result<(), ExitError> {
 
 /// Rejects keys that two tables share if tokens of one have no `iss`, whose issuer the keys alone name.
 fn reject_shared_keys(described: &[Description<'_>]) -> Result<(), ExitError> {
-    let tables = || described.iter().map(Description::table);
-    let Some(nameless) = tables().find(|table| table.no_issuer) else {
+    let tables: Vec<_> = described.iter().map(Description::table).collect();
+    let Some(nameless) = tables.iter().find(|table| table.no_issuer) else {
         return Ok(());
     };
-    if tables().filter(|table| table.jwks == nameless.jwks).count() == 1 {
+    let same = tables.iter().filter(|table| table.jwks == nameless.jwks);
+    if same.count() == 1 {
         return Ok(());
     }
     let why = "`no-issuer` needs a `jwks` of its own, and another table has the same";
-    Err(rejected(nameless.name.as_str(), why))
+    Err(table_error(nameless.name.as_str(), why))
 }
 
 /// Names the table; the issuer that flags describe has no name.
-fn rejected(name: &str, why: impl Display) -> ExitError {
+fn table_error(name: &str, why: impl Display) -> ExitError {
     match name {
         "" => ExitError::Config(why.to_string()),
         _ => ExitError::Config(format!("[[issuer]] {name}: {why}")),

@@ -71,10 +71,10 @@ pub(super) fn takes_proofs(args: &RulesArgs) -> bool {
 fn possession(args: &RulesArgs) -> Result<PossessionPolicy, ExitError> {
     let nonces = match &args.tokens.dpop_nonce_key_file {
         None => None,
-        Some(file) if takes_proofs(args) => Some(
-            NonceKeys::parse(&secret_file::read(file)?)
-                .map_err(|why| flag_error("dpop-nonce-key-file", file.display(), why))?,
-        ),
+        Some(file) if takes_proofs(args) => match NonceKeys::parse(&secret_file::read(file)?) {
+            Ok(keys) => Some(keys),
+            Err(why) => return Err(flag_error("dpop-nonce-key-file", file.display(), why)),
+        },
         Some(file) => {
             let why = "has an effect only with --resource, and without --accept-bound-tokens";
             return Err(flag_error("dpop-nonce-key-file", file.display(), why));
@@ -95,18 +95,23 @@ fn resources(
 ) -> Result<Arc<[ProtectedResource]>, ExitError> {
     let rules = (&policy.access_rules, policy.interceptor.context());
     let mut of_issuers = policy.issuers.iter();
-    let algorithms = takes_proofs(args).then(algorithms::asymmetric_names);
     let bound_tokens = BoundTokenSupport {
-        dpop_signing_alg_values_supported: algorithms.into_iter().flatten().collect(),
+        dpop_signing_alg_values_supported: match takes_proofs(args) {
+            true => algorithms::asymmetric_names().into(),
+            false => Vec::new(),
+        },
         dpop_bound_access_tokens_required: of_issuers.all(|issuer| issuer.policy.requires_proof),
         tls_client_certificate_bound_access_tokens: policy.possession.certificate_field.is_some()
             || has_client_certificates,
     };
-    let resource = |url: &String| {
-        ProtectedResource::new(url, issuers, rules, bound_tokens.clone())
-            .map_err(|error| flag_error("resource", redacted(url), error))
-    };
-    args.resource.iter().map(resource).collect()
+    let mut resources = Vec::new();
+    for url in &args.resource {
+        match ProtectedResource::new(url, issuers, rules, bound_tokens.clone()) {
+            Ok(resource) => resources.push(resource),
+            Err(error) => return Err(flag_error("resource", redacted(url), error)),
+        }
+    }
+    Ok(resources.into())
 }
 
 /// Rejects a field for clients' certificates without a proxy that may send it, and one that the service gets from here.
@@ -117,42 +122,42 @@ pub(super) fn check_certificate_field(
     let Some(field) = &args.rules.tokens.client_cert_header else {
         return Ok(());
     };
-    let rejected = |why: &str| Err(flag_error("client-cert-header", field.as_str(), why));
-    if args.access.trusted_proxy.is_empty() {
-        return rejected("needs --trusted-proxy, the network of the proxies that send it");
-    }
-    if identity.is_alias(field.as_str()) {
-        rejected("the sidecar sends it to the service")
+    let why = if args.access.trusted_proxy.is_empty() {
+        "needs --trusted-proxy, the network of the proxies that send it"
+    } else if identity.is_alias(field.as_str()) {
+        "the sidecar sends it to the service"
     } else {
-        Ok(())
-    }
+        return Ok(());
+    };
+    Err(flag_error("client-cert-header", field.as_str(), why))
 }
 
 /// Returns a warning for each resource that no audience is: MCP clients request a token for just
 /// this URL (RFC 8707).
-pub(super) fn resources_without_audience(policy: &AuthPolicy) -> impl Iterator<Item = String> {
-    let is_audience = |url: &String| {
+pub(super) fn resources_without_audience(policy: &AuthPolicy) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for ProtectedResource { url, .. } in &*policy.resources {
+        let audience = std::slice::from_ref(url);
         let mut issuers = policy.issuers.iter();
-        issuers.any(|issuer| issuer.policy.audience.accepts(std::slice::from_ref(url)))
-    };
-    policy
-        .resources
-        .iter()
-        .map(|resource| &resource.url)
-        .filter(move |url| !is_audience(url))
-        .map(|url| {
-            format!("--resource {url}: no audience is this URL, for which clients request tokens")
-        })
+        if !issuers.any(|issuer| issuer.policy.audience.accepts(audience)) {
+            warnings.push(format!(
+                "--resource {url}: no audience is this URL, for which clients request tokens"
+            ));
+        }
+    }
+    warnings
 }
 
 pub(super) fn user_header(args: &IdentityArgs) -> Result<UserHeader, ExitError> {
-    let header = UserHeader::new(&args.user_header, MAX_USER_HEADER_BYTES)
+    let mut header = UserHeader::new(&args.user_header, MAX_USER_HEADER_BYTES)
         .map_err(|error| flag_error("user-header", &args.user_header, error))?
         .with_encoding(args.user_header_encoding);
-    args.claim_header.iter().try_fold(header, |header, entry| {
-        let header = header.with_claim(entry, None);
-        header.map_err(|error| flag_error("claim-header", entry, error))
-    })
+    for entry in &args.claim_header {
+        header = header
+            .with_claim(entry, None)
+            .map_err(|error| flag_error("claim-header", entry, error))?;
+    }
+    Ok(header)
 }
 
 fn interceptor(args: &RulesArgs) -> Result<Interceptor, ExitError> {
@@ -191,17 +196,19 @@ fn patterns(flag: &str, pieces: &[String]) -> Result<PassList, ExitError> {
 const UNLISTED: [&str; 2] = ["/postern-probe", "/postern-probe/2/3/4.x"];
 
 /// Returns a warning for each list that opens every path, if only for some methods.
-pub(super) fn open_to_all(interceptor: &Interceptor) -> impl Iterator<Item = String> {
-    let lists = [
+pub(super) fn open_to_all(interceptor: &Interceptor) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (flag, list) in [
         ("public-path", interceptor.pass_list()),
         ("optional-auth-path", interceptor.optional()),
-    ];
-    let is_open = |(_, list): &(&str, &PassList)| UNLISTED.iter().all(|path| list.matches(path));
-    let warning = |flag| format!("--{flag}: its patterns match every path, which needs no token");
-    lists
-        .into_iter()
-        .filter(is_open)
-        .map(move |(flag, _)| warning(flag))
+    ] {
+        if UNLISTED.iter().all(|path| list.matches(path)) {
+            warnings.push(format!(
+                "--{flag}: its patterns match every path, which needs no token"
+            ));
+        }
+    }
+    warnings
 }
 
 /// Rejects origins for tokens that no browser sends by itself.
@@ -235,29 +242,31 @@ pub(super) fn joined(args: &RulesArgs) -> Vec<String> {
 }
 
 /// Warns of claims with dots, which other products read as a path to a nested claim.
-pub(super) fn dotted_claims(args: &ServeArgs) -> impl Iterator<Item = String> {
-    let claims = [
+pub(super) fn dotted_claims(args: &ServeArgs) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (flag, entries) in [
         ("claim", &args.rules.tokens.claim),
         ("claim-header", &args.rules.identity.claim_header),
-    ];
-    let warning = |flag: &str, entry: &String| {
-        let (_, claim) = entry.split_once('=')?;
-        Some(format!("--{flag} '{entry}': {}", dotted(claim)?))
-    };
-    claims.into_iter().flat_map(move |(flag, entries)| {
-        entries.iter().filter_map(move |entry| warning(flag, entry))
-    })
+    ] {
+        for entry in entries {
+            let claim = entry.split_once('=').unwrap_or_default().1;
+            if let Some(why) = dot_warning(claim) {
+                warnings.push(format!("--{flag} '{entry}': {why}"));
+            }
+        }
+    }
+    warnings
 }
 
 /// Returns the warning about the name of a claim with dots. Names that are URLs are taken whole
 /// everywhere.
-pub(super) fn dotted(claim: &str) -> Option<String> {
+pub(super) fn dot_warning(claim: &str) -> Option<String> {
+    if claim.contains('/') || !claim.contains('.') {
+        return None;
+    }
     let nested = claim.replace('.', "/");
-    let is_path = nested != claim && !claim.contains('/');
-    is_path.then(|| {
-        format!(
-            "a name without a / in front is taken whole; a nested claim is written /{nested}, and this name \
-             without the warning /{claim}"
-        )
-    })
+    Some(format!(
+        "a name without a / in front is taken whole; a nested claim is written /{nested}, and this name \
+         without the warning /{claim}"
+    ))
 }

@@ -22,9 +22,10 @@ pub(super) fn reporting_until(args: &EnforcementArgs) -> Result<Option<i64>, Exi
         (Enforce::Report, None) => reject(
             "--enforce report: needs --report-until, the time from which requests are rejected",
         ),
-        (Enforce::Report, Some(until)) => parse_moment(until)
-            .map(Some)
-            .map_err(|error| flag_error("report-until", until, error)),
+        (Enforce::Report, Some(until)) => match parse_moment(until) {
+            Ok(moment) => Ok(Some(moment)),
+            Err(error) => Err(flag_error("report-until", until, error)),
+        },
     }
 }
 

@@ -36,11 +36,14 @@ pub(super) fn is_cross_site_request(
         Some(b"same-origin" | b"none") => false,
         Some(b"cross-site") => true,
         // No browser, an old one, or a page of the same site (`same-site`).
-        _ => headers.get(header::ORIGIN).is_some_and(|origin| {
-            // The scheme is the origin's own word: TLS may end at a gateway in front.
-            let origin = AbsoluteForm::parse(origin.as_bytes());
-            !origin.is_some_and(|origin| origin.is_on(request.host()))
-        }),
+        _ => match headers.get(header::ORIGIN) {
+            None => false,
+            Some(origin) => match AbsoluteForm::parse(origin.as_bytes()) {
+                // The scheme is the origin's own word: TLS may end at a gateway in front.
+                Some(origin) => !origin.is_on(request.host()),
+                None => true,
+            },
+        },
     }
 }
 

@@ -40,8 +40,11 @@ impl Forward {
     /// Returns true if the body is passed on as it comes, and may last: of a known client without a
     /// length, or of a call, which may need its response first.
     pub(crate) fn may_last(&self, head: &ReceivedHead, to_http_1: bool) -> bool {
-        let (is_known, is_call) = (self.verified.is_some(), head.kind == RequestKind::Grpc);
-        is_call && (is_known || !to_http_1) || head.body.is_chunked() && is_known
+        let is_known = self.verified.is_some();
+        match head.kind {
+            RequestKind::Grpc if is_known || !to_http_1 => true,
+            _ => head.body.is_chunked() && is_known,
+        }
     }
 
     /// Returns true if the service gets the request once the body, or a long part of it, is here: a slow
@@ -64,8 +67,14 @@ impl AuthPolicy {
     ) -> Forward {
         Forward {
             // Without a token a claimed stream gets the timeouts of a plain request.
-            kind: verified.as_ref().map_or(RequestKind::Plain, |_| kind),
-            ends_at: verified.as_deref().and_then(|token| self.end(token)),
+            kind: match verified {
+                Some(_) => kind,
+                None => RequestKind::Plain,
+            },
+            ends_at: match &verified {
+                Some(token) => self.end(token),
+                None => None,
+            },
             verified,
             target: target.replacement.clone(),
             reported: None,

@@ -73,21 +73,18 @@ impl Issuers {
     /// zero.
     pub(crate) fn new(issuers: Vec<Issuer>) -> Self {
         let mut token_headers: Vec<HeaderName> = Vec::new();
-        let header_of_keys = issuers
-            .chunk_by(|one, next| one.key_set == next.key_set)
-            .map(|tenants| {
-                let name = tenants.first()?.token_header.as_ref()?;
-                Some(
-                    token_headers
-                        .iter()
-                        .position(|known| known == name)
-                        .unwrap_or_else(|| {
-                            token_headers.push(name.clone());
-                            token_headers.len() - 1
-                        }),
-                )
-            });
-        let header_of_keys = header_of_keys.collect();
+        let mut header_of_keys = Vec::new();
+        for tenants in issuers.chunk_by(|one, next| one.key_set == next.key_set) {
+            let Some(name) = tenants.first().and_then(|it| it.token_header.as_ref()) else {
+                header_of_keys.push(None);
+                continue;
+            };
+            let known = token_headers.iter().position(|known| known == name);
+            header_of_keys.push(known.or(Some(token_headers.len())));
+            if known.is_none() {
+                token_headers.push(name.clone());
+            }
+        }
         Self {
             issuers,
             token_headers,
@@ -120,12 +117,9 @@ impl Issuers {
 
     /// Returns each key set once, of the issuers whose tokens come from this place.
     pub(crate) fn key_sets(&self, location: TokenLocation) -> impl Iterator<Item = KeySetIndex> {
-        self.header_of_keys
-            .iter()
-            .enumerate()
-            .filter_map(move |(index, header)| {
-                (*header == location.header()).then_some(KeySetIndex(index))
-            })
+        let headers = self.header_of_keys.iter().enumerate();
+        let at_location = headers.filter(move |(_, header)| **header == location.header());
+        at_location.map(|(index, _)| KeySetIndex(index))
     }
 
     /// Returns the issuer where there is only one, whose tokens come in the usual places.
@@ -146,11 +140,12 @@ impl Issuers {
             RequiredIssuer::Is(issuer) => Some(issuer),
             RequiredIssuer::Any | RequiredIssuer::Absent => None,
         });
+        let claimed = match claimed {
+            Some(claimed) => format!("{claimed:?}"),
+            None => "absent or no text".to_owned(),
+        };
         format!(
-            "its `iss` is {}; `issuer` of the tables {}, each in its place (`token-header`)",
-            claimed.map_or("absent or no text".to_owned(), |claimed| format!(
-                "{claimed:?}"
-            )),
+            "its `iss` is {claimed}; `issuer` of the tables {}, each in its place (`token-header`)",
             detail::quoted(known)
         )
     }
@@ -166,10 +161,12 @@ impl Issuers {
         // Only selects: the rules of that issuer require this `iss` again behind the signature.
         let claimed = unverified_issuer(token)?;
         let header = token.location().header();
-        let is_of_it = |issuer: &&Issuer| {
+        for issuer in self.iter() {
             let is_named = issuer.policy.issuer.accepts(claimed.as_deref());
-            is_named && self.header_of_keys.get(issuer.key_set.0) == Some(&header)
-        };
-        self.iter().find(is_of_it).ok_or(Rejection::TokenIssuer)
+            if is_named && self.header_of_keys.get(issuer.key_set.0) == Some(&header) {
+                return Ok(issuer);
+            }
+        }
+        Err(Rejection::TokenIssuer)
     }
 }

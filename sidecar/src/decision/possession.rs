@@ -166,8 +166,7 @@ impl AuthPolicy {
         if self.token(request)?.location() != TokenLocation::Authorization(Scheme::Dpop) {
             return None;
         }
-        let nonce = HeaderValue::try_from(nonces.issue(now)).ok()?;
-        Some((DPOP_NONCE, nonce))
+        Some((DPOP_NONCE, HeaderValue::try_from(nonces.issue(now)).ok()?))
     }
 }
 
@@ -180,16 +179,16 @@ fn check_certificate(
         return Ok(());
     }
     let checked = presented.digest().and_then(|digest| {
-        let checked = binding.check_certificate(digest.as_ref());
-        checked.map_err(Rejection::from)
+        binding
+            .check_certificate(digest.as_ref())
+            .map_err(Rejection::from)
     });
     observer.check("certificate", checked)
 }
 
 /// Describes the proof of a request for people: the members that are compared.
 fn describe(request: &ReceivedHead) -> Option<String> {
-    let field = request.headers.get(DPOP)?.to_str().ok()?;
-    detail::describe_proof(field)
+    detail::describe_proof(request.headers.get(DPOP)?.to_str().ok()?)
 }
 
 #[cfg(test)]

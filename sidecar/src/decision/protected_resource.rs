@@ -181,15 +181,13 @@ impl AuthPolicy {
     /// Returns the fields by which pages may read our response to this request.
     pub(crate) fn cors_fields(&self, request: &ReceivedHead) -> Vec<(HeaderName, HeaderValue)> {
         // Without a resource the head need not be checked once more.
-        let is_public = !self.resources.is_empty()
-            && request
-                .checked_target()
-                .is_ok_and(|target| self.is_well_known(target.path()));
-        if is_public {
-            cors::public_fields(&request.headers)
-        } else {
-            self.interceptor.cors_fields(&request.headers)
+        if !self.resources.is_empty()
+            && let Ok(target) = request.checked_target()
+            && self.is_well_known(target.path())
+        {
+            return cors::public_fields(&request.headers);
         }
+        self.interceptor.cors_fields(&request.headers)
     }
 
     /// Returns the parameters that the challenge to a rejected request has beside those of its reason code:
@@ -215,9 +213,9 @@ impl AuthPolicy {
                 .then_some(resource.path.len());
             (covered.is_some(), resource.is_on(host), covered, exact)
         });
-        let scope = self.missing_scope(rejected, request, path);
-        let metadata = resource.map(|resource| resource.challenge.clone());
-        scope.into_iter().chain(metadata).collect()
+        let mut parameters = Vec::from_iter(self.missing_scope(rejected, request, path));
+        parameters.extend(resource.map(|resource| resource.challenge.clone()));
+        parameters
     }
 
     /// Returns the scopes that a request needs and lacks (RFC 6750 §3). A client without a verified token
@@ -239,39 +237,49 @@ impl AuthPolicy {
             headers: &request.headers,
             path,
         };
-        let verified = rejected.verified.as_ref();
-        let verdicts = verified.map_or(&[][..], |verified| &verified.rule_verdicts);
+        let verdicts = match &rejected.verified {
+            Some(verified) => &*verified.rule_verdicts,
+            None => &[],
+        };
         let scopes =
             self.access_rules
                 .missing_scopes(requested, self.interceptor.context(), verdicts);
-        let scope = Some(scopes.join(" "));
-        // A list that is too long would exceed a proxy's limit of a field: send no scope then.
-        let scope = scope.filter(|scope| (1..=MAX_SCOPE_BYTES).contains(&scope.len()))?;
-        Some(format!("scope=\"{scope}\""))
+        let scope = scopes.join(" ");
+        match scope.len() {
+            1..=MAX_SCOPE_BYTES => Some(format!("scope=\"{scope}\"")),
+            // A list that is too long would exceed a proxy's limit of a field: send no scope then.
+            _ => None,
+        }
     }
 }
 
 /// Returns the rest of a path at or below another, which has no slash at its end.
 fn rest_below<'p>(path: &'p [u8], base: &str) -> Option<&'p [u8]> {
-    let rest = path.strip_prefix(base.as_bytes())?;
-    (rest.is_empty() || rest.starts_with(b"/")).then_some(rest)
+    match path.strip_prefix(base.as_bytes())? {
+        rest @ ([] | [b'/', ..]) => Some(rest),
+        _ => None,
+    }
 }
 
 /// Returns the scopes of the rules that may apply to a path at or below this one, each once.
 fn scopes_below<'r>(path: &str, rules: &'r AccessRules, context: &ContextPath) -> Vec<&'r str> {
     let path = folded(path.trim_end_matches('/'));
     let reaches = |pattern: &PathPattern| {
-        let whole: Result<PathPattern, _> = format!("{context}{}", pattern.as_str()).parse();
-        whole.is_ok_and(|pattern| pattern.loosened().reaches(&path))
+        let whole = format!("{context}{}", pattern.as_str());
+        match whole.parse::<PathPattern>() {
+            Ok(pattern) => pattern.loosened().reaches(&path),
+            Err(_) => false,
+        }
     };
-    let rules = rules
-        .rules()
-        .iter()
-        .filter(|rule| rule.paths.iter().any(reaches));
-    let mut scopes: Vec<&str> = Vec::new();
-    for scope in rules.flat_map(|rule| &rule.requirement.scope) {
-        if scope != OFFLINE_ACCESS && !scopes.contains(&scope.as_str()) {
-            scopes.push(scope);
+    let mut scopes = Vec::new();
+    for rule in rules.rules() {
+        if !rule.paths.iter().any(reaches) {
+            continue;
+        }
+        for scope in rule.requirement.scope.iter().map(String::as_str) {
+            if scope != OFFLINE_ACCESS && !scopes.contains(&scope) {
+                scopes.push(scope);
+            }
         }
     }
     scopes
@@ -291,13 +299,12 @@ fn check_url(url: &ServerUrl) -> Result<String, ResourceError> {
     host::check(Some(url.authority().as_str().as_bytes())).map_err(|_| ResourceError::Host)?;
     let path = url.target().path();
     let checked = RequestPath::parse(path.as_bytes()).map_err(|_| ResourceError::Path)?;
-    let differs = |path: &str| path.contains(['%', '[', ']', '|', '^']);
-    checked
-        .written()
-        .filter(|path| !differs(path))
-        .filter(|_| path.is_ascii())
-        .map(str::to_owned)
-        .ok_or(ResourceError::Path)
+    match checked.written() {
+        Some(written) if path.is_ascii() && !written.contains(['%', '[', ']', '|', '^']) => {
+            Ok(written.to_owned())
+        }
+        _ => Err(ResourceError::Path),
+    }
 }
 
 #[cfg(test)]

@@ -59,8 +59,9 @@ fn after(
         Some(previous) => addresses.partition_point(|address| *address <= previous),
         None => random,
     };
-    let position = position.checked_rem(addresses.len())?;
-    addresses.get(position).copied()
+    addresses
+        .get(position.checked_rem(addresses.len())?)
+        .copied()
 }
 
 #[cfg(test)]

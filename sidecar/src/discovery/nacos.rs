@@ -48,7 +48,7 @@ impl NacosService {
         &self,
         attempts: &RecentAttempts,
     ) -> Result<Instance, DiscoveryError> {
-        let listed = self.listed().await?;
+        let listed = self.list().await?;
         let usable = listed.iter().filter(|listed| listed.is_usable()).collect();
         // Prefer instances whose last attempt has not failed.
         let candidates = attempts.not_failed(usable, |listed| listed.authority());
@@ -82,19 +82,21 @@ impl NacosService {
         })
     }
 
-    async fn listed(&self) -> Result<Arc<[Listed]>, DiscoveryError> {
+    async fn list(&self) -> Result<Arc<[Listed]>, DiscoveryError> {
         let mut lists = self
             .lists
             .get_or_init(|| start_polling(self.settings.clone()))
             .clone();
         let first = tokio::time::timeout(FIRST_LIST_TIMEOUT, lists.wait_for(Option::is_some));
-        // An error means that the polling task has ended, as the runtime does.
-        let listed = first.await.ok().and_then(Result::ok);
-        listed
-            .and_then(|listed| listed.clone())
-            .ok_or_else(|| DiscoveryError::RegistryAway {
-                registry: self.settings.to_string(),
-            })
+        // An error within means that the polling task has ended, as the runtime does.
+        if let Ok(Ok(known)) = first.await
+            && let Some(list) = &*known
+        {
+            return Ok(Arc::clone(list));
+        }
+        Err(DiscoveryError::RegistryAway {
+            registry: self.settings.to_string(),
+        })
     }
 }
 

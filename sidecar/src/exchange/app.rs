@@ -52,12 +52,14 @@ impl App {
     /// # Errors
     /// [`ExitError::Config`] for an address of the service that does not resolve.
     pub(crate) fn new(config: &Config) -> Result<Self, ExitError> {
-        let (args, issuers) = (&config.args, config.issuers.iter());
+        let args = &config.args;
         // The one list may end tokens of every issuer.
         let list = Arc::default();
-        let keys_of = |issuer| Arc::new(keys_of(issuer, config).with_list(&list));
-        let list_signer = config.list_source.as_ref().map(keys_of);
-        let keys = Arc::new(IssuerKeys::new(issuers.map(keys_of).collect(), list_signer));
+        let keys_of = |issuer| Arc::new(current_keys(issuer, config).with_list(&list));
+        let keys = Arc::new(IssuerKeys::new(
+            config.issuers.iter().map(keys_of).collect(),
+            config.list_source.as_ref().map(keys_of),
+        ));
         let rules = Arc::new(CurrentRules::new(config.rules.clone()));
         let (metrics, registry) = metrics(config, &keys, &rules);
         let health = Health::new();
@@ -68,8 +70,11 @@ impl App {
         let upstream = upstream(config)?;
         let service = Arc::clone(&upstream);
         health.computed(move || service.report());
-        let descriptors = fd_limit::for_clients();
-        let max = limits::max_of("--max-requests", args.limits.max_requests, descriptors);
+        let max = limits::max_of(
+            "--max-requests",
+            args.limits.max_requests,
+            fd_limit::for_clients(),
+        );
         Ok(Self {
             rules,
             keys,
@@ -94,20 +99,21 @@ impl App {
 
 /// Adds the row of the revocation list, if there is one, to the readiness report.
 fn report_list(config: &Config, keys: &IssuerKeys, health: &Health) {
-    let sources = config.issuers.iter().chain(&config.list_source);
+    let settings = config.issuers.iter().chain(&config.list_source);
     // The keys are in the order of their settings.
-    let mut sources = sources.zip(keys.fetched());
-    if let Some((settings, keys)) = sources.find(|(it, _)| it.source.wants_list()) {
-        let (source, keys) = (settings.source.to_string(), Arc::clone(keys));
-        health.computed(move || readiness::list_report(&keys, &source, Instant::now()));
+    for (IssuerSettings { source, .. }, keys) in settings.zip(keys.fetched()) {
+        if source.wants_list() {
+            let (source, keys) = (source.to_string(), Arc::clone(keys));
+            health.computed(move || readiness::list_report(&keys, &source, Instant::now()));
+            return;
+        }
     }
 }
 
-fn keys_of(issuer: &IssuerSettings, config: &Config) -> CurrentKeys {
-    let max_age = config.args.keys.max_key_age.limit();
+fn current_keys(issuer: &IssuerSettings, config: &Config) -> CurrentKeys {
     let keys = CurrentKeys::new(
         config.token_cache.clone(),
-        max_age,
+        config.args.keys.max_key_age.limit(),
         issuer.max_revocation_age,
     );
     keys.with_name(issuer.name.clone())
@@ -130,9 +136,13 @@ fn metrics(
 }
 
 fn upstream(config: &Config) -> Result<Arc<Upstream>, ExitError> {
-    let settings = config.upstream.clone();
-    let address = settings.address.to_string();
-    Upstream::new(settings)
-        .map(Arc::new)
-        .map_err(|error| ExitError::Config(format!("--upstream '{address}': {error}")))
+    match Upstream::new(config.upstream.clone()) {
+        Ok(upstream) => Ok(Arc::new(upstream)),
+        Err(error) => {
+            let address = &config.upstream.address;
+            Err(ExitError::Config(format!(
+                "--upstream '{address}': {error}"
+            )))
+        }
+    }
 }

@@ -55,7 +55,10 @@ impl Deadlines {
         let is_call = forward.kind == RequestKind::Grpc;
         let mut deadlines = Self {
             pace: Pace::for_request(app, head, forward, to_http_1),
-            body: app.request_body_timeout.filter(|_| !is_call),
+            body: match is_call {
+                true => None,
+                false => app.request_body_timeout,
+            },
             response: app.upstream.read_timeout(),
             ..Self::default()
         };
@@ -69,9 +72,10 @@ impl Deadlines {
         if !app.close_streams_on_expiry {
             return;
         }
-        self.token = forward
-            .ends_at
-            .and_then(|ends_at| Instant::now().checked_add(clock::until(ends_at)));
+        self.token = match forward.ends_at {
+            Some(ends_at) => Instant::now().checked_add(clock::until(ends_at)),
+            None => None,
+        };
         // One wait for the revocation lasts from the request to the end of its stream.
         if self.revocation.is_none()
             && let Some(verified) = &forward.verified
@@ -91,7 +95,9 @@ impl Deadlines {
         self.token = None;
         if head.is_stream {
             self.end_with_token(app, forward);
-            self.response = self.response.filter(|_| !may_be_silent);
+            if may_be_silent {
+                self.response = None;
+            }
         } else {
             self.revocation = None;
             if may_be_silent {
@@ -111,8 +117,7 @@ impl Deadlines {
 
     /// Gives the rest of the request a shorter time: the service may still read it.
     pub(super) fn begin_rest(&mut self) {
-        let body = self.body.unwrap_or(LINGER_TIMEOUT);
-        self.body = Some(body.min(LINGER_TIMEOUT));
+        self.body = Some(self.body.unwrap_or(LINGER_TIMEOUT).min(LINGER_TIMEOUT));
         // The client has its response: the end of the token would cut off nothing but the rest.
         self.token = None;
         // The timeout that runs may be longer than the new one.
@@ -140,15 +145,11 @@ impl Deadlines {
             return Ok(true);
         }
         // `Pace::left` begins the wait for which the next part is charged.
-        start(
-            &mut self.body_until,
-            self.pace
-                .as_mut()
-                .map(Pace::left)
-                .into_iter()
-                .chain(self.body)
-                .min(),
-        );
+        let limit = match (self.pace.as_mut().map(Pace::left), self.body) {
+            (Some(pace), Some(body)) => Some(pace.min(body)),
+            (pace, body) => pace.or(body),
+        };
+        start(&mut self.body_until, limit);
         Ok(false)
     }
 
@@ -170,11 +171,8 @@ impl Deadlines {
         {
             return Poll::Ready(Error::new_in(TOKEN_REVOKED));
         }
-        let Some(first) = [self.body_until, self.response_until, self.token]
-            .into_iter()
-            .flatten()
-            .min()
-        else {
+        let ends = [self.body_until, self.response_until, self.token];
+        let Some(first) = ends.into_iter().flatten().min() else {
             // Nothing is timed now: the client, the service or the revocation wakes the task.
             return Poll::Pending;
         };
@@ -247,7 +245,7 @@ impl Pace {
     fn new(left: Duration, silence: Option<Duration>) -> Self {
         Self {
             left,
-            most: silence.map_or(Duration::MAX, |silence| FIRST.saturating_add(silence)),
+            most: FIRST.saturating_add(silence.unwrap_or(Duration::MAX)),
             since: None,
         }
     }

@@ -84,7 +84,7 @@ impl<C> Serving<'_, C> {
             Some(address) => address.to_string(),
             None => app.upstream.address().to_string(),
         };
-        let cause = || match progress.outcome {
+        let rejection_cause = || match progress.outcome {
             Outcome::Rejected(rejection) | Outcome::Reported(rejection) => {
                 rules.cause(rejection, head).map(Cow::from)
             }
@@ -100,10 +100,10 @@ impl<C> Serving<'_, C> {
                 upstream_duration: progress.upstream_duration,
                 bytes: sent.map(|(_, bytes)| bytes),
                 upstream: is_of_service.then(failed_at),
-                cause: progress
-                    .cause
-                    .as_deref()
-                    .map_or_else(cause, |it| Some(it.into())),
+                cause: match &progress.cause {
+                    Some(cause) => Some(cause.into()),
+                    None => rejection_cause(),
+                },
                 request_id: request.ids.request_id(),
                 trace_id: request.ids.trace_id(&head.headers),
                 ..AccessLine::default()

@@ -14,7 +14,7 @@ use postern_transport::net::shares::Holder;
 use super::client_head::ClientHead;
 use super::download::Download;
 use super::downstream::Outgoing;
-use super::response_head::{Handshake, ResponseHead, ResponseTo};
+use super::response_head::{Handshake, ResponseTo};
 use crate::config::live::Rules;
 use crate::decision::forward::Forward;
 use crate::decision::strip_token;
@@ -87,8 +87,13 @@ impl Progress {
 
     /// Returns the status of the response and the length of its body, if one was sent.
     pub(super) fn sent(&self) -> Option<(u16, u64)> {
-        let of_service = |head: ResponseHead| (head.status.as_u16(), self.download.body_bytes);
-        self.own.or_else(|| self.download.head.map(of_service))
+        match self.own {
+            None => Some((
+                self.download.head?.status.as_u16(),
+                self.download.body_bytes,
+            )),
+            own => own,
+        }
     }
 }
 
@@ -118,8 +123,10 @@ impl<'a> Request<'a> {
         over_tls: bool,
         forward: &Forward,
     ) -> pingora::Result<(http::Request<()>, bool)> {
-        let head = self.for_service(forward).stream_head(over_tls)?;
-        Ok((head, self.head.body.is_done()))
+        Ok((
+            self.for_service(forward).stream_head(over_tls)?,
+            self.head.body.is_done(),
+        ))
     }
 
     fn for_service<'r>(&'r self, forward: &'r Forward) -> ServiceRequest<'r> {
@@ -158,8 +165,10 @@ impl<'a> Request<'a> {
 
     /// Returns the client's IP, through trusted proxies.
     pub(super) fn client_ip(&self, app: &App) -> Option<IpAddr> {
-        let peer = self.client.address?;
-        Some(app.trusted_proxies.client(peer, &self.head.headers))
+        Some(
+            app.trusted_proxies
+                .client(self.client.address?, &self.head.headers),
+        )
     }
 
     /// Returns the client, which holds what no user holds.
@@ -179,19 +188,20 @@ impl<'a> Request<'a> {
     pub(super) fn for_response(&self, kind: RequestKind) -> ResponseTo<'_> {
         let interceptor = &self.rules.auth_policy.interceptor;
         let (sources, headers) = (interceptor.sources(), &self.head.headers);
-        let handshake = || {
-            let key = headers
-                .get(header::SEC_WEBSOCKET_KEY)
-                .map(HeaderValue::as_bytes)
-                .unwrap_or_default();
-            Handshake::new(key, strip_token::offers_token(sources, headers))
+        let handshake = match headers.get(header::SEC_WEBSOCKET_KEY) {
+            Some(key) if kind == RequestKind::WebSocket => Some(Handshake::new(
+                key.as_bytes(),
+                strip_token::offers_token(sources, headers),
+            )),
+            // A handshake has the key.
+            _ => None,
         };
         ResponseTo {
             version: self.head.version,
             kind,
             is_head: self.head.method == Method::HEAD,
             keep_alive: self.head.keep_alive,
-            handshake: (kind == RequestKind::WebSocket).then(handshake),
+            handshake,
             echo: self.ids.request_id(),
             verifies_proofs: sources.takes_proofs,
             nonce: self.nonce.as_ref().map(|(_, nonce)| nonce),

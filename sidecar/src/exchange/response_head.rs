@@ -107,15 +107,14 @@ pub(super) fn relay_http_2(
     request: ResponseTo<'_>,
     out: &mut Outgoing,
 ) -> pingora::Result<ResponseHead> {
-    let fields: Vec<_> = received
-        .headers()
-        .iter()
-        .map(|(name, value)| httparse::Header {
+    let mut fields = Vec::with_capacity(received.headers().len());
+    for (name, value) in received.headers() {
+        fields.push(httparse::Header {
             name: name.as_str(),
             // A blank at an end would make the value malformed for the client (RFC 9113 §8.2.1).
             value: value.as_bytes().trim_ascii(),
-        })
-        .collect();
+        });
+    }
     let parsed = Parsed {
         status: received.status().as_u16(),
         reason: received.status().canonical_reason().unwrap_or_default(),
@@ -168,14 +167,18 @@ impl<'h> Parsed<'h> {
 
     fn head(&self, length: usize, request: ResponseTo<'_>) -> pingora::Result<ResponseHead> {
         let opens_tunnel = self.status == StatusCode::SWITCHING_PROTOCOLS.as_u16();
-        let status = StatusCode::from_u16(self.status);
-        let status = status.map_err(|_| malformed("the status is less than 100"))?;
-        let completes = |handshake: Handshake| handshake.is_completed_by(self);
-        // Behind any other 101 the service may read the client's bytes as requests, past all rules.
-        if opens_tunnel && !request.handshake.is_some_and(completes) {
-            return Err(malformed(
-                "a 101 that completes no handshake of a WebSocket",
-            ));
+        let Ok(status) = StatusCode::from_u16(self.status) else {
+            return Err(malformed("the status is less than 100"));
+        };
+        match request.handshake {
+            Some(handshake) if handshake.is_completed_by(self) => {}
+            // Behind any other 101 the service may read the client's bytes as requests, past all rules.
+            _ if opens_tunnel => {
+                return Err(malformed(
+                    "a 101 that completes no handshake of a WebSocket",
+                ));
+            }
+            _ => {}
         }
         // RFC 9112 §6.3: these responses have no body, whatever their fields announce.
         let has_no_body = self.status < 200 || request.is_head || matches!(self.status, 204 | 304);
@@ -193,10 +196,9 @@ impl<'h> Parsed<'h> {
             length,
             status,
             is_stream: opens_tunnel || self.is_stream(request.kind),
-            body: if opens_tunnel {
-                BodyReader::UNTIL_CLOSE
-            } else {
-                framing.body
+            body: match opens_tunnel {
+                true => BodyReader::UNTIL_CLOSE,
+                false => framing.body,
             },
             sends_chunks: needs_chunks && request.version == Version::HTTP_11,
             ends_client,
@@ -223,8 +225,9 @@ impl<'h> Parsed<'h> {
 
     /// Returns the values of a field, by its name in lower case.
     pub(super) fn values(&self, name: &'static str) -> impl Iterator<Item = &'h [u8]> {
-        let named = move |field: &&httparse::Header<'h>| is_named(field.name, name);
-        self.fields.iter().filter(named).map(|field| field.value)
+        let fields = self.fields.iter();
+        let named = fields.filter(move |field| is_named(field.name, name));
+        named.map(|field| field.value)
     }
 
     /// Returns the members of `Connection` (RFC 9110 §7.6.1).

@@ -22,7 +22,10 @@ pub(super) fn text_of(claim: &Value) -> Option<String> {
         Value::Object(_) => json(claim)?,
         _ => plain(claim)?,
     };
-    (!text.is_empty()).then_some(text)
+    match text.is_empty() {
+        true => None,
+        false => Some(text),
+    }
 }
 
 /// Returns the text of a value without members.
@@ -54,11 +57,8 @@ fn escaped(text: &str) -> String {
 
 /// Returns JSON without a percent sign, so that percent-decoding does not change it.
 fn json(value: &Value) -> Option<String> {
-    Some(
-        String::from_utf8(ascii_json(value).ok()?)
-            .ok()?
-            .replace('%', "\\u0025"),
-    )
+    let json = String::from_utf8(ascii_json(value).ok()?).ok()?;
+    Some(json.replace('%', "\\u0025"))
 }
 
 #[cfg(test)]

@@ -59,11 +59,10 @@ impl<'a> ClientCertificate<'a> {
         client: &'a Client,
         headers: &'a HeaderMap,
     ) -> Result<Self, Rejection> {
-        let Some(CertificateField(name)) = field.filter(|_| client.is_trusted_proxy) else {
-            return Ok(client
-                .certificate
-                .as_ref()
-                .map_or(Self::Missing, Self::OfConnection));
+        let name = match (field, &client.certificate) {
+            (Some(CertificateField(name)), _) if client.is_trusted_proxy => name,
+            (_, Some(digest)) => return Ok(Self::OfConnection(digest)),
+            (_, None) => return Ok(Self::Missing),
         };
         let mut values = headers.get_all(name).iter();
         match (values.next(), values.next()) {
@@ -84,7 +83,10 @@ impl<'a> ClientCertificate<'a> {
             Self::InField(value) => match value.to_str().map(str::trim) {
                 // The values that proxies send for a client without a certificate.
                 Ok("" | "::" | "-") => Ok(None),
-                Ok(text) => read(text).map(Some).ok_or(Rejection::CertificateUnreadable),
+                Ok(text) => match read(text) {
+                    None => Err(Rejection::CertificateUnreadable),
+                    digest => Ok(digest),
+                },
                 Err(_) => Err(Rejection::CertificateUnreadable),
             },
         }
@@ -106,21 +108,25 @@ fn read(text: &str) -> Option<Digest> {
 
 fn read_base64(form: &GeneralPurpose, text: &str) -> Option<Digest> {
     let der = form.decode(text).ok()?;
-    certificate::is_whole(&der).then(|| sha256(&der))
+    match certificate::is_whole(&der) {
+        true => Some(sha256(&der)),
+        false => None,
+    }
 }
 
 /// Reads text that is escaped as in a URL: PEM of nginx and AWS, or of Traefik its base64 alone, the
 /// client's own certificate first.
 fn read_escaped(escaped: &str) -> Option<Digest> {
     let text = percent_decode_str(escaped).decode_utf8().ok()?;
-    let digests = match text.starts_with('-') {
-        true => read_pem(&text),
-        false => text
-            .split(',')
-            .map(|base64| read_base64(&STANDARD, base64))
-            .collect::<Option<Vec<_>>>(),
-    };
-    digests?.first().copied()
+    if text.starts_with('-') {
+        return read_pem(&text)?.first().copied();
+    }
+    let mut first = None;
+    // Each has to be a whole certificate, although only the first counts.
+    for base64 in text.split(',') {
+        first.get_or_insert(read_base64(&STANDARD, base64)?);
+    }
+    first
 }
 
 /// Reads certificates in PEM, with nothing but white space between and behind them.
@@ -164,8 +170,11 @@ fn read_envoy(text: &str) -> Option<Digest> {
         }
     }
     let hex = hash?.trim_matches('"');
-    let digest = HEXLOWER_PERMISSIVE.decode(hex.as_bytes()).ok()?;
-    digest.try_into().ok()
+    HEXLOWER_PERMISSIVE
+        .decode(hex.as_bytes())
+        .ok()?
+        .try_into()
+        .ok()
 }
 
 /// Returns true if each quoted text is a whole value, and none has a hash in it. A quote of the client's own could
@@ -189,12 +198,15 @@ fn is_well_quoted(text: &str) -> bool {
 /// Splits at the first quote without a backslash before it.
 fn split_at_quote(text: &str) -> Option<(&str, &str)> {
     let mut is_escaped = false;
-    let mut parts = text.splitn(2, |c| {
-        let was_escaped = std::mem::take(&mut is_escaped);
-        is_escaped = c == '\\' && !was_escaped;
-        c == '"' && !was_escaped
-    });
-    Some((parts.next()?, parts.next()?))
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '"' => return Some((text.get(..at)?, text.get(at + 1..)?)),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Returns true for an element with other members than those that Envoy quotes or takes from itself. It

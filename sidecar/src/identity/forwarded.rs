@@ -51,14 +51,11 @@ fn append(request: &mut ServiceFields<'_>, client: &Client) {
             request.set("X-Forwarded-For", address.clone())
         }
         if request.contains("forwarded") {
-            let address = address.to_str().unwrap_or_default();
-            // The colons of IPv6 need quotes (RFC 7239 §6).
-            let address = if address.contains(':') {
-                format!("\"[{address}]\"")
-            } else {
-                address.to_owned()
+            let ours = match address.to_str().unwrap_or_default() {
+                // The colons of IPv6 need quotes (RFC 7239 §6).
+                ipv6 if ipv6.contains(':') => format!("for=\"[{ipv6}]\";proto={}", client.scheme()),
+                address => format!("for={address};proto={}", client.scheme()),
             };
-            let ours = format!("for={address};proto={}", client.scheme());
             join(request, "Forwarded", ours.as_bytes());
         }
     }
@@ -73,13 +70,15 @@ fn append(request: &mut ServiceFields<'_>, client: &Client) {
 
 /// Joins all fields of the name into one list (RFC 9110 §5.3) that ends with `ours`.
 fn join(request: &mut ServiceFields<'_>, name: &'static str, ours: &[u8]) {
-    let all: Vec<&[u8]> = request
-        .values(name)
-        .filter(|field| !field.is_empty())
-        .chain([ours])
-        .collect();
-    let all = all.join(&b", "[..]);
-    request.set_made(name, all);
+    let mut joined = Vec::new();
+    for field in request.values(name) {
+        if !field.is_empty() {
+            joined.extend_from_slice(field);
+            joined.extend_from_slice(b", ");
+        }
+    }
+    joined.extend_from_slice(ours);
+    request.set_made(name, joined);
 }
 
 /// Returns true for a field by which a proxy speaks about the request or its client.
@@ -98,21 +97,19 @@ static CLIENT_FIELDS: LazyLock<Vec<&str>> = LazyLock::new(|| {
 /// Returns true if a service may read the client's address, host or scheme from a field of this name,
 /// or from one that CGI maps to the same variable.
 pub(crate) fn is_client_address_header(name: &str) -> bool {
-    let is_named = |known: &&str| match (known.strip_prefix('*'), known.strip_suffix('*')) {
-        (Some(end), _) => name
-            .len()
-            .checked_sub(end.len())
-            .and_then(|at| name.get(at..))
-            .is_some_and(|found| cgi_equal(found, end)),
-        (_, Some(start)) => {
-            let found = name.get(..start.len());
-            found.is_some_and(|found| cgi_equal(found, start))
+    for known in CLIENT_FIELDS.iter() {
+        let (part, known) = match (known.strip_prefix('*'), known.strip_suffix('*')) {
+            (Some(end), _) => (name.get(name.len().saturating_sub(end.len())..), end),
+            (_, Some(start)) => (name.get(..start.len()), start),
+            _ => (Some(name), *known),
+        };
+        if part.is_some_and(|part| cgi_equal(part, known)) {
+            return true;
         }
-        _ => cgi_equal(name, known),
-    };
+    }
     // `forwarded` alone, or as a word of `X-Forwarded-For`, `Fly-Forwarded-Proto`.
     let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
-    CLIENT_FIELDS.iter().any(is_named) || words.any(|it| it.eq_ignore_ascii_case("forwarded"))
+    words.any(|word| word.eq_ignore_ascii_case("forwarded"))
 }
 
 #[cfg(test)]

@@ -26,21 +26,17 @@ impl<'r> ServiceFields<'r> {
 
     /// Returns names and values, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.left
-            .iter()
-            .map(|(name, value)| (name.as_bytes(), *value))
-            .chain(
-                self.set
-                    .iter()
-                    .map(|(name, value)| (&**name, value.as_bytes())),
-            )
+        let left = self.left.iter();
+        let set = self.set.iter();
+        left.map(|(name, value)| (name.as_bytes(), *value))
+            .chain(set.map(|(name, value)| (&**name, value.as_bytes())))
     }
 
     /// Returns the values of a field, in order.
     pub(crate) fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
-        let is_named = |other: &[u8]| name.as_bytes().eq_ignore_ascii_case(other);
         self.iter()
-            .filter_map(move |(other, value)| is_named(other).then_some(value))
+            .filter(|(other, _)| name.as_bytes().eq_ignore_ascii_case(other))
+            .map(|(_, value)| value)
     }
 
     /// Returns true if there is a field of the name.
@@ -75,18 +71,23 @@ impl<'r> ServiceFields<'r> {
     pub(crate) fn remove_where(&mut self, matches: impl Fn(&str) -> bool) {
         self.left.retain(|(name, _)| !matches(name));
         // A name that is not text cannot be compared, and does not stay.
-        self.set
-            .retain(|(name, _)| str::from_utf8(name).is_ok_and(|name| !matches(name)));
+        self.set.retain(|(name, _)| match str::from_utf8(name) {
+            Ok(name) => !matches(name),
+            Err(_) => false,
+        });
     }
 
     /// Returns the fields for HTTP/2.
     pub(crate) fn to_map(&self) -> HeaderMap {
-        self.iter()
-            .filter_map(|(name, value)| {
-                let name = HeaderName::from_bytes(name).ok()?;
-                Some((name, HeaderValue::from_bytes(value).ok()?))
-            })
-            .collect()
+        let mut map = HeaderMap::new();
+        for (name, value) in self.iter() {
+            if let (Ok(name), Ok(value)) =
+                (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
+            {
+                map.append(name, value);
+            }
+        }
+        map
     }
 }
 

@@ -80,7 +80,10 @@ const DEFAULT_NAME: HeaderName = HeaderName::from_static("x-current-user");
 
 impl ClaimHeader {
     fn is_filled_by(&self, key_set: KeySetIndex) -> bool {
-        self.key_set.is_none_or(|only| only == key_set)
+        match self.key_set {
+            Some(only) => only == key_set,
+            None => true,
+        }
     }
 }
 
@@ -121,17 +124,20 @@ impl UserHeader {
             claim: claim.trim().parse().map_err(ClaimHeaderError::Claim)?,
             key_set,
         };
-        // A name has letters, digits and hyphens only: names that CGI maps to one variable are equal.
         let name = &header.field.name;
-        let is_same = |other: &ClaimHeader| {
-            other.field.name == *name
-                && header
-                    .key_set
-                    .is_none_or(|key_set| other.is_filled_by(key_set))
-        };
         // The default name is taken too: services may still read the user from it.
-        if [&self.field.name, &DEFAULT_NAME].contains(&name) || self.claims.iter().any(is_same) {
+        if [&self.field.name, &DEFAULT_NAME].contains(&name) {
             return Err(ClaimHeaderError::Repeated);
+        }
+        for other in &self.claims {
+            let has_same_tokens = match key_set {
+                Some(key_set) => other.is_filled_by(key_set),
+                None => true,
+            };
+            // A name has letters, digits and hyphens only: names that CGI maps to one variable are equal.
+            if has_same_tokens && other.field.name == *name {
+                return Err(ClaimHeaderError::Repeated);
+            }
         }
         if !self.stripped_names.contains(name) {
             self.stripped_names.push(name.clone());
@@ -166,20 +172,21 @@ impl UserHeader {
         claims: &[Option<Value>],
     ) -> Result<Identity, Rejection> {
         let user = self.user_value(user)?;
-        let claims = self
-            .claims
-            .iter()
-            .zip(claims)
-            .map(|(header, claim)| {
-                claim
-                    .as_ref()
-                    .filter(|_| header.is_filled_by(key_set))
-                    .and_then(text_of)
-                    .map(|text| value_of(text.into_bytes()))
-                    .transpose()
-            })
-            .collect::<Result<_, _>>()?;
-        let identity = Identity { user, claims };
+        let mut values = Vec::with_capacity(self.claims.len());
+        for (header, claim) in self.claims.iter().zip(claims) {
+            let text = match claim {
+                Some(claim) if header.is_filled_by(key_set) => text_of(claim),
+                _ => None,
+            };
+            values.push(match text {
+                Some(text) => Some(value_of(text.into_bytes())?),
+                None => None,
+            });
+        }
+        let identity = Identity {
+            user,
+            claims: values.into(),
+        };
         if identity.value_bytes() > self.max_value_bytes {
             return Err(Rejection::IdentityTooLarge);
         }
@@ -239,8 +246,7 @@ impl UserHeader {
 
 impl Identity {
     fn values(&self) -> impl Iterator<Item = &HeaderValue> {
-        let claims = self.claims.iter().flatten();
-        std::iter::once(&self.user).chain(claims)
+        std::iter::once(&self.user).chain(self.claims.iter().flatten())
     }
 
     /// Returns the length of all values together.
@@ -255,7 +261,9 @@ impl Identity {
 
     /// Makes each value shared now, so that the first clone on the hot path does not allocate.
     pub(crate) fn pre_share_buffers(&self) {
-        self.values().for_each(|value| drop(value.clone()));
+        for value in self.values() {
+            drop(value.clone());
+        }
     }
 }
 

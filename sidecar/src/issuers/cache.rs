@@ -73,7 +73,9 @@ impl KeyCache {
     pub(super) fn keep(&self, state: &InstalledKeys, list: Option<&Revocations>, now: SystemTime) {
         // A secret is never written: hmac and a cache exclude each other at the start.
         let content = Content::from_state(&self.settings.origin, state, list, unix_seconds(now));
-        if content.is_some_and(|content| self.enqueue(content)) {
+        if let Some(content) = content
+            && self.enqueue(content)
+        {
             let this = self.clone();
             tokio::task::spawn_blocking(move || this.write_all());
         }
@@ -82,16 +84,18 @@ impl KeyCache {
     /// Returns true if a writer has to be started for this content.
     fn enqueue(&self, content: Content) -> bool {
         let mut queue = self.queue.lock();
-        let last = queue.last.as_deref();
-        if last.is_some_and(|last| content.is_covered_by(last)) {
-            return false;
+        match queue.last.as_deref() {
+            Some(last) if content.is_covered_by(last) => return false,
+            _ => {}
         }
         let content = Arc::new(content);
         // `last` is set before the write: a failure clears it, so that the next fetch tries again.
         queue.last = Some(Arc::clone(&content));
         queue.next = Some(content);
         // A writer at work takes `next` itself when it is done.
-        !std::mem::replace(&mut queue.is_writing, true)
+        let needs_writer = !queue.is_writing;
+        queue.is_writing = true;
+        needs_writer
     }
 
     fn write_all(&self) {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use postern_process::clock::unix_seconds;
 use postern_process::files::bounded_read::ReadError;
 use postern_process::files::owner_only_file;
-use postern_token::keys::{Algorithm, KeyError, KeySet, VerificationKey};
+use postern_token::keys::{Algorithm, KeyError, KeySet};
 use postern_token::revocations::MAX_LIST_BYTES;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -129,11 +129,10 @@ impl KeyCacheSettings {
             let source_name = content.origin.source.escape_debug().collect();
             return Err(CacheError::OtherOrigin { source_name });
         }
-        let age = unix_seconds(now)
-            .checked_sub(content.fetched_at)
-            .and_then(|seconds| u64::try_from(seconds).ok())
-            .map(Duration::from_secs)
-            .ok_or(CacheError::InTheFuture)?;
+        let age = match unix_seconds(now).checked_sub(content.fetched_at) {
+            Some(age @ 0..) => Duration::from_secs(age.unsigned_abs()),
+            _ => return Err(CacheError::InTheFuture),
+        };
         let keys = content.keys(&self.allowed)?;
         // Newer keys were in force than the file holds: it may hold a key that was withdrawn.
         if owner_only_file::is_outdated(&self.file) {
@@ -167,13 +166,15 @@ impl Content {
         list: Option<&Revocations>,
         now: i64,
     ) -> Option<Self> {
-        let jwk = |key: &VerificationKey| {
+        let mut jwks = Vec::new();
+        for key in state.keys().keys() {
             let mut jwk = key.to_jwk()?;
             // `to_jwk` names each key: a nameless key that is read with a name would verify other tokens.
-            jwk.common.key_id = jwk.common.key_id.filter(|_| key.is_named());
-            Some(jwk)
-        };
-        let jwks: Vec<_> = state.keys().keys().iter().map(jwk).collect::<Option<_>>()?;
+            if !key.is_named() {
+                jwk.common.key_id = None;
+            }
+            jwks.push(jwk);
+        }
         let age = state.age(Instant::now()).as_secs();
         Some(Self {
             version: VERSION,
@@ -195,20 +196,19 @@ impl Content {
     /// Parses the keys like a fetched set, which skips unknown keys; here a skipped key is an error, because
     /// all of the file's keys were in use.
     fn keys(&self, allowed: &[Algorithm]) -> Result<KeySet, CacheError> {
-        let json = self.jwks.to_string();
-        let keys = KeySet::from_jwks(json.as_bytes(), allowed)?;
-        let stored = self.jwks.get("keys").and_then(Value::as_array);
-        // `from_jwks` skips unusable keys: fewer keys than in the file means that it skipped one.
-        if stored.map(Vec::len) != Some(keys.keys().len()) {
-            return Err(CacheError::UnusableKey);
+        let keys = KeySet::from_jwks(self.jwks.to_string().as_bytes(), allowed)?;
+        match &self.jwks["keys"] {
+            // `from_jwks` skips unusable keys: fewer keys than in the file means that it skipped one.
+            Value::Array(stored) if stored.len() == keys.keys().len() => Ok(keys),
+            _ => Err(CacheError::UnusableKey),
         }
-        Ok(keys)
     }
 }
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
+    use postern_token::keys::VerificationKey;
     use postern_token::keys::signing_type::SigningType;
     use serde_json::json;
     use tempfile::TempDir;

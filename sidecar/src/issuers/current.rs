@@ -109,10 +109,9 @@ impl CurrentKeys {
     ) -> Result<&'k InstalledKeys, Rejection> {
         let state = self.usable(state, now)?;
         // Keys alone are not enough: a token may be revoked by a list that this sidecar has not read.
-        if self.has_fresh_revocations(now) {
-            Ok(state)
-        } else {
-            Err(Rejection::RevocationsStale)
+        match self.has_fresh_revocations(now) {
+            true => Ok(state),
+            false => Err(Rejection::RevocationsStale),
         }
     }
 
@@ -192,10 +191,10 @@ impl CurrentKeys {
         match self.trusted(state.as_deref(), now) {
             Ok(_) => self.on_demand.until_next(now),
             // Without trusted keys the next try of the task decides, not the limit of fetches on demand.
-            Err(_) => {
-                let next = self.failed().map_or(now, |failed| failed.next);
-                Some(next.saturating_duration_since(now))
-            }
+            Err(_) => match self.failed() {
+                Some(failed) => Some(failed.next.saturating_duration_since(now)),
+                None => Some(Duration::ZERO),
+            },
         }
     }
 

@@ -76,8 +76,9 @@ impl KeyMetrics {
     ) -> Result<(), std::fmt::Error> {
         let mut known = Vec::new();
         for issuer in self.0.fetched() {
-            let value = value(issuer, issuer.load().as_deref());
-            known.extend(value.map(|value| (&issuer.name, value)));
+            if let Some(value) = value(issuer, issuer.load().as_deref()) {
+                known.push((&issuer.name, value));
+            }
         }
         if known.is_empty() {
             return Ok(());

@@ -74,7 +74,9 @@ impl Past {
             named.push((key, now));
         } else {
             // A further key is not stored, but renews the stored ones: the client stays known by them.
-            named.iter_mut().for_each(|(_, at)| *at = now);
+            for (_, at) in named {
+                *at = now;
+            }
         }
         others
     }
@@ -82,7 +84,7 @@ impl Past {
     /// Takes a fetch, if `reserved` fetches are left then.
     fn take_fetch(&mut self, reserved: u32, now: Instant) -> bool {
         // A token bucket as one time: each fetch moves it by a pause, up to `FETCHES` of them.
-        let full_at = self.full_at.map_or(now, |full_at| full_at.max(now));
+        let full_at = self.full_at.unwrap_or(now).max(now);
         if full_at.saturating_duration_since(now) > PAUSE * (FETCHES - 1 - reserved) {
             return false;
         }
@@ -92,8 +94,10 @@ impl Past {
 
     /// Returns true for a key that the last fetch did not bring just now.
     fn lacks(&self, key: u64, now: Instant) -> bool {
-        let is_fresh = |at: Instant| now.saturating_duration_since(at) < PAUSE;
-        self.fetched_at.is_some_and(is_fresh) && self.absent.contains(&key)
+        match self.fetched_at {
+            Some(at) if now.saturating_duration_since(at) < PAUSE => self.absent.contains(&key),
+            _ => false,
+        }
     }
 }
 
@@ -140,11 +144,12 @@ impl OnDemandFetch {
             Turn::Join => true,
             Turn::Begin => false,
         };
-        let ended = state.wait_for(|state| *state != FetchState::UnderWay);
-        let ended = tokio::time::timeout(REQUEST_TIMEOUT, ended).await;
+        let end = state.wait_for(|state| *state != FetchState::UnderWay);
         // The state is released before `past` is locked: `turn` takes the two in the other order.
-        let has_fetched =
-            ended.is_ok_and(|ended| ended.is_ok_and(|state| *state == FetchState::Succeeded));
+        let has_fetched = match tokio::time::timeout(REQUEST_TIMEOUT, end).await {
+            Ok(Ok(state)) => *state == FetchState::Succeeded,
+            _ => false,
+        };
         // A fetch that was under way may have begun before the key was published.
         if joins && has_fetched {
             return Waited::WaitAgain;
@@ -155,10 +160,9 @@ impl OnDemandFetch {
             past.absent.truncate(MAX_ABSENT - 1);
             past.absent.push_front(key);
         }
-        if has_fetched || past.lacks(key, now) {
-            Waited::Decide
-        } else {
-            Waited::ComeAgain
+        match has_fetched || past.lacks(key, now) {
+            true => Waited::Decide,
+            false => Waited::ComeAgain,
         }
     }
 
@@ -171,7 +175,10 @@ impl OnDemandFetch {
     pub(crate) fn until_next(&self, now: Instant) -> Option<Duration> {
         let full_at = self.past.lock().full_at?;
         let wait = full_at.saturating_duration_since(now + PAUSE * (FETCHES - 1));
-        (!wait.is_zero()).then_some(wait)
+        match wait.is_zero() {
+            true => None,
+            false => Some(wait),
+        }
     }
 
     fn turn(&self, key: u64, client: Holder, now: Instant) -> Turn {
@@ -208,8 +215,7 @@ impl OnDemandFetch {
 
     /// Identifies the key by the header that names it: all tokens of one key have the same.
     fn named_key(&self, token: Bearer<'_>) -> u64 {
-        let header = token.as_str().split('.').next();
-        self.hashes.hash_one(header)
+        self.hashes.hash_one(token.as_str().split('.').next())
     }
 
     /// Waits for a request. Only the issuer's task calls it.

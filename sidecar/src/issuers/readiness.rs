@@ -21,22 +21,30 @@ const CACHE_FAILS: &str = "the key cache cannot be written and does not count at
 
 /// Reports the issuers at `now`, with the age of the keys of each.
 pub(crate) fn report(issuers: &IssuerKeys, now: Instant) -> ConditionState {
-    let reasons: Vec<_> = issuers
-        .iter()
-        .map(|issuer| Some(issuer.named(missing(issuer, now)?)))
-        .collect();
-    let ok = reasons.iter().any(Option::is_none);
-    let reasons: Vec<_> = reasons.into_iter().flatten().collect();
-    let notes: Vec<_> = issuers
-        .fetched()
-        .filter_map(|issuer| note(issuer, now))
-        .collect();
+    let (mut ok, mut reasons) = (false, Vec::new());
+    for issuer in issuers.iter() {
+        match missing(issuer, now) {
+            Some(reason) => reasons.push(issuer.named(reason)),
+            None => ok = true,
+        }
+    }
+    let (mut warns, mut notes) = (false, Vec::new());
+    for issuer in issuers.fetched() {
+        warns |= needs_action(issuer);
+        notes.extend(note(issuer, now));
+    }
     ConditionState {
         name: "verification_key",
         ok,
-        reason: (!ok).then(|| reasons.join("; ")),
-        note: (!notes.is_empty()).then(|| notes.join("; ")),
-        warns: issuers.fetched().any(|issuer| warns(issuer)),
+        reason: match ok {
+            true => None,
+            false => Some(reasons.join("; ")),
+        },
+        note: match notes.is_empty() {
+            true => None,
+            false => Some(notes.join("; ")),
+        },
+        warns,
     }
 }
 
@@ -50,10 +58,12 @@ pub(crate) fn list_report(keys: &CurrentKeys, source: &str, now: Instant) -> Con
         }
         None => (format!("{NOT_FETCHED} from {source}"), 0),
     };
-    // A server that rejects the application alone still sends its list.
-    let away = keys.failed().filter(|away| fetched <= away.since);
-    let failed = keys.list.failed.load().as_deref().cloned();
-    let failed = failed.or_else(|| Some(away?.in_words()));
+    let failed = match (keys.list.failed.load().as_deref(), keys.failed()) {
+        (Some(failed), _) => Some(failed.clone()),
+        // A server that rejects the application alone still sends its list.
+        (None, Some(away)) if fetched <= away.since => Some(away.in_words()),
+        _ => None,
+    };
     if let Some(failed) = &failed {
         note = format!("{note}; {failed}");
         if !keys.requires_revocations() {
@@ -64,16 +74,16 @@ pub(crate) fn list_report(keys: &CurrentKeys, source: &str, now: Instant) -> Con
 }
 
 /// Returns true where a person should act on the note.
-fn warns(issuer: &CurrentKeys) -> bool {
-    let cache_fails = issuer.cache_fails.load(Ordering::Relaxed);
-    cache_fails || issuer.failed().is_some() || issuer.clock.note().is_some()
+fn needs_action(issuer: &CurrentKeys) -> bool {
+    issuer.cache_fails.load(Ordering::Relaxed)
+        || issuer.failed().is_some()
+        || issuer.clock.note().is_some()
 }
 
 /// Returns the reason why tokens of an issuer cannot be verified.
 fn missing(keys: &CurrentKeys, now: Instant) -> Option<String> {
     let state = keys.load();
-    let rejection = keys.trusted(state.as_deref(), now).err()?;
-    Some(match rejection {
+    Some(match keys.trusted(state.as_deref(), now).err()? {
         Rejection::AuthKeysStale => TOO_OLD.to_owned(),
         Rejection::RevocationsStale if keys.list.load().is_some() => LIST_TOO_OLD.to_owned(),
         Rejection::RevocationsStale => LIST_NOT_FETCHED.to_owned(),
@@ -86,34 +96,42 @@ fn missing(keys: &CurrentKeys, now: Instant) -> Option<String> {
 
 /// Returns the age of an issuer's keys, and what is wrong with its fetches, clock and cache.
 fn note(issuer: &CurrentKeys, now: Instant) -> Option<String> {
+    let mut notes = Vec::new();
     let state = issuer.load();
-    let age = state.as_ref().map(|state| {
-        let from_cache = match state.is_cached() {
-            true => ", from the key cache",
-            false => "",
-        };
-        let (keys, age) = (state.keys().names(), state.age(now).as_secs());
-        format!("{keys} fetched {age} s ago{from_cache}")
-    });
-    let failed = issuer.failed().and_then(|failed| {
-        let fails = failed.in_words();
-        let Some(state) = state.as_ref() else {
-            // The failure of the only issuer is the report's `reason` already.
-            return issuer.name.is_some().then_some(fails);
-        };
-        let until = issuer.trusted_until(state.age(now)).map(moment);
-        let until = until.unwrap_or_else(|| "a fetch brings others".to_owned());
-        Some(format!("{fails}; the keys count until {until}"))
-    });
-    let cache_fails = issuer.cache_fails.load(Ordering::Relaxed);
-    let age = age.or_else(|| issuer.name.as_ref().map(|_| NOT_FETCHED.to_owned()));
-    let notes: Vec<_> = age
-        .into_iter()
-        .chain(failed)
-        .chain(issuer.clock.note())
-        .chain(cache_fails.then(|| CACHE_FAILS.to_owned()))
-        .collect();
-    (!notes.is_empty()).then(|| issuer.named(notes.join(", ")))
+    let is_named = issuer.name.is_some();
+    match &*state {
+        Some(state) => {
+            let from_cache = match state.is_cached() {
+                true => ", from the key cache",
+                false => "",
+            };
+            let (keys, age) = (state.keys().names(), state.age(now).as_secs());
+            notes.push(format!("{keys} fetched {age} s ago{from_cache}"));
+        }
+        None if is_named => notes.push(NOT_FETCHED.to_owned()),
+        None => {}
+    }
+    match (issuer.failed(), &*state) {
+        (Some(failed), Some(state)) => {
+            let until = match issuer.trusted_until(state.age(now)) {
+                Some(until) => moment(until),
+                None => "a fetch brings others".to_owned(),
+            };
+            let fails = failed.in_words();
+            notes.push(format!("{fails}; the keys count until {until}"));
+        }
+        // The failure of the only issuer is the report's `reason` already.
+        (Some(failed), None) if is_named => notes.push(failed.in_words()),
+        _ => {}
+    }
+    notes.extend(issuer.clock.note());
+    if issuer.cache_fails.load(Ordering::Relaxed) {
+        notes.push(CACHE_FAILS.to_owned());
+    }
+    match notes.is_empty() {
+        true => None,
+        false => Some(issuer.named(notes.join(", "))),
+    }
 }
 
 #[cfg(test)]

@@ -95,8 +95,10 @@ impl Revocations {
 
     /// Returns the lists in force, the latest first.
     fn all(&self) -> Vec<Arc<NumberedList>> {
-        let latest = std::iter::once(&self.latest);
-        latest.chain(&self.former).cloned().collect()
+        std::iter::once(&self.latest)
+            .chain(&self.former)
+            .cloned()
+            .collect()
     }
 
     /// Returns true if one of the lists ends the token.

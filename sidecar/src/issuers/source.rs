@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
-use postern_http::host::server_url::ServerUrl;
 use postern_token::digest::sha256;
 use postern_token::keys::Algorithm;
 use postern_transport::http_client::ClientSettings;
@@ -66,10 +65,10 @@ impl SourceSettings {
     pub(crate) fn has_plain_key_set(&self) -> bool {
         match self {
             Self::AuthServer(_) => false,
-            Self::KeySet(settings) => {
-                let first = settings.location.first();
-                first.is_some_and(ServerUrl::is_plain_over_a_network)
-            }
+            Self::KeySet(settings) => match settings.location.first() {
+                Some(url) => url.is_plain_over_a_network(),
+                None => false,
+            },
         }
     }
 

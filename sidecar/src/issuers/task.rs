@@ -73,14 +73,17 @@ impl IssuerTask {
             tracing::warn!("{warning}");
         }
         metrics.expect_key_refreshes(keys.name.as_deref());
-        let cache = settings.key_cache.map(|cache| {
-            let failing = Arc::clone(&keys.cache_fails);
-            KeyCache::new(cache, metrics.clone(), failing)
-        });
-        let revocations = settings
-            .source
-            .wants_list()
-            .then(|| RevocationRefresh::new(Arc::clone(&keys), metrics.clone()));
+        let cache = match settings.key_cache {
+            Some(cache) => {
+                let failing = Arc::clone(&keys.cache_fails);
+                Some(KeyCache::new(cache, metrics.clone(), failing))
+            }
+            None => None,
+        };
+        let revocations = match settings.source.wants_list() {
+            true => Some(RevocationRefresh::new(Arc::clone(&keys), metrics.clone())),
+            false => None,
+        };
         let (sender, changes) = mpsc::unbounded_channel();
         let mut task = Self {
             source,
@@ -101,8 +104,10 @@ impl IssuerTask {
 
     /// Trusts keys and list of a former process, because the key server may be unreachable.
     fn load_cache(&mut self, now: SystemTime) {
-        let cached = self.cache.as_ref().and_then(|cache| cache.load(now));
-        let Some(found) = cached else {
+        let Some(cache) = &self.cache else {
+            return;
+        };
+        let Some(found) = cache.load(now) else {
             return;
         };
         let key_ids = KeySetFingerprint::new(&found.keys);
@@ -246,9 +251,12 @@ impl IssuerTask {
             revocations.on_fetch(fetched, &self.source.last_endpoint());
         }
         if let (Some(cache), Some(state)) = (&self.cache, self.keys.load().as_deref()) {
-            let list = self.keys.list.load();
-            // A list that another task has fetched is in that task's file.
-            let list = list.as_deref().filter(|_| self.revocations.is_some());
+            let in_force = self.keys.list.load();
+            let list = match self.revocations {
+                Some(_) => in_force.as_deref(),
+                // A list that another task has fetched is in that task's file.
+                None => None,
+            };
             cache.keep(state, list, clock::now());
         }
     }
@@ -292,8 +300,9 @@ impl IssuerTask {
         let (source, issuer) = (self.source.last_endpoint(), self.keys.name.as_deref());
         let (state, now) = (self.keys.load(), clock::instant());
         let is_usable = self.keys.usable(state.as_deref(), now).is_ok();
-        let until_tick = self.schedule.until_next();
-        let wait = self.backoff.failed(now, until_tick, !is_usable);
+        let wait = self
+            .backoff
+            .failed(now, self.schedule.until_next(), !is_usable);
         let since = self.keys.failed().map(|failed| failed.since);
         self.keys.set_failed(Some(FailedFetch {
             reason: match self.source.is_file() {
@@ -331,8 +340,10 @@ async fn unless_it_panics<T>(work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     poll_fn(|cx| {
         // After a panic the future is only dropped, so no broken state of its own is used.
-        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx)));
-        polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
+        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+            Ok(polled) => polled.map(Some),
+            Err(_) => Poll::Ready(None),
+        }
     })
     .await
 }

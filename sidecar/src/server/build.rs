@@ -66,8 +66,11 @@ pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitErr
     };
     server.add_service(supervised("reload", reload.run(), &background));
     if let Some(tls) = &config.tls {
-        let condition = app.health.files("tls_files");
-        let following = follow_tls(Arc::clone(tls), app.metrics.tls.clone(), condition);
+        let following = follow_tls(
+            Arc::clone(tls),
+            app.metrics.tls.clone(),
+            app.health.files("tls_files"),
+        );
         server.add_service(supervised("certificate reload", following, &background));
     }
     if let Some((target, rejected)) = config.exposure {
@@ -106,7 +109,10 @@ pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitErr
         uptime_s = started.elapsed().as_secs(),
         "stopped"
     );
-    failure.get().cloned().map_or(Ok(()), Err)
+    match failure.get() {
+        Some(failure) => Err(failure.clone()),
+        None => Ok(()),
+    }
 }
 
 /// Returns what the admin port serves to loopback peers.

@@ -172,8 +172,8 @@ impl Reload {
 
     /// Applies the parts, of which only the certificates can fail.
     fn apply(&self, config: Config) {
-        let certificates = self.app.upstream.set_tls(config.upstream.tls.clone());
-        self.condition.reloaded(certificates.err().as_deref());
+        let rejected = self.app.upstream.set_tls(config.upstream.tls.clone()).err();
+        self.condition.reloaded(rejected.as_deref());
         for warning in config.warnings() {
             tracing::warn!("{warning}");
         }

@@ -40,6 +40,22 @@ pub(crate) struct Template {
     pub(crate) method: &'static str,
 }
 
+impl Template {
+    /// Returns the template of a request that a pass list could let through.
+    fn from_request(method: &str, target: &[u8], status: Option<u16>) -> Option<Self> {
+        if status? >= 400 {
+            return None;
+        }
+        let raw = target.split(|byte| *byte == b'?').next()?;
+        let path = template_of(RequestPath::parse(raw).ok()?.written()?);
+        if path.len() > MAX_TEMPLATE_BYTES {
+            return None;
+        }
+        let method = known_method(method)?;
+        Some(Self { path, method })
+    }
+}
+
 impl ReportedPaths {
     /// Counts a request without a token by the path of its target, never by its query, if the service
     /// responded below 400. A pass list helps no other request.
@@ -52,23 +68,11 @@ impl ReportedPaths {
         if rejection != Rejection::TokenMissing {
             return;
         }
-        let raw = target
-            .split(|byte| *byte == b'?')
-            .next()
-            .unwrap_or_default();
-        let path = RequestPath::parse(raw).ok();
-        let template = path
-            .as_ref()
-            .and_then(RequestPath::written)
-            .map(template_of)
-            .filter(|path| path.len() <= MAX_TEMPLATE_BYTES)
-            .zip(known_method(method))
-            .filter(|_| status.is_some_and(|status| status < 400));
-        let mut reported = self.0.lock();
-        let Some(template) = template.map(|(path, method)| Template { path, method }) else {
-            reported.others += 1;
+        let Some(template) = Template::from_request(method, target, status) else {
+            self.0.lock().others += 1;
             return;
         };
+        let mut reported = self.0.lock();
         // Clients choose paths: known templates still count when there is room for no new one.
         let is_full = reported.templates.len() >= MAX_TEMPLATES;
         match reported.templates.get_mut(&template) {

@@ -19,11 +19,12 @@ pub(crate) struct RequestIds {
 impl RequestIds {
     /// Reads the ids of a request, and creates a missing request id with `--request-id`.
     pub(crate) fn from_headers(headers: &HeaderMap, has_request_id: bool) -> Self {
-        Self {
-            request_id: has_request_id
-                .then(|| RequestId::received(headers).unwrap_or_else(|| RequestId::new(random()))),
-            ..Self::default()
+        let mut ids = Self::default();
+        if has_request_id {
+            let received = RequestId::received(headers);
+            ids.request_id = received.or_else(|| Some(RequestId::new(random())));
         }
+        ids
     }
 
     pub(crate) const fn request_id(&self) -> Option<&RequestId> {
@@ -48,8 +49,7 @@ impl RequestIds {
 
     /// Returns the header of the response.
     pub(crate) fn echo(&self) -> Option<(HeaderName, HeaderValue)> {
-        let id = self.request_id.as_ref()?;
-        Some((REQUEST_ID, id.value().clone()))
+        Some((REQUEST_ID, self.request_id.as_ref()?.value().clone()))
     }
 
     /// Returns the headers for the service.

@@ -133,8 +133,10 @@ fn socket(protocol: Protocol, path: &str) -> Result<UpstreamAddress, UpstreamAdd
     if !path.starts_with('/') || path.contains('\0') {
         return Err(UpstreamAddressError::SocketPath);
     }
-    let endpoint = Endpoint::Unix(path.into());
-    Ok(UpstreamAddress { protocol, endpoint })
+    Ok(UpstreamAddress {
+        protocol,
+        endpoint: Endpoint::Unix(path.into()),
+    })
 }
 
 impl fmt::Display for UpstreamAddress {

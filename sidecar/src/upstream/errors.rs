@@ -43,34 +43,49 @@ pub(crate) fn reset_reason(error: &Error) -> Option<Reason> {
 /// Returns true if `h2` reset the stream because the client broke the framing after the head. The request was
 /// counted and logged when the reset was written (see [`crate::downstream::http2`]).
 pub(crate) fn was_reset_for_framing(error: &Error) -> bool {
-    let cause = error.root_cause().downcast_ref::<h2::Error>();
-    *error.esource() == ErrorSource::Downstream
-        && cause.is_some_and(|cause| {
+    match error.root_cause().downcast_ref::<h2::Error>() {
+        Some(cause) if *error.esource() == ErrorSource::Downstream => {
             cause.is_reset() && cause.is_library() && cause.reason() == Some(Reason::PROTOCOL_ERROR)
-        })
+        }
+        _ => false,
+    }
 }
 
 /// Returns the cause for the log. It leaves out texts of Pingora that may quote received bytes.
 pub(crate) fn log_cause(error: &Error) -> String {
-    let ours = error.context.as_ref().map(ImmutStr::as_str);
     let what = match error.etype() {
-        ErrorType::InvalidHTTPHeader => ours.unwrap_or("a malformed message"),
+        ErrorType::InvalidHTTPHeader => context(error).unwrap_or("a malformed message"),
         kind => in_words(error.esource(), kind),
     };
-    // Pingora keeps no TLS error but its text, in which the cause is recognized.
-    let tls = ours
-        .filter(|_| *error.etype() == ErrorType::TLSHandshakeFailure)
-        .and_then(|text| failure::in_words(text, &UpstreamTls::SETTINGS));
-    let cause = error.root_cause();
-    let io = cause.downcast_ref::<io::Error>().map(ToString::to_string);
-    let code = cause
-        .downcast_ref::<h2::Error>()
-        .and_then(h2::Error::reason)
-        .map(|code| code.description().to_owned());
-    match tls.or(io).or(code) {
+    match root_cause_in_words(error) {
         Some(cause) => format!("{what}: {cause}"),
         None => what.to_owned(),
     }
+}
+
+fn context(error: &Error) -> Option<&str> {
+    error.context.as_ref().map(ImmutStr::as_str)
+}
+
+fn root_cause_in_words(error: &Error) -> Option<String> {
+    // Pingora keeps no TLS error but its text, in which the cause is recognized.
+    if *error.etype() == ErrorType::TLSHandshakeFailure
+        && let Some(text) = context(error)
+        && let Some(cause) = failure::in_words(text, &UpstreamTls::SETTINGS)
+    {
+        return Some(cause);
+    }
+    let cause = error.root_cause();
+    if let Some(error) = cause.downcast_ref::<io::Error>() {
+        return Some(error.to_string());
+    }
+    Some(
+        cause
+            .downcast_ref::<h2::Error>()?
+            .reason()?
+            .description()
+            .to_owned(),
+    )
 }
 
 const fn in_words(source: &ErrorSource, kind: &ErrorType) -> &'static str {

@@ -95,10 +95,10 @@ impl<'r> ServiceRequest<'r> {
     }
 
     fn target(&self) -> &[u8] {
-        self.forward
-            .target
-            .as_ref()
-            .map_or_else(|| self.received.target(), |it| &it.target)
+        match &self.forward.target {
+            Some(replacement) => &replacement.target,
+            None => self.received.target(),
+        }
     }
 
     /// Returns the fields for either version, without those that frame a body.
@@ -202,22 +202,18 @@ impl<'r> ServiceRequest<'r> {
 
 /// Escapes the bytes that no URI of the library holds, as browsers do.
 fn escaped(target: &[u8]) -> Cow<'_, [u8]> {
-    let is_escaped = |byte: &u8| b"\"<>`".contains(byte);
-    if !target.iter().any(is_escaped) {
+    let needs_escape = |byte: &u8| b"\"<>`".contains(byte);
+    if !target.iter().any(needs_escape) {
         return Cow::Borrowed(target);
     }
-    Cow::Owned(
-        target
-            .iter()
-            .flat_map(|byte| {
-                if is_escaped(byte) {
-                    format!("%{byte:02X}").into_bytes()
-                } else {
-                    vec![*byte]
-                }
-            })
-            .collect(),
-    )
+    let mut escaped = Vec::with_capacity(target.len());
+    for byte in target {
+        match needs_escape(byte) {
+            true => escaped.extend(format!("%{byte:02X}").bytes()),
+            false => escaped.push(*byte),
+        }
+    }
+    Cow::Owned(escaped)
 }
 
 /// Returns the trailers of a request without what its head may not bring along, and what belongs into

@@ -43,19 +43,20 @@ impl ExplainRequest {
         at: Option<i64>,
     ) -> Result<Self, RequestError> {
         Method::from_bytes(method.as_bytes()).map_err(|_| RequestError::Method)?;
-        let mut fields = lines
-            .into_iter()
-            .filter(|line| !line.trim().is_empty())
-            .map(field)
-            .collect::<Result<Vec<_>, _>>()?;
-        let has_host = fields
-            .iter()
-            .any(|(name, _)| name.eq_ignore_ascii_case("host"));
-        let (host, of_url) = host_and_target(target);
-        let target = if has_host { target.to_owned() } else { of_url };
+        let (mut fields, mut has_host) = (String::new(), false);
+        for line in lines {
+            if !line.trim().is_empty() {
+                let (name, value) = field(line)?;
+                fields += &format!("{name}: {value}\r\n");
+                has_host |= name.eq_ignore_ascii_case("host");
+            }
+        }
+        let mut target = target.to_owned();
         // Without `Host` the sidecar would reject the request before the decision.
         if !has_host {
-            fields.insert(0, ("Host", host));
+            let (host, of_url) = host_and_target(&target);
+            fields = format!("Host: {host}\r\n{fields}");
+            target = of_url;
         }
         if method != "CONNECT" && !is_target(&target) {
             return Err(RequestError::Target(target));
@@ -65,10 +66,6 @@ impl ExplainRequest {
         if let Some((byte, position)) = bytes.find(|(byte, _)| b"\r\n".contains(byte)) {
             return Err(RequestError::TargetByte { position, byte });
         }
-        let fields: String = fields
-            .iter()
-            .map(|(name, value)| format!("{name}: {value}\r\n"))
-            .collect();
         Ok(Self {
             head: format!("{method} {target} HTTP/1.1\r\n{fields}\r\n"),
             at,
@@ -80,37 +77,37 @@ impl ExplainRequest {
 fn field(line: &str) -> Result<(&str, &str), RequestError> {
     let (name, value) = line.split_once(':').ok_or(RequestError::NotAField)?;
     let (name, value) = (name.trim(), value.trim());
-    let is_sendable = HeaderName::from_bytes(name.as_bytes()).is_ok()
-        && HeaderValue::from_bytes(value.as_bytes()).is_ok();
-    if is_sendable {
-        Ok((name, value))
-    } else {
-        Err(RequestError::Header(name.to_owned()))
+    match (
+        HeaderName::from_bytes(name.as_bytes()),
+        HeaderValue::from_bytes(value.as_bytes()),
+    ) {
+        (Ok(_), Ok(_)) => Ok((name, value)),
+        _ => Err(RequestError::Header(name.to_owned())),
     }
 }
 
 /// Splits a pasted URL into a `Host`, and path and query. Beside an explicit `Host` the URL stays an
 /// absolute-form target (RFC 9112 §3.2.2).
 fn host_and_target(given: &str) -> (&str, String) {
-    let rest = ["http://", "https://"]
-        .iter()
-        .find_map(|scheme| given.strip_prefix(scheme));
-    let Some(rest) = rest else {
+    let (scheme, rest) = given.split_once("://").unwrap_or_default();
+    if !matches!(scheme, "http" | "https") {
         return ("localhost", given.to_owned());
-    };
+    }
     // Browsers keep the fragment of a URL to themselves.
-    let rest = rest.split('#').next().unwrap_or_default();
-    let (host, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let url = rest.split('#').next().unwrap_or_default();
+    let (host, target) = url.split_at(url.find(['/', '?']).unwrap_or(url.len()));
     let slash = if target.starts_with('/') { "" } else { "/" };
     (host, format!("{slash}{target}"))
 }
 
 /// Returns true for a target that a client may send (RFC 9112 §3.2).
 fn is_target(target: &str) -> bool {
-    let of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
-    let is_absolute =
-        |(scheme, _): (&str, &str)| !scheme.is_empty() && scheme.bytes().all(of_scheme);
-    target.starts_with('/') || target == "*" || target.split_once("://").is_some_and(is_absolute)
+    let is_of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    match target.split_once("://") {
+        _ if target.starts_with('/') || target == "*" => true,
+        Some((scheme, _)) => !scheme.is_empty() && scheme.bytes().all(is_of_scheme),
+        None => false,
+    }
 }
 
 #[cfg(test)]

@@ -1,27 +1,23 @@
 //! The head that the service would get, line by line, without its secrets.
 
-use http::{HeaderValue, Request};
+use http::Request;
+use http::uri::{Authority, PathAndQuery};
 
 /// Returns the head of a stream of HTTP/2 with a line for each field.
 pub(super) fn text_of(head: &Request<()>) -> String {
     let uri = head.uri();
-    let part = |part: Option<&str>| part.unwrap_or_default().to_owned();
-    let begin = [
-        (":method", head.method().to_string()),
-        (":scheme", part(uri.scheme_str())),
-        (":authority", part(uri.authority().map(|it| it.as_str()))),
-        (":path", part(uri.path_and_query().map(|it| it.as_str()))),
-    ];
-    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    let fields = head
-        .headers()
-        .iter()
-        .map(|(name, value)| (name.as_str(), text(value)));
-    begin
-        .into_iter()
-        .chain(fields)
-        .map(|(name, value)| format!("{name}: {value}\n"))
-        .collect()
+    let mut text = format!(
+        ":method: {}\n:scheme: {}\n:authority: {}\n:path: {}\n",
+        head.method(),
+        uri.scheme_str().unwrap_or_default(),
+        uri.authority().map_or("", Authority::as_str),
+        uri.path_and_query().map_or("", PathAndQuery::as_str),
+    );
+    for (name, value) in head.headers() {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        text += &format!("{name}: {value}\n");
+    }
+    text
 }
 
 /// Hides the token of a line, and the token in the cookie of this name.
@@ -37,16 +33,17 @@ pub(super) fn without_secrets(line: &str, token_cookie: Option<&str>) -> String 
 /// Hides other text that looks like a JWT, in a query or a field of the service.
 pub(super) fn without_tokens(line: &str) -> String {
     let is_of_one = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let redacted = line.split_inclusive(|c| !is_of_one(c)).map(|word| {
+    let mut redacted = String::new();
+    for word in line.split_inclusive(|c| !is_of_one(c)) {
         let token = word.trim_end_matches(|c| !is_of_one(c));
         // Every JSON object in base64url starts like this.
         if token.starts_with("eyJ") && token.matches('.').count() >= 2 {
-            word.replacen(token, HIDDEN, 1)
+            redacted += &word.replacen(token, HIDDEN, 1);
         } else {
-            word.to_owned()
+            redacted += word;
         }
-    });
-    redacted.collect()
+    }
+    redacted
 }
 
 const HIDDEN: &str = "[as it was sent]";
@@ -60,15 +57,14 @@ fn without_token(value: &str) -> String {
 }
 
 fn without_cookie(value: &str, hidden: Option<&str>) -> String {
-    value
-        .split(';')
-        .map(str::trim)
-        .map(|pair| match pair.split_once('=') {
+    let mut pairs = Vec::new();
+    for pair in value.split(';').map(str::trim) {
+        pairs.push(match pair.split_once('=') {
             Some((name, _)) if Some(name.trim_end()) == hidden => format!("{name}={HIDDEN}"),
             _ => pair.to_owned(),
-        })
-        .collect::<Vec<_>>()
-        .join("; ")
+        });
+    }
+    pairs.join("; ")
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ pub(super) async fn is_serving(
         return Ok(false);
     }
     let trailers = body.trailers().await?.unwrap_or_default();
-    Ok([&head.headers, &trailers].into_iter().any(is_ok))
+    Ok(is_ok(&head.headers) || is_ok(&trailers))
 }
 
 fn is_ok(fields: &HeaderMap) -> bool {

@@ -68,14 +68,16 @@ pub(super) fn run_checks(
 impl Findings {
     /// Returns the first rejection before anything that is unreachable: waiting does not repair it.
     pub(super) fn verdict(self) -> Result<(), ExitError> {
-        let is_invalid = |failure: &ExitError| matches!(failure, ExitError::Config(_));
+        let mut failures = self.failures;
         // Invalid settings first: they stay wrong when the others are back.
-        let (invalid, away): (Vec<_>, Vec<_>) = self.failures.into_iter().partition(is_invalid);
-        let mut failures = invalid.into_iter().chain(away);
-        failures.next().map_or(Ok(()), Err)
+        failures.sort_by_key(|failure| !matches!(failure, ExitError::Config(_)));
+        match failures.into_iter().next() {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
     }
 
-    fn failed(&mut self, failure: ExitError) {
+    fn note_failure(&mut self, failure: ExitError) {
         self.lines.push(format!("failed: {failure}"));
         self.failures.push(failure);
     }
@@ -91,9 +93,9 @@ impl Findings {
                 if let Some(keys) = fetched.keys {
                     let names = KeySetFingerprint::new(&keys);
                     self.lines.push(format!("keys from {endpoint}: {names}"));
-                    let skipped = keys.skipped().iter();
-                    self.lines
-                        .extend(skipped.map(|key| format!("not used from {endpoint}: {key}")));
+                    for key in keys.skipped() {
+                        self.lines.push(format!("not used from {endpoint}: {key}"));
+                    }
                     self.revocations(&endpoint, &keys, fetched.list);
                     self.warnings.extend(fetched.warning);
                 }
@@ -105,10 +107,9 @@ impl Findings {
                     None => format!("--{}", issuer.source.flag()),
                 };
                 let line = format!("{setting}: no key from {endpoint}: {error}");
-                self.failed(if error.is_away() {
-                    ExitError::Unavailable(line)
-                } else {
-                    ExitError::Config(line)
+                self.note_failure(match error.is_away() {
+                    true => ExitError::Unavailable(line),
+                    false => ExitError::Config(line),
                 });
             }
         }
@@ -147,10 +148,10 @@ impl Findings {
 
     async fn service(&mut self, settings: UpstreamSettings) {
         let address = settings.address.to_string();
-        match connected(settings).await {
+        match connect(settings).await {
             Ok(()) => self.lines.push(format!("service at {address}: connected")),
             Err(failure) => {
-                self.failed(failure.reworded(|why| format!("--upstream {address}: {why}")));
+                self.note_failure(failure.reworded(|why| format!("--upstream {address}: {why}")));
             }
         }
     }
@@ -165,13 +166,15 @@ impl Findings {
                 ));
             }
             (true, false) => self.warnings.push(format!("--pod-ip: {line}")),
-            (true, true) => self.failed(ExitError::Config(format!("--require-unexposed: {line}"))),
+            (true, true) => {
+                self.note_failure(ExitError::Config(format!("--require-unexposed: {line}")))
+            }
         }
     }
 }
 
 /// Connects as a request would, TLS included.
-async fn connected(settings: UpstreamSettings) -> Result<(), ExitError> {
+async fn connect(settings: UpstreamSettings) -> Result<(), ExitError> {
     let protocol = settings.address.protocol;
     let peer = Upstream::new(settings)
         .map_err(ExitError::Config)?
@@ -180,10 +183,11 @@ async fn connected(settings: UpstreamSettings) -> Result<(), ExitError> {
     let connecting = TransportConnector::new(None);
     let rejected = [ErrorType::TLSHandshakeFailure, ErrorType::InvalidCert];
     match connecting.new_stream(&peer.any).await {
-        Ok(mut stream) => timeout(RESPONSE_WITHIN, speaks(&mut stream, protocol))
-            .await
+        Ok(mut stream) => {
+            let checking = timeout(RESPONSE_WITHIN, check_version(&mut stream, protocol));
             // A slow response is no failure: the connection was accepted.
-            .unwrap_or(Ok(())),
+            checking.await.unwrap_or(Ok(()))
+        }
         Err(error) if rejected.contains(error.etype()) => Err(ExitError::Config(log_cause(&error))),
         Err(error) => Err(ExitError::Unavailable(log_cause(&error))),
     }
@@ -191,7 +195,7 @@ async fn connected(settings: UpstreamSettings) -> Result<(), ExitError> {
 
 /// Sends a request that changes nothing, and checks the first bytes of the response. A service that stays
 /// silent, or closes the connection, may be of the right version.
-async fn speaks(stream: &mut Stream, protocol: Protocol) -> Result<(), ExitError> {
+async fn check_version(stream: &mut Stream, protocol: Protocol) -> Result<(), ExitError> {
     let sent = match protocol {
         Protocol::Http => OPTIONS,
         Protocol::H2c => PREFACE,
@@ -233,8 +237,10 @@ fn wrong_version(protocol: Protocol, first: [u8; 7]) -> Option<&'static str> {
 /// Renders comments of the printed configuration.
 impl Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut lines = self.lines.iter();
-        lines.try_for_each(|line| writeln!(f, "# online: {line}"))
+        for line in &self.lines {
+            writeln!(f, "# online: {line}")?;
+        }
+        Ok(())
     }
 }
 

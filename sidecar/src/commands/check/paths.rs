@@ -72,15 +72,13 @@ fn describe(
     if example != path {
         line += &format!(", as in {context}{example}");
     }
-    let found: Vec<_> = examples(pattern)
-        .iter()
-        .map(|example| format!("{context}{}", utf8_percent_encode(example, ESCAPED)))
-        .flat_map(|path| {
-            tried
-                .iter()
-                .map(move |method| class_of(interceptor, method, &path))
-        })
-        .collect();
+    let mut found = Vec::new();
+    for example in examples(pattern) {
+        let path = format!("{context}{}", utf8_percent_encode(&example, ESCAPED));
+        for method in &tried {
+            found.push(class_of(interceptor, method, &path));
+        }
+    }
     // Another setting may decide all paths of the pattern: the line has no effect then.
     if let Some(other) = found.first()
         && !found.contains(&treatment)

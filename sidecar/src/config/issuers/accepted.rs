@@ -7,7 +7,7 @@ use crate::issuers::source::kubernetes;
 const MAX_TENANTS: usize = 256;
 
 /// Returns each accepted `iss` of a table; an empty list if its tokens have no `iss`.
-pub(super) fn accepted(table: &IssuerTable) -> Result<Vec<String>, String> {
+pub(super) fn accepted_issuers(table: &IssuerTable) -> Result<Vec<String>, String> {
     let why = match (&table.issuer, &table.issuer_pattern, &table.tenants) {
         (None, None, None) if table.no_issuer && table.jwks.is_some() => return Ok(Vec::new()),
         _ if table.no_issuer => {
@@ -20,9 +20,10 @@ pub(super) fn accepted(table: &IssuerTable) -> Result<Vec<String>, String> {
         (Some(_), None, Some(_)) => "`tenants` has an effect only with `issuer-pattern`",
         (None, Some(_), None) => "`issuer-pattern` needs `tenants`",
         (Some(_), None, None) if table.is_kubernetes() => {
-            return kubernetes::issuer(table.token_file.as_deref())
-                .map(|issuer| vec![issuer])
-                .map_err(|why| format!("{}: {why}", kubernetes::ISSUER));
+            return match kubernetes::issuer(table.token_file.as_deref()) {
+                Ok(issuer) => Ok(vec![issuer]),
+                Err(why) => Err(format!("{}: {why}", kubernetes::ISSUER)),
+            };
         }
         (Some(issuer), None, None) => return Ok(vec![issuer.as_str().to_owned()]),
         (None, Some(_), Some(tenants)) if tenants.0.len() > MAX_TENANTS => {

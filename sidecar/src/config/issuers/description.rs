@@ -14,7 +14,7 @@ use postern_transport::issuer::document::IssuerUrl;
 use postern_transport::issuer::key_set::{KeySetSettings, Location};
 use postern_transport::tls::peer::{PeerFiles, PeerSettings};
 
-use super::accepted::accepted;
+use super::accepted::accepted_issuers;
 use super::user_prefix::UserPrefix;
 use super::{key_source, policy};
 use crate::cli::ServeArgs;
@@ -26,9 +26,8 @@ use crate::decision::reporting::WOULD_REJECT;
 use crate::identity::user_header::UserHeader;
 use crate::issuers::IssuerSettings;
 use crate::issuers::cache_file::KeyCacheSettings;
-use crate::issuers::source::auth_server::Application;
 use crate::issuers::source::{SourceSettings, kubernetes};
-use postern_process::command_line::texts::{List, Text};
+use postern_process::command_line::texts::Text;
 
 const OWN_ISS: &str = "the iss of the auth server's tokens is required beside other issuers: \
                        `issuer` in a table with auth-server = true, or POSTERN_ISSUER";
@@ -51,21 +50,21 @@ impl<'a> Description<'a> {
         let issuers = match &table.issuer {
             None if table.auth_server && is_only => Ok(Vec::new()),
             None if table.auth_server => Err(OWN_ISS.to_owned()),
-            _ => accepted(&table),
+            _ => accepted_issuers(&table),
         };
         let described = Self {
-            issuers: issuers.map_err(|why| super::rejected(table.name.as_str(), why))?,
+            issuers: issuers.map_err(|why| super::table_error(table.name.as_str(), why))?,
             table,
             args,
         };
-        match described.misplaced() {
-            Some(why) => Err(described.rejected(why)),
+        match described.auth_server_mistake() {
+            Some(why) => Err(described.error(why)),
             None => Ok(described),
         }
     }
 
     /// Returns what is wrong with the table of an auth server.
-    fn misplaced(&self) -> Option<&'static str> {
+    fn auth_server_mistake(&self) -> Option<&'static str> {
         let table = &self.table;
         let plain = IssuerTable {
             name: table.name.clone(),
@@ -100,7 +99,10 @@ impl<'a> Description<'a> {
 
     /// Returns the name; `None` where flags describe the only issuer.
     pub(super) fn name(&self) -> Option<&str> {
-        (!self.args.issuers.is_empty()).then_some(self.table.name.as_str())
+        match self.args.issuers.is_empty() {
+            true => None,
+            false => Some(self.table.name.as_str()),
+        }
     }
 
     /// Returns the accepted `iss`, of each tenant.
@@ -114,43 +116,40 @@ impl<'a> Description<'a> {
         let policy = VerificationPolicy {
             leeway_seconds: tokens.leeway.get(),
             accept_no_expiry: tokens.allow_no_exp,
-            bound_tokens: if tokens.accept_bound_tokens {
-                BoundTokens::Unchecked
-            } else {
-                BoundTokens::Checked
+            bound_tokens: match tokens.accept_bound_tokens {
+                true => BoundTokens::Unchecked,
+                false => BoundTokens::Checked,
             },
             name: self.name().map(str::to_owned),
             requires_proof: self.requires_proof()?,
             audience: self.audience()?,
             mapping: self.mapping()?,
-            issuer: if self.table.no_issuer {
-                RequiredIssuer::Absent
-            } else {
-                RequiredIssuer::Any
+            issuer: match self.table.no_issuer {
+                true => RequiredIssuer::Absent,
+                false => RequiredIssuer::Any,
             },
             ..VerificationPolicy::default()
         };
         if self.issuers.is_empty() {
             return Ok(vec![policy]);
         }
-        Ok(self
-            .issuers
-            .iter()
-            .map(|issuer| VerificationPolicy {
+        let mut policies = Vec::new();
+        for issuer in &self.issuers {
+            policies.push(VerificationPolicy {
                 issuer: RequiredIssuer::Is(issuer.clone()),
                 ..policy.clone()
-            })
-            .collect())
+            });
+        }
+        Ok(policies)
     }
 
     /// Returns true if its tokens need a proof. Where `--resource` is set they may have one.
     fn requires_proof(&self) -> Result<bool, ExitError> {
-        let mode = self.table.dpop.as_deref();
-        match mode {
-            Some(_) if !policy::takes_proofs(&self.args.rules) => Err(self.rejected(
+        match self.table.dpop.as_deref() {
+            Some(_) if !policy::takes_proofs(&self.args.rules) => Err(self.error(
                 "`dpop` needs --resource, with whose URL proofs are compared, and excludes --accept-bound-tokens",
             )),
-            Some(Dpop::Required) if self.table.token_header.is_some() => Err(self.rejected(
+            Some(Dpop::Required) if self.table.token_header.is_some() => Err(self.error(
                 "`dpop` and `token-header` exclude each other: only Authorization has proofs",
             )),
             mode => Ok(mode == Some(&Dpop::Required)),
@@ -169,7 +168,7 @@ impl<'a> Description<'a> {
             {
                 let field = field.as_str();
                 let why = "the sidecar sends it to the service";
-                Err(self.rejected(format!("token-header '{field}': {why}")))
+                Err(self.error(format!("token-header '{field}': {why}")))
             }
             Some(field) => Ok(Some(field.name.clone())),
         }
@@ -191,17 +190,21 @@ impl<'a> Description<'a> {
         let source = self.source()?;
         let keys = &self.args.keys;
         let has_list = self.table.auth_server || keys.revocations_from.is_some();
-        let is_required = has_list && keys.revocations == Some(RevocationMode::Required);
         Ok(IssuerSettings {
             name: self.name().map(str::to_owned),
             key_cache: self.key_cache(&source)?,
             source,
-            max_revocation_age: is_required.then(|| keys.max_revocation_age.duration()),
+            max_revocation_age: match keys.revocations {
+                Some(RevocationMode::Required) if has_list => {
+                    Some(keys.max_revocation_age.duration())
+                }
+                _ => None,
+            },
         })
     }
 
-    fn rejected(&self, why: impl Display) -> ExitError {
-        super::rejected(self.table.name.as_str(), why)
+    fn error(&self, why: impl Display) -> ExitError {
+        super::table_error(self.table.name.as_str(), why)
     }
 
     /// A key set serves every application of its issuer: without the audience a token for any of
@@ -210,11 +213,13 @@ impl<'a> Description<'a> {
         match &self.table.audience {
             Some(audiences) => Ok(Audience::OneOf(audiences.texts())),
             None if self.table.auth_server => {
-                let app_name = Some(&self.args.rules.app_name).filter(|name| !name.is_empty());
-                let own = self.args.keys.app_id.iter().chain(app_name);
-                Ok(Audience::OneOfOrNone(own.cloned().collect()))
+                let mut own = Vec::from_iter(self.args.keys.app_id.clone());
+                if !self.args.rules.app_name.is_empty() {
+                    own.push(self.args.rules.app_name.clone());
+                }
+                Ok(Audience::OneOfOrNone(own))
             }
-            None => Err(self.rejected("`audience`: at least one is needed")),
+            None => Err(self.error("`audience`: at least one is needed")),
         }
     }
 
@@ -225,26 +230,20 @@ impl<'a> Description<'a> {
         }
         let mapping = match &self.table.claim {
             Some(claims) if claims.is_empty() => {
-                return Err(self.rejected("claim: is empty: list at least one"));
+                return Err(self.error("claim: is empty: list at least one"));
             }
             Some(claims) => {
-                let fields = claims
-                    .iter()
-                    .map(|(field, claims)| (**field, claims.values()));
-                ClaimMapping::new(fields.collect())
+                let fields = claims.iter();
+                ClaimMapping::new(fields.map(|(it, claims)| (**it, claims.values())).collect())
             }
             None => ClaimMapping::parse(self.args.rules.tokens.claim.iter().map(String::as_str))
                 .map_err(|(entry, error)| flag_error("claim", entry, error))?,
         };
-        Ok(Some(
-            mapping.with_audience(
-                self.table
-                    .audience_claim
-                    .as_ref()
-                    .map(List::values)
-                    .unwrap_or_default(),
-            ),
-        ))
+        let audience = match &self.table.audience_claim {
+            Some(claims) => claims.values(),
+            None => Vec::new(),
+        };
+        Ok(Some(mapping.with_audience(audience)))
     }
 
     /// Returns the settings of the key cache; keys of a file have none.
@@ -271,11 +270,9 @@ impl<'a> Description<'a> {
     fn source(&self) -> Result<SourceSettings, ExitError> {
         if self.table.auth_server {
             let mut settings = key_source::endpoint(self.args)?;
-            let audience = self.audience()?;
-            settings.application = settings.application.map(|application| Application {
-                audience,
-                ..application
-            });
+            if let Some(application) = &mut settings.application {
+                application.audience = self.audience()?;
+            }
             return Ok(SourceSettings::AuthServer(settings));
         }
         let location = self.location()?;
@@ -283,12 +280,11 @@ impl<'a> Description<'a> {
         Ok(SourceSettings::KeySet(KeySetSettings {
             tls: self.tls(location.is_https())?,
             proxy: self.keys_proxy(location.is_https()),
-            bearer_file: self.table.is_kubernetes().then(|| {
-                self.table
-                    .token_file
-                    .clone()
-                    .unwrap_or_else(|| kubernetes::TOKEN_FILE.into())
-            }),
+            bearer_file: match &self.table.token_file {
+                _ if !self.table.is_kubernetes() => None,
+                None => Some(kubernetes::TOKEN_FILE.into()),
+                file => file.clone(),
+            },
             location,
             algorithms: self.algorithms(),
             max_key_age: self.args.keys.max_key_age.limit(),
@@ -300,40 +296,39 @@ impl<'a> Description<'a> {
         let (table, is_kubernetes) = (&self.table, self.table.is_kubernetes());
         match (table.discovery, &table.jwks) {
             (false, Some(jwks)) if is_kubernetes && !jwks.is_https() => {
-                Err(self.rejected("`jwks` has to be https: the pod's token is sent there"))
+                Err(self.error("`jwks` has to be https: the pod's token is sent there"))
             }
             // Any other address is the operator's choice: plain HTTP is a warning, no error.
             (false, Some(jwks)) => Ok(Location::clone(jwks)),
             (false, None) if is_kubernetes => kubernetes::JWKS_URL
                 .parse()
-                .map_err(|error: String| self.rejected(error)),
-            (true, None) if !is_kubernetes => self.discovered(),
-            _ => Err(self.rejected(format!(
+                .map_err(|error: String| self.error(error)),
+            (true, None) if !is_kubernetes => self.discovery_location(),
+            _ => Err(self.error(format!(
                 "expected one source of keys of discovery = true, jwks, or issuer = \"{}\"",
                 kubernetes::ISSUER
             ))),
         }
     }
 
-    fn discovered(&self) -> Result<Location, ExitError> {
+    fn discovery_location(&self) -> Result<Location, ExitError> {
         let Some(issuer) = &self.table.issuer else {
-            return Err(self.rejected("`discovery` has an effect only with `issuer`"));
+            return Err(self.error("`discovery` has an effect only with `issuer`"));
         };
-        let hosts = self
-            .table
-            .jwks_hosts
-            .as_ref()
-            .map(List::texts)
-            .unwrap_or_default();
-        IssuerUrl::new(issuer.as_str())
-            .map(|url| Location::Issuer(url, hosts))
-            .map_err(|error| {
+        let hosts = match &self.table.jwks_hosts {
+            Some(hosts) => hosts.texts(),
+            None => Vec::new(),
+        };
+        match IssuerUrl::new(issuer.as_str()) {
+            Ok(url) => Ok(Location::Issuer(url, hosts)),
+            Err(error) => {
                 let issuer = redacted(issuer.as_str());
-                match self.name() {
-                    Some(_) => self.rejected(format!("issuer '{issuer}': {error}")),
+                Err(match self.name() {
+                    Some(_) => self.error(format!("issuer '{issuer}': {error}")),
                     None => flag_error("issuer-url", issuer, error),
-                }
-            })
+                })
+            }
+        }
     }
 
     /// Rejects members that the source of the keys ignores.
@@ -350,7 +345,7 @@ impl<'a> Description<'a> {
         } else {
             return Ok(());
         };
-        Err(self.rejected(why))
+        Err(self.error(why))
     }
 
     /// Each key says its algorithm itself; a table may allow fewer.
@@ -358,11 +353,9 @@ impl<'a> Description<'a> {
         let Some(allowed) = &self.table.algorithms else {
             return ASYMMETRIC.to_vec();
         };
-        let allowed = allowed.values();
-        ASYMMETRIC
-            .into_iter()
-            .filter(|one| allowed.contains(&Asymmetric(*one)))
-            .collect()
+        let mut algorithms = ASYMMETRIC.to_vec();
+        algorithms.retain(|one| allowed.values().contains(&Asymmetric(*one)));
+        algorithms
     }
 
     /// Returns the certificates of the table, or of the flags, which need https.

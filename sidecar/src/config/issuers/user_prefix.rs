@@ -5,7 +5,7 @@ use std::fmt::Display;
 use postern_http::folding::begins_alike;
 use postern_process::exit::ExitError;
 
-use super::rejected;
+use super::table_error;
 use crate::decision::issuers::UserNames;
 
 /// The beginning of all names in a Kubernetes cluster.
@@ -42,9 +42,9 @@ impl<'a> UserPrefix<'a> {
         }
     }
 
-    fn rejected(&self, why: impl Display) -> ExitError {
+    fn error(&self, why: impl Display) -> ExitError {
         let prefix = self.beginning();
-        rejected(self.issuer, format!("user-prefix '{prefix}': {why}"))
+        table_error(self.issuer, format!("user-prefix '{prefix}': {why}"))
     }
 }
 
@@ -58,34 +58,35 @@ pub(super) fn names(all: &[UserPrefix<'_>]) -> Result<Vec<UserNames>, ExitError>
     }
     let mut names = Vec::new();
     for (position, one) in all.iter().enumerate() {
-        let others = || {
-            all.iter()
-                .enumerate()
-                .filter(|(other, _)| *other != position)
-        };
-        if let Some((_, other)) = others().find(|(_, other)| overlap(one, other)) {
-            return Err(one.rejected(format!(
-                "begins the prefix of {}, or is the same",
-                other.issuer
-            )));
+        let others = [&all[..position], &all[position + 1..]].concat();
+        for other in &others {
+            if overlap(one, other) {
+                return Err(one.error(format!(
+                    "begins the prefix of {}, or is the same",
+                    other.issuer
+                )));
+            }
         }
         // The service may trust names of service accounts, which no other issuer may give.
-        let beside_cluster = !one.is_cluster && all.iter().any(|other| other.is_cluster);
+        let beside_cluster = !one.is_cluster && others.iter().any(|other| other.is_cluster);
         if beside_cluster && may_be_alike(one.beginning(), OF_CLUSTER) {
-            return Err(one.rejected(format!(
+            return Err(one.error(format!(
                 "beside kubernetes:/// no other names begin with '{OF_CLUSTER}'"
             )));
         }
-        let of_others = others()
-            .map(|(_, other)| other.beginning())
-            .chain(beside_cluster.then_some(OF_CLUSTER));
+        let mut of_others = Vec::new();
+        for beginning in others.iter().map(UserPrefix::beginning) {
+            // The empty prefix begins every name; the names of its own issuer are checked instead.
+            if !beginning.is_empty() {
+                of_others.push(beginning.to_owned());
+            }
+        }
+        if beside_cluster {
+            of_others.push(OF_CLUSTER.to_owned());
+        }
         names.push(UserNames {
             prefix: one.given.unwrap_or_default().to_owned(),
-            of_others: of_others
-                // The empty prefix begins every name; the names of its own issuer are checked instead.
-                .filter(|beginning| !beginning.is_empty())
-                .map(str::to_owned)
-                .collect(),
+            of_others,
         });
     }
     Ok(names)
@@ -108,19 +109,17 @@ fn missing(all: &[UserPrefix<'_>]) -> ExitError {
     // Two empty prefixes would mix the users of two issuers.
     let is_taken = all.iter().any(|one| one.given == Some(""));
     let first = all.iter().position(|one| !one.needs_none());
-    let lines = all
-        .iter()
-        .enumerate()
-        .filter(|(_, one)| one.is_missing())
-        .map(|(position, one)| {
-            let prefix = if Some(position) == first && !is_taken {
-                String::new()
-            } else {
-                proposed(one.issuer, all)
-            };
-            format!("`user-prefix = \"{prefix}\"` to {}", one.issuer)
-        });
-    let lines: Vec<_> = lines.collect();
+    let mut lines = Vec::new();
+    for (position, one) in all.iter().enumerate() {
+        if !one.is_missing() {
+            continue;
+        }
+        let prefix = match Some(position) == first && !is_taken {
+            true => String::new(),
+            false => proposed(one.issuer, all),
+        };
+        lines.push(format!("`user-prefix = \"{prefix}\"` to {}", one.issuer));
+    }
     ExitError::Config(format!(
         "[[issuer]]: several issuers may have users of the same id, so each table needs a `user-prefix`, which is put \
          before id and account (a changed one makes new users for the service); add {}",
@@ -131,13 +130,13 @@ fn missing(all: &[UserPrefix<'_>]) -> ExitError {
 /// Returns the name with a colon, and with a dot in front if another prefix begins with that.
 fn proposed(issuer: &str, all: &[UserPrefix<'_>]) -> String {
     let prefix = format!("{issuer}:");
-    let of_cluster = all.iter().any(|one| one.is_cluster).then_some(OF_CLUSTER);
-    let mut others = all.iter().map(UserPrefix::beginning).chain(of_cluster);
-    if others.any(|other| may_be_alike(&prefix, other)) {
-        format!(".{prefix}")
-    } else {
-        prefix
+    for other in all {
+        let is_like_cluster = other.is_cluster && may_be_alike(&prefix, OF_CLUSTER);
+        if is_like_cluster || may_be_alike(&prefix, other.beginning()) {
+            return format!(".{prefix}");
+        }
     }
+    prefix
 }
 
 #[cfg(test)]

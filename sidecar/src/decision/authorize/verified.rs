@@ -144,8 +144,9 @@ impl AuthPolicy {
             // An explanation shows each check.
             return Ok(None);
         }
-        let cached = |key_set| {
-            keys.with_keys(key_set, |keys| {
+        // The issuer is unknown until the token is parsed, so each cache of its place is tried.
+        for key_set in self.issuers.key_sets(presented.token.location()) {
+            let found = keys.with_keys(key_set, |keys| {
                 // Missing or stale keys are no error yet: `verify` reports the issuer's own.
                 let keys = keys.ok()?;
                 let known = keys
@@ -154,13 +155,12 @@ impl AuthPolicy {
                 let policy = self.issuers.policy(known.key_set)?;
                 let valid = self.still_valid(&known, policy, keys, presented, observer);
                 Some(valid.map(|()| known))
-            })
-        };
-        // The issuer is unknown until the token is parsed, so each cache of its place is tried.
-        self.issuers
-            .key_sets(presented.token.location())
-            .find_map(cached)
-            .transpose()
+            });
+            if let Some(found) = found {
+                return found.map(Some);
+            }
+        }
+        Ok(None)
     }
 
     /// Checks a cached token by the keys and rules that verified it.

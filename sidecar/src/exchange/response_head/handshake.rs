@@ -37,13 +37,19 @@ impl Handshake {
     /// Returns true if the service speaks WebSocket from here on; after any other 101 it may go on with
     /// HTTP, and take the client's bytes for a request of ours.
     pub(crate) fn is_completed_by(&self, head: &Parsed<'_>) -> bool {
-        let is_websocket = |name: &[u8]| name.eq_ignore_ascii_case(b"websocket");
-        only(head.values("upgrade")).is_some_and(is_websocket)
-            && only(head.values("sec-websocket-accept")) == Some(&self.accept)
+        match only_value(head.values("upgrade")) {
+            Some(protocol) if protocol.eq_ignore_ascii_case(b"websocket") => {
+                only_value(head.values("sec-websocket-accept")) == Some(&self.accept)
+            }
+            _ => false,
+        }
     }
 }
 
-fn only<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> Option<&'h [u8]> {
-    // Of two values the client may read the other one.
-    values.next().filter(|_| values.next().is_none())
+fn only_value<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> Option<&'h [u8]> {
+    match (values.next(), values.next()) {
+        (value, None) => value,
+        // The client may read the other one.
+        (_, Some(_)) => None,
+    }
 }

@@ -227,8 +227,7 @@ impl KeyEndpointSource {
         key: &VerificationKey,
     ) -> Result<KeySet, FetchError> {
         let allowed = [key.algorithm()];
-        let fetched = known.fetch(&mut self.client, request, &allowed);
-        let (keys, _) = fetched.await?;
+        let (keys, _) = known.fetch(&mut self.client, request, &allowed).await?;
         let mut thumbprints = keys.keys().iter().map(VerificationKey::thumbprint);
         // A set without the contract's key is another server's, or of another time.
         if thumbprints.all(|thumbprint| thumbprint != key.thumbprint()) {

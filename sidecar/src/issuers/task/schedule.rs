@@ -39,10 +39,10 @@ impl FromStr for Schedule {
         let schedule = Self(expression.to_owned());
         let has_year = expression.split_whitespace().count() > FIELDS;
         // The 30th of February never comes.
-        let comes = schedule.until_next_two().is_some();
-        (comes && !has_year)
-            .then_some(schedule)
-            .ok_or(ScheduleError)
+        if has_year || schedule.until_next_two().is_none() {
+            return Err(ScheduleError);
+        }
+        Ok(schedule)
     }
 }
 
@@ -78,7 +78,10 @@ impl Schedule {
 
     /// Returns the time until the next tick, by the wall clock.
     pub(crate) fn until_next(&self) -> Duration {
-        self.until_next_two().map_or(TWO_MINUTES, |[next, _]| next)
+        match self.until_next_two() {
+            Some([next, _]) => next,
+            None => TWO_MINUTES,
+        }
     }
 
     /// Returns the times until the next two ticks.
@@ -115,8 +118,10 @@ impl Ticks {
     /// while it waits.
     pub(crate) async fn next(&self) -> Tick {
         // Two intervals, not one: a tick that is a little late is no sign of a clock that was set back.
-        let two_intervals = self.schedule.until_next_two().map(|[_, second]| second);
-        let limit = two_intervals.unwrap_or(TWO_MINUTES);
+        let limit = match self.schedule.until_next_two() {
+            Some([_, second]) => second,
+            None => TWO_MINUTES,
+        };
         match timeout(limit, self.tick.notified()).await {
             Ok(()) => Tick::OnTime,
             Err(_) => Tick::Overdue,
