@@ -3,4 +3,5 @@
 pub mod canonical;
 pub mod destination;
 pub mod loose;
+pub mod overrides;
 pub mod patterns;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::header::HeaderName;
 use postern_http::methods::METHOD_OVERRIDES;
-use postern_http::path::canonical::names_another_path;
+use postern_http::path::overrides::names_another_path;
 
 use crate::identity::forwarded;
 

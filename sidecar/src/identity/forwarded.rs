@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use http::HeaderValue;
 use postern_http::header_alias::cgi_equal;
-use postern_http::path::canonical::{moves_the_root, names_another_path};
+use postern_http::path::overrides::{moves_the_root, names_another_path};
 
 use crate::identity::client::Client;
 use crate::identity::service_fields::ServiceFields;

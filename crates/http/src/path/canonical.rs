@@ -12,7 +12,6 @@ use std::borrow::Cow;
 use unicode_normalization::UnicodeNormalization;
 
 use crate::folding::is_invisible;
-use crate::header_alias::cgi_equal;
 use crate::invalid::InvalidRequest;
 
 /// The checked path of a request target.
@@ -227,8 +226,8 @@ fn decode(raw: &[u8], is_meant: impl Fn(u8) -> bool) -> Result<Vec<u8>, InvalidR
 
 /// Decodes the escapes that have no other spelling: of the space and of everything beyond ASCII.
 pub(super) fn as_written(raw: &[u8]) -> Option<String> {
-    let decoded = decode(raw, |byte| matches!(byte, b' ' | 0x80..));
-    String::from_utf8(decoded.ok()?).ok()
+    let decoded = decode(raw, |byte| matches!(byte, b' ' | 0x80..)).ok()?;
+    String::from_utf8(decoded).ok()
 }
 
 /// Decodes a text as written, in which valid escapes of ASCII alone are left.
@@ -327,12 +326,11 @@ fn decode_leniently(layer: &[u8]) -> Option<(Vec<u8>, bool)> {
 /// Returns true for a decoded text that some programs may read with other dots or separators, or
 /// without a name: classic ASP.NET drops `(S(x))`, which holds a session.
 fn is_confusing(text: &str) -> bool {
-    let is_session = |name: &str| name.starts_with('(') && name.ends_with("))");
     text.chars().any(is_separator_alike)
         || has_wide_escape(text)
         || text
             .split('/')
-            .any(|name| is_almost_dots(name) || is_session(name))
+            .any(|name| is_almost_dots(name) || name.starts_with('(') && name.ends_with("))"))
 }
 
 /// Returns true for `...` and `.. `: programs that trim names, as Win32 does, or leave out what is
@@ -420,37 +418,6 @@ const fn is_separator_alike(c: char) -> bool {
             | '\u{ff0f}'
             | '\u{ff3c}'
     )
-}
-
-/// Fields from which some services take a path in place of the one in the request line, and which
-/// gateways send by themselves.
-pub const PATH_OVERRIDES: [&str; 9] = [
-    "x-original-url",
-    "x-original-uri",
-    "x-rewrite-url",
-    "x-forwarded-uri",
-    "x-envoy-original-path",
-    "x-ms-original-url",
-    "x-script-name",
-    // ASP.NET, Spring and Werkzeug put it before the path, or cut it off.
-    "x-forwarded-prefix",
-    "x-forwarded-path",
-];
-
-/// Fields from which application servers take the root of the service, and cut it off the path:
-/// Gunicorn (variables of RFC 3875 §4.1) and Daphne. No gateway has to send them.
-pub const ROOT_OVERRIDES: [&str; 3] = ["script_name", "path_info", "daphne-root-path"];
-
-/// Returns true for the name of a field that names another path than the request line, or a name
-/// that becomes the same variable.
-pub fn names_another_path(field: &str) -> bool {
-    PATH_OVERRIDES.iter().any(|name| cgi_equal(name, field))
-}
-
-/// Returns true for the name of a field that moves the root of the service, or a name that becomes
-/// the same variable.
-pub fn moves_the_root(field: &str) -> bool {
-    ROOT_OVERRIDES.iter().any(|name| cgi_equal(name, field))
 }
 
 #[cfg(test)]

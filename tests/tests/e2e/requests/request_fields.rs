@@ -2,7 +2,8 @@
 //! both versions of HTTP, and paths that are too long.
 
 use postern_http::methods::METHOD_OVERRIDES;
-use postern_http::path::canonical::{MAX_PATH_BYTES, PATH_OVERRIDES, ROOT_OVERRIDES};
+use postern_http::path::canonical::MAX_PATH_BYTES;
+use postern_http::path::overrides::{PATH_OVERRIDES, ROOT_OVERRIDES};
 use serde_json::json;
 use tests::actors::auth_server::AuthServer;
 use tests::actors::client::Request;
