@@ -64,22 +64,23 @@ impl std::str::FromStr for Origin {
             "file" | "ftp" | "ws" | "wss" => false,
             // The scheme of an app: the standard of URLs has no origin for it, its web view has.
             _ => {
-                let has_host = url.host_str().is_some_and(|host| !host.is_empty());
-                has_host && url.path().is_empty() && url.as_str() == text
+                !matches!(url.host_str(), None | Some(""))
+                    && url.path().is_empty()
+                    && url.as_str() == text
             }
         };
         if !is_origin || !text.bytes().all(is_plain) {
             let meant = url.origin().ascii_serialization();
             let is_usable = meant != "null" && meant != text && meant.bytes().all(is_plain);
-            return Err(if is_usable {
-                format!("{MALFORMED}: browsers send {meant}").into()
-            } else {
-                MALFORMED.into()
+            return Err(match is_usable {
+                true => format!("{MALFORMED}: browsers send {meant}").into(),
+                false => MALFORMED.into(),
             });
         }
-        HeaderValue::from_str(text)
-            .map(Self)
-            .map_err(|_| MALFORMED.into())
+        match HeaderValue::from_str(text) {
+            Ok(origin) => Ok(Self(origin)),
+            Err(_) => Err(MALFORMED.into()),
+        }
     }
 }
 
@@ -100,11 +101,12 @@ impl AllowedOrigins {
             return None;
         }
         let mut fields = headers.get_all(ORIGIN).iter();
-        let origin = fields.next().filter(|_| fields.next().is_none())?;
-        self.0
-            .iter()
-            .any(|allowed| allowed.0 == origin)
-            .then_some(origin)
+        match (fields.next(), fields.next()) {
+            (Some(origin), None) if self.0.iter().any(|allowed| allowed.0 == origin) => {
+                Some(origin)
+            }
+            _ => None,
+        }
     }
 
     /// Returns true for a preflight of an allowed origin: OPTIONS, `Origin`, and
@@ -151,16 +153,18 @@ pub fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
 /// Returns the response fields that let every page read a public document, which is the same for all, so that
 /// no cookies are needed.
 pub fn public_fields(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
-    let anyone = (ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    std::iter::once(anyone)
-        .chain(requested_fields(headers))
-        .collect()
+    let mut fields = vec![(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"))];
+    fields.extend(requested_fields(headers));
+    fields
 }
 
 /// Returns the field that allows all requested fields: libraries for traces add fields of their own.
 fn requested_fields(headers: &HeaderMap) -> Option<(HeaderName, HeaderValue)> {
     let requested = headers.get(ACCESS_CONTROL_REQUEST_HEADERS)?;
-    (requested.len() <= MAX_REQUESTED).then(|| (ACCESS_CONTROL_ALLOW_HEADERS, requested.clone()))
+    match requested.len() <= MAX_REQUESTED {
+        true => Some((ACCESS_CONTROL_ALLOW_HEADERS, requested.clone())),
+        false => None,
+    }
 }
 
 /// An endpoint of ours, by its preflight.

@@ -50,10 +50,12 @@ impl ResponseFraming {
                     let text = part.trim_ascii();
                     let length = length(text).ok_or(AmbiguousResponse::Length)?;
                     // Some recipients take `2` and `02` for equal, and others do not.
-                    if named.is_some_and(|(named, _)| named != text) {
-                        return Err(AmbiguousResponse::Lengths);
+                    match named {
+                        Some((former, _)) if former != text => {
+                            return Err(AmbiguousResponse::Lengths);
+                        }
+                        _ => named = Some((text, length)),
                     }
-                    named = Some((text, length));
                 }
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
                 // Behind another coding the end of the body is not known.

@@ -9,9 +9,13 @@ use http::{HeaderMap, header};
 /// `localhost` (RFC 6761 §6.3) may resolve to anything.
 #[must_use]
 pub fn is_loopback_host(host: &str) -> bool {
-    let name = host.strip_suffix('.').unwrap_or(host);
-    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(is_loopback)
+    match host.trim_matches(['[', ']']).parse() {
+        Ok(address) => is_loopback(address),
+        Err(_) => host
+            .strip_suffix('.')
+            .unwrap_or(host)
+            .eq_ignore_ascii_case("localhost"),
+    }
 }
 
 /// Returns true for an address that only this machine reaches, in IPv6's form of it (RFC 4291
@@ -25,9 +29,13 @@ pub fn is_loopback(address: IpAddr) -> bool {
 /// here (DNS rebinding): its browser is a loopback peer, but sends that name.
 #[must_use]
 pub fn names_this_machine(headers: &HeaderMap) -> bool {
-    let host = headers.get(header::HOST).and_then(|it| it.to_str().ok());
-    host.and_then(|it| it.parse::<Authority>().ok())
-        .is_some_and(|it| is_loopback_host(it.host()))
+    let Some(host) = headers.get(header::HOST) else {
+        return false;
+    };
+    match host.to_str().unwrap_or_default().parse::<Authority>() {
+        Ok(authority) => is_loopback_host(authority.host()),
+        Err(_) => false,
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! A restriction holds for every spelling.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
@@ -92,17 +93,10 @@ impl LoosePath {
         if !prefix.eq_ignore_ascii_case(context) || !below.starts_with('/') {
             return Err(AnyPath::Outside);
         }
-        let mut others = Vec::new();
-        if let Some((_, range)) = empty {
-            let before = text.get(context.len()..range.start).unwrap_or_default();
-            let behind = text.get(range.end..).unwrap_or_default();
-            // Left out, or a blank.
-            for name in ["", "/ "] {
-                others.extend(String::from_utf8(
-                    [before, name.as_bytes(), behind].concat(),
-                ));
-            }
-        }
+        let mut others = match empty {
+            Some((_, range)) => without_name(&text, context.len(), range),
+            None => Vec::new(),
+        };
         // Of each spelling so far also the one without streams: Windows opens the same file.
         if !is_plain && below.contains(':') {
             let mut files = vec![without_streams(below)];
@@ -136,6 +130,19 @@ impl LoosePath {
 
 fn split_at(text: &[u8], at: usize) -> Option<(&str, &str)> {
     std::str::from_utf8(text).ok()?.split_at_checked(at)
+}
+
+/// Returns the path below the context path without a name and the slash before it, and with a blank.
+fn without_name(text: &[u8], context: usize, name: Range<usize>) -> Vec<String> {
+    let before = text.get(context..name.start).unwrap_or_default();
+    let behind = text.get(name.end..).unwrap_or_default();
+    let mut others = Vec::new();
+    for name in ["", "/ "] {
+        others.extend(String::from_utf8(
+            [before, name.as_bytes(), behind].concat(),
+        ));
+    }
+    others
 }
 
 /// Returns true for a name that is empty to some programs: blanks or a stream alone, perhaps before

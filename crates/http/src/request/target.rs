@@ -58,12 +58,14 @@ impl<'a> Target<'a> {
 
     /// Returns the path, without the query.
     pub fn path(&self) -> &[u8] {
-        let mut parts = self
-            .replacement
-            .as_ref()
-            .map_or(self.received, |it| &it.target)
-            .split(|&byte| byte == b'?');
-        parts.next().unwrap_or_default()
+        let target = match &self.replacement {
+            Some(replacement) => &replacement.target,
+            None => self.received,
+        };
+        target
+            .split(|&byte| byte == b'?')
+            .next()
+            .unwrap_or_default()
     }
 }
 

@@ -109,16 +109,7 @@ impl Glob {
                 '?' if after_star => continue,
                 '?' => offsets.iter().flat_map(|&at| after_any(name, at)).collect(),
                 letter if after_star => after_each(name, first, letter).collect(),
-                letter => {
-                    let mut next = Offsets::new();
-                    for &at in &offsets {
-                        match after_letter(name, at) {
-                            Some((c, after)) if c == letter => next.push(after),
-                            _ => {}
-                        }
-                    }
-                    next
-                }
+                letter => after_same(name, &offsets, letter),
             };
             // A blank at the begin of the glob may have been trimmed from the name.
             if at < begins && c.is_whitespace() {
@@ -152,6 +143,18 @@ fn skip_marks(name: &str, at: usize) -> usize {
 fn after_letter(name: &str, at: usize) -> Option<(char, usize)> {
     let letter = name.get(at..)?.chars().next()?;
     Some((letter, skip_marks(name, at + letter.len_utf8())))
+}
+
+/// Returns the offsets after this letter at one of some offsets.
+fn after_same(name: &str, offsets: &[usize], letter: char) -> Offsets {
+    let mut next = Offsets::new();
+    for &at in offsets {
+        match after_letter(name, at) {
+            Some((c, after)) if c == letter => next.push(after),
+            _ => {}
+        }
+    }
+    next
 }
 
 /// Returns the offsets after each such letter from an offset on.

@@ -76,15 +76,19 @@ impl PassList {
         patterns: impl IntoIterator<Item = &'p str>,
         parse: impl Fn(&'p str) -> Result<PathPattern, PathError>,
     ) -> Result<Self, PassListError> {
-        patterns
-            .into_iter()
-            .map(|text| {
-                parse(text).map_err(|source| PassListError {
-                    pattern: text.to_owned(),
-                    source,
-                })
-            })
-            .collect()
+        let mut list = Self::default();
+        for text in patterns {
+            match parse(text) {
+                Ok(pattern) => list.add(pattern),
+                Err(source) => {
+                    return Err(PassListError {
+                        pattern: text.to_owned(),
+                        source,
+                    });
+                }
+            }
+        }
+        Ok(list)
     }
 
     /// Returns the list as lenient services read paths.
@@ -101,10 +105,10 @@ impl PassList {
         if self.nodes.is_empty() {
             self.nodes.push(Node::default());
         }
-        let end = pattern
-            .segments
-            .iter()
-            .fold(0, |node, segment| self.child(node, segment));
+        let mut end = 0;
+        for segment in &pattern.segments {
+            end = self.child(end, segment);
+        }
         self.depends_on_method |= !pattern.methods.are_all();
         let position = self.patterns.len();
         if let Some(node) = self.nodes.get_mut(end) {
@@ -271,7 +275,9 @@ impl PassList {
 impl FromIterator<PathPattern> for PassList {
     fn from_iter<P: IntoIterator<Item = PathPattern>>(patterns: P) -> Self {
         let mut list = Self::default();
-        patterns.into_iter().for_each(|pattern| list.add(pattern));
+        for pattern in patterns {
+            list.add(pattern);
+        }
         list
     }
 }
