@@ -197,8 +197,9 @@ fn change_service(
         match ports::protected_port(*object) {
             Some((_, other)) if other == port => {}
             _ => {
-                let why = "selects pods with and without a sidecar, or with different ports";
-                return Err(why.to_owned());
+                return Err(
+                    "selects pods with and without a sidecar, or with different ports".to_owned(),
+                );
             }
         }
     }

@@ -89,8 +89,7 @@ pub(crate) fn add_sidecar(
         config_file,
         has_application: has_server || own.and(pod.annotation(names::SECRET)).is_some(),
     };
-    let container = sidecar.container(&forwarded.settings)?;
-    let volumes = sidecar.volumes();
+    let (container, volumes) = (sidecar.container(&forwarded.settings)?, sidecar.volumes());
     changes.extend(resources::whole_pod_changes(pod, &container));
     // All is decided: from here on the pod changes, and an error leaves it half changed.
     let pod = value.pointer_mut(path).ok_or("has no containers")?;

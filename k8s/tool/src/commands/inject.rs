@@ -68,11 +68,15 @@ fn defaults(printed: &[&Document], args: &SidecarsArgs, settings: &Settings) -> 
         ));
     }
     let is_given = args.set.iter().any(|pair| pair.starts_with(AUTH_SERVER));
-    match settings.component.settings.get(AUTH_SERVER) {
-        Some(server) if !is_given && sidecars.iter().any(|each| variable(each, AUTH_SERVER).as_ref() == Some(server)) => lines.push(format!(
+    if let Some(server) = settings.component.settings.get(AUTH_SERVER)
+        && !is_given
+        && sidecars
+            .iter()
+            .any(|each| variable(each, AUTH_SERVER).as_ref() == Some(server))
+    {
+        lines.push(format!(
             "no --set of a source of keys: sidecars fetch from {server}, a Service of their own namespace: give POSTERN_AUTH_SERVER, POSTERN_ISSUER_URL or POSTERN_JWKS"
-        )),
-        _ => {}
+        ));
     }
     lines
 }

@@ -45,8 +45,7 @@ const LAME_DUCK: Duration = Duration::from_secs(5);
 /// # Errors
 /// Start errors; later only a background task that has ended.
 pub(crate) fn run(args: &WebhookArgs) -> Result<(), ExitError> {
-    let runtime = tokio::runtime::Runtime::new();
-    runtime
+    tokio::runtime::Runtime::new()
         .map_err(|error| ExitError::Software(format!("no runtime: {error}")))?
         .block_on(serve(args))
 }

@@ -98,8 +98,10 @@ pub(crate) fn whole_pod_changes(pod: Object<'_>, sidecar: &Value) -> Vec<(String
             ("limits", limit, own_limit.or(own_request)),
         ] {
             if let (Some(present), Some(more)) = (present, more) {
-                let path = format!("/spec/resources/{kind}/{what}");
-                changes.push((path, written(what, present + more).into()));
+                changes.push((
+                    format!("/spec/resources/{kind}/{what}"),
+                    written(what, present + more).into(),
+                ));
             }
         }
     }

@@ -92,15 +92,7 @@ impl Settings {
         if set.contains(ISSUER_URL) && !set.contains(ISSUER) {
             variables.remove(ISSUER);
         }
-        let image = match &args.image {
-            None => format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION")),
-            Some(name) if is_image(name) => name.clone(),
-            Some(other) => {
-                return Err(ExitError::Usage(format!(
-                    "--image {other:?}: is no name of an image, as in registry.example.com/postern/sidecar:1.0.0"
-                )));
-            }
-        };
+        let image = image(args.image.as_deref())?;
         let mut resources = BTreeMap::new();
         for pair in &args.resources {
             match resource(pair) {
@@ -134,6 +126,17 @@ impl Settings {
             }
         }
         names
+    }
+}
+
+/// Returns the image of the operator, or the one of this version.
+fn image(given: Option<&str>) -> Result<String, ExitError> {
+    match given {
+        None => Ok(format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION"))),
+        Some(name) if is_image(name) => Ok(name.to_owned()),
+        Some(other) => Err(ExitError::Usage(format!(
+            "--image {other:?}: is no name of an image, as in registry.example.com/postern/sidecar:1.0.0"
+        ))),
     }
 }
 

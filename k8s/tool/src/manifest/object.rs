@@ -63,13 +63,9 @@ impl<'v> Object<'v> {
 
     /// Returns an annotation that looks like one of this product, and means nothing.
     pub(crate) fn unknown_annotation(self) -> Option<&'v str> {
-        for name in self.0["metadata"]["annotations"].as_object()?.keys() {
-            let is_known = ALL.contains(&name.as_str()) || name == ORIGINAL;
-            if name.starts_with(PREFIX) && !is_known {
-                return Some(name);
-            }
-        }
-        None
+        let annotations = self.0["metadata"]["annotations"].as_object()?;
+        let mut names = annotations.keys().map(String::as_str);
+        names.find(|name| name.starts_with(PREFIX) && *name != ORIGINAL && !ALL.contains(name))
     }
 
     /// Returns the object itself if it is a pod, or the pod that it describes.
@@ -150,8 +146,8 @@ impl<'v> Object<'v> {
     }
 
     fn sidecar_labels(self) -> impl Iterator<Item = &'v str> {
-        let of_pods = self.pod().and_then(|pod| pod.label(SIDECAR));
-        self.label(SIDECAR).into_iter().chain(of_pods)
+        let objects = [Some(self), self.pod()].into_iter().flatten();
+        objects.filter_map(|object| object.label(SIDECAR))
     }
 }
 

@@ -34,14 +34,12 @@ pub(crate) fn service_port(pod: Object<'_>) -> Result<Option<u16>, String> {
             Some(service)
         }
     };
-    for own in OWN {
-        if used.contains(&own) {
-            return Err(format!(
-                "port {own} is the sidecar's: let the service listen on another one"
-            ));
-        }
+    match OWN.iter().find(|port| used.contains(port)) {
+        Some(port) => Err(format!(
+            "port {port} is the sidecar's: let the service listen on another one"
+        )),
+        None => Ok(service),
     }
-    Ok(service)
 }
 
 /// Returns the pod of an object that has a sidecar, and the port of its service.
@@ -69,10 +67,7 @@ pub(crate) fn target_among<'v>(
     let Value::String(text) = target else {
         return u16::try_from(target.as_u64()?).ok();
     };
-    match number(text) {
-        None => Some(ports.find(|(name, _)| name == text)?.1),
-        number => number,
-    }
+    number(text).or_else(|| Some(ports.find(|(name, _)| name == text)?.1))
 }
 
 /// Returns the port of the node that leads to a port of the pod.

@@ -43,8 +43,8 @@ pub(crate) fn forward(
             let path = format!("/probe/{name}");
             if action == "httpGet" {
                 let mut change = |member, value| {
-                    let change = (format!("{probe}/httpGet/{member}"), value);
-                    probes.changes.push(change);
+                    let path = format!("{probe}/httpGet/{member}");
+                    probes.changes.push((path, value));
                 };
                 change("path", path.into());
                 change("port", ADMIN_PORT.into());

@@ -45,8 +45,10 @@ pub(crate) fn service_protocol(
             names.push(name_of(each.value));
             let word = text(each.value, "/appProtocol");
             if let Some(protocol) = protocol_of(word) {
-                let source = format!("appProtocol {word} of {}", service.described());
-                said.insert(protocol, source);
+                said.insert(
+                    protocol,
+                    format!("appProtocol {word} of {}", service.described()),
+                );
             }
         }
     }

@@ -132,8 +132,10 @@ pub(crate) fn move_to_sidecar(
     let mut changes = Vec::new();
     for (number, port) in ports_of(Object(value)).into_iter().enumerate() {
         if port.is_guarded() && is_service(port.target) && *port.target != SIDECAR_PORT {
-            let path = format!("/spec/ports/{number}/targetPort");
-            changes.push((path, SIDECAR_PORT.into()));
+            changes.push((
+                format!("/spec/ports/{number}/targetPort"),
+                SIDECAR_PORT.into(),
+            ));
         }
     }
     let is_moved = !changes.is_empty();
