@@ -207,10 +207,13 @@ struct Plain<'a>(&'a str);
 
 impl Display for Plain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|character| match character {
-            '"' | '\'' | '\\' => f.write_char(character),
-            character => write!(f, "{}", character.escape_debug()),
-        })
+        for character in self.0.chars() {
+            match character {
+                '"' | '\'' | '\\' => f.write_char(character)?,
+                _ => write!(f, "{}", character.escape_debug())?,
+            }
+        }
+        Ok(())
     }
 }
 

@@ -130,8 +130,10 @@ impl Interceptor {
 
     /// Returns true for the raw path of the user-details endpoint.
     pub fn is_user_details(&self, path: &[u8]) -> bool {
-        let path = RequestPath::parse(path);
-        path.is_ok_and(|path| self.context.strip(&path) == Some(USER_DETAILS_PATH))
+        match RequestPath::parse(path) {
+            Ok(path) => self.context.strip(&path) == Some(USER_DETAILS_PATH),
+            Err(_) => false,
+        }
     }
 
     /// Returns the places of a token.
@@ -216,7 +218,7 @@ impl Interceptor {
         // The current user is never public, whatever a pattern says.
         let open = if is_user_details { None } else { relative };
         if let Some(pattern) = self.pattern_of(&self.pass_list, method, headers, open) {
-            observer.learned("path", opened(relative, pattern));
+            observer.learned("path", describe_opening(relative, pattern));
             return Ok(AuthRequirement::Pass);
         }
         // After the public paths, where even a malformed token is no error.
@@ -225,7 +227,7 @@ impl Interceptor {
         if token == Ok(None)
             && let Some(pattern) = self.pattern_of(&self.optional, method, headers, open)
         {
-            observer.learned("path", opened(relative, pattern));
+            observer.learned("path", describe_opening(relative, pattern));
             observer.skipped("authorization", "a token may be missing here, and it is");
             return Ok(AuthRequirement::Pass);
         }
@@ -238,11 +240,10 @@ impl Interceptor {
             Err(invalid) => Err(invalid.into()),
         };
         let token = observer.check("authorization", token)?;
-        Ok(if is_user_details {
-            AuthRequirement::UserDetails(token)
-        } else {
-            AuthRequirement::NeedsToken(token)
-        })
+        match is_user_details {
+            true => Ok(AuthRequirement::UserDetails(token)),
+            false => Ok(AuthRequirement::NeedsToken(token)),
+        }
     }
 
     /// Checks a raw path. A separator may be hidden where nothing compares paths.
@@ -250,10 +251,9 @@ impl Interceptor {
         let path = RequestPath::parse(raw)?;
         let mut lists = [&self.pass_list, &self.optional].into_iter();
         let compares = self.has_rules || lists.any(|list| !list.patterns().is_empty());
-        if compares && path.hides_separators() {
-            Err(Rejection::PathNotCanonical)
-        } else {
-            Ok(path)
+        match compares && path.hides_separators() {
+            true => Err(Rejection::PathNotCanonical),
+            false => Ok(path),
         }
     }
 
@@ -267,10 +267,9 @@ impl Interceptor {
         path: Option<&str>,
     ) -> Option<&'l PathPattern> {
         let path = path?;
-        let certain = if list.depends_on_method() {
-            certain_method(method, headers)
-        } else {
-            Some(method)
+        let certain = match list.depends_on_method() {
+            true => certain_method(method, headers),
+            false => Some(method),
         };
         let pattern = list.find_for(certain, path)?;
         // The service writes to the destination: both paths need a pattern, or neither is public.
@@ -291,7 +290,7 @@ fn never_open(path: &RequestPath<'_>, context: &ContextPath) -> impl fmt::Displa
 }
 
 /// Describes a path that a pattern opens, for an explanation.
-fn opened(relative: Option<&str>, pattern: &PathPattern) -> impl fmt::Display {
+fn describe_opening(relative: Option<&str>, pattern: &PathPattern) -> impl fmt::Display {
     let (path, pattern) = (relative.unwrap_or_default(), pattern.as_str());
     fmt::from_fn(move |f| write!(f, "{path} is open: {pattern}"))
 }

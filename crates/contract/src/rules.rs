@@ -184,8 +184,10 @@ impl AccessRules {
                 Some(RuleVerdict::LacksScope) => Rejection::InsufficientScope,
                 Some(RuleVerdict::LacksClaim) | None => Rejection::ClaimNotAllowed,
             };
-            let rule = Some(rule);
-            return Err(Broken { rejection, rule });
+            return Err(Broken {
+                rejection,
+                rule: Some(rule),
+            });
         }
         Ok(())
     }

@@ -159,12 +159,9 @@ impl RegistryClient {
             return Ok(());
         };
         let now = Instant::now();
-        if self
-            .token
-            .as_ref()
-            .is_some_and(|token| now < token.renew_at)
-        {
-            return Ok(());
+        match &self.token {
+            Some(token) if now < token.renew_at => return Ok(()),
+            _ => {}
         }
         // A wrong password is not tried more often than every `LOGIN_PAUSE`.
         if let Some(former) = self.logged_in_at {
