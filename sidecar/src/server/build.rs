@@ -73,16 +73,7 @@ pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitErr
         );
         server.add_service(supervised("certificate reload", following, &background));
     }
-    if let Some((target, rejected)) = config.exposure {
-        let check = ExposureProbe {
-            target,
-            upstream: Arc::clone(&app.upstream),
-            metrics: app.metrics.clone(),
-            ready: rejected.then(|| {
-                app.health
-                    .condition("exposure", "not known while the service is down")
-            }),
-        };
+    if let Some(check) = exposure_probe(&config, &app) {
         server.add_service(supervised("exposure check", check.run(), &background));
     }
     let probes = probes::routes(config.probes.clone())?;
@@ -115,6 +106,21 @@ pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitErr
     }
 }
 
+/// Returns the check of the service's port on the pod's address.
+fn exposure_probe(config: &Config, app: &App) -> Option<ExposureProbe> {
+    let (target, is_rejected) = config.exposure?;
+    let unknown = "not known while the service is down";
+    Some(ExposureProbe {
+        target,
+        upstream: Arc::clone(&app.upstream),
+        metrics: app.metrics.clone(),
+        ready: match is_rejected {
+            true => Some(app.health.condition("exposure", unknown)),
+            false => None,
+        },
+    })
+}
+
 /// Returns what the admin port serves to loopback peers.
 fn admin_routes(config: &Config, app: &App, stop: &GracefulStop, started: Instant) -> Router {
     let drain = Drain {
@@ -138,8 +144,10 @@ fn admin_routes(config: &Config, app: &App, stop: &GracefulStop, started: Instan
         rules: Arc::clone(&app.rules),
         reported: Arc::clone(&app.request_logger.reported),
     };
-    let routes = drain.routes().merge(explainer.routes());
-    routes.merge(status.routes(started, &app.health, &app.registry))
+    drain
+        .routes()
+        .merge(explainer.routes())
+        .merge(status.routes(started, &app.health, &app.registry))
 }
 
 fn graceful_stop(
@@ -188,12 +196,12 @@ fn client_connections(config: &Config, app: Arc<App>) -> ClientConnections {
         config.args.limits.max_connections,
         descriptors,
     );
-    let evictions = app.metrics.connections_evicted.clone();
+    let evicted = app.metrics.connections_evicted.clone();
     let requests = Exchanges::new(app, limits::max_idle(descriptors), IDLE_TIMEOUT);
     ClientConnections {
         requests: Arc::new(requests),
         tls: config.tls.clone(),
-        slots: ConnectionSlots::counting("public port", max, evictions),
+        slots: ConnectionSlots::counting("public port", max, evicted),
         head_timeout: config.args.limits.request_header_timeout.duration(),
     }
 }

@@ -98,11 +98,14 @@ impl ClientConnections {
         mut drain: DrainWatcher,
     ) {
         let requests = &self.requests;
-        // Without a timeout a write may wait forever.
-        let timeout = requests.app.downstream_write_timeout;
         // A response may be two writes; the second must not wait for the acknowledgement of the first.
         let _ = socket.set_nodelay(true);
-        let socket = Socket::new(socket, timeout.unwrap_or(Duration::MAX));
+        // Without a timeout a write may wait forever.
+        let timeout = requests
+            .app
+            .downstream_write_timeout
+            .unwrap_or(Duration::MAX);
+        let socket = Socket::new(socket, timeout);
         // Boxed: most connections have no handshake, and none for long.
         let Some(transport) = Box::pin(self.secured(socket, peer.ip(), &activity)).await else {
             return;

@@ -233,30 +233,24 @@ fn check(
     read: &ServeArgs,
 ) -> Result<Reloaded, ExitError> {
     // Invalid settings are rejected whole, even where they wait: the next start would fail.
-    let config = Config::new(read)?;
+    let mut config = Config::new(read)?;
     let now = apply_reloadable(start, effective, read);
     let waiting = differences(&now, read);
-    if waiting.is_empty() {
-        // The settings in effect are those that were read.
-        return Ok(Reloaded {
-            config,
-            now,
-            waiting,
-        });
-    }
-    // Until the next start other settings are in effect than those that were read: they need a check of their
+    // Until the next start other settings are in effect than those that were read: these need a check of their
     // own, because the new rules meet the former values of what waits.
-    match Config::new(&now) {
-        Ok(config) => Ok(Reloaded {
-            config,
-            now,
-            waiting,
-        }),
-        Err(error) => Err(ExitError::Config(format!(
-            "without {}, which wait for the next start: {error}",
-            waiting.join(", ")
-        ))),
+    if !waiting.is_empty() {
+        config = Config::new(&now).map_err(|error| {
+            let waiting = waiting.join(", ");
+            ExitError::Config(format!(
+                "without {waiting}, which wait for the next start: {error}"
+            ))
+        })?;
     }
+    Ok(Reloaded {
+        config,
+        now,
+        waiting,
+    })
 }
 
 /// Reads the settings: flag > variable > file, as at the start. Only the file can have changed.
