@@ -93,12 +93,12 @@ impl Config {
         of_settings.extend(policy::resources_without_audience(&auth_policy));
         of_settings.extend(upstream_tls.as_ref().and_then(UpstreamTls::unverified));
         let now = unix_now();
-        of_settings.extend(tls.as_deref().and_then(|tls| tls.ending(now)));
-        of_settings.extend(
-            upstream_tls
-                .as_ref()
-                .and_then(|tls| tls.ending_certificate(now)),
-        );
+        if let Some(tls) = &tls {
+            of_settings.extend(tls.ending(now));
+        }
+        if let Some(tls) = &upstream_tls {
+            of_settings.extend(tls.ending_certificate(now));
+        }
         reporting::check(args, auth_policy.reporting_until, now)?;
         policy::reject_idle_cookie_origins(&args.rules.tokens, auth_policy.interceptor.sources())?;
         let rules = Rules {
@@ -143,12 +143,12 @@ impl Config {
 
     /// Returns warnings: settings that work, but may not be intended.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let ended = self.reject_ended_reporting(unix_now()).err();
-        self.warnings_of_settings()
-            .map(str::to_owned)
-            .chain(ended.map(|ended| ended.to_string()))
-            .chain(self.of_settings.iter().cloned())
-            .collect()
+        let mut warnings: Vec<_> = self.warnings_of_settings().map(str::to_owned).collect();
+        if let Err(ended) = self.reject_ended_reporting(unix_now()) {
+            warnings.push(ended.to_string());
+        }
+        warnings.extend_from_slice(&self.of_settings);
+        warnings
     }
 
     /// Returns [`Config::warnings`] and those about command line and environment, which no reload
@@ -176,10 +176,10 @@ impl Config {
     fn warnings_of_settings(&self) -> impl Iterator<Item = &'static str> {
         let policy = &self.rules.auth_policy;
         let own_server = self.sources().find_map(SourceSettings::auth_server);
-        let list_server = self
-            .list_source
-            .as_ref()
-            .and_then(|list| list.source.auth_server());
+        let list_server = match &self.list_source {
+            Some(list) => list.source.auth_server(),
+            None => None,
+        };
         let of_flags = [
             (
                 self.args.rules.tokens.allow_no_exp,

@@ -145,10 +145,9 @@ impl AuthServer {
 
     /// Returns the end of the URL's scheme where the address has to be found first.
     fn suffix(&self) -> &'static str {
-        if self.scheme == Scheme::HTTPS {
-            "+https"
-        } else {
-            ""
+        match self.scheme == Scheme::HTTPS {
+            true => "+https",
+            false => "",
         }
     }
 
@@ -208,10 +207,9 @@ fn in_registry(url: &str) -> Result<AuthServer, AuthServerError> {
 }
 
 const fn http_scheme(is_secure: bool) -> Scheme {
-    if is_secure {
-        Scheme::HTTPS
-    } else {
-        Scheme::HTTP
+    match is_secure {
+        true => Scheme::HTTPS,
+        false => Scheme::HTTP,
     }
 }
 

@@ -178,9 +178,10 @@ impl Upstream {
         self.connected.store(Some(Arc::new(Err(failed))));
         let peers = self.peers.load();
         let index = self.preferred.load(Ordering::Relaxed);
-        let current = peers.get(index % peers.len().max(1));
         // Of several requests that fail at once, only one selects the next address.
-        if current.is_some_and(|current| Arc::ptr_eq(current, peer)) {
+        if let Some(current) = peers.get(index % peers.len().max(1))
+            && Arc::ptr_eq(current, peer)
+        {
             let next = index.wrapping_add(1);
             let _ =
                 self.preferred

@@ -140,11 +140,11 @@ impl Explainer {
         received: &ReceivedHead,
         explanation: &mut Explanation,
     ) {
-        let key_set = match (policy.issuers.only(), policy.token_and_issuer(received)) {
+        let keys = match (policy.issuers.only(), policy.token_and_issuer(received)) {
             (Some(issuer), _) | (None, Some((_, issuer))) => self.keys.get(issuer.key_set),
             (None, None) => None,
         };
-        let Some(keys) = key_set else {
+        let Some(keys) = keys else {
             return explanation.show_keys(None, None);
         };
         match keys.load().as_deref() {

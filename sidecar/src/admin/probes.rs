@@ -72,13 +72,14 @@ struct Outcome {
 /// # Errors
 /// [`ExitError::Config`] for a probe that is no request.
 pub(crate) fn routes(probes: Vec<ServiceProbe>) -> Result<Router, ExitError> {
-    probes.into_iter().try_fold(Router::new(), |routes, probe| {
+    let mut routes = Router::new();
+    for probe in probes {
         let path = format!("/probe/{}", probe.name);
-        let forwarded = ForwardedProbe::new(probe);
-        let forwarded =
-            forwarded.map_err(|error| ExitError::Config(format!("--probes: {error}")))?;
-        Ok(routes.route(&path, get(respond).with_state(Arc::new(forwarded))))
-    })
+        let forwarded = ForwardedProbe::new(probe)
+            .map_err(|error| ExitError::Config(format!("--probes: {error}")))?;
+        routes = routes.route(&path, get(respond).with_state(Arc::new(forwarded)));
+    }
+    Ok(routes)
 }
 
 async fn respond(State(probe): State<Arc<ForwardedProbe>>) -> Response {

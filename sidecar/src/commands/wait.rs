@@ -16,7 +16,10 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The last response, at `timeout`.
 pub(crate) fn until_ready(admin: SocketAddr, timeout: Duration) -> Result<(), ExitError> {
     until_done(timeout, || {
-        Ok(healthcheck::ready(admin, RESPONSE_TIMEOUT).map_or_else(Poll::NotYet, |()| Poll::Done))
+        Ok(match healthcheck::ready(admin, RESPONSE_TIMEOUT) {
+            Ok(()) => Poll::Done,
+            Err(failure) => Poll::NotYet(failure),
+        })
     })
 }
 

@@ -169,13 +169,14 @@ fn with_claim_headers(
     for (index, description) in described.iter().enumerate() {
         let table = description.table();
         for entry in table.claim_header.iter().flat_map(List::texts) {
-            header = match header.with_claim(&entry, Some(KeySetIndex(index))) {
-                Ok(header) => header,
-                Err(error) => {
-                    let why = format!("claim-header '{entry}': {error}");
-                    return Err(table_error(table.name.as_str(), why));
-                }
-            };
+            header = header
+                .with_claim(&entry, Some(KeySetIndex(index)))
+                .map_err(|error| {
+                    table_error(
+                        table.name.as_str(),
+                        format!("claim-header '{entry}': {error}"),
+                    )
+                })?;
         }
     }
     Ok(header)

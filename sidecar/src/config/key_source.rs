@@ -29,10 +29,7 @@ pub(super) fn endpoint(args: &ServeArgs) -> Result<EndpointSettings, ExitError> 
         auth_server,
         application: Some(application(args)?),
         signing_type: signing_type(args)?,
-        wants_list: args
-            .keys
-            .revocations
-            .is_some_and(|mode| mode != RevocationMode::Off),
+        wants_list: !matches!(args.keys.revocations, None | Some(RevocationMode::Off)),
     })
 }
 

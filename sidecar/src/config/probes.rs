@@ -43,12 +43,11 @@ pub(super) fn service_probes(
     let unusable = |why: String| ExitError::Config(format!("--probes: {}", in_plain_words(&why)));
     let parsed = probes::parse(text).map_err(unusable)?;
     probes::reject_user_headers(&parsed, |name| user.is_alias(name)).map_err(unusable)?;
-    let probes: Vec<ServiceProbe> = parsed
-        .into_iter()
-        .map(|probe| service_probe(probe, upstream))
-        .collect();
-    for probe in &probes {
+    let mut probes = Vec::new();
+    for probe in parsed {
+        let probe = service_probe(probe, upstream);
         reject_own_address(args, "probes", &probe.address)?;
+        probes.push(probe);
     }
     Ok(probes)
 }

@@ -113,10 +113,8 @@ impl AuthPolicy {
 
     /// Returns the names of the rules, in order.
     pub(crate) fn rule_names(&self) -> impl Iterator<Item = &str> {
-        self.access_rules
-            .rules()
-            .iter()
-            .map(|rule| rule.name.as_str())
+        let rules = self.access_rules.rules().iter();
+        rules.map(|rule| rule.name.as_str())
     }
 
     /// Returns the rule that a rejection names.
@@ -127,10 +125,8 @@ impl AuthPolicy {
     /// Returns the token of a request; `None` without one, and for a malformed one.
     pub(crate) fn token<'a>(&self, request: &'a ReceivedHead) -> Option<Bearer<'a>> {
         let opens_websocket = request.kind == RequestKind::WebSocket;
-        self.interceptor
-            .token(&request.headers, opens_websocket)
-            .ok()
-            .flatten()
+        let token = self.interceptor.token(&request.headers, opens_websocket);
+        token.ok()?
     }
 
     /// Names what in a request is the cause of a rejection, where the reason does not say it. Of a
@@ -330,8 +326,8 @@ impl AuthPolicy {
         let (rules, context) = (&self.access_rules, self.interceptor.context());
         let outcome = rules.check(request, context, &verified.rule_verdicts);
         if O::WATCHES && !rules.rules().is_empty() {
-            let token = DecodedToken::decode(token.as_str());
-            let payload = token
+            let decoded = DecodedToken::decode(token.as_str());
+            let payload = decoded
                 .and_then(|token| token.claims.as_object().cloned())
                 .unwrap_or_default();
             if let Some(why) = rules.any_path(request, context) {
@@ -347,11 +343,14 @@ impl AuthPolicy {
             }
             observer.checked("rules", outcome.is_ok());
         }
-        outcome.map_err(|Broken { rejection, rule }| Rejected {
-            rejection,
-            rule,
-            verified: Some(Arc::clone(verified)),
-        })
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(Broken { rejection, rule }) => Err(Rejected {
+                rejection,
+                rule,
+                verified: Some(Arc::clone(verified)),
+            }),
+        }
     }
 }
 

@@ -98,12 +98,12 @@ impl AuthPolicy {
             return Ok(());
         };
         let seen = &self.possession.seen;
-        let proof = self.proof(leeway_seconds, presented, bound, key);
-        let used = proof.and_then(|proof| match O::WATCHES {
+        let used = match self.proof(leeway_seconds, presented, bound, key) {
             // An explanation uses no proof up.
-            true => seen.check(user, &proof, presented.now),
-            false => seen.enter(user, &proof, presented.now, leeway_seconds),
-        });
+            Ok(proof) if O::WATCHES => seen.check(user, &proof, presented.now),
+            Ok(proof) => seen.enter(user, &proof, presented.now, leeway_seconds),
+            Err(invalid) => Err(invalid),
+        };
         observer.explains(&used, |_| describe(presented.request));
         Ok(observer.check("proof", used)?)
     }
@@ -117,8 +117,9 @@ impl AuthPolicy {
         key: &Digest,
     ) -> Result<VerifiedProof, InvalidProof> {
         let request = presented.request;
-        let proof = Proof::from_headers(&request.headers)?;
-        let proof = proof.ok_or(InvalidProof::Missing)?;
+        let Some(proof) = Proof::from_headers(&request.headers)? else {
+            return Err(InvalidProof::Missing);
+        };
         // RFC 9449 §4.3 item 12. First: no other key is worth a computation.
         if proof.key() != key {
             return Err(InvalidProof::OtherKey);
@@ -144,15 +145,17 @@ impl AuthPolicy {
         let Some(path) = NormalUrl::path_of(target.path()) else {
             return false;
         };
-        self.resources.iter().any(|resource| {
-            let base = resource.normal.path.trim_end_matches('/');
-            let below = match url.path.strip_prefix(base) {
+        for normal in self.resources.iter().map(|resource| &resource.normal) {
+            let below = match url.path.strip_prefix(normal.path.trim_end_matches('/')) {
                 // The resource itself.
                 Some("") => Some("/"),
                 below => below,
             };
-            resource.normal.origin == url.origin && (url.path == path || below == Some(&path))
-        })
+            if normal.origin == url.origin && (url.path == path || below == Some(&path)) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Returns the field with the next nonce for a request that came with a proof; `None` where no

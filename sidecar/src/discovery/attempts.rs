@@ -21,15 +21,18 @@ impl RecentAttempts {
     pub(crate) fn not_failed<T>(&self, found: Vec<T>, authority: impl Fn(&T) -> String) -> Vec<T> {
         let (failed, others): (Vec<_>, Vec<_>) = found
             .into_iter()
-            .partition(|one| self.failed(&authority(one)));
+            .partition(|one| self.has_failed(&authority(one)));
         if others.is_empty() { failed } else { others }
     }
 
-    fn failed(&self, authority: &str) -> bool {
-        let mut newest_first = self.0.iter().rev();
-        newest_first
-            .find(|(instance, _)| instance.authority == authority)
-            .is_some_and(|(_, worked)| !worked)
+    fn has_failed(&self, authority: &str) -> bool {
+        // The last attempt counts.
+        for (instance, worked) in self.0.iter().rev() {
+            if instance.authority == authority {
+                return !worked;
+            }
+        }
+        false
     }
 
     /// Records the result of a fetch from `instance`.
@@ -56,17 +59,17 @@ mod tests {
     #[test]
     fn a_failure_is_forgotten_after_a_success_or_five_fetches() {
         let mut attempts = RecentAttempts::default();
-        assert!(attempts.last().is_none() && !attempts.failed("a"));
+        assert!(attempts.last().is_none() && !attempts.has_failed("a"));
         attempts.note(instance("a"), false);
         attempts.note(instance("b"), true);
         assert_eq!(attempts.last(), Some(&instance("b")));
-        assert!(attempts.failed("a") && !attempts.failed("b"));
+        assert!(attempts.has_failed("a") && !attempts.has_failed("b"));
         attempts.note(instance("b"), false);
         attempts.note(instance("b"), true);
         attempts.note(instance("b"), true);
-        assert!(attempts.failed("a") && !attempts.failed("b"));
+        assert!(attempts.has_failed("a") && !attempts.has_failed("b"));
         attempts.note(instance("b"), true);
-        assert!(!attempts.failed("a"));
+        assert!(!attempts.has_failed("a"));
     }
 
     #[test]

@@ -51,13 +51,12 @@ pub(super) struct Deadlines {
 impl Deadlines {
     /// Creates the deadlines of a request until its response begins.
     pub(super) fn new(app: &App, head: &ReceivedHead, forward: &Forward, to_http_1: bool) -> Self {
-        // A gRPC call waits for parts of its body no longer than for its response.
-        let is_call = forward.kind == RequestKind::Grpc;
         let mut deadlines = Self {
             pace: Pace::for_request(app, head, forward, to_http_1),
-            body: match is_call {
-                true => None,
-                false => app.request_body_timeout,
+            body: match forward.kind {
+                // A call waits for parts of its body no longer than for its response.
+                RequestKind::Grpc => None,
+                _ => app.request_body_timeout,
             },
             response: app.upstream.read_timeout(),
             ..Self::default()
@@ -72,10 +71,10 @@ impl Deadlines {
         if !app.close_streams_on_expiry {
             return;
         }
-        self.token = match forward.ends_at {
-            Some(ends_at) => Instant::now().checked_add(clock::until(ends_at)),
-            None => None,
-        };
+        self.token = None;
+        if let Some(ends_at) = forward.ends_at {
+            self.token = Instant::now().checked_add(clock::until(ends_at));
+        }
         // One wait for the revocation lasts from the request to the end of its stream.
         if self.revocation.is_none()
             && let Some(verified) = &forward.verified

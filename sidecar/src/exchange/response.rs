@@ -75,8 +75,8 @@ impl LocalResponse {
 
     /// Creates the response of a rejection.
     pub(crate) fn rejection(rejection: Rejection) -> Self {
-        let body = Envelope::rejection(rejection).to_json();
-        let mut response = Self::new(rejection.status(), body.unwrap_or_default());
+        let body = Envelope::rejection(rejection).to_json().unwrap_or_default();
+        let mut response = Self::new(rejection.status(), body);
         response.rejection = Some(rejection);
         if let Some(challenge) = rejection.www_authenticate() {
             response.fields.insert(

@@ -25,16 +25,22 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(address: Option<IpAddr>, tls: bool, proxies: &TrustedProxies) -> Self {
         static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
-        let text = address
-            .map(|address| address.to_canonical().to_string())
-            .map(|text| HeaderValue::from_maybe_shared(Bytes::from(text)));
+        let (is_trusted_proxy, text) = match address {
+            Some(address) => {
+                let text = Bytes::from(address.to_canonical().to_string());
+                // Never an error: an address is visible ASCII.
+                let text = HeaderValue::from_maybe_shared(text).ok();
+                (proxies.trusts(address), text)
+            }
+            None => (false, None),
+        };
         Self {
             connection: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
             address,
             tls,
             certificate: None,
-            is_trusted_proxy: address.is_some_and(|address| proxies.trusts(address)),
-            text: text.and_then(Result::ok),
+            is_trusted_proxy,
+            text,
         }
     }
 

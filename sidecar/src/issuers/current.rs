@@ -80,8 +80,10 @@ impl CurrentKeys {
     /// Shares `list`, which the task of one issuer replaces.
     #[must_use]
     pub(crate) fn with_list(self, list: &Arc<ListInForce>) -> Self {
-        let list = Arc::clone(list);
-        Self { list, ..self }
+        Self {
+            list: Arc::clone(list),
+            ..self
+        }
     }
 
     /// Gives the issuer a name.

@@ -30,8 +30,9 @@ impl ListInForce {
         let list = Arc::new(list);
         let former = self.list.swap(Some(Arc::clone(&list)));
         // The same lines end the same tokens, so no stream has to check its token again.
-        if former.is_some_and(|former| list.has_lines_of(&former)) {
-            return false;
+        match former {
+            Some(former) if list.has_lines_of(&former) => return false,
+            _ => {}
         }
         self.changes.send_replace(());
         true

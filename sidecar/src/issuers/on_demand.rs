@@ -175,10 +175,7 @@ impl OnDemandFetch {
     pub(crate) fn until_next(&self, now: Instant) -> Option<Duration> {
         let full_at = self.past.lock().full_at?;
         let wait = full_at.saturating_duration_since(now + PAUSE * (FETCHES - 1));
-        match wait.is_zero() {
-            true => None,
-            false => Some(wait),
-        }
+        (!wait.is_zero()).then_some(wait)
     }
 
     fn turn(&self, key: u64, client: Holder, now: Instant) -> Turn {

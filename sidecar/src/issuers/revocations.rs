@@ -63,8 +63,10 @@ impl NumberedList {
                 known: self.number,
             });
         }
-        let number = next.number.max(self.number);
-        Ok(Self { number, ..next })
+        Ok(Self {
+            number: next.number.max(self.number),
+            ..next
+        })
     }
 }
 
@@ -257,8 +259,9 @@ impl RevocationRefresh {
             return false;
         }
         let since = moment(unix_now());
-        let failed = format!("the fetches fail since {since}: {server}: {error}");
-        outage.store(Some(Arc::new(failed)));
+        outage.store(Some(Arc::new(format!(
+            "the fetches fail since {since}: {server}: {error}"
+        ))));
         true
     }
 

@@ -15,14 +15,17 @@ impl ServerClock {
     /// Records a response, and returns true if the clock is off from now on, false if it is right again.
     pub(super) fn seen(&self, ahead: i64) -> Option<bool> {
         let mut last = self.0.lock();
-        let was_off = last.is_some_and(|(_, is_off)| is_off);
+        let was_off = matches!(*last, Some((_, true)));
         let limit = match was_off {
             true => RIGHT_AGAIN_SECONDS,
             false => TOLERATED_SECONDS,
         };
         let is_off = ahead.unsigned_abs() > limit;
         *last = Some((ahead, is_off));
-        (is_off != was_off).then_some(is_off)
+        match is_off == was_off {
+            true => None,
+            false => Some(is_off),
+        }
     }
 
     pub(crate) fn ahead(&self) -> Option<i64> {
@@ -31,7 +34,9 @@ impl ServerClock {
 
     /// Describes a clock that is off.
     pub(super) fn note(&self) -> Option<String> {
-        let (ahead, _) = self.0.lock().filter(|(_, is_off)| *is_off)?;
+        let Some((ahead, true)) = *self.0.lock() else {
+            return None;
+        };
         let side = if ahead < 0 { "behind" } else { "ahead of" };
         let apart = ahead.unsigned_abs();
         Some(format!("its clock is {apart} s {side} this machine's"))

@@ -24,9 +24,11 @@ type Labels = Vec<(&'static str, String)>;
 
 /// Returns the outcome of a fetch, and its issuer where there may be several.
 fn refresh_labels(result: RefreshResult, issuer: Option<&str>) -> Labels {
-    let issuer = issuer.map(|issuer| ("issuer", issuer.to_owned()));
-    let outcome = ("outcome", result.name().to_owned());
-    std::iter::once(outcome).chain(issuer).collect()
+    let mut labels = vec![("outcome", result.name().to_owned())];
+    if let Some(issuer) = issuer {
+        labels.push(("issuer", issuer.to_owned()));
+    }
+    labels
 }
 
 named_enum! {

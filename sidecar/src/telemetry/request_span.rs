@@ -80,7 +80,10 @@ fn error_type(outcome: Outcome, status: Option<u16>) -> Option<&'static str> {
         }
         Outcome::Rejected(_) => None,
         Outcome::Aborted => Some("aborted"),
-        _ => status.filter(|status| *status >= 500).map(|_| "5xx"),
+        _ => match status {
+            Some(500..) => Some("5xx"),
+            _ => None,
+        },
     }
 }
 

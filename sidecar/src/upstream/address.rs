@@ -80,9 +80,10 @@ impl FromStr for UpstreamAddress {
         if url.target() != "/" {
             return Err(UpstreamAddressError::Path);
         }
-        let host = url.host().trim_matches(['[', ']']).to_owned();
-        let port = url.port().unwrap_or(protocol.default_port());
-        let endpoint = Endpoint::Tcp { host, port };
+        let endpoint = Endpoint::Tcp {
+            host: url.host().trim_matches(['[', ']']).to_owned(),
+            port: url.port().unwrap_or(protocol.default_port()),
+        };
         Ok(Self { protocol, endpoint })
     }
 }

@@ -41,9 +41,8 @@ pub(crate) fn target(upstream: &UpstreamAddress, pod: IpAddr) -> Option<SocketAd
 
 /// Returns true if `target` accepts a connection.
 pub(crate) async fn probe(target: SocketAddr) -> bool {
-    tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(target))
-        .await
-        .is_ok_and(|connected| connected.is_ok())
+    let connecting = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(target));
+    matches!(connecting.await, Ok(Ok(_)))
 }
 
 impl ExposureProbe {
@@ -76,10 +75,11 @@ impl ExposureProbe {
     async fn is_exposed(&self) -> Option<bool> {
         let own = *self.upstream.peer()?.any.address().as_inet()?;
         // The own address first: a service that starts between the two probes does not pass for unexposed.
-        let is_up = probe(own).await;
-        let is_exposed = probe(self.target).await;
-        // If both addresses are down nothing is known, and the last result holds.
-        (is_up || is_exposed).then_some(is_exposed)
+        match (probe(own).await, probe(self.target).await) {
+            // If both addresses are down nothing is known, and the last result holds.
+            (false, false) => None,
+            (_, is_exposed) => Some(is_exposed),
+        }
     }
 
     /// Probes without end; the last result holds while the service is down.

@@ -78,13 +78,15 @@ impl Http2Stream {
         mut slot: Slot,
         (head, is_whole): (Request<()>, bool),
     ) -> pingora::Result<Self> {
-        let sent = slot.requests.send_request(head, is_whole);
-        let (response, request) = sent.map_err(|error| {
-            let mut error = Error::because(ErrorType::H2Error, "request", error).into_up();
-            // The library has sent nothing, so a retry is safe.
-            error.set_retry(true);
-            error
-        })?;
+        let (response, request) = match slot.requests.send_request(head, is_whole) {
+            Ok(sent) => sent,
+            Err(error) => {
+                let mut error = Error::because(ErrorType::H2Error, "request", error).into_up();
+                // The library has sent nothing, so a retry is safe.
+                error.set_retry(true);
+                return Err(error);
+            }
+        };
         Ok(Self {
             slot,
             began: Instant::now(),
@@ -104,13 +106,17 @@ impl Http2Stream {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
         let room = poll_room(&mut self.request, data.len(), cx);
-        let stalled = || Arc::clone(&self.slot.usage.stalled);
         // `stalled` is held while the windows are full: the pool then puts no other request behind this body.
-        self.stalled = room.is_pending().then(stalled);
+        self.stalled = match room.is_pending() {
+            true => Some(Arc::clone(&self.slot.usage.stalled)),
+            false => None,
+        };
         let room = ready!(room).map_err(io::Error::other)?;
         let part = data.get(..room).unwrap_or(data);
-        let sent = self.request.send_data(Bytes::copy_from_slice(part), false);
-        Poll::Ready(sent.map(|()| part.len()).map_err(io::Error::other))
+        match self.request.send_data(Bytes::copy_from_slice(part), false) {
+            Ok(()) => Poll::Ready(Ok(part.len())),
+            Err(error) => Poll::Ready(Err(io::Error::other(error))),
+        }
     }
 
     /// Ends the request.
@@ -126,8 +132,7 @@ impl Http2Stream {
     /// Waits until the service has accepted the request: it responds, or [`ACCEPTANCE`] has passed.
     async fn until_accepted(&mut self) {
         if self.body.is_none() {
-            let until = self.began + ACCEPTANCE;
-            let _ = timeout_at(until, poll_fn(|cx| self.poll_head(cx))).await;
+            let _ = timeout_at(self.began + ACCEPTANCE, poll_fn(|cx| self.poll_head(cx))).await;
         }
     }
 
@@ -178,12 +183,12 @@ impl Http2Stream {
         // An end or an error stops the loop; the next read finds it again.
         while let Poll::Ready(Some(Ok(mut data))) = body.poll_data(cx) {
             while !data.is_empty() {
-                if self.arrived.back().is_none_or(|last| last.len() == PART) {
-                    self.arrived.push_back(BytesMut::with_capacity(PART));
-                }
-                if let Some(last) = self.arrived.back_mut() {
-                    let room = PART - last.len();
-                    last.extend_from_slice(&data.split_to(room.min(data.len())));
+                match self.arrived.back_mut() {
+                    Some(last) if last.len() < PART => {
+                        let room = PART - last.len();
+                        last.extend_from_slice(&data.split_to(room.min(data.len())));
+                    }
+                    _ => self.arrived.push_back(BytesMut::with_capacity(PART)),
                 }
             }
         }
@@ -191,8 +196,10 @@ impl Http2Stream {
 
     /// Returns true once the rest of the response was read: its last part, or an error.
     pub(crate) fn has_ended(&self) -> bool {
-        let is_at_end = self.body.as_ref().is_some_and(RecvStream::is_end_stream);
-        is_at_end && self.arrived.is_empty()
+        match &self.body {
+            Some(body) => body.is_end_stream() && self.arrived.is_empty(),
+            None => false,
+        }
     }
 
     /// Reads the trailers, after the body.

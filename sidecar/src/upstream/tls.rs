@@ -9,7 +9,7 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
 use postern_process::exit::ExitError;
 use postern_transport::tls::peer::{PeerCertificates, PeerFiles, PeerSettings};
-use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
 /// Checked content of the files.
@@ -67,34 +67,37 @@ impl UpstreamTls {
             )));
         }
         let read = files.read()?;
-        let client = read.identity.as_ref().map(|identity| {
-            let chain = identity.certified.cert.iter().map(|link| link.to_vec());
-            let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes())?;
-            Ok(CertKey::new(chain.collect(), key.secret_der().to_vec()))
-        });
-        let client = client
-            .transpose()
-            .map_err(|error: pem::Error| invalid(error.to_string()))?;
+        let client = match &read.identity {
+            Some(identity) => {
+                let chain = identity.certified.cert.iter().map(|link| link.to_vec());
+                let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes())
+                    .map_err(|error| invalid(error.to_string()))?;
+                let client = CertKey::new(chain.collect(), key.secret_der().to_vec());
+                Some(Arc::new(client))
+            }
+            None => None,
+        };
         let authority = |it: &CertificateDer<'static>| WrappedX509::new(it.to_vec(), parse_x509);
-        let ca = read
-            .authorities
-            .as_deref()
-            .map(|all| all.iter().map(authority).collect::<Vec<_>>().into());
+        let authorities = read.authorities.as_ref();
+        let ca = authorities.map(|all| all.iter().map(authority).collect::<Vec<_>>().into());
         Ok(Self {
             server_name: server_name.to_owned(),
             is_verified,
             ca,
-            client: client.map(Arc::new),
+            client,
             read: Arc::new(read),
         })
     }
 
     /// Returns the warning about a service whose certificate is not verified.
     pub(crate) fn unverified(&self) -> Option<String> {
+        if self.is_verified {
+            return None;
+        }
         let host = &self.server_name;
-        (!self.is_verified).then(|| {
-            format!("--upstream: the certificate of {host} is not verified, as the connection does not leave this machine; --upstream-ca verifies it")
-        })
+        Some(format!(
+            "--upstream: the certificate of {host} is not verified, as the connection does not leave this machine; --upstream-ca verifies it"
+        ))
     }
 
     /// Returns the warning of a certificate that has expired at `now`, in seconds since 1970, or will expire

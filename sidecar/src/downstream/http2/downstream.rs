@@ -95,8 +95,9 @@ impl Http2Downstream {
         response: &mut Outgoing,
         cx: &mut Context<'_>,
     ) -> Result<bool, h2::Error> {
-        let Some(stream) = self.stream.as_mut().filter(|_| !self.has_ended) else {
-            return Ok(false);
+        let stream = match &mut self.stream {
+            Some(stream) if !self.has_ended => stream,
+            _ => return Ok(false),
         };
         let unsent = self.unsent.as_ref();
         let counted = |part| match unsent {
@@ -139,6 +140,7 @@ impl Http2Downstream {
         moved |= self.poll_send_body(response, cx)?;
         // Polled until no part is queued, or the next part that leaves wakes the task.
         while self.has_ended && response.needs_flush {
+            // Read once: the library sends parts in another task.
             let parts = self.unsent.as_ref().map_or(0, |unsent| unsent.parts());
             match &self.unsent {
                 Some(unsent) if parts > 0 => {
@@ -181,8 +183,10 @@ impl Downstream for Http2Downstream {
             Some(stream) => stream.poll_reset(cx),
             None => self.response.poll_reset(cx),
         };
-        let error = ready!(reset).map_or_else(|error| error, h2::Error::from);
-        Poll::Ready(broken(error))
+        Poll::Ready(broken(match ready!(reset) {
+            Ok(reason) => reason.into(),
+            Err(error) => error,
+        }))
     }
 
     fn poll_send(
@@ -226,11 +230,10 @@ impl Downstream for Http2Downstream {
 
     async fn abandon(&mut self, _: &mut Outgoing, reason: Option<Reason>) {
         // Clients take NO_ERROR as the end of the response, and PROTOCOL_ERROR as their own fault.
-        let is_misleading =
-            |reason: &Reason| [Reason::NO_ERROR, Reason::PROTOCOL_ERROR].contains(reason);
-        let reason = reason.filter(|reason| !is_misleading(reason));
-        self.response
-            .send_reset(reason.unwrap_or(Reason::INTERNAL_ERROR));
+        self.response.send_reset(match reason {
+            None | Some(Reason::NO_ERROR | Reason::PROTOCOL_ERROR) => Reason::INTERNAL_ERROR,
+            Some(reason) => reason,
+        });
     }
 
     /// Leaves it to the library: dropped, the stream is reset without an error.
@@ -246,19 +249,19 @@ impl Downstream for Http2Downstream {
 impl Drop for Http2Downstream {
     /// Takes back queued parts: once the last part is queued, the library does not reset a stream by itself.
     fn drop(&mut self) {
-        if self
-            .unsent
-            .as_ref()
-            .is_some_and(|unsent| unsent.parts() > 0)
-        {
-            self.response.send_reset(Reason::CANCEL);
+        match &self.unsent {
+            Some(unsent) if unsent.parts() > 0 => self.response.send_reset(Reason::CANCEL),
+            _ => {}
         }
     }
 }
 
 /// Waits until fewer than `parts` are queued; parts of the sidecar's own response are not counted.
 fn has_fewer(unsent: Option<&Arc<Unsent>>, parts: usize, cx: &mut Context<'_>) -> bool {
-    unsent.is_none_or(|unsent| unsent.poll_fewer(parts, cx).is_ready())
+    match unsent {
+        Some(unsent) => unsent.poll_fewer(parts, cx).is_ready(),
+        None => true,
+    }
 }
 
 /// Counts an interim head until it has left, by the value of its date: the library drops a head with its

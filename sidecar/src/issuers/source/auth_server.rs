@@ -52,12 +52,13 @@ impl Application {
     fn foreign_audience(&self, response: &HttpResponse) -> Option<String> {
         let named = str::from_utf8(response.headers.get(TOKEN_AUDIENCE)?.as_bytes()).ok()?;
         let each: Vec<_> = named.split(", ").map(str::to_owned).collect();
-        (!self.audience.accepts(&each)).then(|| {
-            format!(
-                "tokens of this auth server are for {named}, and get 401 token_audience: --audience has to \
-                 name that, or --app-id or --app-name"
-            )
-        })
+        if self.audience.accepts(&each) {
+            return None;
+        }
+        Some(format!(
+            "tokens of this auth server are for {named}, and get 401 token_audience: --audience has to \
+             name that, or --app-id or --app-name"
+        ))
     }
 }
 
@@ -153,13 +154,13 @@ impl KeyEndpointSource {
         // Taken out: only a set that holds the contract's key is put back, by `key_set`.
         let known = std::mem::take(&mut self.known);
         let response = self.contract_response(instance, &application).await?;
-        let text = key_string(response.status, &response.body).map_err(|cause| {
-            if cause.is_of_another_path() {
-                self.wrong_endpoint_error(instance, KEY_PATH, &cause)
-            } else {
-                cause.into()
+        let text = match key_string(response.status, &response.body) {
+            Ok(text) => text,
+            Err(cause) if cause.is_of_another_path() => {
+                return Err(self.wrong_endpoint_error(instance, KEY_PATH, &cause));
             }
-        })?;
+            Err(cause) => return Err(cause.into()),
+        };
         self.may_have_list = announces(&response, REVOCATIONS);
         let warning = application.foreign_audience(&response);
         let key = VerificationKey::parse(self.settings.signing_type, &text)?;
@@ -329,14 +330,15 @@ impl KeyEndpointSource {
 /// Returns true if a `Link` (RFC 8288) of the response announces the key set or the revocation list;
 /// a server without a set has one key without a name.
 fn announces(response: &HttpResponse, relation: &str) -> bool {
-    let mut links = response.headers.get_all(header::LINK).iter();
-    // Several `Link` fields may have been joined on the way (RFC 9110 §5.3).
-    let has = |field: &str| {
-        field
-            .split(',')
-            .any(|link| link.trim_end().ends_with(relation))
-    };
-    links.any(|field| field.to_str().is_ok_and(has))
+    for field in response.headers.get_all(header::LINK) {
+        // Several `Link` fields may have been joined on the way (RFC 9110 §5.3).
+        for link in field.to_str().unwrap_or_default().split(',') {
+            if link.trim_end().ends_with(relation) {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 #[cfg(test)]

@@ -71,8 +71,10 @@ pub(crate) fn key_string(
             _ => Err(KeyResponseError::NotAString),
         },
         (status, envelope) => {
-            let reason =
-                envelope.map_or("no envelope".to_owned(), |envelope| reason(&envelope.data));
+            let reason = match envelope {
+                Some(envelope) => reason(&envelope.data),
+                None => "no envelope".to_owned(),
+            };
             Err(KeyResponseError::Rejected { status, reason })
         }
     }
@@ -80,12 +82,15 @@ pub(crate) fn key_string(
 
 /// Returns the reason code of a failure, if it looks like one: foreign text stays out of the log.
 fn reason(data: &Value) -> String {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    let code = data
-        .get("reason")
-        .and_then(Value::as_str)
-        .filter(|code| (1..=64).contains(&code.len()) && code.bytes().all(plain));
-    code.unwrap_or("no reason given").to_owned()
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    match data.get("reason") {
+        Some(Value::String(code))
+            if (1..=64).contains(&code.len()) && code.bytes().all(is_plain) =>
+        {
+            code.clone()
+        }
+        _ => "no reason given".to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -26,12 +26,12 @@ pub(crate) fn issuer(token_file: Option<&Path>) -> Result<String, String> {
     let token = bearer_token(file)
         .map_err(|why| format!("{why}; is the pod's automountServiceAccountToken false?"))?;
     // Read without a check of its signature: the kubelet wrote it, and is trusted like the settings.
-    let token = DecodedToken::decode(&token);
-    let issuer = token
-        .as_ref()
-        .and_then(|token| token.claims.get("iss")?.as_str());
-    let issuer = issuer.filter(|issuer| !issuer.is_empty());
-    issuer
-        .map(str::to_owned)
-        .ok_or_else(|| format!("{}: is no token with an iss", file.display()))
+    if let Some(token) = DecodedToken::decode(&token)
+        && let Some(issuer) = token.claims.get("iss")
+        && let Some(issuer) = issuer.as_str()
+        && !issuer.is_empty()
+    {
+        return Ok(issuer.to_owned());
+    }
+    Err(format!("{}: is no token with an iss", file.display()))
 }

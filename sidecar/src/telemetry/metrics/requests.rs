@@ -105,21 +105,22 @@ impl RequestMetrics {
             return;
         }
         // The frequent outcomes: with counters at hand no request takes the family's lock.
-        let mut plain = PLAIN.iter().zip(&self.plain);
-        let by_class = plain.find_map(|(plain, by_class)| (*plain == outcome).then_some(by_class));
-        if let Some(counter) = by_class.and_then(|by_class| by_class.get(at)) {
-            counter.inc();
+        for (plain, by_class) in PLAIN.iter().zip(&self.plain) {
+            if *plain == outcome
+                && let Some(counter) = by_class.get(at)
+            {
+                counter.inc();
+            }
         }
     }
 
     /// Returns the number of requests since the start.
     pub(crate) fn all(&self) -> u64 {
-        self.plain
-            .as_flattened()
-            .iter()
-            .chain([&self.rejected])
-            .map(|counter| counter.get())
-            .sum()
+        let mut all = self.rejected.get();
+        for counter in self.plain.as_flattened() {
+            all += counter.get();
+        }
+        all
     }
 }
 
