@@ -89,7 +89,7 @@ impl Config {
         let mut of_settings = policy::open_to_all(&auth_policy.interceptor);
         of_settings.extend(access_rules::warnings(&args.rules, &auth_policy));
         of_settings.extend(policy::dotted_claims(args));
-        of_settings.extend(policy::joined(&args.rules));
+        of_settings.extend(policy::joined_members_warnings(&args.rules));
         of_settings.extend(policy::resources_without_audience(&auth_policy));
         of_settings.extend(upstream_tls.as_ref().and_then(UpstreamTls::unverified));
         let now = unix_now();

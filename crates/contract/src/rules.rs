@@ -329,7 +329,7 @@ impl AccessRules {
         let Rule {
             name, requirement, ..
         } = rule;
-        let found = requirement.found(find);
+        let found = requirement.describe_found(find);
         Some(format!("{sign} {name}: needs {requirement}; found {found}"))
     }
 }

@@ -193,7 +193,7 @@ impl PreparedAction {
     async fn status(&self) -> Outcome {
         let status = match self {
             Self::Http(probe) => probe.status().await.map_err(BoxError::from),
-            Self::Tcp(endpoint) => connected(endpoint).await.map(|_| StatusCode::OK),
+            Self::Tcp(endpoint) => connect(endpoint).await.map(|_| StatusCode::OK),
             Self::Grpc(endpoint, service) => grpc_status(endpoint, service).await,
         };
         match status {
@@ -211,7 +211,7 @@ impl PreparedAction {
     }
 }
 
-async fn connected(endpoint: &Endpoint) -> Result<Either<TcpStream, UnixStream>, BoxError> {
+async fn connect(endpoint: &Endpoint) -> Result<Either<TcpStream, UnixStream>, BoxError> {
     Ok(match endpoint {
         Endpoint::Tcp { host, port } => {
             Either::Left(TcpStream::connect((host.as_str(), *port)).await?)
@@ -222,7 +222,7 @@ async fn connected(endpoint: &Endpoint) -> Result<Either<TcpStream, UnixStream>,
 
 /// Asks gRPC's health service, without TLS as the kubelet does.
 async fn grpc_status(endpoint: &Endpoint, service: &str) -> Result<StatusCode, BoxError> {
-    let is_serving = health_call::is_serving(connected(endpoint).await?, service).await?;
+    let is_serving = health_call::is_serving(connect(endpoint).await?, service).await?;
     Ok(if is_serving {
         StatusCode::OK
     } else {

@@ -75,7 +75,7 @@ impl Position {
     }
 
     /// Returns the members of a list; no members if the list is left out.
-    fn listed<'t, T>(self, member: &str, list: Option<&'t Vec<T>>) -> Result<&'t [T], ExitError> {
+    fn members<'t, T>(self, member: &str, list: Option<&'t Vec<T>>) -> Result<&'t [T], ExitError> {
         match list.map(Vec::as_slice) {
             Some([]) => Err(self.reject(member, "is empty: list at least one")),
             list => Ok(list.unwrap_or_default()),
@@ -84,7 +84,7 @@ impl Position {
 }
 
 fn rule(position: Position, table: &RuleTable, issuers: &Issuers) -> Result<Rule, ExitError> {
-    let names = position.listed("paths", Some(&table.paths))?;
+    let names = position.members("paths", Some(&table.paths))?;
     let (name, methods) = (name(position, table)?, methods(position, table)?);
     let mut paths = Vec::new();
     for path in names {
@@ -123,7 +123,7 @@ fn name(position: Position, table: &RuleTable) -> Result<String, ExitError> {
 }
 
 fn methods(position: Position, table: &RuleTable) -> Result<Methods, ExitError> {
-    match position.listed("methods", table.methods.as_ref())? {
+    match position.members("methods", table.methods.as_ref())? {
         [] => Ok(Methods::default()),
         names => Methods::parse(names.iter().map(String::as_str))
             .map_err(|error| position.reject("methods", error)),
@@ -131,7 +131,7 @@ fn methods(position: Position, table: &RuleTable) -> Result<Methods, ExitError> 
 }
 
 fn scope(position: Position, table: &RuleTable) -> Result<Vec<String>, ExitError> {
-    let scopes = position.listed("scope", table.scope.as_ref())?;
+    let scopes = position.members("scope", table.scope.as_ref())?;
     // The characters of a scope (RFC 6749 §3.3), which the challenge quotes.
     let is_plain = |byte: u8| matches!(byte, b'!'..=b'~') && !b"\"\\".contains(&byte);
     for scope in scopes {
@@ -148,7 +148,7 @@ fn issuer(
     table: &RuleTable,
     issuers: &Issuers,
 ) -> Result<Option<RequiredClaim>, ExitError> {
-    let names = position.listed("issuer", table.issuer.as_ref())?;
+    let names = position.members("issuer", table.issuer.as_ref())?;
     if names.is_empty() {
         return Ok(None);
     }
@@ -189,7 +189,7 @@ fn claims(position: Position, table: &RuleTable) -> Result<Vec<RequiredClaim>, E
         Some(claims) => claims,
         None => &no_claims,
     };
-    let words = position.listed("words", table.words.as_ref())?;
+    let words = position.members("words", table.words.as_ref())?;
     for name in words {
         if !claims.contains_key(name) {
             return Err(position.reject("words", format!("'{name}': `claims` has no such claim")));
@@ -198,7 +198,7 @@ fn claims(position: Position, table: &RuleTable) -> Result<Vec<RequiredClaim>, E
     let mut required = Vec::new();
     for (name, values) in claims {
         let member = format!("claims.{name}");
-        position.listed(&member, Some(values))?;
+        position.members(&member, Some(values))?;
         let is_usable = |value: &ClaimValue| match value {
             ClaimValue::Text(text) => !text.is_empty() && is_whole(text),
             _ => true,

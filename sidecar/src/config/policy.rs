@@ -230,7 +230,7 @@ fn context_path(app_name: &str) -> Result<ContextPath, ExitError> {
 }
 
 /// Warns of members of lists that are several.
-pub(super) fn joined(args: &RulesArgs) -> Vec<String> {
+pub(super) fn joined_members_warnings(args: &RulesArgs) -> Vec<String> {
     let mut warnings = joined_members("audience", args.tokens.audience.iter().map(Text::as_str));
     for (flag, members) in [
         ("claim", &args.tokens.claim),

@@ -12,7 +12,7 @@ use postern_token::times::moment;
 
 pub(crate) mod fetched_list;
 
-use self::fetched_list::{FetchedList, ListError, as_fresh_as_signed, verified};
+use self::fetched_list::{FetchedList, ListError, as_fresh_as_signed, verify_fetched};
 use super::cache_file::CachedList;
 use super::current::CurrentKeys;
 use super::installed_keys::FetchTime;
@@ -75,7 +75,7 @@ impl Revocations {
     ///
     /// # Errors
     /// [`ListError::Older`]: a server that has not read its store yet, or a replay.
-    fn after(
+    fn with_latest(
         known: Option<&Self>,
         list: RevocationList,
         keys: &KeySet,
@@ -241,10 +241,10 @@ impl RevocationRefresh {
         let known = self.keys.list.load();
         let known = known.as_deref();
         let now = unix_now();
-        let list = verified(keys, response, known.map(Revocations::list), now)?;
+        let list = verify_fetched(keys, response, known.map(Revocations::list), now)?;
         let (seq, entries) = (list.seq(), list.count());
         let fetched = as_fresh_as_signed(list.issued_at(), now, clock::instant());
-        let next = Revocations::after(known, list, keys, fetched)?;
+        let next = Revocations::with_latest(known, list, keys, fetched)?;
         if !self.keys.list.install(next) {
             return Ok(ListResult::Unchanged);
         }

@@ -75,7 +75,7 @@ fn paths_of(args: &ServeArgs) -> Vec<PathBuf> {
 }
 
 /// Returns the files of the settings in effect, and of those read last: one of these may be missing yet.
-fn watched(in_effect: &ServeArgs, read: Option<&ServeArgs>) -> Vec<PathBuf> {
+fn watched_paths(in_effect: &ServeArgs, read: Option<&ServeArgs>) -> Vec<PathBuf> {
     let mut paths = paths_of(in_effect);
     for path in read.map(paths_of).unwrap_or_default() {
         if !paths.contains(&path) {
@@ -112,7 +112,7 @@ impl Reload {
                 let states = states.clone();
                 let read = self.reload(&mut effective, Polled { paths, states }).await;
                 // The settings that were read may name other files.
-                paths = watched(&effective, read.as_ref());
+                paths = watched_paths(&effective, read.as_ref());
             }
         }
     }
@@ -199,7 +199,7 @@ struct Reading {
 impl Reading {
     /// Reads the settings, and checks them unless a file changes meanwhile.
     fn new(start: &ServeArgs, effective: &ServeArgs, polled: &Polled) -> Self {
-        let (read, checked) = match read() {
+        let (read, checked) = match read_settings() {
             Err(error) => (None, Err(error)),
             Ok(read) => {
                 let checked = check(start, effective, &read);
@@ -254,7 +254,7 @@ fn check(
 }
 
 /// Reads the settings: flag > variable > file, as at the start. Only the file can have changed.
-fn read() -> Result<ServeArgs, ExitError> {
+fn read_settings() -> Result<ServeArgs, ExitError> {
     match command_line::reread::<Cli>()?.command {
         Command::Serve(args) => Ok(*args),
         _ => Err(ExitError::Software("the command is not serve".to_owned())),

@@ -55,8 +55,9 @@ impl RequestIds {
     /// Returns the headers for the service.
     pub(crate) fn to_send(&self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
         let traceparent = self.traceparent.clone();
-        let field = traceparent.map(|value| (TRACEPARENT, value));
-        self.echo().into_iter().chain(field)
+        self.echo()
+            .into_iter()
+            .chain(traceparent.map(|value| (TRACEPARENT, value)))
     }
 }
 

@@ -40,7 +40,7 @@ impl RequestLogger {
             // This request gets a line only where every request gets one.
             logged = None;
         } else {
-            self.metrics.requests.ended(completion);
+            self.metrics.requests.count(completion);
         }
         let is_logged = access_log.wants(logged);
         let reported = match outcome {

@@ -64,7 +64,10 @@ impl Requirement {
     }
 
     /// Describes the values of a token's claims, which `find` returns.
-    pub(super) fn found<'v>(&self, find: impl Fn(&ClaimName) -> Option<&'v Value>) -> String {
+    pub(super) fn describe_found<'v>(
+        &self,
+        find: impl Fn(&ClaimName) -> Option<&'v Value>,
+    ) -> String {
         let mut found = Vec::new();
         for name in self.claims() {
             if let Some(value) = find(&name) {

@@ -18,7 +18,7 @@ use super::Source;
 use crate::config::Config;
 use crate::issuers::IssuerSettings;
 use crate::issuers::fingerprint::KeySetFingerprint;
-use crate::issuers::revocations::fetched_list::{FetchedList, verified};
+use crate::issuers::revocations::fetched_list::{FetchedList, verify_fetched};
 use crate::issuers::source::KeySource;
 use crate::upstream::errors::log_cause;
 use crate::upstream::{Protocol, Upstream, UpstreamSettings, exposure_check};
@@ -118,7 +118,7 @@ impl Findings {
     fn revocations(&mut self, endpoint: &str, keys: &KeySet, fetched: FetchedList) {
         let list = match fetched {
             FetchedList::NotRequested => return,
-            FetchedList::Received(list) => verified(keys, &list, None, unix_now()),
+            FetchedList::Received(list) => verify_fetched(keys, &list, None, unix_now()),
             FetchedList::Failed(error) => Err(error),
         };
         match list {

@@ -116,7 +116,7 @@ fn missing(all: &[UserPrefix<'_>]) -> ExitError {
         }
         let prefix = match Some(position) == first && !is_taken {
             true => String::new(),
-            false => proposed(one.issuer, all),
+            false => proposed_prefix(one.issuer, all),
         };
         lines.push(format!("`user-prefix = \"{prefix}\"` to {}", one.issuer));
     }
@@ -128,7 +128,7 @@ fn missing(all: &[UserPrefix<'_>]) -> ExitError {
 }
 
 /// Returns the name with a colon, and with a dot in front if another prefix begins with that.
-fn proposed(issuer: &str, all: &[UserPrefix<'_>]) -> String {
+fn proposed_prefix(issuer: &str, all: &[UserPrefix<'_>]) -> String {
     let prefix = format!("{issuer}:");
     for other in all {
         let is_like_cluster = other.is_cluster && may_be_alike(&prefix, OF_CLUSTER);

@@ -51,7 +51,7 @@ pub(super) struct Frames {
 
 impl Frames {
     /// Begins behind `skip` bytes, of the preface or of a payload.
-    pub(super) const fn behind(skip: usize) -> Self {
+    pub(super) const fn after_bytes(skip: usize) -> Self {
         Self {
             header: [0; HEADER_BYTES + BEGIN_BYTES],
             have: 0,
@@ -109,7 +109,7 @@ impl Frames {
         };
         let kept = self.have - HEADER_BYTES;
         // The kept begin of the payload is no longer ahead.
-        *self = Self::behind(frame.length - kept);
+        *self = Self::after_bytes(frame.length - kept);
         frame
     }
 }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn seen(bytes: &[u8], size: usize) -> Vec<(u8, bool)> {
-        let mut frames = Frames::behind(3);
+        let mut frames = Frames::after_bytes(3);
         let mut seen = Vec::new();
         for part in bytes.chunks(size) {
             frames.parse(part, |frame| {

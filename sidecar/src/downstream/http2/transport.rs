@@ -38,8 +38,8 @@ impl FollowedTransport {
             transport,
             peeked,
             activity,
-            received: Frames::behind(HTTP_2_PREFACE.len()),
-            sent: Frames::behind(0),
+            received: Frames::after_bytes(HTTP_2_PREFACE.len()),
+            sent: Frames::after_bytes(0),
             flood: Flood::new(Instant::now()),
             report,
         }

@@ -66,7 +66,7 @@ pub(super) fn as_fresh_as_signed(issued_at: i64, now: i64, instant: Instant) -> 
 }
 
 /// Verifies a fetched list at `now`, in seconds since the epoch.
-pub(crate) fn verified(
+pub(crate) fn verify_fetched(
     keys: &KeySet,
     response: &str,
     known: Option<&RevocationList>,
@@ -110,7 +110,7 @@ pub(crate) mod tests {
     pub(crate) fn list_of(secret: &str, seq: u64, tokens: &[&str]) -> RevocationList {
         let key = VerificationKey::parse(SigningType::Hmac, secret).unwrap();
         let jws = signed(secret, seq, NOW, tokens);
-        verified(&KeySet::nameless(key), &jws, None, NOW).unwrap()
+        verify_fetched(&KeySet::nameless(key), &jws, None, NOW).unwrap()
     }
 
     pub(crate) fn signed(secret: &str, seq: u64, issued_at: i64, tokens: &[&str]) -> String {
@@ -131,12 +131,12 @@ pub(crate) mod tests {
     #[test]
     fn a_list_of_another_key_or_another_day_is_not_trusted() {
         let jws = signed(&secret('a'), 1, NOW, &[]);
-        assert!(verified(&keys("b"), &jws, None, NOW).is_err());
-        assert!(verified(&keys("a"), &jws, None, NOW + 3_600).is_ok());
-        let error = verified(&keys("a"), &jws, None, NOW + 3_601).unwrap_err();
+        assert!(verify_fetched(&keys("b"), &jws, None, NOW).is_err());
+        assert!(verify_fetched(&keys("a"), &jws, None, NOW + 3_600).is_ok());
+        let error = verify_fetched(&keys("a"), &jws, None, NOW + 3_601).unwrap_err();
         assert_eq!(error.to_string(), "it was signed 3601 s ago");
-        assert!(verified(&keys("a"), &jws, None, NOW - 300).is_ok());
-        let error = verified(&keys("a"), &jws, None, NOW - 301).unwrap_err();
+        assert!(verify_fetched(&keys("a"), &jws, None, NOW - 300).is_ok());
+        let error = verify_fetched(&keys("a"), &jws, None, NOW - 301).unwrap_err();
         assert!(error.to_string().contains("301 s ahead"), "{error}");
     }
 

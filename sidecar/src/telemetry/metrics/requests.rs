@@ -86,7 +86,7 @@ impl RequestMetrics {
     }
 
     /// Counts a finished request. Only a rejection takes a lock, also one that is only reported.
-    pub(crate) fn ended(&self, completion: Completion) {
+    pub(crate) fn count(&self, completion: Completion) {
         let outcome = completion.outcome;
         if let Some(duration) = completion.duration {
             self.request_duration_seconds.observe(duration);

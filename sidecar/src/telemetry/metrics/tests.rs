@@ -28,7 +28,7 @@ fn requests_are_counted_by_outcome_and_reason() {
             duration: Some(Duration::from_millis(60)),
             was_counted: false,
         };
-        metrics.requests.ended(completion);
+        metrics.requests.count(completion);
     }
     let requests = &metrics.requests;
     requests
