@@ -193,15 +193,9 @@ fn change_service(
         // It leads to no sidecar, or may lead past one: a former move is undone.
         _ => return Ok([take_away(value).unwrap_or_default(), warnings].concat()),
     };
-    for object in &selected {
-        match ports::protected_port(*object) {
-            Some((_, other)) if other == port => {}
-            _ => {
-                return Err(
-                    "selects pods with and without a sidecar, or with different ports".to_owned(),
-                );
-            }
-        }
+    let mut others = selected.iter().map(|each| ports::protected_port(*each));
+    if others.any(|other| !matches!(other, Some((_, other)) if other == port)) {
+        return Err("selects pods with and without a sidecar, or with different ports".to_owned());
     }
     let is_moved = services::move_to_sidecar(value, |target| {
         // A service on a socket has no port that could lead to it.

@@ -22,10 +22,7 @@ pub(super) fn text_of(claim: &Value) -> Option<String> {
         Value::Object(_) => json(claim)?,
         _ => plain(claim)?,
     };
-    match text.is_empty() {
-        true => None,
-        false => Some(text),
-    }
+    (!text.is_empty()).then_some(text)
 }
 
 /// Returns the text of a value without members.

@@ -22,10 +22,7 @@ impl ServerClock {
         };
         let is_off = ahead.unsigned_abs() > limit;
         *last = Some((ahead, is_off));
-        match is_off == was_off {
-            true => None,
-            false => Some(is_off),
-        }
+        (is_off != was_off).then_some(is_off)
     }
 
     pub(crate) fn ahead(&self) -> Option<i64> {

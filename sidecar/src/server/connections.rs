@@ -98,14 +98,11 @@ impl ClientConnections {
         mut drain: DrainWatcher,
     ) {
         let requests = &self.requests;
+        // Without a timeout a write may wait forever.
+        let timeout = requests.app.downstream_write_timeout;
         // A response may be two writes; the second must not wait for the acknowledgement of the first.
         let _ = socket.set_nodelay(true);
-        // Without a timeout a write may wait forever.
-        let timeout = requests
-            .app
-            .downstream_write_timeout
-            .unwrap_or(Duration::MAX);
-        let socket = Socket::new(socket, timeout);
+        let socket = Socket::new(socket, timeout.unwrap_or(Duration::MAX));
         // Boxed: most connections have no handshake, and none for long.
         let Some(transport) = Box::pin(self.secured(socket, peer.ip(), &activity)).await else {
             return;
