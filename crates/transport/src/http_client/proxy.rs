@@ -40,20 +40,21 @@ impl KeysProxy {
         };
         let mut variables = VARIABLES.into_iter();
         let (name, url) = variables.find_map(|name| Some((name, read(name)?)))?;
-        let bypassed = read("no_proxy")
-            .or_else(|| read("NO_PROXY"))
-            .unwrap_or_default()
-            .replace(char::is_whitespace, ",");
-        // The final dot of a name and the brackets of an address make no difference.
-        let bypassed: Vec<_> = bypassed
-            .split(',')
-            .map(|host| host.trim_end_matches('.').replace(['[', ']'], ""))
-            .collect();
-        let is_off = bypassed.iter().any(|host| host == "*");
-        (!is_off).then(|| Self {
-            url: http(&url).map(SecretString::from),
+        let no_proxy = read("no_proxy").or_else(|| read("NO_PROXY"));
+        let mut bypassed = String::new();
+        for host in no_proxy.unwrap_or_default().split(is_separator) {
+            // The final dot of a name and the brackets of an address make no difference.
+            let host = host.trim_end_matches('.').replace(['[', ']'], "");
+            if host == "*" {
+                return None;
+            }
+            bypassed += &host;
+            bypassed.push(',');
+        }
+        Some(Self {
+            url: http_url(&url).map(SecretString::from),
             variable: Some(name),
-            bypassed: format!("{},{LOOPBACK}", bypassed.join(",")),
+            bypassed: bypassed + LOOPBACK,
         })
     }
 
@@ -62,11 +63,10 @@ impl KeysProxy {
     pub fn warning(&self) -> Option<String> {
         let name = self.variable?;
         if self.url.is_none() {
-            let why = "expected http://[USER:PASSWORD@]HOST:PORT, or https://";
             return Some(unusable_variable(
                 "keys are fetched without a proxy",
                 name,
-                why,
+                "expected http://[USER:PASSWORD@]HOST:PORT, or https://",
             ));
         }
         Some(format!(
@@ -85,8 +85,12 @@ impl KeysProxy {
     }
 }
 
+fn is_separator(c: char) -> bool {
+    c == ',' || c.is_whitespace()
+}
+
 /// Returns the URL of a proxy that speaks HTTP, as one without a scheme does.
-fn http(text: &str) -> Option<String> {
+fn http_url(text: &str) -> Option<String> {
     let url = match text.split_once("://") {
         None => format!("http://{text}"),
         Some((scheme, rest)) => format!("{}://{rest}", scheme.to_ascii_lowercase()),

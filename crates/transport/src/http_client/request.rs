@@ -3,7 +3,9 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method, header};
+use postern_http::trace::TRACEPARENT;
+use reqwest::{Client, RequestBuilder};
 
 /// Max length of a response with keys; the largest RSA key takes 2 KB in an envelope, and less in a key
 /// set.
@@ -91,6 +93,46 @@ impl<'a> HttpRequest<'a> {
             accept: Some("application/json"),
             is_last: true,
             ..Self::get(url)
+        }
+    }
+
+    /// Returns the request as the library sends it.
+    pub(super) fn build(
+        self,
+        client: &Client,
+        traceparent: Option<&HeaderValue>,
+    ) -> RequestBuilder {
+        let mut built = client.request(self.method.clone(), self.url);
+        if let Some(headers) = self.headers {
+            built = built.headers(headers.clone());
+        }
+        if let Some(accept) = self.accept {
+            built = built
+                .header(header::ACCEPT, accept)
+                .header(header::ACCEPT_ENCODING, "identity");
+        }
+        if !self.query.is_empty() {
+            built = built.query(self.query);
+        }
+        if let Some(traceparent) = traceparent {
+            built = built.header(TRACEPARENT, traceparent);
+        }
+        if let Some(token) = self.bearer {
+            // The library marks this field as sensitive.
+            built = built.bearer_auth(token);
+        }
+        if let Some(known) = self.known {
+            built = built.header(header::IF_NONE_MATCH, known);
+        }
+        if self.is_last {
+            built = built.header(header::CONNECTION, "close");
+        }
+        match self.body {
+            Body::None => built,
+            Body::Form(form) => built.form(form),
+            Body::Json(json) => built
+                .header(header::CONTENT_TYPE, "application/json")
+                .body(json.to_vec()),
         }
     }
 }
