@@ -106,10 +106,10 @@ fn resource(collector: &Collector, program: &'static str, version: &'static str)
 /// Returns the warning of [`install`] about a variable that cannot be used.
 #[must_use]
 pub fn warnings() -> Vec<String> {
-    Collector::from_environment(&variable)
-        .err()
-        .into_iter()
-        .collect()
+    match Collector::from_environment(&variable) {
+        Ok(_) => Vec::new(),
+        Err(why) => vec![why],
+    }
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -145,11 +145,8 @@ pub fn server_span(name: impl Into<Cow<'static, str>>, headers: &HeaderMap) -> O
 /// Begins the span of a request that this program makes by itself; `None` without tracing.
 #[must_use]
 pub fn client_span(name: impl Into<Cow<'static, str>>) -> Option<Span> {
-    Some(
-        INSTALLED
-            .get()?
-            .span(name.into(), SpanKind::Client, &Context::new(), false),
-    )
+    let tracer = INSTALLED.get()?;
+    Some(tracer.span(name.into(), SpanKind::Client, &Context::new(), false))
 }
 
 /// Reads the parent of a span. Several fields name no parent (W3C Trace Context §3.2).
@@ -176,7 +173,10 @@ impl Tracer {
         }
         // The decision not to sample a trace is passed on only if the trace begins here.
         let is_news = span.is_recording() || !has_parent;
-        let traceparent = is_news.then(|| header_of(span.span_context())).flatten();
+        let traceparent = match is_news {
+            true => header_of(span.span_context()),
+            false => None,
+        };
         Span { span, traceparent }
     }
 }

@@ -15,7 +15,7 @@ const SOON_SECONDS: i64 = 7 * 86_400;
 /// The same as for followed files.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Those of this process.
+/// The lists of this process.
 static IN_USE: Mutex<Vec<Weak<Mutex<Vec<End>>>>> = Mutex::new(Vec::new());
 
 /// The end of the certificate in a file, or of the last authority there.
@@ -40,17 +40,15 @@ impl End {
     /// Returns the warning at `now`, if one is due.
     pub(super) fn warning(&self, now: i64) -> Option<String> {
         let Self { named, at, near } = self;
-        let ending = if now > *at {
-            "has expired".to_owned()
-        } else if now > *near {
-            format!("expires in {},", duration(at.abs_diff(now)))
-        } else {
+        if now <= *near {
             return None;
+        }
+        let ending = match now > *at {
+            true => "has expired".to_owned(),
+            false => format!("expires in {},", duration(at.abs_diff(now))),
         };
-        Some(format!(
-            "{named}: the certificate {ending} at {}",
-            moment(*at)
-        ))
+        let at = moment(*at);
+        Some(format!("{named}: the certificate {ending} at {at}"))
     }
 
     /// Returns true if it has come near, or passed, `since` a time.
@@ -70,12 +68,11 @@ pub(super) fn in_use(ends: &[End]) -> Arc<Mutex<Vec<End>>> {
 }
 
 fn ends() -> BTreeSet<End> {
-    let lists = IN_USE.lock();
-    lists
-        .iter()
-        .filter_map(Weak::upgrade)
-        .flat_map(|list| list.lock().clone())
-        .collect()
+    let mut ends = BTreeSet::new();
+    for list in IN_USE.lock().iter().filter_map(Weak::upgrade) {
+        ends.extend(list.lock().clone());
+    }
+    ends
 }
 
 /// Returns the warnings that are due at `now`.

@@ -17,10 +17,13 @@ const NOTATION: [&str; 4] = ["DnsName(", "IpAddress(", "\"", ")"];
 /// Joins an error and its causes, because libraries keep the real cause in the chain.
 #[must_use]
 pub fn with_causes(error: &(dyn Error + 'static), settings: &PeerSettings) -> String {
-    successors(error.source(), |&cause| cause.source()).fold(error.to_string(), |text, cause| {
+    let mut text = error.to_string();
+    for cause in successors(error.source(), |&cause| cause.source()) {
         let cause = cause.to_string();
-        format!("{text}: {}", in_words(&cause, settings).unwrap_or(cause))
-    })
+        text += ": ";
+        text += &in_words(&cause, settings).unwrap_or(cause);
+    }
+    text
 }
 
 /// Returns words for the text of a TLS error, with the connection's settings; `None` for any other text.
@@ -30,8 +33,10 @@ pub fn in_words(text: &str, settings: &PeerSettings) -> Option<String> {
         let (piece, words) = line.split_once(" => ")?;
         Some((text.get(text.find(piece)?..)?, words))
     })?;
-    let strip = |text: String, notation: &str| text.replace(notation, "");
-    let found = NOTATION.into_iter().fold(found.to_owned(), strip);
+    let mut found = found.to_owned();
+    for notation in NOTATION {
+        found = found.replace(notation, "");
+    }
     Some(
         words
             .replace("{ca}", settings.ca)

@@ -105,11 +105,14 @@ impl ServerTls {
                     continue;
                 };
                 let replaced = match read {
-                    Ok(read) => self.replace(Arc::clone(read)),
+                    Ok(content) => self.replace(Arc::clone(content)),
                     Err(error) => Err(error.to_string()),
                 };
                 self.followed.log(&replaced);
-                reloaded(replaced.as_ref().err().map(String::as_str));
+                match &replaced {
+                    Ok(_) => reloaded(None),
+                    Err(cause) => reloaded(Some(cause)),
+                }
                 let not_after = self.followed.load().content.not_after();
                 metrics.report(not_after, Some(&replaced));
             }
@@ -123,9 +126,13 @@ impl ServerTls {
     ) -> io::Result<TlsStream<S>> {
         // A handshake ends with the certificate that it began with.
         let acceptor = self.followed.load().value.clone();
-        let accepted = acceptor.accept(socket).await;
-        let in_words = |error: &io::Error| in_words(&error.to_string(), &SETTINGS);
-        accepted.map_err(|error| in_words(&error).map_or(error, io::Error::other))
+        match acceptor.accept(socket).await {
+            Ok(stream) => Ok(stream),
+            Err(error) => Err(match in_words(&error.to_string(), &SETTINGS) {
+                Some(words) => io::Error::other(words),
+                None => error,
+            }),
+        }
     }
 }
 
@@ -144,18 +151,17 @@ fn acceptor(
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&TLS13, &TLS12])
         .map_err(|error| failed(&error))?;
-    let verifier =
-        client_certificates::verifier(client_cert, contents.authorities.as_deref(), &provider);
+    let authorities = contents.authorities.as_deref();
+    let verifier = client_certificates::verifier(client_cert, authorities, &provider);
     let builder = match verifier.map_err(|error| failed(&error))? {
         None => builder.with_no_client_auth(),
         Some(verifier) => builder.with_client_cert_verifier(verifier),
     };
-    let certified = Arc::clone(&identity.certified);
-    let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
-    config.alpn_protocols = protocols
-        .iter()
-        .map(|name| name.as_bytes().to_vec())
-        .collect();
+    let certified = SingleCertAndKey::from(Arc::clone(&identity.certified));
+    let mut config = builder.with_cert_resolver(Arc::new(certified));
+    for name in protocols {
+        config.alpn_protocols.push(name.as_bytes().to_vec());
+    }
     config.ticketer = Ticketer::new().map_err(|error| failed(&error))?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

@@ -44,21 +44,21 @@ impl Collector {
         if is_disabled.is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return Ok(None);
         }
-        let protocol = trace_variable(variable, "PROTOCOL");
-        if let Some((name, _)) = protocol.filter(|(_, protocol)| protocol != "http/protobuf") {
-            return Err(rejected(&name, "expected http/protobuf"));
+        if let Some(protocol) = trace_variable(variable, "PROTOCOL")
+            && protocol.value != "http/protobuf"
+        {
+            return Err(rejected(&protocol.name, "expected http/protobuf"));
         }
-        let timeout =
-            trace_variable(variable, "TIMEOUT").and_then(|(_, timeout)| timeout.parse().ok());
-        let endpoint = endpoint
-            .map(|(name, endpoint)| uri(&name, &endpoint))
-            .transpose()?
-            .unwrap_or_default();
+        let uri = match endpoint {
+            Some(endpoint) => parse_endpoint(&endpoint)?,
+            None => Uri::default(),
+        };
+        let certificate = trace_variable(variable, "CERTIFICATE");
         Ok(Some(Self {
-            certificate: trace_variable(variable, "CERTIFICATE").map(|(_, path)| path.into()),
-            is_https: endpoint.scheme() == Some(&Scheme::HTTPS),
-            is_grpc_port: endpoint.port_u16() == Some(GRPC_PORT),
-            timeout: timeout.map_or(DEFAULT_TIMEOUT, Duration::from_millis),
+            certificate: certificate.map(|file| file.value.into()),
+            is_https: uri.scheme() == Some(&Scheme::HTTPS),
+            is_grpc_port: uri.port_u16() == Some(GRPC_PORT),
+            timeout: timeout(variable).unwrap_or(DEFAULT_TIMEOUT),
             service_name: variable("OTEL_SERVICE_NAME"),
         }))
     }
@@ -69,31 +69,44 @@ const GRPC_PORT: u16 = 4317;
 /// The timeout that the standard has by default.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns the variable for traces, or else the variable for all signals, with its name.
-fn trace_variable(variable: Variables<'_>, what: &str) -> Option<(String, String)> {
-    ["TRACES_", ""]
-        .map(|signal| format!("OTEL_EXPORTER_OTLP_{signal}{what}"))
-        .into_iter()
-        .find_map(|name| {
-            let value = variable(&name)?;
-            Some((name, value))
-        })
+struct Variable {
+    name: String,
+    value: String,
 }
 
-/// Rejects credentials and queries, which errors of the SDK would name.
-fn uri(name: &str, endpoint: &str) -> Result<Uri, String> {
-    let uri = endpoint.parse::<Uri>().ok();
-    let uri = uri.filter(|uri| {
-        let authority = uri.authority().map_or("", |authority| authority.as_str());
-        let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
-        is_http && !authority.is_empty() && !authority.contains('@') && uri.query().is_none()
-    });
-    uri.ok_or_else(|| {
-        rejected(
+/// Returns the variable for traces, or else the variable for all signals.
+fn trace_variable(variable: Variables<'_>, what: &str) -> Option<Variable> {
+    for signal in ["TRACES_", ""] {
+        let name = format!("OTEL_EXPORTER_OTLP_{signal}{what}");
+        if let Some(value) = variable(&name) {
+            return Some(Variable { name, value });
+        }
+    }
+    None
+}
+
+fn timeout(variable: Variables<'_>) -> Option<Duration> {
+    let milliseconds = trace_variable(variable, "TIMEOUT")?.value.parse().ok()?;
+    Some(Duration::from_millis(milliseconds))
+}
+
+fn parse_endpoint(Variable { name, value }: &Variable) -> Result<Uri, String> {
+    match value.parse() {
+        Ok(uri) if is_plain(&uri) => Ok(uri),
+        _ => Err(rejected(
             name,
             "expected http://HOST:PORT or https://HOST:PORT; credentials go into OTEL_EXPORTER_OTLP_HEADERS",
-        )
-    })
+        )),
+    }
+}
+
+/// Returns false for a URL with credentials or a query, which errors of the SDK would name.
+fn is_plain(uri: &Uri) -> bool {
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    matches!(uri.scheme_str(), Some("http" | "https"))
+        && !authority.is_empty()
+        && !authority.contains('@')
+        && uri.query().is_none()
 }
 
 fn rejected(name: &str, why: &str) -> String {

@@ -9,7 +9,7 @@ const FIRST_SECOND: u64 = 1000;
 /// The bytes of a [`super::ClientPrefix`].
 pub(super) type Client = [u8; 16];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WaitsFor {
     /// The rest of a handshake or a head.
     Rest,
@@ -17,13 +17,13 @@ pub(super) enum WaitsFor {
     Request,
 }
 
-/// The present wait of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The present wait of a connection, in the order of the begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Wait {
-    pub(super) reason: WaitsFor,
     /// The begin of the wait, in milliseconds since the start of the port.
     pub(super) since: u64,
     pub(super) id: u64,
+    pub(super) reason: WaitsFor,
 }
 
 impl Wait {
@@ -35,12 +35,12 @@ impl Wait {
 /// Waits by their begin.
 #[derive(Debug, Default)]
 struct Queue {
-    rest: BTreeSet<(u64, u64)>,
-    request: BTreeSet<(u64, u64)>,
+    rest: BTreeSet<Wait>,
+    request: BTreeSet<Wait>,
 }
 
 impl Queue {
-    fn waiting_for(&mut self, reason: WaitsFor) -> &mut BTreeSet<(u64, u64)> {
+    fn waiting_for(&mut self, reason: WaitsFor) -> &mut BTreeSet<Wait> {
         match reason {
             WaitsFor::Rest => &mut self.rest,
             WaitsFor::Request => &mut self.request,
@@ -48,11 +48,11 @@ impl Queue {
     }
 
     fn insert(&mut self, wait: Wait) {
-        self.waiting_for(wait.reason).insert((wait.since, wait.id));
+        self.waiting_for(wait.reason).insert(wait);
     }
 
     fn remove(&mut self, wait: Wait) {
-        self.waiting_for(wait.reason).remove(&(wait.since, wait.id));
+        self.waiting_for(wait.reason).remove(&wait);
     }
 
     fn is_empty(&self) -> bool {
@@ -60,20 +60,16 @@ impl Queue {
     }
 
     fn first(&self, now: u64) -> Option<Wait> {
-        let wait = |reason| move |&(since, id): &(u64, u64)| Wait { reason, since, id };
-        let rest = self.rest.first().map(wait(WaitsFor::Rest));
-        let request = self.request.first().map(wait(WaitsFor::Request));
+        let rest = self.rest.first().copied();
         // An overdue handshake or head first, then the longest silence, then a young handshake or head.
-        rest.filter(|rest| rest.is_older(FIRST_SECOND, now))
-            .or(request)
-            .or(rest)
+        match rest {
+            Some(rest) if rest.is_older(FIRST_SECOND, now) => Some(rest),
+            _ => self.request.first().copied().or(rest),
+        }
     }
 
     fn waits(&self) -> impl Iterator<Item = Wait> {
-        let rest = self.rest.iter().map(|&key| (WaitsFor::Rest, key));
-        let request = self.request.iter().map(|&key| (WaitsFor::Request, key));
-        rest.chain(request)
-            .map(|(reason, (since, id))| Wait { reason, since, id })
+        self.rest.iter().chain(&self.request).copied()
     }
 }
 
@@ -134,7 +130,10 @@ impl Queues {
             // Below the fair share all clients are one queue, by the age of the wait.
             None => (self.fair_share, &self.small),
         };
-        queue.first(now).filter(|_| newcomer_holds <= held)
+        if newcomer_holds > held {
+            return None;
+        }
+        queue.first(now)
     }
 
     fn change(&mut self, client: Client, change: impl FnOnce(&mut Group)) {
@@ -143,7 +142,9 @@ impl Queues {
         if group.held > self.fair_share {
             self.large.remove(&(group.held, client));
         } else {
-            group.queue.waits().for_each(|wait| self.small.remove(wait));
+            for wait in group.queue.waits() {
+                self.small.remove(wait);
+            }
         }
         change(&mut group);
         // A group without a connection is dropped: the map would only grow.
@@ -151,7 +152,9 @@ impl Queues {
             return;
         }
         if group.held <= self.fair_share {
-            group.queue.waits().for_each(|wait| self.small.insert(wait));
+            for wait in group.queue.waits() {
+                self.small.insert(wait);
+            }
         } else if !group.queue.is_empty() {
             self.large.insert((group.held, client));
         }
