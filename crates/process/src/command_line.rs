@@ -172,10 +172,8 @@ pub fn member_name(text: &str) -> Result<String, &'static str> {
 
 /// Returns the arguments before a `--`, after which everything is an operand.
 fn before_operands(arguments: &[OsString]) -> &[OsString] {
-    let end = arguments.iter().position(|argument| argument == "--");
-    arguments
-        .get(..end.unwrap_or(arguments.len()))
-        .unwrap_or_default()
+    let mut parts = arguments.split(|argument| argument == "--");
+    parts.next().unwrap_or_default()
 }
 
 /// An end of parsing without settings.
@@ -198,12 +196,11 @@ fn parse_from<C: WithFile>(mut arguments: Vec<OsString>) -> Result<C, ParseOutco
     let mut command = command::<C>();
     // Build the command, so that the global flags stand in every subcommand.
     command.build();
-    let mut file = file_of(&given)
-        .map(|path| ConfigFile::read(path))
-        .transpose()?;
-    if let Some(file) = &mut file {
+    let mut file = None;
+    if let Some(path) = file_of(&given) {
+        let read = file.insert(ConfigFile::read(path)?);
         // `settings.take` reads these keys from the text; as flags they would be unknown.
-        file.remove(C::KEYS, |name| setting_named(&command, name).is_some());
+        read.remove(C::KEYS, |name| setting_named(&command, name).is_some());
     }
     let variable = |name: &str| std::env::var_os(name);
     let keys = file.as_ref().map(|file| (file, C::KEYS));
@@ -233,14 +230,13 @@ fn parse_from<C: WithFile>(mut arguments: Vec<OsString>) -> Result<C, ParseOutco
 
 /// Adds the remedy for a setting that TOML takes for a member of the table above it.
 fn below_a_table(command: &Command, text: &str) -> String {
-    let key = text
-        .split("unknown key `")
-        .nth(1)
-        .and_then(|rest| rest.split('`').next());
-    match key.and_then(|key| setting_named(command, key)) {
-        Some(_) => format!("{text}; as a setting of the program it belongs above the first [[…]]"),
-        None => text.to_owned(),
+    if let Some((_, rest)) = text.split_once("unknown key `")
+        && let Some((key, _)) = rest.split_once('`')
+        && setting_named(command, key).is_some()
+    {
+        return format!("{text}; as a setting of the program it belongs above the first [[…]]");
     }
+    text.to_owned()
 }
 
 /// Returns the program's command with `--config` and the names of its variables.
@@ -275,8 +271,11 @@ fn with_variables(command: Command) -> Command {
 
 /// Returns the name of the flag's variable, unless the flag has none or names one itself.
 fn variable_of(arg: &Arg) -> Option<String> {
-    let long = arg.get_long()?;
-    (arg.get_env()? == in_capitals(arg.get_id().as_str()).as_str()).then(|| variable(long))
+    // Without a name of its own clap derives one from the id.
+    if arg.get_env()? != in_capitals(arg.get_id().as_str()).as_str() {
+        return None;
+    }
+    Some(variable(arg.get_long()?))
 }
 
 fn variable(flag: &str) -> String {
@@ -314,9 +313,10 @@ fn with_summary(command: Command, names: &str) -> Command {
     command.mut_subcommand("serve", |serve| {
         let serve = serve.mut_args(|setting| {
             let mut names = names.split_whitespace();
-            let is_rare = setting
-                .get_long()
-                .is_some_and(|own| names.all(|name| name != own));
+            let is_rare = match setting.get_long() {
+                Some(own) => names.all(|name| name != own),
+                None => false,
+            };
             setting.hide_short_help(is_rare)
         });
         let examples = serve.get_after_help().map(ToString::to_string);
@@ -373,29 +373,34 @@ fn setting_named<'c>(command: &'c Command, name: &str) -> Option<&'c Arg> {
 /// Warns of `POSTERN_*` variables that no setting is read from: a misspelt one would have no effect. Not
 /// fatal, because Kubernetes and shared environment files set variables for other programs too.
 fn unknown(command: &Command, set: impl Iterator<Item = OsString>) -> impl Iterator<Item = String> {
-    let settings = all_settings(command);
-    let of_settings = settings.iter().filter_map(|setting| setting.get_env());
-    let of_defaults = settings.iter().filter_map(|setting| setting.get_long());
-    let read: BTreeSet<OsString> = of_settings
-        .map(OsString::from)
-        .chain(of_defaults.map(|flag| default_variable(flag).into()))
-        .collect();
+    let mut known = BTreeSet::new();
+    for setting in all_settings(command) {
+        known.extend(setting.get_env().map(OsString::from));
+        let flag = setting.get_long();
+        known.extend(flag.map(|flag| OsString::from(default_variable(flag))));
+    }
     let ours: BTreeSet<String> = set
-        .filter(|name| name != "POSTERN_CONFIG" && !read.contains(name))
+        .filter(|name| name != "POSTERN_CONFIG" && !known.contains(name))
         .filter_map(|name| name.into_string().ok())
         .filter(|name| name.starts_with(VARIABLE_PREFIX))
         .collect();
     ours.into_iter().map(move |name| {
-        let setting = name.strip_suffix("_FILE");
-        let setting = setting.filter(|setting| read.contains(OsStr::new(setting)));
-        let known = read.iter().filter_map(|name| name.to_str());
-        let hint = match (setting, alike(&name, known)) {
-            (Some(setting), _) => format!("; {setting} takes the value itself"),
-            (None, Some(meant)) => format!("; did you mean {meant}?"),
-            (None, None) => String::new(),
-        };
+        let hint = hint(&name, &known);
         format!("{name} is no setting of this program: ignored{hint}")
     })
+}
+
+/// Returns the variable that was probably meant, as the end of a warning.
+fn hint(name: &str, known: &BTreeSet<OsString>) -> String {
+    if let Some(setting) = name.strip_suffix("_FILE")
+        && known.contains(OsStr::new(setting))
+    {
+        return format!("; {setting} takes the value itself");
+    }
+    match alike(name, known.iter().filter_map(|known| known.to_str())) {
+        Some(meant) => format!("; did you mean {meant}?"),
+        None => String::new(),
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! clap's errors as one line that names the flag.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 
 use super::sources::SEE_HELP;
 use super::{all_settings, setting_named};
@@ -12,20 +12,17 @@ use postern_http::host::host_port::{is_url, redacted};
 /// Returns an unusable, missing or excluded setting as a configuration failure, regardless of its
 /// source, and any other error as a command line failure.
 pub(super) fn exit_error(command: &Command, given: &ArgMatches, error: &clap::Error) -> ExitError {
-    match error.kind() {
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            ExitError::Usage("a command is missing; see --help".to_owned())
-        }
-        _ => {
-            // Remove a secret first: lines are joined below, and a secret may have several lines.
-            let line = what_is_wrong(&without_secret(command, error, error.to_string()));
-            let line = line + &missing_command(command, given, error) + &uses(command, error);
-            if is_configuration(command, error) {
-                ExitError::Config(format!("{line}{SEE_HELP}"))
-            } else {
-                ExitError::Usage(format!("{line}{SEE_HELP}"))
-            }
-        }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return ExitError::Usage("a command is missing; see --help".to_owned());
+    }
+    // Remove a secret first: lines are joined below, and a secret may have several lines.
+    let mut line = what_is_wrong(&without_secret(command, error, error.to_string()));
+    line += &missing_command(command, given, error);
+    line += &uses(command, error);
+    line += SEE_HELP;
+    match is_configuration(command, error) {
+        true => ExitError::Config(line),
+        false => ExitError::Usage(line),
     }
 }
 
@@ -48,10 +45,12 @@ fn uses(command: &Command, error: &clap::Error) -> String {
     names.extend(named_flags(error, ContextKind::PriorArg));
     // A flag that stands there twice.
     names.dedup();
-    let help = |name: &String| setting_named(command, name)?.get_help();
-    let uses = names.iter();
-    let uses = uses.filter_map(|name| Some(format!("--{name} ({})", help(name)?)));
-    let uses = uses.collect::<Vec<_>>();
+    let mut uses = Vec::new();
+    for name in &names {
+        if let Some(help) = setting_named(command, name).and_then(Arg::get_help) {
+            uses.push(format!("--{name} ({help})"));
+        }
+    }
     if error.kind() != ErrorKind::ArgumentConflict || uses.len() < 2 {
         return String::new();
     }
@@ -72,25 +71,18 @@ fn named_flags(error: &clap::Error, kind: ContextKind) -> Vec<String> {
         Some(ContextValue::Strings(texts)) => texts,
         _ => return Vec::new(),
     };
-    let ends = |c: char| !c.is_ascii_alphanumeric() && c != '-';
-    let names = |text: &String| -> Vec<String> {
-        text.split("--")
-            .skip(1)
-            .map(|rest| rest.split(ends).next().unwrap_or_default().to_owned())
-            .collect()
-    };
-    texts
-        .iter()
-        .map(names)
-        .flat_map(|names| {
-            // A text without a flag names an operand.
-            if names.is_empty() {
-                vec![String::new()]
-            } else {
-                names
-            }
-        })
-        .collect()
+    let is_behind = |c: char| !c.is_ascii_alphanumeric() && c != '-';
+    let mut names = Vec::new();
+    for text in texts {
+        // A text without a flag names an operand.
+        if !text.contains("--") {
+            names.push(String::new());
+        }
+        for rest in text.split("--").skip(1) {
+            names.push(rest.split(is_behind).next().unwrap_or_default().to_owned());
+        }
+    }
+    names
 }
 
 /// Returns clap's message without its usage and help paragraphs, on one line.
@@ -132,14 +124,13 @@ fn without_secret(command: &Command, error: &clap::Error, line: String) -> Strin
     ) else {
         return line;
     };
-    let secret = all_settings(command)
-        .into_iter()
-        .any(|setting| setting.is_hide_env_values_set() && setting.to_string() == *flag);
-    if secret {
-        line.replace(value, "…")
-    } else if is_url(value) {
-        line.replace(value, &redacted(value))
-    } else {
-        line
+    for setting in all_settings(command) {
+        if setting.is_hide_env_values_set() && setting.to_string() == *flag {
+            return line.replace(value, "…");
+        }
+    }
+    match is_url(value) {
+        true => line.replace(value, &redacted(value)),
+        false => line,
     }
 }

@@ -29,12 +29,13 @@ pub struct ConfigFile {
 
 impl ConfigFile {
     pub(super) fn read(path: &path::Path) -> Result<Self, ExitError> {
-        let reject = |why: &str| ExitError::Config(format!("{}: {why}", path.display()));
+        let name = path.display();
         let text = bounded_read::read_text(path, MAX_CONFIG_BYTES)
-            .map_err(|why| ExitError::Config(format!("--config {}: {why}", path.display())))?;
-        let values = text
-            .parse()
-            .map_err(|error| reject(&TomlError::new(&error, &text).to_string()))?;
+            .map_err(|why| ExitError::Config(format!("--config {name}: {why}")))?;
+        let values = text.parse().map_err(|error| {
+            let error = TomlError::new(&error, &text);
+            ExitError::Config(format!("{name}: {error}"))
+        })?;
         Ok(Self {
             path: path.to_owned(),
             text,
@@ -72,22 +73,24 @@ impl ConfigFile {
     /// Returns the table and the member of a path: `[[issuer]] idp: jwks` for `issuer[1].jwks`. A table
     /// without a name is called by its number.
     fn position(&self, path: &Path) -> String {
-        let path = path.to_string();
-        let Some((key, rest)) = path.split_once('[') else {
-            return path;
+        let text = path.to_string();
+        let Some((key, rest)) = text.split_once('[') else {
+            return text;
         };
-        let (index, member) = rest.split_once(']').unwrap_or_default();
-        let index: usize = index.parse().unwrap_or_default();
-        // Parsed anew: `values` has lost its tables by now.
-        let file: Table = self.text.parse().unwrap_or_default();
-        let name = file
-            .get(key)
-            .and_then(|tables| tables.get(index)?.get("name")?.as_str());
+        let (number, member) = rest.split_once(']').unwrap_or_default();
         let member = member.replacen('.', ": ", 1);
-        match name {
+        let index: usize = number.parse().unwrap_or_default();
+        match self.table_name(key, index).as_deref() {
             None | Some("") => format!("[[{key}]] {}{member}", index + 1),
             Some(name) => format!("[[{key}]] {name}{member}"),
         }
+    }
+
+    fn table_name(&self, key: &str, index: usize) -> Option<String> {
+        // Parsed anew: `values` has lost its tables by now.
+        let file: Table = self.text.parse().ok()?;
+        let name = file.get(key)?.get(index)?.get("name")?;
+        Some(name.as_str()?.to_owned())
     }
 
     /// Removes the keys that the file alone can have. A setting of the same name stays unless its value is
@@ -117,19 +120,15 @@ impl ConfigFile {
 
     /// Returns the flag with a value as text, which its own parser checks.
     fn argument(&self, key: &str, value: &Value) -> Result<OsString, ExitError> {
+        let reject = |found: &str| {
+            let why = format!("must be a text, a number, true or false, not {found}");
+            Err(self.reject(key, &why))
+        };
         let text = match value {
             Value::String(text) => text.clone(),
             Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => value.to_string(),
-            _ => {
-                let found = match value {
-                    Value::Table(_) => "a table: of several, each has [[…]] above it",
-                    other => other.type_str(),
-                };
-                return Err(self.reject(
-                    key,
-                    &format!("must be a text, a number, true or false, not {found}"),
-                ));
-            }
+            Value::Table(_) => return reject("a table: of several, each has [[…]] above it"),
+            other => return reject(other.type_str()),
         };
         // Join with `=`: a separate value that begins with a hyphen would be read as a flag.
         Ok(OsString::from(format!("--{key}={text}")))
@@ -137,9 +136,7 @@ impl ConfigFile {
 }
 
 fn has_tables(value: &Value) -> bool {
-    value
-        .as_array()
-        .is_some_and(|members| members.iter().any(Value::is_table))
+    matches!(value, Value::Array(members) if members.iter().any(Value::is_table))
 }
 
 fn is_off(value: &Value) -> bool {

@@ -72,13 +72,12 @@ fn reject_wrong_keys(
     for key in file.keys() {
         match setting_named(command, key) {
             None => {
+                let mut why = "is no setting of this program".to_owned();
                 let names = all_settings(command).into_iter().filter_map(Arg::get_long);
-                let meant = alike(key, names.chain(further.iter().copied()))
-                    .map(|name| format!("; `{name}` is"));
-                return Err(file.reject(
-                    key,
-                    &format!("is no setting of this program{}", meant.unwrap_or_default()),
-                ));
+                if let Some(meant) = alike(key, names.chain(further.iter().copied())) {
+                    why += &format!("; `{meant}` is");
+                }
+                return Err(file.reject(key, &why));
             }
             Some(setting) if setting.is_hide_env_values_set() => {
                 return Err(file.reject(key, &format!("is a secret: give `{key}-file` instead")));
@@ -100,9 +99,15 @@ pub fn alike<'n>(misspelt: &str, names: impl Iterator<Item = &'n str>) -> Option
             .replace('_', "-")
     };
     let misspelt = own_part(misspelt);
-    let likeness = names.map(|name| (strsim::jaro_winkler(&misspelt, &own_part(name)), name));
-    likeness
-        .max_by(|one, other| one.0.total_cmp(&other.0))
-        .filter(|(likeness, _)| *likeness > ENOUGH)
-        .map(|(_, name)| name)
+    let mut best = None;
+    let mut most = ENOUGH;
+    for name in names {
+        let likeness = strsim::jaro_winkler(&misspelt, &own_part(name));
+        // Of equally good names the last one.
+        if likeness > ENOUGH && likeness >= most {
+            best = Some(name);
+            most = likeness;
+        }
+    }
+    best
 }

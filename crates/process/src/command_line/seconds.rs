@@ -49,24 +49,26 @@ impl FromStr for Seconds {
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
         let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let unit = text.strip_prefix(digits).unwrap_or_default();
-        let known = UNITS.iter().find(|(name, _)| *name == unit);
-        let seconds = match (unit, known) {
-            ("", _) => 1,
-            (_, Some((_, seconds))) => *seconds,
-            (_, None) => return Err(EXPECTED),
+        let unit = match text.strip_prefix(digits) {
+            None | Some("") => "s",
+            Some(unit) => unit,
         };
+        let mut units = UNITS.iter();
+        let (_, seconds) = units.find(|(name, _)| *name == unit).ok_or(EXPECTED)?;
         let number: u32 = digits.parse().map_err(|_| EXPECTED)?;
         // A number that overflows in seconds is too large, and must not wrap around.
-        number.checked_mul(seconds).map(Self).ok_or(EXPECTED)
+        number.checked_mul(*seconds).map(Self).ok_or(EXPECTED)
     }
 }
 
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fits = |(_, seconds): &&(&str, u32)| self.0 > 0 && self.0.is_multiple_of(*seconds);
-        let (name, seconds) = UNITS.iter().find(fits).unwrap_or(&("s", 1));
-        write!(f, "{}{name}", self.0 / seconds)
+        for (name, seconds) in UNITS {
+            if self.0 > 0 && self.0.is_multiple_of(seconds) {
+                return write!(f, "{}{name}", self.0 / seconds);
+            }
+        }
+        f.write_str("0s")
     }
 }
 
@@ -83,10 +85,10 @@ pub fn within(range: RangeInclusive<u32>) -> impl Fn(&str) -> Result<Seconds, St
         if range.contains(&seconds.0) {
             return Ok(seconds);
         }
-        let (shortest, longest) = (Seconds(*range.start()), Seconds(*range.end()));
-        Err(match longest.0 {
+        let shortest = Seconds(*range.start());
+        Err(match *range.end() {
             u32::MAX => format!("expected {shortest} or more"),
-            _ => format!("expected {shortest} to {longest}"),
+            longest => format!("expected {shortest} to {}", Seconds(longest)),
         })
     }
 }

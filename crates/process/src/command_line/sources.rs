@@ -27,13 +27,19 @@ pub fn with_sources<C: WithFile>(failure: ExitError) -> ExitError {
 /// Adds the variable or the file to the settings that the text names.
 #[must_use]
 pub fn sourced<C: WithFile>(text: &str) -> String {
-    Sources::from_process::<C>().map_or_else(|| text.to_owned(), |sources| sources.describe(text))
+    match Sources::from_process::<C>() {
+        Some(sources) => sources.describe(text),
+        None => text.to_owned(),
+    }
 }
 
 /// Returns a line for each key of the file that a variable overrides.
 #[must_use]
 pub fn overridden_keys<C: WithFile>() -> Vec<String> {
-    Sources::from_process::<C>().map_or(Vec::new(), |sources| sources.overridden())
+    match Sources::from_process::<C>() {
+        Some(sources) => sources.overridden(),
+        None => Vec::new(),
+    }
 }
 
 /// The settings that command line and environment give to the chosen command, and the file.
@@ -63,22 +69,23 @@ impl Sources {
 
     /// Returns the settings on the command line itself with their values.
     pub(super) fn typed(&self) -> impl Iterator<Item = (&Arg, Vec<&OsStr>)> {
-        let is_typed =
-            |setting: &&Arg| value_source(setting, &self.given) == Some(ValueSource::CommandLine);
-        let values = |setting: &Arg| self.given.get_raw(setting.get_id().as_str());
-        settings(&self.command)
-            .filter(is_typed)
-            .map(move |setting| (setting, values(setting).into_iter().flatten().collect()))
+        let typed = settings(&self.command).filter(move |setting| self.is_typed(setting));
+        typed.map(move |setting| {
+            let values = self.given.get_raw(setting.get_id().as_str());
+            (setting, values.into_iter().flatten().collect())
+        })
     }
 
     fn overridden(&self) -> Vec<String> {
-        settings(&self.command)
-            .filter_map(|setting| {
-                let variable = self.variable(setting)?;
-                let (key, file) = self.key(setting)?;
-                Some(format!("{variable} overrides {key} in {file}"))
-            })
-            .collect()
+        let mut lines = Vec::new();
+        for setting in settings(&self.command) {
+            if let Some(variable) = self.variable(setting)
+                && let Some(key) = self.key_in_file(setting)
+            {
+                lines.push(format!("{variable} overrides {key}"));
+            }
+        }
+        lines
     }
 
     pub(super) fn describe(&self, text: &str) -> String {
@@ -89,8 +96,10 @@ impl Sources {
         let mut described = described.to_owned();
         for setting in settings(&self.command) {
             // Search the text as it was: the added sources name flags as well.
-            let flag = setting.get_long().filter(|flag| is_named(flag, text));
-            if let Some((flag, source)) = flag.zip(self.describe_source(setting, text)) {
+            if let Some(flag) = setting.get_long()
+                && is_named(flag, text)
+                && let Some(source) = self.describe_source(setting, text)
+            {
                 described += &format!("; --{flag} comes from {source}");
             }
         }
@@ -100,25 +109,31 @@ impl Sources {
     /// Returns the variable or the file; `None` for a typed flag, a default, and a text that begins with
     /// the file.
     fn describe_source(&self, setting: &Arg, text: &str) -> Option<String> {
-        if value_source(setting, &self.given) == Some(ValueSource::CommandLine) {
+        let is_of_file = self.variable(setting).is_none() && self.key_in_file(setting).is_some();
+        if self.is_typed(setting) || is_of_file && self.begins_with_file(text) {
             return None;
         }
-        match self.key(setting) {
-            Some((_, file)) if self.variable(setting).is_none() && text.starts_with(&file) => None,
-            _ => self.source(setting),
+        self.source(setting)
+    }
+
+    fn begins_with_file(&self, text: &str) -> bool {
+        match &self.file {
+            Some(file) => text.starts_with(&file.path().display().to_string()),
+            None => false,
         }
+    }
+
+    fn is_typed(&self, setting: &Arg) -> bool {
+        value_source(setting, &self.given) == Some(ValueSource::CommandLine)
     }
 
     /// Returns the source of the setting; `None` for a default of the program.
     pub(super) fn source(&self, setting: &Arg) -> Option<String> {
-        if value_source(setting, &self.given) == Some(ValueSource::CommandLine) {
+        if self.is_typed(setting) {
             return Some("the command line".to_owned());
         }
-        if let Some(variable) = self.variable(setting) {
-            return Some(variable);
-        }
-        if let Some((key, file)) = self.key(setting) {
-            return Some(format!("{key} in {file}"));
+        if let Some(given) = self.variable(setting).or_else(|| self.key_in_file(setting)) {
+            return Some(given);
         }
         let variable = default_variable(setting.get_long()?);
         is_set(&variable).then_some(variable)
@@ -136,11 +151,14 @@ impl Sources {
         Some(setting.get_env()?.to_string_lossy().into_owned())
     }
 
-    /// Returns the setting's quoted key and the path of the file that has it.
-    fn key(&self, setting: &Arg) -> Option<(String, String)> {
-        let (key, file) = (setting.get_long()?, self.file.as_ref()?);
-        let path = || file.path().display().to_string();
-        file.has(key).then(|| (format!("`{key}`"), path()))
+    /// Returns the setting's quoted key, with the path of the file that has it.
+    fn key_in_file(&self, setting: &Arg) -> Option<String> {
+        let key = setting.get_long()?;
+        let file = self.file.as_ref()?;
+        if !file.has(key) {
+            return None;
+        }
+        Some(format!("`{key}` in {}", file.path().display()))
     }
 }
 
@@ -149,12 +167,12 @@ pub(super) fn chosen_subcommand<'a>(
     command: &'a Command,
     given: &'a ArgMatches,
 ) -> (&'a Command, &'a ArgMatches) {
-    given
-        .subcommand()
-        .and_then(|(name, given)| Some((command.find_subcommand(name)?, given)))
-        .map_or((command, given), |(command, given)| {
-            chosen_subcommand(command, given)
-        })
+    if let Some((name, given)) = given.subcommand()
+        && let Some(subcommand) = command.find_subcommand(name)
+    {
+        return chosen_subcommand(subcommand, given);
+    }
+    (command, given)
 }
 
 pub(super) fn value_source(setting: &Arg, given: &ArgMatches) -> Option<ValueSource> {

@@ -153,13 +153,12 @@ pub fn first_line_of(input: impl BufRead, max_bytes: u64) -> Result<Zeroizing<St
     let mut bytes = Zeroizing::new(Vec::with_capacity(reserved(limit, limit)));
     input.take(limit + 1).read_until(b'\n', &mut bytes)?;
     remove_mark(&mut bytes, limit)?;
-    let line = text_in(bytes)?;
-    let line = Zeroizing::new(line.trim_end_matches(LINE_END).to_owned());
+    let text = text_in(bytes)?;
+    let line = text.trim_end_matches(LINE_END);
     if line.len() as u64 > max_bytes {
-        Err(ReadError::TooLong(max_bytes))
-    } else {
-        Ok(line)
+        return Err(ReadError::TooLong(max_bytes));
     }
+    Ok(Zeroizing::new(line.to_owned()))
 }
 
 /// Returns the length to reserve at once: growing would leave uncleared copies of a secret.
