@@ -64,12 +64,9 @@ impl VerificationPolicy {
         let header = observer.check("token_header", Header::parse(token.header, check_type))?;
         // No key changes what the payload says, so none is searched for a token that it rejects. Before
         // the signature is checked it can do nothing else.
-        let claims = decode(token.payload).and_then(|payload| self.claims(&payload));
-        let claims = observer.check("claims", claims)?;
-        observer.check(
-            "binding",
-            self.check_scheme(claims.binding.as_ref(), bearer),
-        )?;
+        let claims = observer.check("claims", self.parse_claims(token.payload))?;
+        let scheme = self.check_scheme(claims.binding.as_ref(), bearer);
+        observer.check("binding", scheme)?;
         observer.check("times", self.check_times(claims.validity(), now))?;
         self.check_parties(&claims, observer)?;
         let signature = check_signature(keys, &header, &token);
@@ -78,8 +75,9 @@ impl VerificationPolicy {
         Ok(claims)
     }
 
-    fn claims(&self, payload: &[u8]) -> Result<Claims, InvalidToken> {
-        let members = strict_json::object(payload).map_err(|_| InvalidToken::Malformed)?;
+    fn parse_claims(&self, payload: &str) -> Result<Claims, InvalidToken> {
+        let json = decode(payload)?;
+        let members = strict_json::object(&json).map_err(|_| InvalidToken::Malformed)?;
         // Null says nothing, as in every other claim.
         let binding = match (member(&members, CONFIRMATION), self.bound_tokens) {
             (None, _) | (Some(_), BoundTokens::Unchecked) => None,
@@ -99,10 +97,10 @@ impl VerificationPolicy {
         // First, as a cached token is checked: its reason is the same.
         Binding::check_scheme(binding, token)?;
         let is_proven = token.location() == TokenLocation::Authorization(Scheme::Dpop);
-        match self.requires_proof && !is_proven {
-            true => Err(InvalidProof::Missing.into()),
-            false => Ok(()),
+        if self.requires_proof && !is_proven {
+            return Err(InvalidProof::Missing.into());
         }
+        Ok(())
     }
 
     /// Checks the times of a token at `now`, in seconds since the epoch.
@@ -132,12 +130,16 @@ impl VerificationPolicy {
         if self.issuer == RequiredIssuer::Any {
             observer.skipped("issuer", "--issuer is not set");
         } else {
-            let same = self.issuer.accepts(claims.issuer.as_deref());
-            observer.check("issuer", same.then_some(()).ok_or(InvalidToken::Issuer))?;
+            let is_issuer = self.issuer.accepts(claims.issuer.as_deref());
+            observer.check("issuer", require(is_issuer, InvalidToken::Issuer))?;
         }
-        let ours = self.audience.accepts(&claims.audience);
-        observer.check("audience", ours.then_some(()).ok_or(InvalidToken::Audience))
+        let is_audience = self.audience.accepts(&claims.audience);
+        observer.check("audience", require(is_audience, InvalidToken::Audience))
     }
+}
+
+fn require(holds: bool, otherwise: InvalidToken) -> Result<(), InvalidToken> {
+    if holds { Ok(()) } else { Err(otherwise) }
 }
 
 /// Returns the payload of a compact JWS of one of `keys`. `check_type` gets the members of its header.
@@ -154,8 +156,10 @@ pub(super) fn verified_payload(
 
 /// Returns true if the header of a token, which may be forged, names the key that signed it.
 pub fn names_key(token: &str) -> bool {
-    let header = CompactToken::split(token).and_then(|it| Header::parse(it.header, |_| Ok(())));
-    header.is_ok_and(|header| header.key_id.is_some())
+    let Ok(parts) = CompactToken::split(token) else {
+        return false;
+    };
+    Header::parse(parts.header, |_| Ok(())).is_ok_and(|header| header.key_id.is_some())
 }
 
 /// Returns the `iss` that a token claims, before anything is verified. It may select the issuer
@@ -188,14 +192,15 @@ fn check_signature<'k>(
         return Err(InvalidToken::KeyUnknown);
     }
     // The key fixes the algorithm, and `alg` selects none (RFC 8725 §3.1).
-    let of_its_algorithm = |key: &&VerificationKey| key.algorithm() == header.algorithm;
-    let mut candidates = candidates.filter(of_its_algorithm).peekable();
-    if candidates.peek().is_none() {
+    let is_for = |key: &&VerificationKey| key.algorithm() == header.algorithm;
+    let mut usable = candidates.filter(is_for).peekable();
+    if usable.peek().is_none() {
         return Err(InvalidToken::Algorithm);
     }
     let signature = decode(token.signature)?;
-    let mut verifying = candidates.filter(|key| key.verifies(token.signed, &signature));
-    verifying.next().ok_or(InvalidToken::Signature)
+    usable
+        .find(|key| key.verifies(token.signed, &signature))
+        .ok_or(InvalidToken::Signature)
 }
 
 #[cfg(test)]

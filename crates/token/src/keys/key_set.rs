@@ -38,8 +38,9 @@ impl KeySet {
 
     /// Creates a set of keys with names; tokens of algorithms without a key are rejected.
     pub fn named(mut keys: Vec<VerificationKey>) -> Self {
-        keys.iter_mut()
-            .for_each(|key| key.name = Some(key.id().clone()));
+        for key in &mut keys {
+            key.name = Some(key.id().clone());
+        }
         Self::nameless_keys(keys)
     }
 
@@ -62,40 +63,34 @@ impl KeySet {
             (None, Some(_)) => std::slice::from_ref(&document),
             _ => return Err(not_a_set()),
         };
-        let is_private = |member: &Value| {
-            member
-                .get("d")
-                .is_some_and(|private| !private.says_nothing())
-        };
         let wanted: Vec<_> = allowed.iter().copied().map(algorithms::name).collect();
         let no_usable_key = |found: String| KeyError::NoUsableKey {
             found,
             wanted: wanted.join(", "),
         };
-        let (mut keys, mut skipped) = (Vec::new(), Vec::new());
-        for (number, member) in members.iter().enumerate() {
-            let name = || described(number, member);
+        let mut keys = Vec::new();
+        let mut skipped = Vec::new();
+        for (index, member) in members.iter().enumerate() {
             // The whole set is rejected: with a published private half any client can sign tokens.
-            if is_private(member) {
-                let why = KeyError::PrivateKey;
-                return Err(no_usable_key(format!("{}: {why}", name())));
+            if has_private_half(member) {
+                let name = describe_key(index, member);
+                return Err(no_usable_key(format!("{name}: {}", KeyError::PrivateKey)));
             }
             match verification_key_from_jwk(member, allowed) {
                 Ok(key) => keys.push(key),
                 // An unusable key is no error: issuers add keys of new kinds to a set that is in use.
-                Err(why) => skipped.push(format!("{}: {why}", name())),
+                Err(why) => skipped.push(format!("{}: {why}", describe_key(index, member))),
             }
         }
-        if keys.is_empty() {
-            let none = skipped.is_empty().then(|| "none".to_owned());
-            return Err(no_usable_key(none.unwrap_or_else(|| skipped.join("; "))));
+        match (keys.is_empty(), skipped.is_empty()) {
+            (false, _) => Ok(Self {
+                keys,
+                allowed: allowed.to_vec(),
+                skipped,
+            }),
+            (true, false) => Err(no_usable_key(skipped.join("; "))),
+            (true, true) => Err(no_usable_key("none".to_owned())),
         }
-        let allowed = allowed.to_vec();
-        Ok(Self {
-            keys,
-            allowed,
-            skipped,
-        })
     }
 
     /// Parses a file of JSON as [`Self::from_jwks`], or of one or more PEM blocks with a public key,
@@ -133,15 +128,14 @@ impl KeySet {
 
     /// Returns the keys for a token with this `kid`, or without one.
     pub(crate) fn named_by(&self, kid: Option<&KeyId>) -> impl Iterator<Item = &VerificationKey> {
-        let bears = move |key: &&VerificationKey| key.name.as_ref() == kid;
+        let has_name = move |key: &VerificationKey| key.name.as_ref() == kid;
         // Keys without a name count only if no key has this name.
-        let is_known = self.keys.iter().any(|key| bears(&key));
-        let fits = move |key: &&VerificationKey| match kid {
+        let is_known = self.keys.iter().any(has_name);
+        self.keys.iter().filter(move |key| match kid {
             None => true,
-            Some(_) if is_known => bears(key),
+            Some(_) if is_known => has_name(key),
             Some(_) => !key.is_named(),
-        };
-        self.keys.iter().filter(fits)
+        })
     }
 
     /// Returns true if a newer key of the source may verify a token that these keys reject so. Only a name tells
@@ -163,22 +157,29 @@ impl KeySet {
     }
 }
 
+fn has_private_half(member: &Value) -> bool {
+    match member.get("d") {
+        Some(private) => !private.says_nothing(),
+        None => false,
+    }
+}
+
 /// Describes a key by its number, its name, and its algorithm or kind.
-fn described(number: usize, member: &Value) -> String {
-    let text = |name: &str| {
-        let text = member.get(name)?.as_str()?;
-        let is_readable = |text: &&str| {
-            (1..=READABLE_BYTES).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
-        };
-        Some(text).filter(is_readable)
+fn describe_key(index: usize, member: &Value) -> String {
+    let name = match readable_member(member, "kid") {
+        Some(kid) => format!(" '{kid}'"),
+        None => String::new(),
     };
-    let name = text("kid").map_or(String::new(), |kid| format!(" '{kid}'"));
-    let kind = text("alg").or_else(|| text("crv")).or_else(|| text("kty"));
-    format!(
-        "key {}{name} ({})",
-        number + 1,
-        kind.unwrap_or("of no kind")
-    )
+    let mut kinds = ["alg", "crv", "kty"].into_iter();
+    let kind = kinds.find_map(|name| readable_member(member, name));
+    format!("key {}{name} ({})", index + 1, kind.unwrap_or("of no kind"))
+}
+
+/// Returns a member whose text is short, and can stand in a line.
+fn readable_member<'m>(member: &'m Value, name: &str) -> Option<&'m str> {
+    let text = member.get(name)?.as_str()?;
+    let is_short = (1..=READABLE_BYTES).contains(&text.len());
+    (is_short && text.bytes().all(|byte| byte.is_ascii_graphic())).then_some(text)
 }
 
 /// Parses a key, or returns the reason why it is not used. Members that no verifier needs, such as
@@ -196,17 +197,10 @@ pub(super) fn verification_key_from_jwk(
         "EC" | "OKP" => required(jwk, "crv")?,
         _ => "",
     };
-    let (key, fits): (_, fn(Algorithm) -> bool) = match (kty, curve) {
-        ("RSA", _) => {
-            let key = DecodingKey::from_rsa_raw_components(&number(jwk, "n")?, &number(jwk, "e")?);
-            (key, |it| it.family() == AlgorithmFamily::Rsa)
-        }
-        ("EC", "P-256") => (point(jwk)?, |it| it == Algorithm::ES256),
-        ("EC", "P-384") => (point(jwk)?, |it| it == Algorithm::ES384),
-        ("OKP", "Ed25519") => {
-            let key = DecodingKey::from_ed_der(&bytes(jwk, "x")?);
-            (key, |it| it == Algorithm::EdDSA)
-        }
+    let key = match (kty, curve) {
+        ("RSA", _) => DecodingKey::from_rsa_raw_components(&number(jwk, "n")?, &number(jwk, "e")?),
+        ("EC", "P-256" | "P-384") => point(jwk)?,
+        ("OKP", "Ed25519") => DecodingKey::from_ed_der(&bytes(jwk, "x")?),
         // Any reader of the set would know the secret, and could sign tokens with it.
         ("oct", _) => return Err("a secret is never used".to_owned()),
         _ => {
@@ -219,11 +213,10 @@ pub(super) fn verification_key_from_jwk(
     };
     // A key without `alg` is used with the first allowed algorithm that fits it.
     let stated = text(jwk, "alg")?;
-    let mut usable = allowed
+    let fits = |it: &&Algorithm| is_for_keys(**it, kty, curve) && is_stated(stated, **it);
+    let algorithm = *allowed
         .iter()
-        .filter(|it| fits(**it) && is_stated(stated, **it));
-    let algorithm = *usable
-        .next()
+        .find(fits)
         .ok_or("its algorithm is not among the allowed")?;
     let mut key =
         VerificationKey::named_by_thumbprint(algorithm, key).map_err(|error| match error {
@@ -237,14 +230,23 @@ pub(super) fn verification_key_from_jwk(
     Ok(key)
 }
 
+/// Returns true for an algorithm of keys of this kind.
+fn is_for_keys(algorithm: Algorithm, kty: &str, curve: &str) -> bool {
+    match algorithm {
+        Algorithm::ES256 => curve == "P-256",
+        Algorithm::ES384 => curve == "P-384",
+        Algorithm::EdDSA => curve == "Ed25519",
+        _ => kty == "RSA" && algorithm.family() == AlgorithmFamily::Rsa,
+    }
+}
+
 /// Checks that a key's own members allow it to verify signatures of this algorithm.
 pub(super) fn check_members(jwk: &Map, algorithm: Algorithm) -> Result<(), String> {
     check_purpose(jwk)?;
-    if is_stated(text(jwk, "alg")?, algorithm) {
-        Ok(())
-    } else {
-        Err("it is for another algorithm".to_owned())
+    if !is_stated(text(jwk, "alg")?, algorithm) {
+        return Err("it is for another algorithm".to_owned());
     }
+    Ok(())
 }
 
 fn is_stated(alg: Option<&str>, algorithm: Algorithm) -> bool {
@@ -254,9 +256,9 @@ fn is_stated(alg: Option<&str>, algorithm: Algorithm) -> bool {
 /// Checks that the key's own `use` and `key_ops` allow verification (RFC 7517 §4.2, §4.3);
 /// `jwt-svid` is SPIFFE's word for keys of tokens.
 fn check_purpose(jwk: &Map) -> Result<(), String> {
-    let purpose = text(jwk, "use")?;
-    if let Some(other) = purpose.filter(|purpose| !["sig", "jwt-svid"].contains(purpose)) {
-        return Err(format!("it is for another use, '{}'", readable(other)));
+    match text(jwk, "use")? {
+        None | Some("sig" | "jwt-svid") => {}
+        Some(other) => return Err(format!("it is for another use, '{}'", readable(other))),
     }
     let operations = match jwk.get("key_ops").unwrap_or_default() {
         Value::Array(operations) => operations.as_slice(),
@@ -265,8 +267,8 @@ fn check_purpose(jwk: &Map) -> Result<(), String> {
         other => return Err(format!("its `key_ops` is {}, and no list", other.kind())),
     };
     // .NET writes an empty list, or an empty text in it, for a key without operations.
-    let mut named = operations.iter().filter(|it| !it.says_nothing()).peekable();
-    if named.peek().is_some() && !named.any(|it| it.as_str() == Some("verify")) {
+    let are_named = operations.iter().any(|it| !it.says_nothing());
+    if are_named && !operations.iter().any(|it| it.as_str() == Some("verify")) {
         return Err("it is for another use: its `key_ops` lacks 'verify'".to_owned());
     }
     Ok(())
@@ -276,8 +278,8 @@ fn check_purpose(jwk: &Map) -> Result<(), String> {
 /// members that a key does not have.
 fn text<'m>(jwk: &'m Map, name: &str) -> Result<Option<&'m str>, String> {
     match jwk.get(name).unwrap_or_default() {
-        Value::String(text) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
-        Value::Null => Ok(None),
+        Value::String(text) if !text.is_empty() => Ok(Some(text)),
+        Value::String(_) | Value::Null => Ok(None),
         other => Err(format!("its `{name}` is {}, and not text", other.kind())),
     }
 }

@@ -87,10 +87,9 @@ impl<'p> Proof<'p> {
         let parts = CompactToken::split(text).map_err(|_| InvalidProof::Malformed)?;
         let mut header = object(parts.header)?;
         let typ = member(&header, "typ").and_then(Value::as_str);
-        if !typ.is_some_and(|typ| typ.eq_ignore_ascii_case(TYPE)) {
-            return Err(InvalidProof::Header);
-        }
-        if rejected_member(&header).is_some() {
+        if !typ.is_some_and(|typ| typ.eq_ignore_ascii_case(TYPE))
+            || rejected_member(&header).is_some()
+        {
             return Err(InvalidProof::Header);
         }
         let algorithm = compact::algorithm(&header).map_err(|_| InvalidProof::Algorithm)?;
@@ -149,10 +148,10 @@ impl<'p> Proof<'p> {
 
     fn check_signature(&self, key: &VerificationKey) -> Result<(), InvalidProof> {
         let signature = decode(self.parts.signature).map_err(|_| InvalidProof::Malformed)?;
-        match key.verifies(self.parts.signed, &signature) {
-            true => Ok(()),
-            false => Err(InvalidProof::Signature),
+        if !key.verifies(self.parts.signed, &signature) {
+            return Err(InvalidProof::Signature);
         }
+        Ok(())
     }
 
     fn check_claims(&self, request: &ProofRequest<'_>) -> Result<VerifiedProof, InvalidProof> {
@@ -161,9 +160,9 @@ impl<'p> Proof<'p> {
         if text(&claims, "htm")? != request.method {
             return Err(InvalidProof::Method);
         }
-        let target = NormalUrl::parse(text(&claims, "htu")?);
-        if !target.is_some_and(|target| (request.is_target)(&target)) {
-            return Err(InvalidProof::Target);
+        match NormalUrl::parse(text(&claims, "htu")?) {
+            Some(target) if (request.is_target)(&target) => {}
+            _ => return Err(InvalidProof::Target),
         }
         if let Some(token) = request.token
             && text(&claims, "ath")? != URL_SAFE_NO_PAD.encode(token)
@@ -199,25 +198,29 @@ pub fn only_field(headers: &HeaderMap) -> Result<Option<&HeaderValue>, InvalidPr
 /// Returns `iat`, compared with the window (RFC 9449 §4.3 item 11), once `exp` and `nbf` hold where a proof
 /// has them (RFC 7519 §4.1.4, §4.1.5).
 fn issued_at(claims: &Map, request: &ProofRequest<'_>) -> Result<i64, InvalidProof> {
-    let date = |name| match member(claims, name) {
-        None => Ok(None),
-        Some(Value::Number(number)) => number
-            .seconds(f64::floor)
-            .map(Some)
-            .ok_or(InvalidProof::Claim),
-        Some(_) => Err(InvalidProof::Claim),
-    };
-    let issued_at = date("iat")?.ok_or(InvalidProof::Claim)?;
-    let (expires_at, not_before) = (date("exp")?, date("nbf")?);
+    let issued_at = date(claims, "iat")?.ok_or(InvalidProof::Claim)?;
+    let expires_at = date(claims, "exp")?.unwrap_or(i64::MAX);
+    let not_before = date(claims, "nbf")?.unwrap_or(i64::MIN);
     let leeway = i64::from(request.leeway_seconds);
     let latest = request.now.saturating_add(leeway);
     // `MAX_AGE` leaves room for a late client; the leeway is for a clock that is ahead.
-    let is_past = issued_at < request.now - MAX_AGE
-        || expires_at.is_some_and(|end| request.now >= end.saturating_add(leeway));
-    let is_future = issued_at > latest || not_before.is_some_and(|begin| begin > latest);
-    match is_past || is_future {
-        true => Err(InvalidProof::Time),
-        false => Ok(issued_at),
+    let is_past =
+        issued_at < request.now - MAX_AGE || request.now >= expires_at.saturating_add(leeway);
+    if is_past || issued_at > latest || not_before > latest {
+        return Err(InvalidProof::Time);
+    }
+    Ok(issued_at)
+}
+
+/// Returns a claim that is a time, in whole seconds.
+fn date(claims: &Map, name: &str) -> Result<Option<i64>, InvalidProof> {
+    match member(claims, name) {
+        None => Ok(None),
+        Some(Value::Number(number)) => match number.seconds(f64::floor) {
+            None => Err(InvalidProof::Claim),
+            seconds => Ok(seconds),
+        },
+        Some(_) => Err(InvalidProof::Claim),
     }
 }
 
@@ -228,9 +231,10 @@ fn object(part: &str) -> Result<Map, InvalidProof> {
 
 /// Returns a claim that is a text; an empty one counts as missing.
 fn text<'c>(claims: &'c Map, name: &str) -> Result<&'c str, InvalidProof> {
-    let text = member(claims, name).and_then(Value::as_str);
-    text.filter(|text| !text.is_empty())
-        .ok_or(InvalidProof::Claim)
+    match member(claims, name).and_then(Value::as_str) {
+        None | Some("") => Err(InvalidProof::Claim),
+        Some(text) => Ok(text),
+    }
 }
 
 /// Returns the thumbprint of a public key (RFC 7638 §3) by the members as they were sent: the key is
@@ -243,14 +247,14 @@ fn thumbprint(jwk: &Map) -> Option<Digest> {
         _ => return None,
     };
     // A `Map` has its members in the order of their names, as RFC 7638 §3.3 requires.
-    let members: Option<Map> = required
-        .iter()
-        .map(|name| {
-            let value = jwk.get(*name).filter(|value| value.as_str().is_some())?;
-            Some(((*name).to_owned(), value.clone()))
-        })
-        .collect();
-    Some(sha256(Value::Object(members?).to_string().as_bytes()))
+    let mut members = Map::new();
+    for name in required {
+        let value @ Value::String(_) = jwk.get(*name)? else {
+            return None;
+        };
+        members.insert((*name).to_owned(), value.clone());
+    }
+    Some(sha256(Value::Object(members).to_string().as_bytes()))
 }
 
 #[cfg(test)]

@@ -38,13 +38,17 @@ pub(super) fn first_value<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h 
 /// Returns the name of a cookie that holds a part of a cookie of this name, as in `session.0`: libraries
 /// split values that are longer than a browser stores.
 pub(super) fn part_of<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    pairs(headers).find_map(|pair| {
-        let known_as = pair.split(|&byte| byte == b'=').next()?.trim_ascii();
-        let (separator, digits) = known_as.strip_prefix(name.as_bytes())?.split_first()?;
-        let is_numbered = b".-_".contains(separator) && !digits.is_empty();
-        let is_part = is_numbered && digits.iter().all(u8::is_ascii_digit);
-        str::from_utf8(known_as).ok().filter(|_| is_part)
-    })
+    for pair in pairs(headers) {
+        let mut halves = pair.split(|&byte| byte == b'=');
+        let known_as = halves.next().unwrap_or_default().trim_ascii();
+        if let Some([b'.' | b'-' | b'_', digits @ ..]) = known_as.strip_prefix(name.as_bytes())
+            && !digits.is_empty()
+            && digits.iter().all(u8::is_ascii_digit)
+        {
+            return str::from_utf8(known_as).ok();
+        }
+    }
+    None
 }
 
 /// Returns all cookies except those of this name and its look-alikes, as one field; `None` if there is no
@@ -54,7 +58,10 @@ pub fn cookies_without(headers: &HeaderMap, name: &str) -> Option<Vec<u8>> {
     let (removed, left): (Vec<_>, Vec<_>) = pairs(headers)
         .filter(|pair| !pair.is_empty())
         .partition(|pair| may_be_read_as(pair, name));
-    (!removed.is_empty()).then(|| left.join(&b"; "[..]))
+    if removed.is_empty() {
+        return None;
+    }
+    Some(left.join(&b"; "[..]))
 }
 
 fn pairs(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
@@ -67,41 +74,39 @@ fn pairs(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
 
 /// Returns the value of a cookie of this name (RFC 6265 §4.2.1); most programs trim the name.
 fn value_of<'p>(pair: &'p [u8], name: &str) -> Option<&'p [u8]> {
-    let equals = pair.iter().position(|&byte| byte == b'=')?;
     // Split at the first `=`, because a value may hold more of them.
-    let (known_as, value) = pair.split_at(equals);
-    (known_as.trim_ascii() == name.as_bytes()).then_some(value.get(1..)?)
+    let mut halves = pair.splitn(2, |&byte| byte == b'=');
+    if halves.next()?.trim_ascii() != name.as_bytes() {
+        return None;
+    }
+    halves.next()
 }
 
 /// Returns true if some program reads a cookie of this name: many separate cookies by commas and
 /// blanks too, skip odd bytes around a name, or compare names like those of CGI variables.
 fn may_be_read_as(pair: &[u8], name: &str) -> bool {
     // The text up to the last `=`: a program that splits elsewhere reads a name before any of them.
-    let equals = pair.iter().rposition(|&byte| byte == b'=');
-    let (before, _) = pair.split_at(equals.unwrap_or(0));
-    // Each part is read once only, because a client may send any number of `=`.
-    let mut parts = before.split(|&byte| byte == b'=');
+    let Some(last) = pair.iter().rposition(|&byte| byte == b'=') else {
+        return false;
+    };
+    let (before, _) = pair.split_at(last);
     let mut is_named = false;
-    parts.any(|part| {
-        let Some((start, found)) = last_name(part) else {
-            return false;
+    // Each part is read once only, because a client may send any number of `=`.
+    for part in before.split(|&byte| byte == b'=') {
+        let words = part.rsplit(|&byte| !is_tchar(byte));
+        // A name stands at the end of its part, but for odd bytes.
+        let mut last_first = words.skip_while(|word| word.is_empty());
+        let Some(found) = last_first.next() else {
+            continue;
         };
-        // The name is a value, as in `a=name=`.
-        let in_value = std::mem::replace(&mut is_named, true) && start == 0;
-        !in_value && cgi_equal(found, name)
-    })
-}
-
-/// Returns the name at the end of `part`, the bytes between two `=`, and where it starts.
-fn last_name(part: &[u8]) -> Option<(usize, &str)> {
-    let end = part.iter().rposition(|byte| is_tchar(*byte))? + 1;
-    let (part, _) = part.split_at(end);
-    let start = part
-        .iter()
-        .rposition(|byte| !is_tchar(*byte))
-        .map_or(0, |at| at + 1);
-    let (_, name) = part.split_at(start);
-    Some((start, std::str::from_utf8(name).ok()?))
+        // With nothing in front of it, it is the value of the name before, as in `a=name=`.
+        let is_value = is_named && last_first.next().is_none();
+        if !is_value && str::from_utf8(found).is_ok_and(|found| cgi_equal(found, name)) {
+            return true;
+        }
+        is_named = true;
+    }
+    false
 }
 
 #[cfg(test)]
