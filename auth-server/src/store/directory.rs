@@ -44,34 +44,37 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
 /// Checks that this user could write to it, or make it, without doing so.
 pub(super) fn check_access(path: &Path) -> Result<(), StoreError> {
     let whole = std::path::absolute(path).map_err(|error| rejected(path, &error))?;
-    let existing = whole.ancestors().find(|it| it.exists());
-    let existing = existing.unwrap_or(&whole);
+    let mut ancestors = whole.ancestors();
+    let existing = ancestors.find(|it| it.exists()).unwrap_or(&whole);
     if !existing.is_dir() {
         return Err(unusable(existing, NO_DIRECTORY));
     }
     access(existing, FileAccess::WRITE_OK | FileAccess::EXEC_OK)
         .map_err(|error| rejected(existing, &error.into()))?;
-    match existing == whole {
-        true => inspect(path, Access::Preview),
-        false => Ok(()),
+    if existing == whole {
+        inspect(path, Access::Preview)?;
     }
+    Ok(())
 }
 
 /// Checks that others may not write to it: they could replace our keys.
 pub(super) fn inspect(path: &Path, access: Access) -> Result<(), StoreError> {
     let metadata = fs::metadata(path).map_err(|error| rejected(path, &error))?;
-    let (owner, is_open) = (metadata.uid(), metadata.mode() & 0o022 != 0);
-    match owner == geteuid().as_raw() {
-        true if is_open => close(path, DIRECTORY_MODE, access),
-        true => Ok(()),
-        // Another owner could remove the content of the directory, and root could anyway.
-        false if owner != 0 => Err(unusable(path, OF_ANOTHER)),
-        false if is_open => Err(unusable(
+    let owner = metadata.uid();
+    let is_open = metadata.mode() & 0o022 != 0;
+    let is_ours = owner == geteuid().as_raw();
+    // Another owner could remove the content of the directory, and root could anyway.
+    if !is_ours && owner != 0 {
+        return Err(unusable(path, OF_ANOTHER));
+    }
+    match (is_open, is_ours) {
+        (false, _) => Ok(()),
+        (true, true) => close(path, DIRECTORY_MODE, access),
+        (true, false) => Err(unusable(
             path,
             "others may write to this directory of root's; name a subdirectory, which this program makes \
              for itself",
         )),
-        false => Ok(()),
     }
 }
 

@@ -92,11 +92,15 @@ impl KeyEncryptionKey {
 /// Decodes a key in hex, or in base64 of either alphabet, padded or not.
 fn decode(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     let text = text.trim_end_matches('=').as_bytes();
-    [HEXLOWER_PERMISSIVE, BASE64_NOPAD, BASE64URL_NOPAD]
-        .iter()
-        .filter_map(|encoding| encoding.decode(text).ok().map(Zeroizing::new))
+    for encoding in [HEXLOWER_PERMISSIVE, BASE64_NOPAD, BASE64URL_NOPAD] {
         // 64 digits of hex are valid base64 too, but of more bytes: the length decides.
-        .find(|bytes| bytes.len() == KEY_BYTES)
+        if let Ok(bytes) = encoding.decode(text).map(Zeroizing::new)
+            && bytes.len() == KEY_BYTES
+        {
+            return Some(bytes);
+        }
+    }
+    None
 }
 
 /// Encryption error. The texts hold no part of the value.
@@ -175,14 +179,13 @@ impl KeyEncryption {
     /// Decrypts the value of a record; returns plaintext as it is.
     pub(crate) fn open(&self, record: &Key, text: &str) -> Result<Decrypted, EncryptionError> {
         let Some(rest) = text.strip_prefix(MARK) else {
-            return if self.required {
-                Err(EncryptionError::InClear)
-            } else {
-                Ok(Decrypted {
-                    text: Zeroizing::new(text.to_owned()),
-                    under: None,
-                })
-            };
+            if self.required {
+                return Err(EncryptionError::InClear);
+            }
+            return Ok(Decrypted {
+                text: Zeroizing::new(text.to_owned()),
+                under: None,
+            });
         };
         let parts: Vec<&str> = rest.split(':').collect();
         let [VERSION, id, data] = parts.as_slice() else {
@@ -191,9 +194,9 @@ impl KeyEncryption {
         let key = self.key(id)?;
         // The head is authenticated as it stands, so a changed key id does not decrypt.
         let head = text.strip_suffix(data).unwrap_or_default();
+        let text = decrypt(&key.key, additional(head, record), data);
         Ok(Decrypted {
-            text: decrypt(&key.key, additional(head, record), data)
-                .ok_or(EncryptionError::Forged)?,
+            text: text.ok_or(EncryptionError::Forged)?,
             under: Some(key.id.clone()),
         })
     }
@@ -225,9 +228,8 @@ fn decrypt(
     let text = key
         .open_in_place(Nonce::from(&*nonce), additional, sealed)
         .ok()?;
-    std::str::from_utf8(text)
-        .ok()
-        .map(|text| Zeroizing::new(text.to_owned()))
+    let text = std::str::from_utf8(text).ok()?;
+    Some(Zeroizing::new(text.to_owned()))
 }
 
 #[cfg(test)]

@@ -87,10 +87,10 @@ impl StoreLocation {
 
     /// Describes the encryption of a new store.
     pub(crate) fn at_rest(&self) -> String {
-        self.encryption.current.as_ref().map_or_else(
-            || "stored in clear".to_owned(),
-            |key| format!("encrypted with the key-encryption key {}", key.id()),
-        )
+        match &self.encryption.current {
+            Some(key) => format!("encrypted with the key-encryption key {}", key.id()),
+            None => "stored in clear".to_owned(),
+        }
     }
 
     /// Checks that a server could serve from a directory, without a change of it.

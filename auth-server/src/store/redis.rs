@@ -82,23 +82,23 @@ impl RedisStore {
     async fn call<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
         self.twice(command, 0)
             .await
-            .map_err(|failed| self.error(&failed))
+            .map_err(|failed| self.store_error(&failed))
     }
 
     /// Commits once: if the first attempt has committed, the second one changes nothing.
     async fn commit_once(&self, command: &Cmd) -> Result<bool, StoreError> {
-        self.twice(command, self.replicas).await.map_err(|failed| {
+        let failed = match self.twice(command, self.replicas).await {
+            Ok(has_committed) => return Ok(has_committed),
             // The command was not sent, or the server rejected it before its first write.
-            if !failed.may_have_arrived {
-                return self.error(&failed);
-            }
-            let unclear = StoreError::Unclear(self.describe_failure(&failed));
-            // Kept for the next poll, which reports it: the caller sees only an unclear outcome.
-            if is_halfway(&failed.error) {
-                *self.half_done.lock() = Some(unclear.clone());
-            }
-            unclear
-        })
+            Err(failed) if !failed.may_have_arrived => return Err(self.store_error(&failed)),
+            Err(failed) => failed,
+        };
+        let unclear = StoreError::Unclear(self.describe_failure(&failed));
+        // Kept for the next poll, which reports it: the caller sees only an unclear outcome.
+        if is_halfway(&failed.error) {
+            *self.half_done.lock() = Some(unclear.clone());
+        }
+        Err(unclear)
     }
 
     async fn twice<T: FromRedisValue>(&self, command: &Cmd, replicas: u8) -> Result<T, Failed> {
@@ -116,9 +116,10 @@ impl RedisStore {
             // The outcome is unclear if either attempt may have arrived.
             second.map_err(|last| last.after(&first))
         };
-        let done = timeout(CALL_TIMEOUT, attempts).await;
-        let no_response = || RedisError::from((ErrorKind::Io, "no response"));
-        done.unwrap_or_else(|_| Err(Failed::on_the_way(no_response())))
+        match timeout(CALL_TIMEOUT, attempts).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Failed::on_the_way((ErrorKind::Io, "no response").into())),
+        }
     }
 
     async fn attempt<T: FromRedisValue>(&self, command: &Cmd, replicas: u8) -> Result<T, Failed> {
@@ -128,7 +129,7 @@ impl RedisStore {
             .await
             .map_err(|error| Failed::from_query(error, connection.repeats()))?;
         // On the same connection: `WAIT` counts what this connection has written.
-        acknowledged(&mut connection, replicas)
+        wait_for_replicas(&mut connection, replicas)
             .await
             .map_err(Failed::on_the_way)?;
         // Kept only after success: bytes left unread by a failure would be the next call's response.
@@ -139,7 +140,7 @@ impl RedisStore {
     /// Returns a connection, and the time when it was made. A kept connection is tried before its use,
     /// because a command that is sent on an ended connection may have arrived.
     async fn connection(&self) -> Result<(Instant, Connection), Failed> {
-        if let Some((opened, mut connection)) = self.kept() {
+        if let Some((opened, mut connection)) = self.take_kept() {
             let time = scripts::time();
             // A harmless command tries the connection: a commit on an ended one would be unclear.
             if let Ok(Ok(())) = timeout(TIMEOUT, connection.query(&time)).await {
@@ -150,13 +151,13 @@ impl RedisStore {
         Ok((Instant::now(), Connection::open(&in_force.value).await?))
     }
 
-    fn kept(&self) -> Option<(Instant, Connection)> {
+    fn take_kept(&self) -> Option<(Instant, Connection)> {
         let mut kept = self.kept.lock();
         kept.retain(|(opened, _)| opened.elapsed() < KEPT);
         kept.pop()
     }
 
-    fn error(&self, failed: &Failed) -> StoreError {
+    fn store_error(&self, failed: &Failed) -> StoreError {
         let text = self.describe_failure(failed);
         if is_lasting(&failed.error) {
             StoreError::Unusable(text)
@@ -166,16 +167,14 @@ impl RedisStore {
     }
 
     fn describe_failure(&self, Failed { error, server, .. }: &Failed) -> String {
-        let error = match error.kind() {
+        let text = error.to_string();
+        let text = match error.kind() {
             // The text would quote the received bytes, which may be another service's response.
             ErrorKind::Parse => "this is not a Redis server".to_owned(),
-            _ => {
-                let text = error.to_string();
-                in_words(&text, &credentials::SETTINGS).unwrap_or(text)
-            }
+            _ => in_words(&text, &credentials::SETTINGS).unwrap_or(text),
         };
         // The arguments are left out: they are a whole script.
-        let (cause, _arguments) = error.split_once(", with args").unwrap_or((&error, ""));
+        let (cause, _arguments) = text.split_once(", with args").unwrap_or((&text, ""));
         match server {
             Some(server) => format!("{}: {server}: {cause}", self.redacted),
             None => format!("{}: {cause}", self.redacted),
@@ -209,16 +208,17 @@ impl Store for RedisStore {
     }
 
     async fn since(&self, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {
-        let entries: Vec<String> = self.call(&scripts::since(cursor)).await?;
-        let entries: Option<Vec<_>> = entries.iter().map(|entry| log_entry(entry)).collect();
-        let is_log = |all: &Vec<LogEntry>| all.is_sorted_by(|one, next| one.id < next.id);
-        entries.filter(is_log).ok_or_else(|| {
-            let key = &scripts::log_keys()[0];
-            StoreError::Unusable(format!(
-                "{} key {key}: not a log of revocations",
-                self.redacted
-            ))
-        })
+        let texts: Vec<String> = self.call(&scripts::since(cursor)).await?;
+        let entries: Option<Vec<_>> = texts.iter().map(|text| log_entry(text)).collect();
+        match entries {
+            Some(entries) if entries.is_sorted_by(|one, next| one.id < next.id) => Ok(entries),
+            // Another program has written there.
+            _ => Err(StoreError::Unusable(format!(
+                "{} key {}: not a log of revocations",
+                self.redacted,
+                scripts::log_keys()[0]
+            ))),
+        }
     }
 
     async fn now(&self) -> Result<i64, StoreError> {
@@ -229,7 +229,10 @@ impl Store for RedisStore {
     async fn check(&self) -> Result<(), StoreError> {
         self.commit(ended_records()).await?;
         // The error stays until it is reported here.
-        self.half_done.lock().take().map_or(Ok(()), Err)
+        match self.half_done.lock().take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
     }
 
     fn describe(&self, key: &Key) -> String {
@@ -238,7 +241,7 @@ impl Store for RedisStore {
 }
 
 /// Waits until `replicas` have all writes through `connection`, and the writes before them.
-async fn acknowledged(connection: &mut Connection, replicas: u8) -> Result<(), RedisError> {
+async fn wait_for_replicas(connection: &mut Connection, replicas: u8) -> Result<(), RedisError> {
     if replicas == 0 {
         return Ok(());
     }

@@ -25,7 +25,7 @@ use tracing::warn;
 use zeroize::Zeroizing;
 
 use self::changes::change;
-use self::database::{failed, keep_journal, mark, open, prepare};
+use self::database::{keep_journal, mark, open, prepare, store_error};
 use self::files::Files;
 use super::directory::{self, Access, rejected, unusable};
 use super::{
@@ -138,13 +138,10 @@ impl SqliteStore {
 
     /// Makes a store that ends with the process.
     pub(crate) fn in_memory() -> Result<Arc<Self>, StoreError> {
-        let mut made = Connection::open_in_memory();
+        let failed = |error| store_error(Path::new(MEMORY), &error);
+        let mut connection = Connection::open_in_memory().map_err(failed)?;
         // The tables are made at once: there is no file whose absence could mean an empty store.
-        let connection = made
-            .as_mut()
-            .map_or(Ok(()), prepare)
-            .and(made)
-            .map_err(|error| failed(Path::new(MEMORY), &error))?;
+        prepare(&mut connection).map_err(failed)?;
         Ok(Arc::new(Self {
             directory: None,
             access: Access::Serve,
@@ -184,28 +181,18 @@ impl SqliteStore {
 
     fn copy_into(&self, file: &Path) -> Result<(), StoreError> {
         let copied = self.blocking(IfMissing::Empty, |opened| {
-            // `VACUUM INTO` is one read transaction: the copy is of one moment, though a server may write.
-            let copy = opened.connection.execute("VACUUM INTO ?1", [file.to_str()]);
-            // The copy gets a mark of its own: the store's journal, and the next one, are not the copy's.
-            copy.and_then(|_| {
-                let copy = open(file, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-                keep_journal(&copy, false)?;
-                mark(&copy)
-            })
-            .map_err(|error| failed(file, &error))
+            copy(&opened.connection, file).map_err(|error| store_error(file, &error))
         });
-        if copied?.is_none() {
-            return Err(StoreError::Unavailable(format!(
-                "{}: there is no store yet",
-                self.path().display()
-            )));
-        }
-        Ok(())
+        copied?.ok_or_else(|| {
+            StoreError::Unavailable(format!("{}: there is no store yet", self.path().display()))
+        })
     }
 
     fn path(&self) -> PathBuf {
-        let directory = self.directory.as_ref();
-        directory.map_or_else(|| MEMORY.into(), |directory| directory.join(FILE))
+        match &self.directory {
+            Some(directory) => directory.join(FILE),
+            None => MEMORY.into(),
+        }
     }
 
     /// Runs `call` on a thread for blocking work, because it waits for the disk and for locks. Returns `None`
@@ -238,7 +225,7 @@ impl SqliteStore {
     ) -> Result<T, StoreError> {
         let path = self.path();
         self.run(IfMissing::Empty, move |opened| {
-            query(&opened.connection).map_err(|error| failed(&path, &error))
+            query(&opened.connection).map_err(|error| store_error(&path, &error))
         })
         .await
         .map(Option::unwrap_or_default)
@@ -273,14 +260,24 @@ impl SqliteStore {
         }
         let done = call(held)?;
         if let Some(directory) = &self.directory {
-            self.settle(directory, held)
-                .map_err(|error| match missing {
-                    IfMissing::Create => StoreError::Unclear(error.to_string()),
-                    IfMissing::Empty => error,
-                })?;
+            let settled = self.settle(directory, held);
+            settled.map_err(|error| match missing {
+                // The call may have written into files that are not in place any more.
+                IfMissing::Create => StoreError::Unclear(error.to_string()),
+                IfMissing::Empty => error,
+            })?;
         }
         Ok(Some(done))
     }
+}
+
+fn copy(store: &Connection, file: &Path) -> rusqlite::Result<()> {
+    // `VACUUM INTO` is one read transaction: the copy is of one moment, though a server may write.
+    store.execute("VACUUM INTO ?1", [file.to_str()])?;
+    // The copy gets a mark of its own: the store's journal, and the next one, are not the copy's.
+    let copy = open(file, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    keep_journal(&copy, false)?;
+    mark(&copy)
 }
 
 /// Checks that no file has the name of the backup, or of its journal, which SQLite would play into it.
@@ -305,17 +302,22 @@ enum IfMissing {
 #[async_trait]
 impl Store for Arc<SqliteStore> {
     async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>, StoreError> {
-        let (keys, count) = (keys.to_vec(), keys.len());
+        let owned_keys = keys.to_vec();
         let held = self.query(move |connection| {
             let moment = connection.unchecked_transaction()?;
-            keys.iter()
-                .map(|Key { kind, id }: &Key| {
-                    moment.query_row(GET, (kind.name(), id), stored).optional()
-                })
-                .collect::<rusqlite::Result<Vec<_>>>()
+            let mut held = Vec::new();
+            for Key { kind, id } in owned_keys {
+                held.push(
+                    moment
+                        .query_row(GET, (kind.name(), id), stored)
+                        .optional()?,
+                );
+            }
+            Ok(held)
         });
         let mut held = held.await?;
-        held.resize(count, None);
+        // Without a database no record was read.
+        held.resize(keys.len(), None);
         Ok(held)
     }
 
@@ -334,7 +336,7 @@ impl Store for Arc<SqliteStore> {
         }
         let path = self.path();
         let done = self.run(IfMissing::Create, move |opened| {
-            let prepared = change(opened, changes).map_err(|error| failed(&path, &error))?;
+            let prepared = change(opened, changes).map_err(|error| store_error(&path, &error))?;
             let Some(transaction) = prepared else {
                 return Ok(Outcome::Conflict);
             };
@@ -344,7 +346,7 @@ impl Store for Arc<SqliteStore> {
                 Err(error) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => {
                     Err(StoreError::Unclear(format!("{}: {error}", path.display())))
                 }
-                Err(error) => Err(failed(&path, &error)),
+                Err(error) => Err(store_error(&path, &error)),
             }
         });
         done.await?.ok_or_else(|| {

@@ -56,7 +56,10 @@ pub(super) struct Address {
 type Parsed<T> = Result<T, Box<dyn Error>>;
 
 /// An endpoint, and the connection settings of its servers.
-type Target = (Endpoint, Vec<ConnectionInfo>);
+struct Target {
+    endpoint: Endpoint,
+    infos: Vec<ConnectionInfo>,
+}
 
 impl Address {
     /// Parses an address.
@@ -87,13 +90,19 @@ impl Address {
             "cluster" => cluster(transport, rest, access),
             _ => one(text, access),
         };
-        let (endpoint, infos) = parsed.map_err(|error| error.to_string())?;
-        let is_in_clear = |info: &ConnectionInfo| matches!(info.addr(), ConnectionAddr::Tcp(host, _) if !is_loopback_host(host));
+        let target = parsed.map_err(|error| error.to_string())?;
         Ok(Self {
-            endpoint,
+            endpoint: target.endpoint,
             replicas,
-            is_in_clear: infos.iter().any(is_in_clear),
+            is_in_clear: target.infos.iter().any(is_in_clear),
         })
+    }
+}
+
+fn is_in_clear(info: &ConnectionInfo) -> bool {
+    match info.addr() {
+        ConnectionAddr::Tcp(host, _) => !is_loopback_host(host),
+        _ => false,
     }
 }
 
@@ -116,17 +125,16 @@ impl Sentinels {
 
 /// Splits off `?wait=N`.
 fn replicas(text: &str) -> Result<(&str, u8), &'static str> {
-    let Some((address, number)) = text.split_once("?wait=") else {
-        return if text.contains("&wait=") {
-            Err("?wait= stands alone in the query")
-        } else {
-            Ok((text, 0))
+    if let Some((address, number)) = text.split_once("?wait=") {
+        return match number.parse() {
+            Ok(replicas @ 1..) => Ok((address, replicas)),
+            _ => Err("?wait= is the number of replicas, from 1"),
         };
-    };
-    match number.parse() {
-        Ok(replicas @ 1..) => Ok((address, replicas)),
-        _ => Err("?wait= is the number of replicas, from 1"),
     }
+    if text.contains("&wait=") {
+        return Err("?wait= stands alone in the query");
+    }
+    Ok((text, 0))
 }
 
 /// Returns `None` for the system's authorities without a client certificate.
@@ -144,10 +152,11 @@ fn certificates(access: &Credentials) -> Option<TlsCertificates> {
 }
 
 fn as_pem(certificates: &[CertificateDer<'static>]) -> Vec<u8> {
-    let blocks = certificates
-        .iter()
-        .map(|one| Pem::new("CERTIFICATE", one.as_ref()));
-    pem::encode_many(&blocks.collect::<Vec<_>>()).into_bytes()
+    let mut text = String::new();
+    for one in certificates {
+        text += &pem::encode(&Pem::new("CERTIFICATE", one.as_ref()));
+    }
+    text.into_bytes()
 }
 
 fn client(info: ConnectionInfo, certificates: Option<&TlsCertificates>) -> RedisResult<Client> {
@@ -160,7 +169,10 @@ fn client(info: ConnectionInfo, certificates: Option<&TlsCertificates>) -> Redis
 fn one(text: &str, access: &Credentials) -> Parsed<Target> {
     let info = with_password(text.into_connection_info()?, access);
     let client = client(info.clone(), certificates(access).as_ref())?;
-    Ok((Endpoint::One(Box::new(client)), vec![info]))
+    Ok(Target {
+        endpoint: Endpoint::One(Box::new(client)),
+        infos: vec![info],
+    })
 }
 
 fn sentinels(transport: &str, rest: &str, access: &Credentials) -> Parsed<Target> {
@@ -171,9 +183,10 @@ fn sentinels(transport: &str, rest: &str, access: &Credentials) -> Parsed<Target
     }
     let infos = hosts.infos(transport, database, SENTINEL_PORT, access)?;
     let certificates = certificates(access);
-    let clients = infos.iter().map(|info| {
+    let mut clients = Vec::new();
+    for master in &infos {
         // The user, password and database of the address are for the master, not the Sentinel.
-        let info = info.addr().clone().into_connection_info()?;
+        let info = master.addr().clone().into_connection_info()?;
         let mut settings = info.redis_settings().clone();
         if let Some(user) = &access.files.store_sentinel_user {
             settings = settings.set_username(user);
@@ -181,15 +194,19 @@ fn sentinels(transport: &str, rest: &str, access: &Credentials) -> Parsed<Target
         if let Some(password) = &access.sentinel_password {
             settings = settings.set_password(password.as_str());
         }
-        client(info.set_redis_settings(settings), certificates.as_ref())
-    });
+        let info = info.set_redis_settings(settings);
+        clients.push(client(info, certificates.as_ref())?);
+    }
     let sentinels = Sentinels {
-        clients: clients.collect::<RedisResult<_>>()?,
+        clients,
         name: master.to_owned(),
         master: infos.first().ok_or("it has no host")?.clone(),
         certificates,
     };
-    Ok((Endpoint::Sentinels(Box::new(sentinels)), infos))
+    Ok(Target {
+        endpoint: Endpoint::Sentinels(Box::new(sentinels)),
+        infos,
+    })
 }
 
 fn cluster(transport: &str, rest: &str, access: &Credentials) -> Parsed<Target> {
@@ -205,7 +222,10 @@ fn cluster(transport: &str, rest: &str, access: &Credentials) -> Parsed<Target> 
     if let Some(certificates) = certificates(access) {
         builder = builder.certs(certificates);
     }
-    Ok((Endpoint::Cluster(Box::new(builder.build()?)), infos))
+    Ok(Target {
+        endpoint: Endpoint::Cluster(Box::new(builder.build()?)),
+        infos,
+    })
 }
 
 /// `[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT]/PATH`.
@@ -241,15 +261,16 @@ impl<'a> Hosts<'a> {
         default_port: u16,
         access: &Credentials,
     ) -> Parsed<Vec<ConnectionInfo>> {
-        let infos = self.hosts.iter().map(|host| {
+        let mut infos = Vec::new();
+        for host in &self.hosts {
             let port = match host_and_port(host) {
                 Some((_, None)) => format!(":{default_port}"),
                 _ => String::new(),
             };
             let url = format!("{transport}://{}{host}{port}/{database}", self.user);
-            Ok(with_password(url.into_connection_info()?, access))
-        });
-        infos.collect()
+            infos.push(with_password(url.into_connection_info()?, access));
+        }
+        Ok(infos)
     }
 }
 

@@ -5,7 +5,7 @@ use redis::Cmd;
 use zeroize::Zeroizing;
 
 use crate::random;
-use crate::store::{Change, Key, Kind, LogEntry, Stored, Version};
+use crate::store::{Change, Key, Kind, LogEntry, NewEntry, Stored, Version};
 
 /// The begin of the names of all keys.
 pub(super) const PREFIX: &str = "{auth:user-token}:";
@@ -229,35 +229,36 @@ fn keys_of(change: &Change) -> [String; 3] {
 
 /// Returns the five arguments of a change; an empty value is a value.
 fn arguments(change: &Change) -> [Zeroizing<String>; 5] {
-    let (removed, number);
-    let text = |version: &Option<Version>| version.as_ref().map(|Version(text)| text.clone());
-    let (name, expected, value, ends, id) = match change {
+    let owned = |text: &str| Zeroizing::new(text.to_owned());
+    match change {
         Change::Put {
             key,
             expected,
             value,
             ends,
-        } => ("put", text(expected), value.as_str(), *ends, &*key.id),
-        Change::Delete { key, expected } => {
-            ("delete", Some(expected.0.clone()), "", None, &*key.id)
+        } => {
+            let digest = match expected {
+                Some(Version(digest)) => digest,
+                None => "",
+            };
+            let ends = match ends {
+                Some(ends) => ends.to_string(),
+                None => String::new(),
+            };
+            ["put", digest, value, &ends, &key.id].map(owned)
         }
-        Change::Append(entry) => {
-            number = entry.above.to_string();
-            ("append", None, &*entry.value, Some(entry.ends), &*number)
+        Change::Delete { key, expected } => ["delete", &expected.0, "", "", &key.id].map(owned),
+        Change::Append(NewEntry { value, ends, above }) => {
+            ["append", "", value, &ends.to_string(), &above.to_string()].map(owned)
         }
         Change::Remove { ids, expected, .. } => {
             let ids: Vec<_> = ids.iter().map(i64::to_string).collect();
-            removed = ids.join(" ");
             let LogEntry { id, ends, value } = expected;
-            number = id.to_string();
             // In the form in which the script wrote it, because the script compares the whole entry.
-            let entry = Some(format!("{id} {ends} {value}"));
-            ("remove", entry, &*removed, None, &*number)
+            let entry = format!("{id} {ends} {value}");
+            ["remove", &entry, &ids.join(" "), "", &id.to_string()].map(owned)
         }
-    };
-    let ends = ends.map_or_else(String::new, |ends| ends.to_string());
-    [name, &expected.unwrap_or_default(), value, &ends, id]
-        .map(|text| Zeroizing::new(text.to_owned()))
+    }
 }
 
 pub(super) fn stored((value, digest): (Vec<u8>, String)) -> Stored {

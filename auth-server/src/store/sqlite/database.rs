@@ -41,8 +41,8 @@ pub(super) fn create(path: &Path) -> io::Result<()> {
         .write(true)
         .create_new(true)
         .mode(0o600)
-        .open(path)
-        .map(drop)
+        .open(path)?;
+    Ok(())
 }
 
 /// Opens a database. The end of the connection leaves the journal as it is, unless [`prepare`] was called.
@@ -56,29 +56,26 @@ pub(super) fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<Connectio
 
 /// Sets whether the last connection leaves the journal at its end, or plays it into the database.
 pub(super) fn keep_journal(connection: &Connection, is_kept: bool) -> rusqlite::Result<()> {
-    connection
-        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, is_kept)
-        .map(drop)
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, is_kept)?;
+    Ok(())
 }
 
 /// Opens a database for a preview. Without a journal no process has it open: it is opened as a file that does
 /// not change, which leaves no file beside it.
 pub(super) fn open_for_preview(path: &Path) -> rusqlite::Result<Connection> {
-    match path.with_extension("db-wal").exists() {
+    if path.with_extension("db-wal").exists() {
         // `immutable` would ignore the journal with its commits.
-        true => open(path, OpenFlags::SQLITE_OPEN_READ_ONLY),
-        false => open_without_journal(path),
+        return open(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
     }
+    open_without_journal(path)
 }
 
 /// Opens a database as one that does not change, without its journal.
 fn open_without_journal(path: &Path) -> rusqlite::Result<Connection> {
     // The percent sign first, as the other escapes contain it.
-    let escaped: String = path.to_string_lossy().replace('%', "%25");
-    let address = format!(
-        "file:{}?immutable=1",
-        escaped.replace('?', "%3f").replace('#', "%23")
-    );
+    let escaped = path.to_string_lossy().replace('%', "%25");
+    let escaped = escaped.replace('?', "%3f").replace('#', "%23");
+    let address = format!("file:{escaped}?immutable=1");
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     open(Path::new(&address), flags)
 }
@@ -105,9 +102,22 @@ pub(super) fn identity(connection: &Connection) -> rusqlite::Result<Identity> {
     })
 }
 
+/// Identifies a database; returns `None` where the journal beside it is of another one.
+pub(super) fn identity_with_journal(
+    path: &Path,
+    connection: &Connection,
+) -> rusqlite::Result<Option<Identity>> {
+    // In one transaction: another process may be making the tables.
+    let moment = connection.unchecked_transaction()?;
+    if !is_journal_of(path, &moment)? {
+        return Ok(None);
+    }
+    identity(&moment).map(Some)
+}
+
 /// Sets the journal, which stands in the file, and makes the tables of an empty database.
 pub(super) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
-    write_ahead(connection)?;
+    set_write_ahead(connection)?;
     // With a write-ahead log NORMAL may lose the last commits when the power fails.
     connection.pragma_update(None, "synchronous", "FULL")?;
     // Without it, values in clear from before an encryption would stay in freed pages.
@@ -148,22 +158,23 @@ pub(super) fn read_mark(connection: &Connection) -> rusqlite::Result<i32> {
 
 /// Returns true if the journal was begun on this database; `moment` is a transaction that reads with the
 /// journal, so that no other process empties it meanwhile.
-pub(super) fn is_journal_of(path: &Path, moment: &Connection) -> rusqlite::Result<bool> {
+fn is_journal_of(path: &Path, moment: &Connection) -> rusqlite::Result<bool> {
     let with_journal = read_mark(moment)?;
     let database = open_without_journal(path)?;
     // A process may have been killed while it played the journal: the file is shorter than its header says.
     database.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true)?;
     let alone = read_mark(&database)?;
-    let (new, former) = (with_journal >> FORMER, with_journal & ((1 << FORMER) - 1));
     // Earlier versions of this program marked no journal.
-    Ok(new == 0 || with_journal == alone || former == alone >> FORMER)
+    let is_marked = with_journal >> FORMER != 0;
+    let former = with_journal & ((1 << FORMER) - 1);
+    Ok(!is_marked || with_journal == alone || former == alone >> FORMER)
 }
 
 /// Returns the mark if the next commit may begin the journal anew, as the database has all of it.
 pub(super) fn mark_of_played(connection: &Connection) -> rusqlite::Result<Option<i32>> {
     // Read first: without a read, the number of pages may be from before another process emptied the journal.
     let mark = read_mark(connection)?;
-    let (pages, played) = checkpoint(connection, "NOOP")?;
+    let Checkpoint { pages, played } = checkpoint(connection, "NOOP")?;
     let is_played = pages == played && pages >= 0;
     Ok(is_played.then_some(mark))
 }
@@ -174,14 +185,26 @@ pub(super) fn empty_journal(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(Duration::ZERO)?;
     let emptied = checkpoint(connection, "TRUNCATE");
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    emptied.map(drop)
+    emptied?;
+    Ok(())
 }
 
-/// Returns the number of pages in the journal, and how many of them the database has; negative
-/// numbers where there is no journal.
-fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<(i64, i64)> {
+/// The outcome of a checkpoint; negative numbers where there is no journal.
+struct Checkpoint {
+    /// Pages in the journal.
+    pages: i64,
+    /// The pages among them that the database has.
+    played: i64,
+}
+
+fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<Checkpoint> {
     let query = format!("PRAGMA wal_checkpoint({mode})");
-    connection.query_row(&query, [], |row| Ok((row.get(1)?, row.get(2)?)))
+    connection.query_row(&query, [], |row| {
+        Ok(Checkpoint {
+            pages: row.get(1)?,
+            played: row.get(2)?,
+        })
+    })
 }
 
 /// Returns an error if the database is damaged.
@@ -197,15 +220,13 @@ pub(super) fn check(connection: &Connection) -> rusqlite::Result<()> {
 
 /// Sets the write-ahead journal. Retries by itself: SQLite, which reads before it changes the journal, does
 /// not wait for other processes that do the same to a new database.
-fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
+fn set_write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let end = Instant::now() + BUSY_TIMEOUT;
     loop {
-        let changed = connection.pragma_update(None, "journal_mode", "WAL");
-        let busy = matches!(&changed, Err(error) if is_busy(error));
-        if !busy || Instant::now() >= end {
-            return changed;
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(error) if is_busy(&error) && Instant::now() < end => sleep(RETRY_INTERVAL),
+            outcome => return outcome,
         }
-        sleep(RETRY_INTERVAL);
     }
 }
 
@@ -214,7 +235,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 }
 
 /// Maps errors of calls other than commits: a failed transaction changes nothing.
-pub(super) fn failed(path: &Path, error: &rusqlite::Error) -> StoreError {
+pub(super) fn store_error(path: &Path, error: &rusqlite::Error) -> StoreError {
     let text = format!("{}: {error}", path.display());
     match error.sqlite_error_code() {
         Some(

@@ -13,8 +13,8 @@ use rusqlite::OpenFlags;
 use rustix::process::geteuid;
 
 use super::database::{
-    Identity, check, create, empty_journal, failed, identity, is_journal_of, keep_journal, open,
-    open_for_preview, prepare,
+    Identity, check, create, empty_journal, identity_with_journal, keep_journal, open,
+    open_for_preview, prepare, store_error,
 };
 use super::{IfMissing, Opened, SqliteStore};
 use crate::store::StoreError;
@@ -31,8 +31,12 @@ const REPLACED: &str = "the store was replaced, changed or removed under this pr
      not use it any more: stop the server, restore the right store.db without the -wal and -shm of \
      another, and start it";
 
-/// Device and inode.
-type Inode = (u64, u64);
+/// The file behind a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Inode {
+    device: u64,
+    number: u64,
+}
 
 /// The files in the directory at one moment.
 #[derive(Debug, Clone, Default)]
@@ -47,25 +51,26 @@ pub(super) struct Files {
 pub(super) struct Database {
     pub(super) inode: Inode,
     size: u64,
-    /// The time of the last write: seconds and nanoseconds.
-    written: (i64, i64),
+    /// The time of the last write.
+    written_seconds: i64,
+    written_nanoseconds: i64,
 }
 
 impl Files {
     /// Inspects the journal and its index; the caller adds the database, which is made before them.
     pub(super) fn beside(database: &Path) -> io::Result<Self> {
-        let metadata = |ending| match fs::symlink_metadata(database.with_extension(ending)) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            found => found.map(Some),
-        };
-        let (journal, index) = (metadata("db-wal")?, metadata("db-shm")?);
-        let inode = |found: &Metadata| (found.dev(), found.ino());
+        let journal = metadata_if_there(&database.with_extension("db-wal"))?;
+        let index = metadata_if_there(&database.with_extension("db-shm"))?;
         Ok(Self {
             database: None,
-            journal: journal.as_ref().map(inode),
-            journal_bytes: journal.map_or(0, |journal| journal.len()),
-            index: index.as_ref().map(inode),
+            journal: journal.as_ref().map(Inode::from),
+            journal_bytes: journal.as_ref().map_or(0, Metadata::len),
+            index: index.as_ref().map(Inode::from),
         })
+    }
+
+    fn database_inode(&self) -> Option<Inode> {
+        self.database.map(|database| database.inode)
     }
 
     /// Returns true if a journal is left without its database: SQLite would remove it.
@@ -76,14 +81,9 @@ impl Files {
 
     /// Returns true if these are the files that were open at the moment of `before`.
     pub(super) fn are(&self, before: &Self) -> bool {
-        let inodes = |files: &Self| {
-            (
-                files.database.map(|it| it.inode),
-                files.journal,
-                files.index,
-            )
-        };
-        inodes(self) == inodes(before)
+        self.database_inode() == before.database_inode()
+            && self.journal == before.journal
+            && self.index == before.index
     }
 
     /// Returns true if no other program has changed the files of a server since `before`: commands
@@ -103,13 +103,32 @@ impl Files {
     }
 }
 
+impl From<&Metadata> for Inode {
+    fn from(found: &Metadata) -> Self {
+        Self {
+            device: found.dev(),
+            number: found.ino(),
+        }
+    }
+}
+
 impl From<&Metadata> for Database {
     fn from(found: &Metadata) -> Self {
         Self {
-            inode: (found.dev(), found.ino()),
+            inode: found.into(),
             size: found.size(),
-            written: (found.mtime(), found.mtime_nsec()),
+            written_seconds: found.mtime(),
+            written_nanoseconds: found.mtime_nsec(),
         }
+    }
+}
+
+/// Returns the metadata of a file, not of the file that a link leads to; `None` for a missing file.
+fn metadata_if_there(path: &Path) -> io::Result<Option<Metadata>> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -139,9 +158,10 @@ impl SqliteStore {
             }
             directory::create(directory)?;
             match create(&self.path()) {
+                Ok(()) => {}
                 // Another process has made the file meanwhile.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                created => created.map_err(|error| rejected(&self.path(), &error))?,
+                Err(error) => return Err(rejected(&self.path(), &error)),
             }
         }
         *opened = self.open(directory)?;
@@ -188,9 +208,8 @@ impl SqliteStore {
         };
         let mut files = Files::beside(&path).map_err(failed_at)?;
         // A link may lead to a file of another user, so it is not followed.
-        let metadata = match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(files),
-            found => found.map_err(failed_at)?,
+        let Some(metadata) = metadata_if_there(&path).map_err(failed_at)? else {
+            return Ok(files);
         };
         if !metadata.is_file() {
             return Err(unusable(&path, "not a regular file"));
@@ -215,15 +234,9 @@ impl SqliteStore {
             Access::Preview => open_for_preview(&path),
             Access::Serve | Access::Write => open(&path, OpenFlags::SQLITE_OPEN_READ_WRITE),
         };
-        let mut connection = connection.map_err(|error| failed(&path, &error))?;
-        // In one transaction: another process may be making the tables.
-        let moment = connection.unchecked_transaction();
-        let known = moment.and_then(|moment| {
-            is_journal_of(&path, &moment)?
-                .then(|| identity(&moment))
-                .transpose()
-        });
-        match known.map_err(|error| failed(&path, &error))? {
+        let failed = |error| store_error(&path, &error);
+        let mut connection = connection.map_err(failed)?;
+        match identity_with_journal(&path, &connection).map_err(failed)? {
             None => return Err(unusable(&path, OTHER_JOURNAL)),
             Some(Identity::Empty) if self.access == Access::Preview => return Ok(None),
             Some(Identity::Foreign(why)) => return Err(unusable(&path, &why)),
@@ -235,11 +248,10 @@ impl SqliteStore {
             Access::Serve => check(&connection).and_then(|()| prepare(&mut connection)),
             Access::Write => prepare(&mut connection),
         };
-        prepared.map_err(|error| failed(&path, &error))?;
+        prepared.map_err(failed)?;
         let files = self.inspect(directory)?;
-        let inode = |files: &Files| files.database.map(|database| database.inode);
         // SQLite opened a name: another file may have taken the place since the check.
-        if inode(&files) != inode(&before) {
+        if files.database_inode() != before.database_inode() {
             return Err(StoreError::Unavailable(format!(
                 "{}: replaced while it was opened",
                 path.display()
