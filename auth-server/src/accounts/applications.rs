@@ -15,12 +15,29 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use zeroize::Zeroizing;
 
 use self::secret_hash::{SecretHash, SecretHashes};
 use crate::accounts::grants::Word;
 
 /// The id of an application; longer ones would only fill logs.
 pub(crate) type AppId = Word<128>;
+
+/// The id and the secret of an application as a client sent them, not verified yet.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Credentials {
+    pub(crate) id: String,
+    pub(crate) secret: Zeroizing<String>,
+}
+
+impl Credentials {
+    pub(crate) fn new(id: &str, secret: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            secret: Zeroizing::new(secret.to_owned()),
+        }
+    }
+}
 
 /// All applications by id: one document of the store, which counts as a whole. An application with a secret
 /// is registered; a removed application stays without a secret.

@@ -45,46 +45,32 @@ impl Change<'_> {
     /// # Errors
     /// If the application does not exist (for [`Change::Add`]: exists), or nothing can be dropped.
     pub(crate) fn apply(self, record: Option<&SecretHashes>) -> Result<SecretHashes, &'static str> {
-        let registered = record.filter(|secrets| !secrets.is_empty());
-        // The record of a removed application has the dropped secrets.
-        let first = |secret| {
-            record.map_or_else(
-                || SecretHashes::new(secret),
-                |removed| removed.with_new(secret),
-            )
-        };
-        match (self, registered) {
-            (Self::Add { secret, grant }, None) => Ok(with_new_grant(first(secret), grant)),
-            (Self::Add { .. }, Some(_)) => Err(REGISTERED),
-            // Before the arms that would make a dropped secret valid again, also for a removed application.
-            (Self::Ensure { secret }, _) if record.is_some_and(|it| it.is_dropped(secret)) => {
-                Err(DROPPED)
-            }
-            (Self::Ensure { secret }, None) => Ok(first(secret)),
-            (Self::Ensure { secret }, Some(secrets)) if secrets.match_any(secret) => {
-                Ok(secrets.clone())
-            }
-            (Self::Ensure { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
-            (_, None) => Err(NOT_REGISTERED),
-            (Self::Grant { grant }, Some(secrets)) => Ok(with_new_grant(secrets.clone(), grant)),
-            (Self::Rotate { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
-            (Self::DropOld, Some(secrets)) if secrets.len() < 2 => Err(NOTHING_TO_DROP),
-            (Self::DropOld, Some(secrets)) => Ok(secrets.newest()),
-            (Self::Remove, Some(secrets)) => Ok(secrets.removed()),
+        // The record of a removed application has no valid secret, but the dropped ones.
+        let held = record.cloned().unwrap_or_default();
+        let is_registered = !held.is_empty();
+        match self {
+            Self::Add { .. } if is_registered => Err(REGISTERED),
+            Self::Add { secret, grant } => Ok(with_new_grant(held.with_new(secret), grant)),
+            // Before the arm that would make a dropped secret valid again, also for a removed application.
+            Self::Ensure { secret } if held.is_dropped(secret) => Err(DROPPED),
+            Self::Ensure { secret } if held.match_any(secret) => Ok(held),
+            Self::Ensure { secret } => Ok(held.with_new(secret)),
+            _ if !is_registered => Err(NOT_REGISTERED),
+            Self::Grant { grant } => Ok(with_new_grant(held, grant)),
+            Self::Rotate { secret } => Ok(held.with_new(secret)),
+            Self::DropOld if held.len() < 2 => Err(NOTHING_TO_DROP),
+            Self::DropOld => Ok(held.newest()),
+            Self::Remove => Ok(held.removed()),
         }
     }
 }
 
 /// Replaces the grant unless it is the same; an application without any keeps none.
 fn with_new_grant(record: SecretHashes, grant: &Grant) -> SecretHashes {
-    let is_same = record
-        .grant()
-        .map_or_else(|| *grant == Grant::default(), |there| there == grant);
-    if is_same {
-        record
-    } else {
-        record.with_grant(grant.clone())
+    if record.grant().unwrap_or(&Grant::default()) == grant {
+        return record;
     }
+    record.with_grant(grant.clone())
 }
 
 #[cfg(test)]
@@ -108,7 +94,10 @@ mod tests {
         let rotate = Change::Rotate { secret: "b" };
         let grant = Change::Grant { grant: &some };
         let withdraw = Change::Grant { grant: &none };
-        let (one, removed) = (SecretHashes::new("a"), SecretHashes::default());
+        let (one, removed) = (
+            SecretHashes::default().with_new("a"),
+            SecretHashes::default(),
+        );
         let again = removed.with_new("a");
         let two = one.with_new("b");
         let dropped_a = two.newest();

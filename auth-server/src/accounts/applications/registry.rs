@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use postern_contract::rejection::Rejection;
 
 use super::secret_hash::SecretHashes;
-use super::{AppId, Applications};
+use super::{AppId, Applications, Credentials};
 use crate::accounts::grants::Grant;
 use crate::telemetry::audit::events::ApplicationEvent;
 
@@ -128,19 +128,21 @@ impl ApplicationRegistry {
     /// As [`Self::authorize`].
     pub(crate) fn authenticate(
         &self,
-        presented: &[(&str, &str)],
+        presented: &[Credentials],
     ) -> Result<(AppId, Grant), Rejection> {
         let all = self
             .in_force
             .load_full()
             .ok_or(Rejection::StoreUnavailable)?;
-        let mut pairs = presented.iter();
-        let id = pairs
-            .find(|(id, secret)| all.accepts(id, secret))
-            .and_then(|(id, _)| all.registered_id(id))
-            .ok_or(Rejection::ApplicationUnknown)?;
-        let grant = all.get(id.as_str()).and_then(SecretHashes::grant);
-        Ok((id.clone(), grant.cloned().unwrap_or_default()))
+        for Credentials { id, secret } in presented {
+            if all.accepts(id, secret)
+                && let Some(id) = all.registered_id(id)
+            {
+                let grant = all.get(id.as_str()).and_then(SecretHashes::grant);
+                return Ok((id.clone(), grant.cloned().unwrap_or_default()));
+            }
+        }
+        Err(Rejection::ApplicationUnknown)
     }
 
     pub(crate) fn accepts_any(&self) -> bool {

@@ -83,12 +83,7 @@ impl FromIterator<SecretHash> for SecretHashes {
 }
 
 impl SecretHashes {
-    /// Creates the record of a new application.
-    pub(crate) fn new(secret: &str) -> Self {
-        [SecretHash::new(secret)].into_iter().collect()
-    }
-
-    /// Adds a secret; of the former secrets the newest stays valid.
+    /// Adds a secret, also to the record of a new application; of the former secrets the newest stays valid.
     pub(crate) fn with_new(&self, secret: &str) -> Self {
         let former = self.hashes.first().copied();
         self.with_only([SecretHash::new(secret)].into_iter().chain(former))
@@ -188,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_new_secret_leaves_the_one_before_it_valid_and_no_older_one() {
-        let second = SecretHashes::new("first").with_new("second");
+        let second = SecretHashes::default().with_new("first").with_new("second");
         let third = second.with_new("third");
         for (hashes, valid) in [
             (&second, ["first", "second"].as_slice()),
@@ -210,7 +205,9 @@ mod tests {
             scope: scope.parse().unwrap_or_default(),
             ..Grant::default()
         };
-        let wide = SecretHashes::new("first").with_grant(grant("a b"));
+        let wide = SecretHashes::default()
+            .with_new("first")
+            .with_grant(grant("a b"));
         let narrow = wide.clone().with_grant(grant("a"));
         for changed in [
             narrow.with_new("second"),

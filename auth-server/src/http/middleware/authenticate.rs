@@ -30,9 +30,9 @@ fn is_exempt(config: &Config, path: &str) -> bool {
 
 /// Returns true for a document that is the same for everyone, so that any page may read it.
 pub(super) fn is_public_document(config: &Config, path: &str) -> bool {
-    let is_metadata = || server_metadata::paths(config).contains(path);
     path.strip_prefix(config.context_path.as_str()) == Some(JWKS_PATH)
-        || path.contains("/.well-known/") && is_metadata()
+        // The paths of the metadata are not made for the many requests that cannot have one of them.
+        || path.contains("/.well-known/") && server_metadata::paths(config).contains(path)
 }
 
 /// Returns the CORS rules of a path.
@@ -45,8 +45,10 @@ fn endpoint(config: &Config, path: &str) -> Endpoint {
 
 fn authorize(app: &App, request: &Request) -> Result<Access, Rejection> {
     check_host(request)?;
-    let (path, interceptor) = (request.uri().path(), &app.config.interceptor);
-    let (method, headers) = (request.method(), request.headers());
+    let path = request.uri().path();
+    let method = request.method();
+    let headers = request.headers();
+    let interceptor = &app.config.interceptor;
     // From any origin: the document is the same for everyone.
     if is_public_document(&app.config, path) && cors::is_preflight(method, headers) {
         return Ok(Access::Preflight(Endpoint::Reading));
@@ -60,7 +62,7 @@ fn authorize(app: &App, request: &Request) -> Result<Access, Rejection> {
         AuthRequirement::Pass => Ok(Access::Public),
         AuthRequirement::Preflight { .. } => Ok(Access::Preflight(endpoint(&app.config, path))),
         AuthRequirement::NeedsToken(token) | AuthRequirement::UserDetails(token) => {
-            verify(app, token).map(|claims| Access::User(Box::new(claims)))
+            Ok(Access::User(Box::new(verify(app, token)?)))
         }
     }
 }
@@ -70,10 +72,8 @@ fn verify(app: &App, token: Bearer<'_>) -> Result<Claims, Rejection> {
         .live_keys
         .load_full()
         .ok_or(Rejection::AuthKeysUnavailable)?;
-    let claims = app
-        .config
-        .policy
-        .verify_at(&keys.verification_keys, token, app.now())?;
+    let policy = &app.config.policy;
+    let claims = policy.verify_at(&keys.verification_keys, token, app.now())?;
     // Behind the signature: what was never issued is no revoked token.
     if app.revocations.revokes(&claims) {
         return Err(Rejection::TokenRevoked);
@@ -83,13 +83,20 @@ fn verify(app: &App, token: Bearer<'_>) -> Result<Claims, Rejection> {
 
 fn reject(app: &App, request: &Request, rejection: Rejection) -> Response {
     let path = request.uri().path();
-    debug!(method = %request.method(), path = %LoggedPath(path.as_bytes()), reason = rejection.reason(), "request rejected");
+    debug!(
+        method = %request.method(),
+        path = %LoggedPath(path.as_bytes()),
+        reason = rejection.reason(),
+        "request rejected"
+    );
     if rejection != Rejection::MethodNotAllowed {
         return response::rejection(rejection);
     }
     // No route has seen the request (TRACE, CONNECT).
-    let is_login = endpoint(&app.config, path) == Endpoint::Login;
-    response::method_not_allowed(if is_login { "POST" } else { "GET,HEAD" })
+    response::method_not_allowed(match endpoint(&app.config, path) {
+        Endpoint::Login => "POST",
+        _ => "GET,HEAD",
+    })
 }
 
 enum Access {
@@ -104,11 +111,14 @@ enum Access {
 /// Checks the Host field. The framing was checked before parsing (`postern_http::framing`).
 fn check_host(request: &Request) -> Result<(), InvalidRequest> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
-    match (hosts.next(), hosts.next()) {
-        (_, Some(_)) => Err(InvalidRequest::Malformed),
+    let first = hosts.next();
+    if hosts.next().is_some() {
+        return Err(InvalidRequest::Malformed);
+    }
+    match first {
         // RFC 9112 §3.2 requires the field in HTTP/1.1 only.
-        (None, None) if request.version() != Version::HTTP_11 => Ok(()),
-        (host, None) => host::check(host.map(HeaderValue::as_bytes)),
+        None if request.version() != Version::HTTP_11 => Ok(()),
+        host => host::check(host.map(HeaderValue::as_bytes)),
     }
 }
 

@@ -1,16 +1,18 @@
 //! The credentials of an application: `Authorization: Basic`, or in the form (RFC 6749 §2.3.1).
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 use postern_contract::rejection::Rejection;
 use postern_http::form::{Form, decode};
 use zeroize::Zeroizing;
+
+use crate::accounts::applications::Credentials;
 
 const SCHEME: &str = "Basic ";
 
 /// The credentials of one application, not verified yet: several readings of id and secret, of which one may
 /// be right, because many clients omit the form encoding of RFC 6749 §2.3.1.
-pub(in crate::http) struct Presented(Vec<(String, Zeroizing<String>)>);
+pub(in crate::http) struct Presented(Vec<Credentials>);
 
 impl Presented {
     /// Reads the credentials of a request.
@@ -20,33 +22,32 @@ impl Presented {
     /// than one kind, and [`Rejection::AuthorizationRepeated`].
     pub(in crate::http) fn read(headers: &HeaderMap, form: &Form) -> Result<Self, Rejection> {
         let mut fields = headers.get_all(header::AUTHORIZATION).iter();
-        let (in_form, secret) = (form.value("client_id"), form.value("client_secret"));
-        match (fields.next(), fields.next(), secret) {
-            // Of two fields a proxy could read the first, and this server the second.
-            (_, Some(_), _) => Err(Rejection::AuthorizationRepeated),
-            (Some(_), None, Some(_)) => Err(Rejection::CredentialsAmbiguous),
-            (Some(field), None, None) => {
-                let basic = field
-                    .to_str()
-                    .ok()
-                    .and_then(Self::basic)
-                    .ok_or(Rejection::ApplicationUnknown)?;
-                match in_form {
-                    Some(id) if !basic.is_id(id) => Err(Rejection::CredentialsAmbiguous),
+        let field = fields.next();
+        // Of two fields a proxy could read the first, and this server the second.
+        if fields.next().is_some() {
+            return Err(Rejection::AuthorizationRepeated);
+        }
+        let id = form.value("client_id");
+        match (field, form.value("client_secret")) {
+            (Some(_), Some(_)) => Err(Rejection::CredentialsAmbiguous),
+            (Some(field), None) => {
+                let basic = Self::parse_basic(field).ok_or(Rejection::ApplicationUnknown)?;
+                match id {
+                    // The form may repeat the id, but not name another application.
+                    Some(id) if !basic.has_id(id) => Err(Rejection::CredentialsAmbiguous),
                     _ => Ok(basic),
                 }
             }
-            (None, _, Some(secret)) => {
-                let id = in_form.ok_or(Rejection::ApplicationUnknown)?;
-                let secret = Zeroizing::new(secret.to_owned());
-                Ok(Self(vec![(id.to_owned(), secret)]))
+            (None, Some(secret)) => {
+                let id = id.ok_or(Rejection::ApplicationUnknown)?;
+                Ok(Self(vec![Credentials::new(id, secret)]))
             }
-            (None, _, None) => Err(Rejection::ApplicationUnknown),
+            (None, None) => Err(Rejection::ApplicationUnknown),
         }
     }
 
-    fn basic(field: &str) -> Option<Self> {
-        let (scheme, token) = field.split_at_checked(SCHEME.len())?;
+    fn parse_basic(field: &HeaderValue) -> Option<Self> {
+        let (scheme, token) = field.to_str().ok()?.split_at_checked(SCHEME.len())?;
         if !scheme.eq_ignore_ascii_case(SCHEME) {
             return None;
         }
@@ -55,31 +56,25 @@ impl Presented {
         let pair = std::str::from_utf8(&pair).ok()?;
         // RFC 7617 §2: a user-id has no colon, a password may have some.
         let (id, secret) = pair.split_once(':')?;
-        let plain = (id.to_owned(), Zeroizing::new(secret.to_owned()));
-        let other = decode(id)
-            .ok()
-            .zip(decode(secret).ok())
-            .map(|(id, secret)| (id, Zeroizing::new(secret)))
-            .filter(|decoded| *decoded != plain);
+        let mut readings = Vec::new();
         // First the reading of RFC 6749, then the reading for clients that encode nothing.
-        Some(Self(other.into_iter().chain([plain]).collect()))
+        if let (Ok(id), Ok(secret)) = (decode(id), decode(secret).map(Zeroizing::new)) {
+            readings.push(Credentials { id, secret });
+        }
+        let plain = Credentials::new(id, secret);
+        if !readings.contains(&plain) {
+            readings.push(plain);
+        }
+        Some(Self(readings))
     }
 
-    fn is_id(&self, id: &str) -> bool {
-        self.0.iter().any(|(known, _)| *known == id)
-    }
-
-    /// Returns the id and the secret, as they are read first, for logs.
-    pub(in crate::http) fn first(&self) -> (&str, &str) {
-        self.pairs().first().copied().unwrap_or_default()
+    fn has_id(&self, id: &str) -> bool {
+        self.0.iter().any(|reading| reading.id == id)
     }
 
     /// Returns the readings of the credentials.
-    pub(in crate::http) fn pairs(&self) -> Vec<(&str, &str)> {
-        self.0
-            .iter()
-            .map(|(id, secret)| (&**id, secret.as_str()))
-            .collect()
+    pub(in crate::http) fn readings(&self) -> &[Credentials] {
+        &self.0
     }
 }
 
@@ -96,9 +91,9 @@ mod tests {
             .map(|field| HeaderValue::from_str(field).unwrap());
         let headers = values.map(|value| (header::AUTHORIZATION, value)).collect();
         let presented = Presented::read(&headers, &Form::parse(form.as_bytes()).unwrap())?;
-        let pairs = presented.pairs().into_iter();
+        let pairs = presented.readings().iter();
         Ok(pairs
-            .map(|(id, secret)| (id.into(), secret.into()))
+            .map(|it| (it.id.clone(), it.secret.to_string()))
             .collect())
     }
 

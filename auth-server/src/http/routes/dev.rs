@@ -40,10 +40,11 @@ fn parse(body: &[u8]) -> Result<(Map<String, Value>, Option<i64>), ErrorResponse
     }
     let mut claims: Map<String, Value> =
         serde_json::from_slice(body).map_err(|_| malformed(NOT_AN_OBJECT))?;
-    let lifetime = claims
-        .remove(LIFETIME)
-        .map(|it| it.as_i64().ok_or(malformed(NO_LIFETIME)));
-    Ok((claims, lifetime.transpose()?))
+    let lifetime = match claims.remove(LIFETIME) {
+        Some(value) => Some(value.as_i64().ok_or(malformed(NO_LIFETIME))?),
+        None => None,
+    };
+    Ok((claims, lifetime))
 }
 
 pub(crate) async fn dev_token(State(app): State<Arc<App>>, request: Request) -> Response {
@@ -72,24 +73,24 @@ async fn issue(app: &App, request: Request) -> Result<AccessToken, ErrorResponse
     if let Some(binding) = &binding {
         claims.entry("cnf").or_insert(json!(binding));
     }
-    let (now, issuer, token_id) = (app.now(), &app.config.issuer, token_id()?);
+    let now = app.now();
+    let issuer = &app.config.issuer;
+    let token_id = token_id()?;
     let times = IssuedTimes::new(now, lifetime.unwrap_or(issuer.lifetime.into()));
     let claims = issuer.completed(claims, times, token_id.clone());
     let (token, _) = app.sign(token_id, |_, pair, _| sign(pair, TOKEN_TYPE, &claims))?;
-    let left = claims
-        .get("exp")
-        .and_then(Value::as_i64)
-        .map(|exp| exp.saturating_sub(now).max(0));
-    Ok(AccessToken::new(token, left, binding.as_ref()))
+    // The request may have given `exp` itself, even a time of the past.
+    let expires_at = claims.get("exp").and_then(Value::as_i64);
+    let seconds_left = expires_at.map(|exp| exp.saturating_sub(now).max(0));
+    Ok(AccessToken::new(token, seconds_left, binding.as_ref()))
 }
 
 /// Rejects clients that addressed another machine: a page of another site, whose name was made to resolve
 /// to this one, could read the tokens, those of a login too.
 pub(crate) async fn for_this_machine(request: Request, next: Next) -> Response {
     if names_this_machine(request.headers()) {
-        next.run(request).await
-    } else {
-        let error = ErrorResponse::from(Rejection::RequestMalformed);
-        oauth::error(error.described(FOREIGN_HOST))
+        return next.run(request).await;
     }
+    let error = ErrorResponse::from(Rejection::RequestMalformed);
+    oauth::error(error.described(FOREIGN_HOST))
 }

@@ -21,24 +21,24 @@ use crate::http::response::ErrorResponse;
 const INDEX: &str = "index.html";
 
 /// Finds the file for a path below the context.
-async fn find(root: &Path, relative: &str) -> Option<PathBuf> {
-    let relative = relative.strip_prefix('/')?;
+async fn find(root: &Path, below_context: &str) -> Option<PathBuf> {
+    let relative = below_context.strip_prefix('/')?;
     if relative.split('/').any(|segment| segment.starts_with('.')) {
         return None;
     }
-    let tree = TREES
-        .iter()
-        .find(|tree| relative.split('/').next() == Some(tree))?;
+    let tree = relative.split('/').next()?;
+    if !TREES.contains(&tree) {
+        return None;
+    }
     // A tree may itself be a symbolic link, by which an operator names the current release.
     let tree = tokio::fs::canonicalize(root.join(tree)).await.ok()?;
-    let index = if relative.ends_with('/') { INDEX } else { "" };
+    let mut file = root.join(relative);
+    if relative.ends_with('/') {
+        file.push(INDEX);
+    }
     // The path is resolved first, and then compared: a link inside the tree may lead outside.
-    let file = tokio::fs::canonicalize(root.join(format!("{relative}{index}")))
-        .await
-        .ok()?;
-    let is_file = tokio::fs::metadata(&file)
-        .await
-        .is_ok_and(|metadata| metadata.is_file());
+    let file = tokio::fs::canonicalize(file).await.ok()?;
+    let is_file = tokio::fs::metadata(&file).await.ok()?.is_file();
     (is_file && file.starts_with(tree)).then_some(file)
 }
 
@@ -46,25 +46,20 @@ pub(crate) async fn static_file(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, ErrorResponse> {
-    let path = RequestPath::parse(request.uri().path().as_bytes()).ok();
-    let canonical = path
-        .as_ref()
-        .and_then(RequestPath::canonical)
-        .ok_or(Rejection::NotFound)?;
-    let relative = canonical
+    let requested = request.uri().path();
+    let path = RequestPath::parse(requested.as_bytes()).map_err(|_| Rejection::NotFound)?;
+    let canonical = path.canonical().ok_or(Rejection::NotFound)?;
+    let below_context = canonical
         .strip_prefix(app.config.context_path.as_str())
         .ok_or(Rejection::NotFound)?;
-    let name = relative.strip_prefix('/').unwrap_or_default();
+    let name = below_context.strip_prefix('/').unwrap_or_default();
     if TREES.contains(&name) {
         // Relative links of an index page need the slash.
-        return Ok(Redirect::permanent(&format!("{}/", request.uri().path())).into_response());
+        return Ok(Redirect::permanent(&format!("{requested}/")).into_response());
     }
-    let file = find(
-        app.config.static_root.as_ref().ok_or(Rejection::NotFound)?,
-        relative,
-    )
-    .await;
-    send(&file.ok_or(Rejection::NotFound)?, request).await
+    let root = app.config.static_root.as_ref().ok_or(Rejection::NotFound)?;
+    let file = find(root, below_context).await.ok_or(Rejection::NotFound)?;
+    send(&file, request).await
 }
 
 /// Serves a file with media type, ranges and conditional requests.

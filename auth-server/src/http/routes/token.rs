@@ -118,11 +118,10 @@ impl<'r> GrantRequest<'r> {
     }
 
     fn logged_id(&self, app: &App) -> Cow<'_, str> {
-        let Some(presented) = &self.presented else {
-            return "".into();
-        };
-        let (id, secret) = presented.first();
-        app.registrations.logged_id(id, secret, false)
+        match self.presented.as_ref().and_then(|it| it.readings().first()) {
+            Some(first) => app.registrations.logged_id(&first.id, &first.secret, false),
+            None => "".into(),
+        }
     }
 }
 
@@ -158,7 +157,7 @@ fn issue_to_application(
 ) -> Result<Issued, ErrorResponse> {
     // Read before the registration: a removal is then recorded with a later time than this token's.
     let now = app.now();
-    let (id, mut grant) = app.registrations.authenticate(&presented.pairs())?;
+    let (id, mut grant) = app.registrations.authenticate(presented.readings())?;
     // Not the limit of guesses, which other clients at the same address could use up.
     app.count_proven(client)?;
     if grant.audience.is_empty() {

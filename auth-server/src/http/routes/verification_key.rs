@@ -22,9 +22,20 @@ use crate::telemetry::metrics::OK;
 /// Parameters of a query, which is encoded as a form.
 type Pairs = Vec<(String, String)>;
 
-/// Query parameter of the contract, and the header field in its place, which proxies do not log.
-const APP_ID: (&str, &str) = ("appId", "x-app-id");
-const APP_SECRET: (&str, &str) = ("appSecret", "x-app-secret");
+/// A query parameter of the contract, and the header field in its place, which proxies do not log.
+struct Parameter {
+    name: &'static str,
+    field: &'static str,
+}
+
+const APP_ID: Parameter = Parameter {
+    name: "appId",
+    field: "x-app-id",
+};
+const APP_SECRET: Parameter = Parameter {
+    name: "appSecret",
+    field: "x-app-secret",
+};
 
 /// The field with the `aud` of our tokens: a sidecar that rejects them logs a warning at its start.
 const TOKEN_AUDIENCE: HeaderName = HeaderName::from_static("token-audience");
@@ -34,8 +45,8 @@ pub(crate) async fn verification_key(
     request: Request,
 ) -> Result<Response, ErrorResponse> {
     let Query(query) = Query::<Pairs>::try_from_uri(request.uri()).unwrap_or_default();
-    let app_id = parameter(APP_ID, &query, request.headers());
-    let app_secret = parameter(APP_SECRET, &query, request.headers());
+    let app_id = APP_ID.read(&query, request.headers());
+    let app_secret = APP_SECRET.read(&query, request.headers());
     let client = app.client_of(request.extensions(), request.headers());
     let outcome = key_for(&app, app_id.zip(app_secret), client);
 
@@ -43,7 +54,8 @@ pub(crate) async fn verification_key(
         Ok(_) => (RequestEvent::KeyRetrieved, OK),
         Err(rejected) => (RequestEvent::KeyRejected, rejected.rejection.reason()),
     };
-    let (app_id, app_secret) = (app_id.unwrap_or_default(), app_secret.unwrap_or_default());
+    let app_id = app_id.unwrap_or_default();
+    let app_secret = app_secret.unwrap_or_default();
     let registrations = &app.registrations;
     audit::request(&RequestLine {
         event,
@@ -56,19 +68,21 @@ pub(crate) async fn verification_key(
         token: None,
         ids: request.extensions().get(),
     });
-    app.metrics.key_retrieval(
-        registrations.registered_id(app_id).map(|id| id.to_string()),
-        code,
-    );
-    outcome.map(|keys| key_response(&app, &keys))
+    let registered_id = registrations.registered_id(app_id);
+    app.metrics
+        .key_retrieval(registered_id.map(|id| id.to_string()), code);
+    Ok(key_response(&app, &*outcome?))
 }
 
 /// Returns the key response, with links (RFC 8288) to the revocation list and, except for hmac, the JWK Set.
 fn key_response(app: &App, keys: &PublishedKeys) -> Response {
     let mut response = response::prepared(keys.key_response.clone());
     let context = &app.config.context_path;
-    let jwks = keys.jwk_set.as_ref().map(|_| (JWKS_PATH, "jwks"));
-    for (path, rel) in jwks.into_iter().chain([(REVOCATIONS_PATH, "revocations")]) {
+    for (path, rel) in [(JWKS_PATH, "jwks"), (REVOCATIONS_PATH, "revocations")] {
+        // The secret of hmac is in no JWK Set.
+        if path == JWKS_PATH && keys.jwk_set.is_none() {
+            continue;
+        }
         // A context path holds no character that a field may not have.
         if let Ok(link) = HeaderValue::try_from(format!("<{context}{path}>; rel=\"{rel}\"")) {
             response.headers_mut().append(LINK, link);
@@ -98,21 +112,18 @@ fn key_for(
     Ok(app.keys()?)
 }
 
-/// Returns a parameter from the query or else from its header field; `None` where it is absent,
-/// empty, not ASCII in a field, or repeated.
-fn parameter<'r>(
-    (name, field): (&str, &str),
-    query: &'r [(String, String)],
-    headers: &'r HeaderMap,
-) -> Option<&'r str> {
-    let in_query: Vec<_> = query.iter().filter(|(key, _)| key == name).collect();
-    let in_fields: Vec<_> = headers.get_all(field).iter().collect();
-    let value = match (in_query.as_slice(), in_fields.as_slice()) {
-        ([(_, value)], _) => value,
-        ([], [value]) => value.to_str().ok()?,
-        _ => return None,
-    };
-    Some(value).filter(|value| !value.is_empty())
+impl Parameter {
+    /// Returns the value in the query or else in the header field; `None` where it is absent, empty, not
+    /// ASCII in a field, or repeated.
+    fn read<'r>(&self, query: &'r [(String, String)], headers: &'r HeaderMap) -> Option<&'r str> {
+        let in_query: Vec<_> = query.iter().filter(|(key, _)| key == self.name).collect();
+        let in_fields: Vec<_> = headers.get_all(self.field).iter().collect();
+        match (in_query.as_slice(), in_fields.as_slice()) {
+            ([(_, value)], _) if !value.is_empty() => Some(value),
+            ([], [value]) if !value.is_empty() => value.to_str().ok(),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -130,7 +141,7 @@ mod tests {
             .collect();
         let uri = format!("/?{query}").parse().unwrap();
         let Query(query) = Query::<Pairs>::try_from_uri(&uri).unwrap_or_default();
-        parameter(APP_ID, &query, &headers).map(str::to_owned)
+        APP_ID.read(&query, &headers).map(str::to_owned)
     }
 
     #[test]

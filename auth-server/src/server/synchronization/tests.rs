@@ -153,7 +153,7 @@ async fn lost_applications_are_put_back_before_anything_is_open() {
 async fn an_application_s_end_is_committed_by_the_same_poll() {
     let mut server = Server::started().await;
     let grant = serde_json::from_str(r#"{"audience": ["stock"]}"#).unwrap();
-    let granted = SecretHashes::new("right").with_grant(grant);
+    let granted = SecretHashes::default().with_new("right").with_grant(grant);
     let removed = granted.removed();
     let first = orders(granted);
     server.store.put_applications(&first).await;
@@ -170,7 +170,7 @@ async fn servers_agree_on_the_later_applications() {
     let mut one = Server::started().await;
     let applications = one.store.clone();
     let mut two = Server::on(applications.clone());
-    let secrets = SecretHashes::new("first");
+    let secrets = SecretHashes::default().with_new("first");
     let first = orders(secrets.clone());
     let after = |new| first.changed("orders".parse().unwrap(), secrets.with_new(new), 2);
     let (known, other) = (after("known"), after("other"));

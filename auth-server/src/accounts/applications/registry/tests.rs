@@ -24,7 +24,7 @@ fn event(id: &str, event: ApplicationEvent) -> (AppId, ApplicationEvent) {
 }
 
 fn orders() -> Applications {
-    applications(&[("orders", SecretHashes::new("right"))])
+    applications(&[("orders", SecretHashes::default().with_new("right"))])
 }
 
 fn authorize(registrations: &ApplicationRegistry, id: &str, secret: &str) -> Result<(), Rejection> {
@@ -59,8 +59,16 @@ fn where_registrations_are_required_none_means_closed() {
 fn a_store_that_lost_the_document_gets_it_back_whole() {
     let registrations = ApplicationRegistry::new(false, None);
     registrations.reconcile(Some(orders()));
-    let began_anew = none().changed("stock".parse().unwrap(), SecretHashes::new("new"), 2);
-    let longer = after(&began_anew, "bills", SecretHashes::new("new"));
+    let began_anew = none().changed(
+        "stock".parse().unwrap(),
+        SecretHashes::default().with_new("new"),
+        2,
+    );
+    let longer = after(
+        &began_anew,
+        "bills",
+        SecretHashes::default().with_new("new"),
+    );
     for lost in [none(), began_anew, longer] {
         let reconciled = registrations.reconcile(Some(lost));
         assert_eq!(reconciled.restored, Some(orders()));
@@ -83,7 +91,13 @@ fn an_unreadable_document_changes_and_opens_nothing() {
     let unread = authorize(&started, "orders", "right");
     assert_eq!(unread, Err(Rejection::StoreUnavailable));
 
-    let removed = || after(&orders(), "orders", SecretHashes::new("right").removed());
+    let removed = || {
+        after(
+            &orders(),
+            "orders",
+            SecretHashes::default().with_new("right").removed(),
+        )
+    };
     for (reads, is_open) in [
         (vec![Some(none())], true),
         (vec![Some(none()), None, Some(none())], false),
@@ -130,7 +144,10 @@ fn a_log_shows_what_was_sent_as_an_id_unless_it_may_be_a_secret() {
     assert_eq!(rejected, "MYPAS…");
     let closed = ("closed", SecretHashes::default());
     registrations.reconcile(Some(applications(&[
-        ("orders", SecretHashes::new("former").with_new("right")),
+        (
+            "orders",
+            SecretHashes::default().with_new("former").with_new("right"),
+        ),
         closed,
     ])));
     for (sent, secret, logged) in [
@@ -162,7 +179,7 @@ fn a_removed_application_that_could_obtain_tokens_is_named_once() {
     let registrations = ApplicationRegistry::new(false, None);
     let granted = |grant: &str| {
         let grant = serde_json::from_str(grant).unwrap();
-        SecretHashes::new("right").with_grant(grant)
+        SecretHashes::default().with_new("right").with_grant(grant)
     };
     let orders = granted(r#"{"audience":["stock"]}"#);
     let jobs = granted(r#"{"scope":"a"}"#);
@@ -180,7 +197,7 @@ fn a_removed_application_that_could_obtain_tokens_is_named_once() {
 
 #[test]
 fn applications_of_a_directory_count_beside_those_of_the_store() {
-    let mounted = applications(&[("stock", SecretHashes::new("mounted"))]);
+    let mounted = applications(&[("stock", SecretHashes::default().with_new("mounted"))]);
     let registrations = ApplicationRegistry::new(false, Some(mounted));
     let closed = authorize(&registrations, "stock", "mounted");
     assert_eq!(
@@ -199,7 +216,10 @@ fn applications_of_a_directory_count_beside_those_of_the_store() {
     }
     assert_eq!(registrations.logged_id("stock", "x", false), "stock");
     assert!(registrations.registered_id("stock").is_some());
-    let dropped = SecretHashes::new("mounted").with_new("next").newest();
+    let dropped = SecretHashes::default()
+        .with_new("mounted")
+        .with_new("next")
+        .newest();
     registrations.reconcile(Some(after(&orders(), "stock", dropped)));
     let rejected = authorize(&registrations, "stock", "mounted");
     assert_eq!(
@@ -211,10 +231,13 @@ fn applications_of_a_directory_count_beside_those_of_the_store() {
 
 #[test]
 fn an_empty_directory_accepts_no_client() {
-    let stock = applications(&[("stock", SecretHashes::new("mounted"))]);
+    let stock = applications(&[("stock", SecretHashes::default().with_new("mounted"))]);
     let registrations = ApplicationRegistry::new(false, Some(stock));
     registrations.reconcile(Some(none()));
-    let changed = registrations.mount(applications(&[("stock", SecretHashes::new("other"))]));
+    let changed = registrations.mount(applications(&[(
+        "stock",
+        SecretHashes::default().with_new("other"),
+    )]));
     assert_eq!(changed, [event("stock", ApplicationEvent::SecretsChanged)]);
     let removed = registrations.mount(Applications::default());
     assert_eq!(removed, [event("stock", ApplicationEvent::Removed)]);
@@ -231,14 +254,14 @@ fn an_empty_directory_accepts_no_client() {
 #[test]
 fn a_dropped_secret_stays_dropped_when_an_older_record_is_back() {
     let registrations = ApplicationRegistry::new(false, None);
-    let leaked = SecretHashes::new("leaked").with_new("next");
+    let leaked = SecretHashes::default().with_new("leaked").with_new("next");
     let older = applications(&[("orders", leaked.clone())]);
     let dropped = after(&older, "orders", leaked.newest());
     registrations.reconcile(Some(dropped.clone()));
     let reconciled = registrations.reconcile(Some(older.clone()));
     assert_eq!(reconciled.restored, Some(dropped));
     // A command has written to the older one since.
-    let written = after(&older, "stock", SecretHashes::new("other"));
+    let written = after(&older, "stock", SecretHashes::default().with_new("other"));
     assert!(registrations.reconcile(Some(written)).restored.is_some());
     assert_eq!(authorize(&registrations, "stock", "other"), Ok(()));
     let leaked = authorize(&registrations, "orders", "leaked");

@@ -67,7 +67,7 @@ impl Directory {
     }
 
     pub(super) async fn register(&self) {
-        self.put_applications(&orders(SecretHashes::new("right")))
+        self.put_applications(&orders(SecretHashes::default().with_new("right")))
             .await;
     }
 
