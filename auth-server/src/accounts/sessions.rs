@@ -225,7 +225,7 @@ impl Sessions {
         let held = self.store.read_session(id).await?;
         let Some(record) = held.record? else {
             // A former primary of the store does not know what began since.
-            self.store.confirm().await?;
+            self.store.confirm_reads().await?;
             return Err(SessionError::Ended);
         };
         // Revocations before this use have to count now, not from the next poll on: they do not end an
@@ -245,7 +245,7 @@ impl Sessions {
             Err(NoUser::Expired) => Err(SessionError::Ended),
             Err(NoUser::Over(cause)) => {
                 // The use before this one may have been unclear for longer than a repeated one counts as such.
-                self.store.confirm().await?;
+                self.store.confirm_reads().await?;
                 self.end(id, cause, None).await?;
                 Err(SessionError::Ended)
             }
@@ -266,7 +266,7 @@ impl Sessions {
         for _ in 0..ATTEMPTS {
             // Confirmed first: after an unclear outcome, a client that tries again much later would look like
             // a thief.
-            self.store.confirm().await?;
+            self.store.confirm_reads().await?;
             if session.of_token == Use::Repeated {
                 return Ok(session.given());
             }

@@ -170,20 +170,21 @@ pub(crate) async fn change_in(
     id: &AppId,
     change: Change<'_>,
 ) -> Result<(), ExitError> {
-    let (records, location) = (&store.opened, &store.location);
+    let records = &store.opened;
+    let location = &store.location;
     let now = store.now().await?;
     for _ in 0..ATTEMPTS {
         let held = records.read_applications().await?;
         let there = held.document()?;
         let former = there.get(id.as_str());
-        let changed = change.apply(former);
-        if former.is_some_and(|former| changed.as_ref() == Ok(former)) {
+        let changed = change
+            .apply(former)
+            .map_err(|why| ExitError::Usage(format!("--app-id {id}: {why} in {location}")))?;
+        if former == Some(&changed) {
             // The command that made this change may have had an unclear outcome.
-            records.confirm().await?;
+            records.confirm_reads().await?;
             return Ok(());
         }
-        let changed = changed
-            .map_err(|why| ExitError::Usage(format!("--app-id {id}: {why} in {location}")))?;
         let next = there.changed(id.clone(), changed, now);
         // False if another command has changed the document since it was read: then try again.
         let is_written = match records.write_applications(held.version, &next).await {
@@ -193,7 +194,7 @@ pub(crate) async fn change_in(
                 if there.get(id.as_str()) != next.get(id.as_str()) {
                     return Err(unclear.into());
                 }
-                records.confirm().await?;
+                records.confirm_reads().await?;
                 true
             }
             written => written?,
@@ -201,10 +202,10 @@ pub(crate) async fn change_in(
         if is_written {
             audit::application(change.event(former), id.as_str(), Some(&actor()));
             print_note(&match store.pair {
+                None => format!("{location}: no server has used this store yet"),
                 Some(_) => {
                     format!("the servers of {location} follow within their --store-poll-interval")
                 }
-                None => format!("{location}: no server has used this store yet"),
             });
             return Ok(());
         }

@@ -99,8 +99,10 @@ pub(crate) async fn revoke_in(keys: &KeysInStore, kid: &KeyId) -> Result<(), Exi
             if !ring.is_listed(kid) {
                 return Plan::Keep(ring);
             }
-            ring.revoke(kid, fresh, now)
-                .map_or(Plan::Generate, Plan::Write)
+            match ring.revoke(kid, fresh, now) {
+                Some(ring) => Plan::Write(ring),
+                None => Plan::Generate,
+            }
         })
         .await?;
     if !before.is_listed(kid) && !updated.is_written {
@@ -129,14 +131,14 @@ async fn import(args: &KeyArgs, file: &Path) -> Result<(), ExitError> {
         signing_type,
     } = KeysInStore::open(args).await?;
     let text = secret_file::read(file)?;
-    let pair = SigningKeyPair::from_private(signing_type, text.clone())
-        .map(Arc::new)
-        .map_err(|error| {
-            let (file, found) = (file.display(), found_in(text.as_bytes()));
-            ExitError::Config(format!(
-                "--private-key-file {file}: {error}, and found {found}"
-            ))
-        })?;
+    let pair = SigningKeyPair::from_private(signing_type, text.clone()).map_err(|error| {
+        let found = found_in(text.as_bytes());
+        let file = file.display();
+        ExitError::Config(format!(
+            "--private-key-file {file}: {error}, and found {found}"
+        ))
+    })?;
+    let pair = Arc::new(pair);
     let now = store.now().await?;
     let updated = update(&store.opened, (signing_type, now), |stored, _| {
         let unusable = |error| store.opened.unusable_keys(&error);
@@ -144,17 +146,16 @@ async fn import(args: &KeyArgs, file: &Path) -> Result<(), ExitError> {
             return Ok(Plan::Keep(held));
         }
         let ring = KeyRing::around(Arc::clone(&pair), signing_type, stored).map_err(unusable)?;
-        if ring.revoked().contains(pair.id()) {
-            Err(StoreError::Unusable(format!(
-                "{}: {} was revoked",
-                store.location,
-                pair.id()
-            )))
-        } else {
-            Ok(Plan::Write(ring))
+        if !ring.revoked().contains(pair.id()) {
+            return Ok(Plan::Write(ring));
         }
+        Err(StoreError::Unusable(format!(
+            "{}: {} was revoked",
+            store.location,
+            pair.id()
+        )))
     });
-    let updated = confirmed(&store, updated.await?).await?;
+    let updated = confirm_keys(&store, updated.await?).await?;
     log_change(&updated, KeyEventKind::Adopted, pair.id(), None);
     let current = updated.ring.current().id().clone();
     if current != *pair.id() {
@@ -167,9 +168,9 @@ async fn import(args: &KeyArgs, file: &Path) -> Result<(), ExitError> {
 }
 
 /// Confirms keys that need no change: the command that wrote them may have had an unclear outcome.
-async fn confirmed(store: &CommandStore, updated: Updated) -> Result<Updated, ExitError> {
+async fn confirm_keys(store: &CommandStore, updated: Updated) -> Result<Updated, ExitError> {
     if !updated.is_written {
-        store.opened.confirm().await?;
+        store.opened.confirm_reads().await?;
     }
     Ok(updated)
 }
@@ -190,13 +191,8 @@ pub(crate) struct KeysInStore {
 impl KeysInStore {
     pub(super) async fn open(args: &KeyArgs) -> Result<Self, ExitError> {
         let store = CommandStore::open(&args.store).await?;
-        let signing_type = match args.signing_type {
-            Some(given) => given,
-            None => {
-                let found = store.pair.as_ref().and_then(SigningKeyPair::type_of);
-                found.unwrap_or_default()
-            }
-        };
+        let stored = store.pair.as_ref().and_then(SigningKeyPair::type_of);
+        let signing_type = args.signing_type.or(stored).unwrap_or_default();
         Ok(Self {
             store,
             signing_type,
@@ -219,7 +215,7 @@ impl KeysInStore {
             (self.signing_type, now),
             |stored, fresh| Ok(decide(self.parse(stored)?, fresh)),
         );
-        confirmed(&self.store, updated.await?).await
+        confirm_keys(&self.store, updated.await?).await
     }
 
     fn parse(&self, stored: &StoredKeys) -> Result<KeyRing, StoreError> {

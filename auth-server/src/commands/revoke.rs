@@ -82,12 +82,9 @@ pub(crate) async fn end_application(store: &CommandStore, id: &AppId) -> Result<
     if store.pair.is_none() {
         return Ok(());
     }
-    let now = store.now().await?;
-    let id = id.to_string();
-    let note = format!("{id}: its tokens are revoked");
-    let revocation = Revocation::for_application(id, now);
+    let revocation = Revocation::for_application(id.to_string(), store.now().await?);
     store.append(&revocation, None).await?;
-    print_note(&note);
+    print_note(&format!("{id}: its tokens are revoked"));
     Ok(())
 }
 
@@ -104,10 +101,12 @@ async fn end_session(store: &CommandStore, token_id: &str, now: i64) -> Result<b
         let Some(record) = held.record? else {
             return Ok(false);
         };
-        let revocation = match record.revocation(session, now) {
-            Some(revocation) if record.has_token(session, token_id) => revocation,
-            _ => return Ok(false),
+        let Some(revocation) = record.revocation(session, now) else {
+            return Ok(false);
         };
+        if !record.has_token(session, token_id) {
+            return Ok(false);
+        }
         if store.append(&revocation, removal).await? == Outcome::Committed {
             print_note(
                 "its session has ended as well, with all access tokens: the refresh token is of no use any more",
@@ -125,14 +124,17 @@ fn token_id(text: &str) -> Result<String, ExitError> {
         Some(token) => token.claims.get("jti").and_then(|id| id.as_str()),
         None => Some(text),
     };
-    let named = named.filter(|named| !named.starts_with(refresh_token::PREFIX));
-    named.and_then(|named| id(named).ok()).ok_or_else(|| {
-        ExitError::Usage(
-            "--jti: expected the jti of a token, 1 to 128 characters, or a whole access token that has \
-             one; a refresh token ends by a logout (POST /oauth/revoke) or --user"
-                .to_owned(),
-        )
-    })
+    if let Some(named) = named
+        && !named.starts_with(refresh_token::PREFIX)
+        && let Ok(id) = id(named)
+    {
+        return Ok(id);
+    }
+    Err(ExitError::Usage(
+        "--jti: expected the jti of a token, 1 to 128 characters, or a whole access token that has \
+         one; a refresh token ends by a logout (POST /oauth/revoke) or --user"
+            .to_owned(),
+    ))
 }
 
 #[cfg(test)]

@@ -50,13 +50,12 @@ pub(crate) async fn run(command: &TokenCommand) -> Result<(), ExitError> {
 fn read(input: impl Read) -> Result<Zeroizing<String>, ExitError> {
     let text = bounded_read::text_of(input, MAX_INPUT_BYTES)
         .map_err(|why| ExitError::Usage(format!("standard input: {why}")))?;
-    let text = text.trim();
-    let text = text.strip_prefix("Authorization:").unwrap_or(text).trim();
-    let token = text
-        .strip_prefix("Bearer")
-        .filter(|rest| rest.is_empty() || rest.starts_with(' '))
-        .unwrap_or(text)
-        .trim();
+    let line = text.trim();
+    let field = line.strip_prefix("Authorization:").unwrap_or(line).trim();
+    let token = match field.strip_prefix("Bearer") {
+        Some(rest) if rest.is_empty() || rest.starts_with(' ') => rest.trim(),
+        _ => field,
+    };
     if token.is_empty() {
         return Err(ExitError::Usage("standard input holds no token".to_owned()));
     }
@@ -73,9 +72,10 @@ async fn keys(args: &TokenInspectArgs) -> Result<KeySet, ExitError> {
     };
     let text = bounded_read::read_text(file, MAX_KEY_FILE_BYTES).map_err(|why| unusable(&why))?;
     let signing_type = args.keys.signing_type.unwrap_or_default();
-    VerificationKey::parse(signing_type, &text)
-        .map(KeySet::nameless)
-        .map_err(|error| unusable(&error))
+    match VerificationKey::parse(signing_type, &text) {
+        Ok(key) => Ok(KeySet::nameless(key)),
+        Err(error) => Err(unusable(&error)),
+    }
 }
 
 fn explain(args: &TokenInspectArgs, token: &str, keys: &KeySet, now: i64) -> Explanation {
@@ -84,8 +84,7 @@ fn explain(args: &TokenInspectArgs, token: &str, keys: &KeySet, now: i64) -> Exp
         at: now,
         ..Explanation::default()
     };
-    let verified = verify(&policy, token, keys, now, &mut explanation);
-    match verified {
+    match verify(&policy, token, keys, now, &mut explanation) {
         Ok(()) => explanation.conclude("verified", None),
         Err(invalid) => explanation.conclude("rejected", Some(invalid.into())),
     }
@@ -101,9 +100,10 @@ fn verify(
     now: i64,
     observer: &mut Explanation,
 ) -> Result<(), InvalidToken> {
-    let headers = HeaderValue::from_str(&format!("Bearer {token}"))
-        .map(|field| HeaderMap::from_iter([(AUTHORIZATION, field)]))
-        .unwrap_or_default();
+    let mut headers = HeaderMap::new();
+    if let Ok(field) = HeaderValue::from_str(&format!("Bearer {token}")) {
+        headers.insert(AUTHORIZATION, field);
+    }
     let read = bearer::from_headers(&headers, MAX_AUTHORIZATION_BYTES, true)
         .and_then(|token| token.ok_or(InvalidToken::Malformed));
     observer.explains(&read, |invalid| match invalid {

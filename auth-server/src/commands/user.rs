@@ -48,7 +48,7 @@ fn add(args: &UserAddArgs) -> Result<(), ExitError> {
     let there = users(&args.file)?;
     let account = &args.entry.account;
     if there.knows(account) {
-        return Err(unfit(account, "this account exists already"));
+        return Err(rejected(account, "this account exists already"));
     }
     let entry = UserEntry {
         password: hash_of_new_password(&args.password, account, &there)?,
@@ -68,8 +68,10 @@ fn add(args: &UserAddArgs) -> Result<(), ExitError> {
 
 fn remove(UserAccountArgs { file, account }: &UserAccountArgs) -> Result<(), ExitError> {
     edit(file, &format!("user {account:?} is removed"), |users| {
-        let index = users.iter().position(|user| user.account == *account);
-        users.remove(index.ok_or_else(|| unfit(account, NO_ACCOUNT))?);
+        match users.iter().position(|user| user.account == *account) {
+            Some(index) => drop(users.remove(index)),
+            None => return Err(rejected(account, NO_ACCOUNT)),
+        }
         Ok(())
     })
 }
@@ -78,7 +80,7 @@ fn set_password(args: &UserAccountArgs, password: &UserPasswordArgs) -> Result<(
     let UserAccountArgs { file, account } = args;
     let there = users(file)?;
     if !there.knows(account) {
-        return Err(unfit(account, NO_ACCOUNT));
+        return Err(rejected(account, NO_ACCOUNT));
     }
     let hash = hash_of_new_password(password, account, &there)?;
     edit_user(args, "has the new password", |user| user.password = hash)
@@ -135,7 +137,7 @@ fn text(path: &Path) -> Result<Zeroizing<String>, ExitError> {
 
 const NO_ACCOUNT: &str = "no such account";
 
-fn unfit(account: &str, why: &str) -> ExitError {
+fn rejected(account: &str, why: &str) -> ExitError {
     ExitError::Usage(format!("user {account:?}: {why}"))
 }
 
@@ -174,11 +176,13 @@ fn edit_user(
     change: impl FnOnce(&mut UserEntry),
 ) -> Result<(), ExitError> {
     edit(file, &format!("user {account:?} {done}"), |users| {
-        users
-            .iter_mut()
-            .find(|user| user.account == *account)
-            .map(change)
-            .ok_or_else(|| unfit(account, NO_ACCOUNT))
+        for user in users {
+            if user.account == *account {
+                change(user);
+                return Ok(());
+            }
+        }
+        Err(rejected(account, NO_ACCOUNT))
     })
 }
 
@@ -186,9 +190,8 @@ fn edit_user(
 fn to_text(former: &str, document: &UsersDocument) -> Result<String, ExitError> {
     let is_heading = |line: &&str| line.starts_with('#') || line.trim().is_empty();
     let heading = former.split_inclusive('\n').take_while(is_heading);
-    let users = toml::to_string(document);
-    let users =
-        users.map_err(|error| ExitError::Software(format!("the users as TOML: {error}")))?;
+    let users = toml::to_string(document)
+        .map_err(|error| ExitError::Software(format!("the users as TOML: {error}")))?;
     Ok(heading.collect::<String>() + &users)
 }
 
@@ -241,11 +244,10 @@ fn hash_of_new_password(
 }
 
 fn new_password(args: &UserPasswordArgs) -> Result<Zeroizing<String>, ExitError> {
-    let password = if args.password_stdin {
-        first_line(std::io::stdin().lock())
-    } else {
-        prompted_twice()
-    }?;
+    let password = match args.password_stdin {
+        true => first_line(std::io::stdin().lock())?,
+        false => prompt_twice()?,
+    };
     if password.is_empty() {
         return Err(ExitError::Usage(
             "an empty password cannot log in".to_owned(),
@@ -264,23 +266,22 @@ fn first_line(input: impl BufRead) -> Result<Zeroizing<String>, ExitError> {
         .map_err(|why| ExitError::Usage(format!("--password-stdin: {why}")))
 }
 
-fn prompted_twice() -> Result<Zeroizing<String>, ExitError> {
+fn prompt_twice() -> Result<Zeroizing<String>, ExitError> {
     // An end by SIGINT would leave the terminal without echo.
     signals::ignore_sigint()?;
-    let typed = |prompt| {
-        rpassword::prompt_password(prompt)
-            .map(Zeroizing::new)
-            .map_err(|error| {
-                ExitError::Usage(format!(
-                    "no password was typed ({error}): --password-stdin reads it without a terminal"
-                ))
-            })
-    };
-    let password = typed("Password: ")?;
-    if typed("Once more: ")? == password {
-        Ok(password)
-    } else {
-        Err(ExitError::Usage("the two passwords differ".to_owned()))
+    let password = prompt("Password: ")?;
+    if prompt("Once more: ")? != password {
+        return Err(ExitError::Usage("the two passwords differ".to_owned()));
+    }
+    Ok(password)
+}
+
+fn prompt(text: &str) -> Result<Zeroizing<String>, ExitError> {
+    match rpassword::prompt_password(text) {
+        Ok(password) => Ok(Zeroizing::new(password)),
+        Err(error) => Err(ExitError::Usage(format!(
+            "no password was typed ({error}): --password-stdin reads it without a terminal"
+        ))),
     }
 }
 

@@ -74,7 +74,7 @@ pub(crate) async fn update(
                     return Err(unclear);
                 }
                 // A failover could still lose the keys that were read: they sign no token before this.
-                store.confirm().await?;
+                store.confirm_reads().await?;
                 true
             }
             Err(error) => return Err(error),

@@ -71,6 +71,11 @@ impl Fact {
         }
     }
 
+    /// Returns the longest time for which a program may accept such a token, if it is known.
+    pub(super) fn lifetime(&self) -> Option<i64> {
+        Some(self.live?.saturating_sub(self.at))
+    }
+
     /// Returns the change that appends the fact to the log, with an id above `above`.
     pub(crate) fn append(&self, ends: i64, above: i64) -> Result<Change, StoreError> {
         Ok(Change::Append(NewEntry {

@@ -10,7 +10,7 @@
 //! background   note: kept until the next flush
 //! poll         catch_up: read_or_restore
 //!              flush: append, for each batch that was noted and is still lacking
-//!              confirm: what was read counts in the number of the list
+//!              confirm_number: what was read counts in the number of the list
 //!              bound: commit one revocation in place of many, for each batch of them; read_or_restore
 //! each read_or_restore
 //!              read_on: reads what is new, where the last known entry is in its place;
@@ -111,11 +111,8 @@ impl RevocationLog {
             // Behind an entry that cannot be read no server would find them.
             self.read_or_restore(&*call).await?;
         }
-        // An entry with an id below the cursors of sidecars would never reach them.
-        let above = self.above();
-        let append = |it: &Revocation| it.fact.append(it.ends, above);
         // The revocations first: if a commit is left half done, a repetition still finds the sessions to end.
-        let mut all: Vec<_> = revocations.iter().map(append).collect::<Result<_, _>>()?;
+        let mut all = self.appending(revocations)?;
         all.extend(changes);
         let outcome = call.commit(all).await?;
         if outcome == Outcome::Committed && !revocations.is_empty() {
@@ -123,7 +120,7 @@ impl RevocationLog {
             // What is not read now is read by the next poll.
             let _ = self.read_or_restore(&*call).await;
             // At once: a list of another server without it must not seem to be as late.
-            self.state.write().confirm_facts(revocations);
+            self.state.write().confirm_revocations(revocations);
             self.note_lacking(revocations);
             // The next poll may be minutes away, and sidecars take no list of some twice the bound.
             if self.state.read().is_full() {
@@ -142,6 +139,14 @@ impl RevocationLog {
                 noted.push(one.clone());
             }
         }
+    }
+
+    /// Returns the changes that append the revocations.
+    fn appending(&self, revocations: &[Revocation]) -> Result<Vec<Change>, StoreError> {
+        // An entry with an id below the cursors of sidecars would never reach them.
+        let above = self.above();
+        let append = |it: &Revocation| it.fact.append(it.ends, above);
+        revocations.iter().map(append).collect()
     }
 
     /// Returns the number that the next entry is to exceed. The time in seconds is a floor: a copy of the
@@ -165,7 +170,7 @@ impl RevocationLog {
         let noted = self.noted.lock().clone();
         for batch in noted.chunks(BATCH) {
             // Where the outcome would be unclear each attempt would add them again.
-            self.store.confirm().await?;
+            self.store.confirm_reads().await?;
             self.append(&self.store, batch, Vec::new()).await?;
         }
         Ok(())
@@ -184,7 +189,7 @@ impl RevocationLog {
         self.catch_up(&self.store).await?;
         self.flush().await?;
         // What was read counts here, confirmed or not; sidecars take it over by its number.
-        let confirmed = self.confirm().await;
+        let confirmed = self.confirm_number().await;
         self.bound().await?;
         self.check_known()?;
         confirmed
@@ -199,13 +204,14 @@ impl RevocationLog {
         let (surplus, last) = {
             let state = self.state.read();
             // The lock ends with this block, because `collapse` below commits.
-            let surplus = state.surplus(now, self.keep);
-            (surplus, state.last.clone())
+            (state.surplus(now, self.keep), state.last.clone())
         };
-        let Some(last) = last.filter(|_| !surplus.is_empty()) else {
+        let Some(last) = last else { return Ok(()) };
+        if surplus.is_empty() {
             return Ok(());
-        };
+        }
         for some in surplus.chunks(BATCH) {
+            // The log has changed since, and the next poll bounds it.
             if self.collapse(some, &last, now).await? == Outcome::Conflict {
                 break;
             }
@@ -229,8 +235,9 @@ impl RevocationLog {
     /// Counts the entries that were read in the number of the list, once the store has confirmed them. A
     /// former primary gives numbers too, and its entries are lost: with such a number, a list would take the
     /// place of a list that has more.
-    async fn confirm(&self) -> Result<(), StoreError> {
-        let unconfirmed = self.state.read().unconfirmed();
+    async fn confirm_number(&self) -> Result<(), StoreError> {
+        // The lock ends with this line, because the store is read below.
+        let unconfirmed = self.state.read().unconfirmed_number();
         let Some(id) = unconfirmed else {
             return Ok(());
         };
@@ -241,7 +248,7 @@ impl RevocationLog {
             let older = "an older copy has taken the place of the store".to_owned();
             return Err(StoreError::Unavailable(older));
         }
-        self.state.write().confirm(id);
+        self.state.write().confirm_entries(id);
         Ok(())
     }
 
@@ -315,9 +322,11 @@ impl RevocationLog {
                 continue;
             }
             for batch in missing.chunks(BATCH) {
-                let changes = batch.iter();
-                let changes = changes.map(|entry| entry.fact.append(entry.ends, above));
-                store.commit(changes.collect::<Result<_, _>>()?).await?;
+                let mut changes = Vec::new();
+                for entry in batch {
+                    changes.push(entry.fact.append(entry.ends, above)?);
+                }
+                store.commit(changes).await?;
             }
             let count = missing.len();
             warn!(
@@ -339,31 +348,32 @@ impl RevocationLog {
         last: &LogEntry,
         now: i64,
     ) -> Result<Outcome, StoreError> {
-        let above = self.above();
-        let replacing = surplus.iter().map(|one| one.revocation(now, self.keep));
-        let replacing: Vec<_> = replacing.collect();
-        let append = |it: &Revocation| it.fact.append(it.ends, above);
-        let mut changes: Vec<_> = replacing.iter().map(append).collect::<Result<_, _>>()?;
-        let ids = surplus.iter().flat_map(|one| &one.ids).copied();
+        let mut replacing = Vec::new();
+        let mut ids = Vec::new();
+        for one in surplus {
+            replacing.push(one.revocation(now, self.keep));
+            ids.extend(&one.ids);
+        }
         // The last one stays, as the proof for each further commit.
-        let ids: Vec<_> = ids.filter(|id| *id != last.id).collect();
+        ids.retain(|id| *id != last.id);
+        let mut changes = self.appending(&replacing)?;
         let call = self.store.call().await?;
-        let mut left = ids.as_slice();
         loop {
-            let (removed, others) = left.split_at(left.len().min(REMOVED));
+            let others = ids.split_off(ids.len().min(REMOVED));
             changes.push(Change::Remove {
-                ids: removed.to_vec(),
+                ids,
                 expected: last.clone(),
             });
             // The revocations with the first ones, or without any: they are in force before anything that they
             // replace is gone.
-            if call.commit(std::mem::take(&mut changes)).await? == Outcome::Conflict {
+            if call.commit(changes).await? == Outcome::Conflict {
                 return Ok(Outcome::Conflict);
             }
-            left = others;
-            if left.is_empty() {
+            if others.is_empty() {
                 break;
             }
+            changes = Vec::new();
+            ids = others;
         }
         log_revocations(&replacing, None);
         Ok(Outcome::Committed)

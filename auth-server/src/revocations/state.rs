@@ -54,33 +54,34 @@ impl State {
     /// Adds the entries behind the last known one, unless another reading has taken them over meanwhile.
     /// `keep`: the seconds for which a token of this server may be valid.
     pub(super) fn extend(&mut self, read: &[LogEntry], now: i64, keep: i64) {
-        let known = match &self.last {
+        let new = match &self.last {
             // No entry is known yet: all entries that were read are new.
-            None => Some(0),
-            Some(last) => read.iter().position(|it| it == last).map(|at| at + 1),
+            None => read,
+            Some(last) => match read.iter().position(|it| it == last) {
+                Some(index) => read.get(index + 1..).unwrap_or_default(),
+                None => return,
+            },
         };
-        if let Some(new) = known.and_then(|known| read.get(known..)) {
-            self.add(new, now, keep);
-        }
+        self.add(new, now, keep);
     }
 
     /// Returns the number that the list gets once it is confirmed; `None` if the list has that number.
-    pub(super) fn unconfirmed(&self) -> Option<i64> {
+    pub(super) fn unconfirmed_number(&self) -> Option<i64> {
         (self.read > self.seq).then_some(self.read)
     }
 
     /// Counts all entries up to this id in the number of the list: the store has confirmed them.
-    pub(super) fn confirm(&mut self, id: i64) {
+    pub(super) fn confirm_entries(&mut self, id: i64) {
         self.seq = self.seq.max(id.min(self.read));
     }
 
     /// Counts all entries up to the last of these revocations that was read.
-    pub(super) fn confirm_facts(&mut self, revocations: &[Revocation]) {
+    pub(super) fn confirm_revocations(&mut self, revocations: &[Revocation]) {
         for one in revocations {
             // The last entries first: the revocations are new.
-            let found = self.entries.iter().rev().find(|it| it.fact == one.fact);
-            if let Some(id) = found.map(|entry| entry.id) {
-                self.confirm(id);
+            let mut last_first = self.entries.iter().rev();
+            if let Some(&Entry { id, .. }) = last_first.find(|it| it.fact == one.fact) {
+                self.confirm_entries(id);
             }
         }
     }
@@ -95,6 +96,7 @@ impl State {
         self.add(read, now, keep);
     }
 
+    /// Takes over the next entries, and makes the list anew where they change lines that it has.
     fn add(&mut self, read: &[LogEntry], now: i64, keep: i64) {
         // The full hour, the same on all servers: their lists stay byte for byte alike.
         let removed = now.saturating_sub(now.rem_euclid(REMOVED_EVERY));
@@ -164,7 +166,9 @@ impl State {
         self.list = List::default();
         let entries = std::mem::take(&mut self.entries);
         // In the order of ids, so that each server's chained digest is the same.
-        entries.iter().for_each(|entry| self.publish(entry, keep));
+        for entry in &entries {
+            self.publish(entry, keep);
+        }
         self.entries = entries;
     }
 
@@ -184,12 +188,14 @@ impl State {
             && !self.entries.iter().rev().any(is_known)
     }
 
-    /// Returns the entries that a store lacks whose log is `there`.
-    pub(super) fn missing_in(&self, there: &[LogEntry], now: i64) -> Vec<Entry> {
-        let there: Vec<_> = there.iter().filter_map(Entry::parse).collect();
-        let facts: HashSet<Fact> = there.iter().map(|entry| entry.fact).collect();
+    /// Returns the entries that a store with this log lacks.
+    pub(super) fn missing_in(&self, log: &[LogEntry], now: i64) -> Vec<Entry> {
+        let mut facts = HashSet::new();
         let mut times = RevokedTokens::default();
-        there.iter().for_each(|entry| times.add(entry.fact.revokes));
+        for entry in log.iter().filter_map(Entry::parse) {
+            facts.insert(entry.fact);
+            times.add(entry.fact.revokes);
+        }
         let is_missing = |entry: &&Entry| {
             // An entry that is about to end may be missing because it has ended, by the store's clock.
             entry.ends > now.saturating_add(MARGIN)
@@ -202,13 +208,13 @@ impl State {
 
 /// Returns true if later times end all tokens that the fact ends.
 fn is_implied(times: &RevokedTokens, fact: &Fact) -> bool {
-    let is_before = |before: Option<i64>| before.is_some_and(|before| fact.latest() < before);
-    let of_its_own = match &fact.revokes {
+    let of_owner = match &fact.revokes {
         Revoked::Token(_) => fact.user.and_then(|user| times.before_of_user(&user)),
         Revoked::User(id, _) => times.before_of_user(id),
         Revoked::Application(id, _) => times.before_of_application(id),
         Revoked::Everyone(_) => None,
     };
     let of_issuer = fact.issuer.and_then(|id| times.before_of_application(&id));
-    is_before(of_its_own) || is_before(of_issuer) || is_before(times.before_of_everyone())
+    // `None` is less than any time.
+    Some(fact.latest()) < of_owner.max(of_issuer).max(times.before_of_everyone())
 }

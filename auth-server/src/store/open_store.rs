@@ -108,7 +108,7 @@ impl OpenStore {
 
     /// Waits until everything that was read is as safe as a commit: the outcome of the commit that wrote it
     /// may have been unclear.
-    pub(crate) async fn confirm(&self) -> Result<(), StoreError> {
+    pub(crate) async fn confirm_reads(&self) -> Result<(), StoreError> {
         self.call().await?.commit(Vec::new()).await.map(drop)
     }
 

@@ -36,18 +36,15 @@ impl RefreshToken {
     pub(crate) fn generate(user_id: &str) -> Result<Self, Unspecified> {
         let mut token = Self(random::bytes()?);
         let owner = sha256(format!("postern sessions of {user_id}"));
-        let (part, owner): (&mut [u8; OWNER_BYTES], _) = token
-            .0
-            .first_chunk_mut()
-            .zip(owner.first_chunk())
-            .ok_or(Unspecified)?;
-        *part = *owner;
+        for (byte, of_owner) in token.0.iter_mut().take(OWNER_BYTES).zip(owner) {
+            *byte = of_owner;
+        }
         Ok(token)
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix(PREFIX)?);
-        let bytes = Zeroizing::new(bytes.ok()?).as_slice().try_into().ok()?;
+        let decoded = URL_SAFE_NO_PAD.decode(text.strip_prefix(PREFIX)?).ok()?;
+        let bytes = Zeroizing::new(decoded).as_slice().try_into().ok()?;
         Some(Self(Zeroizing::new(bytes)))
     }
 
@@ -58,10 +55,9 @@ impl RefreshToken {
         let key = hmac::Key::new(HMAC_SHA256, session_secret.as_bytes());
         let message = Zeroizing::new([self.0.as_slice(), &counter.to_be_bytes()].concat());
         let secret = hmac::sign(&key, &message);
-        let parts = next.0.last_chunk_mut().zip(secret.as_ref().first_chunk());
-        if let Some((part, secret)) = parts {
-            let part: &mut [u8; SECRET_BYTES] = part;
-            *part = *secret;
+        // The name of the session stays, and the secret behind it is another one.
+        for (byte, of_secret) in next.0.iter_mut().skip(NAME_BYTES).zip(secret.as_ref()) {
+            *byte = *of_secret;
         }
         next
     }
@@ -74,13 +70,12 @@ impl RefreshToken {
     pub(crate) fn session(&self) -> SessionId {
         let mut name = [0; NAME_BYTES];
         let (named, _) = self.0.split_at(NAME_BYTES);
-        let (owner, _) = named.split_at(OWNER_BYTES);
         // A digest: names in the store and in logs are no part of a token.
         let digest = sha256(named);
-        let bytes = owner.iter().chain(&digest);
-        name.iter_mut()
-            .zip(bytes)
-            .for_each(|(to, from)| *to = *from);
+        let bytes = named.iter().take(OWNER_BYTES).chain(&digest);
+        for (to, from) in name.iter_mut().zip(bytes) {
+            *to = *from;
+        }
         SessionId(name)
     }
 
@@ -104,8 +99,8 @@ impl SessionId {
     /// distinguished from a forged one.
     pub(super) fn token_id(self, session_secret: &str, counter: u64) -> String {
         let key = hmac::Key::new(HMAC_SHA256, session_secret.as_bytes());
-        let unique = hmac::sign(&key, format!("access token {counter}").as_bytes());
-        let unique = unique.as_ref().iter().take(UNIQUE_BYTES);
+        let code = hmac::sign(&key, format!("access token {counter}").as_bytes());
+        let unique = code.as_ref().iter().take(UNIQUE_BYTES);
         let bytes: Vec<u8> = self.0.iter().chain(unique).copied().collect();
         URL_SAFE_NO_PAD.encode(bytes)
     }

@@ -105,7 +105,7 @@ impl RecordedUsers {
             let generation = head.unwrap_or_default().generation;
             if before.as_ref() == Some(&users) && generation > 0 {
                 // The commit before this one may have had an unclear outcome.
-                store.confirm().await?;
+                store.confirm_reads().await?;
                 self.is_recorded(users, generation);
                 return Ok(());
             }

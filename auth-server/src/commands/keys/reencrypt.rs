@@ -30,7 +30,6 @@ pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
             "{left} records cannot be read, and stay as they are"
         ));
     }
-    let location = &store.location;
     let reached = match next {
         // Only the second run with the same key knows that every server has read the first state.
         AtRest::BeingEncrypted(id) if before.key() == Some(&id) => {
@@ -45,7 +44,7 @@ pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
         AtRest::BeingEncrypted(id) => format!("being encrypted with the key-encryption key {id}"),
         AtRest::Encrypted(id) => format!("encrypted with the key-encryption key {id}"),
     };
-    print(&format!("{location} is {state}"))?;
+    print(&format!("{} is {state}", store.location))?;
     // Printed after an interrupted run too: servers may not have read the new state since.
     if before.key() != encryption.at_rest().key() || matches!(before, AtRest::BeingEncrypted(_)) {
         print_note(
@@ -58,12 +57,12 @@ pub(super) async fn reencrypt(args: &KeyArgs) -> Result<(), ExitError> {
 impl KeysInStore {
     /// Writes the keys again, and with them the new state of the store.
     async fn turn_into(&self, at_rest: &AtRest) -> Result<(), ExitError> {
-        let is_being = matches!(at_rest, AtRest::BeingEncrypted(_));
+        let is_unfinished = matches!(at_rest, AtRest::BeingEncrypted(_));
         for _ in 0..ATTEMPTS {
             let held = self.store.opened.read_keys().await?;
             let new = self
                 .parse(&held.keys)?
-                .being_encrypted(is_being, self.store.now().await?)
+                .being_encrypted(is_unfinished, self.store.now().await?)
                 .to_stored()?;
             // A server may rotate the keys meanwhile: read and write them again.
             if self.store.opened.rewrite_keys(at_rest, &held, &new).await? {

@@ -75,7 +75,7 @@ fn not_ended(error: StoreError) -> Rejection {
 
 /// Makes sure of what was read of an earlier request, whose outcome may have been unclear.
 async fn confirm_reads(app: &App) -> Result<(), Rejection> {
-    app.requests.confirm().await.map_err(not_ended)
+    app.requests.confirm_reads().await.map_err(not_ended)
 }
 
 async fn end_access_token(

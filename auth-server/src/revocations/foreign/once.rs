@@ -34,7 +34,7 @@ impl VerifiedStatement {
             return Ok(None);
         }
         // The same statement again, as after a lost response: its commit may have been unclear.
-        store.confirm().await?;
+        store.confirm_reads().await?;
         Ok(Some(StatementOutcome::Repeated))
     }
 

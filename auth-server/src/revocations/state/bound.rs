@@ -55,46 +55,46 @@ impl State {
     /// other issuer; then the next issuer's; at last all. And users with too many entries, listed or not.
     pub(in crate::revocations) fn surplus(&self, now: i64, keep: i64) -> Vec<Surplus> {
         let is_past = |it: &Entry| it.fact.latest() <= now;
-        let is_listed = |it: &Entry| it.fact.listed_until(keep) > self.removed;
         // An issuer whose clock is ahead would else have entries that only the last resort replaces.
         let is_ahead = |it: &Entry| it.fact.issuer.is_some() && it.fact.at > now;
-        let entries = self.entries.iter();
-        let entries: Vec<_> = entries.filter(|it| is_past(it) || is_ahead(it)).collect();
+        let is_listed = |it: &Entry| it.fact.listed_until(keep) > self.removed;
+        let mut entries: Vec<_> = self.entries.iter().collect();
+        entries.retain(|it| is_past(it) || is_ahead(it));
         let mut replaced = Replaced {
             is_full: self.is_full(),
             bytes: self.list.bytes(),
             surplus: Vec::new(),
         };
-        let users = largest_first(&entries, |fact| fact.user.map(Owner::User));
-        for (user, entries) in users {
+        for (user, mut entries) in largest_first(&entries, Owner::user_of) {
             if entries.len() > MAX_OF_USER {
-                let listed = entries.iter().copied().filter(|it| is_listed(it));
-                replaced.add(Surplus::new(user, &entries, lines(listed)));
+                let mut surplus = Surplus::new(user, &entries);
+                // Only listed entries have a line that a replacement saves.
+                entries.retain(|it| is_listed(it));
+                surplus.lines = bytes_of_lines(&entries);
+                replaced.add(surplus);
             }
         }
-        let listed = entries.iter().copied().filter(|it| is_listed(it));
-        let listed: Vec<_> = listed.collect();
-        replaced.users(&listed, VERY_MANY);
-        let issuer = |fact: &Fact| Some(fact.issuer.map_or(Owner::Everyone, Owner::Issuer));
-        for (issuer, entries) in largest_first(&listed, issuer) {
-            replaced.users(&entries, 2);
+        let mut listed = entries;
+        listed.retain(|it| is_listed(it));
+        replaced.add_users(&listed, VERY_MANY);
+        for (issuer, entries) in largest_first(&listed, Owner::issuer_of) {
+            replaced.add_users(&entries, 2);
             if issuer != Owner::Everyone && replaced.are_too_few() {
-                replaced.issuer(issuer, &entries);
+                replaced.add_issuer(issuer, &entries);
             }
         }
         // The last resort: one line that ends every token from before this moment.
-        let past: Vec<_> = listed.into_iter().filter(|it| is_past(it)).collect();
-        if replaced.are_too_few() && !past.is_empty() {
-            return vec![Surplus::new(Owner::Everyone, &past, 0)];
+        listed.retain(|it| is_past(it));
+        if replaced.are_too_few() && !listed.is_empty() {
+            return vec![Surplus::new(Owner::Everyone, &listed)];
         }
         replaced.surplus
     }
 }
 
-/// Returns the bytes of the lines of these entries.
-fn lines<'e>(listed: impl Iterator<Item = &'e Entry>) -> usize {
-    let line = |entry: &Entry| entry.fact.revokes.to_string().len() + 1;
-    listed.map(line).sum()
+fn bytes_of_lines(listed: &[&Entry]) -> usize {
+    let line = |entry: &&Entry| entry.fact.revokes.to_string().len() + 1;
+    listed.iter().map(line).sum()
 }
 
 /// The entries that are to be replaced so far.
@@ -111,29 +111,30 @@ impl Replaced {
     }
 
     /// Adds users with at least so many of these listed entries, the largest first.
-    fn users(&mut self, listed: &[&Entry], least: usize) {
+    fn add_users(&mut self, listed: &[&Entry], least: usize) {
         let known: HashSet<_> = self.surplus.iter().map(|one| one.owner).collect();
-        for (user, entries) in largest_first(listed, |fact| fact.user.map(Owner::User)) {
+        for (user, entries) in largest_first(listed, Owner::user_of) {
             let is_enough = self.bytes <= MAX_PUBLISHED / 2;
             if !self.is_full || is_enough || entries.len() < least {
                 break;
             }
             if !known.contains(&user) {
-                self.add(Surplus::new(user, &entries, lines(entries.iter().copied())));
+                self.add(Surplus::new(user, &entries));
             }
         }
     }
 
     /// Adds all listed entries of another issuer in place of its users.
-    fn issuer(&mut self, issuer: Owner, listed: &[&Entry]) {
-        let (of_users, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.surplus)
-            .into_iter()
-            .partition(|one| one.issuer.map(Owner::Issuer) == Some(issuer));
-        self.surplus = others;
-        for user in of_users {
-            self.bytes = (self.bytes + user.lines).saturating_sub(OWNER_LINE);
+    fn add_issuer(&mut self, issuer: Owner, listed: &[&Entry]) {
+        for one in std::mem::take(&mut self.surplus) {
+            if one.issuer.map(Owner::Issuer) == Some(issuer) {
+                // The lines of the user are no longer replaced alone, but with all of the issuer.
+                self.bytes = (self.bytes + one.lines).saturating_sub(OWNER_LINE);
+            } else {
+                self.surplus.push(one);
+            }
         }
-        self.add(Surplus::new(issuer, listed, lines(listed.iter().copied())));
+        self.add(Surplus::new(issuer, listed));
     }
 
     fn add(&mut self, one: Surplus) {
@@ -159,29 +160,35 @@ fn largest_first<'e>(
     by_owner
 }
 
+impl Owner {
+    fn user_of(fact: &Fact) -> Option<Self> {
+        fact.user.map(Self::User)
+    }
+
+    /// Returns the issuer of the tokens, or everyone for this installation.
+    fn issuer_of(fact: &Fact) -> Option<Self> {
+        Some(fact.issuer.map_or(Self::Everyone, Self::Issuer))
+    }
+}
+
 impl Surplus {
-    /// `lines`: the bytes of the entries in the list.
-    fn new(owner: Owner, entries: &[&Entry], lines: usize) -> Self {
+    /// Makes the surplus of entries that are all listed.
+    fn new(owner: Owner, entries: &[&Entry]) -> Self {
         let ends = entries.iter().map(|entry| entry.ends).max();
         let latest = entries.iter().map(|entry| entry.fact.latest()).max();
-        let issuer = match owner {
-            Owner::Everyone => None,
-            // All entries of a user, or of an issuer, are of one issuer.
-            _ => entries.first().and_then(|entry| entry.fact.issuer),
-        };
-        let lives = entries.iter().map(|entry| {
-            let Fact { live, at, .. } = entry.fact;
-            Some(live?.saturating_sub(at))
-        });
-        let lives: Option<Vec<_>> = lives.collect();
+        let lifetimes: Option<Vec<_>> = entries.iter().map(|it| it.fact.lifetime()).collect();
         Self {
             owner,
             ids: entries.iter().map(|entry| entry.id).collect(),
-            lines,
+            lines: bytes_of_lines(entries),
             ends: ends.unwrap_or_default(),
             latest: latest.unwrap_or_default(),
-            issuer,
-            lifetime: lives.and_then(|lives| lives.into_iter().max()),
+            issuer: match owner {
+                Owner::Everyone => None,
+                // All entries of a user, or of an issuer, are of one issuer.
+                _ => entries.first().and_then(|entry| entry.fact.issuer),
+            },
+            lifetime: lifetimes.and_then(|all| all.into_iter().max()),
         }
     }
 
@@ -194,27 +201,27 @@ impl Surplus {
         };
         let before = time.saturating_add(1);
         // Made with digests for ids: the ids themselves are not known.
-        let (mut revocation, revokes) = match (self.owner, self.issuer) {
-            (Owner::User(user), None) => (
-                Revocation::for_user(user.to_string(), time),
-                Revoked::User(user, before),
-            ),
-            (Owner::User(user), Some(issuer)) => (
-                Revocation::for_foreign_user(issuer.to_string(), user.to_string(), time),
-                Revoked::User(user, before),
-            ),
-            (Owner::Issuer(issuer), _) => (
-                Revocation::for_issuer(issuer.to_string(), time),
-                Revoked::Application(issuer, before),
-            ),
-            (Owner::Everyone, _) => (Revocation::for_everyone(time), Revoked::Everyone(before)),
+        let mut revocation = match (self.owner, self.issuer) {
+            (Owner::User(user), None) => Revocation::for_user(user.to_string(), time),
+            (Owner::User(user), Some(issuer)) => {
+                Revocation::for_foreign_user(issuer.to_string(), user.to_string(), time)
+            }
+            (Owner::Issuer(issuer), _) => Revocation::for_issuer(issuer.to_string(), time),
+            (Owner::Everyone, _) => Revocation::for_everyone(time),
         };
-        revocation.fact.revokes = revokes;
+        // Digests of digests would find no token: the known ones take their place.
+        revocation.fact.revokes = match self.owner {
+            Owner::User(user) => Revoked::User(user, before),
+            Owner::Issuer(issuer) => Revoked::Application(issuer, before),
+            Owner::Everyone => Revoked::Everyone(before),
+        };
         revocation.fact.issuer = self.issuer;
-        // As long as an end of this moment: such a one, read later, is implied too. Other sessions of a user of
-        // this installation would outlive such a line.
-        let lifetime = self.lifetime.filter(|_| self.issuer.is_some());
-        revocation.fact.live = lifetime.map(|lifetime| before.saturating_add(lifetime));
+        // As long as a revocation of this moment, so that one that is read later is implied too. For a user of
+        // this installation no such line is made: other sessions of the user would outlive it.
+        revocation.fact.live = match (self.issuer, self.lifetime) {
+            (Some(_), Some(lifetime)) => Some(before.saturating_add(lifetime)),
+            _ => None,
+        };
         let live = revocation.fact.live;
         let live = live.unwrap_or_else(|| end_of_tokens(before, keep));
         revocation.ends = self.ends.max(live);
