@@ -180,7 +180,9 @@ impl Config {
         let mut settings = Table::try_from(args).map_err(|error| {
             ExitError::Software(format!("the configuration cannot be printed: {error}"))
         })?;
-        settings.iter_mut().for_each(|(_, it)| redact_urls(it));
+        for (_, value) in &mut settings {
+            redact_urls(value);
+        }
         let derived = [
             // The address without its password.
             ("store", self.store.to_string().into()),
@@ -230,9 +232,10 @@ fn users(location: &UsersLocation) -> Result<Option<Arc<FileUsers>>, ExitError> 
     let UsersLocation::File(path) = location else {
         return Ok(None);
     };
-    FileUsers::open(path.clone())
-        .map(|users| Some(Arc::new(users)))
-        .map_err(|error| ExitError::Config(format!("--users: {error}")))
+    match FileUsers::open(path.clone()) {
+        Ok(users) => Ok(Some(Arc::new(users))),
+        Err(error) => Err(ExitError::Config(format!("--users: {error}"))),
+    }
 }
 
 fn mounted_applications(args: &ServeArgs) -> Result<Option<MountedApplications>, ExitError> {
@@ -240,9 +243,10 @@ fn mounted_applications(args: &ServeArgs) -> Result<Option<MountedApplications>,
         return Ok(None);
     };
     let flag = format!("--applications-dir {}", directory.display());
-    MountedApplications::open(directory)
-        .map_err(|error| ExitError::Config(format!("{flag}: {error}")))
-        .map(Some)
+    match MountedApplications::open(directory) {
+        Ok(applications) => Ok(Some(applications)),
+        Err(error) => Err(ExitError::Config(format!("{flag}: {error}"))),
+    }
 }
 
 fn pass_list(args: &ServeArgs) -> Result<PassList, ExitError> {
@@ -264,17 +268,19 @@ fn static_root(args: &ServeArgs) -> Result<Option<PathBuf>, ExitError> {
         ExitError::Config(format!("--static-dir {}: {why}", directory.display()))
     };
     let root = directory.canonicalize().map_err(|error| rejected(&error))?;
-    if TREES.iter().any(|tree| root.join(tree).is_dir()) {
-        Ok(Some(root))
-    } else {
-        Err(rejected(&"it holds neither a directory static nor assets"))
+    if !TREES.iter().any(|tree| root.join(tree).is_dir()) {
+        return Err(rejected(&"it holds neither a directory static nor assets"));
     }
+    Ok(Some(root))
 }
 
 /// Returns the URL of this server's context path (RFC 8414 §2); `None` for an issuer that is a name.
 fn issuer_url(issuer: &str) -> Option<ServerUrl> {
     let url = ServerUrl::from_http(issuer).ok()?;
-    url.target().query().is_none().then_some(url)
+    match url.target().query() {
+        None => Some(url),
+        Some(_) => None,
+    }
 }
 
 #[cfg(test)]

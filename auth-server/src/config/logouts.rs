@@ -53,8 +53,8 @@ fn foreign_issuer(table: &LogoutTable) -> Result<ForeignIssuer, ExitError> {
         token_lifetime: lifetime.get().into(),
         ends_users: table.ends == LogoutScope::User,
     };
-    let opened = ForeignIssuer::new(settings, key_set(table)?);
-    opened.map_err(|why| rejected(table, why.trim_start_matches("--")))
+    ForeignIssuer::new(settings, key_set(table)?)
+        .map_err(|why| rejected(table, why.trim_start_matches("--")))
 }
 
 fn key_set(table: &LogoutTable) -> Result<KeySetSettings, ExitError> {
@@ -74,9 +74,10 @@ fn key_set(table: &LogoutTable) -> Result<KeySetSettings, ExitError> {
     if table.ca.is_some() && !location.is_https() {
         return Err(rejected(table, "`ca` has an effect only with https"));
     }
-    let proxy = location
-        .is_https()
-        .then(|| KeysProxy::from_environment(|name| std::env::var(name).ok()));
+    let proxy = match location.is_https() {
+        true => KeysProxy::from_environment(|name| std::env::var(name).ok()),
+        false => None,
+    };
     Ok(KeySetSettings {
         tls: PeerFiles {
             settings: PeerSettings {
@@ -86,7 +87,7 @@ fn key_set(table: &LogoutTable) -> Result<KeySetSettings, ExitError> {
             ca: table.ca.clone(),
             identity: None,
         },
-        proxy: proxy.flatten(),
+        proxy,
         bearer_file: None,
         location,
         algorithms: ASYMMETRIC.to_vec(),

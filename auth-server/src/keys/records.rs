@@ -65,25 +65,29 @@ impl OpenStore {
             .each_ref()
             .map(|held| Some(held.as_ref()?.version.clone()));
         let [private, public, ring] = held.map(|held| Some(held?.value));
-        let open = |entry, text: Option<Zeroizing<String>>| {
-            text.map(|it| self.open_key(entry, &it)).transpose()
+        let ring = match ring {
+            Some(text) => Some(self.open_key(Entry::Ring, &text)?),
+            None => None,
         };
-        let ring = open(Entry::Ring, ring)?;
+        let mut private_key = None;
+        let mut pair = None;
         // One half of a pair alone does not count.
-        let (private, public) = private.zip(public).unzip();
-        let (private, public) = (open(Entry::Private, private)?, open(Entry::Public, public)?);
-        let stated = self.at_rest_of(private.as_ref(), ring.as_ref())?;
+        if let (Some(private), Some(public)) = (private, public) {
+            let private = self.open_key(Entry::Private, &private)?;
+            pair = Some(StoredKeyPair {
+                private: private.text.clone(),
+                public: self.open_key(Entry::Public, &public)?.text,
+            });
+            private_key = Some(private);
+        }
+        let stated = self.at_rest_of(private_key.as_ref(), ring.as_ref())?;
         // Other records are opened and sealed by what these values show.
         if let Some(at_rest) = &stated {
             self.take_over(at_rest);
         }
-        let pair = private.zip(public);
         Ok(HeldKeys {
             keys: StoredKeys {
-                pair: pair.map(|(private, public)| StoredKeyPair {
-                    private: private.text,
-                    public: public.text,
-                }),
+                pair,
                 ring: ring.map(|ring| ring.text),
             },
             versions,
@@ -178,29 +182,37 @@ impl OpenStore {
         private: Option<&Decrypted>,
         ring: Option<&Decrypted>,
     ) -> Result<Option<AtRest>, StoreError> {
-        let values = [(Entry::Private, private), (Entry::Ring, ring)]
-            .map(|(entry, value)| Some((entry, &value?.under)));
-        let found = || values.iter().flatten();
-        let key = found().find_map(|(_, under)| under.as_ref());
-        let in_clear = found().find(|(_, under)| under.is_none());
+        let mut key = None;
+        let mut in_clear = None;
+        // The private key last: an error names it before the ring.
+        for (entry, value) in [(Entry::Ring, ring), (Entry::Private, private)] {
+            match value {
+                Some(Decrypted {
+                    under: Some(id), ..
+                }) => key = Some(id),
+                Some(Decrypted { under: None, .. }) => in_clear = Some(entry),
+                None => {}
+            }
+        }
         let was_encrypted = self
             .encryption
             .known_at_rest()
             .is_some_and(|known| known.key().is_some());
         // Without a key of its own this server is to decrypt the store, and expects such values.
         let stays_encrypted = was_encrypted && self.encryption.current.is_some();
-        Ok(match (key, in_clear) {
-            (_, Some((entry, _))) if key.is_some() || stays_encrypted => {
-                // A value in clear stands beside an encrypted one, or in a store that was encrypted at
-                // the last read.
-                return Err(self.not_open(*entry, &EncryptionError::Planted));
+        match (key, in_clear) {
+            // A value in clear stands beside an encrypted one, or in a store that was encrypted at the last
+            // read.
+            (_, Some(entry)) if key.is_some() || stays_encrypted => {
+                Err(self.not_open(entry, &EncryptionError::Planted))
             }
             (Some(id), _) if is_being_encrypted(ring.map(|ring| &ring.text)) => {
-                Some(AtRest::BeingEncrypted(id.clone()))
+                Ok(Some(AtRest::BeingEncrypted(id.clone())))
             }
-            (Some(id), _) => Some(AtRest::Encrypted(id.clone())),
-            (None, in_clear) => in_clear.map(|_| AtRest::InClear),
-        })
+            (Some(id), _) => Ok(Some(AtRest::Encrypted(id.clone()))),
+            (None, Some(_)) => Ok(Some(AtRest::InClear)),
+            (None, None) => Ok(None),
+        }
     }
 
     fn not_open(&self, entry: Entry, error: &EncryptionError) -> StoreError {
