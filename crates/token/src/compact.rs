@@ -54,9 +54,10 @@ impl<'a> CompactToken<'a> {
 
 /// Decodes base64url without padding and without stray bits (RFC 7515 §2).
 pub(crate) fn decode(part: &str) -> Result<Vec<u8>, InvalidToken> {
-    URL_SAFE_NO_PAD
-        .decode(part)
-        .map_err(|_| InvalidToken::Malformed)
+    match URL_SAFE_NO_PAD.decode(part) {
+        Ok(bytes) => Ok(bytes),
+        Err(_) => Err(InvalidToken::Malformed),
+    }
 }
 
 /// The members of a header that the verifier reads.
@@ -94,20 +95,17 @@ pub(crate) fn rejected_member(members: &Map) -> Option<&'static str> {
 }
 
 pub(crate) fn check_type(members: &Map) -> Result<(), InvalidToken> {
-    let media_type = match member(members, "typ") {
+    let named = match member(members, "typ") {
         // `typ` is optional (RFC 7519 §5.1).
         None => return Ok(()),
-        Some(Value::String(media_type)) => media_type.to_ascii_lowercase(),
+        Some(Value::String(named)) => named.to_ascii_lowercase(),
         Some(_) => return Err(InvalidToken::Header),
     };
-    let media_type = media_type
-        .strip_prefix("application/")
-        .unwrap_or(&media_type);
-    if TOKEN_TYPES.contains(&media_type) {
-        Ok(())
-    } else {
-        Err(InvalidToken::Header)
+    let media_type = named.strip_prefix("application/").unwrap_or(&named);
+    if !TOKEN_TYPES.contains(&media_type) {
+        return Err(InvalidToken::Header);
     }
+    Ok(())
 }
 
 pub(crate) fn algorithm(members: &Map) -> Result<Algorithm, InvalidToken> {

@@ -43,11 +43,13 @@ impl Binding {
     pub(crate) fn from_claim(cnf: &Value) -> Result<Self, InvalidToken> {
         let mut binding = Self::default();
         for (name, value) in cnf.as_object().ok_or(InvalidToken::Bound)? {
-            let digest = value.as_str().and_then(parse_digest);
-            let digest = Some(digest.ok_or(InvalidToken::Bound)?);
+            let digest = value
+                .as_str()
+                .and_then(parse_digest)
+                .ok_or(InvalidToken::Bound)?;
             match name.as_str() {
-                "jkt" => binding.key = digest,
-                "x5t#S256" => binding.certificate = digest,
+                "jkt" => binding.key = Some(digest),
+                "x5t#S256" => binding.certificate = Some(digest),
                 _ => return Err(InvalidToken::Bound),
             }
         }

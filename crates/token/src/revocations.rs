@@ -146,13 +146,11 @@ impl RevokedTokens {
         };
         let names = token.names();
         let mut ids = names.token.iter().chain(&names.session);
+        let user = names.user.as_ref();
+        let application = names.application.as_ref();
         ids.any(|id| self.tokens.contains(id))
-            || issued_before(names.user.and_then(|id| self.before_of_user(&id)))
-            || issued_before(
-                names
-                    .application
-                    .and_then(|id| self.before_of_application(&id)),
-            )
+            || issued_before(user.and_then(|id| self.before_of_user(id)))
+            || issued_before(application.and_then(|id| self.before_of_application(id)))
             || issued_before(self.everyone)
     }
 
@@ -304,11 +302,11 @@ impl RevocationList {
             serde_json::from_slice(&payload).map_err(|_| RevocationListError::Malformed)?;
         // A response may be the whole list or its end: the chain that fits the signed head shows which.
         let begins = known.map(|known| (known.chain, &known.lines));
-        for (begin, before) in begins
-            .into_iter()
-            .chain([(Chain::default(), &Arc::default())])
-        {
-            let chain = lines.lines().fold(begin, |chain, line| chain.next(line));
+        let nothing = (Chain::default(), &Arc::default());
+        for (mut chain, before) in begins.into_iter().chain([nothing]) {
+            for line in lines.lines() {
+                chain = chain.next(line);
+            }
             if chain.count == head.count && chain.digest() == head.digest {
                 let issuer = head.issuer.as_deref();
                 return Ok(Self {
@@ -316,7 +314,7 @@ impl RevocationList {
                     issuer: issuer.map(RevocationDigest::for_issuer),
                     head,
                     chain,
-                    lines: with(before, lines)?,
+                    lines: add_lines(before, lines)?,
                 });
             }
         }
@@ -361,24 +359,23 @@ impl fmt::Display for RevocationList {
     }
 }
 
-fn with(before: &Arc<Lines>, lines: &str) -> Result<Arc<Lines>, Malformed> {
+fn add_lines(before: &Arc<Lines>, lines: &str) -> Result<Arc<Lines>, Malformed> {
     let mut all = Arc::clone(before);
-    if !lines.is_empty() {
-        // The lines are copied for new ones alone: most fetches bring only a newer head.
+    // The lines are copied for new ones alone: most fetches bring only a newer head.
+    for line in lines.lines() {
         let all = Arc::make_mut(&mut all);
-        for line in lines.lines() {
-            all.revoked.add(line.parse()?);
-            all.text.push_str(line);
-            all.text.push('\n');
-        }
+        all.revoked.add(line.parse()?);
+        all.text.push_str(line);
+        all.text.push('\n');
     }
     Ok(all)
 }
 
 fn check_type(header: &Map) -> Result<(), InvalidToken> {
-    let named = header.get("typ").and_then(Value::as_str);
-    let is_list = named.is_some_and(|named| named.eq_ignore_ascii_case(LIST_TYPE));
-    is_list.then_some(()).ok_or(InvalidToken::Header)
+    match header.get("typ").and_then(Value::as_str) {
+        Some(named) if named.eq_ignore_ascii_case(LIST_TYPE) => Ok(()),
+        _ => Err(InvalidToken::Header),
+    }
 }
 
 #[cfg(test)]

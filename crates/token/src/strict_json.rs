@@ -145,8 +145,10 @@ impl<'de> Visitor<'de> for Strict<'_> {
 
 /// Returns a member. A null counts as absent, because serialisers write it for absent members.
 pub fn member<'m>(members: &'m Map, name: &str) -> Option<&'m Value> {
-    let found = members.get(name)?;
-    (*found != Value::Null).then_some(found)
+    match members.get(name)? {
+        Value::Null => None,
+        found => Some(found),
+    }
 }
 
 /// Returns true for a text without halves of characters. A name with such a half could be another user's.

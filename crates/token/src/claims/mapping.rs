@@ -84,10 +84,9 @@ impl ClaimMapping {
     #[must_use]
     pub fn with_audience(self, audience: Vec<ClaimName>) -> Self {
         if audience.is_empty() {
-            self
-        } else {
-            Self { audience, ..self }
+            return self;
         }
+        Self { audience, ..self }
     }
 
     /// Returns the claims that may have the audience.
@@ -120,14 +119,13 @@ impl ClaimMapping {
         for (field, claims) in &self.fields {
             let value = first(claims, members);
             // A token without `id` or `account` names no user; any other field may be missing.
-            let value = if field.is_required() {
-                Some(required_text(value)?)
-            } else {
-                value.and_then(optional_text)
+            let text = match field.is_required() {
+                true => Some(required_text(value)?),
+                false => value.and_then(optional_text),
             };
             // The field always exists: `UserField` has the names of the user's fields.
             if let Some(slot) = user.field_mut(field.0) {
-                *slot = value;
+                *slot = text;
             }
         }
         Ok(user)
@@ -141,12 +139,10 @@ pub(crate) fn first<'m>(claims: &[ClaimName], members: &'m Map) -> Option<&'m Va
 
 /// Returns the name of the first of these claims that the token has.
 pub(crate) fn counting<'c>(claims: &'c [ClaimName], members: &Map) -> Option<&'c ClaimName> {
-    let is_there = |claim: &&ClaimName| {
-        claim
-            .find(members)
-            .is_some_and(|value| *value != Value::Null)
-    };
-    claims.iter().find(is_there)
+    claims.iter().find(|claim| match claim.find(members) {
+        None | Some(Value::Null) => false,
+        Some(_) => true,
+    })
 }
 
 fn parse_entry(entry: &str) -> Result<(UserField, ClaimName), String> {
@@ -160,10 +156,10 @@ fn parse_entry(entry: &str) -> Result<(UserField, ClaimName), String> {
 fn required_text(value: Option<&Value>) -> Result<String, InvalidToken> {
     match value {
         None | Some(Value::Null) => Err(InvalidToken::ClaimMissing),
-        Some(value) => {
-            let name = value.name().ok_or(InvalidToken::ClaimInvalid)?;
-            Ok(name.to_owned())
-        }
+        Some(value) => match value.name() {
+            Some(name) => Ok(name.to_owned()),
+            None => Err(InvalidToken::ClaimInvalid),
+        },
     }
 }
 

@@ -47,8 +47,8 @@ pub fn found_in(bytes: &[u8]) -> String {
     }
     // A set, because a chain has many blocks with the same label.
     let labels: BTreeSet<_> = blocks.iter().map(|block| readable(block.tag())).collect();
-    let labels: Vec<_> = labels.into_iter().take(MAX_LABELS).collect();
-    format!("PEM of {}", labels.join(", "))
+    let named: Vec<_> = labels.into_iter().take(MAX_LABELS).collect();
+    format!("PEM of {}", named.join(", "))
 }
 
 /// Returns the beginning of a foreign text, on one line.

@@ -75,7 +75,8 @@ fn parsed_rsa(key: &DecodingKey, parameters: &'static RsaParameters) -> Result<V
             .decode(text)
             .map_err(|_| KeyError::NotAPublicKey)
     };
-    let (modulus, exponent) = (decode(&numbers.n)?, decode(&numbers.e)?);
+    let modulus = decode(&numbers.n)?;
+    let exponent = decode(&numbers.e)?;
     let bits = bit_length(&modulus);
     if bits < MIN_RSA_BITS {
         return Err(KeyError::RsaTooSmall { bits });

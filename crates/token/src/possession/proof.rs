@@ -136,8 +136,8 @@ impl<'p> Proof<'p> {
             Some(key) if key.algorithm() == self.algorithm => self.check_signature(key)?,
             _ => {
                 // `from_jwk` checks the size of the key before any computation with it.
-                let key = VerificationKey::from_jwk(&self.jwk, &[self.algorithm]);
-                let key = key.map_err(|_| InvalidProof::Key)?;
+                let key = VerificationKey::from_jwk(&self.jwk, &[self.algorithm])
+                    .map_err(|_| InvalidProof::Key)?;
                 self.check_signature(&key)?;
                 // A race is harmless: both keys have the same thumbprint.
                 let _ = known.set(key);

@@ -150,8 +150,10 @@ impl Statement {
         let members = strict_json::object(&payload).map_err(|_| InvalidToken::Malformed)?;
         let claims = Claims::registered(&mut members.clone())?;
         let issued_at = check_claims(&claims, expected, now)?;
-        let id = claims.token_id.filter(|id| !id.is_empty());
-        let id = id.ok_or(InvalidStatement::Id)?;
+        let id = match claims.token_id {
+            Some(id) if !id.is_empty() => id,
+            _ => return Err(InvalidStatement::Id),
+        };
         let ended = match form {
             Form::LogoutToken => vec![logged_out(&members)?],
             Form::SecurityEvent => ended(&members, expected.issuer)?,
@@ -182,11 +184,10 @@ fn check_event_type(header: &Map) -> Result<(), InvalidToken> {
 fn check_type(named: &Value, types: &[&str]) -> Result<(), InvalidToken> {
     let named = named.as_str().unwrap_or_default().to_ascii_lowercase();
     // `typ` may omit the prefix `application/` (RFC 7515 §4.1.9).
-    let named = named.strip_prefix("application/").unwrap_or(&named);
-    match types.contains(&named) {
-        true => Ok(()),
-        false => Err(InvalidToken::Header),
+    if !types.contains(&named.strip_prefix("application/").unwrap_or(&named)) {
+        return Err(InvalidToken::Header);
     }
+    Ok(())
 }
 
 /// Checks issuer, audience and times. Returns `iat`.
@@ -245,9 +246,10 @@ fn ended(members: &Map, issuer: &str) -> Result<Vec<Ended>, InvalidStatement> {
         }
         // Drafts before SSF 1.0 have the subject in the event.
         let subject = member(members, "sub_id").or_else(|| content.get("subject"));
-        let subject = subject.and_then(Value::as_object);
-        let subject = Subject::read(subject.ok_or(InvalidStatement::Subject)?, issuer)?;
-        let ended = subject.ended_by(is_of_session)?;
+        let Some(Value::Object(subject)) = subject else {
+            return Err(InvalidStatement::Subject);
+        };
+        let ended = Subject::read(subject, issuer)?.ended_by(is_of_session)?;
         // Several events may name the same user or session.
         if !all.contains(&ended) {
             all.push(ended);

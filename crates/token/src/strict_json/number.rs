@@ -24,48 +24,57 @@ impl Number {
 
     /// Returns true for digits that are the only spelling of their integer in digits.
     pub(crate) fn is_integer(&self) -> bool {
-        self.0
-            .strip_prefix('-')
-            .unwrap_or(&self.0)
-            .bytes()
-            .all(|byte| byte.is_ascii_digit())
-            && self.as_str() != "-0"
+        let digits = self.0.strip_prefix('-').unwrap_or(&self.0);
+        digits.bytes().all(|byte| byte.is_ascii_digit()) && self.as_str() != "-0"
     }
 
     /// Returns a `NumericDate` in seconds, which may have a fraction (RFC 7519 §2); `round` removes it on the
     /// safe side.
     pub(crate) fn seconds(&self, round: fn(f64) -> f64) -> Option<i64> {
         let number: f64 = self.0.parse().ok()?;
-        #[expect(clippy::cast_possible_truncation, reason = "the range is checked here")]
-        (-MAX_NUMERIC_DATE..=MAX_NUMERIC_DATE)
-            .contains(&number)
-            .then(|| round(number) as i64)
+        if !(-MAX_NUMERIC_DATE..=MAX_NUMERIC_DATE).contains(&number) {
+            return None;
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the range is checked above"
+        )]
+        Some(round(number) as i64)
     }
 
-    /// Returns sign, digits without zeros at their ends, and the power of ten to multiply them with.
-    fn parts(&self) -> Option<(bool, String, i64)> {
+    fn parts(&self) -> Option<Parts> {
         let (digits, power) = self.0.split_once(['e', 'E']).unwrap_or((&self.0, "0"));
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-        let all = [whole.trim_start_matches('-'), fraction].concat();
-        let all = all.trim_start_matches('0');
+        let written = [whole.trim_start_matches('-'), fraction].concat();
+        let all = written.trim_start_matches('0');
         let digits = all.trim_end_matches('0');
         // Zero in every spelling, such as `-0` and `0e5`.
         if digits.is_empty() {
-            return Some((false, String::new(), 0));
+            return Some(Parts::default());
         }
-        let shift =
-            i64::try_from(all.len() - digits.len()).ok()? - i64::try_from(fraction.len()).ok()?;
-        let power = power.parse::<i64>().ok()?.checked_add(shift)?;
-        Some((whole.starts_with('-'), digits.to_owned(), power))
+        let zeros = i64::try_from(all.len() - digits.len()).ok()?;
+        let shift = zeros - i64::try_from(fraction.len()).ok()?;
+        Some(Parts {
+            is_negative: whole.starts_with('-'),
+            digits: digits.to_owned(),
+            power: power.parse::<i64>().ok()?.checked_add(shift)?,
+        })
     }
+}
+
+/// The value of a number, however it is written.
+#[derive(Default, PartialEq, Eq)]
+struct Parts {
+    is_negative: bool,
+    /// Without zeros at their ends.
+    digits: String,
+    /// The power of ten to multiply the digits with.
+    power: i64,
 }
 
 impl PartialEq for Number {
     fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-            || self
-                .parts()
-                .is_some_and(|parts| other.parts() == Some(parts))
+        self.0 == other.0 || self.parts().is_some_and(|it| other.parts() == Some(it))
     }
 }
 

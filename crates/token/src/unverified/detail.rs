@@ -30,16 +30,16 @@ pub(crate) fn describe(
         return unreadable(token);
     }
     let token = DecodedToken::decode(token)?;
-    let (header, claims) = (token.header.as_object()?, token.claims.as_object()?);
+    let header = token.header.as_object()?;
+    let claims = token.claims.as_object()?;
     match invalid {
         InvalidToken::Header => Some(describe_header(header)),
-        InvalidToken::Algorithm => {
-            let (found, keys) = (readable(header.get("alg")), keys.names());
-            let fewer = in_table(policy, ", and `algorithms` may allow fewer");
-            Some(format!(
-                "its `alg` is {found}; the issuer's keys are {keys}{fewer}"
-            ))
-        }
+        InvalidToken::Algorithm => Some(format!(
+            "its `alg` is {}; the issuer's keys are {}{}",
+            readable(header.get("alg")),
+            keys.names(),
+            in_table(policy, ", and `algorithms` may allow fewer")
+        )),
         InvalidToken::KeyUnknown => Some(format!(
             "its `kid` is {}; the issuer's keys are {}",
             readable(header.get("kid")),
@@ -69,7 +69,8 @@ pub fn describe_proof(proof: &str) -> Option<String> {
     let Some(decoded) = DecodedToken::decode(proof) else {
         return unreadable(proof);
     };
-    let (header, claims) = (decoded.header.as_object()?, decoded.claims.as_object()?);
+    let header = decoded.header.as_object()?;
+    let claims = decoded.claims.as_object()?;
     let members = [
         ("typ", header),
         ("alg", header),
@@ -109,8 +110,10 @@ pub fn unreadable(token: &str) -> Option<String> {
         }
     }
     // The signature is bytes, and no JSON.
-    let is_readable = decode(parts.signature).is_ok();
-    (!is_readable).then(|| not_base64url("signature", parts.signature))
+    match decode(parts.signature) {
+        Ok(_) => None,
+        Err(_) => Some(not_base64url("signature", parts.signature)),
+    }
 }
 
 /// Names the first character that base64url does not have, as in `s=` before a token.
@@ -127,10 +130,11 @@ fn describe_header(header: &Map) -> String {
     if let Some(name) = rejected_member(header) {
         return format!("its header has `{name}`, which no setting allows");
     }
-    let kid = member(header, "kid").filter(|kid| kid.as_str().is_none());
-    match kid {
-        Some(kid) => format!("its `kid` is {}, and not text", kind(Some(kid))),
-        None => format!(
+    match member(header, "kid") {
+        Some(kid) if kid.as_str().is_none() => {
+            format!("its `kid` is {}, and not text", kind(Some(kid)))
+        }
+        _ => format!(
             "its `typ` is {}, its `kid` {}: JWT, at+jwt or JOSE is expected, and a name of visible ASCII",
             readable(header.get("typ")),
             readable(header.get("kid"))
@@ -150,16 +154,11 @@ fn describe_time(name: &str, claims: &Map, now: i64, leeway: u32) -> Option<Stri
 
 fn describe_audience(policy: &VerificationPolicy, claims: &Map) -> String {
     let mapped = policy.mapping.as_ref().map(ClaimMapping::audience_claims);
-    let aud = [ClaimName::top_level("aud")];
-    let found = mapped
-        .unwrap_or(&aud)
-        .iter()
-        .map(|claim| {
-            let found = readable(claim.find(claims));
-            format!("its `{claim}` is {found}")
-        })
-        .collect::<Vec<_>>()
-        .join(", ");
+    let mut found = Vec::new();
+    for claim in mapped.unwrap_or(&[ClaimName::top_level("aud")]) {
+        found.push(format!("its `{claim}` is {}", readable(claim.find(claims))));
+    }
+    let found = found.join(", ");
     let other = in_table(policy, ", and `audience-claim` names another claim");
     // As the verifier reads the audience: of several claims the first that is not empty.
     let deciding = match &policy.mapping {
@@ -205,25 +204,30 @@ fn describe_missing(policy: &VerificationPolicy, claims: &Map) -> Option<String>
     let is_there = |name: &str| member(claims, name).is_some();
     match &policy.mapping {
         Some(mapping) => {
-            let mut required = mapping.required();
-            let absent = required.find(|(_, of)| first(of, claims).is_none());
-            if let Some((field, of)) = absent {
-                let (claims, setting) = (listed(of), setting(policy, "claim"));
-                return Some(format!(
-                    "it has no {claims}, which `{field}` comes from: {setting} may take another, as in {field}=email"
-                ));
+            for (field, of) in mapping.required() {
+                if first(of, claims).is_none() {
+                    let claims = listed(of);
+                    let setting = setting(policy, "claim");
+                    return Some(format!(
+                        "it has no {claims}, which `{field}` comes from: {setting} may take another, as in {field}=email"
+                    ));
+                }
             }
         }
         None => {
-            let mut required = ["username", "userId"].into_iter();
-            if let Some(name) = required.find(|name| !is_there(name)) {
-                return Some(format!(
-                    "it has no `{name}`, which the auth server's tokens have"
-                ));
+            for name in ["username", "userId"] {
+                if !is_there(name) {
+                    return Some(format!(
+                        "it has no `{name}`, which the auth server's tokens have"
+                    ));
+                }
             }
         }
     }
-    (!is_there("exp")).then(|| "it has no `exp`: --allow-no-exp accepts it for ever".to_owned())
+    match is_there("exp") {
+        true => None,
+        false => Some("it has no `exp`: --allow-no-exp accepts it for ever".to_owned()),
+    }
 }
 
 /// Names the first claim of another kind than expected.
@@ -261,17 +265,18 @@ fn describe_invalid(policy: &VerificationPolicy, claims: &Map) -> Option<String>
 
 /// Names the claim that counts for each field of a user that several claims may fill.
 pub(crate) fn chosen_claims(policy: &VerificationPolicy, token: &str) -> Vec<String> {
-    let (Some(mapping), Some(token)) = (&policy.mapping, DecodedToken::decode(token)) else {
-        return Vec::new();
-    };
-    let Some(claims) = token.claims.as_object() else {
-        return Vec::new();
-    };
-    mapping
-        .required()
-        .filter(|(_, of)| of.len() > 1)
-        .map(|(field, of)| format!("`{field}` comes from {}", counted(of, claims)))
-        .collect()
+    let mut lines = Vec::new();
+    if let Some(mapping) = &policy.mapping
+        && let Some(token) = DecodedToken::decode(token)
+        && let Some(claims) = token.claims.as_object()
+    {
+        for (field, of) in mapping.required() {
+            if of.len() > 1 {
+                lines.push(format!("`{field}` comes from {}", counted(of, claims)));
+            }
+        }
+    }
+    lines
 }
 
 /// Names the claim that counts for a field.
@@ -292,10 +297,9 @@ fn listed(claims: &[ClaimName]) -> String {
 
 /// Describes a value by itself if it is short, else by its kind.
 fn readable(value: Option<&Value>) -> String {
-    let text = value.map(Value::to_string);
-    match text.filter(|text| text.len() <= READABLE_BYTES) {
-        Some(text) => text,
-        None => kind(value).to_owned(),
+    match value.map(Value::to_string) {
+        Some(text) if text.len() <= READABLE_BYTES => text,
+        _ => kind(value).to_owned(),
     }
 }
 
