@@ -75,8 +75,10 @@ impl FirstFailure {
     /// Waits for the first end and returns the work and its cause.
     pub async fn first(&self) -> ExitError {
         let mut receiver = self.0.clone();
-        let first = receiver.wait_for(Option::is_some).await;
-        let first = first.ok().and_then(|first| first.clone());
+        let first = match receiver.wait_for(Option::is_some).await {
+            Ok(first) => first.clone(),
+            Err(_) => None,
+        };
         match first {
             Some(failure) => failure,
             // All senders are gone with the program's end, so no failure can follow.

@@ -56,11 +56,15 @@ pub fn is_replaced(path: &Path) -> bool {
 
 /// Returns the note of `/readyz`, if there are such files.
 pub fn readiness_note() -> Option<String> {
-    let replaced = REPLACED.lock();
-    let names: Vec<_> = replaced
-        .iter()
-        .map(|file| file.display().to_string())
-        .collect();
+    let mut names = Vec::new();
+    for file in REPLACED.lock().iter() {
+        names.push(file.display().to_string());
+    }
+    if names.is_empty() {
+        return None;
+    }
     let names = names.join(", ");
-    (!names.is_empty()).then(|| format!("{names}: replaced or removed under a mount; {REMEDY}"))
+    Some(format!(
+        "{names}: replaced or removed under a mount; {REMEDY}"
+    ))
 }

@@ -90,10 +90,14 @@ impl Rates {
 
     /// Returns the numbers to report, and sets the counts to 0.
     fn counted(&mut self) -> Vec<(RejectionLine, u64)> {
-        let counted = self.of.iter_mut();
-        let counted =
-            counted.map(|(rejection, rate)| (*rejection, std::mem::take(&mut rate.counted)));
-        counted.filter(|(_, lines)| *lines > 0).collect()
+        let mut counted = Vec::new();
+        for (rejection, rate) in &mut self.of {
+            let lines = std::mem::take(&mut rate.counted);
+            if lines > 0 {
+                counted.push((*rejection, lines));
+            }
+        }
+        counted
     }
 }
 
