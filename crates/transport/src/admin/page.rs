@@ -108,16 +108,16 @@ impl StatusPage {
             (true, true) => "Ready, with warnings",
             (true, false) => READY,
         };
-        let conditions = conditions.into_iter().map(condition).collect();
-        let requests = self.counts(&metrics, "requests_total", self.outcome);
-        let rejections = self.rejections(&metrics, unix_now());
         if let Some((title, metric)) = self.further {
             let counts = self.counts(&metrics, metric, "outcome");
             own.sections.insert(0, Section::new(title, counts));
         }
         own.sections.retain(|section| !section.rows.is_empty());
+        let readiness = conditions.into_iter().map(condition).collect();
+        let requests = self.counts(&metrics, "requests_total", self.outcome);
+        let rejections = self.rejections(&metrics, unix_now());
         let sections = [
-            Section::new("Readiness", conditions),
+            Section::new("Readiness", readiness),
             Section::new("Requests", requests),
             Section::new("Rejections, the latest first", rejections),
         ];
@@ -127,28 +127,29 @@ impl StatusPage {
     }
 
     fn counts(&self, metrics: &str, metric: &str, label: &str) -> Vec<Row> {
-        self.sums(metrics, metric, label)
-            .into_iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|(name, count)| Row::new(name, count))
-            .collect()
+        let mut rows = Vec::new();
+        for (name, count) in self.sums(metrics, metric, label) {
+            if count > 0 {
+                rows.push(Row::new(name, count));
+            }
+        }
+        rows
     }
 
     fn rejections(&self, metrics: &str, now: i64) -> Vec<Row> {
         let counts = self.sums(metrics, self.rejections, "reason");
-        let mut times: Vec<_> = self
-            .sums(metrics, "last_rejection_timestamp_seconds", "reason")
-            .into_iter()
-            .collect();
-        times.sort_by_key(|(_, time)| Reverse(*time));
-        times
-            .into_iter()
-            .map(|(reason, time)| Row {
+        let times = self.sums(metrics, "last_rejection_timestamp_seconds", "reason");
+        let mut latest_first: Vec<_> = times.into_iter().collect();
+        latest_first.sort_by_key(|(_, time)| Reverse(*time));
+        let mut rows = Vec::new();
+        for (reason, time) in latest_first {
+            rows.push(Row {
                 detail: format!("last {}", distance(time, now)),
                 help: (self.help)(reason).into(),
                 ..Row::new(reason, counts.get(reason).unwrap_or(&0))
-            })
-            .collect()
+            });
+        }
+        rows
     }
 
     fn sums<'t>(&self, metrics: &'t str, metric: &str, label: &str) -> BTreeMap<&'t str, i64> {
@@ -162,15 +163,11 @@ fn sums<'t>(metrics: &'t str, metric: &str, label: &str) -> BTreeMap<&'t str, i6
     let label = format!("{label}=\"");
     let mut sums = BTreeMap::new();
     for line in metrics.lines().filter(|line| line.starts_with(&start)) {
-        let value = line
-            .split(&label)
-            .nth(1)
-            .and_then(|rest| rest.split('"').next());
-        let sample = line
-            .rsplit(' ')
-            .next()
-            .and_then(|sample| sample.parse::<i64>().ok());
-        if let Some((value, sample)) = value.zip(sample) {
+        if let Some((_, rest)) = line.split_once(&label)
+            && let Some((value, _)) = rest.split_once('"')
+            && let Some((_, sample)) = line.rsplit_once(' ')
+            && let Ok(sample) = sample.parse::<i64>()
+        {
             *sums.entry(value).or_default() += sample;
         }
     }
@@ -200,10 +197,9 @@ impl Page {
         ];
         let is_html = |media_type: &[u8]| media_type.eq_ignore_ascii_case(b"text/html");
         if accepts(headers, is_html) {
-            (fields, Html(self.html().into_string())).into_response()
-        } else {
-            (fields, self.text()).into_response()
+            return (fields, Html(self.html().into_string())).into_response();
         }
+        (fields, self.text()).into_response()
     }
 
     fn html(&self) -> Markup {

@@ -64,11 +64,10 @@ impl IssuerUrl {
             return Err(IssuerUrlError::Plain);
         }
         // RFC 8414 §3.1 puts the well-known part between host and path, OpenID Connect behind the path.
-        let host = base.find("://").map_or(0, |scheme| scheme + 3);
-        let path = base
-            .get(host..)
-            .and_then(|rest| Some(host + rest.find('/')?));
-        let (server, path) = base.split_at(path.unwrap_or(base.len()));
+        let (_, behind_scheme) = base.split_once("://").unwrap_or(("", base));
+        let host = behind_scheme.split('/').next().unwrap_or_default();
+        let path = behind_scheme.strip_prefix(host).unwrap_or_default();
+        let server = base.strip_suffix(path).unwrap_or(base);
         Ok(Self {
             issuer: issuer.to_owned(),
             document,
@@ -102,18 +101,19 @@ impl IssuerUrl {
     ) -> Result<ServerUrl, DocumentError> {
         let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
         let document = Document::parse(body)?;
-        let issuer = text("issuer", &document.issuer)?;
-        if issuer != self.issuer {
+        let found = text("issuer", &document.issuer)?;
+        if found != self.issuer {
             return Err(DocumentError::OtherIssuer {
-                found: issuer.to_owned(),
+                found: found.to_owned(),
                 expected: self.issuer.clone(),
             });
         }
-        let address = text("jwks_uri", &document.jwks_uri)?;
-        let address = ServerUrl::from_http(address).map_err(|_| DocumentError::NoAddress)?;
-        let (own, host) = (&self.document, address.host());
-        let mut allowed = hosts.iter().map(String::as_str).chain([own.host()]);
-        if !allowed.any(|allowed| allowed.eq_ignore_ascii_case(host)) {
+        let jwks_uri = text("jwks_uri", &document.jwks_uri)?;
+        let address = ServerUrl::from_http(jwks_uri).map_err(|_| DocumentError::NoAddress)?;
+        let own = &self.document;
+        let host = address.host();
+        let is_allowed = |allowed: &str| allowed.eq_ignore_ascii_case(host);
+        if !is_allowed(own.host()) && !hosts.iter().any(|host| is_allowed(host)) {
             let readable: String = host.escape_debug().take(MAX_LOGGED_CHARACTERS).collect();
             return Err(DocumentError::OtherHost(readable));
         }

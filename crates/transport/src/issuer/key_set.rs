@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use crate::tls::peer::PeerFiles;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use postern_http::host::host_port::is_url;
 use postern_http::host::server_url::ServerUrl;
 use postern_process::clock::instant;
@@ -68,10 +68,10 @@ impl FromStr for Location {
         if !is_url(&text) {
             return Ok(Self::File(text.into()));
         }
-        let address = ServerUrl::from_http(&text);
-        address
-            .map(Self::Address)
-            .map_err(|error| error.to_string())
+        match ServerUrl::from_http(&text) {
+            Ok(address) => Ok(Self::Address(address)),
+            Err(error) => Err(error.to_string()),
+        }
     }
 }
 
@@ -213,17 +213,14 @@ impl KeySetSource {
         issuer: &IssuerUrl,
         hosts: &[String],
     ) -> Result<(), KeySetError> {
-        let mut response = None;
-        for document in issuer.documents() {
-            let url = document.with_query();
-            let received = self.client.send(HttpRequest::get_json(&url));
-            let received = response.insert(received.await?);
-            // An issuer publishes the document at one of several addresses; 404 leads to the next.
-            if received.status != StatusCode::NOT_FOUND {
-                break;
-            }
+        let [document, oauth_document] = issuer.documents();
+        let url = document.with_query();
+        let mut response = self.client.send(HttpRequest::get_json(&url)).await?;
+        // An issuer publishes the document at one of two addresses.
+        if response.status == StatusCode::NOT_FOUND {
+            let oauth_url = oauth_document.with_query();
+            response = self.client.send(HttpRequest::get_json(&oauth_url)).await?;
         }
-        let response = response.ok_or(DocumentError::NoText("jwks_uri"))?;
         if response.status != StatusCode::OK {
             return Err(DocumentError::Status(response.status).into());
         }
@@ -231,7 +228,8 @@ impl KeySetSource {
         self.next_read = instant().checked_add(READ_AGAIN_AFTER);
         if self.address.as_ref() != Some(&address) {
             // Another address may hold another set: the known set and its freshness say nothing about it.
-            (self.known, self.fresh_until) = (KnownSet::default(), None);
+            self.known = KnownSet::default();
+            self.fresh_until = None;
             self.address = Some(address);
         }
         Ok(())
@@ -260,13 +258,14 @@ impl KeySetSource {
             bearer: bearer.as_deref().map(String::as_str),
             ..HttpRequest::get_json(&url)
         };
-        let (client, allowed) = (&mut self.client, &self.settings.algorithms);
+        let client = &mut self.client;
+        let allowed = &self.settings.algorithms;
         let (keys, headers) = self.known.fetch(client, request, allowed).await?;
-        // Half of the maximum age leaves time for retries before the keys are not trusted any more.
-        let max = self
-            .settings
-            .max_key_age
-            .map_or(MAX_FRESHNESS, |age| age / 2);
+        let max = match self.settings.max_key_age {
+            // Half of the age leaves time for retries before the keys are not trusted any more.
+            Some(age) => age / 2,
+            None => MAX_FRESHNESS,
+        };
         self.fresh_until = requested_at.checked_add(freshness(&headers).min(max));
         Ok(Some(keys))
     }
@@ -319,10 +318,12 @@ fn freshness(headers: &HeaderMap) -> Duration {
         }
     }
     // A cache on the way has used up a part of the freshness.
-    let age = headers.get(header::AGE);
-    let age = age.and_then(|age| age.to_str().ok()?.trim().parse::<u64>().ok());
+    let age: u64 = match headers.get(header::AGE).map(HeaderValue::to_str) {
+        Some(Ok(age)) => age.trim().parse().unwrap_or_default(),
+        _ => 0,
+    };
     Duration::from_secs(max_age)
-        .saturating_sub(Duration::from_secs(age.unwrap_or_default()))
+        .saturating_sub(Duration::from_secs(age))
         .min(MAX_FRESHNESS)
 }
 

@@ -30,8 +30,10 @@ impl KnownSet {
             known: known.0.as_ref().map(|(version, _)| version),
             ..request
         };
-        let response = client.send(request).await;
-        let response = response.map_err(KeySetError::SetTransport)?;
+        let response = client
+            .send(request)
+            .await
+            .map_err(KeySetError::SetTransport)?;
         // Only the API server of a cluster gets a token.
         if request.bearer.is_some() && response.status == StatusCode::FORBIDDEN {
             return Err(KeySetError::Forbidden);

@@ -63,11 +63,11 @@ pub(super) fn verifier(
         }))),
         (Some(authorities), _) => {
             let roots = Arc::new(roots(authorities).map_err(|error| error.to_string())?);
-            let builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
-            let builder = match is_required {
-                true => builder,
-                false => builder.allow_unauthenticated(),
-            };
+            let mut builder =
+                WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
+            if !is_required {
+                builder = builder.allow_unauthenticated();
+            }
             let verifier = builder.build().map_err(|error| error.to_string())?;
             Ok(Some(verifier))
         }

@@ -44,8 +44,10 @@ impl ServerTls {
         peer: IpAddr,
         limit: Duration,
     ) -> io::Result<FirstBytes> {
-        let begun = tokio::time::timeout(limit, self.first_bytes(socket)).await;
-        let begun = begun.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()));
+        let begun = match tokio::time::timeout(limit, self.read_first_bytes(socket)).await {
+            Ok(begun) => begun,
+            Err(_) => Err(ErrorKind::TimedOut.into()),
+        };
         match &begun {
             Ok(FirstBytes::Tls(_)) => {}
             Ok(FirstBytes::Plain(_)) => {
@@ -58,15 +60,14 @@ impl ServerTls {
         begun
     }
 
-    async fn first_bytes(&self, socket: Socket) -> io::Result<FirstBytes> {
+    async fn read_first_bytes(&self, socket: Socket) -> io::Result<FirstBytes> {
         let mut first = [0];
         socket.get_ref().peek(&mut first).await?;
         // A TLS handshake begins with the byte 22, which is no letter.
         if first.iter().all(u8::is_ascii_alphabetic) {
             return Ok(FirstBytes::Plain(socket));
         }
-        let stream = self.accept(socket).await?;
-        Ok(FirstBytes::Tls(Box::new(stream)))
+        Ok(FirstBytes::Tls(Box::new(self.accept(socket).await?)))
     }
 }
 

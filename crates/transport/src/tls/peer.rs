@@ -76,27 +76,26 @@ impl PeerFiles {
     /// [`ExitError::Config`] that names the setting and the file.
     pub fn read(&self) -> Result<PeerCertificates, ExitError> {
         let settings = &self.settings;
-        let authorities = self.ca.as_deref().map(authorities).transpose();
-        let identity = self
-            .identity
-            .as_ref()
-            .map(|(cert, key)| CertificateFiles::read(settings, cert, key));
-        let authorities =
-            authorities.map_err(|error| ExitError::Config(format!("{}: {error}", settings.ca)))?;
-        let identity = identity.transpose().map_err(ExitError::Config)?;
-        let authority = self.last_authority(authorities.as_deref());
-        let own = identity.as_ref().map(|identity| identity.end.clone());
-        Ok(PeerCertificates {
-            ends: own.into_iter().chain(authority).collect(),
-            authorities,
-            identity,
-        })
+        let mut read = PeerCertificates::default();
+        if let Some(file) = &self.ca {
+            let trusted = authorities(file)
+                .map_err(|error| ExitError::Config(format!("{}: {error}", settings.ca)))?;
+            read.ends.extend(self.last_authority(&trusted));
+            read.authorities = Some(trusted);
+        }
+        if let Some((certificate, key)) = &self.identity {
+            let own = CertificateFiles::read(settings, certificate, key);
+            let own = read.identity.insert(own.map_err(ExitError::Config)?);
+            // First: of several warnings the one about the own certificate counts.
+            read.ends.insert(0, own.end.clone());
+        }
+        Ok(read)
     }
 
     /// Returns the end of the last authority: a bundle may keep former ones.
-    fn last_authority(&self, authorities: Option<&[CertificateDer<'_>]>) -> Option<End> {
+    fn last_authority(&self, authorities: &[CertificateDer<'_>]) -> Option<End> {
         let named = format!("{} {}", self.settings.ca, self.ca.as_ref()?.display());
-        let times = authorities?.iter().filter_map(validity);
+        let times = authorities.iter().filter_map(validity);
         Some(End::new(named, times.max_by_key(|[_, end]| *end)?))
     }
 }

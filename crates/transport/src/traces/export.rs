@@ -62,13 +62,13 @@ impl CountedExporter {
             client: client(collector).map_err(unusable)?,
             cause: Arc::clone(&cause),
         };
-        let built = SpanExporter::builder()
+        let exporter = SpanExporter::builder()
             .with_http()
             .with_http_client(client)
             .build()
-            .map_err(|error| unusable(error.to_string()));
+            .map_err(|error| unusable(error.to_string()))?;
         Ok(Self {
-            exporter: built?,
+            exporter,
             cause,
             is_grpc_port: collector.is_grpc_port,
             metrics,
@@ -87,18 +87,14 @@ impl Exporter for CountedExporter {
             }
             Err(error) if self.logged.lock().is_due(Instant::now()) => {
                 // The exporter's own error does not name the cause, which the HTTP client has left here.
-                let cause = self.cause.lock().take();
-                let error = cause.unwrap_or_else(|| LogText(&error.to_string()).to_string());
-                let hint = if self.is_grpc_port {
-                    "; 4317 is the port for gRPC, 4318 for HTTP"
-                } else {
-                    ""
+                let mut error = match self.cause.lock().take() {
+                    Some(cause) => cause,
+                    None => LogText(&error.to_string()).to_string(),
                 };
-                tracing::warn!(
-                    spans,
-                    error = format!("{error}{hint}"),
-                    "spans were not exported"
-                );
+                if self.is_grpc_port {
+                    error += "; 4317 is the port for gRPC, 4318 for HTTP";
+                }
+                tracing::warn!(spans, error, "spans were not exported");
             }
             Err(_) => {}
         }
@@ -136,16 +132,16 @@ impl HttpClient for ObservedClient {
 
 /// Builds a client that follows no redirect, and takes no proxy from the environment.
 fn client(collector: &Collector) -> Result<Client, String> {
-    let client = Client::builder()
+    let mut client = Client::builder()
         .timeout(collector.timeout)
         .redirect(redirect::Policy::none())
         .no_proxy();
-    let client = match &collector.certificate {
-        Some(file) => trusting(client, file)?,
-        None if collector.is_https => client,
+    if let Some(file) = &collector.certificate {
+        client = trusting(client, file)?;
+    } else if !collector.is_https {
         // Without TLS the system's certificates need not be loaded.
-        None => client.tls_certs_only([]),
-    };
+        client = client.tls_certs_only([]);
+    }
     client.build().map_err(|error| error.to_string())
 }
 
