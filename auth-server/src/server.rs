@@ -174,8 +174,8 @@ fn status_page(
         further: Some(("Logouts at other issuers", "backchannel_logouts_total")),
         help: Help::texts,
     };
-    let title = concat!("Postern auth-server ", env!("CARGO_PKG_VERSION"));
-    let title = format!("{title} {}", app.config.context_path);
+    let program = concat!("Postern auth-server ", env!("CARGO_PKG_VERSION"));
+    let title = format!("{program} {}", app.config.context_path);
     let settings = given::<Cli>(&app.config.printable(args)?);
     let keys = Arc::clone(&app.live_keys);
     let policy = app.config.rotation;
@@ -231,8 +231,9 @@ fn follow_files(
 ) -> Result<(), ExitError> {
     let (config, metrics) = (&app.config, &app.metrics);
     if let Some(settings) = settings {
-        let following = settings.follow(health.files("configuration"));
-        let following = following.map_err(no_signals)?;
+        let following = settings
+            .follow(health.files("configuration"))
+            .map_err(no_signals)?;
         background.spawn_critical("following the settings file", following);
     }
     match &app.recorded_users {

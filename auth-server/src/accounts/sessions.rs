@@ -183,20 +183,18 @@ impl Sessions {
         self.unclear.lock().first().copied()
     }
 
-    /// Ends the oldest sessions of this one's user for which there is no place.
-    async fn end_surplus(self: &Arc<Self>, of: SessionId) {
+    /// Ends the oldest sessions of the new one's user for which there is no place.
+    async fn end_surplus(self: &Arc<Self>, new: SessionId) {
         let Some(max) = self.max_of_user else {
             return;
         };
-        let surplus = match self.store.sessions_of_same_user(of).await {
-            Ok(mut all) => {
-                // Sessions that began in this second may sort behind the new one.
-                all.retain(|id| *id != of);
-                all.truncate(all.len().saturating_sub(max.get() - 1));
-                all
-            }
+        let mut surplus = match self.store.sessions_of_same_user(new).await {
+            Ok(all) => all,
             Err(error) => return log_surplus(&error),
         };
+        // Sessions that began in this second may sort behind the new one.
+        surplus.retain(|id| *id != new);
+        surplus.truncate(surplus.len().saturating_sub(max.get() - 1));
         if surplus.is_empty() {
             return;
         }
@@ -204,10 +202,9 @@ impl Sessions {
         // The login does not wait for the ends.
         tasks::spawn(async move {
             for id in surplus {
-                let _ = sessions
-                    .end_now(id, EndCause::Limit, None)
-                    .await
-                    .inspect_err(log_surplus);
+                if let Err(error) = sessions.end_now(id, EndCause::Limit, None).await {
+                    log_surplus(&error);
+                }
             }
         });
     }

@@ -125,14 +125,14 @@ impl KeyRing {
     /// implementations of the contract know only the pair.
     pub(crate) fn to_stored(&self) -> Result<StoredKeys, StoreError> {
         let record = self.metadata.record();
-        Ok(StoredKeys {
+        let mut stored = StoredKeys {
             pair: Some(self.current.stored().clone()),
-            ring: if record == RingRecord::default() {
-                None
-            } else {
-                Some(record.into_stored()?)
-            },
-        })
+            ring: None,
+        };
+        if record != RingRecord::default() {
+            stored.ring = Some(record.into_stored()?);
+        }
+        Ok(stored)
     }
 
     /// Returns true if this ring has these stored strings.
@@ -156,7 +156,10 @@ impl KeyRing {
         let current = self.metadata.rest.current.as_ref()?;
         // Another program of the contract may have replaced the pair alone: the time then belongs
         // to a former key.
-        (current.kid == self.current.id().as_str()).then_some(current.since)
+        if current.kid != self.current.id().as_str() {
+            return None;
+        }
+        Some(current.since)
     }
 
     pub(crate) fn next(&self) -> Option<&NextKey> {
@@ -200,21 +203,23 @@ impl KeyRing {
 
     /// Returns each key with its role, and the time of its next or last change.
     pub(crate) fn rows(&self) -> Vec<Value> {
-        let listed = self.listed().map(|it| {
-            let mut row = json!({"kid": it.key.id().as_str(), "role": it.role.name()});
-            if let Some(time) = it.time {
-                let name = match it.role {
+        let mut rows = Vec::new();
+        for ListedKey { role, key, time } in self.listed() {
+            let mut row = json!({"kid": key.id().as_str(), "role": role.name()});
+            if let Some(time) = time {
+                let name = match role {
                     Role::Current => "signsSince",
                     Role::Next => "signsFrom",
                     Role::Retired => "listedUntil",
                 };
                 row[name] = moment(time).into();
             }
-            row
-        });
-        let revoked = self.revoked().iter();
-        let revoked = revoked.map(|kid| json!({"kid": kid.as_str(), "role": "revoked"}));
-        listed.chain(revoked).collect()
+            rows.push(row);
+        }
+        for kid in self.revoked() {
+            rows.push(json!({"kid": kid.as_str(), "role": "revoked"}));
+        }
+        rows
     }
 
     pub(crate) fn verification_keys(&self) -> impl Iterator<Item = &VerificationKey> {
@@ -222,19 +227,16 @@ impl KeyRing {
     }
 
     pub(crate) fn role_of(&self, id: &KeyId) -> Option<Role> {
-        let mut listed = self.listed();
-        listed
-            .find(|listed| listed.key.id() == id)
-            .map(|listed| listed.role)
+        let listed = self.listed().find(|listed| listed.key.id() == id)?;
+        Some(listed.role)
     }
 
     pub(crate) fn verification_key_set(&self, signing_type: SigningType) -> KeySet {
         if signing_type == SigningType::Hmac {
             // The key has no id, so that it matches any `kid` in a token.
-            KeySet::nameless(self.current.verification_key().clone())
-        } else {
-            KeySet::named(self.verification_keys().cloned().collect())
+            return KeySet::nameless(self.current.verification_key().clone());
         }
+        KeySet::named(self.verification_keys().cloned().collect())
     }
 
     pub(crate) fn is_listed(&self, id: &KeyId) -> bool {
@@ -254,14 +256,12 @@ pub(super) fn with_revoked(
     revoked: &BTreeSet<KeyId>,
 ) -> Option<Zeroizing<String>> {
     let mut record = RingRecord::parse(stored).ok()?;
-    let missing = revoked.iter().map(KeyId::to_string);
-    // The set only grows: keys that another server has revoked stay in it.
-    let missing: Vec<_> = missing
-        .filter(|kid| !record.revoked.contains(kid))
-        .collect();
+    let mut missing: Vec<_> = revoked.iter().map(KeyId::to_string).collect();
+    missing.retain(|kid| !record.revoked.contains(kid));
     if missing.is_empty() {
         return None;
     }
+    // The set only grows: keys that another server has revoked stay in it.
     record.revoked.extend(missing);
     record.into_stored().ok()
 }
@@ -272,14 +272,18 @@ impl RingMetadata {
         stored: &StoredKeys,
     ) -> Result<Self, KeyRingError> {
         let mut rest = RingRecord::parse(stored.ring.as_ref())?;
-        let next = rest.next.take();
-        let next = next.map(|next| NextKey::parse(signing_type, next));
-        let retired = std::mem::take(&mut rest.retired).into_iter();
-        let retired = retired.map(|retired| RetiredKey::parse(signing_type, retired));
+        let next = match rest.next.take() {
+            Some(record) => Some(NextKey::parse(signing_type, record)?),
+            None => None,
+        };
+        let mut retired = Vec::new();
+        for record in std::mem::take(&mut rest.retired) {
+            retired.push(RetiredKey::parse(signing_type, record)?);
+        }
         let revoked = std::mem::take(&mut rest.revoked);
         Ok(Self {
-            next: next.transpose()?,
-            retired: retired.collect::<Result<_, _>>()?,
+            next,
+            retired,
             // A name that is no key id was never listed, and needs no revocation.
             revoked: revoked.iter().filter_map(|kid| KeyId::new(kid)).collect(),
             rest,

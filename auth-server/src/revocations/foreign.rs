@@ -138,8 +138,8 @@ impl ForeignIssuer {
         if let Err(InvalidStatement::Token(rejection)) = verified
             && keys.may_be_outdated(rejection, names_key(token))
         {
-            let newer = self.keys.fetched(Purpose::UnknownKey).await;
-            let newer = newer.ok_or(NotVerified::NoKeys)?;
+            let fetched = self.keys.fetched(Purpose::UnknownKey).await;
+            let newer = fetched.ok_or(NotVerified::NoKeys)?;
             verified = Statement::verify(form, &newer, token, expected, now);
         }
         let statement = verified?;

@@ -44,16 +44,19 @@ impl List {
         ListHead::new(&self.chain(), seq.unsigned_abs(), issued_at)
     }
 
+    /// Returns the bytes of the lines that a reader knows; `None` if it knows others.
+    fn end_of_known(&self, cursor: Option<&str>) -> Option<usize> {
+        let cursor = cursor?;
+        let (count, _) = cursor.split_once('.')?;
+        let last = count.parse::<usize>().ok()?.checked_sub(1)?;
+        let (end, chain) = self.marks.get(last)?;
+        // Another chain: the reader has lines of a list that began anew, so it reads all.
+        (chain.cursor() == cursor).then_some(*end)
+    }
+
     /// Returns the lines after the known lines of a reader, in parts; all lines if the reader knows others.
     pub(crate) fn after(&self, cursor: Option<&str>) -> Vec<Bytes> {
-        let known = cursor.and_then(|cursor| {
-            let (count, _) = cursor.split_once('.')?;
-            let last = count.parse::<usize>().ok()?.checked_sub(1)?;
-            let (end, chain) = self.marks.get(last)?;
-            // Another chain: the reader has lines of a list that began anew, so it reads all.
-            (chain.cursor() == cursor).then_some(*end)
-        });
-        let mut known = known.unwrap_or_default();
+        let mut known = self.end_of_known(cursor).unwrap_or_default();
         let rest = Bytes::copy_from_slice(&self.rest);
         let parts = self.parts.iter().chain([&rest]);
         let new = parts.filter_map(|part| {

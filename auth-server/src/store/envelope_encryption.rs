@@ -225,10 +225,10 @@ fn decrypt(
 ) -> Option<Zeroizing<String>> {
     let mut data = Zeroizing::new(URL_SAFE_NO_PAD.decode(data).ok()?);
     let (nonce, sealed) = data.split_first_chunk_mut::<NONCE_LEN>()?;
-    let text = key
+    let opened = key
         .open_in_place(Nonce::from(&*nonce), additional, sealed)
         .ok()?;
-    let text = std::str::from_utf8(text).ok()?;
+    let text = std::str::from_utf8(opened).ok()?;
     Some(Zeroizing::new(text.to_owned()))
 }
 

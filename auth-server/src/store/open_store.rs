@@ -114,18 +114,21 @@ impl OpenStore {
 
     pub(crate) async fn read<R: DeserializeOwned>(&self, key: &Key) -> Result<Held<R>, StoreError> {
         let held = self.call().await?.get(key).await?;
-        let opened = held
-            .as_ref()
-            .map(|held| self.encryption.open_record(key, &held.value))
-            .transpose();
+        let opened = match &held {
+            Some(held) => self.encryption.open_record(key, &held.value).map(Some),
+            None => Ok(None),
+        };
         // Compared before the error becomes a text: the callers of planted records remove them.
         let is_planted = opened == Err(EncryptionError::Planted);
-        let record = opened.map_err(|error| error.to_string());
-        // The text of the error is left out, because it may quote the record.
-        let record = record.and_then(|text| {
-            let record = text.map(|text| serde_json::from_str(&text)).transpose();
-            record.map_err(|error| format!("not a record of its kind: {:?}", error.classify()))
-        });
+        let record = match opened {
+            Ok(Some(text)) => match serde_json::from_str(&text) {
+                Ok(record) => Ok(Some(record)),
+                // The text of the error is left out, because it may quote the record.
+                Err(error) => Err(format!("not a record of its kind: {:?}", error.classify())),
+            },
+            Ok(None) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        };
         Ok(Held {
             key: key.clone(),
             version: held.map(|held| held.version),

@@ -167,12 +167,13 @@ impl RedisStore {
     }
 
     fn describe_failure(&self, Failed { error, server, .. }: &Failed) -> String {
-        let text = error.to_string();
-        let text = match error.kind() {
+        let mut text = error.to_string();
+        if error.kind() == ErrorKind::Parse {
             // The text would quote the received bytes, which may be another service's response.
-            ErrorKind::Parse => "this is not a Redis server".to_owned(),
-            _ => in_words(&text, &credentials::SETTINGS).unwrap_or(text),
-        };
+            "this is not a Redis server".clone_into(&mut text);
+        } else if let Some(words) = in_words(&text, &credentials::SETTINGS) {
+            text = words;
+        }
         // The arguments are left out: they are a whole script.
         let (cause, _arguments) = text.split_once(", with args").unwrap_or((&text, ""));
         match server {

@@ -178,8 +178,8 @@ impl Metrics {
 
     /// Counts a response; `after` is missing where its request could not be read.
     pub(crate) fn responded(&self, status: StatusCode, after: Option<Duration>) {
-        let class = usize::from(status.as_u16() / 100).wrapping_sub(2);
-        let class = CLASSES.get(class).copied().unwrap_or_default();
+        let number = usize::from(status.as_u16() / 100).wrapping_sub(2);
+        let class = CLASSES.get(number).copied().unwrap_or_default();
         self.requests.get_or_create(&[("code", class)]).inc();
         if let Some(after) = after {
             self.request_duration_seconds.observe(after);

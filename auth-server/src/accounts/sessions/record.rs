@@ -173,11 +173,8 @@ impl SessionRecord {
     /// Returns true for the `jti` of an access token of the session, which is named `id`.
     pub(crate) fn has_token(&self, id: SessionId, token_id: &str) -> bool {
         // The latest token first: a logout nearly always has the present one.
-        let mut ids = (0..=self.counter)
-            .rev()
-            .take(KNOWN_TOKENS)
-            .map(|number| id.token_id(&self.secret, number));
-        ids.any(|id| id == token_id)
+        let mut numbers = (0..=self.counter).rev().take(KNOWN_TOKENS);
+        numbers.any(|number| id.token_id(&self.secret, number) == token_id)
     }
 
     /// Returns the user of a refresh token, as present at `now`, and the kind of this use; `is_revoked` gets
@@ -201,11 +198,10 @@ impl SessionRecord {
         if is_revoked(&self.user_id, self.began) {
             return Err(NoUser::Over(EndCause::Revocation));
         }
-        let present = present
-            .filter(|present| {
-                present.user.id == self.user_id && present.credentials == self.credentials
-            })
-            .ok_or(NoUser::OtherUsers)?;
+        let present = present.ok_or(NoUser::OtherUsers)?;
+        if present.user.id != self.user_id || present.credentials != self.credentials {
+            return Err(NoUser::OtherUsers);
+        }
         Ok((present, of_token))
     }
 

@@ -43,9 +43,9 @@ impl RefreshToken {
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let decoded = URL_SAFE_NO_PAD.decode(text.strip_prefix(PREFIX)?).ok()?;
-        let bytes = Zeroizing::new(decoded).as_slice().try_into().ok()?;
-        Some(Self(Zeroizing::new(bytes)))
+        let encoded = text.strip_prefix(PREFIX)?;
+        let decoded = Zeroizing::new(URL_SAFE_NO_PAD.decode(encoded).ok()?);
+        Some(Self(Zeroizing::new(decoded.as_slice().try_into().ok()?)))
     }
 
     /// Returns the next token. It is always the same for this token and the session's secret; both are needed
@@ -70,10 +70,9 @@ impl RefreshToken {
     pub(crate) fn session(&self) -> SessionId {
         let mut name = [0; NAME_BYTES];
         let (named, _) = self.0.split_at(NAME_BYTES);
+        let owner = named.iter().take(OWNER_BYTES);
         // A digest: names in the store and in logs are no part of a token.
-        let digest = sha256(named);
-        let bytes = named.iter().take(OWNER_BYTES).chain(&digest);
-        for (to, from) in name.iter_mut().zip(bytes) {
+        for (to, from) in name.iter_mut().zip(owner.chain(&sha256(named))) {
             *to = *from;
         }
         SessionId(name)

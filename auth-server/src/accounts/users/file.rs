@@ -53,10 +53,9 @@ impl FileUsers {
         let loaded = self.loaded.load();
         // Most polls read the text that is in use: its users are parsed already.
         if loaded.users.are_of(&text) {
-            Ok(Arc::clone(&loaded.users))
-        } else {
-            parse(&self.path, &text)
+            return Ok(Arc::clone(&loaded.users));
         }
+        parse(&self.path, &text)
     }
 
     /// Uses these users from now on, and returns the changed accounts; `None` for the users in use.
@@ -93,11 +92,13 @@ impl FileUsers {
     /// Returns warnings that name the file.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let users = &self.loaded.load().users;
-        [users.cost_warning(), users.letter_case_warning()]
-            .into_iter()
-            .flatten()
-            .map(|warning| format!("--users file:{}: {warning}", self.path.display()))
-            .collect()
+        let mut warnings = Vec::new();
+        warnings.extend(users.cost_warning());
+        warnings.extend(users.letter_case_warning());
+        for warning in &mut warnings {
+            *warning = format!("--users file:{}: {warning}", self.path.display());
+        }
+        warnings
     }
 }
 
@@ -117,37 +118,37 @@ impl Loaded {
 }
 
 fn parse(path: &Path, text: &str) -> Result<Arc<Users>, String> {
-    Users::parse(text)
-        .map(Arc::new)
-        .map_err(|cause| format!("{}: {cause}", path.display()))
+    match Users::parse(text) {
+        Ok(users) => Ok(Arc::new(users)),
+        Err(cause) => Err(format!("{}: {cause}", path.display())),
+    }
 }
 
 /// Lists the accounts that are new, gone or changed between two files, in order.
 fn changed(before: &Users, after: &Users) -> Vec<String> {
-    let accounts: BTreeSet<_> = before.accounts().chain(after.accounts()).collect();
-    accounts
-        .into_iter()
-        .filter(|account| before.known(account) != after.known(account))
-        .cloned()
-        .collect()
+    let mut accounts: BTreeSet<_> = before.accounts().chain(after.accounts()).collect();
+    accounts.retain(|account| before.known(account) != after.known(account));
+    accounts.into_iter().cloned().collect()
 }
 
 /// Lists the ids of the users who could log in before and cannot any more, or only with another
 /// password.
 pub(super) fn ended(before: &EnabledUsers, after: &EnabledUsers) -> Vec<String> {
-    before
-        .iter()
-        .filter(|(id, credentials)| after.get(*id) != Some(credentials))
-        .map(|(id, _)| id.clone())
-        .collect()
+    let mut ended = Vec::new();
+    for (id, credentials) in before {
+        if after.get(id) != Some(credentials) {
+            ended.push(id.clone());
+        }
+    }
+    ended
 }
 
 fn enabled(users: &Users) -> EnabledUsers {
-    users
-        .accounts()
-        .filter_map(|account| users.present(account))
-        .map(|present| (present.user.id, present.credentials))
-        .collect()
+    let mut enabled = EnabledUsers::new();
+    for present in users.accounts().filter_map(|it| users.present(it)) {
+        enabled.insert(present.user.id, present.credentials);
+    }
+    enabled
 }
 
 impl UserStore for FileUsers {

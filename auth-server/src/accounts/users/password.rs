@@ -98,14 +98,23 @@ impl HashedPassword {
         &self.params
     }
 
-    /// Returns the cost of a check; checks of equal cost take the same time.
-    pub(crate) fn cost(&self) -> (u32, u32, u32) {
-        (
-            self.params.m_cost(),
-            self.params.t_cost(),
-            self.params.p_cost(),
-        )
+    /// Returns the cost of a check.
+    pub(crate) fn cost(&self) -> Cost {
+        Cost {
+            memory: self.params.m_cost(),
+            passes: self.params.t_cost(),
+            lanes: self.params.p_cost(),
+        }
     }
+}
+
+/// The cost of a check; checks of equal cost take the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Cost {
+    /// In KiB.
+    pub(crate) memory: u32,
+    pub(crate) passes: u32,
+    pub(crate) lanes: u32,
 }
 
 /// A stand-in with the cost that OWASP recommends, for a file without users.
@@ -135,14 +144,17 @@ fn is_bearable(params: &Params) -> bool {
 pub(crate) fn hash(password: &str, params: &Params) -> Result<String, String> {
     // The length that RFC 9106 §3.1 recommends for a salt.
     let salt = random::bytes::<16>().map_err(|_| "no randomness for a salt")?;
-    let hashed = || {
-        let salt = SaltString::encode_b64(salt.as_slice())?;
-        let cost = Params::new(params.m_cost(), params.t_cost(), params.p_cost(), None)?;
-        let hash = Argon2::new(Algorithm::Argon2id, Version::V0x13, cost)
-            .hash_password(Zeroizing::new(compatible(password)).as_bytes(), &salt)?;
-        Ok::<_, password_hash::Error>(hash.to_string())
-    };
-    hashed().map_err(|error| format!("the password cannot be hashed: {error}"))
+    hash_with(salt.as_slice(), password, params)
+        .map_err(|error| format!("the password cannot be hashed: {error}"))
+}
+
+fn hash_with(salt: &[u8], password: &str, params: &Params) -> password_hash::Result<String> {
+    let salt = SaltString::encode_b64(salt)?;
+    // Without the length of another hash.
+    let cost = Params::new(params.m_cost(), params.t_cost(), params.p_cost(), None)?;
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, cost);
+    let form = Zeroizing::new(compatible(password));
+    Ok(argon2.hash_password(form.as_bytes(), &salt)?.to_string())
 }
 
 #[cfg(test)]
@@ -203,7 +215,12 @@ pub(crate) mod tests {
         let stand_in = stored.unmatchable();
         assert_eq!(stand_in.cost(), stored.cost());
         assert!(!stand_in.matches("p"));
-        assert_eq!(HashedPassword::default().cost(), (19_456, 2, 1));
+        let Cost {
+            memory,
+            passes,
+            lanes,
+        } = HashedPassword::default().cost();
+        assert_eq!([memory, passes, lanes], [19_456, 2, 1]);
         assert!(!HashedPassword::default().matches(""));
     }
 

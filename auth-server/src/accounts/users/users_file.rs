@@ -11,7 +11,7 @@ use postern_token::claims::ExtraInfo;
 use postern_token::digest::sha256;
 use zeroize::Zeroizing;
 
-use super::password::HashedPassword;
+use super::password::{Cost, HashedPassword};
 use super::toml_schema::{UserEntry, UsersDocument};
 use super::{APPLICATION, MEMBER, PresentUser, User};
 use crate::accounts::grants::Grant;
@@ -69,12 +69,11 @@ impl Users {
         let mut ids = HashSet::new();
         for entry in users {
             let account = entry.account.clone();
-            let known = if ids.insert(entry.id.clone()) {
-                KnownUser::try_from(entry)
-            } else {
-                Err("another user has this id".to_owned())
-            };
-            let known = known.map_err(|cause| format!("user {account:?}: {cause}"))?;
+            if !ids.insert(entry.id.clone()) {
+                return Err(format!("user {account:?}: another user has this id"));
+            }
+            let known =
+                KnownUser::try_from(entry).map_err(|cause| format!("user {account:?}: {cause}"))?;
             if by_account.insert(account.clone(), known).is_some() {
                 return Err(format!("user {account:?}: this account is listed twice"));
             }
@@ -114,20 +113,23 @@ impl Users {
     /// Returns a warning about passwords whose check takes another time than most, which reveals that
     /// the accounts exist.
     pub(crate) fn cost_warning(&self) -> Option<String> {
-        let common @ (m, t, p) = self.stand_in.cost();
-        let uncommon = self
-            .by_account
-            .values()
-            .map(|known| known.password.cost())
-            .filter(|cost| *cost != common)
-            .count();
-        (uncommon > 0).then(|| {
-            format!(
-                "{uncommon} of {} passwords have other argon2id parameters than most (m={m},t={t},p={p}): the \
-                 time of a failed login shows that these accounts exist; user set-password uses those of most",
-                self.len()
-            )
-        })
+        let common = self.stand_in.cost();
+        let known = self.by_account.values();
+        let uncommon = known.filter(|known| known.password.cost() != common);
+        let uncommon = match uncommon.count() {
+            0 => return None,
+            count => count,
+        };
+        let Cost {
+            memory,
+            passes,
+            lanes,
+        } = common;
+        Some(format!(
+            "{uncommon} of {} passwords have other argon2id parameters than most (m={memory},t={passes},p={lanes}): \
+             the time of a failed login shows that these accounts exist; user set-password uses those of most",
+            self.len()
+        ))
     }
 
     /// Returns a warning about accounts that people take for one: letter case counts.
@@ -136,13 +138,15 @@ impl Users {
         // The map has no order, and the warning should be the same at each start.
         accounts.sort_unstable();
         let mut seen = HashMap::new();
-        accounts.into_iter().find_map(|account| {
-            let other = seen.insert(account.to_lowercase(), account)?;
-            Some(format!(
-                "{other:?} and {account:?} differ in letter case alone and are two users: services that ignore \
-                 it take them for one"
-            ))
-        })
+        for account in accounts {
+            if let Some(other) = seen.insert(account.to_lowercase(), account) {
+                return Some(format!(
+                    "{other:?} and {account:?} differ in letter case alone and are two users: services that ignore \
+                     it take them for one"
+                ));
+            }
+        }
+        None
     }
 
     pub(super) fn accounts(&self) -> impl Iterator<Item = &String> {
@@ -155,8 +159,10 @@ impl Users {
 
     /// Returns the user of an account that is not disabled.
     pub(crate) fn present(&self, account: &str) -> Option<PresentUser> {
-        let known = self.by_account.get(account)?;
-        (!known.disabled).then(|| known.present.clone())
+        match self.by_account.get(account)? {
+            KnownUser { disabled: true, .. } => None,
+            known => Some(known.present.clone()),
+        }
     }
 
     /// Verifies an account and a password. An unknown account and a disabled one cost the same work
@@ -165,11 +171,10 @@ impl Users {
         let known = self.by_account.get(account);
         // The hash is computed in every case, before it is decided if the user is present.
         let stored = known.map_or(&self.stand_in, |known| &known.password);
-        if stored.matches(password) {
-            self.present(account)
-        } else {
-            None
+        if !stored.matches(password) {
+            return None;
         }
+        self.present(account)
     }
 }
 
@@ -177,10 +182,7 @@ impl TryFrom<UserEntry> for KnownUser {
     type Error = String;
 
     fn try_from(entry: UserEntry) -> Result<Self, String> {
-        if ![&entry.account, &entry.id]
-            .into_iter()
-            .all(|name| is_name(name))
-        {
+        if !is_name(&entry.account) || !is_name(&entry.id) {
             return Err(format!(
                 "account and id have 1 to {MAX_CHARACTERS} characters in NFC, no control character and no blank at \
                  an end"
@@ -248,10 +250,14 @@ fn with_control_character(entry: &UserEntry) -> Option<String> {
     let Ok(members) = serde_json::to_value(entry) else {
         return Some("user".to_owned());
     };
-    let has_one = |text: &str| text.contains(char::is_control);
-    let mut members = members.as_object()?.iter();
-    let (name, _) = members.find(|(_, value)| value.as_str().is_some_and(has_one))?;
-    Some(name.clone())
+    for (name, value) in members.as_object()? {
+        if let Some(text) = value.as_str()
+            && text.contains(char::is_control)
+        {
+            return Some(name.clone());
+        }
+    }
+    None
 }
 
 /// Returns the size of the claims; the id is both `sub` and `userId`.
@@ -279,12 +285,13 @@ fn most_common<'p>(passwords: impl Iterator<Item = &'p HashedPassword>) -> Hashe
         // Counted by cost alone: the salts differ.
         costs.entry(password.cost()).or_insert((0, password)).0 += 1;
     }
-    costs
+    let most = costs
         .into_values()
-        .max_by_key(|(count, password)| (*count, password.cost()))
-        .map_or_else(HashedPassword::default, |(_, password)| {
-            password.unmatchable()
-        })
+        .max_by_key(|(count, password)| (*count, password.cost()));
+    match most {
+        Some((_, password)) => password.unmatchable(),
+        None => HashedPassword::default(),
+    }
 }
 
 #[cfg(test)]

@@ -53,9 +53,8 @@ impl Presented {
         }
         // RFC 9110 §11.4 allows more than one space after the scheme.
         let pair = Zeroizing::new(STANDARD.decode(token.trim()).ok()?);
-        let pair = std::str::from_utf8(&pair).ok()?;
         // RFC 7617 §2: a user-id has no colon, a password may have some.
-        let (id, secret) = pair.split_once(':')?;
+        let (id, secret) = std::str::from_utf8(&pair).ok()?.split_once(':')?;
         let mut readings = Vec::new();
         // First the reading of RFC 6749, then the reading for clients that encode nothing.
         if let (Ok(id), Ok(secret)) = (decode(id), decode(secret).map(Zeroizing::new)) {

@@ -70,8 +70,10 @@ pub(crate) async fn backchannel_logout(State(app): State<Arc<App>>, request: Req
         false => Form::LogoutToken,
     };
     // Errors of the body are counted below, together with the errors of the token.
-    let body = body.map_err(NotEnded::from);
-    let token = body.and_then(|body| token(form, &parts.headers, &body));
+    let token = match body {
+        Ok(body) => read_token(form, &parts.headers, &body),
+        Err(error) => Err(error.into()),
+    };
     let ended = match token {
         Ok(token) => end(&app, form, &token, client).await,
         Err(error) => Err(error),
@@ -90,17 +92,21 @@ pub(crate) async fn backchannel_logout(State(app): State<Arc<App>>, request: Req
     }
 }
 
-fn token(form: Form, headers: &HeaderMap, body: &[u8]) -> Result<String, NotEnded> {
+fn read_token(form: Form, headers: &HeaderMap, body: &[u8]) -> Result<String, NotEnded> {
     match form {
         Form::LogoutToken => {
             let form = oauth::parse_form(headers, body)?;
-            let token = form.value("logout_token").map(str::to_owned);
-            token.ok_or_else(|| Rejection::ParameterMissing.into())
+            match form.value("logout_token") {
+                Some(token) => Ok(token.to_owned()),
+                None => Err(Rejection::ParameterMissing.into()),
+            }
         }
         Form::SecurityEvent => {
             body::check_coding(headers)?;
-            let token = str::from_utf8(body).map(|token| token.trim().to_owned());
-            token.map_err(|_| InvalidStatement::from(InvalidToken::Malformed).into())
+            match str::from_utf8(body) {
+                Ok(token) => Ok(token.trim().to_owned()),
+                Err(_) => Err(InvalidStatement::from(InvalidToken::Malformed).into()),
+            }
         }
     }
 }
@@ -145,29 +151,35 @@ async fn end(
 
 /// Returns the issuer that a token names; no part of the token is verified.
 fn issuer_of<'a>(app: &'a App, token: &str) -> Result<&'a ForeignIssuer, InvalidToken> {
-    let named = unverified_issuer(Bearer::new(token)?)?.ok_or(InvalidToken::Issuer)?;
-    let mut issuers = app.config.foreign_issuers.iter();
-    issuers
-        .find(|it| it.issuer() == named)
-        .ok_or(InvalidToken::Issuer)
+    let named = unverified_issuer(Bearer::new(token)?)?;
+    for issuer in &app.config.foreign_issuers {
+        if named.as_deref() == Some(issuer.issuer()) {
+            return Ok(issuer);
+        }
+    }
+    Err(InvalidToken::Issuer)
 }
 
 /// Logs the names in a statement that fits no table: most often a name differs by a slash, or is another
 /// client's. No part of the statement is verified.
 fn log_found_names(invalid: InvalidStatement, token: &str) {
     use InvalidToken::{Audience, Issuer};
-    let (InvalidStatement::Token(Issuer | Audience), Some(decoded)) =
-        (invalid, DecodedToken::decode(token))
-    else {
+    let InvalidStatement::Token(Issuer | Audience) = invalid else {
+        return;
+    };
+    let Some(decoded) = DecodedToken::decode(token) else {
         return;
     };
     let found = |claim| match decoded.claims.get(claim)? {
         Value::String(name) => Some(LogText(name).to_string()),
         other => Some(LogText(&other.to_string()).to_string()),
     };
-    let (iss, aud) = (found("iss"), found("aud"));
-    let cause = invalid.message();
-    info!(iss, aud, cause, "a logout at another issuer does not count");
+    info!(
+        iss = found("iss"),
+        aud = found("aud"),
+        cause = invalid.message(),
+        "a logout at another issuer does not count"
+    );
 }
 
 fn empty(status: StatusCode) -> Response {

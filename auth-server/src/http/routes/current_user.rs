@@ -9,9 +9,10 @@ use postern_token::claims::Claims;
 use crate::http::response::{self, ErrorResponse};
 
 pub(crate) async fn current_user(mut request: Request) -> Result<Response, ErrorResponse> {
-    let claims = request.extensions_mut().remove::<Claims>();
-    // Only reachable if the path needed no token.
-    let claims = claims.ok_or(Rejection::TokenMissing)?;
+    let Some(claims) = request.extensions_mut().remove::<Claims>() else {
+        // Only reachable if the path needed no token.
+        return Err(Rejection::TokenMissing.into());
+    };
     Ok(response::ok(
         MSG_OPERATION_SUCCEEDED,
         claims.into_user_details(),

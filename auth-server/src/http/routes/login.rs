@@ -156,11 +156,11 @@ async fn token_for(
     now: i64,
     binding: Option<Binding>,
 ) -> Result<Issued, Rejection> {
-    let (user, has_sessions) = (&verified.user, app.config.refresh_tokens);
-    let session = if has_sessions {
-        app.sessions.begin(verified, now, binding).await
-    } else {
-        None
+    let user = &verified.user;
+    let has_sessions = app.config.refresh_tokens;
+    let session = match has_sessions {
+        true => app.sessions.begin(verified, now, binding).await,
+        false => None,
     };
     // A session names its first token, so that its end is the end of the token.
     let (token_id, session_id) = match &session {

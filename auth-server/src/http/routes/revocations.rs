@@ -29,13 +29,16 @@ pub(crate) async fn revocations(
     let after = query
         .as_deref()
         .and_then(|query| query.strip_prefix("after="));
-    let list = app
+    let signed = app
         .list_signer
         .list(&app.revocations, pair, after, app.now());
-    let list = list.map_err(|error| {
-        error!(%error, "the revocation list was not signed");
-        Rejection::Internal
-    })?;
+    let list = match signed {
+        Ok(list) => list,
+        Err(error) => {
+            error!(%error, "the revocation list was not signed");
+            return Err(Rejection::Internal.into());
+        }
+    };
     let length: usize = list.iter().map(Bytes::len).sum();
     // The list is sent in parts: hyper copies the part that it is about to write, and takes the next one
     // when the client has read on.

@@ -169,8 +169,8 @@ fn revocation_of(claims: Claims, now: i64) -> Option<Revocation> {
 fn presented_token(headers: &HeaderMap, body: &[u8]) -> Result<String, ErrorResponse> {
     let token = if body.is_empty() {
         // Also one that is bound to a key: the end of a token needs no proof.
-        let token = bearer::from_headers(headers, MAX_AUTHORIZATION_BYTES, true).ok();
-        token.flatten().map(|token| token.as_str().to_owned())
+        let bearer = bearer::from_headers(headers, MAX_AUTHORIZATION_BYTES, true);
+        bearer.ok().flatten().map(|it| it.as_str().to_owned())
     } else {
         oauth::parse_form(headers, body)?
             .value("token")

@@ -26,18 +26,18 @@ async fn find(root: &Path, below_context: &str) -> Option<PathBuf> {
     if relative.split('/').any(|segment| segment.starts_with('.')) {
         return None;
     }
-    let tree = relative.split('/').next()?;
-    if !TREES.contains(&tree) {
+    let name = relative.split('/').next()?;
+    if !TREES.contains(&name) {
         return None;
     }
     // A tree may itself be a symbolic link, by which an operator names the current release.
-    let tree = tokio::fs::canonicalize(root.join(tree)).await.ok()?;
-    let mut file = root.join(relative);
+    let tree = tokio::fs::canonicalize(root.join(name)).await.ok()?;
+    let mut path = root.join(relative);
     if relative.ends_with('/') {
-        file.push(INDEX);
+        path.push(INDEX);
     }
     // The path is resolved first, and then compared: a link inside the tree may lead outside.
-    let file = tokio::fs::canonicalize(file).await.ok()?;
+    let file = tokio::fs::canonicalize(path).await.ok()?;
     let is_file = tokio::fs::metadata(&file).await.ok()?.is_file();
     (is_file && file.starts_with(tree)).then_some(file)
 }

@@ -12,15 +12,12 @@ const LINE_LENGTH: usize = 64;
 
 pub(super) fn encode(label: &str, der: &[u8]) -> Zeroizing<String> {
     let base64 = Zeroizing::new(STANDARD.encode(der));
-    let lines: Vec<_> = base64
-        .as_bytes()
-        .chunks(LINE_LENGTH)
-        .map(String::from_utf8_lossy)
-        .collect();
-    let lines = Zeroizing::new(lines.join("\n"));
+    let lines = base64.as_bytes().chunks(LINE_LENGTH);
+    let lines: Vec<_> = lines.map(String::from_utf8_lossy).collect();
+    let text = Zeroizing::new(lines.join("\n"));
     Zeroizing::new(format!(
         "-----BEGIN {label}-----\n{}\n-----END {label}-----\n",
-        *lines
+        *text
     ))
 }
 

@@ -154,10 +154,10 @@ fn largest_first<'e>(
             by_owner.entry(owner).or_default().push(entry);
         }
     }
-    let mut by_owner: Vec<_> = by_owner.into_iter().collect();
+    let mut sorted: Vec<_> = by_owner.into_iter().collect();
     // The owner breaks ties, so that every server chooses the same.
-    by_owner.sort_by_key(|(owner, entries)| (Reverse(entries.len()), *owner));
-    by_owner
+    sorted.sort_by_key(|(owner, entries)| (Reverse(entries.len()), *owner));
+    sorted
 }
 
 impl Owner {
@@ -222,8 +222,10 @@ impl Surplus {
             (Some(_), Some(lifetime)) => Some(before.saturating_add(lifetime)),
             _ => None,
         };
-        let live = revocation.fact.live;
-        let live = live.unwrap_or_else(|| end_of_tokens(before, keep));
+        let live = match revocation.fact.live {
+            Some(live) => live,
+            None => end_of_tokens(before, keep),
+        };
         revocation.ends = self.ends.max(live);
         revocation
     }

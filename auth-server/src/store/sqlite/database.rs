@@ -73,8 +73,8 @@ pub(super) fn open_for_preview(path: &Path) -> rusqlite::Result<Connection> {
 /// Opens a database as one that does not change, without its journal.
 fn open_without_journal(path: &Path) -> rusqlite::Result<Connection> {
     // The percent sign first, as the other escapes contain it.
-    let escaped = path.to_string_lossy().replace('%', "%25");
-    let escaped = escaped.replace('?', "%3f").replace('#', "%23");
+    let name = path.to_string_lossy().replace('%', "%25");
+    let escaped = name.replace('?', "%3f").replace('#', "%23");
     let address = format!("file:{escaped}?immutable=1");
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     open(Path::new(&address), flags)

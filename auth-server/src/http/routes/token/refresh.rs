@@ -43,10 +43,10 @@ pub(super) async fn refresh(
     client: IpAddr,
 ) -> Result<Issued, ErrorResponse> {
     let form = &granted.form;
-    let token = form
+    let text = form
         .value(REFRESH_TOKEN)
         .ok_or(Rejection::ParameterMissing)?;
-    let token = RefreshToken::parse(token).ok_or(Rejection::GrantInvalid)?;
+    let token = RefreshToken::parse(text).ok_or(Rejection::GrantInvalid)?;
     // The file was replaced where it cannot be read: it is unknown who may still log in.
     if !app.users.is_current() {
         return Err(Rejection::UsersStale.into());
