@@ -19,14 +19,14 @@ impl std::str::FromStr for ClaimName {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
-        let mut escapes = text.split('~').skip(1);
         if text.is_empty() || !is_whole(text) {
-            Err("names no claim")
-        } else if text.starts_with('/') && !escapes.all(|rest| rest.starts_with(['0', '1'])) {
-            Err("not a JSON Pointer: write ~0 for '~' and ~1 for '/'")
-        } else {
-            Ok(Self(text.to_owned()))
+            return Err("names no claim");
         }
+        let mut escapes = text.split('~').skip(1);
+        if text.starts_with('/') && !escapes.all(|rest| rest.starts_with(['0', '1'])) {
+            return Err("not a JSON Pointer: write ~0 for '~' and ~1 for '/'");
+        }
+        Ok(Self(text.to_owned()))
     }
 }
 
@@ -41,20 +41,28 @@ impl ClaimName {
         let Some(path) = self.0.strip_prefix('/') else {
             return members.get(&self.0);
         };
-        let names = path.split('/');
-        // `~1` before `~0` (RFC 6901 §4): `~01` stands for `~1`.
-        let mut names = names.map(|name| name.replace("~1", "/").replace("~0", "~"));
-        let outer = members.get(&names.next()?)?;
-        names.try_fold(outer, |value, name| match value {
-            Value::Object(members) => members.get(&name),
-            Value::Array(items) => items.get(position(&name)?),
-            _ => None,
-        })
+        let mut names = path.split('/');
+        let mut value = members.get(&unescape(names.next()?))?;
+        for name in names {
+            value = match value {
+                Value::Object(members) => members.get(&unescape(name))?,
+                Value::Array(items) => items.get(position(name)?)?,
+                _ => return None,
+            };
+        }
+        Some(value)
     }
+}
+
+fn unescape(name: &str) -> String {
+    // `~1` before `~0` (RFC 6901 §4): `~01` stands for `~1`.
+    name.replace("~1", "/").replace("~0", "~")
 }
 
 /// Parses the position in a list, which has one spelling (RFC 6901 §4).
 fn position(name: &str) -> Option<usize> {
-    let is_plain = name == "0" || name.starts_with(|c: char| matches!(c, '1'..='9'));
-    name.parse().ok().filter(|_| is_plain)
+    match name.as_bytes() {
+        [b'0'] | [b'1'..=b'9', ..] => name.parse().ok(),
+        _ => None,
+    }
 }

@@ -17,14 +17,13 @@ pub(super) fn blocks(bytes: &[u8]) -> Result<Vec<Pem>, KeyError> {
     if text.contains("PRIVATE KEY-----") {
         return Err(KeyError::PrivateKey);
     }
-    let blocks = if text.contains(BEGIN) {
-        pem_blocks(&text)
-    } else {
-        pem_blocks(&format!(
+    let blocks = match text.contains(BEGIN) {
+        true => pem_blocks(&text),
+        false => pem_blocks(&format!(
             "{BEGIN}PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n"
-        ))
-    };
-    let blocks = blocks.unwrap_or_default();
+        )),
+    }
+    .unwrap_or_default();
     if blocks.iter().any(|block| is_private_der(block.contents())) {
         return Err(KeyError::PrivateKey);
     }
@@ -34,25 +33,28 @@ pub(super) fn blocks(bytes: &[u8]) -> Result<Vec<Pem>, KeyError> {
         let is_der = !content.is_empty() && !content.starts_with(BEGIN.as_bytes());
         is_der && LABELS.contains(&block.tag())
     };
-    if !blocks.is_empty() && blocks.iter().all(is_public) {
-        Ok(blocks)
-    } else {
-        Err(KeyError::NotPublicPem {
+    if blocks.is_empty() || !blocks.iter().all(is_public) {
+        return Err(KeyError::NotPublicPem {
             found: found_in(bytes),
-        })
+        });
     }
+    Ok(blocks)
 }
 
 /// Returns the key of a block, and the family of its algorithms.
 pub(super) fn key_of(block: &Pem) -> Result<(DecodingKey, AlgorithmFamily), KeyError> {
     let text = pem::encode(block);
     let pem = text.as_bytes();
-    let of_family =
-        |key: Result<DecodingKey, jsonwebtoken::errors::Error>, family| Some((key.ok()?, family));
-    of_family(DecodingKey::from_rsa_pem(pem), AlgorithmFamily::Rsa)
-        .or_else(|| of_family(DecodingKey::from_ec_pem(pem), AlgorithmFamily::Ec))
-        .or_else(|| of_family(DecodingKey::from_ed_pem(pem), AlgorithmFamily::Ed))
-        .ok_or(KeyError::NotAPublicKey)
+    if let Ok(key) = DecodingKey::from_rsa_pem(pem) {
+        return Ok((key, AlgorithmFamily::Rsa));
+    }
+    if let Ok(key) = DecodingKey::from_ec_pem(pem) {
+        return Ok((key, AlgorithmFamily::Ec));
+    }
+    match DecodingKey::from_ed_pem(pem) {
+        Ok(key) => Ok((key, AlgorithmFamily::Ed)),
+        Err(_) => Err(KeyError::NotAPublicKey),
+    }
 }
 
 /// Returns true for a private key (RFC 5958, RFC 8017 §A.1.2, RFC 5915), which starts with a version of one

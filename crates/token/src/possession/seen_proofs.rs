@@ -146,8 +146,7 @@ impl<U: Copy + Ord + Hash> Table<U> {
         }
         // One entry stays as long as the forgotten ones could be used again. Its end is its name, so
         // that it ends with no former one of the same user.
-        let mark = i128::from(end).to_be_bytes();
-        let used = self.insert(user, mark, end);
+        let used = self.insert(user, i128::from(end).to_be_bytes(), end);
         used.latest = former.latest;
         used.forgotten = former.latest;
         Ok(())
@@ -175,9 +174,9 @@ impl<U: Copy + Ord + Hash> Table<U> {
 
     fn drop_stale_ends(&mut self) {
         let by_user = &self.by_user;
-        self.ends.retain(|(_, user, id)| {
-            let used = by_user.get(user);
-            used.is_some_and(|used| used.ids.contains(id))
+        self.ends.retain(|(_, user, id)| match by_user.get(user) {
+            Some(used) => used.ids.contains(id),
+            None => false,
         });
     }
 }

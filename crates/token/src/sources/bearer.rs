@@ -198,22 +198,29 @@ pub fn from_websocket_protocol(
 /// Returns the protocols without each `bearer` and the tokens after them, wherever they stand;
 /// `None` without a `bearer`.
 pub fn websocket_protocols_without_token(headers: &HeaderMap) -> Option<Vec<&[u8]>> {
+    let mut left = Vec::new();
     // A set, because a client may send any number of tokens.
-    let (mut left, mut tokens) = (Vec::new(), HashSet::new());
-    let (mut is_found, mut is_token) = (false, false);
+    let mut tokens = HashSet::new();
+    let mut is_found = false;
+    let mut is_token = false;
     for protocol in websocket_protocols(headers) {
         if protocol == WEBSOCKET_PROTOCOL {
-            (is_found, is_token) = (true, true);
-        // The protocol behind `bearer` is the token, and is not passed on.
-        } else if std::mem::take(&mut is_token) {
+            is_found = true;
+            is_token = true;
+        } else if is_token {
+            // The protocol behind `bearer` is the token, and is not passed on.
             tokens.insert(protocol);
+            is_token = false;
         } else {
             left.push(protocol);
         }
     }
+    if !is_found {
+        return None;
+    }
     // A token that the client also offers as a protocol elsewhere must not pass either.
     left.retain(|protocol| !tokens.contains(protocol));
-    is_found.then_some(left)
+    Some(left)
 }
 
 /// Returns the protocols; empty elements of a list are ignored (RFC 9110 §5.6.1.2).
@@ -245,10 +252,11 @@ fn parse(field: &[u8]) -> Result<Bearer<'_>, InvalidToken> {
 fn behind_scheme(field: &[u8], scheme: Scheme) -> Option<&[u8]> {
     let end_of_scheme = field.iter().position(|&b| b == b' ').unwrap_or(field.len());
     let (found, rest) = field.split_at(end_of_scheme);
+    if !found.eq_ignore_ascii_case(scheme.name().as_bytes()) {
+        return None;
+    }
     let spaces = rest.iter().take_while(|&&b| b == b' ').count();
-    found
-        .eq_ignore_ascii_case(scheme.name().as_bytes())
-        .then(|| rest.split_at(spaces).1)
+    rest.get(spaces..)
 }
 
 /// Words that clients write in place of `Bearer` and a blank. Any other word could be a secret.
@@ -276,16 +284,13 @@ pub fn unreadable(field: &[u8], schemes: &[Scheme], may_be_bare: bool) -> String
             return format!("it begins with {found}, and not with `Bearer` and a blank");
         }
     };
-    match token.iter().position(|&byte| !is_token68(byte)) {
-        Some(at) => {
-            let found = char::from(token[at]);
-            format!(
-                "character {} of the token is {found:?}, which no token has",
-                at + 1
-            )
+    for (number, byte) in (1..).zip(token) {
+        if !is_token68(*byte) {
+            let found = char::from(*byte);
+            return format!("character {number} of the token is {found:?}, which no token has");
         }
-        None => "the token is empty".to_owned(),
     }
+    "the token is empty".to_owned()
 }
 
 /// Names a known word in place of `Bearer` and a blank.
@@ -304,12 +309,14 @@ fn word_in_front(field: &[u8]) -> Option<String> {
             next => format!("`Bearer{}`", char::from(next).escape_debug()),
         });
     }
-    let is_first = |word: &&str| {
-        let rest = behind(word);
-        rest.is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_alphanumeric))
-    };
-    let scheme = OTHER_SCHEMES.split(' ').find(is_first)?;
-    Some(format!("`{scheme}`"))
+    for scheme in OTHER_SCHEMES.split(' ') {
+        if let Some(rest) = behind(scheme)
+            && !rest.first().is_some_and(u8::is_ascii_alphanumeric)
+        {
+            return Some(format!("`{scheme}`"));
+        }
+    }
+    None
 }
 
 /// Describes the beginning of a field without a known word.
