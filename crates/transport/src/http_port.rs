@@ -198,13 +198,10 @@ impl Connection {
     async fn serve_tls(self, tls: &ServerTls, stream: Socket) {
         match self.handshake(tls, stream).await {
             Ok(FirstBytes::Tls(stream)) => {
-                let leaf = stream
-                    .get_ref()
-                    .1
-                    .peer_certificates()
-                    .and_then(|chain| chain.first())
-                    .map(|leaf| PeerCertificate(leaf.as_ref().into()));
-                self.serve_requests(*stream, leaf).await;
+                let (_, session) = stream.get_ref();
+                let leaf = session.peer_certificates().and_then(<[_]>::first);
+                let certificate = leaf.map(|leaf| PeerCertificate(leaf.as_ref().into()));
+                self.serve_requests(*stream, certificate).await;
             }
             // The response names the remedy.
             Ok(FirstBytes::Plain(mut stream)) => {
@@ -220,9 +217,9 @@ impl Connection {
 
     /// Shakes hands within the timeout, and aborts soon after a stop: the client has requested nothing yet.
     async fn handshake(&self, tls: &ServerTls, stream: Socket) -> io::Result<FirstBytes> {
-        let (limit, mut drain) = (self.port.timeout, self.drain.clone());
+        let mut drain = self.drain.clone();
         tokio::select! {
-            begun = tls.begin(stream, self.peer.ip(), limit) => begun,
+            begun = tls.begin(stream, self.peer.ip(), self.port.timeout) => begun,
             () = self.port.last_request(&mut drain) => Err(io::ErrorKind::ConnectionAborted.into()),
         }
     }
@@ -236,10 +233,9 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let port = Arc::clone(&self.port);
-        let of_bytes = if port.is_busy_with_requests {
-            self.activity.clone()
-        } else {
-            Activity::default()
+        let of_bytes = match port.is_busy_with_requests {
+            true => self.activity.clone(),
+            false => Activity::default(),
         };
         let plain_peer = port.tls.is_none().then_some(self.peer.ip());
         let guarded = Http1Guard::new(
@@ -261,12 +257,8 @@ impl Connection {
 
         // Polled, and not awaited: the future would close the socket while a client is still sending.
         let ended = tokio::select! {
-            ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => Some(ended),
-            () = port.last_request(&mut self.drain) => None,
-        };
-        let ended = match ended {
-            Some(ended) => ended,
-            None => {
+            ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => ended,
+            () = port.last_request(&mut self.drain) => {
                 // The request in flight still gets its response.
                 Pin::new(&mut connection).graceful_shutdown();
                 poll_fn(|cx| connection.poll_without_shutdown(cx)).await

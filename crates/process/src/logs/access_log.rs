@@ -70,9 +70,10 @@ impl AccessLog {
         match self {
             Self::Off => false,
             Self::All => true,
-            Self::Rejections => {
-                reason.is_some_and(|reason| RejectionLine::Access(reason).has_line())
-            }
+            Self::Rejections => match reason {
+                Some(reason) => RejectionLine::Access(reason).has_line(),
+                None => false,
+            },
         }
     }
 }
@@ -143,30 +144,33 @@ fn path_of(target: &[u8]) -> &[u8] {
     if target.starts_with(b"/") || target == b"*" {
         return target;
     }
-    AbsoluteForm::parse(target).map_or(&[], |absolute| absolute.target)
+    match AbsoluteForm::parse(target) {
+        Some(absolute) => absolute.target,
+        None => &[],
+    }
 }
 
 /// Returns the part before the query, and true if that is a guess.
 fn without_query(target: &[u8]) -> (&[u8], bool) {
-    let ends = |from: &[u8]| match from {
-        [b'?' | b'#', ..] => Some(false),
-        [b';' | b'&' | b'=', ..] => Some(true),
-        [b'%', rest @ ..] => may_be_delimiter(rest).then_some(true),
-        _ => None,
-    };
-    (0..target.len())
-        .find_map(|at| Some((&target[..at], ends(&target[at..])?)))
-        .unwrap_or((target, false))
+    for end in 0..target.len() {
+        let (path, rest) = target.split_at(end);
+        match rest {
+            [b'?' | b'#', ..] => return (path, false),
+            [b';' | b'&' | b'=', ..] => return (path, true),
+            [b'%', digits @ ..] if may_be_delimiter(digits) => return (path, true),
+            _ => {}
+        }
+    }
+    (target, false)
 }
 
 /// Returns true if `digits` escape one of `? # & ; =`, or a percent sign, which escapes twice.
 fn may_be_delimiter(digits: &[u8]) -> bool {
     const ESCAPES: [&[u8]; 6] = [b"3f", b"23", b"26", b"3b", b"3d", b"25"];
-    digits.get(..2).is_some_and(|digits| {
-        ESCAPES
-            .iter()
-            .any(|escape| digits.eq_ignore_ascii_case(escape))
-    })
+    let Some(digits) = digits.get(..2) else {
+        return false;
+    };
+    ESCAPES.iter().any(|it| digits.eq_ignore_ascii_case(it))
 }
 
 #[cfg(test)]

@@ -136,11 +136,10 @@ impl Health {
         }];
         let conditions = self.shared.conditions.lock();
         report.extend(conditions.iter().map(|Reported(state)| state()));
-        let certificates = expiry::warnings(unix_now());
-        let notes: Vec<_> = replaced_file::readiness_note()
-            .into_iter()
-            .chain(certificates)
-            .collect();
+        let mut notes = expiry::warnings(unix_now());
+        if let Some(replaced) = replaced_file::readiness_note() {
+            notes.insert(0, replaced);
+        }
         if !notes.is_empty() {
             report.push(ConditionState::noted("files", notes.join("; "), true));
         }
@@ -173,9 +172,11 @@ impl Condition {
 
     /// Adds to the note what a person should act on.
     pub fn add_note(&self, more: &str) {
-        let note = self.0.lock().note.take();
-        let notes: Vec<_> = note.as_deref().into_iter().chain([more]).collect();
-        self.warn(Some(notes.join("; ")));
+        let former = self.0.lock().note.take();
+        self.warn(Some(match former {
+            Some(note) => format!("{note}; {more}"),
+            None => more.to_owned(),
+        }));
     }
 
     /// Notes the end of a reload: the cause, if the previous content stays in use.

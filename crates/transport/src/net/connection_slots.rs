@@ -161,10 +161,9 @@ impl Port {
         let client = ClientPrefix::client(peer).to_bytes();
         let mut slots = port.slots.lock();
         // A proxy has no share of its own: it stands for many clients.
-        let holds = if is_proxy {
-            0
-        } else {
-            slots.queues.held(client)
+        let holds = match is_proxy {
+            true => 0,
+            false => slots.queues.held(client),
         };
         let free = port.max.saturating_sub(slots.taken);
         if free == 0 || exceeds_its_share(holds, holds + 1, free - 1) {
@@ -247,8 +246,13 @@ impl Slots {
         }
         // `None` for a busy connection, which reports its next wait by itself.
         connection.queued = connection.activity.wait();
-        let (client, is_proxy) = (connection.client, connection.is_proxy);
-        if let Some(wait) = connection.queued {
+        let &mut Connection {
+            client,
+            is_proxy,
+            queued,
+            ..
+        } = connection;
+        if let Some(wait) = queued {
             self.queues_of(is_proxy).enqueue(client, wait);
         }
     }
@@ -257,8 +261,9 @@ impl Slots {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
-        let (client, is_proxy) = (connection.client, connection.is_proxy);
         if let Some(wait) = connection.queued.take() {
+            let client = connection.client;
+            let is_proxy = connection.is_proxy;
             self.queues_of(is_proxy).dequeue(client, wait);
         }
     }
@@ -271,15 +276,18 @@ impl Slots {
                 self.dequeue(wait.id);
                 // The connection may have become busy, or begun a new wait: another one may be first then.
                 self.enqueue(wait.id);
-                let connection = self.connections.get_mut(&wait.id);
-                let Some(connection) = connection.filter(|it| it.queued == Some(wait)) else {
+                let Some(connection) = self.connections.get_mut(&wait.id) else {
                     continue;
                 };
+                if connection.queued != Some(wait) {
+                    continue;
+                }
                 if let Some(evict) = connection.evict.take() {
                     // The send cannot fail: the receiver lives until `free` has removed the connection.
                     let _ = evict.send(());
                 }
-                let (client, peer) = (connection.client, connection.peer);
+                let client = connection.client;
+                let peer = connection.peer;
                 // The connection counts as leaving until `leaves` or `free` corrects that.
                 self.dequeue(wait.id);
                 self.queues_of(is_proxy).remove(client);
