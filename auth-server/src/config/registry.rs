@@ -43,23 +43,24 @@ impl RegistryConfig {
     /// # Errors
     /// [`ExitError::Config`], one line that names the flag and repeats no password.
     pub(crate) fn from_args(args: &ServeArgs) -> Result<Option<Self>, ExitError> {
-        let (url, advertise) = (&args.registration.registry, &args.registration.advertise);
+        let url = &args.registration.registry;
         let rejected = |error| ExitError::Config(format!("--advertise: {error}"));
-        let advertised = advertise
-            .as_deref()
-            .map(Advertised::parse)
-            .transpose()
-            .map_err(rejected)?;
-        // `--advertise` was parsed before: an unusable value is an error without a registry too.
+        // An unusable value is an error without a registry too.
+        let advertised = match &args.registration.advertise {
+            Some(text) => Some(Advertised::parse(text).map_err(rejected)?),
+            None => None,
+        };
         if url == NONE {
             return Ok(None);
         }
         let settings = RegistrySettings::for_server(url)
             .map_err(|error| ExitError::Config(format!("{FLAG}: {error}")))?;
-        let listen = || Advertised::from_listen(args.listening.listen);
         Ok(Some(Self {
             settings: settings.configured(FLAG)?,
-            advertised: advertised.map_or_else(listen, Ok).map_err(rejected)?,
+            advertised: match advertised {
+                Some(advertised) => advertised,
+                None => Advertised::from_listen(args.listening.listen).map_err(rejected)?,
+            },
         }))
     }
 }

@@ -41,13 +41,14 @@ impl Possession<'_> {
         subject: &str,
         bound: Option<&Binding>,
     ) -> Result<Option<Binding>, ErrorResponse> {
-        let proof = self.proof(app).map_err(|invalid| {
-            let error = ErrorResponse::from(Rejection::from(invalid));
-            match invalid {
-                InvalidProof::Target if app.config.issuer_url.is_none() => error.described(NO_URL),
-                _ => error,
+        let proof = match self.proof(app) {
+            Ok(proof) => proof,
+            Err(InvalidProof::Target) if app.config.issuer_url.is_none() => {
+                let rejection = Rejection::from(InvalidProof::Target);
+                return Err(ErrorResponse::from(rejection).described(NO_URL));
             }
-        })?;
+            Err(invalid) => return Err(Rejection::from(invalid).into()),
+        };
         let certificate = self.parts.extensions.get::<PeerCertificate>();
         let presented = Binding {
             key: proof.map(|proof| proof.key),
@@ -59,8 +60,9 @@ impl Possession<'_> {
         if let Some(proof) = &proof {
             let user = Holder::verified(None, subject);
             let leeway = app.config.policy.leeway_seconds;
-            let used = app.seen_proofs.enter(user, proof, app.now(), leeway);
-            used.map_err(Rejection::from)?;
+            app.seen_proofs
+                .enter(user, proof, app.now(), leeway)
+                .map_err(Rejection::from)?;
         }
         Ok(presented.or_none())
     }
@@ -101,10 +103,9 @@ fn endpoint(app: &App, headers: &HeaderMap, path: &str) -> Option<NormalUrl> {
         let issuer = config.issuer.issuer.trim_end_matches('/');
         return NormalUrl::parse(&format!("{issuer}{path}"));
     }
-    let scheme = if config.tls.is_some() {
-        "https"
-    } else {
-        "http"
+    let scheme = match config.tls {
+        Some(_) => "https",
+        None => "http",
     };
     let host = headers.get(header::HOST)?.to_str().ok()?;
     let context = &config.context_path;

@@ -64,20 +64,21 @@ impl SigningKeyPair {
         signing_type: SigningType,
         stored: StoredKeyPair,
     ) -> Result<Self, KeyPairError> {
-        parse_as(signing_type, &stored)
-            .map(|(signing_key, verification_key)| Self {
-                stored: stored.clone(),
+        match parse_as(signing_type, &stored) {
+            Ok((signing_key, verification_key)) => Ok(Self {
+                stored,
                 signing_key,
                 verification_key,
-            })
-            .map_err(|error| match Self::type_of(&stored) {
+            }),
+            Err(error) => Err(match Self::type_of(&stored) {
                 // Another type is the likeliest mistake.
                 Some(found) => KeyPairError::OtherType {
                     found,
                     expected: signing_type,
                 },
                 None => error,
-            })
+            }),
+        }
     }
 
     /// Returns the type of a pair; `None` for one that is unusable.
@@ -127,11 +128,11 @@ fn parse_as(
 ) -> Result<(SigningKey, VerificationKey), KeyPairError> {
     let (signing_key, own_public) = SigningKey::parse(signing_type, &stored.private)
         .ok_or(KeyPairError::PrivateHalf(signing_type))?;
-    let verification_key =
+    let public =
         VerificationKey::parse(signing_type, &stored.public).map_err(KeyPairError::PublicHalf)?;
     // Halves are compared by thumbprint, so that both encodings of a key (PEM, bare base64) are equal.
     match VerificationKey::parse(signing_type, &own_public) {
-        Ok(own) if own.id() == verification_key.id() => Ok((signing_key, verification_key)),
+        Ok(own) if own.id() == public.id() => Ok((signing_key, public)),
         _ => Err(KeyPairError::Mismatch),
     }
 }

@@ -39,14 +39,12 @@ pub(crate) struct JwkSet {
 
 impl PublishedKeys {
     pub(crate) fn new(signing_type: SigningType, ring: KeyRing) -> serde_json::Result<Self> {
-        let is_shared_secret = signing_type == SigningType::Hmac;
         Ok(Self {
             verification_keys: ring.verification_key_set(signing_type),
             key_response: key_response(&ring)?,
-            jwk_set: if is_shared_secret {
-                None
-            } else {
-                Some(JwkSet::from_keys(ring.verification_keys())?)
+            jwk_set: match signing_type {
+                SigningType::Hmac => None,
+                _ => Some(JwkSet::from_keys(ring.verification_keys())?),
             },
             ring,
         })

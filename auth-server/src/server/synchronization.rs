@@ -142,8 +142,10 @@ impl Synchronization {
     }
 
     async fn synchronize_keys(&self, machine: i64) -> Result<(), StoreError> {
-        let (store, config) = (&self.app.store, &self.app.config);
-        let (signing_type, now) = (config.signing_type, store.clock.store_time(machine));
+        let store = &self.app.store;
+        let config = &self.app.config;
+        let signing_type = config.signing_type;
+        let now = store.clock.store_time(machine);
         let keys = self.app.live_keys.load_full();
         let memory = keys.as_deref().map(|keys| &keys.ring);
         let planner = Planner {
@@ -212,18 +214,19 @@ impl Synchronization {
         }
         let events = events(memory, &ring, generated.map(SigningKeyPair::id));
         let keys = PublishedKeys::new(self.app.config.signing_type, ring)?;
-        events.iter().for_each(|event| audit::key(event, None));
-        let listed = keys
-            .ring
-            .listed()
-            .map(|it| (it.key.id().to_string(), it.role.name()));
-        self.app.metrics.keys(listed);
+        for event in &events {
+            audit::key(event, None);
+        }
+        let listed = keys.ring.listed();
+        let named = listed.map(|it| (it.key.id().to_string(), it.role.name()));
+        self.app.metrics.keys(named);
         self.app.live_keys.store(Some(Arc::new(keys)));
         Ok(())
     }
 
     async fn synchronize_applications(&self) -> Result<(), StoreError> {
-        let (store, registrations) = (&self.app.store, &self.app.registrations);
+        let store = &self.app.store;
+        let registrations = &self.app.registrations;
         let held = store.read_applications().await?;
         let was_open = registrations.accepts_any();
         let document = held.document();

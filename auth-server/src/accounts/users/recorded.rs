@@ -106,37 +106,31 @@ impl RecordedUsers {
             if before.as_ref() == Some(&users) && generation > 0 {
                 // The commit before this one may have had an unclear outcome.
                 store.confirm_reads().await?;
-                self.is_recorded(users, generation);
+                self.note_recorded(users, generation);
                 return Ok(());
             }
             // The store may have lost its record of users: memory still knows who has left since.
-            let left = ended(&self.recorded.lock(), &users);
-            let left: BTreeSet<_> = before
-                .iter()
-                .flat_map(|before| ended(before, &users))
-                .chain(left)
-                .collect();
+            let mut left = BTreeSet::from_iter(ended(&self.recorded.lock(), &users));
+            if let Some(before) = &before {
+                left.extend(ended(before, &users));
+            }
             // Revoked up to the load, not up to now: a user of this file may have logged in since. A user who
             // is not in it can only have logged in at another server, which had not loaded the file yet.
             let passed =
                 i64::try_from(instant().duration_since(loaded.since).as_secs()).unwrap_or_default();
             let now = self.store.clock.now();
             let loaded_at = now.saturating_sub(passed);
-            let revocations: Vec<_> = left
-                .into_iter()
-                .map(|id| {
-                    let at = if users.contains_key(&id) {
-                        loaded_at
-                    } else {
-                        now
-                    };
-                    Revocation::for_user(id, at)
-                })
-                .collect();
-            // The time is a floor: a store that was emptied begins above all former generations.
-            let generation = now.max(generation.saturating_add(1));
+            let mut revocations = Vec::new();
+            for id in left {
+                let time = match users.contains_key(&id) {
+                    true => loaded_at,
+                    false => now,
+                };
+                revocations.push(Revocation::for_user(id, time));
+            }
             let next = Head {
-                generation,
+                // The time is a floor: a store that was emptied begins above all former generations.
+                generation: now.max(generation.saturating_add(1)),
                 users: loaded.enabled.clone(),
             };
             let changes = vec![
@@ -151,7 +145,7 @@ impl RecordedUsers {
             }
             let done = self.revocations.append(store, last, changes).await?;
             if done == Outcome::Committed {
-                self.is_recorded(users, generation);
+                self.note_recorded(users, next.generation);
                 return Ok(());
             }
         }
@@ -160,7 +154,7 @@ impl RecordedUsers {
         ))
     }
 
-    fn is_recorded(&self, users: EnabledUsers, generation: i64) {
+    fn note_recorded(&self, users: EnabledUsers, generation: i64) {
         debug!(users = users.len(), "the store has the users of the file");
         *self.recorded.lock() = users;
         self.generation.store(generation, Ordering::Relaxed);

@@ -46,13 +46,11 @@ fn log(app: &App, status: StatusCode, rejection: Option<Rejection>, line: Access
     }
     let reason = rejection.map(Rejection::reason);
     if app.config.access_log.wants(reason) {
-        let outcome = if reason.is_some() {
-            "rejected"
-        } else {
-            "responded"
-        };
         AccessLine {
-            outcome,
+            outcome: match reason {
+                Some(_) => "rejected",
+                None => "responded",
+            },
             reason,
             status: Some(status.as_u16()),
             ..line
@@ -66,7 +64,8 @@ pub(crate) async fn log_request(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let (began, span) = (Instant::now(), ServerSpan::begin(&request));
+    let began = Instant::now();
+    let span = ServerSpan::begin(&request);
     let headers = request.headers();
     let client = app.client_of(request.extensions(), headers);
     let ids = RequestIds {
@@ -74,12 +73,12 @@ pub(crate) async fn log_request(
             .unwrap_or_else(|| RequestId::new(random::number())),
         trace_id: span.trace_id().or_else(|| TraceId::received(headers)),
     };
-    let cors = if is_public_document(&app.config, request.uri().path()) {
-        cors::public_fields(headers)
-    } else {
-        app.config.interceptor.cors_fields(headers)
+    let cors = match is_public_document(&app.config, request.uri().path()) {
+        true => cors::public_fields(headers),
+        false => app.config.interceptor.cors_fields(headers),
     };
-    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let method = request.method().clone();
+    let uri = request.uri().clone();
     request.extensions_mut().insert(ids.clone());
     let mut response = next.run(request).await;
     let fields = response.headers_mut();
@@ -111,13 +110,9 @@ pub(crate) async fn log_request(
 
 /// Returns the length of the body, if it is known.
 fn length(response: &Response) -> Option<u64> {
-    response.body().size_hint().exact().or_else(|| {
-        response
-            .headers()
-            .get(CONTENT_LENGTH)?
-            .to_str()
-            .ok()?
-            .parse()
-            .ok()
-    })
+    if let Some(length) = response.body().size_hint().exact() {
+        return Some(length);
+    }
+    let field = response.headers().get(CONTENT_LENGTH)?;
+    field.to_str().ok()?.parse().ok()
 }

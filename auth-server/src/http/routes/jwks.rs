@@ -26,15 +26,13 @@ pub(crate) async fn jwks(
     let keys = app.keys()?;
     // With HMAC there is no set: its key is a secret.
     let set = keys.jwk_set.as_ref().ok_or(Rejection::NotFound)?;
-    let mut response = if matches_etag(request.headers(), &set.etag) {
-        let mut response = Response::new(Body::empty());
+    let mut response = Response::new(Body::empty());
+    if matches_etag(request.headers(), &set.etag) {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
-        response
     } else {
-        let mut response = Response::new(Body::from(set.json.clone()));
+        *response.body_mut() = Body::from(set.json.clone());
         response.headers_mut().insert(CONTENT_TYPE, JWK_SET);
-        response
-    };
+    }
     let fields = response.headers_mut();
     fields.insert(ETAG, set.etag.clone());
     fields.insert(CACHE_CONTROL, CACHEABLE);

@@ -43,9 +43,10 @@ struct Issued {
 
 pub(crate) async fn token(State(app): State<Arc<App>>, request: Request) -> Response {
     let (parts, client, body) = body::receive(&app, request).await;
-    let granted = body
-        .map_err(ErrorResponse::from)
-        .and_then(|body| GrantRequest::read(&app, &parts, &body));
+    let granted = match body {
+        Ok(body) => GrantRequest::read(&app, &parts, &body),
+        Err(error) => Err(error.into()),
+    };
     // Success and error meet here, so that each request has one count and one audit line.
     let outcome = match &granted {
         Ok(granted) => issue(&app, granted, client).await,
@@ -202,21 +203,25 @@ fn audience(app: &App, requested: &[String], grant: &Grant) -> Result<Vec<Audien
         return Ok(grant.audience.clone());
     }
     let whole = app.config.issuer.audience(grant);
-    let named = |resource: &String| {
+    let mut named = Vec::new();
+    for resource in requested {
         // Resources are compared byte for byte, as verifiers compare `aud`.
-        let is_granted = whole.contains(resource) && is_absolute_uri(resource);
-        is_granted
-            .then(|| resource.parse().ok())
-            .flatten()
-            .ok_or(Rejection::ResourceNotGranted)
-    };
-    requested.iter().map(named).collect()
+        if !whole.contains(resource) || !is_absolute_uri(resource) {
+            return Err(Rejection::ResourceNotGranted);
+        }
+        named.push(
+            resource
+                .parse()
+                .map_err(|_| Rejection::ResourceNotGranted)?,
+        );
+    }
+    Ok(named)
 }
 
 /// Returns true for a URI with a scheme and without a fragment (RFC 3986 §4.3).
 fn is_absolute_uri(text: &str) -> bool {
     let of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
-    let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
+    let (scheme, _) = text.split_once(':').unwrap_or_default();
     !scheme.is_empty() && scheme.bytes().all(of_scheme) && !text.contains('#')
 }
 
@@ -225,10 +230,8 @@ fn scope(requested: Option<&str>, grant: &Grant) -> Result<Scope, Rejection> {
     let Some(requested) = requested else {
         return Ok(grant.scope.clone());
     };
-    let requested: Scope = requested.parse().map_err(|_| Rejection::ScopeNotGranted)?;
-    if requested.is_within(&grant.scope) {
-        Ok(requested)
-    } else {
-        Err(Rejection::ScopeNotGranted)
+    match requested.parse::<Scope>() {
+        Ok(scope) if scope.is_within(&grant.scope) => Ok(scope),
+        _ => Err(Rejection::ScopeNotGranted),
     }
 }

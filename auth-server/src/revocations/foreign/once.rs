@@ -56,9 +56,12 @@ impl VerifiedStatement {
         let appended = log.append(store, &revocations, vec![first]);
         if appended.await? == Outcome::Committed {
             // The user may have got tokens while the store was busy, in a later second.
-            let later = revocations.iter().zip(self.revocations(store.clock.now()));
-            let later = later.filter(|(first, later)| first.fact.revokes != later.fact.revokes);
-            let later: Vec<_> = later.map(|(_, later)| later).collect();
+            let mut later = self.revocations(store.clock.now());
+            later.retain(|one| {
+                !revocations
+                    .iter()
+                    .any(|it| it.fact.revokes == one.fact.revokes)
+            });
             if !later.is_empty() {
                 log.note(later);
                 log.flush().await?;
@@ -67,9 +70,11 @@ impl VerifiedStatement {
         }
         // This server's list has the end too, once it has responded.
         log.catch_up(store).await?;
-        let held = store.read(&key).await?.record?;
-        let is_gone =
-            || StoreError::Unavailable("another statement with its jti has ended".to_owned());
-        held.map(Some).ok_or_else(is_gone)
+        match store.read(&key).await?.record? {
+            None => Err(StoreError::Unavailable(
+                "another statement with its jti has ended".to_owned(),
+            )),
+            other => Ok(other),
+        }
     }
 }
