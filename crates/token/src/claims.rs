@@ -265,8 +265,7 @@ fn name(members: &mut Map, name: &str) -> Result<Option<String>, InvalidToken> {
 
 /// Returns a name by which a revocation may end the token; no other value is an error.
 fn lenient_name(members: &mut Map, name: &str) -> Option<String> {
-    let value = members.remove(name)?;
-    value.name().map(str::to_owned)
+    Some(members.remove(name)?.name()?.to_owned())
 }
 
 /// Returns a claim that no decision about the request needs, so that no value is an error.

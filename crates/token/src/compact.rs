@@ -90,8 +90,9 @@ pub(crate) fn rejected_member(members: &Map) -> Option<&'static str> {
     if member(members, ENCODED).is_some_and(|it| *it != Value::Bool(true)) {
         return Some(ENCODED);
     }
-    let mut rejected = REJECTED_HEADER_MEMBERS.into_iter();
-    rejected.find(|name| member(members, name).is_some())
+    REJECTED_HEADER_MEMBERS
+        .into_iter()
+        .find(|name| member(members, name).is_some())
 }
 
 pub(crate) fn check_type(members: &Map) -> Result<(), InvalidToken> {

@@ -21,8 +21,10 @@ use crate::strict_json::Value;
 /// Parses a digest as tokens have it: base64url without padding.
 fn parse_digest(text: &str) -> Option<Digest> {
     let mut digest = Digest::default();
-    let length = URL_SAFE_NO_PAD.decode_slice(text, &mut digest).ok()?;
-    (length == digest.len()).then_some(digest)
+    match URL_SAFE_NO_PAD.decode_slice(text, &mut digest) {
+        Ok(length) if length == digest.len() => Some(digest),
+        _ => None,
+    }
 }
 
 /// The key and the certificate that a token is bound to: at least one member of its `cnf`.

@@ -33,8 +33,8 @@ impl DecodedToken {
 }
 
 fn object(part: &str) -> Option<Value> {
-    let bytes = URL_SAFE_NO_PAD.decode(part).ok()?;
-    strict_json::object(&bytes).ok().map(Value::Object)
+    let json = URL_SAFE_NO_PAD.decode(part).ok()?;
+    Some(Value::Object(strict_json::object(&json).ok()?))
 }
 
 #[cfg(test)]

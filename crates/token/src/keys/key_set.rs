@@ -112,8 +112,8 @@ impl KeySet {
 
     /// Returns name and algorithm of each key, for people.
     pub fn names(&self) -> String {
-        let names: Vec<_> = self.keys.iter().map(|key| key.name().to_string()).collect();
-        names.join(", ")
+        let names = self.keys.iter().map(|key| key.name().to_string());
+        names.collect::<Vec<_>>().join(", ")
     }
 
     /// Returns all keys, for status and logs.
