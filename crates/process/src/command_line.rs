@@ -80,8 +80,8 @@ pub fn parse<C: WithFile>() -> Result<C, ExitError> {
 /// Returns a warning for each `POSTERN_*` variable that is not a setting, for the log of a server.
 #[must_use]
 pub fn unknown_variables<C: WithFile>() -> Vec<String> {
-    let names = std::env::vars_os().map(|(name, _)| name);
-    unknown(&command::<C>(), names).collect()
+    let set = std::env::vars_os().map(|(name, _)| name);
+    unknown(&command::<C>(), set).collect()
 }
 
 /// Returns the warning about an unusable variable that is not ours, with the effect. The warning never
@@ -124,8 +124,7 @@ pub fn parse_words<C: WithFile>(
 #[must_use]
 pub fn config_file<C: WithFile>() -> Option<PathBuf> {
     let arguments: Vec<_> = std::env::args_os().collect();
-    let given = lenient_matches::<C>(&arguments).ok()?;
-    file_of(&given).cloned()
+    file_of(&lenient_matches::<C>(&arguments).ok()?).cloned()
 }
 
 /// Parses a name that other programs compare byte for byte.
@@ -172,8 +171,10 @@ pub fn member_name(text: &str) -> Result<String, &'static str> {
 
 /// Returns the arguments before a `--`, after which everything is an operand.
 fn before_operands(arguments: &[OsString]) -> &[OsString] {
-    let mut parts = arguments.split(|argument| argument == "--");
-    parts.next().unwrap_or_default()
+    arguments
+        .split(|argument| argument == "--")
+        .next()
+        .unwrap_or_default()
 }
 
 /// An end of parsing without settings.
@@ -366,8 +367,9 @@ fn all_settings(command: &Command) -> Vec<&Arg> {
 
 /// Returns the setting of this long name.
 fn setting_named<'c>(command: &'c Command, name: &str) -> Option<&'c Arg> {
-    let mut settings = all_settings(command).into_iter();
-    settings.find(|setting| setting.get_long() == Some(name))
+    all_settings(command)
+        .into_iter()
+        .find(|setting| setting.get_long() == Some(name))
 }
 
 /// Warns of `POSTERN_*` variables that no setting is read from: a misspelt one would have no effect. Not

@@ -34,8 +34,9 @@ pub fn read(path: &Path, max_bytes: u64) -> Result<Option<Zeroizing<String>>, Re
     };
     // The mode is the open file's, so that the file cannot be exchanged between check and use.
     if content.metadata.mode() & 0o077 != 0 {
-        let why = "others may read or write this file; chmod 600 it";
-        return Err(ReadError::NotPrivate(why));
+        return Err(ReadError::NotPrivate(
+            "others may read or write this file; chmod 600 it",
+        ));
     }
     if content.metadata.uid() != geteuid().as_raw() {
         return Err(ReadError::NotPrivate("this file belongs to another user"));

@@ -127,14 +127,13 @@ fn filter(directives: &str) -> Result<EnvFilter, ExitError> {
         directives => directives,
     };
     // A single word is also the name of a target: a misspelt level would silence every other target.
-    let mut lone = directives
-        .split(',')
-        .map(str::trim)
-        .filter(|word| !word.is_empty() && !word.contains(['=', '[', ':']));
-    if let Some(word) = lone.find(|word| word.parse::<LevelFilter>().is_err()) {
-        return Err(ExitError::Config(format!(
-            "--log-level: '{word}' is no level: expected off, error, warn, info, debug or trace, or PART=LEVEL"
-        )));
+    for word in directives.split(',').map(str::trim) {
+        let is_alone = !word.is_empty() && !word.contains(['=', '[', ':']);
+        if is_alone && word.parse::<LevelFilter>().is_err() {
+            return Err(ExitError::Config(format!(
+                "--log-level: '{word}' is no level: expected off, error, warn, info, debug or trace, or PART=LEVEL"
+            )));
+        }
     }
     let selects = |word: &str| {
         let target = word.split(['=', '[', ':']).next().unwrap_or_default();

@@ -96,10 +96,11 @@ fn http_url(text: &str) -> Option<String> {
         Some((scheme, rest)) => format!("{}://{rest}", scheme.to_ascii_lowercase()),
     };
     // The library drops line ends, and takes quotes for a part of the host.
-    let is_plain =
-        !text.starts_with('\'') && !url.contains(|c: char| c == '"' || c.is_whitespace());
-    let is_http = ["http://", "https://"].iter().any(|it| url.starts_with(it));
-    (is_plain && is_http && Proxy::https(&url).is_ok()).then_some(url)
+    if text.starts_with('\'') || url.contains(char::is_whitespace) || url.contains('"') {
+        return None;
+    }
+    let is_http = url.starts_with("http://") || url.starts_with("https://");
+    (is_http && Proxy::https(&url).is_ok()).then_some(url)
 }
 
 #[cfg(test)]

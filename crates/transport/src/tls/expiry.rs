@@ -53,8 +53,8 @@ impl End {
 
     /// Returns true if it has come near, or passed, `since` a time.
     fn has_advanced(&self, since: i64, now: i64) -> bool {
-        let mut times = [self.at, self.near].into_iter();
-        times.any(|time| (since..now).contains(&time))
+        let moments = since..now;
+        moments.contains(&self.at) || moments.contains(&self.near)
     }
 }
 
