@@ -36,8 +36,7 @@ fn actor() -> String {
         .find(|user| !user.is_empty())
         .unwrap_or_else(|| format!("uid-{}", getuid().as_raw()));
     let system = uname();
-    let host = system.nodename().to_string_lossy();
-    LogText(&format!("{user}@{host}")).to_string()
+    LogText(&format!("{user}@{}", system.nodename().to_string_lossy())).to_string()
 }
 
 fn print(text: &str) -> Result<(), ExitError> {

@@ -83,7 +83,7 @@ impl FromStr for UsersLocation {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once(':') {
             None if text == "builtin" => Ok(Self::Builtin),
-            Some(("file", path)) if !path.is_empty() => Ok(Self::File(PathBuf::from(path))),
+            Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
             _ => Err("expected builtin, or file:FILE such as file:users.toml"),
         }
     }

@@ -132,8 +132,8 @@ async fn remove(args: &ApplicationArgs) -> Result<(), ExitError> {
     };
     // The removal stays, so the failure has to name the remaining step.
     ended.map_err(|failure| failure.reworded(reworded))?;
-    let left = store.opened.read_applications().await?.document()?;
-    if left.is_empty() {
+    let left = store.opened.read_applications().await?;
+    if left.document()?.is_empty() {
         print_note(NONE_LEFT);
     }
     Ok(())

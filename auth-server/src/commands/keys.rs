@@ -50,14 +50,19 @@ async fn export_public(args: &KeyArgs) -> Result<(), ExitError> {
 }
 
 async fn show(args: &KeyArgs) -> Result<(), ExitError> {
-    let ring = KeysInStore::open(args).await?.load().await?;
-    ring.rows().iter().try_for_each(print_row)
+    for row in KeysInStore::open(args).await?.load().await?.rows() {
+        print_row(&row)?;
+    }
+    Ok(())
 }
 
 /// Publishes a next key; simultaneous calls result in one key, which all of them print.
 async fn rotate(args: &KeyArgs, lead: &LeadArgs) -> Result<(), ExitError> {
-    let keys = KeysInStore::open(args).await?;
-    rotate_in(&keys, lead.rotation_lead.get().into()).await
+    rotate_in(
+        &KeysInStore::open(args).await?,
+        lead.rotation_lead.get().into(),
+    )
+    .await
 }
 
 pub(crate) async fn rotate_in(keys: &KeysInStore, lead: i64) -> Result<(), ExitError> {

@@ -107,8 +107,8 @@ impl State {
                     // A fact that replaces others changes lines that are published already.
                     is_anew |= !self.only_adds(&entry);
                     if let Some(statement) = entry.fact.statement {
-                        let known = (statement.token, entry.ends);
-                        self.statements.insert(statement.id, known);
+                        self.statements
+                            .insert(statement.id, (statement.token, entry.ends));
                     }
                     self.entries.push(entry);
                     if !is_anew {

@@ -61,8 +61,8 @@ impl Registration {
     /// Deregisters this server, in bounded time.
     pub(crate) async fn end(self) {
         let _ = self.stop.send(());
-        let ended = tokio::time::timeout(DEREGISTRATION_TIMEOUT, self.task).await;
-        if ended.is_err() {
+        let ending = tokio::time::timeout(DEREGISTRATION_TIMEOUT, self.task);
+        if ending.await.is_err() {
             warn!("the registry did not confirm the deregistration in time");
         }
     }

@@ -285,8 +285,7 @@ fn check_is_free(file: &Path) -> Result<(), StoreError> {
     for suffix in ["", "-journal", "-wal", "-shm"] {
         let taken = with_suffix(file, suffix);
         if fs::symlink_metadata(&taken).is_ok() {
-            let why = "exists, and a backup overwrites nothing";
-            return Err(unusable(&taken, why));
+            return Err(unusable(&taken, "exists, and a backup overwrites nothing"));
         }
     }
     Ok(())

@@ -82,19 +82,22 @@ impl ApplicationRegistry {
         // Under the lock, so that a poll of the store does not join the former applications meanwhile.
         let former = std::mem::replace(&mut sources.mounted, applications);
         self.in_force.store(sources.joined());
-        let now = &sources.mounted;
-        let ids: BTreeSet<_> = former.all().chain(now.all()).map(|(id, _)| id).collect();
-        ids.into_iter()
-            .filter_map(|id| {
-                let event = match (former.get(id.as_str()), now.get(id.as_str())) {
-                    (None, _) => ApplicationEvent::Added,
-                    (_, None) => ApplicationEvent::Removed,
-                    (Some(former), Some(now)) if former == now => return None,
-                    _ => ApplicationEvent::SecretsChanged,
-                };
-                Some((id.clone(), event))
-            })
-            .collect()
+        let mounted = &sources.mounted;
+        let mut ids = BTreeSet::new();
+        for (id, _) in former.all().chain(mounted.all()) {
+            ids.insert(id);
+        }
+        let mut changes = Vec::new();
+        for id in ids {
+            let event = match (former.get(id.as_str()), mounted.get(id.as_str())) {
+                (None, _) => ApplicationEvent::Added,
+                (_, None) => ApplicationEvent::Removed,
+                (Some(before), Some(now)) if before == now => continue,
+                _ => ApplicationEvent::SecretsChanged,
+            };
+            changes.push((id.clone(), event));
+        }
+        changes
     }
 
     /// Checks a pair. Accepts any pair while no application is registered (contract §4.3 rule 2), unless
@@ -175,17 +178,20 @@ impl ApplicationRegistry {
                 sources.stored = Some(memory);
             }
             (Some(memory), Some(mut stored)) => {
-                let is_removed = |id: &AppId| stored.registered_id(id.as_str()).is_none();
-                let obtains_tokens = |grant: &Grant| !grant.audience.is_empty();
-                let ended = memory.all().filter(|(id, secrets)| {
-                    secrets.grant().is_some_and(obtains_tokens) && is_removed(id)
-                });
-                reconciled.ended = ended.map(|(id, _)| id.clone()).collect();
+                for (id, secrets) in memory.all() {
+                    if let Some(grant) = secrets.grant()
+                        && !grant.audience.is_empty()
+                        && stored.registered_id(id.as_str()).is_none()
+                    {
+                        reconciled.ended.push(id.clone());
+                    }
+                }
                 // Without a begin this is an empty store, which has lost the unreadable document.
                 stored.is_incomplete = memory.is_incomplete && stored.began.is_none();
                 // A later document may still be a change of an older copy, with its leaked secrets.
-                let is_changed = stored.drop_those_of(&memory);
-                reconciled.restored = is_changed.then(|| stored.clone());
+                if stored.drop_those_of(&memory) {
+                    reconciled.restored = Some(stored.clone());
+                }
                 sources.stored = Some(stored);
             }
         }
@@ -213,32 +219,25 @@ impl ApplicationRegistry {
         secret: &str,
         is_accepted: bool,
     ) -> Cow<'t, str> {
-        let all = self.in_force.load_full();
-        let Some(all) = all.filter(|_| !sent.is_empty()) else {
-            return match sent {
-                "" => sent.into(),
-                _ => "[not known yet]".into(),
-            };
+        if sent.is_empty() {
+            return sent.into();
+        }
+        let Some(all) = self.in_force.load_full() else {
+            return "[not known yet]".into();
         };
         let is_id = |text: &str| all.get(text).is_some();
         // A known id in the field of the secret: the two are swapped, and `sent` is the secret.
         if all.hold_secret(sent) || (is_id(secret) && !is_id(sent)) {
-            "[a secret]".into()
-        } else if is_id(sent) {
-            sent.into()
-        } else {
-            // Half of a password or token is of no use, but shows an operator a misspelt id.
-            let half = sent.chars().count() / 2;
-            let is_open = is_accepted && self.are_open(&all);
-            cut(
-                sent,
-                if is_open {
-                    MAX_OPEN_ID
-                } else {
-                    half.min(MAX_UNKNOWN_ID)
-                },
-            )
+            return "[a secret]".into();
         }
+        if is_id(sent) {
+            return sent.into();
+        }
+        if is_accepted && self.are_open(&all) {
+            return cut(sent, MAX_OPEN_ID);
+        }
+        // Half of a password or token is of no use, but shows an operator a misspelt id.
+        cut(sent, MAX_UNKNOWN_ID.min(sent.chars().count() / 2))
     }
 
     /// Returns the id if it is registered: the number of registered ids is bounded.

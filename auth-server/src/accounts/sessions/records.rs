@@ -31,8 +31,8 @@ impl OpenStore {
         expected: Option<Version>,
         record: &SessionRecord,
     ) -> Result<bool, StoreError> {
-        let ends = Some(record.kept_until());
-        self.write(id.key(), expected, record, ends).await
+        self.write(id.key(), expected, record, Some(record.kept_until()))
+            .await
     }
 
     /// Removes a session if there is one, and confirms that there is none.

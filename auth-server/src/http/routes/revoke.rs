@@ -132,7 +132,7 @@ async fn verify_token(
 ) -> Result<Result<Claims, InvalidToken>, ErrorResponse> {
     let keys = app.keys()?;
     let policy = policy(&app.config);
-    let verify = |keys: &KeySet| Bearer::new(token).and_then(|it| policy.verify_at(keys, it, now));
+    let verify = |keys: &KeySet| policy.verify_at(keys, Bearer::new(token)?, now);
     match verify(&keys.verification_keys) {
         Err(InvalidToken::KeyUnknown) => {
             // It may be invented, and each costs a reading.

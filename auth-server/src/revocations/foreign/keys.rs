@@ -83,8 +83,10 @@ impl ForeignKeys {
         }
         // The known keys still count, so a newer set is worth a short wait only.
         let fetched = timeout(WAIT_FOR_NEWER, self.fetched(Purpose::Tick)).await;
-        let newer = fetched.ok().flatten();
-        newer.or_else(|| Some(Arc::clone(&known.keys)))
+        match fetched {
+            Ok(Some(newer)) => Some(newer),
+            _ => Some(Arc::clone(&known.keys)),
+        }
     }
 
     /// Returns the keys of a fetch that begins from now on; `None` where it fails.

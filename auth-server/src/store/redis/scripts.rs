@@ -170,9 +170,9 @@ pub(super) fn commit(changes: &[Change]) -> Result<Cmd, Unspecified> {
     let mark = random::token_id()?;
     let mut keys = vec![format!("{PREFIX}commit:{mark}"), format!("{PREFIX}last")];
     keys.extend(log_keys());
-    keys.extend(changes.iter().flat_map(keys_of));
+    keys.extend(changes.iter().flat_map(change_keys));
     let mut command = script(COMMIT, &keys);
-    for argument in changes.iter().flat_map(arguments) {
+    for argument in changes.iter().flat_map(change_arguments) {
         command.arg(argument.as_str());
     }
     Ok(command)
@@ -212,7 +212,7 @@ pub(super) fn log_keys() -> [String; 2] {
     [entries, ends]
 }
 
-fn keys_of(change: &Change) -> [String; 3] {
+fn change_keys(change: &Change) -> [String; 3] {
     match change {
         Change::Put { key, .. } | Change::Delete { key, .. } => [
             record_key(key),
@@ -228,7 +228,7 @@ fn keys_of(change: &Change) -> [String; 3] {
 }
 
 /// Returns the five arguments of a change; an empty value is a value.
-fn arguments(change: &Change) -> [Zeroizing<String>; 5] {
+fn change_arguments(change: &Change) -> [Zeroizing<String>; 5] {
     let owned = |text: &str| Zeroizing::new(text.to_owned());
     match change {
         Change::Put {

@@ -47,8 +47,7 @@ pub(super) fn create(path: &Path) -> io::Result<()> {
 
 /// Opens a database. The end of the connection leaves the journal as it is, unless [`prepare`] was called.
 pub(super) fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
-    let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags)?;
+    let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     keep_journal(&connection, true)?;
     Ok(connection)
@@ -198,8 +197,7 @@ struct Checkpoint {
 }
 
 fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<Checkpoint> {
-    let query = format!("PRAGMA wal_checkpoint({mode})");
-    connection.query_row(&query, [], |row| {
+    connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| {
         Ok(Checkpoint {
             pages: row.get(1)?,
             played: row.get(2)?,
