@@ -37,7 +37,8 @@ use crate::config::{Config, warnings};
 use crate::http;
 use crate::http::app::App;
 use crate::http::middleware::access_log::reject_unparsed;
-use crate::keys::ring::KeyRing;
+use crate::keys::published::LiveKeys;
+use crate::keys::ring::rotation::RotationPolicy;
 use crate::server::registration::Registration;
 use crate::store::directory::Access;
 use crate::store::open_store::OpenStore;
@@ -179,24 +180,30 @@ fn status_page(
     let settings = given::<Cli>(&app.config.printable(args)?);
     let keys = Arc::clone(&app.live_keys);
     let policy = app.config.rotation;
-    let listed = move || {
-        let keys = keys.load();
-        let rings = keys.iter().map(|keys| &keys.ring);
-        let rows = rings.clone().flat_map(KeyRing::rows);
-        let due = rings.filter_map(|ring| ring.next_due(&policy));
-        rows.map(|row| row.to_string())
-            .chain(due.map(|at| format!("next change: {}", moment(at))))
-            .collect::<Vec<_>>()
-            .join("\n")
-    };
     Ok(page.routes(move || OwnPart {
         title: title.clone(),
         notice: None,
         sections: vec![
-            Section::text("Keys", &listed()),
+            Section::text("Keys", &list_keys(&keys, &policy)),
             Section::text(SETTINGS, &settings),
         ],
     }))
+}
+
+/// Returns a line for each key, and one for the next change.
+fn list_keys(keys: &LiveKeys, policy: &RotationPolicy) -> String {
+    let keys = keys.load();
+    let Some(keys) = &*keys else {
+        return String::new();
+    };
+    let mut lines = Vec::new();
+    for row in keys.ring.rows() {
+        lines.push(row.to_string());
+    }
+    if let Some(due) = keys.ring.next_due(policy) {
+        lines.push(format!("next change: {}", moment(due)));
+    }
+    lines.join("\n")
 }
 
 /// Registers this server, if a registry is configured.
@@ -229,7 +236,8 @@ fn follow_files(
     health: &Health,
     background: &Supervisor,
 ) -> Result<(), ExitError> {
-    let (config, metrics) = (&app.config, &app.metrics);
+    let config = &app.config;
+    let metrics = &app.metrics;
     if let Some(settings) = settings {
         let following = settings
             .follow(health.files("configuration"))
@@ -263,9 +271,9 @@ fn follow_files(
         background.spawn_critical("following the applications directory", following);
     }
     if let Some(tls) = &config.tls {
-        let following =
-            Arc::clone(tls).follow(metrics.tls.clone(), health.files("tls_files").reloads());
-        let following = following.map_err(no_signals)?;
+        let following = Arc::clone(tls)
+            .follow(metrics.tls.clone(), health.files("tls_files").reloads())
+            .map_err(no_signals)?;
         background.spawn_critical("following the TLS certificate", following);
     }
     Ok(())

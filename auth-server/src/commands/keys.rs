@@ -136,14 +136,16 @@ async fn import(args: &KeyArgs, file: &Path) -> Result<(), ExitError> {
         signing_type,
     } = KeysInStore::open(args).await?;
     let text = secret_file::read(file)?;
-    let pair = SigningKeyPair::from_private(signing_type, text.clone()).map_err(|error| {
-        let found = found_in(text.as_bytes());
-        let file = file.display();
-        ExitError::Config(format!(
-            "--private-key-file {file}: {error}, and found {found}"
-        ))
-    })?;
-    let pair = Arc::new(pair);
+    let pair = match SigningKeyPair::from_private(signing_type, text.clone()) {
+        Ok(pair) => Arc::new(pair),
+        Err(error) => {
+            let found = found_in(text.as_bytes());
+            let file = file.display();
+            return Err(ExitError::Config(format!(
+                "--private-key-file {file}: {error}, and found {found}"
+            )));
+        }
+    };
     let now = store.now().await?;
     let updated = update(&store.opened, (signing_type, now), |stored, _| {
         let unusable = |error| store.opened.unusable_keys(&error);

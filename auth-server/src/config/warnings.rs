@@ -5,7 +5,6 @@ use postern_process::clock::unix_now;
 use postern_process::command_line::{exposed_secrets, joined_members};
 
 use super::{Config, rotation};
-use crate::accounts::applications::directory::MountedApplications;
 use crate::cli::logout_table::LogoutTable;
 use crate::cli::{Cli, ServeArgs};
 
@@ -15,21 +14,20 @@ pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     warnings.extend(token_warnings(args, config));
     warnings.extend(network_warnings(args, config));
     warnings.extend(args.logouts.iter().filter_map(LogoutTable::warning));
-    let users = config.users.iter().flat_map(|users| users.warnings());
-    warnings.extend(users);
-    warnings.extend(
-        config
-            .mounted_applications
-            .iter()
-            .flat_map(MountedApplications::warnings),
-    );
+    if let Some(users) = &config.users {
+        warnings.extend(users.warnings());
+    }
+    if let Some(mounted) = &config.mounted_applications {
+        warnings.extend(mounted.warnings());
+    }
     warnings.extend(exposed_secrets::<Cli>());
     warnings
 }
 
 fn store_warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
-    let (lead, interval) = (args.keys.lead.rotation_lead, args.keys.store_poll_interval);
+    let lead = args.keys.lead.rotation_lead;
+    let interval = args.keys.store_poll_interval;
     let shortest = rotation::shortest_lead(interval.get());
     if i64::from(lead.get()) < shortest {
         warnings.push(format!(
@@ -57,7 +55,8 @@ fn store_warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
 
 fn token_warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     let mut warnings = joined_members("audience", args.tokens.audience.iter().map(String::as_str));
-    let (session, token) = (config.session_lifetime, config.issuer.lifetime);
+    let session = config.session_lifetime;
+    let token = config.issuer.lifetime;
     if config.refresh_tokens && session <= token {
         warnings.push(format!(
             "--refresh-token-lifetime {session}: no longer than --token-lifetime {token}, so that there is \
@@ -67,7 +66,8 @@ fn token_warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     let Some(url) = &config.issuer_url else {
         return warnings;
     };
-    let (issuer, context) = (&args.tokens.issuer, config.context_path.as_str());
+    let issuer = &args.tokens.issuer;
+    let context = config.context_path.as_str();
     if url.is_plain_over_a_network() {
         warnings.push(format!(
             "--issuer {issuer}: plain HTTP: an attacker on the way can replace the keys that are discovered there"
@@ -85,8 +85,9 @@ fn token_warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
 
 fn network_warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
-    let mut registry = config.registry.iter();
-    if registry.any(|registry| registry.settings.shows_password()) {
+    if let Some(registry) = &config.registry
+        && registry.settings.shows_password()
+    {
         warnings.push("--registry: the password travels there in plain HTTP".to_owned());
     }
     if config.users.is_none() {

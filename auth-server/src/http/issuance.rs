@@ -38,14 +38,13 @@ impl App {
         let Some(recorded) = &self.recorded_users else {
             return Ok(());
         };
-        let is_known = recorded
-            .knows(&self.requests, user)
-            .await
-            .map_err(|error| store_rejection(&error, "a user cannot be compared with the store"));
-        if is_known? {
-            Ok(())
-        } else {
-            Err(Rejection::UsersStale)
+        match recorded.knows(&self.requests, user).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Rejection::UsersStale),
+            Err(error) => {
+                let what = "a user cannot be compared with the store";
+                Err(store_rejection(&error, what))
+            }
         }
     }
 

@@ -61,14 +61,15 @@ impl Permits {
 
 /// Returns the queue of a network or client: behind all others if it is new.
 fn queue_or_new<Q: Default>(turns: &mut Turns<Q>, waiting: Option<ClientPrefix>) -> &mut Q {
-    let at = turns
-        .iter()
-        .position(|(other, _)| *other == waiting)
-        .unwrap_or_else(|| {
+    let known = turns.iter().position(|(other, _)| *other == waiting);
+    let index = match known {
+        Some(index) => index,
+        None => {
             turns.push_back((waiting, Q::default()));
             turns.len() - 1
-        });
-    &mut turns[at].1
+        }
+    };
+    &mut turns[index].1
 }
 
 impl State {
@@ -77,8 +78,8 @@ impl State {
     fn next(&mut self) -> Option<oneshot::Sender<Permit>> {
         while let Some((network, mut clients)) = self.waiting.pop_front() {
             while let Some((client, mut queue)) = clients.pop_front() {
-                let mut waiting = std::iter::from_fn(|| queue.pop_front());
-                let Some(next) = waiting.find(|waiting| !waiting.is_closed()) else {
+                let mut callers = std::iter::from_fn(|| queue.pop_front());
+                let Some(next) = callers.find(|caller| !caller.is_closed()) else {
                     continue;
                 };
                 // Emptied queues are dropped; others go to the end, which ends their turn.

@@ -59,8 +59,10 @@ impl MountedApplications {
                 let before = former.clone();
                 if let Some(now) = files.poll(move || before.reread()).await {
                     now.take_over(&former, &registrations, &metrics);
-                    let errors = now.errors.join("; ");
-                    condition.reloaded(Some(errors.as_str()).filter(|errors| !errors.is_empty()));
+                    match now.errors.join("; ").as_str() {
+                        "" => condition.reloaded(None),
+                        errors => condition.reloaded(Some(errors)),
+                    }
                     former = now.clone();
                 }
             }
@@ -91,12 +93,14 @@ impl MountedApplications {
     }
 
     fn reread(&self) -> Self {
-        let read = Self::read_files(self.path.clone(), &self.applications);
-        // A directory that cannot be read ends no application: the applications of the last poll stay.
-        read.unwrap_or_else(|error| Self {
-            errors: vec![format!("{}: {error}", self.path.display())],
-            ..self.clone()
-        })
+        match Self::read_files(self.path.clone(), &self.applications) {
+            Ok(read) => read,
+            // A directory that cannot be read ends no application: the applications of the last poll stay.
+            Err(error) => Self {
+                errors: vec![format!("{}: {error}", self.path.display())],
+                ..self.clone()
+            },
+        }
     }
 
     fn read_files(path: PathBuf, former: &Applications) -> std::io::Result<Self> {
@@ -112,8 +116,8 @@ impl MountedApplications {
                 continue;
             }
             let file = now.path.join(&name);
-            let id = name.to_str().filter(|name| !is_copy(name));
-            let Some(id) = id.and_then(|name| name.parse::<AppId>().ok()) else {
+            let named = name.to_str().filter(|name| !is_copy(name));
+            let Some(id) = named.and_then(|name| name.parse::<AppId>().ok()) else {
                 now.errors.push(format!(
                     "{}: its name is not an application's",
                     file.display()
