@@ -55,17 +55,18 @@ fn revocation(args: &RevokeArgs, now: i64) -> Result<(Revocation, String), ExitE
         let done = format!("token {} is revoked", id.escape_debug());
         return Ok((Revocation::for_token(id, None, now), done));
     }
-    if let (Some(id), Some(issuer)) = (args.user.clone(), args.issuer.clone()) {
+    if let Some(user) = &args.user {
+        let name = user.escape_debug();
+        let Some(issuer) = &args.issuer else {
+            let done = format!("the tokens of user {name} are revoked");
+            return Ok((Revocation::for_user(user.clone(), now), done));
+        };
         let done = format!(
-            "the tokens of user {} of {} are revoked",
-            id.escape_debug(),
+            "the tokens of user {name} of {} are revoked",
             issuer.escape_debug()
         );
-        return Ok((Revocation::for_foreign_user(issuer, id, now), done));
-    }
-    if let Some(id) = args.user.clone() {
-        let done = format!("the tokens of user {} are revoked", id.escape_debug());
-        return Ok((Revocation::for_user(id, now), done));
+        let revocation = Revocation::for_foreign_user(issuer.clone(), user.clone(), now);
+        return Ok((revocation, done));
     }
     if let Some(id) = &args.app {
         let done = format!("the tokens of application {id} are revoked");

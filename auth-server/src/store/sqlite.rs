@@ -304,15 +304,15 @@ impl Store for Arc<SqliteStore> {
         let owned_keys = keys.to_vec();
         let held = self.query(move |connection| {
             let moment = connection.unchecked_transaction()?;
-            let mut held = Vec::new();
+            let mut records = Vec::new();
             for Key { kind, id } in owned_keys {
-                held.push(
+                records.push(
                     moment
                         .query_row(GET, (kind.name(), id), stored)
                         .optional()?,
                 );
             }
-            Ok(held)
+            Ok(records)
         });
         let mut held = held.await?;
         // Without a database no record was read.

@@ -128,7 +128,7 @@ impl Replaced {
     fn add_issuer(&mut self, issuer: Owner, listed: &[&Entry]) {
         for one in std::mem::take(&mut self.surplus) {
             if one.issuer.map(Owner::Issuer) == Some(issuer) {
-                // The lines of the user are no longer replaced alone, but with all of the issuer.
+                // The lines of the user are not replaced alone any more, but with all others of the issuer.
                 self.bytes = (self.bytes + one.lines).saturating_sub(OWNER_LINE);
             } else {
                 self.surplus.push(one);

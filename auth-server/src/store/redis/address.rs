@@ -184,9 +184,9 @@ fn sentinels(transport: &str, rest: &str, access: &Credentials) -> Parsed<Target
     let infos = hosts.infos(transport, database, SENTINEL_PORT, access)?;
     let certificates = certificates(access);
     let mut clients = Vec::new();
-    for master in &infos {
+    for configured in &infos {
         // The user, password and database of the address are for the master, not the Sentinel.
-        let info = master.addr().clone().into_connection_info()?;
+        let info = configured.addr().clone().into_connection_info()?;
         let mut settings = info.redis_settings().clone();
         if let Some(user) = &access.files.store_sentinel_user {
             settings = settings.set_username(user);
@@ -194,8 +194,8 @@ fn sentinels(transport: &str, rest: &str, access: &Credentials) -> Parsed<Target
         if let Some(password) = &access.sentinel_password {
             settings = settings.set_password(password.as_str());
         }
-        let info = info.set_redis_settings(settings);
-        clients.push(client(info, certificates.as_ref())?);
+        let sentinel = info.set_redis_settings(settings);
+        clients.push(client(sentinel, certificates.as_ref())?);
     }
     let sentinels = Sentinels {
         clients,
