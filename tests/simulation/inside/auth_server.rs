@@ -25,7 +25,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use tower::ServiceExt;
 
-pub use crate::store::simulated::{Call, Event, Fate, SimulatedStore, Weather};
+pub use crate::store::simulated::{Call, Event, Fate, Keys, SimulatedStore, Weather};
 
 use crate::accounts::applications::command::Change;
 use crate::cli::{Cli, Command, ServeArgs};
@@ -90,14 +90,6 @@ pub struct Reply {
     pub body: Bytes,
 }
 
-/// The keys of a server at a moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Keys {
-    pub current: String,
-    pub listed: Vec<String>,
-    pub revoked: Vec<String>,
-}
-
 impl Server {
     /// Starts a server on a machine, which may end at any moment.
     #[must_use]
@@ -146,15 +138,7 @@ impl Server {
     #[must_use]
     pub fn keys(&self) -> Option<Keys> {
         let keys = self.app.live_keys.load_full()?;
-        let ring = &keys.ring;
-        Some(Keys {
-            current: ring.current().id().to_string(),
-            listed: ring
-                .verification_keys()
-                .map(|key| key.id().to_string())
-                .collect(),
-            revoked: ring.revoked().iter().map(ToString::to_string).collect(),
-        })
+        Some(Keys::from(&keys.ring))
     }
 
     /// Returns the number of sessions whose begin was unclear, and which are not removed yet.

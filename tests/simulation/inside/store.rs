@@ -11,21 +11,22 @@
     )
 )]
 
-use std::collections::{BTreeMap, BTreeSet};
+mod keys;
+mod state;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use postern_token::claims::Claims;
-use postern_token::keys::VerificationKey;
-use postern_token::keys::signing_type::SigningType;
 use postern_token::revocations::{RevocationDigest, RevokedTokens, TokenDigests};
-use zeroize::Zeroizing;
 
+pub use self::keys::Keys;
+use self::state::{Record, State};
 use super::envelope_encryption::{KeyEncryption, MARK};
-use super::{Change, Key, Kind, LogEntry, NewEntry, Outcome, Store, StoreError, Stored, Version};
-use crate::keys::records::Entry;
+use super::{Change, Key, Kind, LogEntry, Outcome, Store, StoreError, Stored};
 
 const KEY_ENCRYPTION_KEY: &str = "015a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
 
@@ -68,21 +69,6 @@ pub trait Weather: Send + Sync {
     fn now(&self) -> i64;
 }
 
-/// Everything that one state of the store holds.
-#[derive(Clone, Default)]
-struct State {
-    records: BTreeMap<(&'static str, String), Record>,
-    log: BTreeMap<i64, LogEntry>,
-    /// The last number that was given to an entry.
-    last: i64,
-}
-
-#[derive(Clone)]
-struct Record {
-    value: Zeroizing<String>,
-    ends: Option<i64>,
-}
-
 /// The states since the beginning, of which the last one is the present one.
 struct History {
     states: Vec<Arc<State>>,
@@ -96,8 +82,8 @@ struct History {
     waits: bool,
     /// True where every server has a key that encrypts the store.
     is_sealed: bool,
-    /// The ring that was last opened for [`SimulatedStore::next_key`], and the key.
-    next_key: (String, Option<String>),
+    /// The values that were last opened for [`SimulatedStore::keys`], and the keys.
+    keys: (keys::Values, Option<Keys>),
 }
 
 /// The servers of one store.
@@ -114,7 +100,7 @@ impl SimulatedStore {
             former: Arc::default(),
             waits,
             is_sealed,
-            next_key: Default::default(),
+            keys: Default::default(),
         })))
     }
 
@@ -201,41 +187,22 @@ impl SimulatedStore {
         by_it.len()
     }
 
-    fn stored_ring(&self) -> String {
-        let state = self.0.lock().present();
-        let Key { kind, id } = Entry::Ring.key();
-        let ring = state.records.get(&(kind.name(), id));
-        ring.map(|ring| ring.value.to_string()).unwrap_or_default()
-    }
-
-    fn opened(&self, ring: &str) -> serde_json::Value {
-        let ring = self.encryption().open(&Entry::Ring.key(), ring).ok();
-        let ring = ring.and_then(|ring| serde_json::from_str(&ring.text).ok());
-        ring.unwrap_or_default()
+    /// Returns the stored keys.
+    #[must_use]
+    pub fn keys(&self) -> Option<Keys> {
+        let encryption = self.encryption();
+        let mut history = self.0.lock();
+        let values = keys::values(&history.present());
+        if history.keys.0 != values {
+            history.keys = (values.clone(), keys::opened(values, &encryption));
+        }
+        history.keys.1.clone()
     }
 
     /// Returns true if the key of this id is among those that the ring names as revoked.
     #[must_use]
     pub fn has_revoked_key(&self, id: &str) -> bool {
-        let ring = self.opened(&self.stored_ring());
-        let revoked = ring["revoked"].as_array().cloned().unwrap_or_default();
-        revoked.iter().any(|revoked| revoked.as_str() == Some(id))
-    }
-
-    /// Returns the id of the key that will sign next.
-    #[must_use]
-    pub fn next_key(&self) -> Option<String> {
-        let stored = self.stored_ring();
-        let (known, next) = self.0.lock().next_key.clone();
-        if known == stored {
-            return next;
-        }
-        let ring = self.opened(&stored);
-        let public = ring["next"]["public"].as_str();
-        let key = public.and_then(|it| VerificationKey::parse(SigningType::Ecdsa, it).ok());
-        let next = key.map(|key| key.id().to_string());
-        self.0.lock().next_key = (stored, next.clone());
-        next
+        self.keys().is_some_and(|keys| keys.revoked.contains(id))
     }
 
     /// Returns the name of a record that only a key opens and that is in clear, in a store that is sealed.
@@ -275,94 +242,6 @@ impl History {
         self.states = vec![state];
         self.safe = 0;
     }
-}
-
-impl State {
-    fn record(&self, key: &Key, now: i64) -> Option<&Record> {
-        let record = self.records.get(&(key.kind.name(), key.id.clone()));
-        record.filter(|record| record.ends.is_none_or(|ends| now < ends))
-    }
-
-    fn read(&self, key: &Key, now: i64) -> Option<Stored> {
-        self.record(key, now).map(|record| Stored {
-            value: record.value.clone(),
-            version: version_of(&record.value),
-        })
-    }
-
-    fn ids(&self, kind: Kind, group: &str, now: i64) -> Vec<String> {
-        let of_kind = self.records.iter().filter(|((name, id), record)| {
-            let lives = record.ends.is_none_or(|ends| now < ends);
-            *name == kind.name() && lives && id.starts_with(group)
-        });
-        let mut ids: Vec<_> = of_kind
-            .map(|((_, id), record)| (record.ends.unwrap_or(i64::MAX), id.clone()))
-            .collect();
-        ids.sort();
-        ids.into_iter().map(|(_, id)| id).collect()
-    }
-
-    /// Returns false where one of the changes expects another version.
-    fn permits(&self, changes: &[Change], now: i64) -> bool {
-        changes.iter().all(|change| self.permits_one(change, now))
-    }
-
-    fn permits_one(&self, change: &Change, now: i64) -> bool {
-        let held = |key| {
-            self.record(key, now)
-                .map(|record| version_of(&record.value))
-        };
-        match change {
-            Change::Put { key, expected, .. } => held(key) == *expected,
-            Change::Delete { key, expected } => held(key).as_ref() == Some(expected),
-            Change::Append(_) => true,
-            Change::Remove { expected, .. } => self.log.get(&expected.id) == Some(expected),
-        }
-    }
-
-    fn after(&self, changes: Vec<Change>, now: i64) -> Self {
-        let mut next = self.clone();
-        changes
-            .into_iter()
-            .for_each(|change| next.make(change, now));
-        next
-    }
-
-    fn make(&mut self, change: Change, now: i64) {
-        match change {
-            Change::Put {
-                key, value, ends, ..
-            } => {
-                let record = Record { value, ends };
-                self.records.insert((key.kind.name(), key.id), record);
-            }
-            Change::Delete { key, .. } => {
-                self.records.remove(&(key.kind.name(), key.id));
-            }
-            Change::Append(entry) => self.append(entry, now),
-            Change::Remove { ids, .. } => {
-                self.log
-                    .retain(|id, _| *id == self.last || !ids.contains(id));
-            }
-        }
-        self.records
-            .retain(|_, record| record.ends.is_none_or(|ends| now < ends));
-    }
-
-    fn append(&mut self, entry: NewEntry, now: i64) {
-        self.last = self.last.max(entry.above) + 1;
-        let id = self.last;
-        let NewEntry { value, ends, .. } = entry;
-        self.log.insert(id, LogEntry { id, value, ends });
-        // The last one stays, so that its number is known.
-        self.log
-            .retain(|other, entry| *other == id || now < entry.ends);
-    }
-}
-
-/// As in Redis, equal values have equal versions.
-fn version_of(value: &str) -> Version {
-    Version(value.to_owned())
 }
 
 /// The store as one server reaches it.

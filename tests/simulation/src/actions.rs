@@ -1,14 +1,18 @@
 //! The actions of clients, administrators and nature.
 
+mod administration;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use auth_server::simulation::{Administration, Reply, administer, foreign_logout as statement};
+use auth_server::simulation::{Administration, Reply};
 use axum::body::Body;
 use http::{Request, StatusCode, header};
 use tokio::time::Instant;
 
-use crate::model::{Ended, Session, Token, foreign_session};
+pub use self::administration::register;
+use self::administration::{OTHER, command, end, foreign_logout, register_other, revoke_key};
+use crate::model::{Ended, Session, Token};
 use crate::plan::{Action, Credential, Presented};
 use crate::world::World;
 
@@ -16,8 +20,6 @@ use crate::world::World;
 const LOGOUTS: usize = 4;
 /// A client whose refresh failed asks again this often.
 const REFRESHES: usize = 4;
-/// Another issuer that gets no 200 sends its statement again this often, each time after twice the pause.
-const STATEMENTS: usize = 6;
 /// The id of the built-in user.
 const USER: &str = "1";
 
@@ -46,7 +48,8 @@ pub async fn act(world: Arc<World>, action: Action) {
         Action::RotateKeys => {
             command(&world, Administration::RotateKeys).await;
         }
-        Action::RevokeKey => revoke_key(&world).await,
+        Action::RevokeKey => revoke_key(&world, |id, current| id == current).await,
+        Action::RevokeOtherKey => revoke_key(&world, |id, current| id != current).await,
         Action::RevokeUser => {
             let ended = Ended::User(USER.to_owned(), world.sky.store_now());
             end(&world, ended, Administration::RevokeUser(USER.to_owned())).await;
@@ -132,106 +135,6 @@ fn fail_over(world: &World, lost: usize) {
         .tell(|| format!("a copy takes the place of the store, without the last {lost} commits"));
     let is_lossy = lost > 0 && !world.setting.waits;
     world.laws.lock().store_has_lost(world, is_lossy);
-}
-
-/// An application that comes and goes.
-const OTHER: &str = "reports";
-
-/// Registers the application of the sidecars. Returns false where that failed.
-pub async fn register(world: &Arc<World>) -> bool {
-    let ensure = Administration::EnsureApplication {
-        id: "orders".to_owned(),
-        secret: "a-secret-of-the-simulated-application".to_owned(),
-    };
-    command(world, ensure).await
-}
-
-/// Registers another one: from then on the sidecars' application has to be registered too. A secret that
-/// was dropped never counts again, so it is a new one each time.
-async fn register_other(world: &Arc<World>) {
-    let ensure = Administration::EnsureApplication {
-        id: OTHER.to_owned(),
-        secret: format!(
-            "another-secret-of-{:?}-after-the-beginning",
-            world.sky.began.elapsed()
-        ),
-    };
-    command(world, ensure).await;
-    register(world).await;
-}
-
-async fn command(world: &Arc<World>, command: Administration) -> bool {
-    let machine = world.machine();
-    let way = Arc::clone(&world.ways[world.setting.servers]);
-    let done = administer(&machine, &world.store, way, command.clone()).await;
-    world
-        .story
-        .tell(|| format!("{command:?}: {}", if done { "done" } else { "failed" }));
-    done
-}
-
-/// Asks for an end, and notes its confirmation.
-async fn end(world: &Arc<World>, ended: Ended, request: Administration) {
-    let position = world.laws.lock().note(ended, None);
-    if command(world, request).await {
-        world.laws.lock().ends[position].confirmed = Some(Instant::now());
-    }
-}
-
-/// Another issuer sends a statement that a session has ended until it gets 200, each time to the next server.
-/// `is_lost`: the first response does not reach it. Of every other session it sends two statements with one id at
-/// once, of which a single one counts.
-async fn foreign_logout(world: &Arc<World>, session: usize, first: usize, mut is_lost: bool) {
-    let name = foreign_session(session);
-    let id = format!("{name} at {:?}", world.sky.began.elapsed());
-    let now = world.sky.store_now();
-    let statements = [now, now - 1].map(|issued| statement(&name, &id, issued));
-    let statements = &statements[..=session % 2];
-    let position = world.laws.lock().note(Ended::Session(name), None);
-    for attempt in 0..STATEMENTS {
-        let server = |number| (first + attempt + number) % world.setting.servers;
-        let send = async |number: usize| {
-            let statement = statements.get(number)?.clone();
-            let request = form("/oidc/backchannel-logout", statement);
-            world.request(server(number), request).await
-        };
-        let (reply, other) = tokio::join!(send(0), send(1));
-        let (replies, first) = ([reply, other], server(0));
-        world.story.tell(|| {
-            let replies = replies.each_ref().map(|it| described(it.as_ref()));
-            let replies = replies[..statements.len()].join(", ");
-            format!(
-                "server {first} hears that session {session} has ended at another issuer: {replies}"
-            )
-        });
-        world
-            .laws
-            .lock()
-            .stated(world, &id, &replies[..statements.len()]);
-        let ended =
-            |reply: &Option<Reply>| reply.as_ref().is_some_and(|it| it.status == StatusCode::OK);
-        let ended = replies.iter().position(ended);
-        if let Some(number) = ended.filter(|_| !is_lost) {
-            let end = &mut world.laws.lock().ends[position];
-            (end.confirmed, end.confirmed_by) = (Some(Instant::now()), Some(server(number)));
-            return;
-        }
-        is_lost &= ended.is_none();
-        tokio::time::sleep(Duration::from_secs(3 << attempt)).await;
-    }
-}
-
-async fn revoke_key(world: &Arc<World>) {
-    let servers = world.running_servers();
-    let keys = servers.values().find_map(|server| server.keys());
-    if let Some(keys) = keys {
-        end(
-            world,
-            Ended::Key(keys.current.clone()),
-            Administration::RevokeKey(keys.current),
-        )
-        .await;
-    }
 }
 
 fn posted(path: &str, content_type: &str, body: String) -> Request<Body> {

@@ -98,22 +98,23 @@ fn agree(world: &Arc<World>) {
 
 /// A token counts everywhere that has not expired, and that was not ended.
 async fn tokens_count(world: &Arc<World>) {
-    let now = world.sky.world_now();
-    let live: Vec<_> = {
+    let (live, has_lost): (Vec<_>, _) = {
         let laws = world.laws.lock();
-        let counts = laws
-            .tokens
-            .iter()
-            .filter(|token| laws.must_count(token, now));
-        counts.cloned().collect()
+        let tokens = laws.tokens.iter();
+        let counts = tokens.filter(|token| laws.must_count(world, token));
+        (counts.cloned().collect(), laws.has_lost)
     };
     for token in live {
         for (number, sidecar) in world.running_sidecars() {
             let verdict = sidecar.decide(&token.text).await;
+            let counts = match verdict {
+                Some(Verdict::Rejected(_, status)) => has_lost && status == 503,
+                verdict => verdict.is_some(),
+            };
             world
                 .laws
                 .lock()
-                .require(verdict == Some(Verdict::Forwarded), || {
+                .require(counts, || {
                     format!(
                         "a token of the key {} and the session {:?}, issued at {:?}, does not count at sidecar {number}: {verdict:?}",
                         token.key, token.claims.session, token.claims.issued_at

@@ -3,6 +3,7 @@
 //! They hold for what was confirmed. A store that loses what it has confirmed (a fail-over without
 //! `?wait=`, a backup, `FLUSHALL`) may lose an end too, unless a server that knows it lives on.
 
+mod keys;
 mod refreshes;
 mod sidecars;
 
@@ -12,10 +13,11 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use auth_server::simulation::{FOREIGN_ISSUER, Reply, Server};
+use auth_server::simulation::{FOREIGN_ISSUER, Keys, Reply, Server};
 use http::StatusCode;
 use tokio::time::Instant;
 
+use self::keys::Known;
 use self::sidecars::Fetches;
 use crate::model::{End, Ended, Keeps, Session, Token, foreign_token};
 use crate::plan::Setting;
@@ -39,8 +41,12 @@ pub struct Laws {
     signers: BTreeMap<usize, Option<String>>,
     /// The moment when a key was first seen among those of a server.
     keys_seen: BTreeMap<String, Instant>,
-    /// The key that the store has as the next one, and the moment when it was first seen there.
-    next_key: Option<(String, Instant)>,
+    /// The keys of the store, and the moment when they were first seen there.
+    stored_keys: Option<(Keys, Instant)>,
+    /// The keys of each running server at the last check.
+    keys: BTreeMap<usize, Known>,
+    /// The moment when a server without keys was last seen.
+    pub keyless: Option<Instant>,
     /// The moment when a sidecar has last rejected a token with 401, by its number and the key.
     rejected: BTreeMap<(usize, String), Instant>,
     /// The entries of the log at the last check.
@@ -100,16 +106,10 @@ impl Laws {
         self.ends.iter().any(|end| end.ended.may_end(token))
     }
 
-    /// Returns true where a key may have been lost with the store, or revoked.
-    fn may_lack_key(&self, token: &Token) -> bool {
-        let ends = self.ends.iter().map(|end| &end.ended);
-        let mut revoked = ends.filter(|ended| matches!(ended, Ended::Key(id) if *id == token.key));
-        self.has_lost || revoked.next().is_some()
-    }
-
     /// The store has lost states: those ends are left that a server has in memory.
     pub fn store_has_lost(&mut self, world: &World, is_lossy: bool) {
         self.log.clear();
+        self.stored_keys = None;
         if !is_lossy {
             return;
         }
@@ -138,6 +138,7 @@ impl Laws {
 
     pub fn server_dies(&mut self, server: usize) {
         self.numbers.remove(&server);
+        self.keys.remove(&server);
         for end in &mut self.ends {
             end.confirmed_by = end.confirmed_by.filter(|by| *by != server);
             if let Keeps::Servers(holders) = &mut end.keeps {
@@ -163,8 +164,7 @@ impl Laws {
             format!("a sealed store holds in clear: {in_clear:?}")
         });
         self.check_log(world);
-        self.note_keys(world);
-        self.check_next_key(world);
+        self.check_keys(world);
         self.note_restored(world);
         self.check_ends(world);
     }
@@ -189,31 +189,6 @@ impl Laws {
                 format!("the list of server {number} goes back from {former} to {list}")
             });
         }
-    }
-
-    fn note_keys(&mut self, world: &World) {
-        for server in world.running_servers().values() {
-            for key in server.keys().into_iter().flat_map(|keys| keys.listed) {
-                self.keys_seen.entry(key).or_insert_with(Instant::now);
-            }
-        }
-    }
-
-    /// The next key is listed before it signs.
-    fn check_next_key(&mut self, world: &World) {
-        let next = world.store.next_key();
-        let known = self.next_key.take();
-        let Some(next) = next else { return };
-        let is_known = known.filter(|(known, _)| *known == next);
-        let (next, seen) = is_known.unwrap_or_else(|| (next, Instant::now()));
-        for (number, server) in world.running_servers() {
-            let has_polled = world.polled(number).is_some_and(|begun| begun > seen);
-            let is_listed = server.keys().is_none_or(|keys| keys.listed.contains(&next));
-            self.require(!has_polled || is_listed, || {
-                format!("server {number} does not list the next key")
-            });
-        }
-        self.next_key = Some((next, seen));
     }
 
     /// An end that servers have written back is in the store again.
@@ -310,18 +285,16 @@ impl Laws {
         self.require(unheard.is_none(), || unheard.unwrap_or_default());
     }
 
-    /// Returns true for a token that every sidecar has to accept.
-    #[must_use]
-    pub fn must_count(&self, token: &Token, now: i64) -> bool {
-        token.is_of_this_time(now) && !self.may_be_ended(token) && !self.may_lack_key(token)
-    }
-
     /// Returns true where the response to a logout with this token is a promise: an access token that no
     /// server can verify ends nothing, and neither does a refresh token whose session the store has lost.
     #[must_use]
     pub fn promises_end(&self, world: &World, session: usize, text: &str) -> bool {
         match self.tokens.iter().find(|token| token.text == text) {
-            Some(token) => token.expires > world.sky.world_now() && !self.may_lack_key(token),
+            Some(token) => {
+                token.expires > world.sky.world_now()
+                    && !self.has_lost
+                    && !self.may_be_revoked(&token.key)
+            }
             None => self.sessions.get(session).is_some_and(|it| it.is_safe),
         }
     }

@@ -69,6 +69,8 @@ pub enum Action {
     },
     RotateKeys,
     RevokeKey,
+    /// One that signs no more, or not yet.
+    RevokeOtherKey,
     RevokeUser,
     RevokeEveryone,
     /// Another issuer says to a server that a session there has ended.
@@ -154,7 +156,7 @@ impl Plan {
             sealed: random.u8(..10) < 3,
             losses: [0, 5, 30, 100][random.usize(..4)],
             fails_over: random.bool(),
-            has_disasters: random.u8(..10) == 0,
+            has_disasters: random.u8(..10) < 2,
             sets_clocks: random.u8(..10) < 2,
         };
         let events = random.usize(20..=80);
@@ -164,6 +166,9 @@ impl Plan {
                 action: action(&setting, &mut random),
             })
             .collect();
+        if setting.has_disasters {
+            add_disaster(&setting, &mut random, &mut steps);
+        }
         steps.sort_by_key(|step| step.at);
         Self {
             by: None,
@@ -204,6 +209,45 @@ mod milliseconds {
 
     pub fn deserialize<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Duration, D::Error> {
         u64::deserialize(deserializer).map(Duration::from_millis)
+    }
+}
+
+/// Adds the loss of a store as keys change, while a server is cut off and another one starts.
+fn add_disaster(setting: &Setting, random: &mut Rng, steps: &mut Vec<Step>) {
+    let at = random.i64(30_000..280_000);
+    let (server, other) = (
+        random.usize(..setting.servers),
+        random.usize(..setting.servers),
+    );
+    let disaster = match random.bool() {
+        true => Action::Flush,
+        false => Action::Restore {
+            lost: random.usize(1..=10),
+        },
+    };
+    let lasts = Duration::from_millis(random.u64(1_000..60_000));
+    steps.push(Step {
+        at: Duration::from_millis(at.unsigned_abs()),
+        action: disaster,
+    });
+    let around = [
+        (-200_000..0, Action::RotateKeys),
+        (-20_000..0, Action::CutOff { server, lasts }),
+        (-10_000..0, Action::RevokeKey),
+        (0..2_000, Action::KillServer(other)),
+        (2_000..5_000, Action::StartServer(other)),
+        (0..15_000, Action::RotateKeys),
+        (0..15_000, Action::RevokeOtherKey),
+        (0..15_000, Action::RevokeKey),
+    ];
+    for (times, action) in around {
+        let at = (at + random.i64(times)).max(0).unsigned_abs();
+        if random.bool() {
+            steps.push(Step {
+                at: Duration::from_millis(at),
+                action,
+            });
+        }
     }
 }
 

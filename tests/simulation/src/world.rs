@@ -88,6 +88,14 @@ impl World {
             .collect()
     }
 
+    /// Returns true where every running server lists a key.
+    #[must_use]
+    pub fn all_list(&self, key: &str) -> bool {
+        let servers = self.running_servers();
+        let mut keys = servers.values().map(|server| server.keys());
+        keys.all(|keys| keys.is_some_and(|keys| keys.listed.contains(key)))
+    }
+
     /// Returns the begin of a server's last poll that succeeded. One at a former primary that confirms what is
     /// lost with it (without `?wait=`) does not count.
     #[must_use]
@@ -124,6 +132,7 @@ impl World {
             Arc::clone(&self.ways[number]) as _,
         );
         self.story.tell(|| format!("server {number} starts"));
+        self.laws.lock().keyless = Some(Instant::now());
         *slot = Some(Running {
             machine,
             program: Arc::new(server),

@@ -142,25 +142,22 @@ impl Laws {
         self.require(!(is_ended && is_served), || {
             format!("sidecar {sidecar} serves a token that was ended")
         });
-        if self.has_lost
-            || self.may_be_ended(token)
-            || !token.is_of_this_time(world.sky.world_now())
-        {
+        if self.may_be_ended(token) || !token.is_of_this_time(world.sky.world_now()) {
             return;
         }
         // Below its bound by some seconds: the decision took a while.
         let has_long = |at, max| age(at).is_some_and(|age| age + 5 * SECOND < max);
         let is_up_to_date =
             has_long(fetches.present_list, MAX_LIST_AGE) && has_long(fetches.key, MAX_KEY_AGE);
+        let is_401 = matches!(verdict, Verdict::Rejected(_, 401));
         if is_up_to_date && keys.contains(&token.key) {
-            self.require(is_served, || {
+            self.require(is_served || self.has_lost && !is_401, || {
                 format!(
                     "sidecar {sidecar} knows the key {} and says {verdict:?}",
                     token.key
                 )
             });
         }
-        let is_401 = matches!(verdict, Verdict::Rejected(_, 401));
         let former = match is_401 {
             true => self.rejected.insert((sidecar, token.key.clone()), now),
             false => None,
@@ -172,7 +169,8 @@ impl Laws {
         let has_polled = |server: &Arc<Server>| seen.is_some() && server.polls().succeeded >= seen;
         if is_up_to_date
             && !was_absent
-            && !self.may_lack_key(token)
+            && !self.may_be_revoked(&token.key)
+            && !self.is_lost(world, &token.key)
             && servers.values().all(has_polled)
         {
             self.require(!is_401, || {

@@ -1,0 +1,128 @@
+//! The laws of keys: all servers sign with one, none signs unannounced, and each stays listed.
+
+use std::time::Duration;
+
+use auth_server::simulation::Keys;
+use tokio::time::Instant;
+
+use super::Laws;
+use crate::model::{Ended, Token};
+use crate::world::World;
+
+/// Of the settings of the servers.
+const ROTATION_LEAD: Duration = Duration::from_secs(150);
+
+/// The keys of a server at a check.
+pub(super) struct Known {
+    keys: Keys,
+    /// The begin of its last poll that succeeded.
+    polled: Option<Instant>,
+}
+
+impl Laws {
+    pub(super) fn check_keys(&mut self, world: &World) {
+        self.check_stored_keys(world);
+        let now = Instant::now();
+        for (number, server) in world.running_servers() {
+            let Some(keys) = server.keys() else {
+                self.keyless = Some(now);
+                continue;
+            };
+            let polled = server.polls().succeeded;
+            let known = Known {
+                keys: keys.clone(),
+                polled,
+            };
+            if let Some(former) = self.keys.insert(number, known)
+                && former.keys != keys
+            {
+                self.check_change(number, &former, &keys);
+            }
+            for key in keys.listed {
+                self.keys_seen.entry(key).or_insert(now);
+            }
+        }
+        if self.has_lost {
+            // What servers write back counts from then on.
+            let seen = self.keys_seen.iter_mut();
+            let lost = seen.filter(|(id, _)| !world.all_list(id));
+            lost.for_each(|(_, seen)| *seen = now);
+        }
+    }
+
+    /// A server that has polled has the keys of the store; it may have promoted the next one since.
+    fn check_stored_keys(&mut self, world: &World) {
+        let stored = world.store.keys();
+        let known = self.stored_keys.take();
+        let Some(stored) = stored else { return };
+        let known = known.filter(|(known, _)| *known == stored);
+        let (stored, seen) = known.unwrap_or_else(|| (stored, Instant::now()));
+        for (number, server) in world.running_servers() {
+            let has_polled = world.polled(number).is_some_and(|begun| begun > seen);
+            let Some(keys) = server.keys().filter(|_| has_polled) else {
+                continue;
+            };
+            let signs =
+                [Some(&stored.current), stored.next.as_ref()].contains(&Some(&keys.current));
+            let lists_next = stored.next.iter().all(|next| keys.listed.contains(next));
+            self.require(signs && lists_next && keys.listed == stored.listed, || {
+                format!("server {number} has other keys than the store")
+            });
+        }
+        self.stored_keys = Some((stored, seen));
+    }
+
+    /// The keys of a server have changed.
+    fn check_change(&mut self, number: usize, former: &Known, keys: &Keys) {
+        let was = &former.keys;
+        // Of another history, which is later than its own: the next key there replaces its own.
+        let learns = !keys.listed.is_subset(&was.listed);
+        let may_go = |id| keys.revoked.contains(id) || learns && was.next.as_ref() == Some(id);
+        let mut gone = was.listed.difference(&keys.listed);
+        let gone = gone.find(|id| !may_go(id));
+        self.require(gone.is_none(), || {
+            format!("server {number} does not list the key {gone:?} any more")
+        });
+        // The key of a server that was revoked is replaced at once by any other.
+        if was.revoked != keys.revoked {
+            return;
+        }
+        let current = &keys.current;
+        let is_next = was.next.as_ref() == Some(current) || *current == was.current;
+        // A clock that was ahead has promoted its own one too early.
+        let is_early = keys.next.as_ref() == Some(&was.current);
+        let is_known = was.listed.contains(current);
+        self.require(is_next || is_early || !is_known || learns, || {
+            format!("server {number} signs with {current} again")
+        });
+        // A server that found no keys has made some, and one that was cut off has missed the announcement.
+        let is_first = self.keyless >= former.polled;
+        let is_late = former
+            .polled
+            .is_none_or(|begun| begun.elapsed() > ROTATION_LEAD);
+        // In an older copy a revoked key is revoked once more.
+        let is_repeated = self.has_lost && !keys.revoked.is_empty();
+        let is_seen = is_known || self.keys_seen.contains_key(current);
+        self.require(is_first || is_late || is_repeated || is_seen, || {
+            format!("server {number} signs with {current}, which was not announced")
+        });
+    }
+
+    /// Returns true where the revocation of a key was requested.
+    pub(super) fn may_be_revoked(&self, key: &str) -> bool {
+        let mut ends = self.ends.iter();
+        ends.any(|end| matches!(&end.ended, Ended::Key(id) if id == key))
+    }
+
+    /// Returns true where a key is lost with the store: a server has not written it back.
+    pub(super) fn is_lost(&self, world: &World, key: &str) -> bool {
+        self.has_lost && !world.all_list(key)
+    }
+
+    /// Returns true for a token that every sidecar has to accept.
+    #[must_use]
+    pub fn must_count(&self, world: &World, token: &Token) -> bool {
+        let is_live = token.is_of_this_time(world.sky.world_now());
+        is_live && !self.may_be_ended(token) && !self.is_lost(world, &token.key)
+    }
+}
