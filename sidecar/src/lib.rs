@@ -80,7 +80,7 @@ fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), ExitError> {
     postern_transport::traces::install("postern-sidecar", env!("CARGO_PKG_VERSION"))?;
     let files = server::reload::files_of(args);
     let config = Config::new(args)?;
-    for warning in [warnings, config.warnings_at_the_start()].concat() {
+    for warning in warnings.into_iter().chain(config.warnings_at_the_start()) {
         tracing::warn!("{warning}");
     }
     tracing::info!(

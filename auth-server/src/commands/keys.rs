@@ -50,7 +50,9 @@ async fn export_public(args: &KeyArgs) -> Result<(), ExitError> {
 }
 
 async fn show(args: &KeyArgs) -> Result<(), ExitError> {
-    for row in KeysInStore::open(args).await?.load().await?.rows() {
+    // The store is closed before the first row: a reader may take its time.
+    let ring = KeysInStore::open(args).await?.load().await?;
+    for row in ring.rows() {
         print_row(&row)?;
     }
     Ok(())
@@ -58,11 +60,8 @@ async fn show(args: &KeyArgs) -> Result<(), ExitError> {
 
 /// Publishes a next key; simultaneous calls result in one key, which all of them print.
 async fn rotate(args: &KeyArgs, lead: &LeadArgs) -> Result<(), ExitError> {
-    rotate_in(
-        &KeysInStore::open(args).await?,
-        lead.rotation_lead.get().into(),
-    )
-    .await
+    let keys = KeysInStore::open(args).await?;
+    rotate_in(&keys, lead.rotation_lead.get().into()).await
 }
 
 pub(crate) async fn rotate_in(keys: &KeysInStore, lead: i64) -> Result<(), ExitError> {
@@ -198,8 +197,11 @@ pub(crate) struct KeysInStore {
 impl KeysInStore {
     pub(super) async fn open(args: &KeyArgs) -> Result<Self, ExitError> {
         let store = CommandStore::open(&args.store).await?;
-        let stored = store.pair.as_ref().and_then(SigningKeyPair::type_of);
-        let signing_type = args.signing_type.or(stored).unwrap_or_default();
+        let signing_type = match (args.signing_type, &store.pair) {
+            (Some(given), _) => given,
+            (None, Some(pair)) => SigningKeyPair::type_of(pair).unwrap_or_default(),
+            (None, None) => SigningType::default(),
+        };
         Ok(Self {
             store,
             signing_type,

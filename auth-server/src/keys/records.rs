@@ -69,22 +69,26 @@ impl OpenStore {
             Some(text) => Some(self.open_key(Entry::Ring, &text)?),
             None => None,
         };
-        let mut private_key = None;
-        let mut pair = None;
-        // One half of a pair alone does not count.
-        if let (Some(private), Some(public)) = (private, public) {
-            let private = self.open_key(Entry::Private, &private)?;
-            pair = Some(StoredKeyPair {
-                private: private.text.clone(),
-                public: self.open_key(Entry::Public, &public)?.text,
-            });
-            private_key = Some(private);
-        }
-        let stated = self.at_rest_of(private_key.as_ref(), ring.as_ref())?;
+        let (private, public) = match (private, public) {
+            (Some(private), Some(public)) => (
+                Some(self.open_key(Entry::Private, &private)?),
+                Some(self.open_key(Entry::Public, &public)?),
+            ),
+            // One half of a pair alone does not count.
+            _ => (None, None),
+        };
+        let stated = self.at_rest_of(private.as_ref(), ring.as_ref())?;
         // Other records are opened and sealed by what these values show.
         if let Some(at_rest) = &stated {
             self.take_over(at_rest);
         }
+        let pair = match (private, public) {
+            (Some(private), Some(public)) => Some(StoredKeyPair {
+                private: private.text,
+                public: public.text,
+            }),
+            _ => None,
+        };
         Ok(HeldKeys {
             keys: StoredKeys {
                 pair,

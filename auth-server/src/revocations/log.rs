@@ -112,7 +112,7 @@ impl RevocationLog {
             self.read_or_restore(&*call).await?;
         }
         // The revocations first: if a commit is left half done, a repetition still finds the sessions to end.
-        let mut all = self.appending(revocations)?;
+        let mut all = self.append_changes(revocations)?;
         all.extend(changes);
         let outcome = call.commit(all).await?;
         if outcome == Outcome::Committed && !revocations.is_empty() {
@@ -142,7 +142,7 @@ impl RevocationLog {
     }
 
     /// Returns the changes that append the revocations.
-    fn appending(&self, revocations: &[Revocation]) -> Result<Vec<Change>, StoreError> {
+    fn append_changes(&self, revocations: &[Revocation]) -> Result<Vec<Change>, StoreError> {
         // An entry with an id below the cursors of sidecars would never reach them.
         let above = self.above();
         let append = |it: &Revocation| it.fact.append(it.ends, above);
@@ -356,24 +356,24 @@ impl RevocationLog {
         }
         // The last one stays, as the proof for each further commit.
         ids.retain(|id| *id != last.id);
-        let mut changes = self.appending(&replacing)?;
+        let mut changes = self.append_changes(&replacing)?;
         let call = self.store.call().await?;
+        let mut left = ids.as_slice();
         loop {
-            let others = ids.split_off(ids.len().min(REMOVED));
+            let (removed, others) = left.split_at(left.len().min(REMOVED));
             changes.push(Change::Remove {
-                ids,
+                ids: removed.to_vec(),
                 expected: last.clone(),
             });
             // The revocations with the first ones, or without any: they are in force before anything that they
             // replace is gone.
-            if call.commit(changes).await? == Outcome::Conflict {
+            if call.commit(std::mem::take(&mut changes)).await? == Outcome::Conflict {
                 return Ok(Outcome::Conflict);
             }
             if others.is_empty() {
                 break;
             }
-            changes = Vec::new();
-            ids = others;
+            left = others;
         }
         log_revocations(&replacing, None);
         Ok(Outcome::Committed)

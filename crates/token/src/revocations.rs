@@ -360,15 +360,17 @@ impl fmt::Display for RevocationList {
 }
 
 fn add_lines(before: &Arc<Lines>, lines: &str) -> Result<Arc<Lines>, Malformed> {
-    let mut all = Arc::clone(before);
     // The lines are copied for new ones alone: most fetches bring only a newer head.
+    if lines.is_empty() {
+        return Ok(Arc::clone(before));
+    }
+    let mut all = Lines::clone(before);
     for line in lines.lines() {
-        let all = Arc::make_mut(&mut all);
         all.revoked.add(line.parse()?);
         all.text.push_str(line);
         all.text.push('\n');
     }
-    Ok(all)
+    Ok(Arc::new(all))
 }
 
 fn check_type(header: &Map) -> Result<(), InvalidToken> {

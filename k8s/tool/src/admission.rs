@@ -94,8 +94,11 @@ fn has_too_many_values(body: &[u8]) -> bool {
             b',' | b':' | b'[' | b'{' if !is_text => values += 1,
             _ => {}
         }
+        if values > MAX_VALUES {
+            return true;
+        }
     }
-    values > MAX_VALUES
+    false
 }
 
 /// The changes of one object.

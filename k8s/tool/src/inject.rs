@@ -177,13 +177,13 @@ fn change_service(
         .filter(|each| services::selects(service, *each))
         .collect();
     let is_alone = service.wants_sidecar() && !selected.iter().any(|each| each.wants_sidecar());
-    let mut warnings = Vec::new();
+    let mut alone = Vec::new();
     if is_alone {
-        warnings.push(ALONE.to_owned());
+        alone.push(ALONE.to_owned());
     }
     let is_exempt = services::is_exempt(service);
     if selected.is_empty() && !is_exempt {
-        return Ok(warnings);
+        return Ok(alone);
     }
     let mut protected = selected
         .iter()
@@ -191,21 +191,23 @@ fn change_service(
     let (pod, port) = match protected.next() {
         Some(protected) if !is_exempt => protected,
         // It leads to no sidecar, or may lead past one: a former move is undone.
-        _ => return Ok([take_away(value).unwrap_or_default(), warnings].concat()),
+        _ => return Ok([take_away(value).unwrap_or_default(), alone].concat()),
     };
     let mut others = selected.iter().map(|each| ports::protected_port(*each));
-    if others.any(|other| !matches!(other, Some((_, other)) if other == port)) {
+    if others.any(|other| other.map(|(_, its_port)| its_port) != Some(port)) {
         return Err("selects pods with and without a sidecar, or with different ports".to_owned());
     }
     let is_moved = services::move_to_sidecar(value, |target| {
         // A service on a socket has no port that could lead to it.
         port.is_some() && ports::target_port(pod, target) == port
     })?;
-    let is_early = selected
-        .iter()
-        .any(|each| without.contains(&each.described()));
-    match is_moved && is_early {
-        true => Ok(vec![EARLY.to_owned()]),
-        false => Ok(Vec::new()),
+    let mut warnings = Vec::new();
+    if is_moved
+        && selected
+            .iter()
+            .any(|each| without.contains(&each.described()))
+    {
+        warnings.push(EARLY.to_owned());
     }
+    Ok(warnings)
 }

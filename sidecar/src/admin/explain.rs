@@ -140,11 +140,11 @@ impl Explainer {
         received: &ReceivedHead,
         explanation: &mut Explanation,
     ) {
-        let keys = match (policy.issuers.only(), policy.token_and_issuer(received)) {
-            (Some(issuer), _) | (None, Some((_, issuer))) => self.keys.get(issuer.key_set),
-            (None, None) => None,
+        let issuer = match policy.issuers.only() {
+            Some(only) => Some(only),
+            None => policy.token_and_issuer(received).map(|(_, named)| named),
         };
-        let Some(keys) = keys else {
+        let Some(keys) = issuer.and_then(|issuer| self.keys.get(issuer.key_set)) else {
             return explanation.show_keys(None, None);
         };
         match keys.load().as_deref() {

@@ -188,13 +188,13 @@ impl<'a> Request<'a> {
     pub(super) fn for_response(&self, kind: RequestKind) -> ResponseTo<'_> {
         let interceptor = &self.rules.auth_policy.interceptor;
         let (sources, headers) = (interceptor.sources(), &self.head.headers);
-        let handshake = match headers.get(header::SEC_WEBSOCKET_KEY) {
-            Some(key) if kind == RequestKind::WebSocket => Some(Handshake::new(
-                key.as_bytes(),
-                strip_token::offers_token(sources, headers),
-            )),
-            // A handshake has the key.
-            _ => None,
+        let handshake = if kind == RequestKind::WebSocket
+            && let Some(key) = headers.get(header::SEC_WEBSOCKET_KEY)
+        {
+            let offers_token = strip_token::offers_token(sources, headers);
+            Some(Handshake::new(key.as_bytes(), offers_token))
+        } else {
+            None
         };
         ResponseTo {
             version: self.head.version,

@@ -170,15 +170,11 @@ impl<'h> Parsed<'h> {
         let Ok(status) = StatusCode::from_u16(self.status) else {
             return Err(malformed("the status is less than 100"));
         };
-        match request.handshake {
-            Some(handshake) if handshake.is_completed_by(self) => {}
-            // Behind any other 101 the service may read the client's bytes as requests, past all rules.
-            _ if opens_tunnel => {
-                return Err(malformed(
-                    "a 101 that completes no handshake of a WebSocket",
-                ));
-            }
-            _ => {}
+        // Behind any other 101 the service may read the client's bytes as requests, past all rules.
+        if opens_tunnel && !request.handshake.is_some_and(|it| it.is_completed_by(self)) {
+            return Err(malformed(
+                "a 101 that completes no handshake of a WebSocket",
+            ));
         }
         // RFC 9112 §6.3: these responses have no body, whatever their fields announce.
         let has_no_body = self.status < 200 || request.is_head || matches!(self.status, 204 | 304);

@@ -30,9 +30,10 @@ impl ListInForce {
         let list = Arc::new(list);
         let former = self.list.swap(Some(Arc::clone(&list)));
         // The same lines end the same tokens, so no stream has to check its token again.
-        match former {
-            Some(former) if list.has_lines_of(&former) => return false,
-            _ => {}
+        if let Some(former) = former
+            && list.has_lines_of(&former)
+        {
+            return false;
         }
         self.changes.send_replace(());
         true

@@ -218,9 +218,8 @@ impl Reading {
 
 /// The settings after a reload.
 struct Reloaded {
-    /// Made of those in effect.
     config: Config,
-    /// Those in effect.
+    /// The settings in effect, of which `config` is made.
     now: ServeArgs,
     /// The names of the settings that wait for the next start.
     waiting: Vec<String>,
@@ -292,7 +291,8 @@ fn apply_reloadable(start: &ServeArgs, effective: &ServeArgs, read: &ServeArgs) 
     }
 }
 
-/// Returns the names of the settings that differ.
+/// Returns the names of the settings that differ. Only a setting that the serializer knows may wait for the next
+/// start: any other would be applied by a reload.
 fn differences(one: &ServeArgs, other: &ServeArgs) -> Vec<String> {
     // Settings that were read from a table can be written as one.
     let table = |args: &ServeArgs| args.to_table().unwrap_or_default();

@@ -152,11 +152,11 @@ fn certificates(access: &Credentials) -> Option<TlsCertificates> {
 }
 
 fn as_pem(certificates: &[CertificateDer<'static>]) -> Vec<u8> {
-    let mut text = String::new();
+    let mut blocks = Vec::new();
     for one in certificates {
-        text += &pem::encode(&Pem::new("CERTIFICATE", one.as_ref()));
+        blocks.push(Pem::new("CERTIFICATE", one.as_ref()));
     }
-    text.into_bytes()
+    pem::encode_many(&blocks).into_bytes()
 }
 
 fn client(info: ConnectionInfo, certificates: Option<&TlsCertificates>) -> RedisResult<Client> {

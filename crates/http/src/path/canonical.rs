@@ -187,6 +187,9 @@ fn hiding_bytes(name: &[u8]) -> Option<&[u8]> {
 /// begin with a dot or a bracket. No rule has anything to find in them, and each would read them once
 /// more.
 fn is_evidently_canonical(raw: &[u8]) -> bool {
+    if raw.first() != Some(&b'/') {
+        return false;
+    }
     let mut previous = 0;
     for &byte in raw {
         let begins_segment = previous == b'/';
@@ -195,7 +198,7 @@ fn is_evidently_canonical(raw: &[u8]) -> bool {
         }
         previous = byte;
     }
-    raw.first() == Some(&b'/')
+    true
 }
 
 /// Returns true for control bytes, which end lines and strings, and the backslash, a slash to some

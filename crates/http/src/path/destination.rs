@@ -120,8 +120,9 @@ impl<'a> AbsoluteForm<'a> {
     /// difference (RFC 9110 §4.2.3).
     #[must_use]
     pub fn is_on(&self, host: Option<&[u8]>) -> bool {
+        let own = without_port(self.authority, self.default_port);
         match host {
-            Some(host) => without_port(host, self.default_port).eq_ignore_ascii_case(&self.host()),
+            Some(host) => without_port(host, self.default_port).eq_ignore_ascii_case(own),
             None => false,
         }
     }

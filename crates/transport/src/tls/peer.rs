@@ -77,14 +77,17 @@ impl PeerFiles {
     pub fn read(&self) -> Result<PeerCertificates, ExitError> {
         let settings = &self.settings;
         let mut read = PeerCertificates::default();
-        if let Some(file) = &self.ca {
-            let trusted = authorities(file)
-                .map_err(|error| ExitError::Config(format!("{}: {error}", settings.ca)))?;
+        // All files are read before an error counts: each reading notes a file that was replaced under its mount.
+        let trusted = self.ca.as_deref().map(authorities);
+        let identity = self.identity.as_ref();
+        let own = identity.map(|(chain, key)| CertificateFiles::read(settings, chain, key));
+        if let Some(trusted) = trusted {
+            let trusted =
+                trusted.map_err(|error| ExitError::Config(format!("{}: {error}", settings.ca)))?;
             read.ends.extend(self.last_authority(&trusted));
             read.authorities = Some(trusted);
         }
-        if let Some((certificate, key)) = &self.identity {
-            let own = CertificateFiles::read(settings, certificate, key);
+        if let Some(own) = own {
             let own = read.identity.insert(own.map_err(ExitError::Config)?);
             // First: of several warnings the one about the own certificate counts.
             read.ends.insert(0, own.end.clone());

@@ -353,8 +353,9 @@ impl<'a> Description<'a> {
         let Some(allowed) = &self.table.algorithms else {
             return ASYMMETRIC.to_vec();
         };
+        let allowed = allowed.values();
         let mut algorithms = ASYMMETRIC.to_vec();
-        algorithms.retain(|one| allowed.values().contains(&Asymmetric(*one)));
+        algorithms.retain(|one| allowed.contains(&Asymmetric(*one)));
         algorithms
     }
 

@@ -58,7 +58,8 @@ pub(super) fn names(all: &[UserPrefix<'_>]) -> Result<Vec<UserNames>, ExitError>
     }
     let mut names = Vec::new();
     for (position, one) in all.iter().enumerate() {
-        let others = [&all[..position], &all[position + 1..]].concat();
+        let (before, behind) = (all.iter().take(position), all.iter().skip(position + 1));
+        let others: Vec<_> = before.chain(behind).collect();
         for other in &others {
             if overlap(one, other) {
                 return Err(one.error(format!(
@@ -75,7 +76,7 @@ pub(super) fn names(all: &[UserPrefix<'_>]) -> Result<Vec<UserNames>, ExitError>
             )));
         }
         let mut of_others = Vec::new();
-        for beginning in others.iter().map(UserPrefix::beginning) {
+        for beginning in others.iter().map(|other| other.beginning()) {
             // The empty prefix begins every name; the names of its own issuer are checked instead.
             if !beginning.is_empty() {
                 of_others.push(beginning.to_owned());

@@ -110,6 +110,7 @@ impl RequestMetrics {
                 && let Some(counter) = by_class.get(at)
             {
                 counter.inc();
+                return;
             }
         }
     }
