@@ -216,9 +216,13 @@ fn line_begin(bytes: &[u8], at: usize) -> usize {
 /// Returns a request as any server may write it: the escapes of its path read once, without a query, and
 /// the method in upper case, in which Hypercorn has all of them.
 fn normal(echo: &Echo) -> Echo {
-    let path = echo.path.split(['?', '"', '#']).next().unwrap_or_default();
+    // A service prints a quote as `\"`; the sidecar forwards no backslash.
+    let mut parts = echo.path.split(['?', '"', '#', '\\']);
+    let path = parts.next().unwrap_or_default();
+    // Some take several slashes at the begin for one, a reading that rules know.
+    let slashes = path.len() - path.trim_start_matches('/').len();
+    let mut rest = &path[slashes.saturating_sub(1)..];
     let mut read = String::new();
-    let mut rest = path;
     while let Some(letter) = rest.chars().next() {
         let escaped = rest.get(1..3).filter(|_| letter == '%');
         let byte = escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok());
