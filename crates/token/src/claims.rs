@@ -136,13 +136,10 @@ impl Claims {
         let audience = mapping.audience(&members).cloned();
         members.insert("aud".to_owned(), audience.unwrap_or_default());
         // `sub` and `iat` have a meaning for revocations alone: no value of them is an error.
-        let subject = lenient_name(&mut members, "sub");
-        let issued_at = numeric_date(&mut members, "iat", f64::floor).unwrap_or_default();
-        let token_id = lenient_name(&mut members, "jti");
         Ok(Self {
-            subject,
-            issued_at,
-            token_id,
+            subject: lenient_name(&mut members, "sub"),
+            issued_at: numeric_date(&mut members, "iat", f64::floor).unwrap_or_default(),
+            token_id: lenient_name(&mut members, "jti"),
             username: user.account.clone().unwrap_or_default(),
             user_id: user.id.clone().unwrap_or_default(),
             mapped_user: Some(Box::new(user)),

@@ -87,7 +87,7 @@ pub(crate) fn rejected_member(members: &Map) -> Option<&'static str> {
     if members.contains_key(CRITICAL) {
         return Some(CRITICAL);
     }
-    if member(members, ENCODED).is_some_and(|it| *it != Value::Bool(true)) {
+    if !matches!(member(members, ENCODED), None | Some(Value::Bool(true))) {
         return Some(ENCODED);
     }
     REJECTED_HEADER_MEMBERS

@@ -73,7 +73,7 @@ impl Binding {
     /// # Errors
     /// [`InvalidToken::Bound`].
     pub fn check_scheme(binding: Option<&Self>, token: Bearer<'_>) -> Result<(), InvalidToken> {
-        let needs_proof = binding.is_some_and(|binding| binding.key.is_some());
+        let needs_proof = matches!(binding, Some(Self { key: Some(_), .. }));
         let fits = match token.location() {
             TokenLocation::Authorization(Scheme::Dpop) => needs_proof,
             TokenLocation::Authorization(Scheme::Bearer) => !needs_proof,

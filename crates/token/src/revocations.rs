@@ -126,23 +126,21 @@ pub struct RevokedTokens {
 impl RevokedTokens {
     /// Adds what one line ends; the latest time counts.
     pub fn add(&mut self, revoked: Revoked) {
-        let later = |times: &mut IssuedBefore, id, before| {
-            let time = times.entry(id).or_insert(before);
-            *time = before.max(*time);
-        };
         match revoked {
             Revoked::Token(id) => drop(self.tokens.insert(id)),
-            Revoked::User(id, before) => later(&mut self.users, id, before),
-            Revoked::Application(id, before) => later(&mut self.applications, id, before),
+            Revoked::User(id, before) => keep_latest(&mut self.users, id, before),
+            Revoked::Application(id, before) => keep_latest(&mut self.applications, id, before),
             Revoked::Everyone(before) => self.everyone = self.everyone.max(Some(before)),
         }
     }
 
     /// Returns true if this token was revoked.
     pub fn revokes(&self, token: &TokenDigests) -> bool {
-        let issued_before = |time: Option<i64>| {
+        let issued_before = |time: Option<i64>| match (time, token.issued_at) {
+            (None, _) => false,
             // A token without `iat` may have been issued at any time.
-            time.is_some_and(|time| token.issued_at.is_none_or(|issued| issued < time))
+            (Some(_), None) => true,
+            (Some(time), Some(issued)) => issued < time,
         };
         let names = token.names();
         let mut ids = names.token.iter().chain(&names.session);
@@ -178,6 +176,11 @@ impl RevokedTokens {
     pub fn counts(&self) -> [usize; 3] {
         [self.tokens.len(), self.users.len(), self.applications.len()]
     }
+}
+
+fn keep_latest(times: &mut IssuedBefore, id: RevocationDigest, before: i64) {
+    let time = times.entry(id).or_insert(before);
+    *time = before.max(*time);
 }
 
 /// The chain of the lines up to one of them: each digest is over the former digest and the line.

@@ -46,8 +46,7 @@ impl TokenSources {
     ) -> Result<Option<Bearer<'a>>, InvalidToken> {
         // The places are read in a fixed order, so that two tokens never make the decision ambiguous.
         let mut token = bearer::from_token_headers(headers, &self.headers, max_bytes)?;
-        let header = token.and_then(|token| self.headers.get(token.location().header()?));
-        if let Some(name) = header {
+        if let Some(name) = token.and_then(|token| self.headers.get(token.location().header()?)) {
             observer.learned("from", name.as_str());
         }
         if token.is_none() {

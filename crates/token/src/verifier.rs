@@ -69,8 +69,7 @@ impl VerificationPolicy {
         observer.check("binding", scheme)?;
         observer.check("times", self.check_times(claims.validity(), now))?;
         self.check_parties(&claims, observer)?;
-        let signature = check_signature(keys, &header, &token);
-        let key = observer.check("signature", signature)?;
+        let key = observer.check("signature", check_signature(keys, &header, &token))?;
         observer.learned("signed by", key.name());
         Ok(claims)
     }
@@ -149,8 +148,7 @@ pub(super) fn verified_payload(
     check_type: CheckType,
 ) -> Result<Vec<u8>, InvalidToken> {
     let token = CompactToken::split(jws)?;
-    let header = Header::parse(token.header, check_type)?;
-    check_signature(keys, &header, &token)?;
+    check_signature(keys, &Header::parse(token.header, check_type)?, &token)?;
     decode(token.payload)
 }
 

@@ -96,8 +96,10 @@ impl ClaimMapping {
 
     /// Returns the audience: an empty claim counts as an absent one.
     pub(crate) fn audience<'m>(&self, members: &'m Map) -> Option<&'m Value> {
-        let mut values = self.audience.iter().filter_map(|claim| claim.find(members));
-        values.find(|value| !value.says_nothing())
+        self.audience
+            .iter()
+            .filter_map(|claim| claim.find(members))
+            .find(|value| !value.says_nothing())
     }
 
     /// Returns the fields that identify a user, with their claims.
@@ -118,14 +120,13 @@ impl ClaimMapping {
         let mut user = CurrentUserDetails::default();
         for (field, claims) in &self.fields {
             let value = first(claims, members);
-            // A token without `id` or `account` names no user; any other field may be missing.
-            let text = match field.is_required() {
-                true => Some(required_text(value)?),
-                false => value.and_then(optional_text),
-            };
             // The field always exists: `UserField` has the names of the user's fields.
             if let Some(slot) = user.field_mut(field.0) {
-                *slot = text;
+                // A token without `id` or `account` names no user; any other field may be missing.
+                *slot = match field.is_required() {
+                    true => Some(required_text(value)?),
+                    false => value.and_then(optional_text),
+                };
             }
         }
         Ok(user)

@@ -170,8 +170,9 @@ fn describe_key(index: usize, member: &Value) -> String {
         Some(kid) => format!(" '{kid}'"),
         None => String::new(),
     };
-    let mut kinds = ["alg", "crv", "kty"].into_iter();
-    let kind = kinds.find_map(|name| readable_member(member, name));
+    let kind = ["alg", "crv", "kty"]
+        .into_iter()
+        .find_map(|name| readable_member(member, name));
     format!("key {}{name} ({})", index + 1, kind.unwrap_or("of no kind"))
 }
 
@@ -304,8 +305,9 @@ fn number(jwk: &Map, name: &str) -> Result<Vec<u8>, String> {
 
 /// Returns the key of an uncompressed point (SEC 1 §2.3.3).
 fn point(jwk: &Map) -> Result<DecodingKey, String> {
-    let point = [vec![4], bytes(jwk, "x")?, bytes(jwk, "y")?].concat();
-    Ok(DecodingKey::from_ec_der(&point))
+    Ok(DecodingKey::from_ec_der(
+        &[vec![4], bytes(jwk, "x")?, bytes(jwk, "y")?].concat(),
+    ))
 }
 
 #[cfg(test)]

@@ -83,8 +83,9 @@ impl<'p> Proof<'p> {
     /// [`InvalidProof::Malformed`], [`InvalidProof::Header`], [`InvalidProof::Algorithm`],
     /// [`InvalidProof::Key`].
     pub fn parse(field: &'p [u8]) -> Result<Self, InvalidProof> {
-        let text = str::from_utf8(field).map_err(|_| InvalidProof::Malformed)?;
-        let parts = CompactToken::split(text).map_err(|_| InvalidProof::Malformed)?;
+        let Ok(Ok(parts)) = str::from_utf8(field).map(CompactToken::split) else {
+            return Err(InvalidProof::Malformed);
+        };
         let mut header = object(parts.header)?;
         let typ = member(&header, "typ").and_then(Value::as_str);
         if !typ.is_some_and(|typ| typ.eq_ignore_ascii_case(TYPE))
@@ -92,10 +93,10 @@ impl<'p> Proof<'p> {
         {
             return Err(InvalidProof::Header);
         }
-        let algorithm = compact::algorithm(&header).map_err(|_| InvalidProof::Algorithm)?;
-        if !ASYMMETRIC.contains(&algorithm) {
-            return Err(InvalidProof::Algorithm);
-        }
+        let algorithm = match compact::algorithm(&header) {
+            Ok(algorithm) if ASYMMETRIC.contains(&algorithm) => algorithm,
+            _ => return Err(InvalidProof::Algorithm),
+        };
         let jwk = header.remove("jwk").ok_or(InvalidProof::Key)?;
         let members = jwk.as_object().ok_or(InvalidProof::Key)?;
         // Item 7 before any computation with the key.
@@ -106,7 +107,9 @@ impl<'p> Proof<'p> {
             return Err(InvalidProof::Key);
         }
         // The members are checked for each proof, although the key itself may be known already.
-        VerificationKey::check_jwk(members, algorithm).map_err(|_| InvalidProof::Key)?;
+        if VerificationKey::check_jwk(members, algorithm).is_err() {
+            return Err(InvalidProof::Key);
+        }
         Ok(Self {
             key: thumbprint(members).ok_or(InvalidProof::Key)?,
             parts,
@@ -147,11 +150,11 @@ impl<'p> Proof<'p> {
     }
 
     fn check_signature(&self, key: &VerificationKey) -> Result<(), InvalidProof> {
-        let signature = decode(self.parts.signature).map_err(|_| InvalidProof::Malformed)?;
-        if !key.verifies(self.parts.signed, &signature) {
-            return Err(InvalidProof::Signature);
+        match decode(self.parts.signature) {
+            Ok(signature) if key.verifies(self.parts.signed, &signature) => Ok(()),
+            Ok(_) => Err(InvalidProof::Signature),
+            Err(_) => Err(InvalidProof::Malformed),
         }
-        Ok(())
     }
 
     fn check_claims(&self, request: &ProofRequest<'_>) -> Result<VerifiedProof, InvalidProof> {

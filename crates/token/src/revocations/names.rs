@@ -149,7 +149,10 @@ impl TokenDigests {
                 user: user.map(RevocationDigest::for_user),
                 application: of(&claims.client_id, RevocationDigest::for_application),
             },
-            foreign: is_foreign.then(|| Names::foreign(claims)),
+            foreign: match is_foreign {
+                true => Some(Names::foreign(claims)),
+                false => None,
+            },
             issued_at: claims.issued_at,
         }
     }

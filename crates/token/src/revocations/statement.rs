@@ -154,14 +154,13 @@ impl Statement {
             Some(id) if !id.is_empty() => id,
             _ => return Err(InvalidStatement::Id),
         };
-        let ended = match form {
-            Form::LogoutToken => vec![logged_out(&members)?],
-            Form::SecurityEvent => ended(&members, expected.issuer)?,
-        };
         Ok(Self {
             id,
             issued_at,
-            ended,
+            ended: match form {
+                Form::LogoutToken => vec![logged_out(&members)?],
+                Form::SecurityEvent => ended(&members, expected.issuer)?,
+            },
         })
     }
 }
@@ -226,8 +225,9 @@ fn logged_out(members: &Map) -> Result<Ended, InvalidStatement> {
     if members.contains_key("nonce") {
         return Err(InvalidStatement::Nonce);
     }
-    let event = events(members)?.get(LOGOUT).and_then(Value::as_object);
-    event.ok_or(InvalidStatement::Events)?;
+    if !matches!(events(members)?.get(LOGOUT), Some(Value::Object(_))) {
+        return Err(InvalidStatement::Events);
+    }
     let user = name(members, "sub")?;
     match name(members, "sid")? {
         Some(session) => Ok(Ended::Session { session, user }),

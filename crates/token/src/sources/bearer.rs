@@ -115,9 +115,8 @@ pub fn from_headers(
     }
     // Without proofs `DPoP` is an unknown scheme: its token must not count as a bearer token.
     if takes_proofs && let Some(token) = behind_scheme(field.as_bytes(), Scheme::Dpop) {
-        let token = token68(token)?;
         return Ok(Some(
-            token.with_location(TokenLocation::Authorization(Scheme::Dpop)),
+            token68(token)?.with_location(TokenLocation::Authorization(Scheme::Dpop)),
         ));
     }
     parse(field.as_bytes()).map(Some)
@@ -337,9 +336,8 @@ fn token68(token: &[u8]) -> Result<Bearer<'_>, InvalidToken> {
     if token.is_empty() || !is_all_token68(token) {
         return Err(InvalidToken::Malformed);
     }
-    let token = std::str::from_utf8(token).map_err(|_| InvalidToken::Malformed)?;
     Ok(Bearer {
-        token,
+        token: std::str::from_utf8(token).map_err(|_| InvalidToken::Malformed)?,
         location: TokenLocation::Authorization(Scheme::Bearer),
     })
 }

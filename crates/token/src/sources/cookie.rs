@@ -93,9 +93,10 @@ fn may_be_read_as(pair: &[u8], name: &str) -> bool {
     let mut is_named = false;
     // Each part is read once only, because a client may send any number of `=`.
     for part in before.split(|&byte| byte == b'=') {
-        let words = part.rsplit(|&byte| !is_tchar(byte));
         // A name stands at the end of its part, but for odd bytes.
-        let mut last_first = words.skip_while(|word| word.is_empty());
+        let mut last_first = part
+            .rsplit(|&byte| !is_tchar(byte))
+            .skip_while(|word| word.is_empty());
         let Some(found) = last_first.next() else {
             continue;
         };

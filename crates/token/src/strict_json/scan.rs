@@ -56,10 +56,7 @@ const ESCAPE_BYTES: usize = 6;
 /// Returns the character of `\uXXXX`, or of two escapes that are one character (RFC 8259 §7); an error for
 /// half of a character, `None` for another escape.
 fn escaped(text: &str) -> Option<Result<char, std::char::DecodeUtf16Error>> {
-    let unit = |text: &str| {
-        let digits = text.strip_prefix("\\u")?.get(..4)?;
-        u16::from_str_radix(digits, 16).ok()
-    };
+    let unit = |text: &str| u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok();
     let first = unit(text)?;
     let second = text.get(ESCAPE_BYTES..).and_then(unit);
     char::decode_utf16([first].into_iter().chain(second)).next()

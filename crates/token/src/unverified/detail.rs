@@ -51,8 +51,10 @@ pub(crate) fn describe(
                 RequiredIssuer::Absent => "with `no-issuer` it may have none".to_owned(),
                 RequiredIssuer::Is(issuer) => format!("\"{issuer}\" is required, byte for byte"),
             };
-            let found = readable(claims.get("iss"));
-            Some(format!("its `iss` is {found}, and {required}"))
+            Some(format!(
+                "its `iss` is {}, and {required}",
+                readable(claims.get("iss"))
+            ))
         }
         InvalidToken::Audience => Some(describe_audience(policy, claims)),
         InvalidToken::Expired => describe_time("exp", claims, now, policy.leeway_seconds),
@@ -118,12 +120,15 @@ pub fn unreadable(token: &str) -> Option<String> {
 
 /// Names the first character that base64url does not have, as in `s=` before a token.
 fn not_base64url(name: &str, part: &str) -> String {
-    let is_foreign = |c: char| !c.is_ascii_alphanumeric() && !"-_".contains(c);
     let why = format!("its {name} is no base64url without padding");
-    match part.chars().zip(1..).find(|(c, _)| is_foreign(*c)) {
+    match part.chars().zip(1..).find(|(c, _)| !is_base64url(*c)) {
         Some((found, number)) => format!("{why}: character {number} of it is {found:?}"),
         None => why,
     }
+}
+
+fn is_base64url(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-_".contains(c)
 }
 
 fn describe_header(header: &Map) -> String {
@@ -175,8 +180,10 @@ fn describe_audience(policy: &VerificationPolicy, claims: &Map) -> String {
         }
         Audience::OneOfOrNone(_) | Audience::Any => "not set".to_owned(),
     };
-    let setting = setting(policy, "audience");
-    format!("{found}; {setting} is {wanted}{other}")
+    format!(
+        "{found}; {} is {wanted}{other}",
+        setting(policy, "audience")
+    )
 }
 
 /// Lists the texts of a setting: a blank within one would not be seen without quotes.
@@ -196,27 +203,29 @@ fn setting(policy: &VerificationPolicy, member: &str) -> String {
 
 /// Returns the part of a sentence about members that only a table has.
 fn in_table<'s>(policy: &VerificationPolicy, sentence: &'s str) -> &'s str {
-    policy.name.as_ref().map_or("", |_| sentence)
+    match policy.name {
+        Some(_) => sentence,
+        None => "",
+    }
 }
 
 /// Names the first required claim that is missing.
 fn describe_missing(policy: &VerificationPolicy, claims: &Map) -> Option<String> {
-    let is_there = |name: &str| member(claims, name).is_some();
     match &policy.mapping {
         Some(mapping) => {
             for (field, of) in mapping.required() {
                 if first(of, claims).is_none() {
-                    let claims = listed(of);
-                    let setting = setting(policy, "claim");
                     return Some(format!(
-                        "it has no {claims}, which `{field}` comes from: {setting} may take another, as in {field}=email"
+                        "it has no {}, which `{field}` comes from: {} may take another, as in {field}=email",
+                        listed(of),
+                        setting(policy, "claim")
                     ));
                 }
             }
         }
         None => {
             for name in ["username", "userId"] {
-                if !is_there(name) {
+                if member(claims, name).is_none() {
                     return Some(format!(
                         "it has no `{name}`, which the auth server's tokens have"
                     ));
@@ -224,23 +233,18 @@ fn describe_missing(policy: &VerificationPolicy, claims: &Map) -> Option<String>
             }
         }
     }
-    match is_there("exp") {
-        true => None,
-        false => Some("it has no `exp`: --allow-no-exp accepts it for ever".to_owned()),
+    match member(claims, "exp") {
+        Some(_) => None,
+        None => Some("it has no `exp`: --allow-no-exp accepts it for ever".to_owned()),
     }
 }
 
 /// Names the first claim of another kind than expected.
 fn describe_invalid(policy: &VerificationPolicy, claims: &Map) -> Option<String> {
-    let is_text = |value: &Value| {
-        let text = value.as_str().unwrap_or_default();
-        !text.is_empty() && is_whole(text)
-    };
     if let Some(mapping) = &policy.mapping {
         for (field, of) in mapping.required() {
             if let Some(value) = first(of, claims)
-                && !is_text(value)
-                && !matches!(value, Value::Number(number) if number.is_integer())
+                && !is_name(value)
             {
                 return Some(format!(
                     "{}, which `{field}` comes from, is {}: text or an integer is expected",
@@ -263,6 +267,15 @@ fn describe_invalid(policy: &VerificationPolicy, claims: &Map) -> Option<String>
     Some(format!("its `{name}` is {found}: {expected} is expected"))
 }
 
+/// Returns true for a value that a required field can have.
+fn is_name(value: &Value) -> bool {
+    match value {
+        Value::String(text) => !text.is_empty() && is_whole(text),
+        Value::Number(number) => number.is_integer(),
+        _ => false,
+    }
+}
+
 /// Names the claim that counts for each field of a user that several claims may fill.
 pub(crate) fn chosen_claims(policy: &VerificationPolicy, token: &str) -> Vec<String> {
     let mut lines = Vec::new();
@@ -282,10 +295,10 @@ pub(crate) fn chosen_claims(policy: &VerificationPolicy, token: &str) -> Vec<Str
 /// Names the claim that counts for a field.
 fn counted(of: &[ClaimName], claims: &Map) -> String {
     match (counting(of, claims), of) {
-        (Some(claim), [_, _, ..]) => {
-            let all = listed(of);
-            format!("`{claim}` (the first of {all} that is there counts)")
-        }
+        (Some(claim), [_, _, ..]) => format!(
+            "`{claim}` (the first of {} that is there counts)",
+            listed(of)
+        ),
         _ => listed(of),
     }
 }
