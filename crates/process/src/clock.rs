@@ -46,11 +46,8 @@ pub fn unix_seconds(now: SystemTime) -> i64 {
 #[must_use]
 pub fn until(time: i64) -> Duration {
     let time = Duration::from_secs(time.try_into().unwrap_or_default());
-    let until = SystemTime::UNIX_EPOCH
-        .checked_add(time)
-        .map(|time| time.duration_since(now()));
-    match until {
-        Some(until) => until.unwrap_or_default(),
+    match SystemTime::UNIX_EPOCH.checked_add(time) {
+        Some(time) => time.duration_since(now()).unwrap_or_default(),
         None => Duration::MAX,
     }
 }

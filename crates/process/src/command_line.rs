@@ -80,8 +80,7 @@ pub fn parse<C: WithFile>() -> Result<C, ExitError> {
 /// Returns a warning for each `POSTERN_*` variable that is not a setting, for the log of a server.
 #[must_use]
 pub fn unknown_variables<C: WithFile>() -> Vec<String> {
-    let set = std::env::vars_os().map(|(name, _)| name);
-    unknown(&command::<C>(), set).collect()
+    unknown(&command::<C>(), std::env::vars_os().map(|(name, _)| name)).collect()
 }
 
 /// Returns the warning about an unusable variable that is not ours, with the effect. The warning never
@@ -203,9 +202,8 @@ fn parse_from<C: WithFile>(mut arguments: Vec<OsString>) -> Result<C, ParseOutco
         // `settings.take` reads these keys from the text; as flags they would be unknown.
         read.remove(C::KEYS, |name| setting_named(&command, name).is_some());
     }
-    let variable = |name: &str| std::env::var_os(name);
     let keys = file.as_ref().map(|file| (file, C::KEYS));
-    let added = from_file::arguments(&command, &given, keys, &variable)?;
+    let added = from_file::arguments(&command, &given, keys, &|name| std::env::var_os(name))?;
     // Behind a `--` the added flags would be operands.
     let end = before_operands(&arguments).len();
     arguments.splice(end..end, added);
@@ -313,9 +311,8 @@ fn with_summary(command: Command, names: &str) -> Command {
     }
     command.mut_subcommand("serve", |serve| {
         let serve = serve.mut_args(|setting| {
-            let mut names = names.split_whitespace();
             let is_rare = match setting.get_long() {
-                Some(own) => names.all(|name| name != own),
+                Some(own) => names.split_whitespace().all(|name| name != own),
                 None => false,
             };
             setting.hide_short_help(is_rare)
@@ -332,9 +329,9 @@ fn with_summary(command: Command, names: &str) -> Command {
 /// taken as they are: the real parse rejects.
 fn lenient_matches<C: WithFile>(arguments: &[OsString]) -> Result<ArgMatches, ParseOutcome> {
     let lenient = command::<C>().ignore_errors(true).args_override_self(true);
-    let matches = with_any_values(lenient.clone()).try_get_matches_from(arguments);
-    // Help was requested: return the help with the values that each setting takes.
-    matches
+    with_any_values(lenient.clone())
+        .try_get_matches_from(arguments)
+        // Help was requested: return the help with the values that each setting takes.
         .or_else(|_| lenient.try_get_matches_from(arguments))
         .map_err(ParseOutcome::Help)
 }

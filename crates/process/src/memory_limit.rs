@@ -10,8 +10,7 @@ const OWN_GROUP: &str = "/proc/self/cgroup";
 /// Returns the limit in bytes; `None` if there is no limit or it cannot be read.
 #[must_use]
 pub fn memory_limit() -> Option<u64> {
-    let groups = fs::read_to_string(OWN_GROUP).ok()?;
-    lowest_limit(Path::new(ROOT), &groups)
+    lowest_limit(Path::new(ROOT), &fs::read_to_string(OWN_GROUP).ok()?)
 }
 
 fn lowest_limit(root: &Path, groups: &str) -> Option<u64> {
@@ -22,9 +21,11 @@ fn lowest_limit(root: &Path, groups: &str) -> Option<u64> {
         if controllers.is_empty() {
             return lowest_above(&root.join(group), root, "memory.max");
         }
-        let has_memory = controllers.split(',').any(|name| name == "memory");
+        if !controllers.split(',').any(|name| name == "memory") {
+            return None;
+        }
         let root = root.join("memory");
-        has_memory.then(|| lowest_above(&root.join(group), &root, "memory.limit_in_bytes"))?
+        lowest_above(&root.join(group), &root, "memory.limit_in_bytes")
     });
     limits.min()
 }

@@ -74,8 +74,7 @@ impl Supervisor {
 impl FirstFailure {
     /// Waits for the first end and returns the work and its cause.
     pub async fn first(&self) -> ExitError {
-        let mut receiver = self.0.clone();
-        let first = match receiver.wait_for(Option::is_some).await {
+        let first = match self.0.clone().wait_for(Option::is_some).await {
             Ok(first) => first.clone(),
             Err(_) => None,
         };

@@ -60,8 +60,11 @@ fn uses(command: &Command, error: &clap::Error) -> String {
 /// Returns true for an error about settings of the program alone.
 fn is_configuration(command: &Command, error: &clap::Error) -> bool {
     let named = named_flags(error, ContextKind::InvalidArg);
-    let is_setting = |flag: &String| setting_named(command, flag).is_some();
-    error.kind() != ErrorKind::UnknownArgument && !named.is_empty() && named.iter().all(is_setting)
+    error.kind() != ErrorKind::UnknownArgument
+        && !named.is_empty()
+        && named
+            .iter()
+            .all(|flag| setting_named(command, flag).is_some())
 }
 
 /// Returns the long names that a context holds; an operand has the empty name.

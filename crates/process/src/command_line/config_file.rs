@@ -33,8 +33,7 @@ impl ConfigFile {
         let text = bounded_read::read_text(path, MAX_CONFIG_BYTES)
             .map_err(|why| ExitError::Config(format!("--config {name}: {why}")))?;
         let values = text.parse().map_err(|error| {
-            let error = TomlError::new(&error, &text);
-            ExitError::Config(format!("{name}: {error}"))
+            ExitError::Config(format!("{name}: {}", TomlError::new(&error, &text)))
         })?;
         Ok(Self {
             path: path.to_owned(),
@@ -89,16 +88,15 @@ impl ConfigFile {
     fn table_name(&self, key: &str, index: usize) -> Option<String> {
         // Parsed anew: `values` has lost its tables by now.
         let file: Table = self.text.parse().ok()?;
-        let name = file.get(key)?.get(index)?.get("name")?;
-        Some(name.as_str()?.to_owned())
+        Some(file.get(key)?.get(index)?.get("name")?.as_str()?.to_owned())
     }
 
     /// Removes the keys that the file alone can have. A setting of the same name stays unless its value is
     /// an array of tables.
     pub(super) fn remove(&mut self, names: &[&str], is_setting: impl Fn(&str) -> bool) {
-        let stays = |name: &str, value: &Value| is_setting(name) && !has_tables(value);
-        self.values
-            .retain(|name, value| !names.contains(&name) || stays(name, value));
+        self.values.retain(|name, value| {
+            !names.contains(&name) || (is_setting(name) && !has_tables(value))
+        });
     }
 
     pub(super) fn reject(&self, key: &str, why: &str) -> ExitError {

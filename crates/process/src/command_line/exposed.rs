@@ -11,7 +11,10 @@ use super::sources::Sources;
 /// repeats a value.
 #[must_use]
 pub fn exposed_secrets<C: WithFile>() -> Vec<String> {
-    Sources::from_process::<C>().map_or(Vec::new(), |sources| exposed(&sources))
+    match Sources::from_process::<C>() {
+        Some(sources) => exposed(&sources),
+        None => Vec::new(),
+    }
 }
 
 pub(super) fn exposed(sources: &Sources) -> Vec<String> {

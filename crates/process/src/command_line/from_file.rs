@@ -36,14 +36,17 @@ pub(super) fn arguments(
             (Some(ValueSource::EnvVariable), _) => {
                 // A variable becomes a flag, without the line end that clap would add to the value.
                 let name = setting.get_env().unwrap_or_default().to_string_lossy();
-                arguments.extend(variable(&name).map(|value| argument(flag, value)));
+                if let Some(value) = variable(&name) {
+                    arguments.push(argument(flag, value));
+                }
             }
             (_, Some((file, _))) if file.has(flag) => {
                 arguments.extend(file.arguments_for(flag, setting)?);
             }
             _ => {
-                let default = variable(&default_variable(flag));
-                arguments.extend(default.map(|value| argument(flag, value)));
+                if let Some(value) = variable(&default_variable(flag)) {
+                    arguments.push(argument(flag, value));
+                }
             }
         }
     }
@@ -92,12 +95,6 @@ fn reject_wrong_keys(
 #[must_use]
 pub fn alike<'n>(misspelt: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     const ENOUGH: f64 = 0.9;
-    // The prefix that every variable has would make all variables alike.
-    let own_part = |name: &str| {
-        name.strip_prefix(VARIABLE_PREFIX)
-            .unwrap_or(name)
-            .replace('_', "-")
-    };
     let misspelt = own_part(misspelt);
     let mut best = None;
     let mut most = ENOUGH;
@@ -110,4 +107,11 @@ pub fn alike<'n>(misspelt: &str, names: impl Iterator<Item = &'n str>) -> Option
         }
     }
     best
+}
+
+/// Returns a name without the prefix of variables, which would make all variables alike.
+fn own_part(name: &str) -> String {
+    name.strip_prefix(VARIABLE_PREFIX)
+        .unwrap_or(name)
+        .replace('_', "-")
 }

@@ -13,19 +13,19 @@ const SET: &str = "(set)";
 /// in the form of the file, with each source as a comment. The values come from `in_force`.
 #[must_use]
 pub fn given<C: WithFile>(in_force: &Table) -> String {
-    Sources::from_process::<C>().map_or(String::new(), |sources| {
-        given_by(&sources, C::KEYS, in_force)
-    })
+    match Sources::from_process::<C>() {
+        Some(sources) => given_by(&sources, C::KEYS, in_force),
+        None => String::new(),
+    }
 }
 
 pub(super) fn given_by(sources: &Sources, keys: &[&str], in_force: &Table) -> String {
     let mut text = String::new();
     let mut add = |name: &str, is_secret: bool, source: String| {
-        let mut value = in_force
-            .get(name)
-            .filter(|_| !is_secret)
-            .cloned()
-            .unwrap_or_else(|| SET.into());
+        let mut value = match in_force.get(name) {
+            Some(value) if !is_secret => value.clone(),
+            _ => SET.into(),
+        };
         redact_urls(&mut value);
         let setting = Table::from_iter([(name.to_owned(), value)]).to_string();
         text += &format!("{}  # {source}\n", setting.trim_end());
@@ -35,10 +35,9 @@ pub(super) fn given_by(sources: &Sources, keys: &[&str], in_force: &Table) -> St
             add(name, setting.is_hide_env_values_set(), source);
         }
     }
-    let is_flag = |key: &str| settings(&sources.command).any(|it| it.get_long() == Some(key));
     for key in keys.iter().filter(|key| sources.is_in_file(key)) {
         // A key that is a flag too was added above.
-        if !is_flag(key) {
+        if settings(&sources.command).all(|it| it.get_long() != Some(key)) {
             add(key, false, "the file".to_owned());
         }
     }

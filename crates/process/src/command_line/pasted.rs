@@ -24,8 +24,10 @@ pub(super) fn reject(command: &Command, given: &ArgMatches) -> Result<(), ExitEr
             .flatten()
             .collect();
         if let Some(why) = error(setting, &values) {
-            let flag = setting.get_long().unwrap_or_default();
-            return Err(ExitError::Config(format!("--{flag}: {why}")));
+            return Err(ExitError::Config(format!(
+                "--{}: {why}",
+                setting.get_long().unwrap_or_default()
+            )));
         }
     }
     Ok(())

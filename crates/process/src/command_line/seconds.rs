@@ -40,7 +40,10 @@ impl Seconds {
     /// Returns the duration; `None` for 0, which means no limit.
     #[must_use]
     pub fn limit(self) -> Option<Duration> {
-        (self.0 > 0).then(|| self.duration())
+        match self.0 {
+            0 => None,
+            _ => Some(self.duration()),
+        }
     }
 }
 
@@ -53,9 +56,13 @@ impl FromStr for Seconds {
             None | Some("") => "s",
             Some(unit) => unit,
         };
-        let mut units = UNITS.iter();
-        let (_, seconds) = units.find(|(name, _)| *name == unit).ok_or(EXPECTED)?;
-        let number: u32 = digits.parse().map_err(|_| EXPECTED)?;
+        let (_, seconds) = UNITS
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .ok_or(EXPECTED)?;
+        let Ok(number) = digits.parse::<u32>() else {
+            return Err(EXPECTED);
+        };
         // A number that overflows in seconds is too large, and must not wrap around.
         number.checked_mul(*seconds).map(Self).ok_or(EXPECTED)
     }

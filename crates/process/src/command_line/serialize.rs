@@ -56,6 +56,8 @@ pub fn each_displayed<T: Display, S: Serializer>(
 /// # Errors
 /// The errors of the serializer.
 pub fn word<T: ValueEnum, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-    let possible = value.to_possible_value();
-    serializer.serialize_str(possible.as_ref().map_or("", |value| value.get_name()))
+    match value.to_possible_value() {
+        Some(value) => serializer.serialize_str(value.get_name()),
+        None => serializer.serialize_str(""),
+    }
 }

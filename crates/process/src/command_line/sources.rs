@@ -140,7 +140,10 @@ impl Sources {
     }
 
     pub(super) fn is_in_file(&self, key: &str) -> bool {
-        self.file.as_ref().is_some_and(|file| file.has(key))
+        match &self.file {
+            Some(file) => file.has(key),
+            None => false,
+        }
     }
 
     /// Returns the variable that gives the setting.

@@ -31,8 +31,10 @@ pub(super) fn is_off_by_default(argument: &Arg) -> bool {
 }
 
 fn has_default(argument: &Arg, text: &str) -> bool {
-    let mut values = argument.get_default_values().iter();
-    values.any(|value| value == text)
+    argument
+        .get_default_values()
+        .iter()
+        .any(|value| value == text)
 }
 
 fn switched(argument: Arg) -> Arg {

@@ -78,10 +78,9 @@ pub(super) fn read_with(
     max_bytes: u64,
 ) -> Result<FileContent, ReadError> {
     // Without `NONBLOCK`, opening a pipe waits for its writer.
-    let flags = flags | OFlags::NONBLOCK;
     let file = OpenOptions::new()
         .read(true)
-        .custom_flags(flags.bits().cast_signed())
+        .custom_flags((flags | OFlags::NONBLOCK).bits().cast_signed())
         .open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {

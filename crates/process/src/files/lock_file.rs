@@ -18,13 +18,12 @@ const RETRY: Duration = Duration::from_millis(10);
 /// The errors of the operating system, and [`ErrorKind::InvalidInput`] unless it is a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     // A link leads elsewhere, or would create a file there; opening a pipe waits for its other end.
-    let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)
         .write(true)
         .mode(FILE_MODE)
-        .custom_flags(careful.bits().cast_signed())
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
         .open(path)?;
     if file.metadata()?.is_file() {
         Ok(file)

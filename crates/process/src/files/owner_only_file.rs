@@ -226,10 +226,9 @@ pub fn describe(path: &Path) -> String {
 /// Opens no link, which may lead to a directory that others can write to, and does not wait for the
 /// other end of a pipe.
 fn open(path: &Path) -> io::Result<File> {
-    let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     OpenOptions::new()
         .read(true)
-        .custom_flags(careful.bits().cast_signed())
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
         .open(path)
 }
 

@@ -63,8 +63,8 @@ pub fn readiness_note() -> Option<String> {
     if names.is_empty() {
         return None;
     }
-    let names = names.join(", ");
     Some(format!(
-        "{names}: replaced or removed under a mount; {REMEDY}"
+        "{}: replaced or removed under a mount; {REMEDY}",
+        names.join(", ")
     ))
 }

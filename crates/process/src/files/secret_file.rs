@@ -48,10 +48,12 @@ pub fn read_up_to(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, Secr
     // Metadata of the open file: the path could lead to another file by now.
     let metadata = content.metadata.clone();
     if is_exposed(metadata.mode(), metadata.uid()) {
-        let remedy = remedy(metadata.uid(), geteuid().as_raw());
         return Err(unusable(
             Some(&metadata),
-            format!(" is open to others: {remedy}"),
+            format!(
+                " is open to others: {}",
+                remedy(metadata.uid(), geteuid().as_raw())
+            ),
         ));
     }
     let text = content

@@ -18,13 +18,12 @@ impl TomlError {
     pub fn new(error: &toml::de::Error, text: &str) -> Self {
         let span = error.span().unwrap_or_default();
         let before = text.get(..span.start).unwrap_or_default();
-        let cause = match (error.message(), text.get(span)) {
-            (DUPLICATE, Some(key)) => format!("{DUPLICATE} `{key}`"),
-            (message, _) => in_plain_words(message) + other_format(text),
-        };
         Self {
             line: before.matches('\n').count() + 1,
-            cause,
+            cause: match (error.message(), text.get(span)) {
+                (DUPLICATE, Some(key)) => format!("{DUPLICATE} `{key}`"),
+                (message, _) => in_plain_words(message) + other_format(text),
+            },
         }
     }
 
@@ -43,8 +42,9 @@ impl TomlError {
 
 /// Returns the hint for a text that is JSON or YAML, by its first line of data.
 fn other_format(text: &str) -> &'static str {
-    let mut lines = text.lines().map(str::trim);
-    let first = lines
+    let first = text
+        .lines()
+        .map(str::trim)
         .find(|line| !line.is_empty() && !line.starts_with('#'))
         .unwrap_or_default();
     let name = first.split('=').next().unwrap_or_default();
@@ -79,6 +79,9 @@ const WORDS: [(&str, &str); 11] = [
 /// Rewords a message about a setting.
 #[must_use]
 pub fn in_plain_words(message: &str) -> String {
-    let reword = |text: String, (theirs, ours): &(&str, &str)| text.replace(theirs, ours);
-    WORDS.iter().fold(message.to_owned(), reword)
+    let mut text = message.to_owned();
+    for (theirs, ours) in WORDS {
+        text = text.replace(theirs, ours);
+    }
+    text
 }

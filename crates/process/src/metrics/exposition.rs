@@ -29,7 +29,10 @@ fn plain(open_metrics: &str) -> Result<String, std::fmt::Error> {
     for line in open_metrics.lines() {
         if let Some(declared) = line.strip_prefix("# HELP ") {
             // Keep the help text for the next line: the type decides the name in both declarations.
-            help = declared.split_once(' ').map_or("", |(_, help)| help);
+            help = match declared.split_once(' ') {
+                Some((_, help)) => help,
+                None => "",
+            };
         } else if let Some(declared) = line.strip_prefix("# TYPE ") {
             let (name, kind) = declared.split_once(' ').unwrap_or((declared, "untyped"));
             let (suffix, kind) = match kind {

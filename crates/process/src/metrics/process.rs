@@ -36,16 +36,6 @@ mod linux {
         let seconds = (stat.utime + stat.stime) as f64 / ticks;
         let start = procfs::boot_time_secs()? as f64 + stat.starttime as f64 / ticks;
         let resident = stat.rss * procfs::page_size();
-        let open = own
-            .fd_count()
-            .ok()
-            .and_then(|count| u64::try_from(count).ok());
-        let limit = |limit: LimitValue| match limit {
-            LimitValue::Value(limit) => limit,
-            LimitValue::Unlimited => u64::MAX,
-        };
-        let limits = own.limits().ok();
-        let max = limits.map(|limits| limit(limits.max_open_files.soft_limit));
         let gauge =
             |name, help, value| -> Sample { (name, help, Box::new(ConstGauge::new(value))) };
         let used = "User and system time of the process";
@@ -64,8 +54,18 @@ mod linux {
                 Box::new(ConstGauge::new(stat.num_threads)),
             ),
         ];
-        samples.extend(open.map(|open| gauge("open_fds", "Open file descriptors", open)));
-        samples.extend(max.map(|max| gauge("max_fds", "Limit of open file descriptors", max)));
+        if let Ok(count) = own.fd_count()
+            && let Ok(open) = u64::try_from(count)
+        {
+            samples.push(gauge("open_fds", "Open file descriptors", open));
+        }
+        if let Ok(limits) = own.limits() {
+            let max = match limits.max_open_files.soft_limit {
+                LimitValue::Value(limit) => limit,
+                LimitValue::Unlimited => u64::MAX,
+            };
+            samples.push(gauge("max_fds", "Limit of open file descriptors", max));
+        }
         Ok(samples)
     }
 
