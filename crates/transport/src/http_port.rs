@@ -97,9 +97,11 @@ impl HttpPort {
             drain: DrainTrigger::default(),
             unfinished: unfinished::budget(),
             reject: Arc::new(|rejection, _| {
-                let status = rejection.status();
-                let head = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close");
-                (head + "\r\n\r\n").into_bytes()
+                format!(
+                    "HTTP/1.1 {}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+                    rejection.status()
+                )
+                .into_bytes()
             }),
         }
     }
@@ -199,8 +201,10 @@ impl Connection {
         match self.handshake(tls, stream).await {
             Ok(FirstBytes::Tls(stream)) => {
                 let (_, session) = stream.get_ref();
-                let leaf = session.peer_certificates().and_then(<[_]>::first);
-                let certificate = leaf.map(|leaf| PeerCertificate(leaf.as_ref().into()));
+                let certificate = session
+                    .peer_certificates()
+                    .and_then(<[_]>::first)
+                    .map(|leaf| PeerCertificate(leaf.as_ref().into()));
                 self.serve_requests(*stream, certificate).await;
             }
             // The response names the remedy.
@@ -237,9 +241,8 @@ impl Connection {
             true => self.activity.clone(),
             false => Activity::default(),
         };
-        let plain_peer = port.tls.is_none().then_some(self.peer.ip());
         let guarded = Http1Guard::new(
-            (stream, plain_peer),
+            (stream, port.tls.is_none().then_some(self.peer.ip())),
             (port.timeout, CLIENT_IDLE),
             port.unfinished
                 .nothing_for(Holder::for_address(Some(self.peer.ip()))),

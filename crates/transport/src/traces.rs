@@ -172,8 +172,7 @@ impl Tracer {
             self.metrics.spans_recorded.inc();
         }
         // The decision not to sample a trace is passed on only if the trace begins here.
-        let is_news = span.is_recording() || !has_parent;
-        let traceparent = match is_news {
+        let traceparent = match span.is_recording() || !has_parent {
             true => header_of(span.span_context()),
             false => None,
         };

@@ -61,7 +61,6 @@ impl AdminRequest<'_> {
             timeout: self.timeout,
             ..ClientSettings::default()
         };
-        let mut client = HttpClient::new(settings, PeerFiles::default());
         let request = HttpRequest {
             method: &self.method,
             body: match self.json {
@@ -76,7 +75,7 @@ impl AdminRequest<'_> {
             .enable_all()
             .build()
             .map_err(|error| error.to_string())?
-            .block_on(client.send(request))
+            .block_on(HttpClient::new(settings, PeerFiles::default()).send(request))
             .map_err(|error| error.to_string())?;
         Ok(AdminResponse {
             status: response.status,

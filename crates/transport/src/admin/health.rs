@@ -127,11 +127,10 @@ impl Health {
     #[must_use]
     pub fn conditions(&self) -> Vec<ConditionState> {
         let ok = self.is_started();
-        let reason = (!ok).then(|| "starting".to_owned());
         let mut report = vec![ConditionState {
             name: "started",
             ok,
-            reason,
+            reason: (!ok).then(|| "starting".to_owned()),
             ..ConditionState::default()
         }];
         let conditions = self.shared.conditions.lock();

@@ -113,11 +113,10 @@ impl StatusPage {
             own.sections.insert(0, Section::new(title, counts));
         }
         own.sections.retain(|section| !section.rows.is_empty());
-        let readiness = conditions.into_iter().map(condition).collect();
         let requests = self.counts(&metrics, "requests_total", self.outcome);
         let rejections = self.rejections(&metrics, unix_now());
         let sections = [
-            Section::new("Readiness", readiness),
+            Section::new("Readiness", conditions.into_iter().map(condition).collect()),
             Section::new("Requests", requests),
             Section::new("Rejections, the latest first", rejections),
         ];
@@ -138,8 +137,10 @@ impl StatusPage {
 
     fn rejections(&self, metrics: &str, now: i64) -> Vec<Row> {
         let counts = self.sums(metrics, self.rejections, "reason");
-        let times = self.sums(metrics, "last_rejection_timestamp_seconds", "reason");
-        let mut latest_first: Vec<_> = times.into_iter().collect();
+        let mut latest_first: Vec<_> = self
+            .sums(metrics, "last_rejection_timestamp_seconds", "reason")
+            .into_iter()
+            .collect();
         latest_first.sort_by_key(|(_, time)| Reverse(*time));
         let mut rows = Vec::new();
         for (reason, time) in latest_first {

@@ -41,8 +41,10 @@ pub(super) fn build(
 ) -> Result<Client, String> {
     let built = builder(settings, addresses, material).and_then(ClientBuilder::build);
     built.map_err(|error| {
-        let causes = with_causes(&error, &settings.named);
-        format!("the HTTP client cannot be built: {causes}")
+        format!(
+            "the HTTP client cannot be built: {}",
+            with_causes(&error, &settings.named)
+        )
     })
 }
 

@@ -80,8 +80,7 @@ impl KeysProxy {
             return Ok(client);
         };
         let bypassed = NoProxy::from_string(&self.bypassed);
-        let proxy = Proxy::https(url.expose_secret())?;
-        Ok(client.proxy(proxy.no_proxy(bypassed)))
+        Ok(client.proxy(Proxy::https(url.expose_secret())?.no_proxy(bypassed)))
     }
 }
 

@@ -53,8 +53,10 @@ pub(super) fn encoding(headers: &HeaderMap) -> Option<String> {
         fields.push(String::from_utf8_lossy(field.as_bytes()));
     }
     let all = fields.join(", ");
-    let mut names = all.split(',').map(str::trim);
-    let is_encoded = names.any(|it| !it.is_empty() && !it.eq_ignore_ascii_case("identity"));
+    let is_encoded = all
+        .split(',')
+        .map(str::trim)
+        .any(|it| !it.is_empty() && !it.eq_ignore_ascii_case("identity"));
     is_encoded.then_some(all)
 }
 
@@ -74,8 +76,7 @@ pub(super) fn date(headers: &HeaderMap) -> Option<i64> {
 }
 
 fn age(headers: &HeaderMap) -> Option<u32> {
-    let seconds = headers.get(header::AGE)?.to_str().ok()?;
-    seconds.trim().parse().ok()
+    headers.get(header::AGE)?.to_str().ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -99,8 +99,7 @@ impl IssuerUrl {
         body: &[u8],
         hosts: &[String],
     ) -> Result<ServerUrl, DocumentError> {
-        let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
-        let document = Document::parse(body)?;
+        let document = Document::parse(body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body))?;
         let found = text("issuer", &document.issuer)?;
         if found != self.issuer {
             return Err(DocumentError::OtherIssuer {
@@ -108,8 +107,9 @@ impl IssuerUrl {
                 expected: self.issuer.clone(),
             });
         }
-        let jwks_uri = text("jwks_uri", &document.jwks_uri)?;
-        let address = ServerUrl::from_http(jwks_uri).map_err(|_| DocumentError::NoAddress)?;
+        let Ok(address) = ServerUrl::from_http(text("jwks_uri", &document.jwks_uri)?) else {
+            return Err(DocumentError::NoAddress);
+        };
         let own = &self.document;
         let host = address.host();
         let is_allowed = |allowed: &str| allowed.eq_ignore_ascii_case(host);

@@ -258,9 +258,8 @@ impl KeySetSource {
             bearer: bearer.as_deref().map(String::as_str),
             ..HttpRequest::get_json(&url)
         };
-        let client = &mut self.client;
         let allowed = &self.settings.algorithms;
-        let (keys, headers) = self.known.fetch(client, request, allowed).await?;
+        let (keys, headers) = self.known.fetch(&mut self.client, request, allowed).await?;
         let max = match self.settings.max_key_age {
             // Half of the age leaves time for retries before the keys are not trusted any more.
             Some(age) => age / 2,

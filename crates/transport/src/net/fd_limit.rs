@@ -32,7 +32,10 @@ pub fn for_clients() -> usize {
 
 /// Subtracts the reserve from the limit; `None` is no limit.
 fn left_of(granted: Option<u64>) -> usize {
-    let left = granted.map_or(u64::MAX, |all| all.saturating_sub(RESERVED));
+    let left = match granted {
+        Some(all) => all.saturating_sub(RESERVED),
+        None => u64::MAX,
+    };
     usize::try_from(left.max(AT_LEAST)).unwrap_or(usize::MAX)
 }
 

@@ -85,7 +85,6 @@ pub fn require_two(public: SocketAddr, admin: SocketAddr) -> Result<(), ExitErro
 /// [`ExitError::Unavailable`] with flag and address if the operating system rejects it.
 pub fn bind(port: Port, address: SocketAddr) -> Result<TcpListener, ExitError> {
     let unavailable = |error: io::Error| {
-        let flag = port.flag();
         let remedy = match error.kind() {
             ErrorKind::AddrInUse => {
                 "; `ss -ltnp` names the program that listens there, and another port is as good"
@@ -97,7 +96,8 @@ pub fn bind(port: Port, address: SocketAddr) -> Result<TcpListener, ExitError> {
             _ => "",
         };
         ExitError::Unavailable(format!(
-            "{flag}: cannot listen on {address}: {error}{remedy}"
+            "{}: cannot listen on {address}: {error}{remedy}",
+            port.flag()
         ))
     };
     let listener = TcpListener::bind(address)

@@ -141,8 +141,7 @@ fn parse_chain(pem: &[u8]) -> Result<(Vec<CertificateDer<'static>>, [i64; 2]), S
     let chain = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|_| none())?;
-    let times = all_usable(&chain, validity)?;
-    let first = *times.first().ok_or_else(none)?;
+    let first = *all_usable(&chain, validity)?.first().ok_or_else(none)?;
     Ok((chain, first))
 }
 
@@ -170,10 +169,11 @@ pub fn is_whole(der: &[u8]) -> bool {
 
 /// Returns the begin and the end, in seconds since 1970.
 pub(super) fn validity(certificate: &CertificateDer<'_>) -> Option<[i64; 2]> {
-    let (rest, parsed) = parse_x509_certificate(certificate).ok()?;
+    let ([], parsed) = parse_x509_certificate(certificate).ok()? else {
+        return None;
+    };
     let times = parsed.validity();
-    rest.is_empty()
-        .then(|| [times.not_before.timestamp(), times.not_after.timestamp()])
+    Some([times.not_before.timestamp(), times.not_after.timestamp()])
 }
 
 /// Reads a file of certificates without parsing it.

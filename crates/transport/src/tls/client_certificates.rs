@@ -68,8 +68,7 @@ pub(super) fn verifier(
             if !is_required {
                 builder = builder.allow_unauthenticated();
             }
-            let verifier = builder.build().map_err(|error| error.to_string())?;
-            Ok(Some(verifier))
+            Ok(Some(builder.build().map_err(|error| error.to_string())?))
         }
     }
 }

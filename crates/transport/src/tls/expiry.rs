@@ -47,8 +47,10 @@ impl End {
             true => "has expired".to_owned(),
             false => format!("expires in {},", duration(at.abs_diff(now))),
         };
-        let at = moment(*at);
-        Some(format!("{named}: the certificate {ending} at {at}"))
+        Some(format!(
+            "{named}: the certificate {ending} at {}",
+            moment(*at)
+        ))
     }
 
     /// Returns true if it has come near, or passed, `since` a time.

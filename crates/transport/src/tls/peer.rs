@@ -23,11 +23,10 @@ impl PeerSettings {
     /// Returns the names that failed connections need: no failure is about the key.
     #[must_use]
     pub const fn without_key(ca: &'static str, certificate: &'static str) -> Self {
-        let key = "";
         Self {
             ca,
             certificate,
-            key,
+            key: "",
         }
     }
 }

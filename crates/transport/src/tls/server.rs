@@ -113,8 +113,7 @@ impl ServerTls {
                     Ok(_) => reloaded(None),
                     Err(cause) => reloaded(Some(cause)),
                 }
-                let not_after = self.followed.load().content.not_after();
-                metrics.report(not_after, Some(&replaced));
+                metrics.report(self.followed.load().content.not_after(), Some(&replaced));
             }
         })
     }

@@ -31,17 +31,15 @@ impl Collector {
     /// # Errors
     /// The name of a variable that cannot be used.
     pub(super) fn from_environment(variable: Variables<'_>) -> Result<Option<Self>, String> {
-        let is_disabled = variable("OTEL_SDK_DISABLED");
-        let exporter = variable("OTEL_TRACES_EXPORTER");
         let endpoint = trace_variable(variable, "ENDPOINT");
         // An endpoint alone turns the export on: its default would send traces to localhost.
-        match exporter.as_deref() {
+        match variable("OTEL_TRACES_EXPORTER").as_deref() {
             Some("none") => return Ok(None),
             None if endpoint.is_none() => return Ok(None),
             None | Some("otlp") => {}
             Some(_) => return Err(rejected("OTEL_TRACES_EXPORTER", "expected otlp or none")),
         }
-        if is_disabled.is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+        if variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return Ok(None);
         }
         if let Some(protocol) = trace_variable(variable, "PROTOCOL")

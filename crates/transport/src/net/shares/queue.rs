@@ -55,9 +55,10 @@ impl<T> Queue<T> {
 
     /// Removes the first request whose holder may take a permit.
     pub(super) fn next(&mut self, may_take: impl Fn(Holder) -> bool) -> Option<(Holder, T)> {
-        let mut positions = self.positions.iter();
-        let (position, _) = positions.find(|(_, (holder, _))| may_take(*holder))?;
-        let position = *position;
+        let (&position, _) = self
+            .positions
+            .iter()
+            .find(|(_, (holder, _))| may_take(*holder))?;
         self.positions.remove(&position)
     }
 }
