@@ -95,7 +95,10 @@ impl OpenStore {
                 ring: ring.map(|ring| ring.text),
             },
             versions,
-            at_rest: stated.unwrap_or_else(|| self.encryption.at_rest()),
+            at_rest: match stated {
+                Some(at_rest) => at_rest,
+                None => self.encryption.at_rest(),
+            },
         })
     }
 

@@ -149,18 +149,20 @@ impl Tables {
         if !self.is_throttled(names, now) {
             return Ok(None);
         }
-        let former = self.buckets.peek(&names.account).copied();
         // A copy of the bucket, which `begin` puts back: a mere check takes no token.
-        let mut bucket = former.unwrap_or_else(|| TokenBucket::full(now));
+        let mut bucket = match self.buckets.peek(&names.account) {
+            Some(bucket) => *bucket,
+            None => TokenBucket::full(now),
+        };
         bucket.take(SHARED_RATE, now)?;
         Ok(Some(bucket))
     }
 
     fn is_throttled(&mut self, names: &Names, now: Instant) -> bool {
-        let failed_here = self
-            .by_network
-            .peek(&names.at_network)
-            .map_or(0, |failures| failures.in_a_row(now));
+        let failed_here = match self.by_network.peek(&names.at_network) {
+            Some(failures) => failures.in_a_row(now),
+            None => 0,
+        };
         // `get`, not `peek`: a known client that needs its entry keeps it from being evicted.
         failed_here >= FREE_FAILURES_PER_NETWORK && self.known.get(&names.at_client).is_none()
     }

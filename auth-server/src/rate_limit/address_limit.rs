@@ -28,7 +28,10 @@ pub(crate) struct AddressLimit {
 impl AddressLimit {
     /// Returns `None` (no limit) for 0.
     pub(crate) fn per_minute(count: u32) -> Option<Self> {
-        (count > 0).then(|| Self {
+        if count == 0 {
+            return None;
+        }
+        Some(Self {
             rate: Rate::per_minute(count),
             network_rate: Rate::per_minute(count.saturating_mul(ADDRESSES_PER_NETWORK)),
             buckets: Mutex::new(Tables {

@@ -18,7 +18,10 @@ pub(crate) struct Failures {
 
 impl Failures {
     pub(crate) fn after(former: Option<Self>, now: Instant) -> Self {
-        let in_a_row = former.map_or(0, |failures| failures.in_a_row(now));
+        let in_a_row = match former {
+            Some(failures) => failures.in_a_row(now),
+            None => 0,
+        };
         Self {
             in_a_row: in_a_row.saturating_add(1),
             last: now,

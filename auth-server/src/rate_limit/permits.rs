@@ -61,8 +61,7 @@ impl Permits {
 
 /// Returns the queue of a network or client: behind all others if it is new.
 fn queue_or_new<Q: Default>(turns: &mut Turns<Q>, waiting: Option<ClientPrefix>) -> &mut Q {
-    let known = turns.iter().position(|(other, _)| *other == waiting);
-    let index = match known {
+    let index = match turns.iter().position(|(other, _)| *other == waiting) {
         Some(index) => index,
         None => {
             turns.push_back((waiting, Q::default()));

@@ -42,8 +42,7 @@ impl TokenBucket {
     pub(crate) fn take(&mut self, rate: Rate, now: Instant) -> Result<(), RetryAfter> {
         // The time to full after this token; beyond the capacity the bucket would be below empty.
         let missing = self.full_at.saturating_duration_since(now) + rate.every;
-        let capacity = rate.every.saturating_mul(rate.burst);
-        match missing.checked_sub(capacity) {
+        match missing.checked_sub(rate.every.saturating_mul(rate.burst)) {
             Some(wait) if !wait.is_zero() => Err(RetryAfter(wait)),
             _ => {
                 self.full_at = now + missing;

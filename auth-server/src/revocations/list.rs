@@ -58,8 +58,7 @@ impl List {
     pub(crate) fn after(&self, cursor: Option<&str>) -> Vec<Bytes> {
         let mut known = self.end_of_known(cursor).unwrap_or_default();
         let rest = Bytes::copy_from_slice(&self.rest);
-        let parts = self.parts.iter().chain([&rest]);
-        let new = parts.filter_map(|part| {
+        let new = self.parts.iter().chain([&rest]).filter_map(|part| {
             let begin = known.min(part.len());
             known -= begin;
             (begin < part.len()).then(|| part.slice(begin..))

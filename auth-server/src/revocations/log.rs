@@ -257,8 +257,7 @@ impl RevocationLog {
     /// # Errors
     /// The errors of the store.
     pub(crate) async fn catch_up(&self, store: &OpenStore) -> Result<(), StoreError> {
-        let call = store.call().await?;
-        self.read_or_restore(&*call).await
+        self.read_or_restore(&*store.call().await?).await
     }
 
     async fn read_or_restore(&self, store: &dyn Store) -> Result<(), StoreError> {

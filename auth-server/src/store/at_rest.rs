@@ -29,10 +29,11 @@ impl AtRest {
 impl KeyEncryption {
     /// Returns the state of the store, or the state that a new store gets.
     pub(crate) fn at_rest(&self) -> AtRest {
-        self.known_at_rest().unwrap_or_else(|| match &self.current {
-            Some(key) => AtRest::Encrypted(key.id().to_owned()),
-            None => AtRest::InClear,
-        })
+        match (self.known_at_rest(), &self.current) {
+            (Some(known), _) => known,
+            (None, Some(key)) => AtRest::Encrypted(key.id().to_owned()),
+            (None, None) => AtRest::InClear,
+        }
     }
 
     /// Returns the state of the store, once it was read.
@@ -42,8 +43,7 @@ impl KeyEncryption {
 
     /// Takes over the state of the store; returns true if it differs from the known state.
     pub(crate) fn take_over(&self, at_rest: &AtRest) -> bool {
-        let former = self.at_rest.lock().replace(at_rest.clone());
-        former.as_ref() != Some(at_rest)
+        self.at_rest.lock().replace(at_rest.clone()).as_ref() != Some(at_rest)
     }
 
     /// Returns the key by which the store is encrypted.
@@ -51,7 +51,10 @@ impl KeyEncryption {
         &self,
         at_rest: &AtRest,
     ) -> Result<Option<&KeyEncryptionKey>, EncryptionError> {
-        at_rest.key().map(|id| self.key(id)).transpose()
+        match at_rest.key() {
+            Some(id) => Ok(Some(self.key(id)?)),
+            None => Ok(None),
+        }
     }
 
     /// Encrypts the value of a record, if the store is encrypted.
@@ -82,8 +85,10 @@ impl KeyEncryption {
 
     /// Returns true if the store, as it was read last, needs a key that is not configured.
     pub(crate) fn lacks_key(&self) -> bool {
-        self.known_at_rest()
-            .is_some_and(|at_rest| self.key_of(&at_rest).is_err())
+        match self.known_at_rest() {
+            Some(at_rest) => self.key_of(&at_rest).is_err(),
+            None => false,
+        }
     }
 }
 

@@ -44,8 +44,7 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
 /// Checks that this user could write to it, or make it, without doing so.
 pub(super) fn check_access(path: &Path) -> Result<(), StoreError> {
     let whole = std::path::absolute(path).map_err(|error| rejected(path, &error))?;
-    let mut ancestors = whole.ancestors();
-    let existing = ancestors.find(|it| it.exists()).unwrap_or(&whole);
+    let existing = whole.ancestors().find(|it| it.exists()).unwrap_or(&whole);
     if !existing.is_dir() {
         return Err(unusable(existing, NO_DIRECTORY));
     }

@@ -165,7 +165,10 @@ impl KeyEncryption {
             return Err(if in_clear { CLEAR_ALONE } else { NO_KEY });
         }
         Ok(Self {
-            current: (!in_clear).then(|| keys.remove(0)),
+            current: match in_clear {
+                true => None,
+                false => Some(keys.remove(0)),
+            },
             others: keys,
             ..Self::default()
         })
@@ -209,7 +212,10 @@ impl KeyEncryption {
         let ids: Vec<_> = self.keys().map(|key| key.id.as_str()).collect();
         Err(EncryptionError::NoKey {
             needed: LogText(id).to_string(),
-            configured: (!ids.is_empty()).then(|| ids.join(", ")),
+            configured: match ids.as_slice() {
+                [] => None,
+                ids => Some(ids.join(", ")),
+            },
         })
     }
 }
@@ -228,8 +234,7 @@ fn decrypt(
     let opened = key
         .open_in_place(Nonce::from(&*nonce), additional, sealed)
         .ok()?;
-    let text = std::str::from_utf8(opened).ok()?;
-    Some(Zeroizing::new(text.to_owned()))
+    Some(Zeroizing::new(std::str::from_utf8(opened).ok()?.to_owned()))
 }
 
 #[cfg(test)]

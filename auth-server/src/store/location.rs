@@ -143,9 +143,10 @@ impl Backend {
                 "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel"
                 | "redis+cluster" | "rediss+cluster",
                 _,
-            ) => RedisStore::new(text, access)
-                .map(|store| Self::Redis(Arc::new(store)))
-                .map_err(|error| format!("not a redis address: {error}")),
+            ) => match RedisStore::new(text, access) {
+                Ok(store) => Ok(Self::Redis(Arc::new(store))),
+                Err(error) => Err(format!("not a redis address: {error}")),
+            },
             _ => Err(EXPECTED.to_owned()),
         }
     }

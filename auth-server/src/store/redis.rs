@@ -112,9 +112,10 @@ impl RedisStore {
             // Other kept connections may lead to the same former master.
             self.kept.lock().clear();
             tokio::time::sleep(PAUSE).await;
-            let second = self.attempt(command, replicas).await;
             // The outcome is unclear if either attempt may have arrived.
-            second.map_err(|last| last.after(&first))
+            self.attempt(command, replicas)
+                .await
+                .map_err(|last| last.after(&first))
         };
         match timeout(CALL_TIMEOUT, attempts).await {
             Ok(outcome) => outcome,
@@ -141,9 +142,8 @@ impl RedisStore {
     /// because a command that is sent on an ended connection may have arrived.
     async fn connection(&self) -> Result<(Instant, Connection), Failed> {
         if let Some((opened, mut connection)) = self.take_kept() {
-            let time = scripts::time();
             // A harmless command tries the connection: a commit on an ended one would be unclear.
-            if let Ok(Ok(())) = timeout(TIMEOUT, connection.query(&time)).await {
+            if let Ok(Ok(())) = timeout(TIMEOUT, connection.query(&scripts::time())).await {
                 return Ok((opened, connection));
             }
         }

@@ -183,9 +183,13 @@ impl SqliteStore {
         let copied = self.blocking(IfMissing::Empty, |opened| {
             copy(&opened.connection, file).map_err(|error| store_error(file, &error))
         });
-        copied?.ok_or_else(|| {
-            StoreError::Unavailable(format!("{}: there is no store yet", self.path().display()))
-        })
+        match copied? {
+            Some(()) => Ok(()),
+            None => Err(StoreError::Unavailable(format!(
+                "{}: there is no store yet",
+                self.path().display()
+            ))),
+        }
     }
 
     fn path(&self) -> PathBuf {
@@ -213,7 +217,8 @@ impl SqliteStore {
             }
         };
         match timeout(CALL_TIMEOUT, running).await {
-            Ok(outcome) => outcome.map_err(|error| unclear(&error))?,
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(error)) => Err(unclear(&error)),
             Err(_) => Err(unclear(&"no response")),
         }
     }
@@ -260,12 +265,12 @@ impl SqliteStore {
         }
         let done = call(held)?;
         if let Some(directory) = &self.directory {
-            let settled = self.settle(directory, held);
-            settled.map_err(|error| match missing {
-                // The call may have written into files that are not in place any more.
-                IfMissing::Create => StoreError::Unclear(error.to_string()),
-                IfMissing::Empty => error,
-            })?;
+            self.settle(directory, held)
+                .map_err(|error| match missing {
+                    // The call may have written into files that are not in place any more.
+                    IfMissing::Create => StoreError::Unclear(error.to_string()),
+                    IfMissing::Empty => error,
+                })?;
         }
         Ok(Some(done))
     }

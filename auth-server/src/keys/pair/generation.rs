@@ -15,10 +15,7 @@ pub(crate) fn generate(signing_type: SigningType) -> Result<SigningKeyPair, Unsp
             let key = RsaKeyPair::generate(KeySize::Rsa2048)?;
             pem::encode("PRIVATE KEY", key.as_der()?.as_ref())
         }
-        SigningType::Ecdsa => {
-            let key = ecdsa_key()?;
-            pem::encode("PRIVATE KEY", key.to_pkcs8v1()?.as_ref())
-        }
+        SigningType::Ecdsa => pem::encode("PRIVATE KEY", ecdsa_key()?.to_pkcs8v1()?.as_ref()),
         SigningType::Hmac => crate::random::secret()?,
     };
     SigningKeyPair::from_private(signing_type, private).map_err(|_| Unspecified)

@@ -77,13 +77,11 @@ impl ForeignKeys {
         let Some(known) = self.young() else {
             return self.fetched(Purpose::Tick).await;
         };
-        let age = instant().saturating_duration_since(known.fetched);
-        if age < FETCH_EVERY {
+        if instant().saturating_duration_since(known.fetched) < FETCH_EVERY {
             return Some(Arc::clone(&known.keys));
         }
         // The known keys still count, so a newer set is worth a short wait only.
-        let fetched = timeout(WAIT_FOR_NEWER, self.fetched(Purpose::Tick)).await;
-        match fetched {
+        match timeout(WAIT_FOR_NEWER, self.fetched(Purpose::Tick)).await {
             Ok(Some(newer)) => Some(newer),
             _ => Some(Arc::clone(&known.keys)),
         }
@@ -99,9 +97,10 @@ impl ForeignKeys {
             fetching.await.ok()?;
             fetches = Arc::clone(&self.fetches).lock_owned().await;
         }
-        let has_succeeded = fetches.last.is_some_and(|last| last.has_succeeded);
-        let known = self.young().filter(|_| has_succeeded)?;
-        Some(Arc::clone(&known.keys))
+        match fetches.last {
+            Some(last) if last.has_succeeded => Some(Arc::clone(&self.young()?.keys)),
+            _ => None,
+        }
     }
 
     async fn fetch(self, mut fetches: OwnedMutexGuard<Fetches>, purpose: Purpose) {

@@ -53,8 +53,7 @@ impl VerifiedStatement {
         // Only one statement with this id can be the first, at all servers of the store.
         let first = store.put(key.clone(), None, &token, Some(self.ends))?;
         let revocations = self.revocations(store.clock.now());
-        let appended = log.append(store, &revocations, vec![first]);
-        if appended.await? == Outcome::Committed {
+        if log.append(store, &revocations, vec![first]).await? == Outcome::Committed {
             // The user may have got tokens while the store was busy, in a later second.
             let mut later = self.revocations(store.clock.now());
             later.retain(|one| {

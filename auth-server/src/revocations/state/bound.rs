@@ -93,8 +93,10 @@ impl State {
 }
 
 fn bytes_of_lines(listed: &[&Entry]) -> usize {
-    let line = |entry: &&Entry| entry.fact.revokes.to_string().len() + 1;
-    listed.iter().map(line).sum()
+    listed
+        .iter()
+        .map(|entry| entry.fact.revokes.to_string().len() + 1)
+        .sum()
 }
 
 /// The entries that are to be replaced so far.

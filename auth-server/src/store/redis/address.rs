@@ -194,8 +194,10 @@ fn sentinels(transport: &str, rest: &str, access: &Credentials) -> Parsed<Target
         if let Some(password) = &access.sentinel_password {
             settings = settings.set_password(password.as_str());
         }
-        let sentinel = info.set_redis_settings(settings);
-        clients.push(client(sentinel, certificates.as_ref())?);
+        clients.push(client(
+            info.set_redis_settings(settings),
+            certificates.as_ref(),
+        )?);
     }
     let sentinels = Sentinels {
         clients,

@@ -54,15 +54,15 @@ impl Sentinels {
         })
         .await?;
         let master = self.client_of(host, port)?;
-        let connected = naming_server("the master", &master, async {
+        naming_server("the master", &master, async {
             let mut connection = connect(&master).await?;
             match redis::cmd("ROLE").query_async(&mut connection).await? {
                 Role::Primary { .. } => Ok(connection),
                 // A Sentinel may name a former master for a while after a fail-over.
                 _ => Err((ErrorKind::Client, "it is a replica").into()),
             }
-        });
-        connected.await
+        })
+        .await
     }
 }
 

@@ -19,10 +19,9 @@ pub(super) struct Route {
 impl Route {
     /// Starts with `endpoint`, parsed from `address` with `access`.
     pub(super) fn new(address: &str, access: Credentials, endpoint: Endpoint) -> Self {
-        let files = "passwords and certificates for the store";
         Self {
             address: Zeroizing::new(address.to_owned()),
-            followed: Followed::new(files, access, endpoint),
+            followed: Followed::new("passwords and certificates for the store", access, endpoint),
         }
     }
 

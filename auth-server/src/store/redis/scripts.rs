@@ -207,9 +207,10 @@ fn index_key(kind: Kind, group: &str) -> String {
 }
 
 pub(super) fn log_keys() -> [String; 2] {
-    let entries = format!("{PREFIX}log:revocations");
-    let ends = format!("{entries}:ends");
-    [entries, ends]
+    [
+        format!("{PREFIX}log:revocations"),
+        format!("{PREFIX}log:revocations:ends"),
+    ]
 }
 
 fn change_keys(change: &Change) -> [String; 3] {

@@ -40,8 +40,7 @@ pub(super) fn change(
         apply(&transaction, change)?;
     }
     // After the changes: the entry that was the last one until now may be removed as well.
-    let over = format!("{REMOVE} AND ends <= unixepoch()");
-    transaction.execute(&over, [])?;
+    transaction.execute(&format!("{REMOVE} AND ends <= unixepoch()"), [])?;
     // Another process may have begun the journal meanwhile, and marked it.
     if played == Some(read_mark(&transaction)?) {
         mark(&transaction)?;
@@ -74,9 +73,8 @@ fn take_room(
         *room = MAX_ENDING.saturating_sub(taken).min(ROOM) as usize;
     }
     let Some(left) = room.checked_sub(new) else {
-        let full = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
         return Err(rusqlite::Error::SqliteFailure(
-            full,
+            rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL),
             Some(format!(
                 "there are {MAX_ENDING} records with an end already"
             )),

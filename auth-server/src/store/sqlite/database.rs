@@ -36,8 +36,7 @@ CREATE INDEX log_end ON log (ends);
 
 /// Creates an empty file for its owner alone; SQLite would make it readable for others.
 pub(super) fn create(path: &Path) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options
+    OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
@@ -74,9 +73,8 @@ fn open_without_journal(path: &Path) -> rusqlite::Result<Connection> {
     // The percent sign first, as the other escapes contain it.
     let name = path.to_string_lossy().replace('%', "%25");
     let escaped = name.replace('?', "%3f").replace('#', "%23");
-    let address = format!("file:{escaped}?immutable=1");
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    open(Path::new(&address), flags)
+    open(Path::new(&format!("file:{escaped}?immutable=1")), flags)
 }
 
 pub(super) enum Identity {
@@ -211,9 +209,10 @@ pub(super) fn check(connection: &Connection) -> rusqlite::Result<()> {
     if found == "ok" {
         return Ok(());
     }
-    let corrupt = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-    let text = "it is damaged, and a backup has to be restored".to_owned();
-    Err(rusqlite::Error::SqliteFailure(corrupt, Some(text)))
+    Err(rusqlite::Error::SqliteFailure(
+        rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT),
+        Some("it is damaged, and a backup has to be restored".to_owned()),
+    ))
 }
 
 /// Sets the write-ahead journal. Retries by itself: SQLite, which reads before it changes the journal, does
