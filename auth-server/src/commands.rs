@@ -35,8 +35,7 @@ fn actor() -> String {
     let user = users
         .find(|user| !user.is_empty())
         .unwrap_or_else(|| format!("uid-{}", getuid().as_raw()));
-    let system = uname();
-    LogText(&format!("{user}@{}", system.nodename().to_string_lossy())).to_string()
+    LogText(&format!("{user}@{}", uname().nodename().to_string_lossy())).to_string()
 }
 
 fn print(text: &str) -> Result<(), ExitError> {

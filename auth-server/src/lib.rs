@@ -64,11 +64,10 @@ fn run() -> Result<(), ExitError> {
             block_on(commands::dev::run(&args))
         }
         Command::Check(args) => {
-            let warnings = [warnings, postern_transport::traces::warnings()].concat();
             logs::telemetry::check(&args.settings.logs.log_level)?;
             block_on(commands::check::run(
                 &args,
-                warnings,
+                [warnings, postern_transport::traces::warnings()].concat(),
                 &command_line::overridden_keys::<Cli>(),
             ))
         }

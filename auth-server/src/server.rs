@@ -248,12 +248,11 @@ fn follow_files(
         None => drop(metrics.builtin_users.set(1)),
         Some(recorded) => {
             recorded.users.remove_unfinished();
-            let registrations = Arc::clone(&app.registrations);
             background.spawn_critical("recording the users", Arc::clone(recorded).record_changes());
             let following = reload::follow(
                 Arc::clone(recorded),
                 metrics.users_file.clone(),
-                registrations,
+                Arc::clone(&app.registrations),
                 health.files("users_file"),
             )
             .map_err(no_signals)?;
@@ -305,9 +304,10 @@ impl SettingsFile {
                 let Some(content) = polled.poll(move || digest_of(&path)).await else {
                     continue;
                 };
-                let has_changed = *content != self.at_the_start;
-                condition.warn(has_changed.then(|| CHANGED.to_owned()));
-                if has_changed {
+                if *content == self.at_the_start {
+                    condition.warn(None);
+                } else {
+                    condition.warn(Some(CHANGED.to_owned()));
                     warn!("{CHANGED}");
                 }
             }
@@ -316,10 +316,10 @@ impl SettingsFile {
 }
 
 fn digest_of(path: &Path) -> Result<Digest, String> {
-    let content = bounded_read::read(path, MAX_CONFIG_BYTES);
-    content
-        .map(|content| sha256(&content.bytes))
-        .map_err(|error| error.to_string())
+    match bounded_read::read(path, MAX_CONFIG_BYTES) {
+        Ok(content) => Ok(sha256(&content.bytes)),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn metrics_registry(app: &App) -> Registry {

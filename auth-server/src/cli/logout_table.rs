@@ -33,11 +33,13 @@ pub(crate) struct LogoutTable {
 impl LogoutTable {
     /// Returns a warning where its keys could be replaced on the way.
     pub(crate) fn warning(&self) -> Option<String> {
-        let address = self.jwks.as_deref()?.first()?;
-        let issuer = self.issuer.as_str();
-        address.is_plain_over_a_network().then(|| {
-            format!("[[logout]] {issuer}: jwks: plain HTTP, keys can be replaced on the way")
-        })
+        if !self.jwks.as_deref()?.first()?.is_plain_over_a_network() {
+            return None;
+        }
+        Some(format!(
+            "[[logout]] {}: jwks: plain HTTP, keys can be replaced on the way",
+            self.issuer.as_str()
+        ))
     }
 }
 

@@ -48,8 +48,7 @@ pub(crate) struct RevokeArgs {
 /// # Errors
 /// A text that does not quote the id.
 pub(crate) fn id(text: &str) -> Result<String, &'static str> {
-    let fits = (1..=MAX_ID).contains(&text.chars().count());
-    if fits && !text.contains(char::is_control) {
+    if (1..=MAX_ID).contains(&text.chars().count()) && !text.contains(char::is_control) {
         Ok(text.to_owned())
     } else {
         Err("expected 1 to 128 characters, none of them a control character")

@@ -79,7 +79,10 @@ fn grant_of(args: &GrantArgs, id: &AppId) -> Result<Grant, ExitError> {
         ..Grant::default()
     };
     // The id is `sub`, `username`, `userId` and `client_id`.
-    let size = serde_json::to_vec(&([id; 4], &grant)).map_or(usize::MAX, |json| json.len());
+    let size = match serde_json::to_vec(&([id; 4], &grant)) {
+        Ok(json) => json.len(),
+        Err(_) => usize::MAX,
+    };
     if size > MAX_GRANT_BYTES {
         return Err(ExitError::Usage(format!(
             "--app-id {id}: id and grant are {size} bytes of JSON; at most {MAX_GRANT_BYTES} fit into a token"
@@ -123,15 +126,15 @@ async fn remove(args: &ApplicationArgs) -> Result<(), ExitError> {
     let store = CommandStore::open(&args.store).await?;
     change_in(&store, &args.app_id, Change::Remove).await?;
     // Revoke after the removal: a revocation before it would miss tokens issued in between.
-    let ended = end_application(&store, &args.app_id).await;
     let id = &args.app_id;
-    let reworded = |why: &str| {
-        format!(
-            "--app-id {id} is removed, but its tokens are not revoked: {why}; auth-server revoke --app {id} does that"
-        )
-    };
-    // The removal stays, so the failure has to name the remaining step.
-    ended.map_err(|failure| failure.reworded(reworded))?;
+    if let Err(failure) = end_application(&store, id).await {
+        // The removal stays, so the failure has to name the remaining step.
+        return Err(failure.reworded(|why| {
+            format!(
+                "--app-id {id} is removed, but its tokens are not revoked: {why}; auth-server revoke --app {id} does that"
+            )
+        }));
+    }
     let left = store.opened.read_applications().await?;
     if left.document()?.is_empty() {
         print_note(NONE_LEFT);

@@ -45,8 +45,7 @@ async fn export_public(args: &KeyArgs) -> Result<(), ExitError> {
                 .to_owned(),
         ));
     }
-    let ring = keys.load().await?;
-    print(ring.current().public_key_string().trim_end())
+    print(keys.load().await?.current().public_key_string().trim_end())
 }
 
 async fn show(args: &KeyArgs) -> Result<(), ExitError> {
@@ -119,13 +118,15 @@ pub(crate) async fn revoke_in(keys: &KeysInStore, kid: &KeyId) -> Result<(), Exi
         )));
     }
     log_change(&updated, KeyEventKind::Revoked, kid, None);
-    let current = updated.ring.current().id();
     let location = &keys.store.location;
     print_note(&format!(
         "{location} has it, each of its servers one --store-poll-interval later; keys show, after that time, \
          shows if a failover of the store has lost it"
     ));
-    print(&format!("{kid} is revoked; {current} signs"))
+    print(&format!(
+        "{kid} is revoked; {} signs",
+        updated.ring.current().id()
+    ))
 }
 
 /// Installs a pair in a store without one; to install it again is no error.
@@ -138,10 +139,10 @@ async fn import(args: &KeyArgs, file: &Path) -> Result<(), ExitError> {
     let pair = match SigningKeyPair::from_private(signing_type, text.clone()) {
         Ok(pair) => Arc::new(pair),
         Err(error) => {
-            let found = found_in(text.as_bytes());
-            let file = file.display();
             return Err(ExitError::Config(format!(
-                "--private-key-file {file}: {error}, and found {found}"
+                "--private-key-file {}: {error}, and found {}",
+                file.display(),
+                found_in(text.as_bytes())
             )));
         }
     };
@@ -209,8 +210,7 @@ impl KeysInStore {
     }
 
     pub(super) async fn load(&self) -> Result<KeyRing, ExitError> {
-        let held = self.store.opened.read_keys().await?;
-        Ok(self.parse(&held.keys)?)
+        Ok(self.parse(&self.store.opened.read_keys().await?.keys)?)
     }
 
     /// Changes the keys at `now`.

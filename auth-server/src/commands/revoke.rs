@@ -73,8 +73,10 @@ fn revocation(args: &RevokeArgs, now: i64) -> Result<(Revocation, String), ExitE
         return Ok((Revocation::for_application(id.to_string(), now), done));
     }
     // clap requires one of the four flags: this is `--all`.
-    let done = "all tokens are revoked".to_owned();
-    Ok((Revocation::for_everyone(now), done))
+    Ok((
+        Revocation::for_everyone(now),
+        "all tokens are revoked".to_owned(),
+    ))
 }
 
 /// Revokes the tokens of an application that was removed. Servers revoke them again when they read the

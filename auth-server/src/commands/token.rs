@@ -33,8 +33,10 @@ pub(crate) async fn run(command: &TokenCommand) -> Result<(), ExitError> {
     let keys = keys(args).await?;
     let explanation = explain(args, &token, &keys, args.at.unwrap_or_else(unix_now));
     if args.json {
-        let json = serde_json::to_string_pretty(&explanation);
-        print(&json.map_err(|error| ExitError::Software(error.to_string()))?)?;
+        match serde_json::to_string_pretty(&explanation) {
+            Ok(json) => print(&json)?,
+            Err(error) => return Err(ExitError::Software(error.to_string())),
+        }
     } else {
         print(explanation.to_string().trim_end())?;
     }
@@ -71,8 +73,7 @@ async fn keys(args: &TokenInspectArgs) -> Result<KeySet, ExitError> {
         ExitError::Config(format!("--key-file {}: {error}", file.display()))
     };
     let text = bounded_read::read_text(file, MAX_KEY_FILE_BYTES).map_err(|why| unusable(&why))?;
-    let signing_type = args.keys.signing_type.unwrap_or_default();
-    match VerificationKey::parse(signing_type, &text) {
+    match VerificationKey::parse(args.keys.signing_type.unwrap_or_default(), &text) {
         Ok(key) => Ok(KeySet::nameless(key)),
         Err(error) => Err(unusable(&error)),
     }

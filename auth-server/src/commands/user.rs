@@ -163,9 +163,9 @@ fn edit(
     Users::parse(&text).map_err(|error| invalid(&path, &error))?;
     owner_only_file::replace_prepared(&path, &text, |new| like_former(new, &path))
         .map_err(|error| file_error(&path, &error))?;
-    let file = path.display();
     print_note(&format!(
-        "{done} in {file}; a running server follows within 4 s"
+        "{done} in {}; a running server follows within 4 s",
+        path.display()
     ));
     Ok(())
 }

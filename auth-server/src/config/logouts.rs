@@ -74,10 +74,6 @@ fn key_set(table: &LogoutTable) -> Result<KeySetSettings, ExitError> {
     if table.ca.is_some() && !location.is_https() {
         return Err(rejected(table, "`ca` has an effect only with https"));
     }
-    let proxy = match location.is_https() {
-        true => KeysProxy::from_environment(|name| std::env::var(name).ok()),
-        false => None,
-    };
     Ok(KeySetSettings {
         tls: PeerFiles {
             settings: PeerSettings {
@@ -87,7 +83,10 @@ fn key_set(table: &LogoutTable) -> Result<KeySetSettings, ExitError> {
             ca: table.ca.clone(),
             identity: None,
         },
-        proxy,
+        proxy: match location.is_https() {
+            true => KeysProxy::from_environment(|name| std::env::var(name).ok()),
+            false => None,
+        },
         bearer_file: None,
         location,
         algorithms: ASYMMETRIC.to_vec(),
@@ -96,6 +95,5 @@ fn key_set(table: &LogoutTable) -> Result<KeySetSettings, ExitError> {
 }
 
 fn rejected(table: &LogoutTable, why: impl Display) -> ExitError {
-    let issuer = Text::as_str(&table.issuer);
-    ExitError::Config(format!("[[logout]] {issuer}: {why}"))
+    ExitError::Config(format!("[[logout]] {}: {why}", Text::as_str(&table.issuer)))
 }

@@ -52,12 +52,12 @@ fn problem(args: &ServeArgs, policy: &RotationPolicy) -> Option<String> {
         ));
     }
     // A key stays published until the last token that it signed has expired.
-    let keys = policy.keep / every;
-    (keys > MAX_KEYS).then(|| {
-        format!(
+    match policy.keep / every {
+        ..=MAX_KEYS => None,
+        keys => Some(format!(
             "{keys} keys would be valid at a time: rotate less often, or shorten --token-lifetime"
-        )
-    })
+        )),
+    }
 }
 
 /// Returns the shortest lead with which every verifier knows a key before it signs: one poll of the store,

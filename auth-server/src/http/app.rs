@@ -150,7 +150,10 @@ impl App {
 }
 
 fn take(limit: Option<&AddressLimit>, client: IpAddr) -> Result<(), RetryAfter> {
-    limit.map_or(Ok(()), |limit| limit.take(client, instant()))
+    match limit {
+        Some(limit) => limit.take(client, instant()),
+        None => Ok(()),
+    }
 }
 
 /// Returns the configured number, or as many as there are descriptors.

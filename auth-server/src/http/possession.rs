@@ -58,10 +58,13 @@ impl Possession<'_> {
             check(bound, &presented)?;
         }
         if let Some(proof) = &proof {
-            let user = Holder::verified(None, subject);
-            let leeway = app.config.policy.leeway_seconds;
             app.seen_proofs
-                .enter(user, proof, app.now(), leeway)
+                .enter(
+                    Holder::verified(None, subject),
+                    proof,
+                    app.now(),
+                    app.config.policy.leeway_seconds,
+                )
                 .map_err(Rejection::from)?;
         }
         Ok(presented.or_none())

@@ -61,7 +61,6 @@ pub(crate) fn request(line: &RequestLine<'_>) {
     if !is_bounded && !RejectionLine::Audit(line.event.name(), line.outcome).has_line() {
         return;
     }
-    let logged = |name: Option<&str>| name.map(|name| LogText(name).to_string());
     info!(
         target: TARGET,
         event = %line.event.name(),
@@ -79,6 +78,10 @@ pub(crate) fn request(line: &RequestLine<'_>) {
     );
 }
 
+fn logged<T: AsRef<str> + ?Sized>(name: Option<&T>) -> Option<String> {
+    Some(LogText(name?.as_ref()).to_string())
+}
+
 const SESSION_ENDED: &str = "session_ended";
 
 /// Logs the end of a session with a refresh token.
@@ -89,8 +92,7 @@ pub(crate) fn session_ended(account: &str, cause: &str) {
 
 /// Logs a change of an application; `by` is the actor of a command.
 pub(crate) fn application(event: ApplicationEvent, id: &str, by: Option<&str>) {
-    let app_id = LogText(id).to_string();
-    info!(target: TARGET, event = %event.name(), app_id, by, "application");
+    info!(target: TARGET, event = %event.name(), app_id = LogText(id).to_string(), by, "application");
 }
 
 /// Logs a key event; `at` is when the key starts to sign, or is dropped, in seconds since the
@@ -152,7 +154,6 @@ pub(crate) fn revocation(event: &RevocationEvent, by: Option<&str>) {
         }
         Everyone => EVERYONE_REVOKED,
     };
-    let logged = |id: Option<&String>| id.map(|id| LogText(id).to_string());
     info!(
         target: TARGET,
         event = %event,
@@ -176,8 +177,7 @@ const MAX_USER_LINES: usize = 1000;
 pub(crate) fn users_changed(count: usize, changed: &[String]) {
     // A new file may change all users at once; the last line has the whole number.
     for account in changed.iter().take(MAX_USER_LINES) {
-        let account = LogText(account).to_string();
-        info!(target: TARGET, event = %USER_CHANGED, account, "user");
+        info!(target: TARGET, event = %USER_CHANGED, account = LogText(account).to_string(), "user");
     }
     info!(target: TARGET, event = %USERS_CHANGED, count, changes = changed.len(), "users");
 }
@@ -206,8 +206,7 @@ named_enum! {
 
 /// Logs a registration; `instance` is the address under which others reach this server.
 pub(crate) fn registration(event: Registration, instance: &str, registry: &str) {
-    let event = event.name();
-    info!(target: TARGET, %event, %instance, %registry, "registry");
+    info!(target: TARGET, event = %event.name(), %instance, %registry, "registry");
 }
 
 #[cfg(test)]

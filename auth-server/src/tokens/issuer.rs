@@ -116,7 +116,6 @@ impl TokenIssuer {
         now: i64,
         ids: TokenIdentity,
     ) -> Result<String, SigningError> {
-        let times = self.times_from(now);
         let contract = Claims {
             subject: Some(id.to_string()),
             client_id: Some(id.to_string()),
@@ -127,7 +126,7 @@ impl TokenIssuer {
                 ..ExtraInfo::default()
             },
             binding: ids.binding,
-            ..self.common_claims(grant, times, ids.token_id)
+            ..self.common_claims(grant, self.times_from(now), ids.token_id)
         };
         sign(
             pair,

@@ -42,12 +42,10 @@ impl TryFrom<String> for SecretHash {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        URL_SAFE_NO_PAD
-            .decode(text)
-            .map_err(|_| NOT_A_HASH)?
-            .try_into()
-            .map(Self)
-            .map_err(|_| NOT_A_HASH)
+        match URL_SAFE_NO_PAD.decode(text).map(TryInto::try_into) {
+            Ok(Ok(bytes)) => Ok(Self(bytes)),
+            _ => Err(NOT_A_HASH),
+        }
     }
 }
 
@@ -171,9 +169,12 @@ impl SecretHashes {
     }
 
     fn has(&self, presented: &SecretHash) -> bool {
-        let matches = self.hashes.iter().filter(|hash| hash.equals(presented));
         // `count`, not `any`: all hashes are compared, so that the time does not show which one matches.
-        matches.count() > 0
+        self.hashes
+            .iter()
+            .filter(|hash| hash.equals(presented))
+            .count()
+            > 0
     }
 }
 

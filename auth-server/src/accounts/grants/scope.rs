@@ -71,7 +71,10 @@ impl Scope {
 
     /// Returns the text of a token or a response; `None` without a value.
     pub(crate) fn text(&self) -> Option<String> {
-        (!self.is_empty()).then(|| self.to_string())
+        match self.is_empty() {
+            true => None,
+            false => Some(self.to_string()),
+        }
     }
 }
 

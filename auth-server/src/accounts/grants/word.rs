@@ -16,8 +16,7 @@ impl<const MAX: usize> TryFrom<String> for Word<MAX> {
 
     fn try_from(text: String) -> Result<Self, String> {
         let is_plain = |c: char| !c.is_whitespace() && !c.is_control();
-        let fits = (1..=MAX).contains(&text.chars().count());
-        if fits && text.chars().all(is_plain) {
+        if (1..=MAX).contains(&text.chars().count()) && text.chars().all(is_plain) {
             Ok(Self(text))
         } else {
             Err(format!(

@@ -156,10 +156,10 @@ impl SessionRecord {
     pub(crate) fn revocation(&self, id: SessionId, now: i64) -> Option<Revocation> {
         let live = self.live_until.saturating_add(KEEP_AFTER_EXPIRY);
         let revocation = Revocation::for_token(id.text(), Some(self.user_id.clone()), now)
-            .not_before(self.renewed);
-        // Kept as long as an access token may be accepted anywhere, or the refresh token could come
-        // back with an older copy.
-        let revocation = revocation.until(live, self.ends);
+            .not_before(self.renewed)
+            // Kept as long as an access token may be accepted anywhere, or the refresh token could
+            // come back with an older copy.
+            .until(live, self.ends);
         (revocation.ends > now).then_some(revocation)
     }
 
@@ -173,8 +173,10 @@ impl SessionRecord {
     /// Returns true for the `jti` of an access token of the session, which is named `id`.
     pub(crate) fn has_token(&self, id: SessionId, token_id: &str) -> bool {
         // The latest token first: a logout nearly always has the present one.
-        let mut numbers = (0..=self.counter).rev().take(KNOWN_TOKENS);
-        numbers.any(|number| id.token_id(&self.secret, number) == token_id)
+        (0..=self.counter)
+            .rev()
+            .take(KNOWN_TOKENS)
+            .any(|number| id.token_id(&self.secret, number) == token_id)
     }
 
     /// Returns the user of a refresh token, as present at `now`, and the kind of this use; `is_revoked` gets

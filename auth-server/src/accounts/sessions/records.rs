@@ -59,6 +59,5 @@ impl OpenStore {
 /// # Errors
 /// For a value that is no session, or a session of a newer version.
 pub(crate) fn kept_until(record: &Value) -> serde_json::Result<Option<i64>> {
-    let record = SessionRecord::deserialize(record)?;
-    Ok(Some(record.kept_until()))
+    Ok(Some(SessionRecord::deserialize(record)?.kept_until()))
 }

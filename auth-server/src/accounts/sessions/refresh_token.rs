@@ -43,8 +43,7 @@ impl RefreshToken {
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let encoded = text.strip_prefix(PREFIX)?;
-        let decoded = Zeroizing::new(URL_SAFE_NO_PAD.decode(encoded).ok()?);
+        let decoded = Zeroizing::new(URL_SAFE_NO_PAD.decode(text.strip_prefix(PREFIX)?).ok()?);
         Some(Self(Zeroizing::new(decoded.as_slice().try_into().ok()?)))
     }
 

@@ -61,8 +61,7 @@ impl Authenticator {
         if typed.is_empty() || self.users.is_user(typed) {
             typed.into()
         } else {
-            let digest = self.unknown_names.hash_one(typed);
-            format!("[unknown {digest:016x}]").into()
+            format!("[unknown {:016x}]", self.unknown_names.hash_one(typed)).into()
         }
     }
 

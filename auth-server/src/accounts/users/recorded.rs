@@ -143,8 +143,7 @@ impl RecordedUsers {
             for some in first.chunks(BATCH) {
                 self.revocations.append(store, some, Vec::new()).await?;
             }
-            let done = self.revocations.append(store, last, changes).await?;
-            if done == Outcome::Committed {
+            if self.revocations.append(store, last, changes).await? == Outcome::Committed {
                 self.note_recorded(users, next.generation);
                 return Ok(());
             }
@@ -195,10 +194,9 @@ impl RecordedUsers {
 
     /// Returns the key of the record for this path: servers with other users may share the store.
     fn key(&self, part: &str) -> Key {
-        let path = self.users.path().to_string_lossy();
         Key {
             kind: Kind::Users,
-            id: digest_of(&path) + part,
+            id: digest_of(&self.users.path().to_string_lossy()) + part,
         }
     }
 }

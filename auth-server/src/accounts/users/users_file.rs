@@ -114,12 +114,14 @@ impl Users {
     /// the accounts exist.
     pub(crate) fn cost_warning(&self) -> Option<String> {
         let common = self.stand_in.cost();
-        let known = self.by_account.values();
-        let uncommon = known.filter(|known| known.password.cost() != common);
-        let uncommon = match uncommon.count() {
-            0 => return None,
-            count => count,
-        };
+        let uncommon = self
+            .by_account
+            .values()
+            .filter(|known| known.password.cost() != common)
+            .count();
+        if uncommon == 0 {
+            return None;
+        }
         let Cost {
             memory,
             passes,
@@ -168,9 +170,11 @@ impl Users {
     /// Verifies an account and a password. An unknown account and a disabled one cost the same work
     /// as a wrong password.
     pub(super) fn authenticate(&self, account: &str, password: &str) -> Option<PresentUser> {
-        let known = self.by_account.get(account);
         // The hash is computed in every case, before it is decided if the user is present.
-        let stored = known.map_or(&self.stand_in, |known| &known.password);
+        let stored = match self.by_account.get(account) {
+            Some(known) => &known.password,
+            None => &self.stand_in,
+        };
         if !stored.matches(password) {
             return None;
         }
@@ -199,7 +203,6 @@ impl TryFrom<UserEntry> for KnownUser {
         }
         // Computed before the entry is taken apart.
         let credentials = credentials(&entry);
-        let claims = entry.claims.with_roles(entry.roles);
         let user = User {
             id: entry.id,
             nick_name: entry.nick_name.unwrap_or_else(|| entry.account.clone()),
@@ -214,7 +217,10 @@ impl TryFrom<UserEntry> for KnownUser {
             grant: Grant {
                 scope: entry.scope.unwrap_or_default(),
                 audience: entry.audience,
-                claims: claims.map_err(|why| format!("claims: {why}"))?,
+                claims: entry
+                    .claims
+                    .with_roles(entry.roles)
+                    .map_err(|why| format!("claims: {why}"))?,
                 ..Grant::default()
             },
         };
@@ -268,7 +274,10 @@ fn claim_bytes(user: &User) -> usize {
         &user.extra_info,
         &user.grant,
     );
-    serde_json::to_vec(&claims).map_or(usize::MAX, |json| json.len())
+    match serde_json::to_vec(&claims) {
+        Ok(json) => json.len(),
+        Err(_) => usize::MAX,
+    }
 }
 
 fn is_name(text: &str) -> bool {

@@ -18,9 +18,10 @@ impl App {
     /// Returns the client of a request.
     pub(crate) fn client_of(&self, extensions: &Extensions, headers: &HeaderMap) -> IpAddr {
         let proxies = &self.config.trusted_proxies;
-        let peer = extensions
-            .get::<ConnectInfo<SocketAddr>>()
-            .map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0.ip());
+        let peer = match extensions.get::<ConnectInfo<SocketAddr>>() {
+            Some(peer) => peer.0.ip(),
+            None => Ipv4Addr::UNSPECIFIED.into(),
+        };
         if proxies.miss_a_name(headers) {
             UNNAMED_GATEWAY.call_once(|| warn_of_gateway(peer));
         }

@@ -21,8 +21,7 @@ pub(crate) async fn with_permit(
     next: Next,
 ) -> Response {
     let client = app.client_of(request.extensions(), request.headers());
-    let holder = Holder::for_address(Some(client));
-    let Some(permit) = app.in_flight.take(holder).await else {
+    let Some(permit) = app.in_flight.take(Holder::for_address(Some(client))).await else {
         return response::rejection(Rejection::ServerBusy);
     };
     next.run(request)

@@ -38,10 +38,10 @@ impl Presented {
                     _ => Ok(basic),
                 }
             }
-            (None, Some(secret)) => {
-                let id = id.ok_or(Rejection::ApplicationUnknown)?;
-                Ok(Self(vec![Credentials::new(id, secret)]))
-            }
+            (None, Some(secret)) => match id {
+                Some(id) => Ok(Self(vec![Credentials::new(id, secret)])),
+                None => Err(Rejection::ApplicationUnknown),
+            },
             (None, None) => Err(Rejection::ApplicationUnknown),
         }
     }

@@ -94,13 +94,10 @@ pub(crate) async fn backchannel_logout(State(app): State<Arc<App>>, request: Req
 
 fn read_token(form: Form, headers: &HeaderMap, body: &[u8]) -> Result<String, NotEnded> {
     match form {
-        Form::LogoutToken => {
-            let form = oauth::parse_form(headers, body)?;
-            match form.value("logout_token") {
-                Some(token) => Ok(token.to_owned()),
-                None => Err(Rejection::ParameterMissing.into()),
-            }
-        }
+        Form::LogoutToken => match oauth::parse_form(headers, body)?.value("logout_token") {
+            Some(token) => Ok(token.to_owned()),
+            None => Err(Rejection::ParameterMissing.into()),
+        },
         Form::SecurityEvent => {
             body::check_coding(headers)?;
             match str::from_utf8(body) {

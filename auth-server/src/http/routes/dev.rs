@@ -34,17 +34,22 @@ const FOREIGN_HOST: &str = "the Host field names no address of this machine";
 /// Returns the requested claims, and the seconds until the token expires: negative for one that has
 /// expired. An empty body requests the usual token.
 fn parse(body: &[u8]) -> Result<(Map<String, Value>, Option<i64>), ErrorResponse> {
-    let malformed = |why| ErrorResponse::from(Rejection::BodyMalformed).described(why);
     if body.trim_ascii().is_empty() {
         return Ok((Map::new(), None));
     }
     let mut claims: Map<String, Value> =
         serde_json::from_slice(body).map_err(|_| malformed(NOT_AN_OBJECT))?;
-    let lifetime = match claims.remove(LIFETIME) {
-        Some(value) => Some(value.as_i64().ok_or(malformed(NO_LIFETIME))?),
-        None => None,
-    };
-    Ok((claims, lifetime))
+    match claims.remove(LIFETIME) {
+        Some(value) => match value.as_i64() {
+            Some(lifetime) => Ok((claims, Some(lifetime))),
+            None => Err(malformed(NO_LIFETIME)),
+        },
+        None => Ok((claims, None)),
+    }
+}
+
+fn malformed(why: &'static str) -> ErrorResponse {
+    ErrorResponse::from(Rejection::BodyMalformed).described(why)
 }
 
 pub(crate) async fn dev_token(State(app): State<Arc<App>>, request: Request) -> Response {
@@ -80,8 +85,10 @@ async fn issue(app: &App, request: Request) -> Result<AccessToken, ErrorResponse
     let claims = issuer.completed(claims, times, token_id.clone());
     let (token, _) = app.sign(token_id, |_, pair, _| sign(pair, TOKEN_TYPE, &claims))?;
     // The request may have given `exp` itself, even a time of the past.
-    let expires_at = claims.get("exp").and_then(Value::as_i64);
-    let seconds_left = expires_at.map(|exp| exp.saturating_sub(now).max(0));
+    let seconds_left = claims
+        .get("exp")
+        .and_then(Value::as_i64)
+        .map(|exp| exp.saturating_sub(now).max(0));
     Ok(AccessToken::new(token, seconds_left, binding.as_ref()))
 }
 

@@ -46,7 +46,10 @@ pub(crate) async fn login(
         Err(denied) => (denied.event, denied.response.rejection.reason()),
     };
     app.metrics.login(code);
-    let account = parsed.as_ref().map_or("", |request| &request.username);
+    let account = match &parsed {
+        Ok(request) => request.username.as_str(),
+        Err(_) => "",
+    };
     audit::request(&RequestLine {
         event,
         grant: None,
@@ -126,10 +129,12 @@ async fn attempt(
     client: IpAddr,
 ) -> Result<Issued, Denied> {
     app.keys()?;
-    app.count_guess(client).map_err(|wait| Denied {
-        response: wait.into(),
-        event: RequestEvent::LoginLimited,
-    })?;
+    if let Err(wait) = app.count_guess(client) {
+        return Err(Denied {
+            response: wait.into(),
+            event: RequestEvent::LoginLimited,
+        });
+    }
     if !app.users.is_current() {
         return Err(Rejection::UsersStale.into());
     }
@@ -182,9 +187,14 @@ async fn token_for(
     let token = AccessTokenInfo {
         access_token,
         refresh_token: session.map(|session| session.refresh_token.to_string()),
-        token_type: (has_sessions || binding.is_some())
-            .then(|| oauth::token_type(binding.as_ref()).to_owned()),
-        expires_in: has_sessions.then(|| app.config.issuer.lifetime.into()),
+        token_type: match has_sessions || binding.is_some() {
+            true => Some(oauth::token_type(binding.as_ref()).to_owned()),
+            false => None,
+        },
+        expires_in: match has_sessions {
+            true => Some(app.config.issuer.lifetime.into()),
+            false => None,
+        },
         info: user.info(),
         ..AccessTokenInfo::default()
     };

@@ -84,9 +84,8 @@ async fn end_access_token(
     client: IpAddr,
 ) -> Result<(), ErrorResponse> {
     let now = app.now();
-    let verified = verify_token(app, token, client, now).await?;
     // Not ours, or expired beyond every leeway: no verifier accepts it, so the logout is done.
-    let Ok(claims) = verified else {
+    let Ok(claims) = verify_token(app, token, client, now).await? else {
         return Ok(());
     };
     let is_revoked = app.revocations.revokes(&claims);
@@ -115,8 +114,7 @@ async fn end_access_token(
             to_the_end(append).await
         }
     };
-    let has_ended = ended.map_err(not_ended)?;
-    if !has_ended {
+    if !ended.map_err(not_ended)? {
         confirm_reads(app).await?;
     }
     Ok(())

@@ -47,7 +47,9 @@ pub(crate) async fn static_file(
     request: Request,
 ) -> Result<Response, ErrorResponse> {
     let requested = request.uri().path();
-    let path = RequestPath::parse(requested.as_bytes()).map_err(|_| Rejection::NotFound)?;
+    let Ok(path) = RequestPath::parse(requested.as_bytes()) else {
+        return Err(Rejection::NotFound.into());
+    };
     let canonical = path.canonical().ok_or(Rejection::NotFound)?;
     let below_context = canonical
         .strip_prefix(app.config.context_path.as_str())

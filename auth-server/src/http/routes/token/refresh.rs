@@ -20,21 +20,23 @@ const CREDENTIALS: &str =
 /// Rejects the credentials of an application. A mere `client_id`, which public clients send, is
 /// ignored, and the access token that others send with every request.
 pub(super) fn check_client(headers: &HeaderMap, form: &Form) -> Result<(), ErrorResponse> {
-    let has_secret = form.value("client_secret").is_some();
     let mut fields = headers.get_all(header::AUTHORIZATION).iter();
-    let is_token = |field: &HeaderValue| {
-        let mut schemes = [&b"bearer "[..], b"dpop "].into_iter();
-        schemes.any(|scheme| {
-            field
-                .as_bytes()
-                .get(..scheme.len())
-                .is_some_and(|found| found.eq_ignore_ascii_case(scheme))
-        })
-    };
-    if has_secret || !fields.all(is_token) {
+    if form.value("client_secret").is_some() || !fields.all(is_token) {
         return Err(ErrorResponse::from(Rejection::ApplicationUnknown).described(CREDENTIALS));
     }
     Ok(())
+}
+
+/// Returns true for an access token behind its scheme.
+fn is_token(field: &HeaderValue) -> bool {
+    for scheme in [&b"bearer "[..], b"dpop "] {
+        if let Some(found) = field.as_bytes().get(..scheme.len())
+            && found.eq_ignore_ascii_case(scheme)
+        {
+            return true;
+        }
+    }
+    false
 }
 
 pub(super) async fn refresh(
@@ -72,14 +74,13 @@ pub(super) async fn refresh(
     user.grant.audience = audience;
     // If this fails, the client may present its token again: soon after, it is a repetition.
     let (token, ids) = app.sign(renewed.token_id, |issuer, pair, token_id| {
-        let times = IssuedTimes {
-            issued_at: renewed.issued_at,
-            expires: renewed.expires,
-        };
         issuer.issue(
             pair,
             &user,
-            times,
+            IssuedTimes {
+                issued_at: renewed.issued_at,
+                expires: renewed.expires,
+            },
             TokenIdentity {
                 token_id,
                 session: Some(renewed.id),
