@@ -77,8 +77,10 @@ struct Strict<'n>(&'n mut IntoIter<Number>);
 impl Strict<'_> {
     fn number<E: Error>(self) -> Result<Value, E> {
         // The parser visits the numbers in the order of the text.
-        let number = self.0.next().map(Value::Number);
-        number.ok_or_else(|| E::custom("no number"))
+        match self.0.next() {
+            Some(number) => Ok(Value::Number(number)),
+            None => Err(E::custom("no number")),
+        }
     }
 }
 

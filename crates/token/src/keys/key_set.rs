@@ -251,7 +251,10 @@ pub(super) fn check_members(jwk: &Map, algorithm: Algorithm) -> Result<(), Strin
 }
 
 fn is_stated(alg: Option<&str>, algorithm: Algorithm) -> bool {
-    alg.is_none_or(|name| algorithms::parse(name) == Some(algorithm))
+    match alg {
+        Some(name) => algorithms::parse(name) == Some(algorithm),
+        None => true,
+    }
 }
 
 /// Checks that the key's own `use` and `key_ops` allow verification (RFC 7517 §4.2, §4.3);
@@ -286,7 +289,10 @@ fn text<'m>(jwk: &'m Map, name: &str) -> Result<Option<&'m str>, String> {
 }
 
 fn required<'m>(jwk: &'m Map, name: &str) -> Result<&'m str, String> {
-    text(jwk, name)?.ok_or_else(|| format!("its `{name}` is missing"))
+    match text(jwk, name)? {
+        Some(text) => Ok(text),
+        None => Err(format!("its `{name}` is missing")),
+    }
 }
 
 fn bytes(jwk: &Map, name: &str) -> Result<Vec<u8>, String> {

@@ -88,8 +88,7 @@ impl<'p> Proof<'p> {
         };
         let mut header = object(parts.header)?;
         let typ = member(&header, "typ").and_then(Value::as_str);
-        if !typ.is_some_and(|typ| typ.eq_ignore_ascii_case(TYPE))
-            || rejected_member(&header).is_some()
+        if !typ.unwrap_or_default().eq_ignore_ascii_case(TYPE) || rejected_member(&header).is_some()
         {
             return Err(InvalidProof::Header);
         }

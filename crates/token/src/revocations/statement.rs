@@ -210,7 +210,9 @@ fn check_claims(
     if issued_at < now.saturating_sub(expected.max_age) {
         return Err(InvalidStatement::TooOld);
     }
-    if claims.not_before.is_some_and(|begin| begin > latest) {
+    if let Some(begin) = claims.not_before
+        && begin > latest
+    {
         return Err(InvalidToken::NotYetValid.into());
     }
     match claims.expires_at {

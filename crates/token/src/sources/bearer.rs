@@ -279,7 +279,10 @@ pub fn unreadable(field: &[u8], schemes: &[Scheme], may_be_bare: bool) -> String
         (None, None) if may_be_bare => field,
         (None, _) if field.is_empty() => return "it is empty".to_owned(),
         (None, word) => {
-            let found = word.unwrap_or_else(|| beginning(field));
+            let found = match word {
+                Some(word) => word,
+                None => beginning(field),
+            };
             return format!("it begins with {found}, and not with `Bearer` and a blank");
         }
     };
