@@ -130,7 +130,10 @@ impl Health {
         let mut report = vec![ConditionState {
             name: "started",
             ok,
-            reason: (!ok).then(|| "starting".to_owned()),
+            reason: match ok {
+                true => None,
+                false => Some("starting".to_owned()),
+            },
             ..ConditionState::default()
         }];
         let conditions = self.shared.conditions.lock();

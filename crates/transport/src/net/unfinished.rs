@@ -20,8 +20,11 @@ const UNCOUNTED: usize = 4 * 1024;
 /// Creates a budget of bytes that suits the memory limit of this process.
 #[must_use]
 pub fn budget() -> Shares {
-    let part = memory_limit().and_then(|limit| usize::try_from(limit / PART).ok());
-    Shares::new(part.map_or(MAX_BYTES, |part| part.clamp(MIN_BYTES, MAX_BYTES)))
+    let bytes = match memory_limit() {
+        Some(limit) => usize::try_from(limit / PART).unwrap_or(MAX_BYTES),
+        None => MAX_BYTES,
+    };
+    Shares::new(bytes.clamp(MIN_BYTES, MAX_BYTES))
 }
 
 /// Returns the number of bytes of an incomplete request that count.

@@ -100,7 +100,10 @@ fn parse_endpoint(Variable { name, value }: &Variable) -> Result<Uri, String> {
 
 /// Returns false for a URL with credentials or a query, which errors of the SDK would name.
 fn is_plain(uri: &Uri) -> bool {
-    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let authority = match uri.authority() {
+        Some(authority) => authority.as_str(),
+        None => "",
+    };
     matches!(uri.scheme_str(), Some("http" | "https"))
         && !authority.is_empty()
         && !authority.contains('@')

@@ -102,7 +102,10 @@ impl Queues {
 
     /// Returns the number of connections that a client holds.
     pub(super) fn held(&self, client: Client) -> usize {
-        self.groups.get(&client).map_or(0, |group| group.held)
+        match self.groups.get(&client) {
+            Some(group) => group.held,
+            None => 0,
+        }
     }
 
     pub(super) fn add(&mut self, client: Client) {
