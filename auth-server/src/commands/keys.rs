@@ -228,9 +228,11 @@ impl KeysInStore {
     }
 
     fn parse(&self, stored: &StoredKeys) -> Result<KeyRing, StoreError> {
-        KeyRing::parse(self.signing_type, stored)
-            .map_err(|error| self.store.opened.unusable_keys(&error))?
-            .ok_or_else(|| self.store.no_pair())
+        match KeyRing::parse(self.signing_type, stored) {
+            Ok(Some(ring)) => Ok(ring),
+            Ok(None) => Err(self.store.no_pair()),
+            Err(error) => Err(self.store.opened.unusable_keys(&error)),
+        }
     }
 }
 

@@ -96,9 +96,9 @@ impl AccessToken {
 
 /// Returns the scheme by which a token is sent (RFC 9449 §5).
 pub(in crate::http) fn token_type(binding: Option<&Binding>) -> &'static str {
-    match binding.and_then(|binding| binding.key) {
-        Some(_) => "DPoP",
-        None => "Bearer",
+    match binding {
+        Some(Binding { key: Some(_), .. }) => "DPoP",
+        _ => "Bearer",
     }
 }
 

@@ -201,10 +201,10 @@ impl OpenStore {
                 None => {}
             }
         }
-        let was_encrypted = self
-            .encryption
-            .known_at_rest()
-            .is_some_and(|known| known.key().is_some());
+        let was_encrypted = match self.encryption.known_at_rest() {
+            Some(known) => known.key().is_some(),
+            None => false,
+        };
         // Without a key of its own this server is to decrypt the store, and expects such values.
         let stays_encrypted = was_encrypted && self.encryption.current.is_some();
         match (key, in_clear) {

@@ -353,9 +353,13 @@ impl Store for Arc<SqliteStore> {
                 Err(error) => Err(store_error(&path, &error)),
             }
         });
-        done.await?.ok_or_else(|| {
-            StoreError::Unavailable(format!("{}: it was removed", self.path().display()))
-        })
+        match done.await? {
+            Some(outcome) => Ok(outcome),
+            None => Err(StoreError::Unavailable(format!(
+                "{}: it was removed",
+                self.path().display()
+            ))),
+        }
     }
 
     async fn since(&self, cursor: i64) -> Result<Vec<LogEntry>, StoreError> {

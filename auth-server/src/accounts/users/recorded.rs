@@ -185,11 +185,11 @@ impl RecordedUsers {
             return Ok(true);
         }
         // Another server has loaded a later file, but perhaps without a change of this user.
-        let others = match read::<EnabledUsers>(requests, self.key(USERS)).await {
-            Err(busy @ StoreError::Busy) => return Err(busy),
-            others => others.ok().and_then(|(others, _)| others),
-        };
-        Ok(others.is_some_and(|others| others.get(&user.user.id) == Some(&user.credentials)))
+        match read::<EnabledUsers>(requests, self.key(USERS)).await {
+            Ok((Some(others), _)) => Ok(others.get(&user.user.id) == Some(&user.credentials)),
+            Err(busy @ StoreError::Busy) => Err(busy),
+            _ => Ok(false),
+        }
     }
 
     /// Returns the key of the record for this path: servers with other users may share the store.

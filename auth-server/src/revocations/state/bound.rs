@@ -185,10 +185,10 @@ impl Surplus {
             lines: bytes_of_lines(entries),
             ends: ends.unwrap_or_default(),
             latest: latest.unwrap_or_default(),
-            issuer: match owner {
-                Owner::Everyone => None,
+            issuer: match (owner, entries.first()) {
+                (Owner::Everyone, _) | (_, None) => None,
                 // All entries of a user, or of an issuer, are of one issuer.
-                _ => entries.first().and_then(|entry| entry.fact.issuer),
+                (_, Some(entry)) => entry.fact.issuer,
             },
             lifetime: lifetimes.and_then(|all| all.into_iter().max()),
         }

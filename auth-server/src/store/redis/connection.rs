@@ -49,8 +49,10 @@ impl Sentinels {
         let mut which = redis::cmd("SENTINEL");
         which.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
         let (host, port) = naming_server("the Sentinel", sentinel, async {
-            let named: Option<_> = which.query_async(&mut connect(sentinel).await?).await?;
-            named.ok_or_else(|| (ErrorKind::Client, "it knows no master of this name").into())
+            match which.query_async(&mut connect(sentinel).await?).await? {
+                Some(named) => Ok(named),
+                None => Err((ErrorKind::Client, "it knows no master of this name").into()),
+            }
         })
         .await?;
         let master = self.client_of(host, port)?;

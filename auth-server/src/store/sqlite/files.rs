@@ -75,7 +75,10 @@ impl Files {
 
     /// Returns true if a journal is left without its database: SQLite would remove it.
     pub(super) fn lack_database(&self) -> bool {
-        let is_missing = self.database.is_none_or(|database| database.size == 0);
+        let is_missing = match self.database {
+            Some(database) => database.size == 0,
+            None => true,
+        };
         is_missing && (self.journal.is_some() || self.index.is_some())
     }
 
