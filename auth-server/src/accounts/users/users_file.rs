@@ -203,6 +203,7 @@ impl TryFrom<UserEntry> for KnownUser {
         }
         // Computed before the entry is taken apart.
         let credentials = credentials(&entry);
+        let claims = entry.claims.with_roles(entry.roles);
         let user = User {
             id: entry.id,
             nick_name: entry.nick_name.unwrap_or_else(|| entry.account.clone()),
@@ -217,10 +218,7 @@ impl TryFrom<UserEntry> for KnownUser {
             grant: Grant {
                 scope: entry.scope.unwrap_or_default(),
                 audience: entry.audience,
-                claims: entry
-                    .claims
-                    .with_roles(entry.roles)
-                    .map_err(|why| format!("claims: {why}"))?,
+                claims: claims.map_err(|why| format!("claims: {why}"))?,
                 ..Grant::default()
             },
         };
