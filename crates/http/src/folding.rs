@@ -24,8 +24,9 @@ pub fn folded(text: &str) -> String {
 
 /// Folds a text by way of its capitals, because some letters share only their capitals.
 fn fold_once(text: &str) -> String {
-    let visible = text.nfkd().filter(|c| !is_invisible(*c));
-    let small = visible
+    let small = text
+        .nfkd()
+        .filter(|c| !is_invisible(*c))
         .flat_map(char::to_uppercase)
         .flat_map(char::to_lowercase);
     let replaced = small.map(|c| match c {
@@ -94,7 +95,6 @@ pub(crate) fn is_invisible(c: char) -> bool {
 
 /// Returns true if a compatible letter of the text stands for several, as ㎏ does for `kg`.
 pub(crate) fn is_expanded(text: &str) -> bool {
-    let is_letter = |c: &char| !is_mark(*c);
     for letter in text.chars().filter(|c| !c.is_ascii()) {
         let compatible = std::iter::once(letter).nfkd().filter(is_letter);
         let canonical = std::iter::once(letter).nfd().filter(is_letter);
@@ -103,6 +103,10 @@ pub(crate) fn is_expanded(text: &str) -> bool {
         }
     }
     false
+}
+
+fn is_letter(c: &char) -> bool {
+    !is_mark(*c)
 }
 
 /// Returns true for a name that begins so to a database or a person: without regard to letter case,

@@ -150,8 +150,9 @@ enum Framing {
 impl Framing {
     /// Finds aliases too: CGI programs read `Content_Length` as `CONTENT_LENGTH`.
     fn named(name: &str) -> Option<Self> {
-        let mut all = [Self::ContentLength, Self::TransferEncoding].into_iter();
-        all.find(|framing| cgi_equal(name, framing.name()))
+        [Self::ContentLength, Self::TransferEncoding]
+            .into_iter()
+            .find(|framing| cgi_equal(name, framing.name()))
     }
 
     const fn name(self) -> &'static str {

@@ -49,14 +49,20 @@ fn split_at(byte: u8, text: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 fn is_name(name: &[u8]) -> bool {
-    let is_plain = |piece: &[u8]| piece.iter().all(is_unreserved);
-    let is_escaped = |piece: &[u8]| match piece.split_at_checked(2) {
-        Some((digits, rest)) => digits.iter().all(u8::is_ascii_hexdigit) && is_plain(rest),
-        None => false,
-    };
     let mut pieces = name.split(|&byte| byte == b'%');
     // Behind each `%` stand two digits, then plain bytes again.
     !name.is_empty() && pieces.next().is_some_and(is_plain) && pieces.all(is_escaped)
+}
+
+fn is_plain(piece: &[u8]) -> bool {
+    piece.iter().all(is_unreserved)
+}
+
+fn is_escaped(piece: &[u8]) -> bool {
+    match piece.split_at_checked(2) {
+        Some((digits, rest)) => digits.iter().all(u8::is_ascii_hexdigit) && is_plain(rest),
+        None => false,
+    }
 }
 
 fn is_unreserved(byte: &u8) -> bool {

@@ -73,9 +73,8 @@ impl Methods {
 }
 
 fn method(name: &str) -> Result<Method, MethodError> {
-    let is_capital = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
     // Methods are case-sensitive (RFC 9110 §9.1): `get` would match no request.
-    if !name.bytes().all(is_capital) {
+    if !name.bytes().all(may_be_in_method) {
         return Err(MethodError::Malformed(name.to_owned()));
     }
     match Method::from_bytes(name.as_bytes()) {
@@ -83,6 +82,10 @@ fn method(name: &str) -> Result<Method, MethodError> {
         Ok(method) => Ok(method),
         Err(_) => Err(MethodError::Malformed(name.to_owned())),
     }
+}
+
+fn may_be_in_method(byte: u8) -> bool {
+    byte.is_ascii_uppercase() || byte == b'-'
 }
 
 /// Returns the method that the service carries out; `None` if a field names another one, and for

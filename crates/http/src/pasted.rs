@@ -57,7 +57,6 @@ fn is_within(text: &str, [open, close]: [char; 2]) -> bool {
 }
 
 fn holds_variable(text: &str) -> bool {
-    let begins_name = |letter: char| letter.is_ascii_alphabetic() || "_ .".contains(letter);
     for [open, close] in VARIABLES {
         // Each mark is checked: a harmless `$(1)` may stand before a variable.
         for name in text.split(open).skip(1) {
@@ -67,6 +66,10 @@ fn holds_variable(text: &str) -> bool {
         }
     }
     false
+}
+
+fn begins_name(letter: char) -> bool {
+    letter.is_ascii_alphabetic() || "_ .".contains(letter)
 }
 
 #[cfg(test)]

@@ -23,9 +23,8 @@ impl RequestId {
     /// and `-._:/+=@`.
     pub fn received(headers: &HeaderMap) -> Option<Self> {
         let value = only_field(headers, &REQUEST_ID)?;
-        let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"-._:/+=@".contains(b);
         match value.len() {
-            1..=MAX_REQUEST_ID_BYTES if value.as_bytes().iter().all(is_plain) => {
+            1..=MAX_REQUEST_ID_BYTES if value.as_bytes().iter().all(may_be_in_id) => {
                 Some(Self(value.clone()))
             }
             _ => None,
@@ -43,6 +42,10 @@ impl RequestId {
     pub const fn value(&self) -> &HeaderValue {
         &self.0
     }
+}
+
+fn may_be_in_id(b: &u8) -> bool {
+    b.is_ascii_alphanumeric() || b"-._:/+=@".contains(b)
 }
 
 impl fmt::Display for RequestId {

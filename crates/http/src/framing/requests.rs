@@ -125,8 +125,7 @@ fn end(head: &[u8], seen: usize) -> Option<usize> {
     let start = head.iter().position(|byte| !is_of_a_blank_line(byte))?;
     // The end may have begun in the bytes that were searched before.
     let from = start.max(seen.saturating_sub(END.len() - 1));
-    let at = memmem::find(head.get(from..)?, END)?;
-    Some(from + at + END.len())
+    Some(from + memmem::find(head.get(from..)?, END)? + END.len())
 }
 
 #[cfg(test)]

@@ -86,8 +86,7 @@ fn without_needless_escapes(text: &str) -> Option<String> {
         if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return None;
         }
-        let byte = u8::from_str_radix(digits, 16).ok()?;
-        match char::from(byte) {
+        match char::from(u8::from_str_radix(digits, 16).ok()?) {
             c if c.is_ascii_alphanumeric() || "-._~".contains(c) => normal.push(c),
             // A reserved character would change the meaning of the URL, so its escape stays.
             _ => normal.push_str(&format!("%{}", digits.to_ascii_uppercase())),

@@ -112,8 +112,10 @@ impl FromStr for ServerUrl {
     type Err = ServerUrlError;
 
     fn from_str(text: &str) -> Result<Self, ServerUrlError> {
-        let uri: Uri = text.parse().map_err(|_| ServerUrlError::Malformed)?;
-        let parts = uri.into_parts();
+        let parts = text
+            .parse::<Uri>()
+            .map_err(|_| ServerUrlError::Malformed)?
+            .into_parts();
         let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
             return Err(ServerUrlError::Malformed);
         };

@@ -64,10 +64,12 @@ impl<'a> RequestPath<'a> {
         // In every layer of escapes: a program behind the service may decode once more.
         let hides_separators = hides_a_separator(&decoded)?;
         let is_clear = String::from_utf8(decoded).is_ok_and(|text| !is_confusing(&text));
-        let written = as_written(raw).filter(|_| is_clear && !hides_separators);
         Ok(Self {
             raw,
-            written: written.map(Cow::Owned),
+            written: match is_clear && !hides_separators {
+                true => as_written(raw).map(Cow::Owned),
+                false => None,
+            },
             is_canonical: first_unclear(raw).is_none(),
             hides_separators,
         })
@@ -106,8 +108,7 @@ impl<'a> RequestPath<'a> {
             if let Some(part) = first_unclear(name) {
                 return format!("{} in '{written}'", String::from_utf8_lossy(part));
             }
-            let decoded = decode(name, |_| true).unwrap_or_default();
-            let Ok(text) = String::from_utf8(decoded) else {
+            let Ok(text) = String::from_utf8(decode(name, |_| true).unwrap_or_default()) else {
                 return format!("'{written}'");
             };
             if let Some(c) = text.chars().find(|c| is_separator_alike(*c)) {
@@ -151,8 +152,7 @@ pub(crate) fn rejected_part(raw: &[u8]) -> String {
 
 /// Returns true for a segment that no honest client sends to a service behind rules.
 fn hides(name: &[u8]) -> Result<bool, InvalidRequest> {
-    let path = [b"/", name].concat();
-    RequestPath::parse_any(&path).map(|path| path.hides_separators)
+    Ok(RequestPath::parse_any(&[b"/", name].concat())?.hides_separators)
 }
 
 /// Escapes of a segment among which the hiding one is searched for.
@@ -192,8 +192,7 @@ fn is_evidently_canonical(raw: &[u8]) -> bool {
     }
     let mut previous = 0;
     for &byte in raw {
-        let begins_segment = previous == b'/';
-        if !is_plain(byte) || begins_segment && matches!(byte, b'/' | b'.' | b'(') {
+        if !is_plain(byte) || previous == b'/' && matches!(byte, b'/' | b'.' | b'(') {
             return false;
         }
         previous = byte;
@@ -229,8 +228,7 @@ fn decode(raw: &[u8], is_meant: impl Fn(u8) -> bool) -> Result<Vec<u8>, InvalidR
 
 /// Decodes the escapes that have no other spelling: of the space and of everything beyond ASCII.
 pub(super) fn as_written(raw: &[u8]) -> Option<String> {
-    let decoded = decode(raw, |byte| matches!(byte, b' ' | 0x80..)).ok()?;
-    String::from_utf8(decoded).ok()
+    String::from_utf8(decode(raw, |byte| matches!(byte, b' ' | 0x80..)).ok()?).ok()
 }
 
 /// Decodes a text as written, in which valid escapes of ASCII alone are left.
@@ -245,10 +243,12 @@ pub fn unescaped(written: &str) -> Cow<'_, str> {
 
 /// Returns the byte of two leading hex digits, and the rest.
 pub(crate) fn split_escape(after_percent: &[u8]) -> Option<(u8, &[u8])> {
-    let hex = |digit: u8| char::from(digit).to_digit(16);
     let ([high, low], rest) = after_percent.split_first_chunk::<2>()?;
-    let byte = u8::try_from(hex(*high)? << 4 | hex(*low)?).ok()?;
-    Some((byte, rest))
+    Some((u8::try_from(hex(*high)? << 4 | hex(*low)?).ok()?, rest))
+}
+
+fn hex(digit: u8) -> Option<u32> {
+    char::from(digit).to_digit(16)
 }
 
 /// Returns true for `.` and `..`, also between backslashes and before path parameters: Tomcat reads
@@ -339,8 +339,11 @@ fn is_confusing(text: &str) -> bool {
 /// Returns true for `...` and `.. `: programs that trim names, as Win32 does, or leave out what is
 /// not visible may read them as `..`.
 fn is_almost_dots(segment: &str) -> bool {
-    let is_dropped = |c: char| is_dot(c) || c.is_whitespace() || is_invisible(c);
     segment.contains(is_dot) && segment.chars().all(is_dropped)
+}
+
+fn is_dropped(c: char) -> bool {
+    is_dot(c) || c.is_whitespace() || is_invisible(c)
 }
 
 /// Returns true for a dot, and for characters that become one or two.

@@ -46,7 +46,10 @@ impl<'h> Destination<'h> {
 
     fn parse(value: &'h [u8]) -> Option<Self> {
         let uri = AbsoluteForm::parse(value);
-        let target = uri.map_or(value, |uri| uri.target);
+        let target = match uri {
+            Some(uri) => uri.target,
+            None => value,
+        };
         // `//host/path` names another host; only some parsers cut a fragment off.
         if target.starts_with(b"//") || target.contains(&b'#') {
             return None;
@@ -95,8 +98,7 @@ pub struct AbsoluteForm<'a> {
 impl<'a> AbsoluteForm<'a> {
     /// Reads `http://host/path?query`; `None` for another scheme and without a host.
     pub fn parse(uri: &'a [u8]) -> Option<Self> {
-        let scheme_end = uri.windows(3).position(|bytes| bytes == b"://")?;
-        let (scheme, rest) = uri.split_at(scheme_end);
+        let (scheme, rest) = uri.split_at(uri.windows(3).position(|bytes| bytes == b"://")?);
         let default_port: &[u8] = match scheme {
             scheme if scheme.eq_ignore_ascii_case(b"http") => b"80",
             scheme if scheme.eq_ignore_ascii_case(b"https") => b"443",

@@ -11,13 +11,7 @@ use crate::request::header_list::members;
 /// something that is no field name.
 pub(super) fn check(headers: &HeaderMap) -> Result<(), InvalidRequest> {
     let named = members(headers, &header::CONNECTION).filter(|name| !name.is_empty());
-    let is_never = |name: &[u8]| {
-        END_TO_END
-            .iter()
-            .any(|field| name.eq_ignore_ascii_case(field))
-    };
-    let mut named = named.enumerate();
-    let is_bad = named.any(|(index, name)| {
+    let is_bad = named.enumerate().any(|(index, name)| {
         index >= MAX_CONNECTION_OPTIONS || is_never(name) || !name.iter().copied().all(is_tchar)
     });
     if is_bad {
@@ -25,6 +19,12 @@ pub(super) fn check(headers: &HeaderMap) -> Result<(), InvalidRequest> {
     } else {
         Ok(())
     }
+}
+
+fn is_never(name: &[u8]) -> bool {
+    END_TO_END
+        .iter()
+        .any(|field| name.eq_ignore_ascii_case(field))
 }
 
 const END_TO_END: [&[u8]; 11] = [

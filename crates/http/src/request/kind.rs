@@ -109,7 +109,6 @@ fn is_grpc(essence: &[u8]) -> bool {
 /// Returns true for a complete WebSocket handshake (RFC 6455 §4.1).
 fn is_websocket_handshake(method: &Method, version: Version, headers: &HeaderMap) -> bool {
     let mut protocols = members(headers, &header::UPGRADE);
-    let is_websocket = |name: &[u8]| name.eq_ignore_ascii_case(b"websocket");
     *method == Method::GET
         && version == Version::HTTP_11
         && protocols.next().is_some_and(is_websocket)
@@ -117,6 +116,10 @@ fn is_websocket_handshake(method: &Method, version: Version, headers: &HeaderMap
         && members(headers, &header::CONNECTION)
             .any(|option| option.eq_ignore_ascii_case(b"upgrade"))
         && headers.contains_key(header::SEC_WEBSOCKET_KEY)
+}
+
+fn is_websocket(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"websocket")
 }
 
 #[cfg(test)]

@@ -126,12 +126,18 @@ impl Glob {
     /// Returns the end of the beginning, and the beginning of the end, that may stand for what was
     /// trimmed alone.
     fn trimmed_ends(&self) -> (usize, usize) {
-        let may_be_blank = |c: char| matches!(c, '*' | '?') || is_mark(c) || c.is_whitespace();
-        let may_be_trimmed = |c: char| may_be_blank(c) || is_trimmed(c);
         let after = self.text.trim_start_matches(may_be_blank);
         let before = self.text.trim_end_matches(may_be_trimmed);
         (self.text.len() - after.len(), before.len())
     }
+}
+
+fn may_be_blank(c: char) -> bool {
+    matches!(c, '*' | '?') || is_mark(c) || c.is_whitespace()
+}
+
+fn may_be_trimmed(c: char) -> bool {
+    may_be_blank(c) || is_trimmed(c)
 }
 
 fn skip_marks(name: &str, at: usize) -> usize {
