@@ -92,12 +92,17 @@ impl Explanation {
 
     /// Adds the candidate keys of the signature, fetched this many seconds ago.
     pub fn show_keys(&mut self, keys: Option<&KeySet>, age_seconds: Option<u64>) {
-        let names = keys
-            .map(KeySet::names)
-            .filter(|names| !names.is_empty())
-            .unwrap_or_else(|| "none".to_owned());
-        let age = age_seconds.map(|age| format!(", fetched {age} s ago"));
-        self.learned("keys", names + &age.unwrap_or_default());
+        let names = match keys.map(KeySet::names) {
+            Some(names) if !names.is_empty() => names,
+            _ => "none".to_owned(),
+        };
+        self.learned(
+            "keys",
+            match age_seconds {
+                Some(age) => format!("{names}, fetched {age} s ago"),
+                None => names,
+            },
+        );
         for key in keys.into_iter().flat_map(KeySet::skipped) {
             self.learned("not used", key);
         }

@@ -361,8 +361,10 @@ const RETRY_AFTER_SECONDS: u32 = 5;
 impl Rejection {
     /// Returns the rejections that `program` makes, in the table's order.
     pub fn made_by(program: Maker) -> impl Iterator<Item = Self> {
-        let is_made = move |it: &Self| it.maker() == program || it.maker() == Maker::Both;
-        Self::ALL.iter().copied().filter(is_made)
+        Self::ALL
+            .iter()
+            .copied()
+            .filter(move |it| it.maker() == program || it.maker() == Maker::Both)
     }
 
     /// Returns the `Retry-After` field in seconds, for temporary conditions (RFC 9110 §10.2.3). A

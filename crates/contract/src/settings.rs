@@ -22,8 +22,7 @@ pub fn whole_patterns(pieces: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<
     for piece in pieces {
         let piece = piece.as_ref().trim();
         methods.push_str(piece);
-        let are_methods = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
-        if !piece.is_empty() && piece.bytes().all(are_methods) {
+        if !piece.is_empty() && piece.bytes().all(may_be_in_method) {
             methods.push(',');
         } else {
             patterns.push(std::mem::take(&mut methods));
@@ -34,6 +33,10 @@ pub fn whole_patterns(pieces: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<
         patterns.push(methods);
     }
     patterns
+}
+
+fn may_be_in_method(byte: u8) -> bool {
+    byte.is_ascii_uppercase() || byte == b'-'
 }
 
 /// An unusable application name.

@@ -116,8 +116,7 @@ impl RegistryClient {
     /// # Errors
     /// [`RegistryError`]
     pub async fn renew(&mut self, own: &Instance) -> Result<(), RegistryError> {
-        let body = self.call(Call::Renew(own)).await?;
-        if Api::renewed(&body)? {
+        if Api::renewed(&self.call(Call::Renew(own)).await?)? {
             return Ok(());
         }
         self.register(own).await

@@ -243,8 +243,11 @@ fn decode(text: &str) -> Result<String, InvalidRegistryUrl> {
 
 /// Returns true for a text without blanks and without bytes that are not UTF-8.
 fn is_name(text: &str) -> bool {
-    let is_no_part = |c: char| c.is_control() || c.is_whitespace() || c == '\u{fffd}';
     !text.is_empty() && !text.contains(is_no_part)
+}
+
+fn is_no_part(c: char) -> bool {
+    c.is_control() || c.is_whitespace() || c == '\u{fffd}'
 }
 
 /// Returns true for a host as a certificate names it.

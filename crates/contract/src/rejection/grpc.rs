@@ -30,8 +30,7 @@ impl Rejection {
     /// Returns the field `grpc-message`: reason code and sentence, percent-encoded as gRPC requires.
     pub fn grpc_message(self) -> String {
         const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
-        let text = format!("{}: {}", self.reason(), self.message());
-        utf8_percent_encode(&text, ESCAPED).to_string()
+        utf8_percent_encode(&format!("{}: {}", self.reason(), self.message()), ESCAPED).to_string()
     }
 }
 

@@ -38,8 +38,10 @@ impl Requirement {
             true => &[],
             false => &SCOPES,
         };
-        let of_scopes = scopes.iter().map(|name| ClaimName::top_level(name));
-        of_scopes.chain(self.claims.iter().map(|claim| claim.name.clone()))
+        scopes
+            .iter()
+            .map(|name| ClaimName::top_level(name))
+            .chain(self.claims.iter().map(|claim| claim.name.clone()))
     }
 
     /// Compares the claims of a token, which `find` returns.
@@ -117,10 +119,6 @@ fn is_granted(member: &Value) -> bool {
 /// is held; any other text may be a state, such as "false" or "revoked", unless it is the domain of an
 /// organisation by its id.
 fn affirms(value: &Value) -> bool {
-    let is_held = |item: &Value| match item {
-        Value::String(right) => !right.is_empty(),
-        _ => affirms(item),
-    };
     let affirms_member = |(name, member): (&String, &Value)| match member {
         Value::String(text) => is_organisation(name) && is_domain(text),
         _ => affirms(member),
@@ -129,6 +127,13 @@ fn affirms(value: &Value) -> bool {
         Value::Object(members) => !members.is_empty() && members.iter().all(affirms_member),
         Value::Array(items) => !items.is_empty() && items.iter().all(is_held),
         _ => *value == Value::Bool(true),
+    }
+}
+
+fn is_held(item: &Value) -> bool {
+    match item {
+        Value::String(right) => !right.is_empty(),
+        _ => affirms(item),
     }
 }
 
@@ -147,8 +152,11 @@ fn is_domain(text: &str) -> bool {
 }
 
 fn is_label(text: &str) -> bool {
-    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
-    !text.is_empty() && !text.starts_with('-') && text.bytes().all(is_plain)
+    !text.is_empty() && !text.starts_with('-') && text.bytes().all(may_be_in_name)
+}
+
+fn may_be_in_name(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b == b'-'
 }
 
 /// Writes the conditions for people.

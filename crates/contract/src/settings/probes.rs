@@ -138,9 +138,8 @@ pub fn reject_user_headers(
 }
 
 fn probe(name: &str, members: Value) -> Result<Probe, String> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     // The name becomes a segment of the path `/probe/NAME`.
-    if name.is_empty() || !name.bytes().all(is_plain) {
+    if name.is_empty() || !name.bytes().all(may_be_in_name) {
         return Err("a name is of letters, digits, '-' and '_'".to_owned());
     }
     // serde_json's own values suffice here: duplicates were rejected when `members` was parsed.
@@ -161,6 +160,10 @@ fn probe(name: &str, members: Value) -> Result<Probe, String> {
         port,
         timeout: Duration::from_secs(timeout.into()),
     })
+}
+
+fn may_be_in_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_".contains(&byte)
 }
 
 fn http_action(http: &HttpGet) -> Result<Action, String> {
