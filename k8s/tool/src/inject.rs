@@ -176,24 +176,21 @@ fn change_service(
     let selected: Vec<Object<'_>> = objects(input)
         .filter(|each| services::selects(service, *each))
         .collect();
-    let is_alone = service.wants_sidecar() && !selected.iter().any(|each| each.wants_sidecar());
     let mut alone = Vec::new();
-    if is_alone {
+    if service.wants_sidecar() && !selected.iter().copied().any(Object::wants_sidecar) {
         alone.push(ALONE.to_owned());
     }
     let is_exempt = services::is_exempt(service);
     if selected.is_empty() && !is_exempt {
         return Ok(alone);
     }
-    let mut protected = selected
-        .iter()
-        .filter_map(|each| ports::protected_port(*each));
+    let mut protected = selected.iter().copied().filter_map(ports::protected_port);
     let (pod, port) = match protected.next() {
         Some(protected) if !is_exempt => protected,
         // It leads to no sidecar, or may lead past one: a former move is undone.
         _ => return Ok([take_away(value).unwrap_or_default(), alone].concat()),
     };
-    let mut others = selected.iter().map(|each| ports::protected_port(*each));
+    let mut others = selected.iter().copied().map(ports::protected_port);
     if others.any(|other| other.map(|(_, its_port)| its_port) != Some(port)) {
         return Err("selects pods with and without a sidecar, or with different ports".to_owned());
     }

@@ -49,7 +49,9 @@ pub(crate) fn add_sidecar(
     };
     check(pod)?;
     let service = ports::service_port(pod)?;
-    if let Some(port) = service.and_then(|port| ports::node_port(pod, port)) {
+    if let Some(port) = service
+        && let Some(port) = ports::node_port(pod, port)
+    {
         return Err(format!(
             "hostPort {port}: the service is reached on the node's address"
         ));
@@ -108,8 +110,9 @@ fn check(pod: Object<'_>) -> Result<(), String> {
     if pod.spec("hostNetwork") == true {
         return Err("hostNetwork: the service is reached on the node's address".to_owned());
     }
-    let nodes = pod.spec("nodeSelector");
-    if pod.spec("os")["name"] == "windows" || nodes["kubernetes.io/os"] == "windows" {
+    if pod.spec("os")["name"] == "windows"
+        || pod.spec("nodeSelector")["kubernetes.io/os"] == "windows"
+    {
         return Err("the sidecar does not run on Windows".to_owned());
     }
     // A sidecar that is there has the container and volume names below by right.

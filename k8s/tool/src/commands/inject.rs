@@ -9,7 +9,7 @@ use postern_process::{command_line, output};
 use crate::cli::{InjectArgs, LintArgs, Only, SidecarsArgs};
 use crate::container::settings::{AUTH_SERVER, Settings};
 use crate::inject::{inject, lint, remove};
-use crate::manifest::object::{Object, text, variable};
+use crate::manifest::object::{Object, objects, text, variable};
 use crate::yaml::{self, Document};
 
 /// The size of an input: far more than a cluster's manifests.
@@ -30,8 +30,7 @@ pub(crate) fn run(args: &InjectArgs) -> Result<(), ExitError> {
     }
     if !args.remove {
         inject(&mut documents, &settings)?;
-        let mut objects = documents.iter().map(|each| Object(&each.value));
-        if !objects.any(Object::wants_sidecar) {
+        if !objects(&documents).any(Object::wants_sidecar) {
             command_line::warn(&[NONE_LABELLED.to_owned()]);
         }
     }
@@ -58,8 +57,10 @@ fn is_printed(object: Object<'_>, only: Option<Only>) -> bool {
 
 /// Returns a line for each default of printed sidecars that few clusters can use.
 fn defaults(printed: &[&Document], args: &SidecarsArgs, settings: &Settings) -> Vec<String> {
-    let pods = printed.iter().filter_map(|each| Object(&each.value).pod());
-    let sidecars: Vec<_> = pods.filter_map(Object::sidecar).collect();
+    let sidecars: Vec<_> = printed
+        .iter()
+        .filter_map(|each| Object(&each.value).pod()?.sidecar())
+        .collect();
     let mut lines = Vec::new();
     let image = &settings.image;
     if args.image.is_none() && sidecars.iter().any(|each| text(each, "/image") == image) {
@@ -67,9 +68,8 @@ fn defaults(printed: &[&Document], args: &SidecarsArgs, settings: &Settings) -> 
             "no --image: {image} is in no registry: push it to yours, and give its name there"
         ));
     }
-    let is_given = args.set.iter().any(|pair| pair.starts_with(AUTH_SERVER));
     if let Some(server) = settings.component.settings.get(AUTH_SERVER)
-        && !is_given
+        && !args.set.iter().any(|pair| pair.starts_with(AUTH_SERVER))
         && sidecars
             .iter()
             .any(|each| variable(each, AUTH_SERVER).as_ref() == Some(server))
@@ -107,10 +107,10 @@ fn documents(files: &[String]) -> Result<Vec<Document>, ExitError> {
 }
 
 fn read(file: &str) -> Result<String, ExitError> {
-    let read = match file {
+    let text = match file {
         STANDARD_INPUT => bounded_read::text_of(std::io::stdin().lock(), MAX_BYTES),
         path => bounded_read::read_text(Path::new(path), MAX_BYTES),
-    };
-    let text = read.map_err(|error| ExitError::Config(format!("-f {file}: {error}")))?;
+    }
+    .map_err(|error| ExitError::Config(format!("-f {file}: {error}")))?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned())
 }

@@ -56,8 +56,10 @@ pub(crate) fn set(
     }
     let resources = &container["resources"];
     for what in ["cpu", "memory"] {
-        let request = amount(resources, "requests", what);
-        match (request, amount(resources, "limits", what)) {
+        match (
+            amount(resources, "requests", what),
+            amount(resources, "limits", what),
+        ) {
             // The API server rejects such a container, with a text that names no annotation.
             (Some(request), Some(limit)) if request > limit => {
                 return Err(format!(
@@ -146,8 +148,7 @@ fn written(what: &str, sum: f64) -> String {
 /// For a text that is no quantity.
 pub(crate) fn quantity(text: &str) -> Result<f64, String> {
     let unit = text.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
-    let number = text[..text.len() - unit.len()].parse::<f64>();
-    match (number, factor(unit)) {
+    match (text[..text.len() - unit.len()].parse::<f64>(), factor(unit)) {
         (Ok(number), Some(factor)) if (number * factor).is_finite() => Ok(number * factor),
         _ => Err(format!("{text:?} is no quantity such as 100m, 0.5 or 64Mi")),
     }

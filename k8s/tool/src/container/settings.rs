@@ -142,8 +142,11 @@ fn image(given: Option<&str>) -> Result<String, ExitError> {
 
 /// Returns true for what may be the name of an image: no node takes other letters, nor a URL.
 fn is_image(name: &str) -> bool {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+/:@[]".contains(&byte);
-    name.bytes().all(is_allowed) && name.split('/').all(|part| !part.is_empty())
+    name.bytes().all(may_be_in_image) && name.split('/').all(|part| !part.is_empty())
+}
+
+fn may_be_in_image(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._-+/:@[]".contains(&byte)
 }
 
 /// Returns the name and the value of a variable.

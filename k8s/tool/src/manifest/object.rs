@@ -63,8 +63,10 @@ impl<'v> Object<'v> {
 
     /// Returns an annotation that looks like one of this product, and means nothing.
     pub(crate) fn unknown_annotation(self) -> Option<&'v str> {
-        let annotations = self.0["metadata"]["annotations"].as_object()?;
-        let mut names = annotations.keys().map(String::as_str);
+        let mut names = self.0["metadata"]["annotations"]
+            .as_object()?
+            .keys()
+            .map(String::as_str);
         names.find(|name| name.starts_with(PREFIX) && *name != ORIGINAL && !ALL.contains(name))
     }
 
@@ -87,7 +89,7 @@ impl<'v> Object<'v> {
 
     /// Returns true for an object whose pods have a sidecar.
     pub(crate) fn is_protected(self) -> bool {
-        self.pod().is_some_and(|pod| pod.sidecar().is_some())
+        self.pod().and_then(Object::sidecar).is_some()
     }
 
     /// Returns true if the label is on the object or on its pods.
@@ -146,8 +148,10 @@ impl<'v> Object<'v> {
     }
 
     fn sidecar_labels(self) -> impl Iterator<Item = &'v str> {
-        let objects = [Some(self), self.pod()].into_iter().flatten();
-        objects.filter_map(|object| object.label(SIDECAR))
+        [Some(self), self.pod()]
+            .into_iter()
+            .flatten()
+            .filter_map(|object| object.label(SIDECAR))
     }
 }
 
@@ -222,8 +226,10 @@ fn path_of_containers(value: &Value) -> Option<String> {
     if list(&value["containers"]).any(|each| each.get("image").is_some()) {
         return Some(String::new());
     }
-    let mut members = value.as_object()?.iter();
-    members.find_map(|(name, value)| Some(format!("/{name}{}", path_of_containers(value)?)))
+    value
+        .as_object()?
+        .iter()
+        .find_map(|(name, value)| Some(format!("/{name}{}", path_of_containers(value)?)))
 }
 
 /// Returns the objects of documents.

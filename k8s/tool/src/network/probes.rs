@@ -69,8 +69,9 @@ pub(crate) fn forward(
 /// Checks a probe with the sidecar's parser: a setting that it rejects would keep the pod from starting.
 fn check(name: &str, forwarded: &Value, user_headers: &[&str]) -> Result<(), String> {
     let probes = probes::parse(&json!({ name: forwarded }).to_string())?;
-    let is_about_user = |name: &str| user_headers.iter().any(|user| cgi_equal(name, user));
-    probes::reject_user_headers(&probes, is_about_user)
+    probes::reject_user_headers(&probes, |name| {
+        user_headers.iter().any(|user| cgi_equal(name, user))
+    })
 }
 
 /// Returns the action of a probe of the service's port, and the setting that forwards it; `None` for

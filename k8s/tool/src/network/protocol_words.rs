@@ -25,18 +25,22 @@ const NOT_OF_SERVICES: [&str; 8] = [
 pub(crate) fn protocol_of(word: &str) -> Option<&'static str> {
     let word = word.to_ascii_lowercase();
     let word = word.strip_prefix("kubernetes.io/").unwrap_or(&word);
-    let begins = |known: &str| word == known || word.starts_with(&format!("{known}-"));
-    WORDS
-        .iter()
-        .find(|(known, _)| begins(known))
-        .map(|(_, protocol)| *protocol)
+    for (known, protocol) in WORDS {
+        if word == known || word.starts_with(&format!("{known}-")) {
+            return Some(protocol);
+        }
+    }
+    None
 }
 
 /// Returns true for a name by which a port may be the service's: it says a protocol, and not that
 /// it is for metrics or the like (`http-metrics`).
 pub(crate) fn may_be_of_service(name: &str) -> bool {
-    let is_beside = |word: &str| NOT_OF_SERVICES.iter().any(|known| word.starts_with(known));
-    protocol_of(name).is_some() && !name.split('-').any(is_beside)
+    protocol_of(name).is_some() && !name.split('-').any(is_beside_service)
+}
+
+fn is_beside_service(word: &str) -> bool {
+    NOT_OF_SERVICES.iter().any(|known| word.starts_with(known))
 }
 
 #[cfg(test)]

@@ -215,8 +215,9 @@ fn merge(members: &mut Map<String, Value>, value: Value) -> Result<(), String> {
             }
         }
         _ => {
-            let why = "merges what is no map: write its members, or a reference to a map";
-            return Err(why.to_owned());
+            return Err(
+                "merges what is no map: write its members, or a reference to a map".to_owned(),
+            );
         }
     }
     Ok(())

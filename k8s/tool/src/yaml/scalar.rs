@@ -56,8 +56,7 @@ fn whole(digits: &str, negative: bool) -> Option<Number> {
 }
 
 fn decimal(text: &str, digits: &str) -> Option<Number> {
-    let is_decimal = |byte: u8| byte.is_ascii_digit() || b".eE+-".contains(&byte);
-    if !digits.bytes().all(is_decimal) {
+    if !digits.bytes().all(may_be_decimal) {
         return None;
     }
     let value: f64 = text.parse().ok()?;
@@ -66,4 +65,8 @@ fn decimal(text: &str, digits: &str) -> Option<Number> {
         return format!("{value:.0}").parse::<i64>().ok().map(Number::from);
     }
     Number::from_f64(value)
+}
+
+fn may_be_decimal(byte: u8) -> bool {
+    byte.is_ascii_digit() || b".eE+-".contains(&byte)
 }

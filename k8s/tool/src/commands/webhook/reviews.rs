@@ -74,13 +74,12 @@ async fn review_in_turn(
     let of_review = Arc::clone(&reviews.at_once).acquire_owned().await;
     // A large object takes milliseconds, which other connections need not wait for. The review goes
     // on when its client has left, and keeps its permits until its end.
-    let review = move || {
+    tokio::task::spawn_blocking(move || {
         let _permits = (of_body, of_review);
         reviews.respond(&body)
-    };
-    tokio::task::spawn_blocking(review)
-        .await
-        .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+    })
+    .await
+    .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 impl Reviews {
