@@ -160,8 +160,8 @@ impl<'a, C: Downstream> Serving<'a, C> {
             .with(request.nonce.clone())
             .to(&request.head);
         let (out, rest) = (&mut progress.download.out, progress.rest);
-        let version = request.head.version;
-        progress.own = Some(response.write(&request.head.method, version, keep_alive, out));
+        progress.own =
+            Some(response.write(&request.head.method, request.head.version, keep_alive, out));
         // In this order: a client may stop sending once it has read the response.
         self.downstream.send(out).await && self.downstream.discard(rest).await && keep_alive
     }
@@ -183,8 +183,10 @@ impl<'a, C: Downstream> Serving<'a, C> {
         if !is_received && service_stopped_reading {
             self.downstream.discard(self.progress.rest).await;
         }
-        let head = self.progress.download.head;
-        is_received && head.is_some_and(|head| head.keep_client)
+        match self.progress.download.head {
+            Some(head) => is_received && head.keep_client,
+            None => false,
+        }
     }
 
     /// Runs until the whole response is sent to the client.

@@ -111,12 +111,12 @@ fn report_list(config: &Config, keys: &IssuerKeys, health: &Health) {
 }
 
 fn current_keys(issuer: &IssuerSettings, config: &Config) -> CurrentKeys {
-    let keys = CurrentKeys::new(
+    CurrentKeys::new(
         config.token_cache.clone(),
         config.args.keys.max_key_age.limit(),
         issuer.max_revocation_age,
-    );
-    keys.with_name(issuer.name.clone())
+    )
+    .with_name(issuer.name.clone())
 }
 
 fn metrics(

@@ -127,11 +127,12 @@ impl Parsed<'_> {
             if head.sends_chunks {
                 fields.put("Transfer-Encoding", b"chunked");
             }
-            let offers_token = request.handshake.is_some_and(|it| it.offers_token);
             // Browsers fail a handshake that chooses none of the protocols they offered, and the
             // service never saw `bearer`.
-            let has_protocol = || self.values("sec-websocket-protocol").next().is_some();
-            if head.opens_tunnel() && offers_token && !has_protocol() {
+            if head.opens_tunnel()
+                && request.handshake.is_some_and(|it| it.offers_token)
+                && self.values("sec-websocket-protocol").next().is_none()
+            {
                 fields.put("Sec-WebSocket-Protocol", BEARER.as_bytes());
             }
             has_date
@@ -148,8 +149,8 @@ impl Parsed<'_> {
     ) -> bool {
         let to_http_2 = request.version == Version::HTTP_2;
         // Trailers go from HTTP/2 to HTTP/2 alone.
-        let passes_trailers = self.is_http_2 && to_http_2;
-        let hop_by_hop = HopByHop::in_response(self.connection_options(), passes_trailers);
+        let hop_by_hop =
+            HopByHop::in_response(self.connection_options(), self.is_http_2 && to_http_2);
         let has_coding = self.has_coding();
         // RFC 9110 §8.6 and RFC 9112 §6.1: with fields that frame a body, a recipient could wait for it.
         let has_no_framing =

@@ -184,8 +184,7 @@ impl<C: Downstream> Exchange<'_, C> {
     /// Waits for the final head, for which interim ones give no more time. The service cannot respond to a
     /// request that has not arrived; a call may last, but not without any response.
     fn await_head(&mut self) {
-        let is_call = self.request.kind == RequestKind::Grpc;
-        if is_call || !self.upload.waits_for_client() {
+        if self.request.kind == RequestKind::Grpc || !self.upload.waits_for_client() {
             self.deadlines.await_response();
         }
     }

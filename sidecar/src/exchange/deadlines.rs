@@ -187,8 +187,10 @@ impl Deadlines {
 
 /// Starts a timeout unless it is running.
 fn start(until: &mut Option<Instant>, limit: Option<Duration>) {
-    if until.is_none() {
-        *until = limit.and_then(|limit| Instant::now().checked_add(limit));
+    if until.is_none()
+        && let Some(limit) = limit
+    {
+        *until = Instant::now().checked_add(limit);
     }
 }
 

@@ -54,8 +54,8 @@ impl App {
 
     async fn decide_by_newer_keys(&self, request: &Request<'_>) -> Result<Decision, Rejected> {
         let unknown = Err(Rejection::TokenKeyUnknown.into());
-        let named = request.rules.auth_policy.token_and_issuer(&request.head);
-        let Some((token, issuer)) = named else {
+        let Some((token, issuer)) = request.rules.auth_policy.token_and_issuer(&request.head)
+        else {
             return unknown;
         };
         let Some(keys) = self.keys.get(issuer.key_set) else {

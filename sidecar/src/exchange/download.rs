@@ -50,8 +50,10 @@ impl Download {
     /// Returns true if the service's connection is reusable: the response was read to its exact
     /// end.
     pub(super) fn leaves_connection_usable(&self) -> bool {
-        let keep = self.head.is_some_and(|head| head.keep_upstream);
-        keep && self.out.is_whole && self.received.is_empty() && !self.is_closed
+        self.head.is_some_and(|head| head.keep_upstream)
+            && self.out.is_whole
+            && self.received.is_empty()
+            && !self.is_closed
     }
 
     /// Returns true if a part of a head has arrived. Interim responses are no part of the final one.
@@ -61,8 +63,9 @@ impl Download {
 
     /// Returns true if the service has sent more than its response on a connection that would stay.
     pub(super) fn has_surplus(&self) -> bool {
-        let keep = self.head.is_some_and(|head| head.keep_upstream);
-        keep && self.out.is_whole && !self.received.is_empty()
+        self.head.is_some_and(|head| head.keep_upstream)
+            && self.out.is_whole
+            && !self.received.is_empty()
     }
 
     /// Returns true if more of the body is here than one turn takes.
@@ -170,9 +173,8 @@ impl Download {
             {
                 return Ok(());
             }
-            let relayed = response_head::relay(&self.received, request, &mut self.out)?;
             // The parser needs more bytes of the head.
-            let Some(head) = relayed else {
+            let Some(head) = response_head::relay(&self.received, request, &mut self.out)? else {
                 return Ok(());
             };
             // Another head may follow an interim one; its search begins anew.

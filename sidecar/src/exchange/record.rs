@@ -67,8 +67,10 @@ impl<C> Serving<'_, C> {
         let (head, rules) = (&request.head, &request.rules.auth_policy);
         let user = || {
             let verified = forward?.verified.as_ref()?;
-            let details = || rules.user_header.user(&verified.identity).ok();
-            request.rules.logged_user.name(details)
+            request
+                .rules
+                .logged_user
+                .name(|| rules.user_header.user(&verified.identity).ok())
         };
         if progress.outcome == Outcome::Rejected(Rejection::ServerBusy) {
             app.in_flight.warn(request.client_ip(app), user());

@@ -62,8 +62,7 @@ impl<C: Downstream> Serving<'_, C> {
             return;
         }
         let behind = connected.behind.take();
-        let is_declared = request.rules.upstream_request.reuse_after_body;
-        let has_body = upload.is_framed() && !is_declared;
+        let has_body = upload.is_framed() && !request.rules.upstream_request.reuse_after_body;
         let last = LastRequest::new(request.head.method.clone(), request.head.target(), has_body);
         // The surplus bytes belong to no known request: the connection is not kept.
         if download.has_surplus() {
@@ -77,8 +76,7 @@ impl<C: Downstream> Serving<'_, C> {
         if behind.is_some() && is_of_misread_request(head.status) {
             conduct.body_may_be_left(ended);
         }
-        let is_usable = download.leaves_connection_usable();
-        if upload.is_sent() && !request.closes_service && is_usable {
+        if upload.is_sent() && !request.closes_service && download.leaves_connection_usable() {
             self.exchanges
                 .connections
                 .keep(connected, holder, last, ended);

@@ -215,15 +215,15 @@ impl<'h> Parsed<'h> {
     /// Returns true for the head of a body, which some services send behind the response to HEAD too:
     /// it would be the response of the next request.
     fn announces_body(&self) -> bool {
-        let is_zero = |value: &[u8]| value.iter().all(|byte| *byte == b'0');
         self.has_coding() || !self.values("content-length").all(is_zero)
     }
 
     /// Returns the values of a field, by its name in lower case.
     pub(super) fn values(&self, name: &'static str) -> impl Iterator<Item = &'h [u8]> {
-        let fields = self.fields.iter();
-        let named = fields.filter(move |field| is_named(field.name, name));
-        named.map(|field| field.value)
+        self.fields
+            .iter()
+            .filter(move |field| is_named(field.name, name))
+            .map(|field| field.value)
     }
 
     /// Returns the members of `Connection` (RFC 9110 §7.6.1).
@@ -234,12 +234,16 @@ impl<'h> Parsed<'h> {
 
     fn keeps_connection(&self) -> bool {
         let has = |option: &[u8]| {
-            let mut options = self.connection_options();
-            options.any(|one| one.eq_ignore_ascii_case(option))
+            self.connection_options()
+                .any(|one| one.eq_ignore_ascii_case(option))
         };
         // HTTP/1.0 closes by default (RFC 9112 §9.3).
         !has(b"close") && (!self.is_http_1_0 || has(b"keep-alive"))
     }
+}
+
+fn is_zero(value: &[u8]) -> bool {
+    value.iter().all(|byte| *byte == b'0')
 }
 
 pub(super) fn is_named(name: &str, known: &str) -> bool {

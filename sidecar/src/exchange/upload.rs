@@ -182,8 +182,7 @@ impl Upload {
                 let why = "trailers of more than 8 KiB";
                 return Err(Error::explain(ErrorType::InvalidHTTPHeader, why).into_down());
             }
-            let trailers = rewritten_trailers(&trailers, &self.rules.auth_policy);
-            self.trailers = Some(trailers);
+            self.trailers = Some(rewritten_trailers(&trailers, &self.rules.auth_policy));
         }
         // Before `end_chunks`, which writes the last chunk once the body is done.
         self.body = BodyReader::NONE;
@@ -262,8 +261,7 @@ impl Upload {
 
     /// Takes the error that stopped the upload, if any.
     pub(super) fn failure(&mut self) -> Option<Box<Error>> {
-        let error = self.failure.take()?;
-        Some(Error::because(ErrorType::WriteError, "request", error).into_up())
+        Some(Error::because(ErrorType::WriteError, "request", self.failure.take()?).into_up())
     }
 
     /// Returns true if the service has everything that the client has sent, and waits for more.
