@@ -84,9 +84,8 @@ pub(crate) struct AuthPolicy {
 
 impl AuthPolicy {
     pub(crate) fn new(interceptor: Interceptor, issuers: Issuers, user_header: UserHeader) -> Self {
-        let token_headers = issuers.token_headers().to_vec();
         let policy = Self {
-            interceptor: interceptor.with_token_headers(token_headers),
+            interceptor: interceptor.with_token_headers(issuers.token_headers().to_vec()),
             issuers,
             user_header,
             access_rules: AccessRules::default(),
@@ -113,8 +112,10 @@ impl AuthPolicy {
 
     /// Returns the names of the rules, in order.
     pub(crate) fn rule_names(&self) -> impl Iterator<Item = &str> {
-        let rules = self.access_rules.rules().iter();
-        rules.map(|rule| rule.name.as_str())
+        self.access_rules
+            .rules()
+            .iter()
+            .map(|rule| rule.name.as_str())
     }
 
     /// Returns the rule that a rejection names.
@@ -125,8 +126,9 @@ impl AuthPolicy {
     /// Returns the token of a request; `None` without one, and for a malformed one.
     pub(crate) fn token<'a>(&self, request: &'a ReceivedHead) -> Option<Bearer<'a>> {
         let opens_websocket = request.kind == RequestKind::WebSocket;
-        let token = self.interceptor.token(&request.headers, opens_websocket);
-        token.ok()?
+        self.interceptor
+            .token(&request.headers, opens_websocket)
+            .ok()?
     }
 
     /// Names what in a request is the cause of a rejection, where the reason does not say it. Of a
@@ -288,8 +290,8 @@ impl AuthPolicy {
 
     /// Returns true for a token that a page of another site may have made the browser send.
     fn is_cross_site(&self, token: Bearer<'_>, request: &ReceivedHead) -> bool {
-        let allowed = &self.interceptor.sources().cookie_origins;
-        !token.location().is_explicit() && is_cross_site_request(allowed, request)
+        !token.location().is_explicit()
+            && is_cross_site_request(&self.interceptor.sources().cookie_origins, request)
     }
 
     /// Verifies the token of a request, and checks the rules for its method and path.
@@ -326,8 +328,7 @@ impl AuthPolicy {
         let (rules, context) = (&self.access_rules, self.interceptor.context());
         let outcome = rules.check(request, context, &verified.rule_verdicts);
         if O::WATCHES && !rules.rules().is_empty() {
-            let decoded = DecodedToken::decode(token.as_str());
-            let payload = decoded
+            let payload = DecodedToken::decode(token.as_str())
                 .and_then(|token| token.claims.as_object().cloned())
                 .unwrap_or_default();
             if let Some(why) = rules.any_path(request, context) {

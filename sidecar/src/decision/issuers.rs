@@ -106,8 +106,7 @@ impl Issuers {
     /// Returns the rules for the tokens that a key set verifies. Those of its tenants differ in `iss`
     /// alone.
     pub(crate) fn policy(&self, key_set: KeySetIndex) -> Option<&VerificationPolicy> {
-        let tenant = self.issuers.iter().find(|it| it.key_set == key_set)?;
-        Some(&tenant.policy)
+        Some(&self.issuers.iter().find(|it| it.key_set == key_set)?.policy)
     }
 
     /// Returns the token headers, in the order of their positions.
@@ -117,9 +116,11 @@ impl Issuers {
 
     /// Returns each key set once, of the issuers whose tokens come from this place.
     pub(crate) fn key_sets(&self, location: TokenLocation) -> impl Iterator<Item = KeySetIndex> {
-        let headers = self.header_of_keys.iter().enumerate();
-        let at_location = headers.filter(move |(_, header)| **header == location.header());
-        at_location.map(|(index, _)| KeySetIndex(index))
+        self.header_of_keys
+            .iter()
+            .enumerate()
+            .filter(move |(_, header)| **header == location.header())
+            .map(|(index, _)| KeySetIndex(index))
     }
 
     /// Returns the issuer where there is only one, whose tokens come in the usual places.

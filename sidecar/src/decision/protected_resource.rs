@@ -117,12 +117,14 @@ impl ProtectedResource {
             path => path,
         };
         let (scheme, authority) = (url.scheme(), url.authority());
-        let host = AbsoluteForm::parse(resource.as_bytes()).map(|url| url.host());
         Ok(Self {
             url: resource.to_owned(),
             normal: NormalUrl::parse(resource).ok_or(ResourceError::NotAUrl)?,
             scheme: scheme.clone(),
-            host: host.unwrap_or_default(),
+            host: match AbsoluteForm::parse(resource.as_bytes()) {
+                Some(url) => url.host(),
+                None => Vec::new(),
+            },
             path: suffix.to_owned(),
             metadata: [format!("{METADATA}{suffix}"), METADATA.to_owned()],
             challenge: format!("resource_metadata=\"{scheme}://{authority}{METADATA}{suffix}\""),
@@ -241,10 +243,10 @@ impl AuthPolicy {
             Some(verified) => &*verified.rule_verdicts,
             None => &[],
         };
-        let scopes =
-            self.access_rules
-                .missing_scopes(requested, self.interceptor.context(), verdicts);
-        let scope = scopes.join(" ");
+        let scope = self
+            .access_rules
+            .missing_scopes(requested, self.interceptor.context(), verdicts)
+            .join(" ");
         match scope.len() {
             1..=MAX_SCOPE_BYTES => Some(format!("scope=\"{scope}\"")),
             // A list that is too long would exceed a proxy's limit of a field: send no scope then.

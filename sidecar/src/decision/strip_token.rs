@@ -23,13 +23,12 @@ pub(crate) fn remove_from(
 ) {
     // CGI services read look-alikes of a header, such as `x_token`, as the same variable.
     if !sources.headers.is_empty() {
-        let is_one = |name: &str| {
+        request.remove_where(|name| {
             sources
                 .headers
                 .iter()
                 .any(|header| cgi_equal(name, header.as_str()))
-        };
-        request.remove_where(is_one);
+        });
     }
     if sources.websocket_protocol {
         let field = "sec-websocket-protocol";

@@ -28,13 +28,16 @@ impl std::str::FromStr for CertificateField {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         match text.parse::<HeaderName>() {
             Ok(name) if field_name::has_a_meaning(name.as_str()) => Err("has a meaning of its own"),
-            Ok(name) if text.bytes().all(is_plain) => Ok(Self(name)),
+            Ok(name) if text.bytes().all(may_be_in_name) => Ok(Self(name)),
             _ => Err("is not a header name of letters, digits and hyphens"),
         }
     }
+}
+
+fn may_be_in_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'-'
 }
 
 /// The certificate of a request, unread where it is in a field.
@@ -134,8 +137,9 @@ fn read_pem(text: &str) -> Option<Vec<Digest>> {
     let mut digests = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
-        let block = rest.strip_prefix("-----BEGIN CERTIFICATE-----")?;
-        let (base64, behind) = block.split_once("-----END CERTIFICATE-----")?;
+        let (base64, behind) = rest
+            .strip_prefix("-----BEGIN CERTIFICATE-----")?
+            .split_once("-----END CERTIFICATE-----")?;
         let base64: String = base64.split_ascii_whitespace().collect();
         digests.push(read_base64(&STANDARD, &base64)?);
         rest = behind.trim_start();

@@ -29,8 +29,7 @@ impl std::str::FromStr for FieldName {
     type Err = FieldNameError;
 
     fn from_str(text: &str) -> Result<Self, FieldNameError> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-        if !text.bytes().all(plain) {
+        if !text.bytes().all(may_be_in_name) {
             return Err(FieldNameError::Malformed);
         }
         let name: HeaderName = text.parse().map_err(|_| FieldNameError::Malformed)?;
@@ -43,6 +42,10 @@ impl std::str::FromStr for FieldName {
             written: Bytes::copy_from_slice(text.as_bytes()),
         })
     }
+}
+
+fn may_be_in_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'-'
 }
 
 /// Names with a meaning of their own, a line each; `*` ends a prefix.
@@ -64,11 +67,10 @@ const FORWARDED_USER: [&str; 10] = [
 
 /// Returns true for a name with a meaning in HTTP, in browsers, in frameworks or in the sidecar.
 pub(super) fn has_a_meaning(name: &str) -> bool {
-    let has_meaning = |line: &str| match line.strip_suffix('*') {
+    RESERVED.lines().any(|line| match line.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
         None => name == line,
-    };
-    RESERVED.lines().any(has_meaning)
+    })
 }
 
 fn is_reserved(name: &str) -> bool {

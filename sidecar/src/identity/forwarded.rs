@@ -108,8 +108,8 @@ pub(crate) fn is_client_address_header(name: &str) -> bool {
         }
     }
     // `forwarded` alone, or as a word of `X-Forwarded-For`, `Fly-Forwarded-Proto`.
-    let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
-    words.any(|word| word.eq_ignore_ascii_case("forwarded"))
+    name.split(|c: char| !c.is_ascii_alphanumeric())
+        .any(|word| word.eq_ignore_ascii_case("forwarded"))
 }
 
 #[cfg(test)]

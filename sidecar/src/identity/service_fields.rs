@@ -26,9 +26,10 @@ impl<'r> ServiceFields<'r> {
 
     /// Returns names and values, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let left = self.left.iter();
         let set = self.set.iter();
-        left.map(|(name, value)| (name.as_bytes(), *value))
+        self.left
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), *value))
             .chain(set.map(|(name, value)| (&**name, value.as_bytes())))
     }
 

@@ -211,10 +211,10 @@ impl UserHeader {
         let value = identity.user.as_bytes();
         match self.encoding {
             Encoding::Json => serde_json::from_slice(value),
-            Encoding::Base64url => {
-                let json = URL_SAFE_NO_PAD.decode(value);
-                serde_json::from_slice(&json.map_err(|_| Rejection::Internal)?)
-            }
+            Encoding::Base64url => match URL_SAFE_NO_PAD.decode(value) {
+                Ok(json) => serde_json::from_slice(&json),
+                Err(_) => return Err(Rejection::Internal),
+            },
         }
         .map_err(|_| Rejection::Internal)
     }
@@ -239,8 +239,9 @@ impl UserHeader {
     /// Returns true for the name of one of these headers, and for one that CGI, WSGI or PHP map to
     /// the same variable.
     pub(crate) fn is_alias(&self, name: &str) -> bool {
-        let mut ours = self.stripped_names.iter();
-        ours.any(|ours| cgi_equal(name, ours.as_str()))
+        self.stripped_names
+            .iter()
+            .any(|ours| cgi_equal(name, ours.as_str()))
     }
 }
 
