@@ -133,8 +133,10 @@ impl Config {
 
     /// Returns the sources of keys for the log.
     pub(crate) fn keys_from(&self) -> String {
-        let sources: Vec<_> = self.sources().map(ToString::to_string).collect();
-        sources.join(", ")
+        self.sources()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     fn sources(&self) -> impl Iterator<Item = &SourceSettings> {

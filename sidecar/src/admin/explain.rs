@@ -204,8 +204,11 @@ impl Explainer {
             }
         };
         let cookie = rules.auth_policy.interceptor.sources().cookie.as_deref();
-        let lines = text.lines().filter(|line| !line.is_empty());
-        Ok(lines.map(|line| without_secrets(line, cookie)).collect())
+        Ok(text
+            .lines()
+            .filter(|line| !line.is_empty())
+            .map(|line| without_secrets(line, cookie))
+            .collect())
     }
 }
 

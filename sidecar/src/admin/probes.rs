@@ -176,8 +176,7 @@ impl HttpProbe {
             max_length: MaxLength::Cut(MAX_BODY_BYTES),
             ..HttpRequest::get(&self.url)
         };
-        let response = self.client.lock().await.send(request).await?;
-        Ok(response.status)
+        Ok(self.client.lock().await.send(request).await?.status)
     }
 }
 

@@ -60,19 +60,18 @@ impl Status {
     fn own_part(&self) -> OwnPart {
         let rules = self.rules.load();
         let policy = &rules.auth_policy;
-        let notice = |until| {
-            format!(
-                "Not enforcing until {}: requests without a valid token reach the service",
-                moment(until)
-            )
-        };
         OwnPart {
             title: format!(
                 "Postern sidecar {} {}",
                 env!("CARGO_PKG_VERSION"),
                 policy.interceptor.context()
             ),
-            notice: policy.report_only_until(unix_now()).map(notice),
+            notice: policy.report_only_until(unix_now()).map(|until| {
+                format!(
+                    "Not enforcing until {}: requests without a valid token reach the service",
+                    moment(until)
+                )
+            }),
             sections: vec![
                 Section::text(
                     "Requests without a token, as pass-list lines",

@@ -9,8 +9,7 @@ use super::AdminArgs;
 /// Returns the parser of the outcomes without a rejection, and of the reason codes.
 fn outcomes() -> PossibleValuesParser {
     let codes = Rejection::made_by(Maker::Sidecar).map(Rejection::reason);
-    let forwarded = ["verified", "passed", "responded"].into_iter();
-    PossibleValuesParser::new(forwarded.chain(codes))
+    PossibleValuesParser::new(["verified", "passed", "responded"].into_iter().chain(codes))
 }
 
 /// The request, and the sidecar that explains it by its own settings.

@@ -35,8 +35,7 @@ rules! {
     /// end of the one that replaces a key cache, `revocations-from` names a list without an issuer.
     TableName:
         |text| {
-            let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
-            (1..=32).contains(&text.len()) && text.chars().all(is_plain)
+            (1..=32).contains(&text.len()) && text.chars().all(may_be_in_name)
                 && !["new", "revocations-from"].contains(&text)
         },
         "expected 1 to 32 of a-z, 0-9, - and _, but neither new nor revocations-from";
@@ -51,10 +50,17 @@ rules! {
     /// another issuer's.
     Tenant:
         |text| {
-            let is_plain = |c: char| c.is_ascii_graphic() && !"*?/\\#{}'\"".contains(c);
-            !text.is_empty() && text.chars().all(is_plain) && !text.starts_with('.')
+            !text.is_empty() && text.chars().all(may_be_in_tenant) && !text.starts_with('.')
         },
         "is not the name of one; list each";
+}
+
+fn may_be_in_name(c: char) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c)
+}
+
+fn may_be_in_tenant(c: char) -> bool {
+    c.is_ascii_graphic() && !"*?/\\#{}'\"".contains(c)
 }
 
 /// The `iss` of several tenants, with one `{…}` for the tenant.
@@ -69,8 +75,7 @@ impl FromStr for IssuerPattern {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let text = name(text)?;
-        let braces: Vec<_> = text.match_indices(['{', '}']).collect();
-        match braces[..] {
+        match text.match_indices(['{', '}']).collect::<Vec<_>>()[..] {
             [(start, "{"), (end, "}")] => Ok(Self {
                 text,
                 tenant: start..end + 1,

@@ -36,8 +36,9 @@ pub(super) fn access_rules(
     open: &PassList,
 ) -> Result<AccessRules, ExitError> {
     if args.default_rule == Unmatched::Deny && args.rule.is_empty() {
-        let line = "`default-rule` deny: without a [[rule]] every request is rejected";
-        return Err(ExitError::Config(line.to_owned()));
+        return Err(ExitError::Config(
+            "`default-rule` deny: without a [[rule]] every request is rejected".to_owned(),
+        ));
     }
     if args.rule.len() > MAX_RULES {
         return Err(ExitError::Config(format!(
@@ -112,14 +113,17 @@ fn name(position: Position, table: &RuleTable) -> Result<String, ExitError> {
     let Some(name) = &table.name else {
         return Ok(format!("rule-{}", position.0));
     };
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-    if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_plain) {
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(may_be_in_name) {
         return Err(position.reject(
             "name",
             format!("has up to {MAX_NAME_BYTES} letters, digits, '-', '.' and '_'"),
         ));
     }
     Ok(name.clone())
+}
+
+fn may_be_in_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._".contains(&byte)
 }
 
 fn methods(position: Position, table: &RuleTable) -> Result<Methods, ExitError> {
@@ -132,14 +136,17 @@ fn methods(position: Position, table: &RuleTable) -> Result<Methods, ExitError> 
 
 fn scope(position: Position, table: &RuleTable) -> Result<Vec<String>, ExitError> {
     let scopes = position.members("scope", table.scope.as_ref())?;
-    // The characters of a scope (RFC 6749 §3.3), which the challenge quotes.
-    let is_plain = |byte: u8| matches!(byte, b'!'..=b'~') && !b"\"\\".contains(&byte);
     for scope in scopes {
-        if scope.is_empty() || !scope.bytes().all(is_plain) {
+        if scope.is_empty() || !scope.bytes().all(may_be_in_scope) {
             return Err(position.reject("scope", format!("'{scope}': is not one scope")));
         }
     }
     Ok(scopes.to_vec())
+}
+
+/// Returns true for the characters of a scope (RFC 6749 §3.3), which the challenge quotes.
+fn may_be_in_scope(byte: u8) -> bool {
+    matches!(byte, b'!'..=b'~') && !b"\"\\".contains(&byte)
 }
 
 /// Returns the verified `iss` of the named issuers as a claim of which the token needs one value.
@@ -199,10 +206,6 @@ fn claims(position: Position, table: &RuleTable) -> Result<Vec<RequiredClaim>, E
     for (name, values) in claims {
         let member = format!("claims.{name}");
         position.members(&member, Some(values))?;
-        let is_usable = |value: &ClaimValue| match value {
-            ClaimValue::Text(text) => !text.is_empty() && is_whole(text),
-            _ => true,
-        };
         if !values.iter().all(is_usable) {
             let why =
                 "has an empty value, or one with U+FFFD, which stands for any half of a character";
@@ -218,6 +221,13 @@ fn claims(position: Position, table: &RuleTable) -> Result<Vec<RequiredClaim>, E
         });
     }
     Ok(required)
+}
+
+fn is_usable(value: &ClaimValue) -> bool {
+    match value {
+        ClaimValue::Text(text) => !text.is_empty() && is_whole(text),
+        _ => true,
+    }
 }
 
 fn value(value: &ClaimValue) -> Value {
@@ -241,8 +251,9 @@ fn is_open(list: &PassList, methods: &Methods, path: &str) -> bool {
     if methods.are_all() {
         return list.find_for(None, path).is_some();
     }
-    let mut each = methods.each();
-    each.all(|method| list.find_for(Some(method), path).is_some())
+    methods
+        .each()
+        .all(|method| list.find_for(Some(method), path).is_some())
 }
 
 /// Returns a pattern without its methods.
@@ -268,8 +279,11 @@ pub(super) fn warnings(args: &RulesArgs, policy: &AuthPolicy) -> Vec<String> {
     let mut warnings = Vec::new();
     for rule in policy.access_rules.rules() {
         let mut warn = |why: &str| warnings.push(format!("[[rule]] {}: {why}", rule.name));
-        let all = |is: &dyn Fn(&PathPattern) -> bool| rule.paths.iter().all(is);
-        if all(&|path| path.as_str() == USER_DETAILS_PATH) {
+        if rule
+            .paths
+            .iter()
+            .all(|path| path.as_str() == USER_DETAILS_PATH)
+        {
             warn("no request reaches it: the sidecar serves this path itself");
         }
         if rule.requirement == Requirement::default() && args.default_rule == Unmatched::Token {
@@ -320,6 +334,5 @@ fn misread(pattern: &str, app_name: &str) -> Option<String> {
     if !query.contains('=') {
         return None;
     }
-    let why = "the query of a request is never compared: ? is any one character of the path";
-    Some(why.to_owned())
+    Some("the query of a request is never compared: ? is any one character of the path".to_owned())
 }

@@ -23,9 +23,8 @@ use crate::issuers::source::auth_server::{Application, EndpointSettings};
 pub(super) fn endpoint(args: &ServeArgs) -> Result<EndpointSettings, ExitError> {
     let url = args.keys.auth_server.as_deref().unwrap_or_default();
     let auth_server = parse("auth-server", url)?;
-    let is_https = *auth_server.scheme() == Scheme::HTTPS;
     Ok(EndpointSettings {
-        tls: only_with_https(tls_files(args), is_https)?,
+        tls: only_with_https(tls_files(args), *auth_server.scheme() == Scheme::HTTPS)?,
         auth_server,
         application: Some(application(args)?),
         signing_type: signing_type(args)?,
@@ -42,10 +41,9 @@ pub(super) fn list_server(args: &ServeArgs) -> Result<Option<EndpointSettings>, 
         return Ok(None);
     };
     let auth_server = parse("revocations-from", url)?;
-    let is_https = *auth_server.scheme() == Scheme::HTTPS;
     Ok(Some(EndpointSettings {
         // Without https the TLS files may be for an issuer alone.
-        tls: match is_https {
+        tls: match *auth_server.scheme() == Scheme::HTTPS {
             true => tls_files(args),
             false => PeerFiles::default(),
         },
@@ -57,8 +55,7 @@ pub(super) fn list_server(args: &ServeArgs) -> Result<Option<EndpointSettings>, 
 }
 
 fn parse(flag: &str, url: &str) -> Result<AuthServer, ExitError> {
-    let auth_server = url.parse::<AuthServer>();
-    auth_server
+    url.parse::<AuthServer>()
         .map_err(|error| flag_error(flag, redacted(url), error))?
         .with_registry()
 }
@@ -116,8 +113,9 @@ fn application(args: &ServeArgs) -> Result<Application, ExitError> {
     };
     // An empty variable counts as missing: the server would reject it only at each fetch.
     if secret.expose_secret().is_empty() {
-        let line = "--app-secret or --app-secret-file is required, and not empty";
-        return Err(ExitError::Config(line.to_owned()));
+        return Err(ExitError::Config(
+            "--app-secret or --app-secret-file is required, and not empty".to_owned(),
+        ));
     }
     Ok(Application {
         id,

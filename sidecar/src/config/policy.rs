@@ -249,8 +249,7 @@ pub(super) fn dotted_claims(args: &ServeArgs) -> Vec<String> {
         ("claim-header", &args.rules.identity.claim_header),
     ] {
         for entry in entries {
-            let claim = entry.split_once('=').unwrap_or_default().1;
-            if let Some(why) = dot_warning(claim) {
+            if let Some(why) = dot_warning(entry.split_once('=').unwrap_or_default().1) {
                 warnings.push(format!("--{flag} '{entry}': {why}"));
             }
         }

@@ -102,12 +102,15 @@ fn host_and_target(given: &str) -> (&str, String) {
 
 /// Returns true for a target that a client may send (RFC 9112 §3.2).
 fn is_target(target: &str) -> bool {
-    let is_of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     match target.split_once("://") {
         _ if target.starts_with('/') || target == "*" => true,
-        Some((scheme, _)) => !scheme.is_empty() && scheme.bytes().all(is_of_scheme),
+        Some((scheme, _)) => !scheme.is_empty() && scheme.bytes().all(may_be_in_scheme),
         None => false,
     }
+}
+
+fn may_be_in_scheme(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)
 }
 
 #[cfg(test)]

@@ -14,8 +14,7 @@ pub(super) fn text_of(head: &Request<()>) -> String {
         uri.path_and_query().map_or("", PathAndQuery::as_str),
     );
     for (name, value) in head.headers() {
-        let value = String::from_utf8_lossy(value.as_bytes());
-        text += &format!("{name}: {value}\n");
+        text += &format!("{name}: {}\n", String::from_utf8_lossy(value.as_bytes()));
     }
     text
 }
@@ -32,10 +31,9 @@ pub(super) fn without_secrets(line: &str, token_cookie: Option<&str>) -> String 
 
 /// Hides other text that looks like a JWT, in a query or a field of the service.
 pub(super) fn without_tokens(line: &str) -> String {
-    let is_of_one = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let mut redacted = String::new();
-    for word in line.split_inclusive(|c| !is_of_one(c)) {
-        let token = word.trim_end_matches(|c| !is_of_one(c));
+    for word in line.split_inclusive(|c| !may_be_in_token(c)) {
+        let token = word.trim_end_matches(|c| !may_be_in_token(c));
         // Every JSON object in base64url starts like this.
         if token.starts_with("eyJ") && token.matches('.').count() >= 2 {
             redacted += &word.replacen(token, HIDDEN, 1);
@@ -44,6 +42,10 @@ pub(super) fn without_tokens(line: &str) -> String {
         }
     }
     redacted
+}
+
+fn may_be_in_token(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-_.".contains(c)
 }
 
 const HIDDEN: &str = "[as it was sent]";

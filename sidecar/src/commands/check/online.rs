@@ -180,9 +180,8 @@ async fn connect(settings: UpstreamSettings) -> Result<(), ExitError> {
         .map_err(ExitError::Config)?
         .peer()
         .ok_or_else(|| ExitError::Unavailable("its name does not resolve".to_owned()))?;
-    let connecting = TransportConnector::new(None);
     let rejected = [ErrorType::TLSHandshakeFailure, ErrorType::InvalidCert];
-    match connecting.new_stream(&peer.any).await {
+    match TransportConnector::new(None).new_stream(&peer.any).await {
         Ok(mut stream) => {
             let checking = timeout(RESPONSE_WITHIN, check_version(&mut stream, protocol));
             // A slow response is no failure: the connection was accepted.

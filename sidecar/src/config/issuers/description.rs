@@ -46,9 +46,8 @@ impl<'a> Description<'a> {
     /// # Errors
     /// [`ExitError::Config`] that names the flag or the table.
     pub(super) fn new(table: IssuerTable, args: &'a ServeArgs) -> Result<Self, ExitError> {
-        let is_only = args.issuers.is_empty();
         let issuers = match &table.issuer {
-            None if table.auth_server && is_only => Ok(Vec::new()),
+            None if table.auth_server && args.issuers.is_empty() => Ok(Vec::new()),
             None if table.auth_server => Err(OWN_ISS.to_owned()),
             _ => accepted_issuers(&table),
         };
@@ -166,9 +165,10 @@ impl<'a> Description<'a> {
             Some(field)
                 if identity.is_alias(field.name.as_str()) || field.name == *WOULD_REJECT =>
             {
-                let field = field.as_str();
-                let why = "the sidecar sends it to the service";
-                Err(self.error(format!("token-header '{field}': {why}")))
+                Err(self.error(format!(
+                    "token-header '{}': the sidecar sends it to the service",
+                    field.as_str()
+                )))
             }
             Some(field) => Ok(Some(field.name.clone())),
         }
