@@ -161,8 +161,7 @@ impl Upstream {
 
     /// Reports the service for the status page: it does not decide about readiness.
     pub(crate) fn report(&self) -> ConditionState {
-        let connected = self.connected.load_full();
-        let (note, warns) = match connected.as_deref() {
+        let (note, warns) = match self.connected.load_full().as_deref() {
             _ if self.peer().is_none() => ("its name does not resolve".to_owned(), true),
             None => ("no connection yet".to_owned(), false),
             Some(Ok(())) => ("the last connection succeeded".to_owned(), false),
@@ -226,8 +225,9 @@ impl Upstream {
         }
         if replaced == Ok(true) {
             // The new peers' keys separate later requests from connections with the old certificates.
-            let peers = self.settings.all_peers(&self.addresses(), Some(current));
-            self.peers.store(Arc::new(peers));
+            self.peers.store(Arc::new(
+                self.settings.all_peers(&self.addresses(), Some(current)),
+            ));
         }
         replaced.map(drop)
     }
@@ -241,8 +241,7 @@ impl UpstreamSettings {
     ) -> Vec<Arc<ServicePeer>> {
         let mut peers = Vec::new();
         for address in addresses {
-            let peer = HttpPeer::new(*address, tls.is_some(), String::new());
-            peers.push(self.peer(peer, tls));
+            peers.push(self.peer(HttpPeer::new(*address, tls.is_some(), String::new()), tls));
         }
         peers
     }

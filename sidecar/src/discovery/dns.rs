@@ -36,8 +36,9 @@ impl DnsName {
 
 impl DnsName {
     async fn addresses(&self) -> std::io::Result<Vec<SocketAddr>> {
-        let host = self.host.trim_matches(['[', ']']);
-        Ok(lookup_host((host, self.port)).await?.collect())
+        Ok(lookup_host((self.host.trim_matches(['[', ']']), self.port))
+            .await?
+            .collect())
     }
 }
 

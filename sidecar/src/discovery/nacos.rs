@@ -142,8 +142,11 @@ fn take(lists: &watch::Sender<Option<Arc<[Listed]>>>, listed: Vec<Listed>) {
         let Some(next) = replacement(known.as_deref(), listed) else {
             return false;
         };
-        let instances: Vec<_> = next.iter().map(Listed::authority).collect();
-        let instances = instances.join(" ");
+        let instances = next
+            .iter()
+            .map(Listed::authority)
+            .collect::<Vec<_>>()
+            .join(" ");
         if next.iter().any(Listed::is_usable) {
             tracing::info!(instances, "instances of the auth server");
         } else {
@@ -178,8 +181,7 @@ fn choose<'a>(candidates: &[&'a Listed], last: Option<&str>, random: f64) -> Opt
     } else {
         &others
     };
-    let total: f64 = others.iter().map(|listed| listed.weight).sum();
-    let mut point = random * total;
+    let mut point = random * others.iter().map(|listed| listed.weight).sum::<f64>();
     others
         .iter()
         .find(|listed| {
@@ -193,10 +195,12 @@ fn choose<'a>(candidates: &[&'a Listed], last: Option<&str>, random: f64) -> Opt
 }
 
 async fn lookup(authority: &str) -> Result<SocketAddr, DiscoveryError> {
-    let mut addresses = in_time(authority, lookup_host(authority)).await?;
-    addresses.next().ok_or_else(|| DiscoveryError::NoAddress {
-        name: authority.to_owned(),
-    })
+    in_time(authority, lookup_host(authority))
+        .await?
+        .next()
+        .ok_or_else(|| DiscoveryError::NoAddress {
+            name: authority.to_owned(),
+        })
 }
 
 #[cfg(test)]

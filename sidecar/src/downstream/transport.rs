@@ -42,9 +42,8 @@ pub(crate) fn has_left(transport: &ClientTransport) -> bool {
 
 /// Lets the connection end with a reset, even if it ends with the process, or in order again.
 pub(super) fn end_with_reset(transport: &ClientTransport, resets: bool) {
-    let linger = resets.then_some(Duration::ZERO);
     // The call fails only for a connection that has ended.
-    let _ = set_socket_linger(socket_of(transport), linger);
+    let _ = set_socket_linger(socket_of(transport), resets.then_some(Duration::ZERO));
 }
 
 fn socket_of(transport: &ClientTransport) -> &TcpStream {

@@ -153,8 +153,7 @@ impl KeyCacheSettings {
     }
 
     pub(super) fn write(&self, content: &Content) -> std::io::Result<()> {
-        let text = serde_json::to_string_pretty(content)? + "\n";
-        owner_only_file::replace(&self.file, &text)
+        owner_only_file::replace(&self.file, &(serde_json::to_string_pretty(content)? + "\n"))
     }
 }
 

@@ -189,8 +189,7 @@ impl CurrentKeys {
     /// Returns the time until the next fetch may bring the key that a token needs; `None` if a fetch on
     /// demand may begin now.
     pub(crate) fn until_next(&self, now: Instant) -> Option<Duration> {
-        let state = self.load();
-        match self.trusted(state.as_deref(), now) {
+        match self.trusted(self.load().as_deref(), now) {
             Ok(_) => self.on_demand.until_next(now),
             // Without trusted keys the next try of the task decides, not the limit of fetches on demand.
             Err(_) => match self.failed() {

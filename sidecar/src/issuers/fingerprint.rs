@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use postern_token::keys::{Algorithm, KeyId, KeySet, VerificationKey};
+use postern_token::keys::{Algorithm, KeyId, KeySet};
 
 /// The identity of a key set: its keys with their names and algorithms.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,13 +14,13 @@ pub(crate) struct KeySetFingerprint {
 
 impl KeySetFingerprint {
     pub(crate) fn new(keys: &KeySet) -> Self {
-        let name = |key: &VerificationKey| {
+        let mut names = Vec::new();
+        for key in keys.keys() {
             let (name, thumbprint) = (key.id().clone(), key.thumbprint().clone());
-            (name, thumbprint, key.algorithm(), key.is_named())
-        };
-        let mut keys: Vec<_> = keys.keys().iter().map(name).collect();
-        keys.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
-        Self { keys }
+            names.push((name, thumbprint, key.algorithm(), key.is_named()));
+        }
+        names.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
+        Self { keys: names }
     }
 }
 

@@ -49,8 +49,12 @@ impl IssuerKeys {
     /// Returns the whole seconds until a fetch may bring the keys that a token lacks, at least 1, for
     /// `Retry-After`.
     pub(crate) fn seconds_until_next(&self, now: Instant) -> u64 {
-        let waits = self.iter().filter_map(|keys| keys.until_next(now));
-        waits.min().unwrap_or_default().as_secs() + 1
+        self.iter()
+            .filter_map(|keys| keys.until_next(now))
+            .min()
+            .unwrap_or_default()
+            .as_secs()
+            + 1
     }
 }
 
@@ -80,7 +84,6 @@ impl KeysByIssuer for KeysAt<'_> {
         let Some(keys) = self.issuers.get(key_set) else {
             return action(Err(Rejection::AuthKeysUnavailable));
         };
-        let state = keys.load();
-        action(keys.trusted(state.as_deref(), self.now))
+        action(keys.trusted(keys.load().as_deref(), self.now))
     }
 }

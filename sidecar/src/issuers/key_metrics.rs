@@ -87,8 +87,9 @@ impl KeyMetrics {
         for (issuer, value) in known {
             match issuer {
                 Some(issuer) => {
-                    let labels = [("issuer", issuer.as_str())];
-                    metric.encode_family(&labels)?.encode_gauge(&value)?;
+                    metric
+                        .encode_family(&[("issuer", issuer.as_str())])?
+                        .encode_gauge(&value)?;
                 }
                 None => metric.encode_gauge(&value)?,
             }

@@ -82,8 +82,7 @@ fn needs_action(issuer: &CurrentKeys) -> bool {
 
 /// Returns the reason why tokens of an issuer cannot be verified.
 fn missing(keys: &CurrentKeys, now: Instant) -> Option<String> {
-    let state = keys.load();
-    Some(match keys.trusted(state.as_deref(), now).err()? {
+    Some(match keys.trusted(keys.load().as_deref(), now).err()? {
         Rejection::AuthKeysStale => TOO_OLD.to_owned(),
         Rejection::RevocationsStale if keys.list.load().is_some() => LIST_TOO_OLD.to_owned(),
         Rejection::RevocationsStale => LIST_NOT_FETCHED.to_owned(),

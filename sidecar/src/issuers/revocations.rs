@@ -105,8 +105,9 @@ impl Revocations {
 
     /// Returns true if one of the lists ends the token.
     pub(crate) fn revokes(&self, token: &TokenDigests) -> bool {
-        let mut lists = std::iter::once(&self.latest).chain(&self.former);
-        lists.any(|known| known.list.revokes(token))
+        std::iter::once(&self.latest)
+            .chain(&self.former)
+            .any(|known| known.list.revokes(token))
     }
 
     /// Returns true if the latest lists end the same tokens.
@@ -189,8 +190,7 @@ impl RevocationRefresh {
         if self.wants_whole {
             return None;
         }
-        let known = self.keys.list.load();
-        Some(known.as_ref()?.list().cursor())
+        Some(self.keys.list.load().as_ref()?.list().cursor())
     }
 
     /// Puts a fetched list in force.

@@ -181,8 +181,8 @@ impl IssuerTask {
 
     /// Fetches once. Returns false after a failure, which leaves the keys as they are.
     pub(crate) async fn fetch(&mut self, purpose: Purpose) -> bool {
-        let cursor = self.list_cursor();
-        let fetched = unless_it_panics(self.source.fetch(purpose, cursor.as_deref())).await;
+        let fetched =
+            unless_it_panics(self.source.fetch(purpose, self.list_cursor().as_deref())).await;
         self.on_clock();
         match fetched.unwrap_or(Err(FetchError::Panicked)) {
             Ok(fetched) => {
@@ -233,8 +233,7 @@ impl IssuerTask {
 
     /// Fetches the revocation list alone.
     async fn fetch_revocations(&mut self) {
-        let cursor = self.list_cursor();
-        match unless_it_panics(self.source.fetch_list(cursor.as_deref())).await {
+        match unless_it_panics(self.source.fetch_list(self.list_cursor().as_deref())).await {
             Some(list) => self.on_list(list),
             None => tracing::error!("the fetch of the revocation list panicked"),
         }
@@ -303,14 +302,16 @@ impl IssuerTask {
         let wait = self
             .backoff
             .failed(now, self.schedule.until_next(), !is_usable);
-        let since = self.keys.failed().map(|failed| failed.since);
         self.keys.set_failed(Some(FailedFetch {
             reason: match self.source.is_file() {
                 // The error names the file.
                 true => error.to_string(),
                 false => format!("{source}: {error}"),
             },
-            since: since.unwrap_or_else(clock::unix_now),
+            since: match self.keys.failed() {
+                Some(failed) => failed.since,
+                None => clock::unix_now(),
+            },
             next: now + wait,
         }));
         match state.as_ref() {

@@ -83,9 +83,9 @@ impl ClientConnections {
     /// Serves a connection to its end, or until it makes room for another one.
     async fn serve(&self, slot: Slot, socket: TcpStream, peer: SocketAddr, drain: DrainWatcher) {
         let _open = Counted::among(&self.requests.app.metrics.connections);
-        let activity = slot.activity().clone();
         let goodbye = Notify::new();
-        let serving = pin!(self.serve_requests(socket, peer, activity, &goodbye, drain));
+        let serving =
+            pin!(self.serve_requests(socket, peer, slot.activity().clone(), &goodbye, drain));
         slot.serve(serving, || goodbye.notify_one()).await;
     }
 
@@ -127,9 +127,8 @@ impl ClientConnections {
                     activity: downstream.activity,
                     received: downstream.received,
                 };
-                let serving = http2::serve(requests, connection, client, goodbye, drain);
                 // Boxed: most connections speak HTTP/1.1.
-                Box::pin(serving).await;
+                Box::pin(http2::serve(requests, connection, client, goodbye, drain)).await;
             }
             Ok(false) if chose != Some(true) => {
                 http1::serve(requests, &mut downstream, &client, &mut drain).await

@@ -297,8 +297,9 @@ fn differences(one: &ServeArgs, other: &ServeArgs) -> Vec<String> {
     // Settings that were read from a table can be written as one.
     let table = |args: &ServeArgs| args.to_table().unwrap_or_default();
     let (one, other) = (table(one), table(other));
-    let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
-    names
+    one.keys()
+        .chain(other.keys())
+        .collect::<BTreeSet<&String>>()
         .into_iter()
         .filter(|name| one.get(*name) != other.get(*name))
         .cloned()

@@ -21,8 +21,8 @@ impl RequestIds {
     pub(crate) fn from_headers(headers: &HeaderMap, has_request_id: bool) -> Self {
         let mut ids = Self::default();
         if has_request_id {
-            let received = RequestId::received(headers);
-            ids.request_id = received.or_else(|| Some(RequestId::new(random())));
+            ids.request_id =
+                RequestId::received(headers).or_else(|| Some(RequestId::new(random())));
         }
         ids
     }

@@ -76,10 +76,9 @@ impl<'r> ServiceRequest<'r> {
     /// [`ErrorType::InvalidHTTPHeader`] for a host or a target that no URI of HTTP/2 has.
     pub(crate) fn stream_head(&self, over_tls: bool) -> pingora::Result<Request<()>> {
         let mut fields = self.fields(true);
-        let scheme = if over_tls { "https" } else { "http" };
         let host = fields.values("host").next().unwrap_or_default();
         let uri = Uri::builder()
-            .scheme(scheme)
+            .scheme(if over_tls { "https" } else { "http" })
             .authority(host)
             .path_and_query(&*escaped(self.target()))
             .build()
@@ -169,8 +168,9 @@ impl<'r> ServiceRequest<'r> {
             fields.set(WOULD_REJECT, HeaderValue::from_static(rejection.reason()));
         }
         let verified = self.forward.verified.as_ref();
-        let identity = verified.map(|verified| &verified.identity);
-        self.auth_policy.user_header.apply(fields, identity);
+        self.auth_policy
+            .user_header
+            .apply(fields, verified.map(|verified| &verified.identity));
     }
 
     /// Sets the fields of HTTP/1.1 that frame the body, request a WebSocket, or close the connection; the
@@ -202,7 +202,6 @@ impl<'r> ServiceRequest<'r> {
 
 /// Escapes the bytes that no URI of the library holds, as browsers do.
 fn escaped(target: &[u8]) -> Cow<'_, [u8]> {
-    let needs_escape = |byte: &u8| b"\"<>`".contains(byte);
     if !target.iter().any(needs_escape) {
         return Cow::Borrowed(target);
     }
@@ -214,6 +213,10 @@ fn escaped(target: &[u8]) -> Cow<'_, [u8]> {
         }
     }
     Cow::Owned(escaped)
+}
+
+fn needs_escape(byte: &u8) -> bool {
+    b"\"<>`".contains(byte)
 }
 
 /// Returns the trailers of a request without what its head may not bring along, and what belongs into
@@ -250,8 +253,10 @@ fn belongs_in_a_head(name: &str) -> bool {
         "trailer",
         "transfer-encoding",
     ];
-    let mut names = NAMES.iter().chain(&METHOD_OVERRIDES);
-    names.any(|known| cgi_equal(name, known))
+    NAMES
+        .iter()
+        .chain(&METHOD_OVERRIDES)
+        .any(|known| cgi_equal(name, known))
 }
 
 /// Joins the cookie fields into one, as a service of HTTP/2 would do (RFC 9113 §8.2.3). Empty fields are left
@@ -265,8 +270,7 @@ fn join_cookies(fields: &mut ServiceFields<'_>) {
         .values("cookie")
         .filter(|cookie| !cookie.is_empty())
         .collect();
-    let joined = cookies.join(&b"; "[..]);
-    fields.set_made("cookie", joined);
+    fields.set_made("cookie", cookies.join(&b"; "[..]));
 }
 
 #[cfg(test)]

@@ -29,8 +29,8 @@ pub(crate) async fn serve(
                 if let (Some(peer), false) = (client.address, client.tls) {
                     note_handshake(peer, &downstream.received);
                 }
-                let rejecting = downstream.reject_unparsed(exchanges, rejection, client.address);
-                return Box::pin(rejecting).await;
+                return Box::pin(downstream.reject_unparsed(exchanges, rejection, client.address))
+                    .await;
             }
         };
         // `had_large_buffer` is read before the head is moved: only a buffer that has grown is released.

@@ -87,8 +87,8 @@ pub(crate) async fn serve(
         streams.spawn(async move {
             let (parts, body) = request.into_parts();
             let head = ReceivedHead::from_stream(parts, !body.is_end_stream());
-            let timeout = exchanges.app.downstream_write_timeout;
-            let mut downstream = Http2Downstream::new(body, response, timeout);
+            let mut downstream =
+                Http2Downstream::new(body, response, exchanges.app.downstream_write_timeout);
             exchanges.serve(head, &mut downstream, &client).await;
             // `stream` is dropped last: the connection is busy until the response has its end or its reset.
             drop((downstream, stream));

@@ -227,8 +227,9 @@ impl KeyEndpointSource {
         mut known: KnownSet,
         key: &VerificationKey,
     ) -> Result<KeySet, FetchError> {
-        let allowed = [key.algorithm()];
-        let (keys, _) = known.fetch(&mut self.client, request, &allowed).await?;
+        let (keys, _) = known
+            .fetch(&mut self.client, request, &[key.algorithm()])
+            .await?;
         let mut thumbprints = keys.keys().iter().map(VerificationKey::thumbprint);
         // A set without the contract's key is another server's, or of another time.
         if thumbprints.all(|thumbprint| thumbprint != key.thumbprint()) {

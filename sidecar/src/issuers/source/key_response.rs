@@ -82,15 +82,18 @@ pub(crate) fn key_string(
 
 /// Returns the reason code of a failure, if it looks like one: foreign text stays out of the log.
 fn reason(data: &Value) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     match data.get("reason") {
         Some(Value::String(code))
-            if (1..=64).contains(&code.len()) && code.bytes().all(is_plain) =>
+            if (1..=64).contains(&code.len()) && code.bytes().all(may_be_in_reason) =>
         {
             code.clone()
         }
         _ => "no reason given".to_owned(),
     }
+}
+
+fn may_be_in_reason(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'
 }
 
 #[cfg(test)]

@@ -87,8 +87,7 @@ impl Schedule {
     /// Returns the times until the next two ticks.
     fn until_next_two(&self) -> Option<[Duration; 2]> {
         let mut job = self.job(&Arc::default()).ok()?;
-        let data = job.job_data().ok()?;
-        let schedule = data.schedule()?;
+        let schedule = job.job_data().ok()?.schedule()?;
         let now = DateTime::<Utc>::from_timestamp(unix_now(), 0)?;
         let next = schedule.iter_after(now).next()?;
         // From the next one on: the library's iterator leaves each other second out.

@@ -136,8 +136,11 @@ fn rejections_here() -> impl Iterator<Item = RequestLabels> {
 /// Returns the class of a status, and its place among [`CLASSES`].
 fn class_of(status: Option<u16>) -> (usize, &'static str) {
     let digit = usize::from(status.unwrap_or_default() / 100);
-    let mut classes = CLASSES.into_iter().enumerate();
-    classes.nth(digit).unwrap_or_default()
+    CLASSES
+        .into_iter()
+        .enumerate()
+        .nth(digit)
+        .unwrap_or_default()
 }
 
 fn labels(outcome: Outcome, class: &'static str) -> RequestLabels {
