@@ -23,7 +23,8 @@ use crate::accounts::grants::Word;
 /// The id of an application; longer ones would only fill logs.
 pub(crate) type AppId = Word<128>;
 
-/// The id and the secret of an application as a client sent them, not verified yet.
+/// The id and the secret of an application as a client sent them, not verified yet. Two readings of one request may
+/// be compared; a secret is compared with the registered one by [`SecretHashes`] alone.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Credentials {
     pub(crate) id: String,

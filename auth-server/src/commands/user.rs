@@ -68,10 +68,10 @@ fn add(args: &UserAddArgs) -> Result<(), ExitError> {
 
 fn remove(UserAccountArgs { file, account }: &UserAccountArgs) -> Result<(), ExitError> {
     edit(file, &format!("user {account:?} is removed"), |users| {
-        match users.iter().position(|user| user.account == *account) {
-            Some(index) => drop(users.remove(index)),
-            None => return Err(rejected(account, NO_ACCOUNT)),
-        }
+        let Some(index) = users.iter().position(|user| user.account == *account) else {
+            return Err(rejected(account, NO_ACCOUNT));
+        };
+        users.remove(index);
         Ok(())
     })
 }

@@ -297,6 +297,7 @@ impl RingMetadata {
                 private: next.pair.stored().private.clone(),
                 public: next.pair.stored().public.clone(),
                 signs_from: next.signs_from,
+                // Members that a newer version of the program has written stay in the record.
                 unknown: next.unknown.clone(),
             }),
             retired: retired.collect(),

@@ -18,6 +18,7 @@ use crate::store::open_store::OpenStore;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
+    /// Use this ring, and write nothing.
     Keep(KeyRing),
     /// Write this ring in place of the stored one.
     Write(KeyRing),

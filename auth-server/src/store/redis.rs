@@ -167,11 +167,12 @@ impl RedisStore {
     }
 
     fn describe_failure(&self, Failed { error, server, .. }: &Failed) -> String {
-        let mut text = error.to_string();
-        if error.kind() == ErrorKind::Parse {
+        let mut text = match error.kind() {
             // The text would quote the received bytes, which may be another service's response.
-            "this is not a Redis server".clone_into(&mut text);
-        } else if let Some(words) = in_words(&text, &credentials::SETTINGS) {
+            ErrorKind::Parse => "this is not a Redis server".to_owned(),
+            _ => error.to_string(),
+        };
+        if let Some(words) = in_words(&text, &credentials::SETTINGS) {
             text = words;
         }
         // The arguments are left out: they are a whole script.

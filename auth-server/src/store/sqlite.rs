@@ -280,9 +280,9 @@ fn copy(store: &Connection, file: &Path) -> rusqlite::Result<()> {
     // `VACUUM INTO` is one read transaction: the copy is of one moment, though a server may write.
     store.execute("VACUUM INTO ?1", [file.to_str()])?;
     // The copy gets a mark of its own: the store's journal, and the next one, are not the copy's.
-    let copy = open(file, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    keep_journal(&copy, false)?;
-    mark(&copy)
+    let copied = open(file, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    keep_journal(&copied, false)?;
+    mark(&copied)
 }
 
 /// Checks that no file has the name of the backup, or of its journal, which SQLite would play into it.

@@ -195,6 +195,7 @@ impl Explainer {
             let (head, _) = request.http_1_head(Reuse::WithoutBody);
             String::from_utf8_lossy(&head).into_owned()
         } else {
+            // The head of an HTTP/2 stream names the scheme, which is https only over TLS.
             let over_tls = self.upstream.address().protocol == Protocol::Https;
             match request.stream_head(over_tls) {
                 Ok(head) => text_of(&head),

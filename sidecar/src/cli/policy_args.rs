@@ -37,6 +37,7 @@ pub(crate) struct RulesArgs {
     /// An Ant pattern, relative to the context path; methods in front limit it: GET,HEAD. May hold
     /// several separated by commas
     #[arg(long, env, value_delimiter = ',', value_parser = member::<String>, value_name = "PATTERN")]
+    // The command line splits at every comma: `GET,HEAD /a` is two pieces, and one pattern in the output.
     #[serde(serialize_with = "serialize_whole")]
     pub(crate) public_path: Vec<String>,
 

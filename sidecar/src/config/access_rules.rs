@@ -26,7 +26,8 @@ const MAX_NAME_BYTES: usize = 64;
 /// The claim that names the issuer (RFC 7519 §4.1.1).
 const ISSUER: &str = "iss";
 
-/// Returns the rules.
+/// Returns the rules. A rule may name some of the `issuers`; `open` holds the paths of --public-path, which no
+/// rule may cover.
 ///
 /// # Errors
 /// [`ExitError::Config`] with one line that names the rule and the member.

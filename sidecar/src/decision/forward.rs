@@ -47,9 +47,9 @@ impl Forward {
         }
     }
 
-    /// Returns true if the service gets the request once the body, or a long part of it, is here: a slow
-    /// client occupies none of its workers, and an unknown one not even with a body that it only
-    /// announces.
+    /// Returns true if the service gets the request only once the body, or a long part of the body, is here:
+    /// a slow client occupies none of the service's workers. A request with `Expect: 100-continue` goes on at
+    /// once, unless the client has no verified token and the service speaks HTTP/1.
     pub(crate) fn is_held(&self, head: &ReceivedHead, to_http_1: bool) -> bool {
         let is_unknown = to_http_1 && self.verified.is_none();
         let is_needed = is_unknown || !head.expects_continue();

@@ -60,6 +60,7 @@ fn after(
         Some(previous) => addresses.partition_point(|address| *address <= previous),
         None => random,
     };
+    // The first address follows the last one; `None` if there are no addresses.
     addresses
         .get(position.checked_rem(addresses.len())?)
         .copied()

@@ -181,8 +181,9 @@ fn read_envoy(text: &str) -> Option<Digest> {
         .ok()
 }
 
-/// Returns true if each quoted text is a whole value, and none has a hash in it. A quote of the client's own could
-/// else hold what the proxy appends, up to its end or to a quote in a name of the client's certificate.
+/// Returns true if each quoted text is a whole value without a hash in it. A quote that the client opens could
+/// otherwise take in what the proxy appends, up to the end of the appended text or to a quote in a name of the
+/// client's certificate.
 fn is_well_quoted(text: &str) -> bool {
     let mut rest = text;
     while let Some((before, quoted)) = rest.split_once('"') {

@@ -85,8 +85,8 @@ impl Authenticator {
         let permit = tokio::select! {
             permit = self.checks.take(Some(client)) => permit,
             permit = self.for_known.take(Some(client)), if is_known => permit,
-        }
-        .ok_or(AuthenticationError::Busy)?;
+        };
+        let permit = permit.ok_or(AuthenticationError::Busy)?;
         // Checked again: other attempts of this client may have failed while this one waited.
         let attempt = self.locks.begin(&request.username, client, instant())?;
 

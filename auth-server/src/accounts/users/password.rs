@@ -150,7 +150,7 @@ pub(crate) fn hash(password: &str, params: &Params) -> Result<String, String> {
 
 fn hash_with(salt: &[u8], password: &str, params: &Params) -> password_hash::Result<String> {
     let salt = SaltString::encode_b64(salt)?;
-    // Without the length of another hash.
+    // `params` may hold the output length of the hash that they came from.
     let cost = Params::new(params.m_cost(), params.t_cost(), params.p_cost(), None)?;
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, cost);
     let form = Zeroizing::new(compatible(password));

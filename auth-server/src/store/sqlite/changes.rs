@@ -48,9 +48,9 @@ pub(super) fn change(
     Ok(Some(transaction))
 }
 
-/// Takes room for new records that end by themselves, because clients make them. Records that are not
-/// committed then take their room until the next count. Statements of other issuers take none: an issuer
-/// makes them, and would not send a logout again.
+/// Takes room for new records with an end: clients make such records, so their number has a limit. A commit
+/// that fails afterwards keeps its room until the next count. Statements of other issuers take no room: an
+/// issuer makes them, and would not send a logout again.
 fn take_room(
     transaction: &Transaction<'_>,
     room: &mut usize,

@@ -354,9 +354,11 @@ pub(super) const fn is_dot(c: char) -> bool {
     )
 }
 
-/// Returns true for `％2e` and `％u002e`: who converts before decoding reads a dot. `100％` is a name.
+/// Returns true for `％2e` and `％u002e`: a program that converts wide characters before decoding reads a dot.
+/// `100％` is a name.
 fn has_wide_escape(text: &str) -> bool {
     for rest in text.split(['\u{fe6a}', '\u{ff05}']).skip(1) {
+        // The first two digits decide, after a `u` as well; NFKC turns wide digits into ASCII.
         let digits = rest.strip_prefix(['u', 'U']).unwrap_or(rest).nfkc().take(2);
         if digits.filter(char::is_ascii_hexdigit).count() == 2 {
             return true;

@@ -88,6 +88,7 @@ impl Sources {
         lines
     }
 
+    /// Returns the text of a failure with the source of each setting that it names, in front of [`SEE_HELP`].
     pub(super) fn describe(&self, text: &str) -> String {
         let (described, end) = match text.strip_suffix(SEE_HELP) {
             Some(described) => (described, SEE_HELP),

@@ -233,11 +233,12 @@ pub(super) fn verification_key_from_jwk(
 
 /// Returns true for an algorithm of keys of this kind.
 fn is_for_keys(algorithm: Algorithm, kty: &str, curve: &str) -> bool {
-    match algorithm {
-        Algorithm::ES256 => curve == "P-256",
-        Algorithm::ES384 => curve == "P-384",
-        Algorithm::EdDSA => curve == "Ed25519",
-        _ => kty == "RSA" && algorithm.family() == AlgorithmFamily::Rsa,
+    match (kty, curve) {
+        ("RSA", _) => algorithm.family() == AlgorithmFamily::Rsa,
+        ("EC", "P-256") => algorithm == Algorithm::ES256,
+        ("EC", "P-384") => algorithm == Algorithm::ES384,
+        ("OKP", "Ed25519") => algorithm == Algorithm::EdDSA,
+        _ => false,
     }
 }
 

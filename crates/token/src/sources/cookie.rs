@@ -94,14 +94,14 @@ fn may_be_read_as(pair: &[u8], name: &str) -> bool {
     // Each part is read once only, because a client may send any number of `=`.
     for part in before.split(|&byte| byte == b'=') {
         // A name stands at the end of its part, but for odd bytes.
-        let mut last_first = part
+        let mut words_from_end = part
             .rsplit(|&byte| !is_tchar(byte))
             .skip_while(|word| word.is_empty());
-        let Some(found) = last_first.next() else {
+        let Some(found) = words_from_end.next() else {
             continue;
         };
         // With nothing in front of it, it is the value of the name before, as in `a=name=`.
-        let is_value = is_named && last_first.next().is_none();
+        let is_value = is_named && words_from_end.next().is_none();
         if !is_value && str::from_utf8(found).is_ok_and(|found| cgi_equal(found, name)) {
             return true;
         }

@@ -288,8 +288,9 @@ impl Slots {
                 }
                 let client = connection.client;
                 let peer = connection.peer;
-                // The connection counts as leaving until `leaves` or `free` corrects that.
+                // The `enqueue` above has put the connection back into the queue.
                 self.dequeue(wait.id);
+                // The connection counts as leaving until `leaves` or `free` corrects that.
                 self.queues_of(is_proxy).remove(client);
                 self.taken -= 1;
                 self.leaving += 1;

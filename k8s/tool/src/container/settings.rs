@@ -140,7 +140,8 @@ fn image(given: Option<&str>) -> Result<String, ExitError> {
     }
 }
 
-/// Returns true for what may be the name of an image: no node takes other letters, nor a URL.
+/// Returns true for a text that may be the name of an image: no node of Kubernetes accepts other characters, or
+/// an empty part, which the `//` of a URL makes.
 fn is_image(name: &str) -> bool {
     name.bytes().all(may_be_in_image) && name.split('/').all(|part| !part.is_empty())
 }

@@ -75,9 +75,10 @@ pub(super) fn names(all: &[UserPrefix<'_>]) -> Result<Vec<UserNames>, ExitError>
                 "beside kubernetes:/// no other names begin with '{OF_CLUSTER}'"
             )));
         }
+        // Beginnings of the names of other issuers' users: a token whose user has such a name is rejected.
         let mut of_others = Vec::new();
         for beginning in others.iter().map(|other| other.beginning()) {
-            // The empty prefix begins every name; the names of its own issuer are checked instead.
+            // The empty prefix begins every name. Names of the issuer that has it are compared with the other prefixes.
             if !beginning.is_empty() {
                 of_others.push(beginning.to_owned());
             }

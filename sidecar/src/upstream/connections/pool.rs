@@ -218,7 +218,8 @@ fn position_of_rested(entries: &mut VecDeque<Entry>, key: u64, now: Instant) -> 
         let Kept::Http1(idle) = &mut entry.kept else {
             continue;
         };
-        // A body that was left unread would be a part of another holder's request.
+        // Exclusive: a late response to the former holder may still come. A body that was left unread would be
+        // a part of another holder's request.
         let may_be_shared = !idle.is_exclusive && !idle.last.has_body;
         // Last, for connections that may be taken at all: it may cost a packet.
         if entry.key == key && may_be_shared && idle.has_rested(entry.used, now) {

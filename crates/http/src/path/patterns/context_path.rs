@@ -23,6 +23,7 @@ impl ContextPath {
 
     /// Returns true for a path that lies below the prefix in every reading, whatever its names are.
     pub fn surrounds(&self, path: &RequestPath<'_>) -> bool {
+        // `contained`: the text of a path that no program reads as a path outside of its first folder.
         match path.contained() {
             _ if self.0.is_empty() => true,
             Some(path) => self.strip_from(path).is_some(),

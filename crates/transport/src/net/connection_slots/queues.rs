@@ -17,7 +17,7 @@ pub(super) enum WaitsFor {
     Request,
 }
 
-/// The present wait of a connection, in the order of the begin: that of the fields.
+/// The present wait of a connection. Waits are ordered by their fields: by the begin first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Wait {
     /// The begin of the wait, in milliseconds since the start of the port.
