@@ -145,9 +145,10 @@ impl AuthServer {
 
     /// Returns the end of the URL's scheme where the address has to be found first.
     fn suffix(&self) -> &'static str {
-        match self.scheme == Scheme::HTTPS {
-            true => "+https",
-            false => "",
+        if self.scheme == Scheme::HTTPS {
+            "+https"
+        } else {
+            ""
         }
     }
 
@@ -207,9 +208,10 @@ fn in_registry(url: &str) -> Result<AuthServer, AuthServerError> {
 }
 
 const fn http_scheme(is_secure: bool) -> Scheme {
-    match is_secure {
-        true => Scheme::HTTPS,
-        false => Scheme::HTTP,
+    if is_secure {
+        Scheme::HTTPS
+    } else {
+        Scheme::HTTP
     }
 }
 

@@ -244,9 +244,10 @@ fn hash_of_new_password(
 }
 
 fn new_password(args: &UserPasswordArgs) -> Result<Zeroizing<String>, ExitError> {
-    let password = match args.password_stdin {
-        true => first_line(std::io::stdin().lock())?,
-        false => prompt_twice()?,
+    let password = if args.password_stdin {
+        first_line(std::io::stdin().lock())?
+    } else {
+        prompt_twice()?
     };
     if password.is_empty() {
         return Err(ExitError::Usage(

@@ -83,9 +83,10 @@ fn key_set(table: &LogoutTable) -> Result<KeySetSettings, ExitError> {
             ca: table.ca.clone(),
             identity: None,
         },
-        proxy: match location.is_https() {
-            true => KeysProxy::from_environment(|name| std::env::var(name).ok()),
-            false => None,
+        proxy: if location.is_https() {
+            KeysProxy::from_environment(|name| std::env::var(name).ok())
+        } else {
+            None
         },
         bearer_file: None,
         location,

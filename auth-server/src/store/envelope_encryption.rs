@@ -165,10 +165,7 @@ impl KeyEncryption {
             return Err(if in_clear { CLEAR_ALONE } else { NO_KEY });
         }
         Ok(Self {
-            current: match in_clear {
-                true => None,
-                false => Some(keys.remove(0)),
-            },
+            current: if in_clear { None } else { Some(keys.remove(0)) },
             others: keys,
             ..Self::default()
         })

@@ -240,9 +240,10 @@ impl Interceptor {
             Err(invalid) => Err(invalid.into()),
         };
         let token = observer.check("authorization", token)?;
-        match is_user_details {
-            true => Ok(AuthRequirement::UserDetails(token)),
-            false => Ok(AuthRequirement::NeedsToken(token)),
+        if is_user_details {
+            Ok(AuthRequirement::UserDetails(token))
+        } else {
+            Ok(AuthRequirement::NeedsToken(token))
         }
     }
 
@@ -251,9 +252,10 @@ impl Interceptor {
         let path = RequestPath::parse(raw)?;
         let mut lists = [&self.pass_list, &self.optional].into_iter();
         let compares = self.has_rules || lists.any(|list| !list.patterns().is_empty());
-        match compares && path.hides_separators() {
-            true => Err(Rejection::PathNotCanonical),
-            false => Ok(path),
+        if compares && path.hides_separators() {
+            Err(Rejection::PathNotCanonical)
+        } else {
+            Ok(path)
         }
     }
 
@@ -267,9 +269,10 @@ impl Interceptor {
         path: Option<&str>,
     ) -> Option<&'l PathPattern> {
         let path = path?;
-        let certain = match list.depends_on_method() {
-            true => certain_method(method, headers),
-            false => Some(method),
+        let certain = if list.depends_on_method() {
+            certain_method(method, headers)
+        } else {
+            Some(method)
         };
         let pattern = list.find_for(certain, path)?;
         // The service writes to the destination: both paths need a pattern, or neither is public.

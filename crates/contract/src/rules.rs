@@ -270,9 +270,10 @@ impl AccessRules {
                 positions.extend(0..self.rules.len());
             }
         }
-        let method = match self.depends_on_method {
-            true => certain_method(request.method, request.headers),
-            false => Some(request.method),
+        let method = if self.depends_on_method {
+            certain_method(request.method, request.headers)
+        } else {
+            Some(request.method)
         };
         positions.retain(|position| match self.rules.get(*position) {
             Some(rule) => rule.methods.may_be(method),

@@ -181,9 +181,12 @@ fn request_line(path: &str) -> String {
 
 /// Returns a pattern with escapes of its blanks.
 fn without_blanks(pattern: &str) -> String {
-    let escaped = |c: char| match c.is_whitespace() {
-        true => request_line(&c.to_string()).replace(CONTEXT, ""),
-        false => c.to_string(),
+    let escaped = |c: char| {
+        if c.is_whitespace() {
+            request_line(&c.to_string()).replace(CONTEXT, "")
+        } else {
+            c.to_string()
+        }
     };
     pattern.chars().map(escaped).collect()
 }

@@ -72,9 +72,10 @@ impl std::str::FromStr for Origin {
         if !is_origin || !text.bytes().all(is_plain) {
             let meant = url.origin().ascii_serialization();
             let is_usable = meant != "null" && meant != text && meant.bytes().all(is_plain);
-            return Err(match is_usable {
-                true => format!("{MALFORMED}: browsers send {meant}").into(),
-                false => MALFORMED.into(),
+            return Err(if is_usable {
+                format!("{MALFORMED}: browsers send {meant}").into()
+            } else {
+                MALFORMED.into()
             });
         }
         match HeaderValue::from_str(text) {
@@ -161,9 +162,10 @@ pub fn public_fields(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
 /// Returns the field that allows all requested fields: libraries for traces add fields of their own.
 fn requested_fields(headers: &HeaderMap) -> Option<(HeaderName, HeaderValue)> {
     let requested = headers.get(ACCESS_CONTROL_REQUEST_HEADERS)?;
-    match requested.len() <= MAX_REQUESTED {
-        true => Some((ACCESS_CONTROL_ALLOW_HEADERS, requested.clone())),
-        false => None,
+    if requested.len() <= MAX_REQUESTED {
+        Some((ACCESS_CONTROL_ALLOW_HEADERS, requested.clone()))
+    } else {
+        None
     }
 }
 

@@ -38,9 +38,10 @@ impl Methods {
         for name in names {
             methods.push(method(name)?);
         }
-        match methods.is_empty() {
-            true => Err(MethodError::Malformed(String::new())),
-            false => Ok(Self(methods)),
+        if methods.is_empty() {
+            Err(MethodError::Malformed(String::new()))
+        } else {
+            Ok(Self(methods))
         }
     }
 

@@ -200,9 +200,10 @@ fn parts(url: &str) -> Result<(RegistrySettings, String, Parameters), InvalidReg
     let mut parameters = Parameters::new();
     for (name, value) in url.query_pairs() {
         // A name without a value may be a password.
-        let name = match value.is_empty() {
-            true => "…".to_owned(),
-            false => name.into_owned(),
+        let name = if value.is_empty() {
+            "…".to_owned()
+        } else {
+            name.into_owned()
         };
         if !is_name(&value) || parameters.contains_key(&name) {
             return Err(InvalidRegistryUrl::Parameter(name));
@@ -213,10 +214,7 @@ fn parts(url: &str) -> Result<(RegistrySettings, String, Parameters), InvalidReg
     let settings = RegistrySettings {
         is_https,
         server,
-        user: match user.is_empty() {
-            true => None,
-            false => Some(user),
-        },
+        user: if user.is_empty() { None } else { Some(user) },
         password_file: None,
         password: None,
         namespace: String::new(),

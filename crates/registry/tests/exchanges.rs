@@ -107,9 +107,10 @@ async fn every_exchange_of_the_table_ends_as_it_says() {
     for exchange in serde_json::from_str::<Vec<Exchange>>(table).unwrap() {
         let registry = registry(exchange.responses);
         let address = registry.address();
-        let mut client = client(&match exchange.user {
-            true => format!("nacos://me@{address}?password-file=FILE"),
-            false => format!("nacos://{address}"),
+        let mut client = client(&if exchange.user {
+            format!("nacos://me@{address}?password-file=FILE")
+        } else {
+            format!("nacos://{address}")
         });
         let mut outcome = String::new();
         for name in &exchange.calls {

@@ -79,9 +79,10 @@ impl Binding {
             TokenLocation::Authorization(Scheme::Bearer) => !needs_proof,
             _ => binding.is_none(),
         };
-        match fits {
-            true => Ok(()),
-            false => Err(InvalidToken::Bound),
+        if fits {
+            Ok(())
+        } else {
+            Err(InvalidToken::Bound)
         }
     }
 

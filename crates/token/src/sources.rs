@@ -75,9 +75,10 @@ impl TokenSources {
 
     /// Describes the value for which [`Self::token`] is an error, without a quote; `None` without a value.
     pub fn unreadable(&self, headers: &HeaderMap, opens_websocket: bool) -> Option<String> {
-        let schemes: &[Scheme] = match self.takes_proofs {
-            true => &[Scheme::Bearer, Scheme::Dpop],
-            false => &BEARER,
+        let schemes: &[Scheme] = if self.takes_proofs {
+            &[Scheme::Bearer, Scheme::Dpop]
+        } else {
+            &BEARER
         };
         let field = |name: &HeaderName, schemes, may_be_bare| {
             let found = bearer::unreadable(headers.get(name)?.as_bytes(), schemes, may_be_bare);

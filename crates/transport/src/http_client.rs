@@ -95,9 +95,10 @@ impl HttpClient {
             .present_client()
             .await
             .map_err(TransportError::NoClient)?;
-        let span = match self.settings.is_traced {
-            true => begin_span(request),
-            false => None,
+        let span = if self.settings.is_traced {
+            begin_span(request)
+        } else {
+            None
         };
         let traceparent = span.as_ref().and_then(Span::traceparent);
         let response = self.exchange(&client, request, traceparent).await;

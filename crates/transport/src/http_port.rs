@@ -237,9 +237,10 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let port = Arc::clone(&self.port);
-        let of_bytes = match port.is_busy_with_requests {
-            true => self.activity.clone(),
-            false => Activity::default(),
+        let of_bytes = if port.is_busy_with_requests {
+            self.activity.clone()
+        } else {
+            Activity::default()
         };
         let guarded = Http1Guard::new(
             (stream, port.tls.is_none().then_some(self.peer.ip())),

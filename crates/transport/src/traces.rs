@@ -172,9 +172,10 @@ impl Tracer {
             self.metrics.spans_recorded.inc();
         }
         // The decision not to sample a trace is passed on only if the trace begins here.
-        let traceparent = match span.is_recording() || !has_parent {
-            true => header_of(span.span_context()),
-            false => None,
+        let traceparent = if span.is_recording() || !has_parent {
+            header_of(span.span_context())
+        } else {
+            None
         };
         Span { span, traceparent }
     }

@@ -137,9 +137,10 @@ fn change(object: &mut Value, operation: &str, settings: &Settings) -> Result<Ve
     match view.kind() {
         "Service" if view.label(SIDECAR) == Some("true") => {
             let warning = protocol::warning(view);
-            match move_alone(object)? {
-                true => Ok(Vec::from_iter(warning)),
-                false => Ok(Vec::new()),
+            if move_alone(object)? {
+                Ok(Vec::from_iter(warning))
+            } else {
+                Ok(Vec::new())
             }
         }
         "Service" => Ok(original::take_away(object).unwrap_or_default()),

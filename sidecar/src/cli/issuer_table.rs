@@ -58,9 +58,10 @@ impl ServeArgs {
         let issuer = tokens.issuer.as_ref().or(keys.issuer_url.as_ref());
         Ok(Some(IssuerTable {
             issuer: issuer.cloned(),
-            audience: match tokens.audience.is_empty() {
-                true => None,
-                false => Some(List(tokens.audience.clone())),
+            audience: if tokens.audience.is_empty() {
+                None
+            } else {
+                Some(List(tokens.audience.clone()))
             },
             ..described
         }))
@@ -181,9 +182,10 @@ impl IssuerTable {
     #[must_use]
     pub(crate) fn about_keys(&self) -> Self {
         Self {
-            issuer: match self.auth_server {
-                true => None,
-                false => self.issuer.clone(),
+            issuer: if self.auth_server {
+                None
+            } else {
+                self.issuer.clone()
             },
             audience: None,
             audience_claim: None,

@@ -27,13 +27,12 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), ExitError> {
     let request = ExplainRequest::from_lines(&args.method, &args.target, lines, args.at)
         .map_err(|why| ExitError::Usage(why.to_string()))?;
     let explanation = explain(args, &request)?;
-    let text = match args.json {
-        true => {
-            serde_json::to_string_pretty(&explanation)
-                .map_err(|error| ExitError::Software(error.to_string()))?
-                + "\n"
-        }
-        false => explanation.to_string(),
+    let text = if args.json {
+        serde_json::to_string_pretty(&explanation)
+            .map_err(|error| ExitError::Software(error.to_string()))?
+            + "\n"
+    } else {
+        explanation.to_string()
     };
     output::print(&text)?;
     match &args.expect {

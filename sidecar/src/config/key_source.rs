@@ -43,9 +43,10 @@ pub(super) fn list_server(args: &ServeArgs) -> Result<Option<EndpointSettings>, 
     let auth_server = parse("revocations-from", url)?;
     Ok(Some(EndpointSettings {
         // Without https the TLS files may be for an issuer alone.
-        tls: match *auth_server.scheme() == Scheme::HTTPS {
-            true => tls_files(args),
-            false => PeerFiles::default(),
+        tls: if *auth_server.scheme() == Scheme::HTTPS {
+            tls_files(args)
+        } else {
+            PeerFiles::default()
         },
         auth_server,
         application: None,

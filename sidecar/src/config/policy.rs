@@ -96,9 +96,10 @@ fn resources(
     let rules = (&policy.access_rules, policy.interceptor.context());
     let mut of_issuers = policy.issuers.iter();
     let bound_tokens = BoundTokenSupport {
-        dpop_signing_alg_values_supported: match takes_proofs(args) {
-            true => algorithms::asymmetric_names().into(),
-            false => Vec::new(),
+        dpop_signing_alg_values_supported: if takes_proofs(args) {
+            algorithms::asymmetric_names().into()
+        } else {
+            Vec::new()
         },
         dpop_bound_access_tokens_required: of_issuers.all(|issuer| issuer.policy.requires_proof),
         tls_client_certificate_bound_access_tokens: policy.possession.certificate_field.is_some()

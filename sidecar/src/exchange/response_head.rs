@@ -192,9 +192,10 @@ impl<'h> Parsed<'h> {
             length,
             status,
             is_stream: opens_tunnel || self.is_stream(request.kind),
-            body: match opens_tunnel {
-                true => BodyReader::UNTIL_CLOSE,
-                false => framing.body,
+            body: if opens_tunnel {
+                BodyReader::UNTIL_CLOSE
+            } else {
+                framing.body
             },
             sends_chunks: needs_chunks && request.version == Version::HTTP_11,
             ends_client,

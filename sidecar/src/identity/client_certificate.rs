@@ -111,9 +111,10 @@ fn read(text: &str) -> Option<Digest> {
 
 fn read_base64(form: &GeneralPurpose, text: &str) -> Option<Digest> {
     let der = form.decode(text).ok()?;
-    match certificate::is_whole(&der) {
-        true => Some(sha256(&der)),
-        false => None,
+    if certificate::is_whole(&der) {
+        Some(sha256(&der))
+    } else {
+        None
     }
 }
 

@@ -105,12 +105,13 @@ impl KeyCacheSettings {
     /// Returns a warning where the file has no directory: the program makes none.
     pub(crate) fn warning(&self) -> Option<String> {
         let directory = self.file.parent()?;
-        match directory.as_os_str().is_empty() || directory.is_dir() {
-            true => None,
-            false => Some(format!(
+        if directory.as_os_str().is_empty() || directory.is_dir() {
+            None
+        } else {
+            Some(format!(
                 "--key-cache {}: there is no such directory; no keys are kept over a restart",
                 directory.display()
-            )),
+            ))
         }
     }
 

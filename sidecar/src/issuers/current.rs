@@ -111,9 +111,10 @@ impl CurrentKeys {
     ) -> Result<&'k InstalledKeys, Rejection> {
         let state = self.usable(state, now)?;
         // Keys alone are not enough: a token may be revoked by a list that this sidecar has not read.
-        match self.has_fresh_revocations(now) {
-            true => Ok(state),
-            false => Err(Rejection::RevocationsStale),
+        if self.has_fresh_revocations(now) {
+            Ok(state)
+        } else {
+            Err(Rejection::RevocationsStale)
         }
     }
 

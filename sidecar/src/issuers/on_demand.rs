@@ -160,9 +160,10 @@ impl OnDemandFetch {
             past.absent.truncate(MAX_ABSENT - 1);
             past.absent.push_front(key);
         }
-        match has_fetched || past.lacks(key, now) {
-            true => Waited::Decide,
-            false => Waited::ComeAgain,
+        if has_fetched || past.lacks(key, now) {
+            Waited::Decide
+        } else {
+            Waited::ComeAgain
         }
     }
 
@@ -227,9 +228,10 @@ impl OnDemandFetch {
 
     /// Ends the fetch; its keys are installed.
     pub(super) fn ended(&self, succeeded: bool) {
-        self.state.send_replace(match succeeded {
-            true => FetchState::Succeeded,
-            false => FetchState::Failed,
+        self.state.send_replace(if succeeded {
+            FetchState::Succeeded
+        } else {
+            FetchState::Failed
         });
     }
 }

@@ -36,13 +36,11 @@ pub(crate) fn report(issuers: &IssuerKeys, now: Instant) -> ConditionState {
     ConditionState {
         name: "verification_key",
         ok,
-        reason: match ok {
-            true => None,
-            false => Some(reasons.join("; ")),
-        },
-        note: match notes.is_empty() {
-            true => None,
-            false => Some(notes.join("; ")),
+        reason: if ok { None } else { Some(reasons.join("; ")) },
+        note: if notes.is_empty() {
+            None
+        } else {
+            Some(notes.join("; "))
         },
         warns,
     }
@@ -100,9 +98,10 @@ fn note(issuer: &CurrentKeys, now: Instant) -> Option<String> {
     let is_named = issuer.name.is_some();
     match &*state {
         Some(state) => {
-            let from_cache = match state.is_cached() {
-                true => ", from the key cache",
-                false => "",
+            let from_cache = if state.is_cached() {
+                ", from the key cache"
+            } else {
+                ""
             };
             let (keys, age) = (state.keys().names(), state.age(now).as_secs());
             notes.push(format!("{keys} fetched {age} s ago{from_cache}"));
@@ -127,9 +126,10 @@ fn note(issuer: &CurrentKeys, now: Instant) -> Option<String> {
     if issuer.cache_fails.load(Ordering::Relaxed) {
         notes.push(CACHE_FAILS.to_owned());
     }
-    match notes.is_empty() {
-        true => None,
-        false => Some(issuer.named(notes.join(", "))),
+    if notes.is_empty() {
+        None
+    } else {
+        Some(issuer.named(notes.join(", ")))
     }
 }
 

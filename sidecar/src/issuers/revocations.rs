@@ -272,15 +272,17 @@ impl RevocationRefresh {
         if is_older && self.keys.has_fresh_revocations(clock::instant()) {
             tracing::debug!(server, %error, "an older revocation list is ignored");
         } else if self.begins_outage(server, error) {
-            let kept = match self.keys.list.load().is_some() {
-                true => "keeping the last good one",
-                false => "no list was fetched before",
+            let kept = if self.keys.list.load().is_some() {
+                "keeping the last good one"
+            } else {
+                "no list was fetched before"
             };
             tracing::warn!(server, %error, "revocation list not fetched; {kept}");
         }
-        match is_older {
-            true => ListResult::Older,
-            false => ListResult::Failed,
+        if is_older {
+            ListResult::Older
+        } else {
+            ListResult::Failed
         }
     }
 }

@@ -16,9 +16,10 @@ impl ServerClock {
     pub(super) fn seen(&self, ahead: i64) -> Option<bool> {
         let mut last = self.0.lock();
         let was_off = matches!(*last, Some((_, true)));
-        let limit = match was_off {
-            true => RIGHT_AGAIN_SECONDS,
-            false => TOLERATED_SECONDS,
+        let limit = if was_off {
+            RIGHT_AGAIN_SECONDS
+        } else {
+            TOLERATED_SECONDS
         };
         let is_off = ahead.unsigned_abs() > limit;
         *last = Some((ahead, is_off));

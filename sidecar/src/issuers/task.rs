@@ -80,9 +80,10 @@ impl IssuerTask {
             }
             None => None,
         };
-        let revocations = match settings.source.wants_list() {
-            true => Some(RevocationRefresh::new(Arc::clone(&keys), metrics.clone())),
-            false => None,
+        let revocations = if settings.source.wants_list() {
+            Some(RevocationRefresh::new(Arc::clone(&keys), metrics.clone()))
+        } else {
+            None
         };
         let (sender, changes) = mpsc::unbounded_channel();
         let mut task = Self {
@@ -303,10 +304,11 @@ impl IssuerTask {
             .backoff
             .failed(now, self.schedule.until_next(), !is_usable);
         self.keys.set_failed(Some(FailedFetch {
-            reason: match self.source.is_file() {
+            reason: if self.source.is_file() {
                 // The error names the file.
-                true => error.to_string(),
-                false => format!("{source}: {error}"),
+                error.to_string()
+            } else {
+                format!("{source}: {error}")
             },
             since: match self.keys.failed() {
                 Some(failed) => failed.since,

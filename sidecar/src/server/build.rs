@@ -114,9 +114,10 @@ fn exposure_probe(config: &Config, app: &App) -> Option<ExposureProbe> {
         target,
         upstream: Arc::clone(&app.upstream),
         metrics: app.metrics.clone(),
-        ready: match is_rejected {
-            true => Some(app.health.condition("exposure", unknown)),
-            false => None,
+        ready: if is_rejected {
+            Some(app.health.condition("exposure", unknown))
+        } else {
+            None
         },
     })
 }

@@ -107,9 +107,10 @@ impl Http2Stream {
     ) -> Poll<io::Result<usize>> {
         let room = poll_room(&mut self.request, data.len(), cx);
         // `stalled` is held while the windows are full: the pool then puts no other request behind this body.
-        self.stalled = match room.is_pending() {
-            true => Some(Arc::clone(&self.slot.usage.stalled)),
-            false => None,
+        self.stalled = if room.is_pending() {
+            Some(Arc::clone(&self.slot.usage.stalled))
+        } else {
+            None
         };
         let room = ready!(room).map_err(io::Error::other)?;
         let part = data.get(..room).unwrap_or(data);

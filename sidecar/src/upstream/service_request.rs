@@ -207,9 +207,10 @@ fn escaped(target: &[u8]) -> Cow<'_, [u8]> {
     }
     let mut escaped = Vec::with_capacity(target.len());
     for byte in target {
-        match needs_escape(byte) {
-            true => escaped.extend(format!("%{byte:02X}").bytes()),
-            false => escaped.push(*byte),
+        if needs_escape(byte) {
+            escaped.extend(format!("%{byte:02X}").bytes())
+        } else {
+            escaped.push(*byte)
         }
     }
     Cow::Owned(escaped)

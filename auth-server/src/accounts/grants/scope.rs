@@ -71,9 +71,10 @@ impl Scope {
 
     /// Returns the text of a token or a response; `None` without a value.
     pub(crate) fn text(&self) -> Option<String> {
-        match self.is_empty() {
-            true => None,
-            false => Some(self.to_string()),
+        if self.is_empty() {
+            None
+        } else {
+            Some(self.to_string())
         }
     }
 }

@@ -122,9 +122,10 @@ impl RecordedUsers {
             let loaded_at = now.saturating_sub(passed);
             let mut revocations = Vec::new();
             for id in left {
-                let time = match users.contains_key(&id) {
-                    true => loaded_at,
-                    false => now,
+                let time = if users.contains_key(&id) {
+                    loaded_at
+                } else {
+                    now
                 };
                 revocations.push(Revocation::for_user(id, time));
             }

@@ -27,9 +27,10 @@ async fn every_request_takes_its_calls_of_the_store_from_one_bound() {
         held.push(call);
     }
     for is_busy in [true, false] {
-        let knows_ada = match is_busy {
-            true => Err(StoreError::Busy),
-            false => Ok(true),
+        let knows_ada = if is_busy {
+            Err(StoreError::Busy)
+        } else {
+            Ok(true)
         };
         assert_eq!(recorded.knows(&app.requests, &ada).await, knows_ada);
         let opened = sessions.open(token.clone(), 0).await.err().unwrap();

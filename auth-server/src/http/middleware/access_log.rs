@@ -73,9 +73,10 @@ pub(crate) async fn log_request(
             .unwrap_or_else(|| RequestId::new(random::number())),
         trace_id: span.trace_id().or_else(|| TraceId::received(headers)),
     };
-    let cors = match is_public_document(&app.config, request.uri().path()) {
-        true => cors::public_fields(headers),
-        false => app.config.interceptor.cors_fields(headers),
+    let cors = if is_public_document(&app.config, request.uri().path()) {
+        cors::public_fields(headers)
+    } else {
+        app.config.interceptor.cors_fields(headers)
     };
     let method = request.method().clone();
     let uri = request.uri().clone();

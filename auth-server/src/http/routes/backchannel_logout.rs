@@ -65,9 +65,10 @@ impl From<InvalidStatement> for NotEnded {
 
 pub(crate) async fn backchannel_logout(State(app): State<Arc<App>>, request: Request) -> Response {
     let (parts, client, body) = body::receive(&app, request).await;
-    let form = match body::is_of_type(&parts.headers, SECURITY_EVENT) {
-        true => Form::SecurityEvent,
-        false => Form::LogoutToken,
+    let form = if body::is_of_type(&parts.headers, SECURITY_EVENT) {
+        Form::SecurityEvent
+    } else {
+        Form::LogoutToken
     };
     // Errors of the body are counted below, together with the errors of the token.
     let token = match body {

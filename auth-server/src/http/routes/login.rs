@@ -163,9 +163,10 @@ async fn token_for(
 ) -> Result<Issued, Rejection> {
     let user = &verified.user;
     let has_sessions = app.config.refresh_tokens;
-    let session = match has_sessions {
-        true => app.sessions.begin(verified, now, binding).await,
-        false => None,
+    let session = if has_sessions {
+        app.sessions.begin(verified, now, binding).await
+    } else {
+        None
     };
     // A session names its first token, so that its end is the end of the token.
     let (token_id, session_id) = match &session {
@@ -187,13 +188,15 @@ async fn token_for(
     let token = AccessTokenInfo {
         access_token,
         refresh_token: session.map(|session| session.refresh_token.to_string()),
-        token_type: match has_sessions || binding.is_some() {
-            true => Some(oauth::token_type(binding.as_ref()).to_owned()),
-            false => None,
+        token_type: if has_sessions || binding.is_some() {
+            Some(oauth::token_type(binding.as_ref()).to_owned())
+        } else {
+            None
         },
-        expires_in: match has_sessions {
-            true => Some(app.config.issuer.lifetime.into()),
-            false => None,
+        expires_in: if has_sessions {
+            Some(app.config.issuer.lifetime.into())
+        } else {
+            None
         },
         info: user.info(),
         ..AccessTokenInfo::default()

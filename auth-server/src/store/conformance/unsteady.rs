@@ -115,9 +115,10 @@ impl Unsteady {
     }
 
     fn there(&self) -> Result<Arc<dyn Store>, StoreError> {
-        match self.is_away.load(Ordering::Relaxed) {
-            true => Err(StoreError::Unavailable("away".to_owned())),
-            false => Ok(self.held()),
+        if self.is_away.load(Ordering::Relaxed) {
+            Err(StoreError::Unavailable("away".to_owned()))
+        } else {
+            Ok(self.held())
         }
     }
 }

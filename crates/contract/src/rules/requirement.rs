@@ -34,10 +34,7 @@ pub struct RequiredClaim {
 impl Requirement {
     /// Returns the claims to compare.
     pub(super) fn claims(&self) -> impl Iterator<Item = ClaimName> {
-        let scopes: &[&str] = match self.scope.is_empty() {
-            true => &[],
-            false => &SCOPES,
-        };
+        let scopes: &[&str] = if self.scope.is_empty() { &[] } else { &SCOPES };
         scopes
             .iter()
             .map(|name| ClaimName::top_level(name))
@@ -76,9 +73,10 @@ impl Requirement {
                 found.push(format!("{name} = {value}"));
             }
         }
-        match found.is_empty() {
-            true => "none of these claims".to_owned(),
-            false => found.join(", "),
+        if found.is_empty() {
+            "none of these claims".to_owned()
+        } else {
+            found.join(", ")
         }
     }
 }
@@ -177,9 +175,10 @@ impl fmt::Display for Requirement {
             let how = if *by_words { " as a word" } else { "" };
             conditions.push(format!("{text} = {}{how}", values.join(" or ")));
         }
-        match conditions.is_empty() {
-            true => f.write_str("a valid token"),
-            false => f.write_str(&conditions.join(", and ")),
+        if conditions.is_empty() {
+            f.write_str("a valid token")
+        } else {
+            f.write_str(&conditions.join(", and "))
         }
     }
 }

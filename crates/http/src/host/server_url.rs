@@ -131,10 +131,13 @@ impl FromStr for ServerUrl {
         }
         Ok(Self {
             scheme,
-            port: port_of(&authority).map_err(|error| match text.contains('@') {
-                // The begin of a password with a slash.
-                true => ServerUrlError::Credentials,
-                false => error.into(),
+            port: port_of(&authority).map_err(|error| {
+                if text.contains('@') {
+                    // The begin of a password with a slash.
+                    ServerUrlError::Credentials
+                } else {
+                    error.into()
+                }
             })?,
             authority,
             target: parts

@@ -66,9 +66,10 @@ impl<'a> RequestPath<'a> {
         let is_clear = String::from_utf8(decoded).is_ok_and(|text| !is_confusing(&text));
         Ok(Self {
             raw,
-            written: match is_clear && !hides_separators {
-                true => as_written(raw).map(Cow::Owned),
-                false => None,
+            written: if is_clear && !hides_separators {
+                as_written(raw).map(Cow::Owned)
+            } else {
+                None
             },
             is_canonical: first_unclear(raw).is_none(),
             hides_separators,
@@ -83,9 +84,10 @@ impl<'a> RequestPath<'a> {
 
     /// Returns the canonical form with the escapes of characters that could stand there themselves.
     pub fn written(&self) -> Option<&str> {
-        match self.is_canonical {
-            true => self.contained(),
-            false => None,
+        if self.is_canonical {
+            self.contained()
+        } else {
+            None
         }
     }
 

@@ -202,9 +202,10 @@ fn file_of(name: &str) -> &str {
 /// Writes a name of a path in one form. A plain name differs from it in letter case alone.
 fn push_loose(name: &str, is_plain: bool, to: &mut Text) {
     // In ASCII without `+` only the letter case differs, which is changed below.
-    let folded = match is_plain || (name.is_ascii() && !name.contains('+')) {
-        true => Cow::Borrowed(name),
-        false => Cow::Owned(folded(name)),
+    let folded = if is_plain || (name.is_ascii() && !name.contains('+')) {
+        Cow::Borrowed(name)
+    } else {
+        Cow::Owned(folded(name))
     };
     let start = to.len();
     to.extend_from_slice(visible(name, &folded).as_bytes());

@@ -20,9 +20,10 @@ pub(super) fn exit_error(command: &Command, given: &ArgMatches, error: &clap::Er
     line += &missing_command(command, given, error);
     line += &uses(command, error);
     line += SEE_HELP;
-    match is_configuration(command, error) {
-        true => ExitError::Config(line),
-        false => ExitError::Usage(line),
+    if is_configuration(command, error) {
+        ExitError::Config(line)
+    } else {
+        ExitError::Usage(line)
     }
 }
 
@@ -132,8 +133,9 @@ fn without_secret(command: &Command, error: &clap::Error, line: String) -> Strin
             return line.replace(value, "…");
         }
     }
-    match is_url(value) {
-        true => line.replace(value, &redacted(value)),
-        false => line,
+    if is_url(value) {
+        line.replace(value, &redacted(value))
+    } else {
+        line
     }
 }

@@ -123,9 +123,10 @@ impl ClaimMapping {
             // The field always exists: `UserField` has the names of the user's fields.
             if let Some(slot) = user.field_mut(field.0) {
                 // A token without `id` or `account` names no user; any other field may be missing.
-                *slot = match field.is_required() {
-                    true => Some(required_text(value)?),
-                    false => value.and_then(optional_text),
+                *slot = if field.is_required() {
+                    Some(required_text(value)?)
+                } else {
+                    value.and_then(optional_text)
                 };
             }
         }

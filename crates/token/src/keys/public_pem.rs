@@ -17,11 +17,12 @@ pub(super) fn blocks(bytes: &[u8]) -> Result<Vec<Pem>, KeyError> {
     if text.contains("PRIVATE KEY-----") {
         return Err(KeyError::PrivateKey);
     }
-    let blocks = match text.contains(BEGIN) {
-        true => pem_blocks(&text),
-        false => pem_blocks(&format!(
+    let blocks = if text.contains(BEGIN) {
+        pem_blocks(&text)
+    } else {
+        pem_blocks(&format!(
             "{BEGIN}PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n"
-        )),
+        ))
     }
     .unwrap_or_default();
     if blocks.iter().any(|block| is_private_der(block.contents())) {

@@ -137,10 +137,11 @@ impl TokenDigests {
             name.as_deref().map(digest)
         };
         let is_foreign = claims.mapped_user.is_some();
-        let user = match is_foreign {
+        let user = if is_foreign {
             // A mapping may take the user from any claim; issuers and lists name users by `sub`.
-            true => claims.subject.as_deref(),
-            false => Some(claims.user_id.as_str()),
+            claims.subject.as_deref()
+        } else {
+            Some(claims.user_id.as_str())
         };
         Self {
             names: Names {
@@ -149,9 +150,10 @@ impl TokenDigests {
                 user: user.map(RevocationDigest::for_user),
                 application: of(&claims.client_id, RevocationDigest::for_application),
             },
-            foreign: match is_foreign {
-                true => Some(Names::foreign(claims)),
-                false => None,
+            foreign: if is_foreign {
+                Some(Names::foreign(claims))
+            } else {
+                None
             },
             issued_at: claims.issued_at,
         }

@@ -317,9 +317,10 @@ impl Subject {
 
     fn ended_by(self, is_of_session: bool) -> Result<Ended, InvalidStatement> {
         // An opaque id means what the event is about: a session, or a user.
-        let (user, session) = match is_of_session {
-            true => (self.user, self.session.or(self.opaque)),
-            false => (self.user.or(self.opaque), None),
+        let (user, session) = if is_of_session {
+            (self.user, self.session.or(self.opaque))
+        } else {
+            (self.user.or(self.opaque), None)
         };
         match (session, user) {
             (Some(session), user) => Ok(Ended::Session { session, user }),

@@ -130,9 +130,10 @@ impl Health {
         let mut report = vec![ConditionState {
             name: "started",
             ok,
-            reason: match ok {
-                true => None,
-                false => Some("starting".to_owned()),
+            reason: if ok {
+                None
+            } else {
+                Some("starting".to_owned())
             },
             ..ConditionState::default()
         }];

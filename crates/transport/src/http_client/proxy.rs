@@ -169,9 +169,10 @@ mod tests {
                 .as_ref()
                 .and_then(KeysProxy::warning)
                 .unwrap_or_default();
-            let expected = match is_used {
-                true => "https_proxy: the keys of issuers are fetched through this proxy",
-                false => "keys are fetched without a proxy: https_proxy: expected http://",
+            let expected = if is_used {
+                "https_proxy: the keys of issuers are fetched through this proxy"
+            } else {
+                "keys are fetched without a proxy: https_proxy: expected http://"
             };
             assert!(warning.starts_with(expected), "{value:?}: {warning}");
             let is_printed = format!("{found:?} {warning}").contains("hush");

@@ -247,9 +247,10 @@ impl KeySetSource {
             .ok_or(DocumentError::NoText("jwks_uri"))?;
         let url = address.with_query();
         // The token is sent over TLS alone.
-        let bearer = match address.is_https() {
-            true => self.bearer().await?,
-            false => None,
+        let bearer = if address.is_https() {
+            self.bearer().await?
+        } else {
+            None
         };
         // Freshness counts from the request, because the set may be as old as that.
         let requested_at = instant();

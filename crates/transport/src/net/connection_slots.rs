@@ -161,9 +161,10 @@ impl Port {
         let client = ClientPrefix::client(peer).to_bytes();
         let mut slots = port.slots.lock();
         // A proxy has no share of its own: it stands for many clients.
-        let holds = match is_proxy {
-            true => 0,
-            false => slots.queues.held(client),
+        let holds = if is_proxy {
+            0
+        } else {
+            slots.queues.held(client)
         };
         let free = port.max.saturating_sub(slots.taken);
         if free == 0 || exceeds_its_share(holds, holds + 1, free - 1) {

@@ -322,9 +322,10 @@ pub(super) mod tests {
         ] {
             let files = Files::with(cert, key);
             let line = files.read().err().unwrap();
-            let (setting, file) = match of_key {
-                true => ("key: ", files.key()),
-                false => ("cert: ", files.cert()),
+            let (setting, file) = if of_key {
+                ("key: ", files.key())
+            } else {
+                ("cert: ", files.cert())
             };
             assert!(line.starts_with(setting), "{line}");
             let file = file.to_str().unwrap();

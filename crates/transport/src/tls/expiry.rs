@@ -43,9 +43,10 @@ impl End {
         if now <= *near {
             return None;
         }
-        let ending = match now > *at {
-            true => "has expired".to_owned(),
-            false => format!("expires in {},", duration(at.abs_diff(now))),
+        let ending = if now > *at {
+            "has expired".to_owned()
+        } else {
+            format!("expires in {},", duration(at.abs_diff(now)))
         };
         Some(format!(
             "{named}: the certificate {ending} at {}",

@@ -52,9 +52,10 @@ pub(crate) fn put_back(object: &mut Value, above: &str) -> Vec<String> {
         .into_iter()
         .partition(|(path, _)| path.starts_with(above));
     // Null removes the annotation.
-    let others = match others.is_empty() {
-        true => Value::Null,
-        false => json!(others).to_string().into(),
+    let others = if others.is_empty() {
+        Value::Null
+    } else {
+        json!(others).to_string().into()
     };
     // This cannot fail: a record was read from the annotation.
     let _ = put(object, ANNOTATION, others);

@@ -49,9 +49,10 @@ fn whole(digits: &str, negative: bool) -> Option<Number> {
         return None;
     }
     let value = u64::from_str_radix(digits, radix).ok()?;
-    match negative {
-        true => Some(0_i64.checked_sub_unsigned(value)?.into()),
-        false => Some(value.into()),
+    if negative {
+        Some(0_i64.checked_sub_unsigned(value)?.into())
+    } else {
+        Some(value.into())
     }
 }
 

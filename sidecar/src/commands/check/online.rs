@@ -107,9 +107,10 @@ impl Findings {
                     None => format!("--{}", issuer.source.flag()),
                 };
                 let line = format!("{setting}: no key from {endpoint}: {error}");
-                self.note_failure(match error.is_away() {
-                    true => ExitError::Unavailable(line),
-                    false => ExitError::Config(line),
+                self.note_failure(if error.is_away() {
+                    ExitError::Unavailable(line)
+                } else {
+                    ExitError::Config(line)
                 });
             }
         }

@@ -98,9 +98,10 @@ impl<'a> Description<'a> {
 
     /// Returns the name; `None` where flags describe the only issuer.
     pub(super) fn name(&self) -> Option<&str> {
-        match self.args.issuers.is_empty() {
-            true => None,
-            false => Some(self.table.name.as_str()),
+        if self.args.issuers.is_empty() {
+            None
+        } else {
+            Some(self.table.name.as_str())
         }
     }
 
@@ -115,17 +116,19 @@ impl<'a> Description<'a> {
         let policy = VerificationPolicy {
             leeway_seconds: tokens.leeway.get(),
             accept_no_expiry: tokens.allow_no_exp,
-            bound_tokens: match tokens.accept_bound_tokens {
-                true => BoundTokens::Unchecked,
-                false => BoundTokens::Checked,
+            bound_tokens: if tokens.accept_bound_tokens {
+                BoundTokens::Unchecked
+            } else {
+                BoundTokens::Checked
             },
             name: self.name().map(str::to_owned),
             requires_proof: self.requires_proof()?,
             audience: self.audience()?,
             mapping: self.mapping()?,
-            issuer: match self.table.no_issuer {
-                true => RequiredIssuer::Absent,
-                false => RequiredIssuer::Any,
+            issuer: if self.table.no_issuer {
+                RequiredIssuer::Absent
+            } else {
+                RequiredIssuer::Any
             },
             ..VerificationPolicy::default()
         };

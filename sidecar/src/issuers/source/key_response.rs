@@ -34,11 +34,10 @@ impl KeyResponseError {
 
 /// Names the remedy for a wrong application.
 fn remedy(reason: &str) -> &'static str {
-    match reason == Rejection::ApplicationUnknown.reason() {
-        true => {
-            ": compare --app-id and the secret with `auth-server application list`; `application add` registers one"
-        }
-        false => "",
+    if reason == Rejection::ApplicationUnknown.reason() {
+        ": compare --app-id and the secret with `auth-server application list`; `application add` registers one"
+    } else {
+        ""
     }
 }
 

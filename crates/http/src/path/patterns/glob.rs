@@ -91,9 +91,10 @@ impl Glob {
                 return false;
             };
             // A letter after a star is searched in all that is left of the name.
-            let searched = match after_star {
-                true => (name.len() - first) / SEARCHED_AT_ONCE,
-                false => 0,
+            let searched = if after_star {
+                (name.len() - first) / SEARCHED_AT_ONCE
+            } else {
+                0
             };
             if !steps.take(offsets.len() + searched) {
                 return false;

@@ -78,9 +78,12 @@ fn verdict(
 ) -> String {
     let is_target = |url: &NormalUrl| NormalUrl::parse(URL).as_ref() == Some(url);
     let request = request("GET", &is_target, Some(token), NOW);
-    let verified = Proof::parse(field).and_then(|proof| match proof.key() == bound_to {
-        true => proof.verify(&request, keys),
-        false => Err(InvalidProof::OtherKey),
+    let verified = Proof::parse(field).and_then(|proof| {
+        if proof.key() == bound_to {
+            proof.verify(&request, keys)
+        } else {
+            Err(InvalidProof::OtherKey)
+        }
     });
     match verified {
         Ok(_) => "accepted".to_owned(),
