@@ -2,6 +2,7 @@
 
 pub mod probes;
 
+use postern_http::methods::may_be_in_method;
 use postern_http::pasted::error_of;
 use postern_http::path::patterns::{ContextPath, PassList, PassListError, PathError};
 
@@ -33,10 +34,6 @@ pub fn whole_patterns(pieces: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<
         patterns.push(methods);
     }
     patterns
-}
-
-fn may_be_in_method(byte: u8) -> bool {
-    byte.is_ascii_uppercase() || byte == b'-'
 }
 
 /// An unusable application name.

@@ -85,7 +85,9 @@ fn method(name: &str) -> Result<Method, MethodError> {
     }
 }
 
-fn may_be_in_method(byte: u8) -> bool {
+/// Returns true for a byte of a method's name in a setting.
+#[must_use]
+pub const fn may_be_in_method(byte: u8) -> bool {
     byte.is_ascii_uppercase() || byte == b'-'
 }
 

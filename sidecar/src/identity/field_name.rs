@@ -44,7 +44,8 @@ impl std::str::FromStr for FieldName {
     }
 }
 
-fn may_be_in_name(byte: u8) -> bool {
+/// Returns true for a byte of a field's name that no program converts.
+pub(super) fn may_be_in_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-'
 }
 
