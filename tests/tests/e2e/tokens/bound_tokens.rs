@@ -1,5 +1,6 @@
 //! Tokens that are bound to a key (DPoP, RFC 9449) or to a certificate (RFC 8705), through a sidecar.
 
+mod announcements;
 mod certificates;
 mod differential;
 mod gateways;
