@@ -43,7 +43,8 @@ impl KeyEncryption {
 
     /// Takes over the state of the store; returns true if it differs from the known state.
     pub(crate) fn take_over(&self, at_rest: &AtRest) -> bool {
-        self.at_rest.lock().replace(at_rest.clone()).as_ref() != Some(at_rest)
+        let former = self.at_rest.lock().replace(at_rest.clone());
+        former.as_ref() != Some(at_rest)
     }
 
     /// Returns the key by which the store is encrypted.

@@ -167,14 +167,14 @@ impl RedisStore {
     }
 
     fn describe_failure(&self, Failed { error, server, .. }: &Failed) -> String {
-        let mut text = match error.kind() {
+        let text = match error.kind() {
             // The text would quote the received bytes, which may be another service's response.
             ErrorKind::Parse => "this is not a Redis server".to_owned(),
-            _ => error.to_string(),
+            _ => {
+                let text = error.to_string();
+                in_words(&text, &credentials::SETTINGS).unwrap_or(text)
+            }
         };
-        if let Some(words) = in_words(&text, &credentials::SETTINGS) {
-            text = words;
-        }
         // The arguments are left out: they are a whole script.
         let (cause, _arguments) = text.split_once(", with args").unwrap_or((&text, ""));
         match server {

@@ -92,7 +92,8 @@ pub(crate) fn session_ended(account: &str, cause: &str) {
 
 /// Logs a change of an application; `by` is the actor of a command.
 pub(crate) fn application(event: ApplicationEvent, id: &str, by: Option<&str>) {
-    info!(target: TARGET, event = %event.name(), app_id = LogText(id).to_string(), by, "application");
+    let app_id = LogText(id).to_string();
+    info!(target: TARGET, event = %event.name(), app_id, by, "application");
 }
 
 /// Logs a key event; `at` is when the key starts to sign, or is dropped, in seconds since the
@@ -177,7 +178,8 @@ const MAX_USER_LINES: usize = 1000;
 pub(crate) fn users_changed(count: usize, changed: &[String]) {
     // A new file may change all users at once; the last line has the whole number.
     for account in changed.iter().take(MAX_USER_LINES) {
-        info!(target: TARGET, event = %USER_CHANGED, account = LogText(account).to_string(), "user");
+        let account = LogText(account).to_string();
+        info!(target: TARGET, event = %USER_CHANGED, account, "user");
     }
     info!(target: TARGET, event = %USERS_CHANGED, count, changes = changed.len(), "users");
 }

@@ -116,7 +116,8 @@ impl RegistryClient {
     /// # Errors
     /// [`RegistryError`]
     pub async fn renew(&mut self, own: &Instance) -> Result<(), RegistryError> {
-        if Api::renewed(&self.call(Call::Renew(own)).await?)? {
+        let body = self.call(Call::Renew(own)).await?;
+        if Api::renewed(&body)? {
             return Ok(());
         }
         self.register(own).await

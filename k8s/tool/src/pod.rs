@@ -50,10 +50,10 @@ pub(crate) fn add_sidecar(
     check(pod)?;
     let service = ports::service_port(pod)?;
     if let Some(port) = service
-        && let Some(port) = ports::node_port(pod, port)
+        && let Some(of_node) = ports::node_port(pod, port)
     {
         return Err(format!(
-            "hostPort {port}: the service is reached on the node's address"
+            "hostPort {of_node}: the service is reached on the node's address"
         ));
     }
     let mut warnings = Vec::new();

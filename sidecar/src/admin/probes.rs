@@ -176,7 +176,8 @@ impl HttpProbe {
             max_length: MaxLength::Cut(MAX_BODY_BYTES),
             ..HttpRequest::get(&self.url)
         };
-        Ok(self.client.lock().await.send(request).await?.status)
+        let response = self.client.lock().await.send(request).await?;
+        Ok(response.status)
     }
 }
 

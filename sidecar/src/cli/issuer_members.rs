@@ -35,7 +35,7 @@ rules! {
     /// end of the one that replaces a key cache, `revocations-from` names a list without an issuer.
     TableName:
         |text| {
-            (1..=32).contains(&text.len()) && text.chars().all(may_be_in_name)
+            (1..=32).contains(&text.len()) && text.chars().all(may_be_in_table_name)
                 && !["new", "revocations-from"].contains(&text)
         },
         "expected 1 to 32 of a-z, 0-9, - and _, but neither new nor revocations-from";
@@ -55,7 +55,7 @@ rules! {
         "is not the name of one; list each";
 }
 
-fn may_be_in_name(c: char) -> bool {
+fn may_be_in_table_name(c: char) -> bool {
     c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c)
 }
 
@@ -75,7 +75,8 @@ impl FromStr for IssuerPattern {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let text = name(text)?;
-        match text.match_indices(['{', '}']).collect::<Vec<_>>()[..] {
+        let braces: Vec<_> = text.match_indices(['{', '}']).collect();
+        match braces[..] {
             [(start, "{"), (end, "}")] => Ok(Self {
                 text,
                 tenant: start..end + 1,

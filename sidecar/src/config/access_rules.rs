@@ -114,7 +114,7 @@ fn name(position: Position, table: &RuleTable) -> Result<String, ExitError> {
     let Some(name) = &table.name else {
         return Ok(format!("rule-{}", position.0));
     };
-    if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(may_be_in_name) {
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(may_be_in_rule_name) {
         return Err(position.reject(
             "name",
             format!("has up to {MAX_NAME_BYTES} letters, digits, '-', '.' and '_'"),
@@ -123,7 +123,7 @@ fn name(position: Position, table: &RuleTable) -> Result<String, ExitError> {
     Ok(name.clone())
 }
 
-fn may_be_in_name(byte: u8) -> bool {
+fn may_be_in_rule_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._".contains(&byte)
 }
 

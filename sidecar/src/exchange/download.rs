@@ -173,8 +173,8 @@ impl Download {
             {
                 return Ok(());
             }
-            // The parser needs more bytes of the head.
             let Some(head) = response_head::relay(&self.received, request, &mut self.out)? else {
+                // The parser needs more bytes of the head.
                 return Ok(());
             };
             // Another head may follow an interim one; its search begins anew.

@@ -10,7 +10,7 @@ use postern_contract::rejection::Rejection;
 use postern_token::digest::{Digest, sha256};
 use postern_transport::tls::certificate;
 
-use super::field_name::{has_a_meaning, may_be_in_name};
+use super::field_name::{has_a_meaning, may_be_in_field_name};
 use crate::identity::client::Client;
 
 /// RFC 8941 §4.2.7: parsers should fail neither for missing padding nor for bits of no byte.
@@ -30,7 +30,7 @@ impl std::str::FromStr for CertificateField {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.parse::<HeaderName>() {
             Ok(name) if has_a_meaning(name.as_str()) => Err("has a meaning of its own"),
-            Ok(name) if text.bytes().all(may_be_in_name) => Ok(Self(name)),
+            Ok(name) if text.bytes().all(may_be_in_field_name) => Ok(Self(name)),
             _ => Err("is not a header name of letters, digits and hyphens"),
         }
     }

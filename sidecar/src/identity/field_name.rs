@@ -29,7 +29,7 @@ impl std::str::FromStr for FieldName {
     type Err = FieldNameError;
 
     fn from_str(text: &str) -> Result<Self, FieldNameError> {
-        if !text.bytes().all(may_be_in_name) {
+        if !text.bytes().all(may_be_in_field_name) {
             return Err(FieldNameError::Malformed);
         }
         let name: HeaderName = text.parse().map_err(|_| FieldNameError::Malformed)?;
@@ -45,7 +45,7 @@ impl std::str::FromStr for FieldName {
 }
 
 /// Returns true for a byte of a field's name that no program converts.
-pub(super) fn may_be_in_name(byte: u8) -> bool {
+pub(super) fn may_be_in_field_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-'
 }
 

@@ -209,14 +209,14 @@ impl UserHeader {
     /// [`Rejection::Internal`] for any other identity.
     pub(crate) fn user(&self, identity: &Identity) -> Result<CurrentUserDetails, Rejection> {
         let value = identity.user.as_bytes();
-        match self.encoding {
+        let user = match self.encoding {
             Encoding::Json => serde_json::from_slice(value),
-            Encoding::Base64url => match URL_SAFE_NO_PAD.decode(value) {
-                Ok(json) => serde_json::from_slice(&json),
-                Err(_) => return Err(Rejection::Internal),
-            },
-        }
-        .map_err(|_| Rejection::Internal)
+            Encoding::Base64url => {
+                let json = URL_SAFE_NO_PAD.decode(value);
+                serde_json::from_slice(&json.map_err(|_| Rejection::Internal)?)
+            }
+        };
+        user.map_err(|_| Rejection::Internal)
     }
 
     /// Strips every field with one of the names, or one that CGI, WSGI or PHP map to the same

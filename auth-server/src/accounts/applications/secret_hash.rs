@@ -42,10 +42,8 @@ impl TryFrom<String> for SecretHash {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        match URL_SAFE_NO_PAD.decode(text).map(TryInto::try_into) {
-            Ok(Ok(bytes)) => Ok(Self(bytes)),
-            _ => Err(NOT_A_HASH),
-        }
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| NOT_A_HASH)?;
+        Ok(Self(bytes.try_into().map_err(|_| NOT_A_HASH)?))
     }
 }
 

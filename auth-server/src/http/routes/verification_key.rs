@@ -78,12 +78,9 @@ pub(crate) async fn verification_key(
 fn key_response(app: &App, keys: &PublishedKeys) -> Response {
     let mut response = response::prepared(keys.key_response.clone());
     let context = &app.config.context_path;
-    let mut linked = vec![(REVOCATIONS_PATH, "revocations")];
     // The secret of hmac is in no JWK Set.
-    if keys.jwk_set.is_some() {
-        linked.insert(0, (JWKS_PATH, "jwks"));
-    }
-    for (path, rel) in linked {
+    let jwks = keys.jwk_set.as_ref().map(|_| (JWKS_PATH, "jwks"));
+    for (path, rel) in jwks.into_iter().chain([(REVOCATIONS_PATH, "revocations")]) {
         // A context path holds no character that a field may not have.
         if let Ok(link) = HeaderValue::try_from(format!("<{context}{path}>; rel=\"{rel}\"")) {
             response.headers_mut().append(LINK, link);

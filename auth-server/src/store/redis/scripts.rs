@@ -207,10 +207,9 @@ fn index_key(kind: Kind, group: &str) -> String {
 }
 
 pub(super) fn log_keys() -> [String; 2] {
-    [
-        format!("{PREFIX}log:revocations"),
-        format!("{PREFIX}log:revocations:ends"),
-    ]
+    let entries = format!("{PREFIX}log:revocations");
+    let ends = format!("{entries}:ends");
+    [entries, ends]
 }
 
 fn change_keys(change: &Change) -> [String; 3] {

@@ -150,10 +150,10 @@ fn is_domain(text: &str) -> bool {
 }
 
 fn is_label(text: &str) -> bool {
-    !text.is_empty() && !text.starts_with('-') && text.bytes().all(may_be_in_name)
+    !text.is_empty() && !text.starts_with('-') && text.bytes().all(may_be_in_label)
 }
 
-fn may_be_in_name(b: u8) -> bool {
+fn may_be_in_label(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b == b'-'
 }
 

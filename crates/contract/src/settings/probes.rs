@@ -139,7 +139,7 @@ pub fn reject_user_headers(
 
 fn probe(name: &str, members: Value) -> Result<Probe, String> {
     // The name becomes a segment of the path `/probe/NAME`.
-    if name.is_empty() || !name.bytes().all(may_be_in_name) {
+    if name.is_empty() || !name.bytes().all(may_be_in_probe_name) {
         return Err("a name is of letters, digits, '-' and '_'".to_owned());
     }
     // serde_json's own values suffice here: duplicates were rejected when `members` was parsed.
@@ -162,7 +162,7 @@ fn probe(name: &str, members: Value) -> Result<Probe, String> {
     })
 }
 
-fn may_be_in_name(byte: u8) -> bool {
+fn may_be_in_probe_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_".contains(&byte)
 }
 

@@ -26,7 +26,8 @@ pub fn port_of(authority: &Authority) -> Result<Option<u16>, NoPort> {
 /// Parses `HOST` or `HOST:PORT`, an IPv6 address in brackets; `None` for anything else.
 #[must_use]
 pub fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
-    let (host, port) = text.split_at_checked(text.parse::<Authority>().ok()?.host().len())?;
+    let authority: Authority = text.parse().ok()?;
+    let (host, port) = text.split_at_checked(authority.host().len())?;
     if host.is_empty() {
         return None;
     }

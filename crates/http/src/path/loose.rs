@@ -77,8 +77,9 @@ impl LoosePath {
                 return Err(AnyPath::Unclear(format!("'{segment}'")));
             }
             // The slash before it disappears with an empty name.
+            let range = start - 1..text.len();
             // Each more would double the spellings, so a second one makes the path any.
-            if let Some((former, _)) = empty.replace((segment, start - 1..text.len())) {
+            if let Some((former, _)) = empty.replace((segment, range)) {
                 return Err(AnyPath::EmptyNames(former.to_owned(), segment.to_owned()));
             }
         }

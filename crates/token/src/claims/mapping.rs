@@ -120,14 +120,15 @@ impl ClaimMapping {
         let mut user = CurrentUserDetails::default();
         for (field, claims) in &self.fields {
             let value = first(claims, members);
+            // A token without `id` or `account` names no user; any other field may be missing.
+            let text = if field.is_required() {
+                Some(required_text(value)?)
+            } else {
+                value.and_then(optional_text)
+            };
             // The field always exists: `UserField` has the names of the user's fields.
             if let Some(slot) = user.field_mut(field.0) {
-                // A token without `id` or `account` names no user; any other field may be missing.
-                *slot = if field.is_required() {
-                    Some(required_text(value)?)
-                } else {
-                    value.and_then(optional_text)
-                };
+                *slot = text;
             }
         }
         Ok(user)

@@ -20,11 +20,10 @@ pub(super) fn blocks(bytes: &[u8]) -> Result<Vec<Pem>, KeyError> {
     let blocks = if text.contains(BEGIN) {
         pem_blocks(&text)
     } else {
-        pem_blocks(&format!(
-            "{BEGIN}PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n"
-        ))
-    }
-    .unwrap_or_default();
+        let framed = format!("{BEGIN}PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n");
+        pem_blocks(&framed)
+    };
+    let blocks = blocks.unwrap_or_default();
     if blocks.iter().any(|block| is_private_der(block.contents())) {
         return Err(KeyError::PrivateKey);
     }

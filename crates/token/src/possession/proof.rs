@@ -83,9 +83,8 @@ impl<'p> Proof<'p> {
     /// [`InvalidProof::Malformed`], [`InvalidProof::Header`], [`InvalidProof::Algorithm`],
     /// [`InvalidProof::Key`].
     pub fn parse(field: &'p [u8]) -> Result<Self, InvalidProof> {
-        let Ok(Ok(parts)) = str::from_utf8(field).map(CompactToken::split) else {
-            return Err(InvalidProof::Malformed);
-        };
+        let text = str::from_utf8(field).map_err(|_| InvalidProof::Malformed)?;
+        let parts = CompactToken::split(text).map_err(|_| InvalidProof::Malformed)?;
         let mut header = object(parts.header)?;
         let typ = member(&header, "typ").and_then(Value::as_str);
         if !typ.unwrap_or_default().eq_ignore_ascii_case(TYPE) || rejected_member(&header).is_some()

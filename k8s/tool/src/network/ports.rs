@@ -108,7 +108,8 @@ fn find_service_port(pod: Object<'_>) -> Result<u16, String> {
         return target_port(pod, &text.into())
             .ok_or_else(|| format!("the annotation {PORT} {text:?} is no port of a container"));
     }
-    let only = match declared_ports(pod).collect::<Vec<(&str, u16)>>().as_slice() {
+    let declared: Vec<_> = declared_ports(pod).collect();
+    let only = match &declared[..] {
         [] => return Ok(undeclared_port(pod)),
         [(_, only)] => Some(*only),
         several => match only_named(several, |name| name == "http") {

@@ -160,32 +160,31 @@ mod tests {
     }
 
     proptest! {
-            #![proptest_config(ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-            #[test]
-            fn no_two_issuers_have_a_user_of_the_same_name(
-                prefixes in prop::collection::vec("([aAb:]{0,3}|s|system:|system:a)", 2..4),
-                cluster in prop::option::of(prop::option::of("[ab:]{0,2}")),
-                one in "[aAb:ａ\u{200b} ]{1,6}|[sſ]ystem:[a:]{0,2}",
-                other in "[aAb:ａ\u{200b} ]{1,6}|[sſ]ystem:[a:]{0,2}",
-            ) {
-                let table = |prefix, is_cluster| UserPrefix { issuer: "a", given: prefix, is_cluster, are_mapped: false };
-                let tables = prefixes.iter().map(|prefix| table(Some(prefix.as_str()), false));
-                let cluster = cluster.as_ref().map(|prefix| table(prefix.as_deref(), true));
-                let all: Vec<_> = tables.chain(cluster).collect();
-                let Ok(names) = names(&all) else { return Ok(()) };
-                let id = |position: usize, id: &str| if all[position].is_cluster {
-    format!("system:{id}")
-    } else {
-    id.to_owned()
-    };
-                for first in 0..all.len() {
-                    for second in 0..first {
-                        let first = named(&names[first], &id(first, &one));
-                        let second = named(&names[second], &id(second, &other));
-                        prop_assert!(first.is_none() || first != second, "{all:?} {first:?}");
-                    }
+        #[test]
+        fn no_two_issuers_have_a_user_of_the_same_name(
+            prefixes in prop::collection::vec("([aAb:]{0,3}|s|system:|system:a)", 2..4),
+            cluster in prop::option::of(prop::option::of("[ab:]{0,2}")),
+            one in "[aAb:ａ\u{200b} ]{1,6}|[sſ]ystem:[a:]{0,2}",
+            other in "[aAb:ａ\u{200b} ]{1,6}|[sſ]ystem:[a:]{0,2}",
+        ) {
+            let table = |prefix, is_cluster| UserPrefix { issuer: "a", given: prefix, is_cluster, are_mapped: false };
+            let tables = prefixes.iter().map(|prefix| table(Some(prefix.as_str()), false));
+            let cluster = cluster.as_ref().map(|prefix| table(prefix.as_deref(), true));
+            let all: Vec<_> = tables.chain(cluster).collect();
+            let Ok(names) = names(&all) else { return Ok(()) };
+            let id = |position: usize, id: &str| match all[position].is_cluster {
+                true => format!("system:{id}"),
+                false => id.to_owned(),
+            };
+            for first in 0..all.len() {
+                for second in 0..first {
+                    let first = named(&names[first], &id(first, &one));
+                    let second = named(&names[second], &id(second, &other));
+                    prop_assert!(first.is_none() || first != second, "{all:?} {first:?}");
                 }
             }
         }
+    }
 }
