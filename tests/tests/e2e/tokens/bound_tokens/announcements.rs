@@ -1,4 +1,4 @@
-//! What a sidecar tells clients about proofs: challenges, CORS, metadata, `explain`.
+//! Challenges, CORS, metadata and `explain`: how a sidecar announces proofs to clients.
 
 use serde_json::{Value, json};
 use tests::actors::auth_server::USER_DETAILS;
