@@ -6,4 +6,3 @@ pub(crate) mod outcome;
 pub(crate) mod reported_paths;
 pub(crate) mod request_id;
 pub(crate) mod request_log;
-pub(crate) mod request_span;

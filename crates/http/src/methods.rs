@@ -85,6 +85,15 @@ fn method(name: &str) -> Result<Method, MethodError> {
     }
 }
 
+/// Returns the name of a standard method: clients may invent others.
+#[must_use]
+pub fn standard_method(name: &str) -> Option<&'static str> {
+    const STANDARD: [&str; 9] = [
+        "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT",
+    ];
+    STANDARD.into_iter().find(|standard| *standard == name)
+}
+
 /// Returns true for a byte of a method's name in a setting.
 #[must_use]
 pub const fn may_be_in_method(byte: u8) -> bool {

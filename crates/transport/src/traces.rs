@@ -7,6 +7,7 @@
 
 mod environment;
 mod export;
+pub mod request_span;
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -16,7 +17,7 @@ use http::{HeaderMap, HeaderValue};
 pub use opentelemetry::Value;
 use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::{
-    Span as _, SpanContext, SpanKind, Status, TraceContextExt, Tracer as _, TracerProvider as _,
+    Span as _, SpanContext, SpanKind, Status, Tracer as _, TracerProvider as _,
 };
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_http::HeaderExtractor;
@@ -132,21 +133,13 @@ pub async fn flush() {
     }
 }
 
-/// Begins the span of a received request, below the parent that its headers name; `None` without
-/// tracing.
-#[must_use]
-pub fn server_span(name: impl Into<Cow<'static, str>>, headers: &HeaderMap) -> Option<Span> {
-    let tracer = INSTALLED.get()?;
-    let parent = received_parent(headers);
-    let has_parent = parent.span().span_context().is_valid();
-    Some(tracer.span(name.into(), SpanKind::Server, &parent, has_parent))
-}
-
 /// Begins the span of a request that this program makes by itself; `None` without tracing.
 #[must_use]
 pub fn client_span(name: impl Into<Cow<'static, str>>) -> Option<Span> {
     let tracer = INSTALLED.get()?;
-    Some(tracer.span(name.into(), SpanKind::Client, &Context::new(), false))
+    // The span begins a trace of its own.
+    let (parent, has_parent) = (Context::new(), false);
+    Some(tracer.span(name.into(), SpanKind::Client, &parent, has_parent))
 }
 
 /// Reads the parent of a span. Several fields name no parent (W3C Trace Context §3.2).

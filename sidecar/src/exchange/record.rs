@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use postern_contract::rejection::Rejection;
+use postern_transport::traces::request_span::RequestSpan;
 
 use super::{Exchanges, Serving};
 use crate::decision::forward::Forward;
 use crate::telemetry::access_log::{AccessLine, LoggedPath};
 use crate::telemetry::outcome::{Completion, Outcome};
-use crate::telemetry::request_span::RequestSpan;
 
 /// The response to a request that could not be parsed.
 pub(crate) enum UnparsedResponse {

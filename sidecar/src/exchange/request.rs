@@ -10,6 +10,7 @@ use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
 use postern_http::framing::body::BodyReader;
 use postern_process::clock::unix_now;
 use postern_transport::net::shares::Holder;
+use postern_transport::traces::request_span::{Received, RequestSpan};
 
 use super::client_head::ClientHead;
 use super::download::Download;
@@ -22,7 +23,6 @@ use crate::exchange::app::App;
 use crate::identity::client::Client;
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;
-use crate::telemetry::request_span::RequestSpan;
 use crate::upstream::Tries;
 use crate::upstream::connections::conduct::Reuse;
 use crate::upstream::service_request::ServiceRequest;
@@ -101,13 +101,22 @@ impl<'a> Request<'a> {
     pub(super) fn new(head: ReceivedHead, app: &App, client: &'a Client) -> Self {
         let began = Instant::now();
         let mut ids = RequestIds::from_headers(&head.headers, app.request_ids);
-        let received = (head.method.as_str(), head.target(), head.version);
-        let span = RequestSpan::begin(received, &head.headers, client.tls, &mut ids);
+        let begun = RequestSpan::begin(&Received {
+            method: head.method.as_str(),
+            target: head.target(),
+            version: head.version,
+            over_tls: client.tls,
+            route: None,
+            headers: &head.headers,
+        });
+        if let Some(traceparent) = begun.traceparent {
+            ids.continue_trace(traceparent, &head.headers);
+        }
         let rules = app.rules.load();
         Self {
             client,
             began,
-            span,
+            span: begun.span,
             nonce: rules.auth_policy.next_nonce(&head, unix_now()),
             rules,
             ids,

@@ -42,6 +42,19 @@ impl Outcome {
             _ => None,
         }
     }
+
+    /// Returns the error of a request's span; `None` for a rejection that is the client's fault.
+    pub(crate) fn error(self, status: Option<u16>) -> Option<&'static str> {
+        match (self, status) {
+            (Self::Rejected(rejection), _) if rejection.status().is_server_error() => {
+                Some(rejection.reason())
+            }
+            (Self::Rejected(_), _) => None,
+            (Self::Aborted, _) => Some("aborted"),
+            (_, Some(500..)) => Some("5xx"),
+            _ => None,
+        }
+    }
 }
 
 /// The end of one request.

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 use postern_contract::rejection::Rejection;
+use postern_http::methods::standard_method;
 use postern_http::path::canonical::RequestPath;
-
-use super::request_span::known_method;
 
 /// Max number of templates: no operator reads more. Paths that the service does not have give no template,
 /// because clients could invent any number.
@@ -53,7 +52,7 @@ impl Template {
         }
         Some(Self {
             path,
-            method: known_method(method)?,
+            method: standard_method(method)?,
         })
     }
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use postern_transport::traces::request_span::RequestSpan;
+
 use crate::telemetry::access_log::{AccessLine, AccessLog};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::reported_paths::ReportedPaths;
-use crate::telemetry::request_span::RequestSpan;
 
 /// Reporter of finished requests; clones share its metrics and its reported paths.
 #[derive(Debug, Clone)]
@@ -63,6 +64,6 @@ impl RequestLogger {
         if is_logged {
             line.write();
         }
-        span.end(outcome, &line);
+        span.end(&line, outcome.error(status));
     }
 }

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::HttpBody;
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::StatusCode;
 use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, StatusCode};
 use postern_contract::rejection::Rejection;
 use postern_http::cors;
-use postern_http::trace::{REQUEST_ID, RequestId, TraceId};
+use postern_http::trace::{REQUEST_ID, RequestId, TRACEPARENT, TraceId};
 use postern_process::logs::access_log::{AccessLine, LoggedPath};
+use postern_transport::traces::request_span::{BegunSpan, Received, RequestSpan};
 
 use super::authenticate::is_public_document;
 use super::security_headers;
-use super::server_span::ServerSpan;
 use crate::http::app::App;
 use crate::http::response::{Cause, raw_http1_response};
 use crate::random;
@@ -26,37 +26,60 @@ use crate::telemetry::audit::events::RequestIds;
 
 /// Logs input that never became a request, and returns its response as bytes.
 pub(crate) fn reject_unparsed(app: &App, rejection: Rejection, client: IpAddr) -> Vec<u8> {
-    log(
-        app,
-        rejection.status(),
-        Some(rejection),
-        AccessLine {
-            client: Some(client),
-            ..AccessLine::default()
-        },
-    );
+    let line = AccessLine {
+        client: Some(client),
+        ..AccessLine::default()
+    };
+    let status = rejection.status();
+    record(app, status, Some(rejection), RequestSpan::default(), line);
     raw_http1_response(rejection)
 }
 
-/// Counts a response, and writes its line if it is to have one.
-fn log(app: &App, status: StatusCode, rejection: Option<Rejection>, line: AccessLine<'_>) {
+/// Counts a response, ends its span, and writes its line if it is to have one.
+fn record(
+    app: &App,
+    status: StatusCode,
+    rejection: Option<Rejection>,
+    span: RequestSpan,
+    line: AccessLine<'_>,
+) {
     app.metrics.responded(status, line.duration);
     if let Some(rejection) = rejection {
         app.metrics.rejected(rejection);
     }
     let reason = rejection.map(Rejection::reason);
+    let line = AccessLine {
+        outcome: match reason {
+            Some(_) => "rejected",
+            None => "responded",
+        },
+        reason,
+        status: Some(status.as_u16()),
+        ..line
+    };
+    // A rejection of a client's mistake is no failure of this server.
+    let error = if status.is_server_error() {
+        Some(reason.unwrap_or("5xx"))
+    } else {
+        None
+    };
+    span.end(&line, error);
     if app.config.access_log.wants(reason) {
-        AccessLine {
-            outcome: match reason {
-                Some(_) => "rejected",
-                None => "responded",
-            },
-            reason,
-            status: Some(status.as_u16()),
-            ..line
-        }
-        .write();
+        line.write();
     }
+}
+
+/// Begins the span of a request.
+fn begin_span(app: &App, request: &Request) -> BegunSpan {
+    let route = request.extensions().get::<MatchedPath>();
+    RequestSpan::begin(&Received {
+        method: request.method().as_str(),
+        target: request.uri().path().as_bytes(),
+        version: request.version(),
+        over_tls: app.config.tls.is_some(),
+        route: route.map(MatchedPath::as_str),
+        headers: request.headers(),
+    })
 }
 
 pub(crate) async fn log_request(
@@ -65,13 +88,16 @@ pub(crate) async fn log_request(
     next: Next,
 ) -> Response {
     let began = Instant::now();
-    let span = ServerSpan::begin(&request);
+    let BegunSpan { span, traceparent } = begin_span(&app, &request);
     let headers = request.headers();
     let client = app.client_of(request.extensions(), headers);
     let ids = RequestIds {
         request_id: RequestId::received(headers)
             .unwrap_or_else(|| RequestId::new(random::number())),
-        trace_id: span.trace_id().or_else(|| TraceId::received(headers)),
+        trace_id: match traceparent {
+            Some(parent) => TraceId::received(&HeaderMap::from_iter([(TRACEPARENT, parent)])),
+            None => TraceId::received(headers),
+        },
     };
     let cors = if is_public_document(&app.config, request.uri().path()) {
         cors::public_fields(headers)
@@ -104,8 +130,7 @@ pub(crate) async fn log_request(
         ..AccessLine::default()
     };
     let rejection = response.extensions().get().copied();
-    log(&app, response.status(), rejection, line);
-    span.end(client, &response);
+    record(&app, response.status(), rejection, span, line);
     response
 }
 

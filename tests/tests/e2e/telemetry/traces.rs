@@ -65,6 +65,13 @@ fn one_trace_leads_from_a_client_through_both_programs() {
         format!("POST {}", of_login.attribute("http.route").unwrap())
     );
     assert!(of_login.name.ends_with("/oauth/jwt/token"), "{of_login:?}");
+    for (name, value) in [
+        ("postern.outcome", "responded"),
+        ("url.scheme", "http"),
+        ("network.protocol.version", "1.1"),
+    ] {
+        assert_eq!(of_login.attribute(name), Some(value), "{of_login:?}");
+    }
     let of_request = span(&collector, "the request's span", |span| {
         span.trace_id == TRACE && span.service == "postern-sidecar"
     });
