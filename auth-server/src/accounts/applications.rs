@@ -88,6 +88,7 @@ impl Applications {
         is_changed
     }
 
+    /// Returns the applications that are not removed: a removed application has no secrets.
     pub(crate) fn registered(&self) -> impl Iterator<Item = (&AppId, &SecretHashes)> {
         self.all().filter(|(_, secrets)| !secrets.is_empty())
     }

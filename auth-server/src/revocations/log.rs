@@ -58,6 +58,7 @@ impl RevocationLog {
         Self {
             store,
             metrics,
+            // A session may outlive its tokens, and must not outlive the revocation of its user.
             keep: keep.max(MAX_SESSION_LIFETIME.into()),
             state: RwLock::default(),
             noted: Mutex::default(),
@@ -364,8 +365,8 @@ impl RevocationLog {
                 ids: removed.to_vec(),
                 expected: last.clone(),
             });
-            // The revocations with the first ones, or without any: they are in force before anything that they
-            // replace is gone.
+            // The first commit has the new revocations too, even if there is no id to remove: they are in force
+            // before anything that they replace is gone.
             if call.commit(std::mem::take(&mut changes)).await? == Outcome::Conflict {
                 return Ok(Outcome::Conflict);
             }

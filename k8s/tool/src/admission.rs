@@ -19,7 +19,8 @@ use crate::network::{ports, protocol};
 use crate::yaml::MAX_LINE;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
-/// The values of one review: far more than the largest workload has. Each takes up to 1 KiB of memory.
+/// Max number of JSON values in the body of one review: far more than the largest workload has. Each value
+/// takes up to 1 KiB of memory.
 const MAX_VALUES: usize = 50_000;
 
 named_enum! {

@@ -12,8 +12,8 @@ use postern_http::request::received::ReceivedHead;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Returns true for a request that may change state and comes from a page of another site, if its
-/// token is one that a browser sends by itself.
+/// Returns true for a request that may change state and comes from a page of another site. The caller has
+/// checked that the token of the request is one that a browser sends by itself.
 pub(super) fn is_cross_site_request(
     cookie_origins: &AllowedOrigins,
     request: &ReceivedHead,

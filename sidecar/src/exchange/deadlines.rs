@@ -226,7 +226,7 @@ pub(super) async fn hold(
     .await
 }
 
-/// The time that a client may take beside its pace.
+/// The time that each client has at first, before received bytes add to it.
 const FIRST: Duration = Duration::from_secs(10);
 /// Slower than any line that is in use, and enough to make a held worker expensive.
 const BYTES_PER_SECOND: u64 = 1024;
@@ -268,6 +268,7 @@ impl Pace {
             // A call without a token may wait once for its response.
             None => silence?,
         };
+        // `silence` limits the time that received bytes add later.
         Some(Self::new(FIRST.saturating_add(more), silence))
     }
 

@@ -23,6 +23,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// Returns a client without a certificate; [`Self::with_certificate`] sets the certificate.
     pub(crate) fn new(address: Option<IpAddr>, tls: bool, proxies: &TrustedProxies) -> Self {
         static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
         let (is_trusted_proxy, text) = match address {

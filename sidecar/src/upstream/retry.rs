@@ -69,8 +69,8 @@ impl Tries {
     }
 }
 
-/// Returns true for errors of a service that is starting. After a failed TLS handshake or a connect
-/// timeout a retry would not help.
+/// Returns true for errors of a service that is starting; `HandshakeError` is a failed handshake of HTTP/2.
+/// After a failed TLS handshake or a connect timeout a retry would not help.
 fn may_pass_soon(error: &Error) -> bool {
     matches!(
         error.etype(),

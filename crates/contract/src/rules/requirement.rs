@@ -128,6 +128,7 @@ fn affirms(value: &Value) -> bool {
     }
 }
 
+/// Returns true if an item of a list grants a right: a text that names the right, or a value that affirms.
 fn is_held(item: &Value) -> bool {
     match item {
         Value::String(right) => !right.is_empty(),

@@ -41,15 +41,15 @@ fn ends_in_mark(before: &[u8]) -> bool {
     false
 }
 
-/// Returns the bytes before a target that goes on with `/`.
+/// Returns the bytes before a target whose first `/` stands behind `before`.
 fn before_target(before: &[u8]) -> &[u8] {
-    // Of an absolute target, `http://`, the blank stands before the scheme.
-    let Some(scheme) = before.strip_suffix(b":") else {
+    let Some(before_colon) = before.strip_suffix(b":") else {
         return before;
     };
+    // The target is absolute, as `http://`: the scheme is left out too, back to a byte that no scheme has.
     let is_other = |byte: &u8| !byte.is_ascii_alphanumeric() && !b"+-.".contains(byte);
-    match scheme.iter().rposition(is_other) {
-        Some(end) => scheme.get(..=end).unwrap_or_default(),
+    match before_colon.iter().rposition(is_other) {
+        Some(last) => before_colon.get(..=last).unwrap_or_default(),
         None => &[],
     }
 }

@@ -5,7 +5,7 @@
 
 use jsonwebtoken::Algorithm;
 
-/// All algorithms that can be verified; for each type of key the usual one first.
+/// All asymmetric algorithms that can be verified; for each type of key the usual algorithm first.
 pub const ASYMMETRIC: [Algorithm; 9] = [
     Algorithm::RS256,
     Algorithm::RS384,

@@ -65,7 +65,8 @@ fn give_to_pods(object: &mut Value, port: Option<u16>) -> Result<(), String> {
     }
 }
 
-/// Takes the sidecar from an object that has lost its label, and returns what was edited since.
+/// Takes the sidecar from an object that has lost its label, and returns the members that were edited since the
+/// sidecar was added.
 pub(crate) fn take_away_if_unlabelled(object: &mut Value) -> Vec<String> {
     // A label that the pods inherited from this object does not count: on a copy without it only their own
     // is left.

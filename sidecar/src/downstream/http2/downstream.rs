@@ -131,6 +131,8 @@ impl Http2Downstream {
         Ok(moved)
     }
 
+    /// Queues the waiting parts of a response, and notes which queued parts have left; returns true if any part
+    /// moved.
     fn poll_queue(
         &mut self,
         response: &mut Outgoing,
