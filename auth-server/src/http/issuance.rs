@@ -65,8 +65,11 @@ impl App {
         self.metrics
             .token_signing_duration_seconds
             .observe(began.elapsed());
-        let key_id = pair.id().clone();
-        Ok((token, TokenIds { token_id, key_id }))
+        let ids = TokenIds {
+            token_id,
+            key_id: pair.id().clone(),
+        };
+        Ok((token, ids))
     }
 }
 

@@ -209,13 +209,15 @@ impl Metrics {
     }
 
     pub(crate) fn statement(&self, outcome: StatementOutcome) {
-        let outcome = ("outcome", outcome.name());
-        self.backchannel_logouts.get_or_create(&[outcome]).inc();
+        self.backchannel_logouts
+            .get_or_create(&[("outcome", outcome.name())])
+            .inc();
     }
 
     pub(crate) fn session(&self, event: SessionEvent) {
-        let event = ("event", event.name());
-        self.sessions.get_or_create(&[event]).inc();
+        self.sessions
+            .get_or_create(&[("event", event.name())])
+            .inc();
     }
 
     /// Sets the revocations in the log: tokens, users, applications.

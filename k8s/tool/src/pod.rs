@@ -67,8 +67,10 @@ pub(crate) fn add_sidecar(
     let forwarded = match pod.annotation(names::PROBES) {
         Some("own") => ForwardedProbes::default(),
         Some(other) => {
-            let name = names::PROBES;
-            return Err(format!("the annotation {name} is {other:?}, not \"own\""));
+            return Err(format!(
+                "the annotation {} is {other:?}, not \"own\"",
+                names::PROBES
+            ));
         }
         None => probes::forward(pod, service, &settings.user_headers(), &mut warnings),
     };

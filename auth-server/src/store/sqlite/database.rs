@@ -172,8 +172,10 @@ pub(super) fn mark_of_played(connection: &Connection) -> rusqlite::Result<Option
     // Read first: without a read, the number of pages may be from before another process emptied the journal.
     let mark = read_mark(connection)?;
     let Checkpoint { pages, played } = checkpoint(connection, "NOOP")?;
-    let is_played = pages == played && pages >= 0;
-    Ok(is_played.then_some(mark))
+    if pages < 0 || pages != played {
+        return Ok(None);
+    }
+    Ok(Some(mark))
 }
 
 /// Plays the journal into the database and empties it, so that a copy of the database alone is the whole
