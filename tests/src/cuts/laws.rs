@@ -87,8 +87,10 @@ impl Story<'_> {
         }
         let expected = self.expected();
         if !expected.as_bytes().starts_with(&reading.data) {
-            let data = String::from_utf8_lossy(&reading.data);
-            return Some(format!("the client got {data:?} in place of {expected:?}"));
+            return Some(format!(
+                "the client got {}",
+                other(&reading.data, &expected)
+            ));
         }
         let is_short = reading.data.len() < expected.len();
         (self.is_whole() && is_short && !self.may_end_anywhere()).then(|| {
@@ -206,8 +208,10 @@ impl Story<'_> {
         let is_other = !expected.as_bytes().starts_with(&reading.data);
         let is_short = reading.is_whole() && reading.data.len() < expected.len();
         if is_other || is_short && !self.case.exchange.requests_tunnel() {
-            let data = String::from_utf8_lossy(&reading.data);
-            return Some(format!("the service got {data:?} in place of {expected:?}"));
+            return Some(format!(
+                "the service got {}",
+                other(&reading.data, &expected)
+            ));
         }
         let head = reading.head()?;
         let alike = head.fields.iter().filter(|(name, _)| {
@@ -336,4 +340,14 @@ impl Story<'_> {
             )
         })
     }
+}
+
+/// Describes data in place of the expected ones by the begin of both.
+fn other(data: &[u8], expected: &str) -> String {
+    let begin = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(64)]).into_owned();
+    let (lengths, expected) = ([data.len(), expected.len()], begin(expected.as_bytes()));
+    format!(
+        "{:?} in place of {expected:?}, bytes: {lengths:?}",
+        begin(data)
+    )
 }
