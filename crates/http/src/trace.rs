@@ -62,9 +62,12 @@ impl TraceId {
     /// Returns the trace that came with the request, if `traceparent` is valid (W3C Trace Context
     /// §3.2.2).
     pub fn received(headers: &HeaderMap) -> Option<Self> {
-        let mut parts = only_field(headers, &TRACEPARENT)?
-            .as_bytes()
-            .split(|&b| b == b'-');
+        Self::from_traceparent(only_field(headers, &TRACEPARENT)?)
+    }
+
+    /// Returns the trace of a value of `traceparent`, if the value is valid.
+    pub fn from_traceparent(value: &HeaderValue) -> Option<Self> {
+        let mut parts = value.as_bytes().split(|&b| b == b'-');
         let [version, trace, parent, flags] = [(); 4].map(|()| parts.next().unwrap_or_default());
         for (part, length) in [(version, 2), (trace, 32), (parent, 16), (flags, 2)] {
             if part.len() != length || !part.iter().all(is_lower_hex) {

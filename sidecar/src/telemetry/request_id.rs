@@ -21,8 +21,8 @@ impl RequestIds {
     pub(crate) fn from_headers(headers: &HeaderMap, has_request_id: bool) -> Self {
         let mut ids = Self::default();
         if has_request_id {
-            ids.request_id =
-                RequestId::received(headers).or_else(|| Some(RequestId::new(random())));
+            let received = RequestId::received(headers);
+            ids.request_id = Some(received.unwrap_or_else(|| RequestId::new(random())));
         }
         ids
     }
@@ -40,9 +40,7 @@ impl RequestIds {
     /// Returns the id of the trace that started here, or of the trace in `headers`.
     pub(crate) fn trace_id(&self, headers: &HeaderMap) -> Option<TraceId> {
         match &self.traceparent {
-            Some(traceparent) => {
-                TraceId::received(&HeaderMap::from_iter([(TRACEPARENT, traceparent.clone())]))
-            }
+            Some(traceparent) => TraceId::from_traceparent(traceparent),
             None => TraceId::received(headers),
         }
     }

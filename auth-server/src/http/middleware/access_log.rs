@@ -9,11 +9,11 @@ use axum::body::HttpBody;
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use http::StatusCode;
 use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, StatusCode};
 use postern_contract::rejection::Rejection;
 use postern_http::cors;
-use postern_http::trace::{REQUEST_ID, RequestId, TRACEPARENT, TraceId};
+use postern_http::trace::{REQUEST_ID, RequestId, TraceId};
 use postern_process::logs::access_log::{AccessLine, LoggedPath};
 use postern_transport::traces::request_span::{BegunSpan, Received, RequestSpan};
 
@@ -95,7 +95,7 @@ pub(crate) async fn log_request(
         request_id: RequestId::received(headers)
             .unwrap_or_else(|| RequestId::new(random::number())),
         trace_id: match traceparent {
-            Some(parent) => TraceId::received(&HeaderMap::from_iter([(TRACEPARENT, parent)])),
+            Some(traceparent) => TraceId::from_traceparent(&traceparent),
             None => TraceId::received(headers),
         },
     };
