@@ -69,36 +69,30 @@ impl OpenStore {
             Some(text) => Some(self.open_key(Entry::Ring, &text)?),
             None => None,
         };
-        let (private, public) = match (private, public) {
-            (Some(private), Some(public)) => (
-                Some(self.open_key(Entry::Private, &private)?),
-                Some(self.open_key(Entry::Public, &public)?),
-            ),
-            // One half of a pair alone does not count.
-            _ => (None, None),
+        // One half of a pair alone does not count.
+        let halves = match private.zip(public) {
+            Some((private, public)) => Some((
+                self.open_key(Entry::Private, &private)?,
+                self.open_key(Entry::Public, &public)?,
+            )),
+            None => None,
         };
-        let stated = self.at_rest_of(private.as_ref(), ring.as_ref())?;
+        let private = halves.as_ref().map(|(private, _)| private);
+        let stated = self.at_rest_of(private, ring.as_ref())?;
         // Other records are opened and sealed by what these values show.
         if let Some(at_rest) = &stated {
             self.take_over(at_rest);
         }
-        let pair = match (private, public) {
-            (Some(private), Some(public)) => Some(StoredKeyPair {
-                private: private.text,
-                public: public.text,
-            }),
-            _ => None,
-        };
         Ok(HeldKeys {
             keys: StoredKeys {
-                pair,
+                pair: halves.map(|(private, public)| StoredKeyPair {
+                    private: private.text,
+                    public: public.text,
+                }),
                 ring: ring.map(|ring| ring.text),
             },
             versions,
-            at_rest: match stated {
-                Some(at_rest) => at_rest,
-                None => self.encryption.at_rest(),
-            },
+            at_rest: stated.unwrap_or_else(|| self.encryption.at_rest()),
         })
     }
 

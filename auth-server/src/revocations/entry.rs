@@ -57,10 +57,7 @@ impl Fact {
             | Revoked::Application(_, before)
             | Revoked::Everyone(before) => before.max(self.at),
         };
-        match self.live {
-            Some(live) => live,
-            None => end_of_tokens(time, keep),
-        }
+        self.live.unwrap_or_else(|| end_of_tokens(time, keep))
     }
 
     /// Returns the time before which everything that this fact ends was issued.

@@ -171,8 +171,11 @@ impl VerifiedStatement {
     fn revocations(&self, now: i64) -> Vec<Revocation> {
         // If the issuer's clock is ahead, tokens from before the statement may seem to be later.
         let time = now.min(self.latest).max(self.statement.issued_at);
-        let ended = self.statement.ended.iter();
-        ended.map(|it| self.revocation(it, time)).collect()
+        self.statement
+            .ended
+            .iter()
+            .map(|it| self.revocation(it, time))
+            .collect()
     }
 
     fn revocation(&self, ended: &Ended, time: i64) -> Revocation {

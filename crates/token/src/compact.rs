@@ -54,10 +54,9 @@ impl<'a> CompactToken<'a> {
 
 /// Decodes base64url without padding and without stray bits (RFC 7515 §2).
 pub(crate) fn decode(part: &str) -> Result<Vec<u8>, InvalidToken> {
-    match URL_SAFE_NO_PAD.decode(part) {
-        Ok(bytes) => Ok(bytes),
-        Err(_) => Err(InvalidToken::Malformed),
-    }
+    URL_SAFE_NO_PAD
+        .decode(part)
+        .map_err(|_| InvalidToken::Malformed)
 }
 
 /// The members of a header that the verifier reads.

@@ -79,11 +79,14 @@ impl Issuers {
                 header_of_keys.push(None);
                 continue;
             };
-            let known = token_headers.iter().position(|known| known == name);
-            header_of_keys.push(known.or(Some(token_headers.len())));
-            if known.is_none() {
-                token_headers.push(name.clone());
-            }
+            let position = match token_headers.iter().position(|known| known == name) {
+                Some(position) => position,
+                None => {
+                    token_headers.push(name.clone());
+                    token_headers.len() - 1
+                }
+            };
+            header_of_keys.push(Some(position));
         }
         Self {
             issuers,

@@ -102,14 +102,14 @@ fn template_of(path: &str) -> String {
 fn is_id(name: &str) -> bool {
     let has_digit = name.bytes().any(|byte| byte.is_ascii_digit());
     let all_digits = has_digit && name.bytes().all(|byte| byte.is_ascii_digit());
-    let is_hex_id = has_digit && name.len() >= MIN_HEX_DIGITS && name.bytes().all(may_be_in_id);
+    let is_hex_id = has_digit && name.len() >= MIN_HEX_DIGITS && name.bytes().all(may_be_in_hex_id);
     let is_odd = name
         .chars()
         .any(|c| !(c.is_ascii_alphanumeric() || "-._~".contains(c)));
     all_digits || is_hex_id || is_odd || name.len() > MAX_NAME_BYTES
 }
 
-fn may_be_in_id(byte: u8) -> bool {
+fn may_be_in_hex_id(byte: u8) -> bool {
     byte.is_ascii_hexdigit() || byte == b'-'
 }
 

@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 use postern_token::revocations::{RevocationDigest, Revoked};
 
 use super::State;
+use crate::revocations::Revocation;
 use crate::revocations::entry::{Entry, Fact};
-use crate::revocations::{Revocation, end_of_tokens};
 
 /// Max bytes of the published lines: a little less than half of what a sidecar reads.
 const MAX_PUBLISHED: usize = 1_000_000;
@@ -224,11 +224,7 @@ impl Surplus {
             (Some(_), Some(lifetime)) => Some(before.saturating_add(lifetime)),
             _ => None,
         };
-        let live = match revocation.fact.live {
-            Some(live) => live,
-            None => end_of_tokens(before, keep),
-        };
-        revocation.ends = self.ends.max(live);
+        revocation.ends = self.ends.max(revocation.fact.listed_until(keep));
         revocation
     }
 }

@@ -290,10 +290,7 @@ fn text<'m>(jwk: &'m Map, name: &str) -> Result<Option<&'m str>, String> {
 }
 
 fn required<'m>(jwk: &'m Map, name: &str) -> Result<&'m str, String> {
-    match text(jwk, name)? {
-        Some(text) => Ok(text),
-        None => Err(format!("its `{name}` is missing")),
-    }
+    text(jwk, name)?.ok_or_else(|| format!("its `{name}` is missing"))
 }
 
 fn bytes(jwk: &Map, name: &str) -> Result<Vec<u8>, String> {

@@ -279,10 +279,7 @@ pub fn unreadable(field: &[u8], schemes: &[Scheme], may_be_bare: bool) -> String
         (None, None) if may_be_bare => field,
         (None, _) if field.is_empty() => return "it is empty".to_owned(),
         (None, word) => {
-            let found = match word {
-                Some(word) => word,
-                None => beginning(field),
-            };
+            let found = word.unwrap_or_else(|| beginning(field));
             return format!("it begins with {found}, and not with `Bearer` and a blank");
         }
     };

@@ -87,10 +87,8 @@ impl Exporter for CountedExporter {
             }
             Err(error) if self.logged.lock().is_due(Instant::now()) => {
                 // The exporter's own error does not name the cause, which the HTTP client has left here.
-                let mut error = match self.cause.lock().take() {
-                    Some(cause) => cause,
-                    None => LogText(&error.to_string()).to_string(),
-                };
+                let cause = self.cause.lock().take();
+                let mut error = cause.unwrap_or_else(|| LogText(&error.to_string()).to_string());
                 if self.is_grpc_port {
                     error += "; 4317 is the port for gRPC, 4318 for HTTP";
                 }

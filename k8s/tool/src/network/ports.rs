@@ -22,10 +22,7 @@ const UNDECLARED: u16 = 3000;
 pub(crate) fn service_port(pod: Object<'_>) -> Result<Option<u16>, String> {
     let mut used: Vec<u16> = declared_ports(pod).map(|(_, port)| port).collect();
     let service = match pod.sidecar() {
-        Some(sidecar) => match upstream_port(sidecar) {
-            Some(port) => port,
-            None => find_service_port(pod).ok(),
-        },
+        Some(sidecar) => upstream_port(sidecar).unwrap_or_else(|| find_service_port(pod).ok()),
         None => {
             let service = find_service_port(pod)?;
             used.push(service);

@@ -296,8 +296,8 @@ impl Downstream for Http1Downstream {
 
     async fn discard(&mut self, rest: BodyReader) -> bool {
         self.activity.waits_for_rest();
-        let rest = self.read_rest(rest);
-        matches!(tokio::time::timeout(LINGER_TIMEOUT, rest).await, Ok(Ok(())))
+        let reading = tokio::time::timeout(LINGER_TIMEOUT, self.read_rest(rest));
+        matches!(reading.await, Ok(Ok(())))
     }
 
     fn timer(&mut self) -> &mut Timer {

@@ -11,10 +11,9 @@ pub(super) fn cause(received: &[u8], error: httparse::Error) -> String {
     use httparse::Error::{HeaderName, HeaderValue, NewLine, TooManyHeaders};
     match error {
         TooManyHeaders => format!("the head has more than {} fields", super::MAX_FIELDS),
-        HeaderName | HeaderValue | NewLine => match broken_line(received) {
-            Some(cause) => cause,
-            None => STATUS_LINE.to_owned(),
-        },
+        HeaderName | HeaderValue | NewLine => {
+            broken_line(received).unwrap_or_else(|| STATUS_LINE.to_owned())
+        }
         _ => STATUS_LINE.to_owned(),
     }
 }
