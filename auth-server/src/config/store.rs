@@ -5,7 +5,7 @@ use postern_process::files::secret_file;
 use secrecy::ExposeSecret;
 
 use crate::cli::store::StoreArgs;
-use crate::store::envelope_encryption::KeyEncryption;
+use crate::store::at_rest::KeyEncryption;
 use crate::store::location::StoreLocation;
 use crate::store::redis::credentials::Credentials;
 

@@ -13,8 +13,8 @@ use zeroize::Zeroizing;
 
 use super::ring::{KeyRingError, is_being_encrypted};
 use super::{StoredKeyPair, StoredKeys};
-use crate::store::at_rest::AtRest;
-use crate::store::envelope_encryption::{Decrypted, EncryptionError, KeyEncryptionKey};
+use crate::store::at_rest::{AtRest, Decrypted};
+use crate::store::envelope_encryption::{EncryptionError, KeyEncryptionKey};
 use crate::store::open_store::OpenStore;
 use crate::store::{Change, Key, Kind, Outcome, StoreError, Stored, Version};
 

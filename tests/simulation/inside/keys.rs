@@ -10,7 +10,7 @@ use crate::keys::records::Entry;
 use crate::keys::ring::KeyRing;
 use crate::keys::{StoredKeyPair, StoredKeys};
 use crate::store::Key;
-use crate::store::envelope_encryption::KeyEncryption;
+use crate::store::at_rest::KeyEncryption;
 
 /// The keys at a moment, by their ids.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -25,7 +25,8 @@ use postern_token::revocations::{RevocationDigest, RevokedTokens, TokenDigests};
 
 pub use self::keys::Keys;
 use self::state::{Record, State};
-use super::envelope_encryption::{KeyEncryption, MARK};
+use super::at_rest::KeyEncryption;
+use super::envelope_encryption::MARK;
 use super::{Change, Key, Kind, LogEntry, Outcome, Store, StoreError, Stored};
 
 const KEY_ENCRYPTION_KEY: &str = "015a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";

@@ -9,8 +9,8 @@ use crate::accounts::users::builtin::BuiltinUser;
 use crate::revocations::tests::log_of;
 use crate::store::conformance::installations::{Files, Installation, Redis};
 use crate::store::conformance::unsteady::{Failure, Unsteady};
-use crate::store::envelope_encryption::KeyEncryption;
-use crate::store::envelope_encryption::tests::with;
+use crate::store::at_rest::KeyEncryption;
+use crate::store::at_rest::tests::with;
 use crate::store::open_store::OpenStore;
 use crate::store::{Change, Store};
 

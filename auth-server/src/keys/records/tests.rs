@@ -13,8 +13,8 @@ use crate::keys::update::update;
 use crate::store::conformance::for_every_store;
 use crate::store::conformance::installations::Installation;
 use crate::store::conformance::unsteady::Unsteady;
-use crate::store::envelope_encryption::KeyEncryption;
-use crate::store::envelope_encryption::tests::with;
+use crate::store::at_rest::KeyEncryption;
+use crate::store::at_rest::tests::with;
 
 const TYPE: SigningType = SigningType::Ecdsa;
 const NOW: i64 = 1_000_000;
