@@ -28,6 +28,7 @@ mod policy;
 pub(crate) mod probes;
 mod reporting;
 mod upstream;
+mod user_header;
 
 use self::flag_value::flag_error;
 use self::policy::{auth_policy, upstream_request};
@@ -88,7 +89,7 @@ impl Config {
         policy::check_certificate_field(args, &auth_policy.user_header)?;
         let mut of_settings = policy::open_to_all(&auth_policy.interceptor);
         of_settings.extend(access_rules::warnings(&args.rules, &auth_policy));
-        of_settings.extend(policy::dotted_claims(args));
+        of_settings.extend(user_header::dotted_claims(args));
         of_settings.extend(policy::joined_members_warnings(&args.rules));
         of_settings.extend(policy::resources_without_audience(&auth_policy));
         of_settings.extend(upstream_tls.as_ref().and_then(UpstreamTls::unverified));

@@ -3,9 +3,12 @@
 pub(crate) mod authorize;
 pub(crate) mod behind_fetch;
 mod csrf;
+pub(crate) mod decided;
 pub(crate) mod forward;
 pub(crate) mod issuers;
+pub(crate) mod policy;
 pub(crate) mod possession;
 pub(crate) mod protected_resource;
 pub(crate) mod reporting;
+mod resource_metadata;
 pub(crate) mod strip_token;

@@ -326,7 +326,10 @@ pub(crate) mod tests {
             ..with(2)
         };
         let read = rotated.open(&record("a"), &sealed).unwrap();
-        assert_eq!((read.text.as_str(), read.under), ("{}", Some(key(1).id().to_owned())));
+        assert_eq!(
+            (read.text.as_str(), read.under),
+            ("{}", Some(key(1).id().to_owned()))
+        );
         let line = opened(&with(2), "a", &sealed).unwrap_err().to_string();
         let (one, two) = (key(1).id().to_owned(), key(2).id().to_owned());
         assert_eq!(

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use postern_process::exit::ExitError;
 
-use crate::store::directory::{self, Access};
 use crate::store::at_rest::KeyEncryption;
+use crate::store::directory::{self, Access};
 use crate::store::open_store::OpenStore;
 use crate::store::redis::RedisStore;
 use crate::store::redis::credentials::Credentials;

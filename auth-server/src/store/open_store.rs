@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use super::clock::StoreClock;
 use super::at_rest::KeyEncryption;
+use super::clock::StoreClock;
 use super::envelope_encryption::EncryptionError;
 use super::{Change, Key, Kind, Outcome, Store, StoreError, Version};
 use crate::rate_limit::{Permit, Permits};

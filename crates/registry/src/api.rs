@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::client::RegistryError;
+use crate::error::RegistryError;
 use crate::instance::Instance;
 use crate::settings::RegistrySettings;
 

@@ -10,13 +10,15 @@ use http::{Method, StatusCode};
 use postern_transport::http_client::{
     Body, ClientSettings, HttpClient, HttpRequest, HttpResponse, MaxLength, TransportError, Trust,
 };
-use postern_transport::tls::peer::{PeerFiles, PeerSettings};
+use postern_transport::tls::failure::PeerSettings;
+use postern_transport::tls::peer::PeerFiles;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};
 use zeroize::Zeroizing;
 
 use crate::api::{Api, Call, parsed};
+use crate::error::RegistryError;
 use crate::instance::Instance;
 use crate::settings::RegistrySettings;
 
@@ -32,29 +34,6 @@ const LOGIN_PAUSE: Duration = Duration::from_secs(5);
 
 /// The settings that errors name.
 const SETTINGS: PeerSettings = PeerSettings::without_key("`ca` in its URL", "a registry gets none");
-
-/// A failed request to the registry. No text holds an address, a credential or a text of the server.
-#[derive(Debug, thiserror::Error)]
-pub enum RegistryError {
-    /// No whole response.
-    #[error("the registry does not respond: {0}")]
-    Unreachable(String),
-    /// A status without a result.
-    #[error("the registry rejects the request: {0}")]
-    Rejected(StatusCode),
-    /// A result that is no success.
-    #[error("the registry responds with the code {0}")]
-    Code(i64),
-    /// A response of another form.
-    #[error("the response of the registry is not understood")]
-    NotUnderstood,
-    /// A required login that failed with this status.
-    #[error("the registry rejects the login: {0}")]
-    Login(StatusCode),
-    /// An HTTP client that cannot be built.
-    #[error("no TLS to the registry: {0}")]
-    Tls(String),
-}
 
 /// A client of one registry.
 pub struct RegistryClient {

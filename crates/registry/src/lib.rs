@@ -5,9 +5,11 @@
 
 mod api;
 mod client;
+mod error;
 mod instance;
 mod settings;
 
-pub use client::{RegistryClient, RegistryError};
+pub use client::RegistryClient;
+pub use error::RegistryError;
 pub use instance::Instance;
 pub use settings::{Instances, InvalidRegistryUrl, RegistrySettings};

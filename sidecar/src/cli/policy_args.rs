@@ -92,6 +92,13 @@ pub(crate) struct RulesArgs {
     pub(crate) upstream_request: UpstreamRequestArgs,
 }
 
+impl RulesArgs {
+    /// Returns true if proofs are verified: their URLs are compared with those of resources.
+    pub(crate) const fn takes_proofs(&self) -> bool {
+        !self.resource.is_empty() && !self.tokens.accept_bound_tokens
+    }
+}
+
 /// Enforcement of tokens and rules.
 #[derive(Debug, Clone, Default, Args, Serialize)]
 #[command(next_help_heading = "Enforcement")]

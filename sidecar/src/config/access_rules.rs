@@ -15,11 +15,11 @@ use postern_process::exit::ExitError;
 use postern_token::policy::RequiredIssuer;
 use postern_token::strict_json::{Value, is_whole};
 
-use super::policy::dot_warning;
+use super::user_header::dot_warning;
 use crate::cli::policy_args::RulesArgs;
 use crate::cli::rule_args::{ClaimValue, RuleTable};
-use crate::decision::authorize::AuthPolicy;
 use crate::decision::issuers::Issuers;
+use crate::decision::policy::AuthPolicy;
 
 /// Max length of a rule's name, which is the label of a metric.
 const MAX_NAME_BYTES: usize = 64;

@@ -12,8 +12,8 @@ use postern_process::exit::ExitError;
 
 use self::description::Description;
 use super::flag_value::flag_error;
-use super::policy::user_header;
-use super::{key_source, policy};
+use super::key_source;
+use super::user_header::user_header;
 use crate::cli::ServeArgs;
 use crate::cli::key_args::RevocationMode;
 use crate::decision::issuers::{Issuer, Issuers, UserNames};

@@ -10,7 +10,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::decision::authorize::AuthPolicy;
+use crate::decision::policy::AuthPolicy;
 use crate::telemetry::access_log::{AccessLog, LoggedUser};
 use crate::upstream::service_request::UpstreamRequestPolicy;
 

@@ -19,10 +19,9 @@ use super::flag_value::flag_error;
 use super::issuers::AllIssuers;
 use super::reporting::reporting_until;
 use crate::cli::ServeArgs;
-use crate::cli::policy_args::{IdentityArgs, RulesArgs, TokenArgs};
+use crate::cli::policy_args::{RulesArgs, TokenArgs};
 use crate::cli::service_args::UpstreamRequestArgs;
-use crate::decision::authorize::AuthPolicy;
-use crate::decision::possession::PossessionPolicy;
+use crate::decision::policy::{AuthPolicy, PossessionPolicy};
 use crate::decision::protected_resource::{BoundTokenSupport, ProtectedResource};
 use crate::identity::user_header::UserHeader;
 use crate::upstream::UpstreamAddress;
@@ -31,10 +30,6 @@ use postern_process::command_line::texts::Text;
 
 /// Bound on the value of `Authorization`. Tokens of large directories list hundreds of groups.
 const MAX_AUTHORIZATION_BYTES: usize = 16 * 1024;
-/// Bound on the user header's value, together with those of `--claim-header`: most services take
-/// heads of 8 KiB.
-const MAX_USER_HEADER_BYTES: usize = 6 * 1024;
-
 /// Returns the authorization rules, for the tokens of `issuers`.
 ///
 /// # Errors
@@ -63,15 +58,10 @@ pub(super) fn auth_policy(
     Ok(rules)
 }
 
-/// Returns true if proofs are verified: their URLs are compared with those of resources.
-pub(super) fn takes_proofs(args: &RulesArgs) -> bool {
-    !args.resource.is_empty() && !args.tokens.accept_bound_tokens
-}
-
 fn possession(args: &RulesArgs) -> Result<PossessionPolicy, ExitError> {
     let nonces = match &args.tokens.dpop_nonce_key_file {
         None => None,
-        Some(file) if takes_proofs(args) => match NonceKeys::parse(&secret_file::read(file)?) {
+        Some(file) if args.takes_proofs() => match NonceKeys::parse(&secret_file::read(file)?) {
             Ok(keys) => Some(keys),
             Err(why) => return Err(flag_error("dpop-nonce-key-file", file.display(), why)),
         },
@@ -96,7 +86,7 @@ fn resources(
     let rules = (&policy.access_rules, policy.interceptor.context());
     let mut of_issuers = policy.issuers.iter();
     let bound_tokens = BoundTokenSupport {
-        dpop_signing_alg_values_supported: if takes_proofs(args) {
+        dpop_signing_alg_values_supported: if args.takes_proofs() {
             algorithms::asymmetric_names().into()
         } else {
             Vec::new()
@@ -149,18 +139,6 @@ pub(super) fn resources_without_audience(policy: &AuthPolicy) -> Vec<String> {
     warnings
 }
 
-pub(super) fn user_header(args: &IdentityArgs) -> Result<UserHeader, ExitError> {
-    let mut header = UserHeader::new(&args.user_header, MAX_USER_HEADER_BYTES)
-        .map_err(|error| flag_error("user-header", &args.user_header, error))?
-        .with_encoding(args.user_header_encoding);
-    for entry in &args.claim_header {
-        header = header
-            .with_claim(entry, None)
-            .map_err(|error| flag_error("claim-header", entry, error))?;
-    }
-    Ok(header)
-}
-
 fn interceptor(args: &RulesArgs) -> Result<Interceptor, ExitError> {
     Ok(Interceptor::new(
         context_path(&args.app_name)?,
@@ -175,7 +153,7 @@ fn interceptor(args: &RulesArgs) -> Result<Interceptor, ExitError> {
         cookie: args.tokens.token_cookie.clone(),
         cookie_origins: AllowedOrigins::new(args.tokens.cookie_origin.clone()),
         websocket_protocol: args.tokens.websocket_token,
-        takes_proofs: takes_proofs(args),
+        takes_proofs: args.takes_proofs(),
     }))
 }
 
@@ -240,33 +218,4 @@ pub(super) fn joined_members_warnings(args: &RulesArgs) -> Vec<String> {
         warnings.extend(joined_members(flag, members.iter().map(String::as_str)));
     }
     warnings
-}
-
-/// Warns of claims with dots, which other products read as a path to a nested claim.
-pub(super) fn dotted_claims(args: &ServeArgs) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for (flag, entries) in [
-        ("claim", &args.rules.tokens.claim),
-        ("claim-header", &args.rules.identity.claim_header),
-    ] {
-        for entry in entries {
-            if let Some(why) = dot_warning(entry.split_once('=').unwrap_or_default().1) {
-                warnings.push(format!("--{flag} '{entry}': {why}"));
-            }
-        }
-    }
-    warnings
-}
-
-/// Returns the warning about the name of a claim with dots. Names that are URLs are taken whole
-/// everywhere.
-pub(super) fn dot_warning(claim: &str) -> Option<String> {
-    if claim.contains('/') || !claim.contains('.') {
-        return None;
-    }
-    let nested = claim.replace('.', "/");
-    Some(format!(
-        "a name without a / in front is taken whole; a nested claim is written /{nested}, and this name \
-         without the warning /{claim}"
-    ))
 }

@@ -6,129 +6,30 @@ mod verified;
 
 use std::sync::Arc;
 
-use postern_contract::interceptor::{AuthRequirement, Interceptor};
+use postern_contract::interceptor::AuthRequirement;
 use postern_contract::rejection::Rejection;
-use postern_contract::rules::{AccessRules, Broken, Rule, RuleRequest};
-use postern_http::invalid::InvalidRequest;
+use postern_contract::rules::{Broken, Rule, RuleRequest};
 use postern_token::observer::{Observer, Unobserved};
 use postern_token::sources::bearer::Bearer;
 use postern_token::unverified::DecodedToken;
 use postern_token::unverified::detail;
 
 use crate::decision::csrf::is_cross_site_request;
+use crate::decision::decided::{Decision, Rejected};
 use crate::decision::forward::Forward;
-use crate::decision::issuers::{Issuer, Issuers};
-use crate::decision::possession::{PossessionPolicy, Presented};
-use crate::decision::protected_resource::ProtectedResource;
+use crate::decision::issuers::Issuer;
+use crate::decision::policy::AuthPolicy;
+use crate::decision::possession::Presented;
 use crate::identity::client::Client;
-use crate::identity::user_header::UserHeader;
 use crate::issuers::issuer_keys::KeysByIssuer;
 use crate::issuers::token_cache::{TokenDigest, VerifiedToken};
 use postern_http::request::kind::RequestKind;
 use postern_http::request::received::ReceivedHead;
 
-/// Decision about a request that is not rejected.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
-    /// Send it to the service.
-    Forward(Forward),
-    /// Respond with this body.
-    Respond(Vec<u8>),
-    /// Respond to the CORS preflight of the current-user endpoint.
-    Preflight,
-}
-
-/// A rejected request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Rejected {
-    pub(crate) rejection: Rejection,
-    /// The place of the rule that does not hold.
-    pub(crate) rule: Option<usize>,
-    /// The verified token of a request that only a rule rejects.
-    pub(crate) verified: Option<Arc<VerifiedToken>>,
-}
-
-impl From<InvalidRequest> for Rejected {
-    fn from(invalid: InvalidRequest) -> Self {
-        Rejection::from(invalid).into()
-    }
-}
-
-impl From<Rejection> for Rejected {
-    fn from(rejection: Rejection) -> Self {
-        Self {
-            rejection,
-            rule: None,
-            verified: None,
-        }
-    }
-}
-
-/// Rules by which every request is authorized.
-#[derive(Debug, Clone)]
-pub(crate) struct AuthPolicy {
-    pub(crate) interceptor: Interceptor,
-    pub(crate) issuers: Issuers,
-    pub(crate) user_header: UserHeader,
-    pub(crate) access_rules: AccessRules,
-    /// The end of report-only mode, in seconds since the epoch; `None` unless it is configured.
-    pub(crate) reporting_until: Option<i64>,
-    /// False if the protocol of the upstream has no upgrade.
-    pub(crate) carries_websockets: bool,
-    /// Without any, no metadata are served, and challenges name none.
-    pub(crate) resources: Arc<[ProtectedResource]>,
-    pub(crate) possession: PossessionPolicy,
-    /// Counts the changes that make cached tokens obsolete.
-    generation: u64,
-}
-
 impl AuthPolicy {
-    pub(crate) fn new(interceptor: Interceptor, issuers: Issuers, user_header: UserHeader) -> Self {
-        let policy = Self {
-            interceptor: interceptor.with_token_headers(issuers.token_headers().to_vec()),
-            issuers,
-            user_header,
-            access_rules: AccessRules::default(),
-            reporting_until: None,
-            carries_websockets: true,
-            resources: Arc::default(),
-            possession: PossessionPolicy::default(),
-            generation: 0,
-        };
-        // Without rules too: this gives the issuers the claims of the user header.
-        policy.with_access_rules(AccessRules::default())
-    }
-
-    /// Sets the rules that a verified token has to satisfy.
-    pub(crate) fn with_access_rules(mut self, rules: AccessRules) -> Self {
-        // In this order: `verify_with` splits them behind those of the header.
-        let mut claims = self.user_header.extra_claims();
-        claims.extend_from_slice(rules.claims());
-        self.issuers.set_extra_claims(&claims);
-        self.interceptor = self.interceptor.with_rules(!rules.rules().is_empty());
-        self.access_rules = rules;
-        self
-    }
-
-    /// Returns the names of the rules, in order.
-    pub(crate) fn rule_names(&self) -> impl Iterator<Item = &str> {
-        self.access_rules
-            .rules()
-            .iter()
-            .map(|rule| rule.name.as_str())
-    }
-
     /// Returns the rule that a rejection names.
     pub(crate) fn rule_of(&self, rejected: &Rejected) -> Option<&Rule> {
         self.access_rules.rules().get(rejected.rule?)
-    }
-
-    /// Returns the token of a request; `None` without one, and for a malformed one.
-    pub(crate) fn token<'a>(&self, request: &'a ReceivedHead) -> Option<Bearer<'a>> {
-        let opens_websocket = request.kind == RequestKind::WebSocket;
-        self.interceptor
-            .token(&request.headers, opens_websocket)
-            .ok()?
     }
 
     /// Names what in a request is the cause of a rejection, where the reason does not say it. Of a
@@ -181,16 +82,6 @@ impl AuthPolicy {
             Some(Forward { reported: None, .. }) => None,
             _ => self.token_and_issuer(request)?.1.policy.name.as_deref(),
         }
-    }
-
-    /// Replaces `former`: its cached tokens stay valid only if both policies read a token alike, and
-    /// its used proofs stay used.
-    pub(crate) fn next_generation(&mut self, former: &Self) {
-        self.possession.seen = Arc::clone(&former.possession.seen);
-        let same = self.issuers == former.issuers
-            && self.user_header == former.user_header
-            && self.access_rules == former.access_rules;
-        self.generation = former.generation + u64::from(!same);
     }
 
     /// Decides about `request` at `now`, in seconds since the epoch. `keys` are an error before the

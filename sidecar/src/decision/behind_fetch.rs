@@ -2,7 +2,7 @@
 
 use postern_contract::rejection::Rejection;
 
-use super::authorize::{Decision, Rejected};
+use super::decided::{Decision, Rejected};
 use crate::issuers::on_demand::Waited;
 
 /// Decides behind each fetch that `wait` waits for; `wait` returns `None` if too many requests wait.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use postern_contract::rejection::Rejection;
 
-use crate::decision::authorize::AuthPolicy;
+use crate::decision::policy::AuthPolicy;
 use crate::issuers::token_cache::VerifiedToken;
 use crate::telemetry::outcome::Outcome;
 use postern_http::request::kind::RequestKind;

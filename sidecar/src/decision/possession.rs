@@ -1,8 +1,6 @@
 //! The proof and the certificate of a request, compared with what its token is bound to (RFC 9449, RFC
 //! 8705).
 
-use std::sync::Arc;
-
 use http::{HeaderName, HeaderValue, StatusCode};
 use postern_contract::rejection::Rejection;
 use postern_http::host::normal_url::NormalUrl;
@@ -10,32 +8,19 @@ use postern_http::request::received::ReceivedHead;
 use postern_token::digest::Digest;
 use postern_token::invalid::InvalidProof;
 use postern_token::observer::Observer;
-use postern_token::possession::nonces::NonceKeys;
 use postern_token::possession::proof::{DPOP, Proof, ProofRequest, VerifiedProof};
-use postern_token::possession::seen_proofs::SeenProofs;
 use postern_token::possession::{Binding, Possession};
 use postern_token::sources::bearer::{Bearer, Scheme, TokenLocation};
 use postern_token::unverified::detail;
 use postern_transport::net::shares::Holder;
 
-use super::authorize::AuthPolicy;
+use super::policy::AuthPolicy;
 use crate::identity::client::Client;
-use crate::identity::client_certificate::{CertificateField, ClientCertificate};
+use crate::identity::client_certificate::ClientCertificate;
 use crate::issuers::token_cache::TokenDigest;
 
 /// The field with the nonce of the next proof (RFC 9449 §8).
 pub(crate) const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
-
-/// The checks of what tokens are bound to.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct PossessionPolicy {
-    /// Where trusted proxies send the certificate of their client.
-    pub(crate) certificate_field: Option<CertificateField>,
-    /// Set if proofs need a nonce.
-    pub(crate) nonces: Option<NonceKeys>,
-    /// Kept over reloads.
-    pub(crate) seen: Arc<SeenProofs<Holder>>,
-}
 
 /// A token with its request.
 #[derive(Clone, Copy)]

@@ -1,7 +1,8 @@
 //! Report-only mode: requests that would be rejected are forwarded, until a time.
 
-use super::authorize::{AuthPolicy, Decision, Rejected};
+use super::decided::{Decision, Rejected};
 use super::forward::Forward;
+use super::policy::AuthPolicy;
 use postern_http::request::kind::RequestKind;
 use postern_http::request::received::ReceivedHead;
 

@@ -8,8 +8,8 @@ use postern_process::clock::unix_now;
 use postern_transport::net::shares::Share;
 
 use super::request::Request;
-use crate::decision::authorize::{Decision, Rejected};
 use crate::decision::behind_fetch::decide_behind_fetch;
+use crate::decision::decided::{Decision, Rejected};
 use crate::decision::forward::Forward;
 use crate::exchange::app::App;
 use crate::exchange::response::LocalResponse;

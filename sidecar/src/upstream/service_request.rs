@@ -10,8 +10,8 @@ use postern_http::methods::METHOD_OVERRIDES;
 use postern_http::trace::TRACESTATE;
 use postern_token::possession::proof::DPOP;
 
-use crate::decision::authorize::AuthPolicy;
 use crate::decision::forward::Forward;
+use crate::decision::policy::AuthPolicy;
 use crate::decision::reporting::WOULD_REJECT;
 use crate::decision::strip_token;
 use crate::identity::client::Client;

@@ -22,8 +22,8 @@ use postern_transport::net::shares::Holder;
 
 use crate::cli::{Cli, Command};
 use crate::config::Config;
-use crate::decision::authorize::{Decision, Rejected};
 use crate::decision::behind_fetch::decide_behind_fetch;
+use crate::decision::decided::{Decision, Rejected};
 use crate::exchange::app::App;
 use crate::identity::client::Client;
 use crate::issuers::task::IssuerTask;

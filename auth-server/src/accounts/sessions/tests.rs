@@ -7,10 +7,10 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::accounts::users::builtin::BuiltinUser;
 use crate::revocations::tests::log_of;
-use crate::store::conformance::installations::{Files, Installation, Redis};
-use crate::store::conformance::unsteady::{Failure, Unsteady};
 use crate::store::at_rest::KeyEncryption;
 use crate::store::at_rest::tests::with;
+use crate::store::conformance::installations::{Files, Installation, Redis};
+use crate::store::conformance::unsteady::{Failure, Unsteady};
 use crate::store::open_store::OpenStore;
 use crate::store::{Change, Store};
 

@@ -10,11 +10,11 @@ use crate::keys::plan::Planner;
 use crate::keys::ring::KeyRing;
 use crate::keys::ring::rotation::RotationPolicy;
 use crate::keys::update::update;
+use crate::store::at_rest::KeyEncryption;
+use crate::store::at_rest::tests::with;
 use crate::store::conformance::for_every_store;
 use crate::store::conformance::installations::Installation;
 use crate::store::conformance::unsteady::Unsteady;
-use crate::store::at_rest::KeyEncryption;
-use crate::store::at_rest::tests::with;
 
 const TYPE: SigningType = SigningType::Ecdsa;
 const NOW: i64 = 1_000_000;

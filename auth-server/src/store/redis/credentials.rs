@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use postern_process::files::secret_file;
-use postern_transport::tls::peer::{PeerCertificates, PeerFiles, PeerSettings};
+use postern_transport::tls::failure::PeerSettings;
+use postern_transport::tls::peer::{PeerCertificates, PeerFiles};
 use serde::Serialize;
 use zeroize::Zeroizing;
 

@@ -2,6 +2,7 @@
 
 use super::Body;
 use super::chunks::Chunks;
+pub use super::chunks::{MalformedChunk, Piece};
 
 /// A reader of one body, in pieces of any size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,20 +14,6 @@ enum State {
     Chunked(Chunks),
     UntilClose,
 }
-
-/// A run of body data within received bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
-    /// Bytes of framing before the data.
-    pub skipped: usize,
-    /// Bytes of data.
-    pub data: usize,
-}
-
-/// The chunks of a body are malformed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("malformed chunked body")]
-pub struct MalformedChunk;
 
 impl BodyReader {
     /// The reader of a message without a body.

@@ -2,7 +2,19 @@
 //! size without a digit, or a line feed within an extension, ends the line for some parsers and not for
 //! others.
 
-use super::body::{MalformedChunk, Piece};
+/// A run of body data within received bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// Bytes of framing before the data.
+    pub skipped: usize,
+    /// Bytes of data.
+    pub data: usize,
+}
+
+/// The chunks of a body are malformed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("malformed chunked body")]
+pub struct MalformedChunk;
 
 /// The position of the next byte in the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,7 @@
 use std::error::Error;
 use std::io;
 
-use crate::tls::failure::with_causes;
-use crate::tls::peer::PeerSettings;
+use crate::tls::failure::{PeerSettings, with_causes};
 
 /// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]

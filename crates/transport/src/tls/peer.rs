@@ -6,30 +6,8 @@ use rustls::pki_types::CertificateDer;
 
 use super::certificate::{CertificateFiles, authorities, validity};
 use super::expiry::End;
+use super::failure::PeerSettings;
 use postern_process::exit::ExitError;
-
-/// The names of the settings, for errors and warnings.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PeerSettings {
-    /// The setting of the authorities.
-    pub ca: &'static str,
-    /// The setting of the chain.
-    pub certificate: &'static str,
-    /// The setting of the chain's key.
-    pub key: &'static str,
-}
-
-impl PeerSettings {
-    /// Returns the names that failed connections need: no failure is about the key.
-    #[must_use]
-    pub const fn without_key(ca: &'static str, certificate: &'static str) -> Self {
-        Self {
-            ca,
-            certificate,
-            key: "",
-        }
-    }
-}
 
 /// The files, as configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use postern_http::methods::Methods;
 use postern_http::path::patterns::PathPattern;
 
 use crate::config::{examples, path_of};
-use crate::decision::authorize::AuthPolicy;
+use crate::decision::policy::AuthPolicy;
 
 /// Methods by which a pattern for all is tried.
 const METHODS: [Method; 5] = [

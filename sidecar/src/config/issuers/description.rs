@@ -12,11 +12,12 @@ use postern_token::policy::{Audience, BoundTokens, RequiredIssuer, VerificationP
 use postern_transport::http_client::proxy::KeysProxy;
 use postern_transport::issuer::document::IssuerUrl;
 use postern_transport::issuer::key_set::{KeySetSettings, Location};
-use postern_transport::tls::peer::{PeerFiles, PeerSettings};
+use postern_transport::tls::failure::PeerSettings;
+use postern_transport::tls::peer::PeerFiles;
 
 use super::accepted::accepted_issuers;
+use super::key_source;
 use super::user_prefix::UserPrefix;
-use super::{key_source, policy};
 use crate::cli::ServeArgs;
 use crate::cli::issuer_members::{Asymmetric, Dpop, KeysWay};
 use crate::cli::issuer_table::IssuerTable;
@@ -148,7 +149,7 @@ impl<'a> Description<'a> {
     /// Returns true if its tokens need a proof. Where `--resource` is set they may have one.
     fn requires_proof(&self) -> Result<bool, ExitError> {
         match self.table.dpop.as_deref() {
-            Some(_) if !policy::takes_proofs(&self.args.rules) => Err(self.error(
+            Some(_) if !self.args.rules.takes_proofs() => Err(self.error(
                 "`dpop` needs --resource, with whose URL proofs are compared, and excludes --accept-bound-tokens",
             )),
             Some(Dpop::Required) if self.table.token_header.is_some() => Err(self.error(

@@ -4,7 +4,8 @@
 use std::time::Instant;
 
 use jsonwebtoken::{EncodingKey, Header};
-use postern_contract::rules::{RequiredClaim, Requirement, Rule, Unmatched};
+use postern_contract::interceptor::Interceptor;
+use postern_contract::rules::{AccessRules, RequiredClaim, Requirement, Rule, Unmatched};
 use postern_http::invalid::InvalidRequest;
 use postern_http::methods::Methods;
 use postern_http::path::patterns::PassList;
@@ -15,7 +16,8 @@ use postern_transport::net::client_address::TrustedProxies;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::decision::issuers::UserNames;
+use crate::decision::issuers::{Issuers, UserNames};
+use crate::identity::user_header::UserHeader;
 use crate::issuers::current::CurrentKeys;
 use crate::issuers::installed_keys::InstalledKeys;
 use crate::issuers::issuer_keys::IssuerKeys;

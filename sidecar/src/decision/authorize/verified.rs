@@ -11,8 +11,8 @@ use postern_token::possession::{Binding, Possession};
 use postern_token::revocations::TokenDigests;
 use postern_transport::net::shares::Holder;
 
-use super::AuthPolicy;
 use crate::decision::issuers::Issuer;
+use crate::decision::policy::AuthPolicy;
 use crate::decision::possession::Presented;
 use crate::issuers::installed_keys::InstalledKeys;
 use crate::issuers::issuer_keys::KeysByIssuer;

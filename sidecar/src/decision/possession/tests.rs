@@ -19,7 +19,7 @@ use token_corpus::token_forge::Forge;
 use super::*;
 use crate::cli::{Cli, Command};
 use crate::config::Config;
-use crate::decision::authorize::Decision;
+use crate::decision::decided::Decision;
 use crate::decision::issuers::{Issuer, Issuers};
 use crate::identity::client_certificate::tests::RFC_9440;
 use crate::issuers::current::CurrentKeys;
