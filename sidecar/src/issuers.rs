@@ -3,11 +3,11 @@
 pub(crate) mod cache;
 pub(crate) mod cache_file;
 pub(crate) mod current;
+pub(crate) mod fetch_time;
 pub(crate) mod fingerprint;
 pub(crate) mod installed_keys;
 pub(crate) mod issuer_keys;
 pub(crate) mod key_metrics;
-pub(crate) mod list_in_force;
 pub(crate) mod on_demand;
 pub(crate) mod readiness;
 pub(crate) mod revocations;

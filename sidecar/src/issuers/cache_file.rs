@@ -18,8 +18,9 @@ use postern_token::revocations::MAX_LIST_BYTES;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::installed_keys::{FetchTime, InstalledKeys};
-use super::revocations::Revocations;
+use super::fetch_time::FetchTime;
+use super::installed_keys::InstalledKeys;
+use super::revocations::{CachedList, Revocations};
 use postern_transport::http_client::MAX_BODY_BYTES;
 
 /// The longest fetched set and list, with room for the rest of the file.
@@ -60,16 +61,6 @@ pub(crate) struct Content {
     jwks: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) revocations: Option<CachedList>,
-}
-
-/// A revocation list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CachedList {
-    /// The largest number so far.
-    pub(super) number: u64,
-    /// The whole list as it was signed.
-    pub(super) list: String,
 }
 
 /// The reason why a file is not used.

@@ -12,10 +12,11 @@ use postern_token::keys::KeySet;
 use postern_token::sources::bearer::Bearer;
 use postern_token::times::moment;
 
+use super::fetch_time::FetchTime;
 use super::fingerprint::KeySetFingerprint;
-use super::installed_keys::{FetchTime, InstalledKeys};
-use super::list_in_force::ListInForce;
+use super::installed_keys::InstalledKeys;
 use super::on_demand::OnDemandFetch;
+use super::revocations::list_in_force::ListInForce;
 use super::server_clock::ServerClock;
 use super::token_cache::TokenCacheConfig;
 use crate::telemetry::metrics::RefreshResult;

@@ -8,8 +8,9 @@ use postern_contract::rejection::Rejection;
 use postern_token::keys::KeySet;
 use postern_token::revocations::TokenDigests;
 
+use super::fetch_time::FetchTime;
 use super::fingerprint::KeySetFingerprint;
-use super::list_in_force::ListInForce;
+use super::revocations::list_in_force::ListInForce;
 use super::token_cache::TokenCache;
 
 /// A key set in force, its fetch time, and the tokens that it has verified.
@@ -57,40 +58,6 @@ impl InstalledKeys {
 
     /// Returns true for keys from a cache: this process has not fetched any yet.
     pub(crate) const fn is_cached(&self) -> bool {
-        self.fetched.cached_for.is_some()
-    }
-}
-
-/// The fetch time of keys. A process that started later has no [`Instant`] for it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct FetchTime {
-    /// The time when this process got the keys.
-    learned_at: Instant,
-    /// The age of the keys at that time; `None` if this process fetched them itself.
-    cached_for: Option<Duration>,
-}
-
-impl FetchTime {
-    /// Returns the time of a fetch by another process, this long before `now`.
-    pub(crate) const fn before(now: Instant, age: Duration) -> Self {
-        Self {
-            learned_at: now,
-            cached_for: Some(age),
-        }
-    }
-
-    pub(super) fn age(self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.learned_at)
-            .saturating_add(self.cached_for.unwrap_or_default())
-    }
-}
-
-/// A fetch by this process.
-impl From<Instant> for FetchTime {
-    fn from(now: Instant) -> Self {
-        Self {
-            learned_at: now,
-            cached_for: None,
-        }
+        self.fetched.is_of_other_process()
     }
 }

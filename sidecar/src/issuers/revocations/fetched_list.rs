@@ -7,7 +7,7 @@ use postern_token::keys::KeySet;
 use postern_token::revocations::{RevocationList, RevocationListError, SIGNED_EVERY};
 use postern_transport::http_client::{TransportError, Unexpected};
 
-use crate::issuers::installed_keys::FetchTime;
+use crate::issuers::fetch_time::FetchTime;
 
 /// An older signature is a replay, or of a server whose clock is far behind.
 const MAX_SIGNATURE_AGE: i64 = 3_600;

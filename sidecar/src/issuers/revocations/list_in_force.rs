@@ -7,7 +7,7 @@ use postern_contract::rejection::Rejection;
 use postern_token::revocations::TokenDigests;
 use tokio::sync::watch;
 
-use super::revocations::Revocations;
+use super::Revocations;
 
 /// The list that requests read without a lock, and that one task replaces.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(crate) struct ListInForce {
     /// `None` before the first list.
     list: ArcSwapOption<Revocations>,
     /// The begin and the cause of an outage of the list.
-    pub(super) failed: ArcSwapOption<String>,
+    pub(crate) failed: ArcSwapOption<String>,
     /// Wakes the streams whose tokens other lines may end.
     changes: watch::Sender<()>,
 }

@@ -1,0 +1,42 @@
+//! The time of a fetch, which another process may have made.
+
+use std::time::{Duration, Instant};
+
+/// The fetch time of keys. A process that started later has no [`Instant`] for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FetchTime {
+    /// The time when this process got the keys.
+    learned_at: Instant,
+    /// The age of the keys at that time; `None` if this process fetched them itself.
+    cached_for: Option<Duration>,
+}
+
+impl FetchTime {
+    /// Returns the time of a fetch by another process, this long before `now`.
+    pub(crate) const fn before(now: Instant, age: Duration) -> Self {
+        Self {
+            learned_at: now,
+            cached_for: Some(age),
+        }
+    }
+
+    /// Returns true for a fetch by another process.
+    pub(super) const fn is_of_other_process(self) -> bool {
+        self.cached_for.is_some()
+    }
+
+    pub(super) fn age(self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.learned_at)
+            .saturating_add(self.cached_for.unwrap_or_default())
+    }
+}
+
+/// A fetch by this process.
+impl From<Instant> for FetchTime {
+    fn from(now: Instant) -> Self {
+        Self {
+            learned_at: now,
+            cached_for: None,
+        }
+    }
+}
