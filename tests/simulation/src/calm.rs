@@ -82,7 +82,7 @@ fn agree(world: &Arc<World>) {
     }
     let sidecars = world.running_sidecars();
     let lists: Vec<_> = sidecars.values().map(|sidecar| sidecar.list()).collect();
-    let is_same = laws.has_lost || lists.iter().all(|list| list.is_some() && *list == lists[0]);
+    let is_same = laws.has_lost() || lists.iter().all(|list| list.is_some() && *list == lists[0]);
     laws.require(is_same, || {
         format!("sidecars have different lists: {lists:?}")
     });
@@ -102,7 +102,7 @@ async fn tokens_count(world: &Arc<World>) {
         let laws = world.laws.lock();
         let tokens = laws.tokens.iter();
         let counts = tokens.filter(|token| laws.must_count(world, token));
-        (counts.cloned().collect(), laws.has_lost)
+        (counts.cloned().collect(), laws.has_lost())
     };
     for token in live {
         for (number, sidecar) in world.running_sidecars() {
@@ -135,7 +135,7 @@ async fn live(world: &Arc<World>, server: usize) {
     }
     let has_ended = log_out(world, client, server, Credential::RefreshToken).await;
     let mut laws = world.laws.lock();
-    let is_served = is_served || laws.has_lost;
+    let is_served = is_served || laws.has_lost();
     let lives = [has_begun, renews, is_served, has_ended];
     laws.require(lives == [true; 4], || {
         format!("no life at server {server}: {lives:?}")

@@ -53,9 +53,9 @@ pub struct Laws {
     log: Vec<(i64, i64)>,
     /// The largest number of a list that each running server has published.
     numbers: BTreeMap<usize, i64>,
-    /// True once the store has lost something that it had confirmed. Sidecars may take its list for older than
-    /// the one that they have, and serve no client until the next revocation.
-    pub has_lost: bool,
+    /// The moment when the store has last lost something that it had confirmed. Sidecars may take its list for
+    /// older than the one that they have, and serve no client until the next revocation.
+    lost: Option<Instant>,
     /// A former primary has served a request since the last check, and has lost what it confirmed.
     pub former_has_served: bool,
     sets_clocks: bool,
@@ -113,27 +113,45 @@ impl Laws {
         if !is_lossy {
             return;
         }
-        self.has_lost = true;
+        self.lost = Some(Instant::now());
         self.sessions
             .iter_mut()
             .for_each(|session| session.is_safe = false);
-        let servers = world.running_servers();
-        let tokens = &self.tokens;
-        for end in &mut self.ends {
-            if end.confirmed.is_none() || world.store_has(end, tokens) {
-                continue;
-            }
-            let holds = |server: &Arc<Server>| end.is_in_force(server, tokens);
-            let holders: BTreeSet<_> = servers
-                .iter()
-                .filter(|(number, server)| end.confirmed_by == Some(**number) || holds(server))
-                .map(|(number, _)| *number)
-                .collect();
-            end.keeps = match holders.is_empty() {
-                true => Keeps::Lost,
-                false => Keeps::Servers(holders),
-            };
+        (0..self.ends.len()).for_each(|position| self.find_holders(world, position));
+    }
+
+    #[must_use]
+    pub const fn has_lost(&self) -> bool {
+        self.lost.is_some()
+    }
+
+    /// Notes that an end was confirmed, which was requested at `sent`.
+    pub fn confirm(&mut self, world: &World, position: usize, by: Option<usize>, sent: Instant) {
+        let end = &mut self.ends[position];
+        (end.confirmed, end.confirmed_by) = (Some(Instant::now()), by);
+        // The store may have lost it before the response came.
+        if self.lost >= Some(sent) {
+            self.find_holders(world, position);
         }
+    }
+
+    /// Notes the servers that have a confirmed end in memory, where the store lacks it.
+    fn find_holders(&mut self, world: &World, position: usize) {
+        let (end, tokens) = (&mut self.ends[position], &self.tokens);
+        if end.confirmed.is_none() || world.store_has(end, tokens) {
+            return;
+        }
+        let holds = |server: &Arc<Server>| end.is_in_force(server, tokens);
+        let holders: BTreeSet<_> = world
+            .running_servers()
+            .iter()
+            .filter(|(number, server)| end.confirmed_by == Some(**number) || holds(server))
+            .map(|(number, _)| *number)
+            .collect();
+        end.keeps = match holders.is_empty() {
+            true => Keeps::Lost,
+            false => Keeps::Servers(holders),
+        };
     }
 
     pub fn server_dies(&mut self, server: usize) {
@@ -292,7 +310,7 @@ impl Laws {
         match self.tokens.iter().find(|token| token.text == text) {
             Some(token) => {
                 token.expires > world.sky.world_now()
-                    && !self.has_lost
+                    && !self.has_lost()
                     && !self.may_be_revoked(&token.key)
             }
             None => self.sessions.get(session).is_some_and(|it| it.is_safe),

@@ -46,6 +46,10 @@ pub(super) struct Part<'a> {
     /// The data after which a tunnel is over.
     tunnel: Option<usize>,
     pub(super) sent: usize,
+    /// The begin of the last write.
+    written: Instant,
+    /// The time from the last write of the message until its surplus was written.
+    pub(super) surplus_after: Option<Duration>,
     step: usize,
     /// True once nothing more is sent.
     is_stopped: bool,
@@ -64,6 +68,8 @@ impl<'a> Part<'a> {
             stream,
             tunnel: None,
             sent: 0,
+            written: Instant::now(),
+            surplus_after: None,
             step: 0,
             is_stopped: false,
             deadline: Instant::now() + LIMIT,
@@ -189,6 +195,7 @@ impl<'a> Part<'a> {
                 && at == self.sent + length
             {
                 bytes.extend(text.as_bytes());
+                self.surplus_after = Some(Duration::ZERO);
                 self.cuts.retain(|other| Some(*other) != cut);
             }
             self.put(socket, &bytes).await;
@@ -201,6 +208,7 @@ impl<'a> Part<'a> {
 
     /// Writes; the other side may have left meanwhile, which the next read shows.
     async fn put(&mut self, socket: &mut TcpStream, bytes: &[u8]) {
+        self.written = Instant::now();
         let write = timeout_at(self.deadline, socket.write_all(bytes));
         if !matches!(write.await, Ok(Ok(()))) {
             self.is_stopped = true;
@@ -257,8 +265,10 @@ impl<'a> Part<'a> {
                 self.put(socket, &glued).await;
             }
             Kind::Surplus(text, pause) => {
+                let written = self.written;
                 sleep(Duration::from_millis(pause)).await;
                 self.put(socket, text.as_bytes()).await;
+                self.surplus_after = Some(written.elapsed());
             }
             Kind::Cancel => {
                 let reset = frame(RST_STREAM, 0, self.stream, &CANCEL.to_be_bytes());

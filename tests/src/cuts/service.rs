@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::cut::{Direction, Kind};
+use super::cut::Kind;
 use super::exchange::{Piece, Side, Version};
 use super::part::{Ending, Part};
 use super::reading::{Http1Reader, Http2Reader, Reader};
@@ -38,10 +38,15 @@ pub(super) async fn start(world: &Arc<World>, version: Version) -> SocketAddr {
     address
 }
 
+/// The rest of a connection before another user gets it.
+const REST: Duration = Duration::from_millis(3);
+
 /// The case that a connection has served last.
 struct Last {
     case: Arc<Case>,
-    has_surplus: bool,
+    /// True for surplus that was there before the connection had rested. Later, it comes in a moment of its own,
+    /// and the connection may be in use again.
+    has_early_surplus: bool,
 }
 
 async fn serve_http_1(world: &World, mut socket: TcpStream) -> Option<()> {
@@ -60,7 +65,7 @@ async fn serve_http_1(world: &World, mut socket: TcpStream) -> Option<()> {
             }
         };
         if let Some(last) = last.take()
-            && last.has_surplus
+            && last.has_early_surplus
             && last.case.user != case.user
         {
             case.breaks(format!(
@@ -69,15 +74,7 @@ async fn serve_http_1(world: &World, mut socket: TcpStream) -> Option<()> {
             ));
         }
         reader.next(None);
-        play(world, &case, &mut socket, &mut reader, 0).await?;
-        // Later, it comes in a moment of its own, and the connection may be in use again.
-        let is_surplus = |kind: Kind| matches!(kind, Kind::Surplus(_, 0));
-        let of_service = |direction: Direction| direction.side() == Side::Service;
-        let has_surplus = case
-            .cuts
-            .iter()
-            .any(|cut| of_service(cut.direction) && is_surplus(cut.kind));
-        last = Some(Last { case, has_surplus });
+        last = Some(play(world, &case, &mut socket, &mut reader, 0).await?);
     }
 }
 
@@ -118,7 +115,7 @@ async fn play(
     socket: &mut TcpStream,
     reader: &mut dyn Reader,
     stream: u32,
-) -> Option<()> {
+) -> Option<Last> {
     let exchange = &case.exchange;
     let script = script(exchange, Side::Service, world.names(case), stream);
     let number = case.begin_try();
@@ -158,7 +155,10 @@ async fn play(
             let _ = timeout(LINE, copy(socket, &mut sink())).await;
             None
         }
-        After::Stay if !exchange.opens_tunnel() => Some(()),
+        After::Stay if !exchange.opens_tunnel() => Some(Last {
+            case: Arc::clone(case),
+            has_early_surplus: part.surplus_after.is_some_and(|after| after < REST),
+        }),
         After::Reset => {
             let _ = socket.set_zero_linger();
             None

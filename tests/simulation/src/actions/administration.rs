@@ -52,8 +52,9 @@ pub(super) async fn command(world: &Arc<World>, command: Administration) -> bool
 /// Asks for an end, and notes its confirmation.
 pub(super) async fn end(world: &Arc<World>, ended: Ended, request: Administration) {
     let position = world.laws.lock().note(ended, None);
+    let sent = Instant::now();
     if command(world, request).await {
-        world.laws.lock().ends[position].confirmed = Some(Instant::now());
+        world.laws.lock().confirm(world, position, None, sent);
     }
 }
 
@@ -79,6 +80,7 @@ pub(super) async fn foreign_logout(
             let request = form("/oidc/backchannel-logout", statement);
             world.request(server(number), request).await
         };
+        let sent = Instant::now();
         let (reply, other) = tokio::join!(send(0), send(1));
         let (replies, first) = ([reply, other], server(0));
         world.story.tell(|| {
@@ -96,8 +98,8 @@ pub(super) async fn foreign_logout(
             |reply: &Option<Reply>| reply.as_ref().is_some_and(|it| it.status == StatusCode::OK);
         let ended = replies.iter().position(ended);
         if let Some(number) = ended.filter(|_| !is_lost) {
-            let end = &mut world.laws.lock().ends[position];
-            (end.confirmed, end.confirmed_by) = (Some(Instant::now()), Some(server(number)));
+            let by = Some(server(number));
+            world.laws.lock().confirm(world, position, by, sent);
             return;
         }
         is_lost &= ended.is_none();

@@ -42,7 +42,7 @@ impl Laws {
                 self.keys_seen.entry(key).or_insert(now);
             }
         }
-        if self.has_lost {
+        if self.has_lost() {
             // What servers write back counts from then on.
             let seen = self.keys_seen.iter_mut();
             let lost = seen.filter(|(id, _)| !world.all_list(id));
@@ -101,7 +101,7 @@ impl Laws {
             .polled
             .is_none_or(|begun| begun.elapsed() > ROTATION_LEAD);
         // In an older copy a revoked key is revoked once more.
-        let is_repeated = self.has_lost && !keys.revoked.is_empty();
+        let is_repeated = self.has_lost() && !keys.revoked.is_empty();
         let is_seen = is_known || self.keys_seen.contains_key(current);
         self.require(is_first || is_late || is_repeated || is_seen, || {
             format!("server {number} signs with {current}, which was not announced")
@@ -116,7 +116,7 @@ impl Laws {
 
     /// Returns true where a key is lost with the store: a server has not written it back.
     pub(super) fn is_lost(&self, world: &World, key: &str) -> bool {
-        self.has_lost && !world.all_list(key)
+        self.has_lost() && !world.all_list(key)
     }
 
     /// Returns true for a token that every sidecar has to accept.

@@ -151,7 +151,7 @@ impl Laws {
             has_long(fetches.present_list, MAX_LIST_AGE) && has_long(fetches.key, MAX_KEY_AGE);
         let is_401 = matches!(verdict, Verdict::Rejected(_, 401));
         if is_up_to_date && keys.contains(&token.key) {
-            self.require(is_served || self.has_lost && !is_401, || {
+            self.require(is_served || self.has_lost() && !is_401, || {
                 format!(
                     "sidecar {sidecar} knows the key {} and says {verdict:?}",
                     token.key
