@@ -10,8 +10,8 @@ use postern_token::keys::algorithms::ASYMMETRIC;
 use postern_transport::http_client::proxy::KeysProxy;
 use postern_transport::issuer::document::IssuerUrl;
 use postern_transport::issuer::key_set::{KeySetSettings, Location};
-use postern_transport::tls::failure::PeerSettings;
 use postern_transport::tls::peer::PeerFiles;
+use postern_transport::tls::peer_settings::PeerSettings;
 
 use crate::cli::logout_table::{LogoutScope, LogoutTable};
 use crate::revocations::foreign::{ForeignIssuer, ForeignIssuerSettings};

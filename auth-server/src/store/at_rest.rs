@@ -1,12 +1,12 @@
 //! The encryption of a store as a whole: the private key and the ring show its state, by which every other
-//! record is written and read.
+//! record is written and read, with the configured keys.
 
 use parking_lot::Mutex;
 use postern_process::logs::sanitize::LogText;
 use zeroize::Zeroizing;
 
 use super::Key;
-use super::envelope_encryption::{EncryptionError, KeyEncryptionKey, MARK, NO_KEY, VERSION};
+use super::envelope_encryption::{EncryptionError, Envelope, KeyEncryptionKey, MARK, NO_KEY};
 
 /// The word in place of the key that encrypts.
 const CLEAR: &str = "clear";
@@ -33,7 +33,7 @@ impl AtRest {
     }
 }
 
-/// The configured keys.
+/// The configured key-encryption keys.
 #[derive(Debug, Default)]
 pub(crate) struct KeyEncryption {
     /// The key that encrypts a new store, or a store that is encrypted anew; `None` for plaintext.
@@ -80,7 +80,7 @@ impl KeyEncryption {
 
     /// Decrypts the value of a record; returns plaintext as it is.
     pub(crate) fn open(&self, record: &Key, text: &str) -> Result<Decrypted, EncryptionError> {
-        let Some(rest) = text.strip_prefix(MARK) else {
+        let Some(envelope) = Envelope::parse(text)? else {
             if self.required {
                 return Err(EncryptionError::InClear);
             }
@@ -89,14 +89,9 @@ impl KeyEncryption {
                 under: None,
             });
         };
-        let parts: Vec<&str> = rest.split(':').collect();
-        let [VERSION, id, data] = parts.as_slice() else {
-            return Err(EncryptionError::Unknown);
-        };
-        let key = self.key(id)?;
-        let head = text.strip_suffix(data).unwrap_or_default();
+        let key = self.key(envelope.key)?;
         Ok(Decrypted {
-            text: key.open(record, head, data)?,
+            text: key.open(record, &envelope)?,
             under: Some(key.id().to_owned()),
         })
     }
@@ -196,6 +191,18 @@ pub(crate) mod tests {
         }
     }
 
+    fn record(id: &str) -> Key {
+        Key {
+            kind: Kind::Session,
+            id: id.to_owned(),
+        }
+    }
+
+    fn opened(keys: &KeyEncryption, id: &str, text: &str) -> Result<String, EncryptionError> {
+        keys.open(&record(id), text)
+            .map(|opened| opened.text.to_string())
+    }
+
     #[test]
     fn the_first_key_encrypts_and_all_decrypt() {
         let (one, two) = (
@@ -221,24 +228,9 @@ pub(crate) mod tests {
         }
     }
 
-    fn record(id: &str) -> Key {
-        Key {
-            kind: Kind::Session,
-            id: id.to_owned(),
-        }
-    }
-
-    fn opened(keys: &KeyEncryption, id: &str, text: &str) -> Result<String, EncryptionError> {
-        keys.open(&record(id), text)
-            .map(|opened| opened.text.to_string())
-    }
-
     #[test]
     fn a_record_is_written_and_read_as_the_store_is() {
-        let record = Key {
-            kind: Kind::Session,
-            id: "a".to_owned(),
-        };
+        let record = record("a");
         let both = || KeyEncryption {
             others: vec![key(2)],
             ..with(1)

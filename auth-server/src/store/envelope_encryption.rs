@@ -17,7 +17,7 @@ use super::Key;
 
 /// The begin of an encrypted value; no plaintext value (PEM, base64, JSON) starts like this.
 pub(super) const MARK: &str = "postern-encrypted:";
-pub(super) const VERSION: &str = "1";
+const VERSION: &str = "1";
 const KEY_BYTES: usize = 32;
 /// Length of the digest that identifies a key to operators, who have a handful at most.
 const ID_BYTES: usize = 6;
@@ -82,15 +82,37 @@ impl KeyEncryptionKey {
         Ok(Zeroizing::new(head + &URL_SAFE_NO_PAD.encode(data)))
     }
 
-    /// Decrypts the value of a record: `data` behind its `head`, which is authenticated as it stands, so a
-    /// changed key id does not decrypt.
+    /// Decrypts the value of a record. Its head is authenticated as it stands, so a changed key id does not decrypt.
     pub(super) fn open(
         &self,
         record: &Key,
-        head: &str,
-        data: &str,
+        envelope: &Envelope<'_>,
     ) -> Result<Zeroizing<String>, EncryptionError> {
-        decrypt(&self.key, additional(head, record), data).ok_or(EncryptionError::Forged)
+        let additional = additional(envelope.head, record);
+        decrypt(&self.key, additional, envelope.data).ok_or(EncryptionError::Forged)
+    }
+}
+
+/// The parts of an encrypted value.
+pub(super) struct Envelope<'t> {
+    head: &'t str,
+    /// The id of the key that encrypted it.
+    pub(super) key: &'t str,
+    data: &'t str,
+}
+
+impl<'t> Envelope<'t> {
+    /// Parses a value; `None` for plaintext.
+    pub(super) fn parse(text: &'t str) -> Result<Option<Self>, EncryptionError> {
+        let Some(rest) = text.strip_prefix(MARK) else {
+            return Ok(None);
+        };
+        let parts: Vec<&str> = rest.split(':').collect();
+        let [VERSION, key, data] = parts.as_slice() else {
+            return Err(EncryptionError::Unknown);
+        };
+        let head = text.strip_suffix(data).unwrap_or_default();
+        Ok(Some(Self { head, key, data }))
     }
 }
 

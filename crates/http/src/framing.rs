@@ -28,6 +28,15 @@ pub enum Body {
     Chunked,
 }
 
+/// A run of body data within received bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// Bytes of framing before the data.
+    pub skipped: usize,
+    /// Bytes of data.
+    pub data: usize,
+}
+
 /// Checks a header block, which ends in its final empty line.
 ///
 /// # Errors

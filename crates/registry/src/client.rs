@@ -10,8 +10,8 @@ use http::{Method, StatusCode};
 use postern_transport::http_client::{
     Body, ClientSettings, HttpClient, HttpRequest, HttpResponse, MaxLength, TransportError, Trust,
 };
-use postern_transport::tls::failure::PeerSettings;
 use postern_transport::tls::peer::PeerFiles;
+use postern_transport::tls::peer_settings::PeerSettings;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};

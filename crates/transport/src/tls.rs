@@ -8,6 +8,7 @@ pub mod first_bytes;
 pub mod followed;
 mod metrics;
 pub mod peer;
+pub mod peer_settings;
 mod server;
 
 use std::path::PathBuf;

@@ -57,19 +57,19 @@ impl Explainer {
     }
 
     /// Explains a request.
-    pub(crate) fn explain(&self, question: &ExplainRequest, now: SystemTime) -> Explanation {
+    pub(crate) fn explain(&self, request: &ExplainRequest, now: SystemTime) -> Explanation {
         let mut explanation = Explanation {
-            at: question.at.unwrap_or_else(|| unix_seconds(now)),
+            at: request.at.unwrap_or_else(|| unix_seconds(now)),
             ..Explanation::default()
         };
-        let line = question
+        let line = request
             .head
             .lines()
             .next()
             .unwrap_or_default()
             .trim_end_matches(" HTTP/1.1");
         explanation.learned("request", without_tokens(line));
-        let decided = match read(question.head.as_bytes()) {
+        let decided = match read(request.head.as_bytes()) {
             Ok(head) => self.decide(&head, &mut explanation),
             Err(rejection) => explanation.check("framing", Err(rejection)),
         };
@@ -222,9 +222,9 @@ fn read(raw: &[u8]) -> Result<ReceivedHead, Rejection> {
 /// Explains a request, in a JSON body: a page of another site cannot send one without a preflight.
 async fn explain(
     State(explainer): State<Arc<Explainer>>,
-    Json(question): Json<ExplainRequest>,
+    Json(request): Json<ExplainRequest>,
 ) -> Json<Explanation> {
-    let mut explanation = explainer.explain(&question, SystemTime::now());
+    let mut explanation = explainer.explain(&request, SystemTime::now());
     for found in explanation.facts.get_mut("found").into_iter().flatten() {
         *found = command_line::sourced::<Cli>(found);
     }

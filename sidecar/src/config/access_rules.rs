@@ -15,7 +15,7 @@ use postern_process::exit::ExitError;
 use postern_token::policy::RequiredIssuer;
 use postern_token::strict_json::{Value, is_whole};
 
-use super::user_header::dot_warning;
+use super::dotted_claims::dot_warning;
 use crate::cli::policy_args::RulesArgs;
 use crate::cli::rule_args::{ClaimValue, RuleTable};
 use crate::decision::issuers::Issuers;

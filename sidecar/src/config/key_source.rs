@@ -7,8 +7,8 @@ use postern_process::exit::ExitError;
 use postern_process::files::secret_file;
 use postern_token::keys::signing_type::SigningType;
 use postern_token::policy::Audience;
-use postern_transport::tls::failure::PeerSettings;
 use postern_transport::tls::peer::PeerFiles;
+use postern_transport::tls::peer_settings::PeerSettings;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::flag_value::flag_error;

@@ -30,6 +30,7 @@ use postern_process::command_line::texts::Text;
 
 /// Bound on the value of `Authorization`. Tokens of large directories list hundreds of groups.
 const MAX_AUTHORIZATION_BYTES: usize = 16 * 1024;
+
 /// Returns the authorization rules, for the tokens of `issuers`.
 ///
 /// # Errors

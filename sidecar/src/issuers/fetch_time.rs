@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-/// The fetch time of keys. A process that started later has no [`Instant`] for it.
+/// The time of a fetch of keys or of a list. A process that started later has no [`Instant`] for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FetchTime {
-    /// The time when this process got the keys.
+    /// The time when this process got what was fetched.
     learned_at: Instant,
-    /// The age of the keys at that time; `None` if this process fetched them itself.
+    /// Its age at that time; `None` if this process fetched it itself.
     cached_for: Option<Duration>,
 }
 

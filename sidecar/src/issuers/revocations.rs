@@ -1,4 +1,5 @@
-//! The revocation lists in force, and the rule by which a fetched list takes its place.
+//! Revocation lists: the latest, the former ones that still count, and the rule by which a fetched one takes the
+//! place of another.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -159,10 +160,6 @@ fn names(keys: &KeySet) -> impl Iterator<Item = &KeyId> {
 #[cfg(test)]
 impl Revocations {
     pub(crate) fn new(list: RevocationList, keys: &KeySet, fetched: impl Into<FetchTime>) -> Self {
-        Self {
-            latest: Arc::new(NumberedList::new(list, keys)),
-            fetched: fetched.into(),
-            former: Vec::new(),
-        }
+        Self::from_cached(list, 0, keys, fetched.into())
     }
 }

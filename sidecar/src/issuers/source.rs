@@ -15,7 +15,7 @@ use postern_token::keys::Algorithm;
 use postern_transport::http_client::ClientSettings;
 use postern_transport::issuer::Purpose;
 use postern_transport::issuer::key_set::{KeySetSettings, KeySetSource, Location};
-use postern_transport::tls::failure::PeerSettings;
+use postern_transport::tls::peer_settings::PeerSettings;
 
 use self::auth_server::{Application, EndpointSettings, KeyEndpointSource};
 use self::fetch::{FetchError, Fetched};

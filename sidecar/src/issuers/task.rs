@@ -19,6 +19,7 @@ use std::time::{Instant, SystemTime};
 use postern_process::clock;
 use postern_process::exit::ExitError;
 use postern_token::keys::KeySet;
+use postern_token::times::moment;
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 use tokio_cron_scheduler::JobSchedulerError;
@@ -193,7 +194,7 @@ impl IssuerTask {
                     Some(keys) => self.on_keys(keys),
                     None => self.count(RefreshResult::Unchanged),
                 }
-                self.keys.set_failed(None);
+                self.on_success();
                 // After the keys: a list may be signed by one that came with it.
                 self.on_list(fetched.list);
                 true
@@ -205,6 +206,20 @@ impl IssuerTask {
                 false
             }
         }
+    }
+
+    /// Notes a success, and logs the end of an outage.
+    fn on_success(&self) {
+        let Some(failed) = self.keys.failed() else {
+            return;
+        };
+        self.keys.set_failed(None);
+        tracing::info!(
+            issuer = self.keys.name,
+            source = self.source.last_endpoint(),
+            failed_since = moment(failed.since),
+            "verification keys are fetched"
+        );
     }
 
     /// Logs a server's clock that is off, once a change.

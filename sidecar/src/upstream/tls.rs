@@ -8,8 +8,8 @@ use pingora::protocols::tls::CaType;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
 use postern_process::exit::ExitError;
-use postern_transport::tls::failure::PeerSettings;
 use postern_transport::tls::peer::{PeerCertificates, PeerFiles};
+use postern_transport::tls::peer_settings::PeerSettings;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 

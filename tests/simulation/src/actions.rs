@@ -305,6 +305,7 @@ pub async fn log_out(world: &Arc<World>, client: usize, server: usize, by: Crede
     };
     let position = world.laws.lock().note(Ended::Session(id), None);
     for attempt in 0..LOGOUTS {
+        let sent = Instant::now();
         let reply = world
             .request(server, form("/oauth/revoke", format!("token={token}")))
             .await;
@@ -317,13 +318,11 @@ pub async fn log_out(world: &Arc<World>, client: usize, server: usize, by: Crede
         if reply.is_some_and(|reply| reply.status == StatusCode::OK) {
             let mut laws = world.laws.lock();
             if laws.promises_end(world, session, &token) {
-                laws.ends[position].confirmed = Some(Instant::now());
                 // Otherwise the server may have found no session, and know of no end.
                 let ended = &laws.ends[position].ended;
                 let times = laws.ends.iter().filter(|end| end.ended == *ended).count();
-                if attempt == 0 && times == 1 {
-                    laws.ends[position].confirmed_by = Some(server);
-                }
+                let by = (attempt == 0 && times == 1).then_some(server);
+                laws.confirm(world, position, by, sent);
                 laws.sessions[session].over = Some(Instant::now());
             }
             return true;

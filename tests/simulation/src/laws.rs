@@ -53,8 +53,7 @@ pub struct Laws {
     log: Vec<(i64, i64)>,
     /// The largest number of a list that each running server has published.
     numbers: BTreeMap<usize, i64>,
-    /// The moment when the store has last lost something that it had confirmed. Sidecars may take its list for
-    /// older than the one that they have, and serve no client until the next revocation.
+    /// The moment when the store has last lost something that it had confirmed.
     lost: Option<Instant>,
     /// A former primary has served a request since the last check, and has lost what it confirmed.
     pub former_has_served: bool,
@@ -117,9 +116,11 @@ impl Laws {
         self.sessions
             .iter_mut()
             .for_each(|session| session.is_safe = false);
-        (0..self.ends.len()).for_each(|position| self.find_holders(world, position));
+        (0..self.ends.len()).for_each(|position| self.note_holders(world, position));
     }
 
+    /// Returns true once the store has lost something that it had confirmed. Sidecars may take its list for older
+    /// than the one that they have, and serve no client until the next revocation.
     #[must_use]
     pub const fn has_lost(&self) -> bool {
         self.lost.is_some()
@@ -131,12 +132,12 @@ impl Laws {
         (end.confirmed, end.confirmed_by) = (Some(Instant::now()), by);
         // The store may have lost it before the response came.
         if self.lost >= Some(sent) {
-            self.find_holders(world, position);
+            self.note_holders(world, position);
         }
     }
 
     /// Notes the servers that have a confirmed end in memory, where the store lacks it.
-    fn find_holders(&mut self, world: &World, position: usize) {
+    fn note_holders(&mut self, world: &World, position: usize) {
         let (end, tokens) = (&mut self.ends[position], &self.tokens);
         if end.confirmed.is_none() || world.store_has(end, tokens) {
             return;

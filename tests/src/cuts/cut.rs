@@ -191,7 +191,7 @@ pub(super) fn all(exchange: &Exchange, scripts: [&Script; 2], lengths: Lengths) 
     let ends_by_itself = service.after == After::Stay && !exchange.opens_tunnel();
     if exchange.service == Version::Http11 && ends_by_itself && exchange.is_whole() {
         for text in SURPLUS_OF_SERVICE {
-            // The second one is over before another user gets the connection, the last one is not.
+            // The second pause ends within the rest of a connection, the third one behind it.
             for pause in [0, 1, 20] {
                 add(
                     Direction::Response,

@@ -15,6 +15,8 @@ use super::script::{CANCEL, NOT_PROCESSED, RST_STREAM, Script, frame};
 const LIMIT: Duration = Duration::from_secs(12);
 /// Longer than any setting of the sidecars that meet a silent peer.
 const SILENCE: Duration = Duration::from_secs(4);
+/// The resolution of the timer.
+const TIMER: Duration = Duration::from_millis(1);
 const BUFFER: usize = 16 * 1024;
 /// The length of a step from which on 64 bytes are like one.
 const LONG: usize = 4096;
@@ -186,6 +188,7 @@ impl<'a> Part<'a> {
                 None => rest.len(),
             };
             let mut bytes = rest[..length].to_vec();
+            let mut has_surplus = false;
             // At once means within the same segment: between two there is room for another request.
             if let Some(Cut {
                 at,
@@ -195,10 +198,13 @@ impl<'a> Part<'a> {
                 && at == self.sent + length
             {
                 bytes.extend(text.as_bytes());
-                self.surplus_after = Some(Duration::ZERO);
+                has_surplus = true;
                 self.cuts.retain(|other| Some(*other) != cut);
             }
             self.put(socket, &bytes).await;
+            if has_surplus {
+                self.surplus_after = Some(self.written.elapsed());
+            }
             self.sent += length;
             if self.sent == begin + step.bytes.len() {
                 self.step += 1;
@@ -266,7 +272,12 @@ impl<'a> Part<'a> {
             }
             Kind::Surplus(text, pause) => {
                 let written = self.written;
-                sleep(Duration::from_millis(pause)).await;
+                let pause = Duration::from_millis(pause);
+                // The timer is late by up to a millisecond, which is a third of a connection's rest.
+                sleep(pause.saturating_sub(TIMER)).await;
+                while written.elapsed() < pause {
+                    tokio::task::yield_now().await;
+                }
                 self.put(socket, text.as_bytes()).await;
                 self.surplus_after = Some(written.elapsed());
             }

@@ -17,6 +17,9 @@ use super::world::{Arrival, Case, World};
 
 /// Time in which a request line arrives whole: the sidecar writes a head at once.
 const LINE: Duration = Duration::from_secs(5);
+/// Shorter than the rest of a connection before another user gets it (`pool.rs` of the sidecar): on a busy machine
+/// bytes arrive later than they are written.
+const WITHIN_REST: Duration = Duration::from_millis(2);
 
 /// Starts a service of this version, and returns its address.
 pub(super) async fn start(world: &Arc<World>, version: Version) -> SocketAddr {
@@ -38,14 +41,11 @@ pub(super) async fn start(world: &Arc<World>, version: Version) -> SocketAddr {
     address
 }
 
-/// The rest of a connection before another user gets it.
-const REST: Duration = Duration::from_millis(3);
-
 /// The case that a connection has served last.
 struct Last {
     case: Arc<Case>,
-    /// True for surplus that was there before the connection had rested. Later, it comes in a moment of its own,
-    /// and the connection may be in use again.
+    /// True for surplus that was there before the connection had rested. Later, it comes in a moment of its own, and
+    /// the connection may be in use again.
     has_early_surplus: bool,
 }
 
@@ -64,17 +64,21 @@ async fn serve_http_1(world: &World, mut socket: TcpStream) -> Option<()> {
                 return None;
             }
         };
-        if let Some(last) = last.take()
-            && last.has_early_surplus
-            && last.case.user != case.user
+        let former = last.take();
+        if let Some(former) = &former
+            && former.has_early_surplus
+            && former.case.user != case.user
         {
-            case.breaks(format!(
-                "on the connection with surplus of {}",
-                last.case.mark
+            former.case.breaks(format!(
+                "its connection, which has surplus, serves another user's {}",
+                case.mark
             ));
         }
         reader.next(None);
-        last = Some(play(world, &case, &mut socket, &mut reader, 0).await?);
+        let mut played = play(world, &case, &mut socket, &mut reader, 0).await?;
+        // It is there as long as the connection is.
+        played.has_early_surplus |= former.is_some_and(|it| it.has_early_surplus);
+        last = Some(played);
     }
 }
 
@@ -108,7 +112,8 @@ async fn next_stream(socket: &mut TcpStream, reader: &mut Http2Reader) -> Option
     }
 }
 
-/// Plays the part of a case; `None` once the connection is over.
+/// Plays the part of a case, which the next request on the connection is compared with; `None` once the connection
+/// is over.
 async fn play(
     world: &World,
     case: &Arc<Case>,
@@ -157,7 +162,7 @@ async fn play(
         }
         After::Stay if !exchange.opens_tunnel() => Some(Last {
             case: Arc::clone(case),
-            has_early_surplus: part.surplus_after.is_some_and(|after| after < REST),
+            has_early_surplus: part.surplus_after.is_some_and(|after| after < WITHIN_REST),
         }),
         After::Reset => {
             let _ = socket.set_zero_linger();

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use postern_process::files::secret_file;
-use postern_transport::tls::failure::PeerSettings;
 use postern_transport::tls::peer::{PeerCertificates, PeerFiles};
+use postern_transport::tls::peer_settings::PeerSettings;
 use serde::Serialize;
 use zeroize::Zeroizing;
 

@@ -1,8 +1,8 @@
 //! The reader that finds the data of a message body in the bytes of a connection.
 
-use super::Body;
 use super::chunks::Chunks;
-pub use super::chunks::{MalformedChunk, Piece};
+pub use super::chunks::MalformedChunk;
+use super::{Body, Piece};
 
 /// A reader of one body, in pieces of any size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,14 +2,7 @@
 //! size without a digit, or a line feed within an extension, ends the line for some parsers and not for
 //! others.
 
-/// A run of body data within received bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
-    /// Bytes of framing before the data.
-    pub skipped: usize,
-    /// Bytes of data.
-    pub data: usize,
-}
+use super::Piece;
 
 /// The chunks of a body are malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

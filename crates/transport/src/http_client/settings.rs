@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::proxy::KeysProxy;
-use crate::tls::failure::PeerSettings;
+use crate::tls::peer_settings::PeerSettings;
 
 /// The settings of a client, except the files that it follows. By default no connection is kept.
 #[derive(Debug, Clone, Default)]

@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::io;
 
-use crate::tls::failure::{PeerSettings, with_causes};
+use crate::tls::failure::with_causes;
+use crate::tls::peer_settings::PeerSettings;
 
 /// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]

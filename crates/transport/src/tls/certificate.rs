@@ -15,7 +15,8 @@ use x509_parser::parse_x509_certificate;
 use zeroize::Zeroizing;
 
 use super::expiry::End;
-use super::failure::{PeerSettings, in_words};
+use super::failure::in_words;
+use super::peer_settings::PeerSettings;
 use postern_process::files::{bounded_read, secret_file};
 
 /// Max length of a file, because a wrong path must not fill the memory. A company's bundle has a handful of

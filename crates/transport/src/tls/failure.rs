@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::iter::successors;
 
+use super::peer_settings::PeerSettings;
 use postern_process::logs::sanitize::LogText;
 
 /// A piece of the library's text, and the words for it; the first piece that is found counts. Pieces
@@ -12,29 +13,6 @@ const TEXTS: &str = include_str!("failures.txt");
 
 /// The library's notation of the names in a certificate.
 const NOTATION: [&str; 4] = ["DnsName(", "IpAddress(", "\"", ")"];
-
-/// The names of the settings, for errors and warnings.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PeerSettings {
-    /// The setting of the authorities.
-    pub ca: &'static str,
-    /// The setting of the chain.
-    pub certificate: &'static str,
-    /// The setting of the chain's key.
-    pub key: &'static str,
-}
-
-impl PeerSettings {
-    /// Returns the names that failed connections need: no failure is about the key.
-    #[must_use]
-    pub const fn without_key(ca: &'static str, certificate: &'static str) -> Self {
-        Self {
-            ca,
-            certificate,
-            key: "",
-        }
-    }
-}
 
 /// Joins an error and its causes, because libraries keep the real cause in the chain.
 #[must_use]

@@ -6,7 +6,7 @@ use rustls::pki_types::CertificateDer;
 
 use super::certificate::{CertificateFiles, authorities, validity};
 use super::expiry::End;
-use super::failure::PeerSettings;
+use super::peer_settings::PeerSettings;
 use postern_process::exit::ExitError;
 
 /// The files, as configured.

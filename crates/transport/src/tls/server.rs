@@ -16,11 +16,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::client_certificates::{self, ClientCert};
-use super::failure::PeerSettings;
 use super::failure::in_words;
 use super::followed::Followed;
 use super::metrics::CertificateMetrics;
 use super::peer::{PeerCertificates, PeerFiles};
+use super::peer_settings::PeerSettings;
 use postern_process::clock::unix_now;
 use postern_process::exit::ExitError;
 use postern_process::files::file_watch::PolledFiles;

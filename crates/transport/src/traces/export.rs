@@ -17,7 +17,8 @@ use reqwest::blocking::{Client, ClientBuilder};
 use reqwest::{Certificate, redirect};
 
 use super::environment::Collector;
-use crate::tls::failure::{PeerSettings, with_causes};
+use crate::tls::failure::with_causes;
+use crate::tls::peer_settings::PeerSettings;
 use crate::tls::trusted;
 use postern_process::logs::once_a_minute::OnceAMinute;
 use postern_process::logs::sanitize::LogText;

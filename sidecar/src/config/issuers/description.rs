@@ -12,8 +12,8 @@ use postern_token::policy::{Audience, BoundTokens, RequiredIssuer, VerificationP
 use postern_transport::http_client::proxy::KeysProxy;
 use postern_transport::issuer::document::IssuerUrl;
 use postern_transport::issuer::key_set::{KeySetSettings, Location};
-use postern_transport::tls::failure::PeerSettings;
 use postern_transport::tls::peer::PeerFiles;
+use postern_transport::tls::peer_settings::PeerSettings;
 
 use super::accepted::accepted_issuers;
 use super::key_source;

@@ -15,7 +15,7 @@ use crate::issuers::current::CurrentKeys;
 use crate::issuers::fetch_time::FetchTime;
 use crate::telemetry::metrics::{ListResult, Metrics};
 
-/// Keeps the list of one issuer fresh: each fetch of its keys brings one.
+/// Keeps the list of one issuer fresh.
 #[derive(Debug)]
 pub(crate) struct RevocationRefresh {
     keys: Arc<CurrentKeys>,
@@ -89,16 +89,20 @@ impl RevocationRefresh {
         match &outcome {
             // The response may be the end of other lines than ours: a whole list needs no lines to fit.
             Err(ListError::List(_)) => self.wants_whole = true,
-            // No list came, which shows nothing about our lines.
-            Err(ListError::Transport(_) | ListError::Status(_) | ListError::Absent) => {}
+            // No list came, or no keys to verify it: that shows nothing about our lines.
+            Ok(ListResult::Failed)
+            | Err(ListError::Transport(_) | ListError::Status(_) | ListError::Absent) => {}
             // All of these were verified, so the end of our lines can be requested again.
             Ok(_) | Err(ListError::TooOld(_) | ListError::Ahead(_) | ListError::Older { .. }) => {
                 self.wants_whole = false;
             }
         }
         let result = match outcome {
+            Ok(ListResult::Failed) => ListResult::Failed,
             Ok(result) => {
-                self.keys.list.failed.store(None);
+                if let Some(outage) = self.keys.list.failed.swap(None) {
+                    tracing::info!(server, %outage, "revocation lists are fetched");
+                }
                 result
             }
             Err(error) => self.on_failure(server, &error),

@@ -246,7 +246,8 @@ impl Idle {
         let is_rested = self.is_rested(used, now);
         if let (false, Some(socket), None) = (is_rested, &self.socket, self.acknowledged) {
             socket.acknowledge();
-            self.acknowledged = Some(now);
+            // Not `now`, which its caller may have read before the last response came.
+            self.acknowledged = Some(Instant::now());
         }
         is_rested
     }

@@ -145,6 +145,7 @@ fn an_old_list_brings_no_token_back_and_is_not_fresh() {
     allowed(&usual.bearing(&token));
     is_old.store(false, Ordering::SeqCst);
     wait::until("the list to be fresh again", || strict.readiness() == 200);
+    strict.until_logged("revocation lists are fetched");
     allowed(&strict.bearing(&token));
 }
 
