@@ -305,16 +305,6 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_defaults_are_the_contract_s() {
-        let config = config(&[]).unwrap();
-        assert_eq!(config.context_path.as_str(), "/auth");
-        assert_eq!(config.signing_type, SigningType::Rsa);
-        assert_eq!(config.issuer.lifetime, 18_000);
-        assert_eq!(config.store_poll_interval, Duration::from_secs(30));
-        assert!(!config.refresh_tokens);
-    }
-
-    #[test]
     fn users_are_chosen_where_other_machines_reach_the_server() {
         for (address, expected) in [
             ("127.0.0.1:0", true),

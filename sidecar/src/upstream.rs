@@ -302,14 +302,6 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_peer_until_the_name_resolves() {
-        let upstream = upstream("http://postern.invalid:1").unwrap();
-        assert!(upstream.peer().is_none());
-        upstream.set_addresses(&["127.0.0.1:1".parse().unwrap()]);
-        assert!(upstream.peer().is_some());
-    }
-
-    #[test]
     fn the_report_has_the_last_connection() {
         let upstream = upstream("http://127.0.0.1:1").unwrap();
         let reported = || {

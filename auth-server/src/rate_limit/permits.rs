@@ -220,17 +220,4 @@ mod tests {
         assert!(poll!(&mut other).is_pending());
         assert!(poll!(&mut neighbour).is_ready());
     }
-
-    #[tokio::test]
-    async fn who_gave_up_takes_no_turn() {
-        let pool = Permits::new(1);
-        let running = pool.take(None).await;
-        let mut gone = Box::pin(pool.take(None));
-        let mut next = Box::pin(pool.take(None));
-        assert!(poll!(&mut gone).is_pending() && poll!(&mut next).is_pending());
-        drop(gone);
-        drop(running);
-        assert!(next.await.is_some());
-        assert_eq!(pool.0.lock().free, 1);
-    }
 }

@@ -86,18 +86,6 @@ mod tests {
     }
 
     #[test]
-    fn knocking_on_does_not_prolong_the_wait() {
-        let start = Instant::now();
-        let mut bucket = TokenBucket::full(start);
-        let mut accepted = 0;
-        for millisecond in 0..30_000_u32 {
-            let now = start + millisecond * Duration::from_millis(1);
-            accepted += u32::from(bucket.take(RATE, now).is_ok());
-        }
-        assert_eq!(accepted, 3 + 2, "the burst, and two more after 10 and 20 s");
-    }
-
-    #[test]
     fn a_rate_per_minute_is_at_most_twice_that_in_the_first() {
         let start = Instant::now();
         let mut bucket = TokenBucket::full(start);

@@ -209,22 +209,6 @@ async fn what_no_request_waits_for_reaches_the_store_in_the_end() {
     assert_eq!(count(&store).await, 2);
 }
 
-#[tokio::test]
-async fn a_revocation_that_was_not_read_back_survives_a_fail_over() {
-    for failure in [Failure::NotRead, Failure::Lost] {
-        let store = Unsteady::new();
-        let log = log_in(Arc::new(Arc::clone(&store)));
-        store.fail(failure);
-        revoke(&log, "a", "7").await;
-        store.lose_everything();
-        for _ in 0..2 {
-            log.poll().await.unwrap();
-            assert!(revokes(&log, "a"));
-            assert_eq!(count(&store).await, 1);
-        }
-    }
-}
-
 /// As an operator deletes the log that another program has written to.
 #[tokio::test]
 async fn an_id_that_was_never_given_goes_with_the_log() {

@@ -347,34 +347,6 @@ mod tests {
     }
 
     #[test]
-    fn contract_2_4_absent_values_are_left_out() {
-        let claims = parse(json!({"username": "a", "userId": "1"})).unwrap();
-        assert_eq!(
-            serde_json::to_value(&claims).unwrap(),
-            json!({"username": "a", "userId": "1", "extraInfo": {}})
-        );
-    }
-
-    #[test]
-    fn contract_2_5_the_user_is_resolved_from_the_token() {
-        let details = parse(full()).unwrap().into_user_details();
-        let present: Vec<_> = details.present().collect();
-        assert_eq!(
-            present,
-            [
-                ("id", "1"),
-                ("tenantId", "d"),
-                ("nickName", "Ädmin"),
-                ("avatar", "a"),
-                ("telephone", "b"),
-                ("account", "admin"),
-                ("userType", "c"),
-                ("grade", "e"),
-            ]
-        );
-    }
-
-    #[test]
     fn rfc_9068_an_application_is_known_by_its_client_id() {
         let parse = |client_id: Value| {
             let payload = json!({"username": "a", "userId": "1", "client_id": client_id});

@@ -184,7 +184,7 @@ fn check_url(url: &ServerUrl) -> Result<String, ResourceError> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     use super::*;
 
@@ -196,45 +196,6 @@ mod tests {
 
     fn document(resource: &ProtectedResource) -> Value {
         serde_json::from_slice(&resource.document).unwrap()
-    }
-
-    #[test]
-    fn rfc_9728_the_metadata_stands_before_the_path_of_the_resource() {
-        for (url, path, metadata) in [
-            (
-                "https://api.example/orders",
-                "/.well-known/oauth-protected-resource/orders",
-                "https://api.example/.well-known/oauth-protected-resource/orders",
-            ),
-            (
-                "https://api.example",
-                "/.well-known/oauth-protected-resource",
-                "https://api.example/.well-known/oauth-protected-resource",
-            ),
-            (
-                "http://127.0.0.1:8080/",
-                "/.well-known/oauth-protected-resource",
-                "http://127.0.0.1:8080/.well-known/oauth-protected-resource",
-            ),
-            (
-                "https://api.example/orders/",
-                "/.well-known/oauth-protected-resource/orders/",
-                "https://api.example/.well-known/oauth-protected-resource/orders/",
-            ),
-        ] {
-            let resource = resource(url, &["https://login.example", "auth"]);
-            assert_eq!(resource.metadata, [path, METADATA], "{url}");
-            let challenge = format!("resource_metadata=\"{metadata}\"");
-            assert_eq!(resource.challenge, challenge);
-            assert_eq!(
-                document(&resource),
-                json!({
-                    "resource": url,
-                    "authorization_servers": ["https://login.example"],
-                    "bearer_methods_supported": ["header"],
-                })
-            );
-        }
     }
 
     #[test]

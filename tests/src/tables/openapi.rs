@@ -161,7 +161,7 @@ fn matches_template(template: &str, path: &str) -> bool {
 
 /// Returns a text that looks like a date and breaks the form `yyyy-MM-dd HH:mm:ss` of an envelope
 /// (contract §8).
-pub fn wrong_date(value: &Value) -> Option<String> {
+fn wrong_date(value: &Value) -> Option<String> {
     match value {
         Value::String(text) if resembles_a_date(text) && !is_contract_date(text) => {
             Some(format!("`{text}` is not written as yyyy-MM-dd HH:mm:ss"))

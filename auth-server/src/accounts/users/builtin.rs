@@ -65,14 +65,6 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn contract_4_1_rule_2_every_login_is_the_fixed_user() {
-        let user = builtin_user();
-        let other = BuiltinUser.authenticate(&request("bob")).unwrap();
-        assert_eq!(other.user, user);
-        assert_eq!((&*user.id, &*user.account), ("1", "admin"));
-    }
-
-    #[test]
     fn contract_2_3_the_info_block_of_the_built_in_user() {
         let expected = UserInfo {
             user_type: Some("member".into()),

@@ -55,16 +55,6 @@ fn retired_ids(ring: &KeyRing) -> Vec<&KeyId> {
 }
 
 #[test]
-fn contract_1_an_empty_store_gets_a_pair_a_full_one_is_loaded() {
-    let nothing = StoredKeys::default();
-    assert_eq!(plan(None, &nothing), Plan::Generate);
-    let (new, theirs) = (fresh(), ring());
-    let filled = at(NOW, None).plan(&nothing, Some(&new)).unwrap();
-    assert_eq!(filled, Plan::Write(KeyRing::of(new)));
-    assert_eq!(plan(None, &stored(&theirs)), Plan::Keep(theirs));
-}
-
-#[test]
 fn keys_that_were_lost_are_put_back_whole() {
     let mut mine = ring().publish(fresh(), NOW, 150);
     mine.retire(&fresh(), NOW + 9);
@@ -101,13 +91,6 @@ fn a_pair_instead_of_a_lost_store_keeps_the_rotation_going() {
     let merged = written(Some(&mine), &stored(&ring()));
     assert_eq!(merged.next(), mine.next());
     assert_eq!(retired_ids(&merged), [mine.current().id()]);
-}
-
-#[test]
-fn a_promotion_that_the_store_did_not_see_is_made_up_for() {
-    let announced = ring().publish(fresh(), NOW - 150, 150);
-    let ahead = announced.clone().advance(NOW, &POLICY);
-    assert_eq!(plan(Some(&ahead), &stored(&announced)), Plan::Write(ahead));
 }
 
 #[test]

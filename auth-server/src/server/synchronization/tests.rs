@@ -137,19 +137,6 @@ async fn a_new_server_has_its_keys_though_nothing_is_confirmed() {
 }
 
 #[tokio::test]
-async fn lost_applications_are_put_back_before_anything_is_open() {
-    let mut server = Server::started().await;
-    server.store.register().await;
-    server.poll().await;
-    server.store.lose_everything();
-    server.poll().await;
-    let there = server.store.open().read_applications().await.unwrap();
-    assert!(there.document().unwrap().accepts("orders", "right"));
-    assert!(server.app.registrations.authorize("any", "pair").is_err());
-    assert_eq!(server.keys(), server.store.keys().await);
-}
-
-#[tokio::test]
 async fn an_application_s_end_is_committed_by_the_same_poll() {
     let mut server = Server::started().await;
     let grant = serde_json::from_str(r#"{"audience": ["stock"]}"#).unwrap();

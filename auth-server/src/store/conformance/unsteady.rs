@@ -35,8 +35,6 @@ pub(crate) enum Failure {
     RequestLost,
     /// It is made, and the next reading of the log fails.
     NotRead,
-    /// It was made, and a fail-over has lost it.
-    Lost,
     /// It is made, and the next reading panics, as a library may.
     Panics,
 }
@@ -162,7 +160,6 @@ impl Store for Arc<Unsteady> {
                 Err(lost())
             }
             Some(Failure::RequestLost) => Err(lost()),
-            Some(Failure::Lost) => Ok(Outcome::Committed),
             Some(Failure::NotRead) => {
                 self.fails_next.store(true, Ordering::Relaxed);
                 self.there()?.commit(changes).await

@@ -69,32 +69,6 @@ fn method_and_path_decide_and_no_other_field_opens_a_door() {
 }
 
 #[test]
-fn a_pattern_with_methods_opens_its_path_to_no_other() {
-    let pass_list = PassList::with_methods(["GET /a", "/b"]).unwrap();
-    let feed = PassList::with_methods(["GET /feed"]).unwrap();
-    let interceptor =
-        Interceptor::new("/orders".parse().unwrap(), pass_list, 100).with_optional(feed);
-    let overridden = [("x-http-method-override", "DELETE")];
-    for (method, path, fields, passes) in [
-        (Method::GET, "/orders/a", &[][..], true),
-        (Method::HEAD, "/orders/a", &[], false),
-        (Method::POST, "/orders/a", &[], false),
-        (Method::GET, "/orders/a", &overridden, false),
-        (Method::POST, "/orders/b", &overridden, true),
-        (Method::GET, "/orders/feed", &[], true),
-        (Method::POST, "/orders/feed", &[], false),
-    ] {
-        let headers = headers(fields);
-        let class = interceptor.classify(&method, path.as_bytes(), &headers);
-        assert_eq!(
-            class == Ok(AuthRequirement::Pass),
-            passes,
-            "{method} {path}"
-        );
-    }
-}
-
-#[test]
 fn a_pattern_opens_a_destination_as_a_path() {
     let moves = Method::from_bytes(b"MOVE").unwrap();
     for (method, destination, expected) in [

@@ -75,23 +75,3 @@ fn literals(kustomization: &Value, number: usize) -> BTreeMap<String, String> {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect()
 }
-
-#[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-    use super::*;
-    use crate::network::ports::{ADMIN_PORT, SIDECAR_PORT, container_ports};
-
-    #[test]
-    fn the_component_is_complete() {
-        let component = Component::read().unwrap();
-        let ports: Vec<_> = container_ports(&component.container).collect();
-        let own = [("sidecar", SIDECAR_PORT), ("sidecar-admin", ADMIN_PORT)];
-        assert_eq!(ports, own);
-        assert_eq!(component.volumes.len(), 2);
-        assert_eq!(component.hook.pointer("/sleep/seconds"), Some(&15.into()));
-        assert_eq!(component.of_tasks.get("POSTERN_LAME_DUCK").unwrap(), "0");
-        assert_eq!(component.settings.get("POSTERN_ISSUER").unwrap(), "auth");
-    }
-}

@@ -8,7 +8,6 @@ use rustls::version::{TLS12, TLS13};
 use tests::actors::auth_server::AuthServer;
 use tests::actors::sidecar::Sidecar;
 use tests::actors::stack::ForgedStack;
-use tests::services::socket_server::{Reply, SocketServer};
 use tests::wait;
 use tests::wire::certificates::{Authority, Certificate};
 use tests::wire::message::Message;
@@ -121,26 +120,6 @@ fn who_agrees_on_http_2_and_does_not_speak_it_is_closed() {
     }
     for reason in ["request_timeout", "request_malformed"] {
         wait::until(reason, || rejections(sidecar.admin(), reason) == 1);
-    }
-}
-
-/// To HTTP/1.0 a chunked body ends with the connection: only the alert says that it is whole.
-#[test]
-fn a_body_that_is_cut_off_ends_without_a_close_alert() {
-    let stack = stack();
-    let authority = Authority::new();
-    let tls = authority.issue("server").flags();
-    let tls: Vec<_> = tls.iter().map(String::as_str).collect();
-    let begun = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
-    for (end, is_whole) in [("0\r\n\r\n", true), ("", false)] {
-        let response = format!("{begun}{end}").into_bytes();
-        let service = SocketServer::start(move |_| Reply::BytesThenClose(response.clone()));
-        let sidecar = stack.in_front_of(&format!("http://{}", service.address()), &tls);
-        let mut client = authority.client().connect(sidecar.address()).unwrap();
-        let token = authorization(&stack);
-        client.send(format!("GET /orders/list HTTP/1.0\r\nHost: a\r\n{token}\r\n").as_bytes());
-        let rest = client.rest();
-        assert_eq!(rest.is_ok(), is_whole, "{rest:?}");
     }
 }
 

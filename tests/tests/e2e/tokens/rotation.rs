@@ -106,17 +106,6 @@ fn five_rotations_under_load_reject_no_request() {
     assert_eq!(kids.len(), 6, "five rotations make six keys");
 }
 
-#[test]
-fn lesson_b18_a_token_of_a_new_key_is_accepted_on_demand() {
-    let server = auth_server(&[]);
-    let service = EchoService::start();
-    let sidecar = sidecar(&service, &server.url(), NEVER);
-    let old = server.login();
-    let new = rotate(&server, "1");
-    assert_eq!(sidecar.bearing(&new).status("/list"), 200);
-    assert_eq!(sidecar.bearing(&old).status("/list"), 200, "retired");
-}
-
 /// A server whose key set holds one key, and which can hang.
 struct KeySetServer {
     server: SocketServer,
@@ -165,28 +154,6 @@ fn token_naming(forge: &Forge, kid: &str) -> String {
     let input = signing_input(header.as_bytes(), payload.as_bytes());
     let signature = tests::actors::token_forge::encode(&forge.sign(Signature::Good, &input));
     format!("{input}.{signature}")
-}
-
-#[test]
-fn lesson_b18_a_storm_of_unknown_kids_fetches_the_keys_thrice() {
-    static HANGS: AtomicBool = AtomicBool::new(false);
-    let (forge, service) = (Forge::new(SigningType::Ecdsa), EchoService::start());
-    let auth_server = KeySetServer::start(forge.trusted(), &HANGS);
-    let sidecar = sidecar(&service, &auth_server.url(), NEVER);
-    assert_eq!(auth_server.fetches(), 1, "at the start");
-    std::thread::scope(|scope| {
-        for number in 0..20 {
-            let (sidecar, token) = (&sidecar, token_naming(&forge, &format!("nobody-{number}")));
-            scope.spawn(move || {
-                let verdict = sidecar.verdict_of(&token);
-                let verdicts = ["401 token_key_unknown", "503 auth_keys_unavailable"];
-                assert!(verdicts.contains(&&*verdict), "{verdict}");
-            });
-        }
-    });
-    assert!(auth_server.fetches() <= 4, "and then there is a pause");
-    let good = sidecar.bearing(&forge.token(clock::now(), &json!({})));
-    assert_eq!(good.status("/list"), 200, "good keys stay");
 }
 
 #[test]

@@ -24,46 +24,6 @@ fn contract_4_3_rule_1_and_2_6_the_key_is_one_public_string() {
     assert!(private.starts_with("-----BEGIN PRIVATE KEY-----"));
 }
 
-#[test]
-fn contract_4_3_rule_2_any_pair_is_accepted_with_a_warning() {
-    let server = AuthServer::start();
-    for query in [
-        "appId=a&appSecret=b",
-        "appId=x%20y&appSecret=%26",
-        "appSecret=b&appId=a&other=1",
-    ] {
-        let response = server
-            .anonymous()
-            .get(&format!("/client/user/secret/key?{query}"));
-        assert_eq!(response.status(), 200, "{query}");
-    }
-    // At the start.
-    server.until_logged("WARN");
-}
-
-#[test]
-fn contract_4_3_rule_4_and_5_5_the_sidecar_sends_its_pair() {
-    let service = EchoService::start();
-    let auth_server = tests::services::fake_auth_server::FakeAuthServer::serving("not a key");
-    let plan = SidecarPlan::new(&service, &auth_server.url()).application("orders app", "s&cr=t/1");
-    let _sidecar = plan.start();
-    let request = tests::wait::until("the retrieval", || {
-        auth_server.retrievals().into_iter().next()
-    });
-    assert_eq!(request.method(), "GET");
-    let target = String::from_utf8(request.target()).unwrap();
-    let (path, query) = target.split_once('?').unwrap();
-    assert_eq!(path, "/auth/client/user/secret/key");
-    assert!(
-        [
-            "appId=orders+app&appSecret=s%26cr%3Dt%2F1",
-            "appId=orders%20app&appSecret=s%26cr%3Dt%2F1"
-        ]
-        .contains(&query),
-        "{query}"
-    );
-}
-
 /// As the keys of a Secret hold it that was made of a file.
 #[test]
 fn a_line_end_behind_the_pair_in_variables_is_not_sent() {

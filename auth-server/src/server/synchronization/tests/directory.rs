@@ -66,11 +66,6 @@ impl Directory {
         self.plant(records::key(), Some(&text)).await;
     }
 
-    pub(super) async fn register(&self) {
-        self.put_applications(&orders(SecretHashes::default().with_new("right")))
-            .await;
-    }
-
     pub(super) async fn version(&self) -> Version {
         let held = self.0.get(&records::key()).await.unwrap();
         held.unwrap().version
