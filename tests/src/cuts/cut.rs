@@ -191,8 +191,7 @@ pub(super) fn all(exchange: &Exchange, scripts: [&Script; 2], lengths: Lengths) 
     let ends_by_itself = service.after == After::Stay && !exchange.opens_tunnel();
     if exchange.service == Version::Http11 && ends_by_itself && exchange.is_whole() {
         for text in SURPLUS_OF_SERVICE {
-            // The second pause ends within the rest of a connection, the third one behind it.
-            for pause in [0, 1, 20] {
+            for pause in [0, 2, 20] {
                 add(
                     Direction::Response,
                     service.length(),

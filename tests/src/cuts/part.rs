@@ -15,8 +15,6 @@ use super::script::{CANCEL, NOT_PROCESSED, RST_STREAM, Script, frame};
 const LIMIT: Duration = Duration::from_secs(12);
 /// Longer than any setting of the sidecars that meet a silent peer.
 const SILENCE: Duration = Duration::from_secs(4);
-/// The resolution of the timer.
-const TIMER: Duration = Duration::from_millis(1);
 const BUFFER: usize = 16 * 1024;
 /// The length of a step from which on 64 bytes are like one.
 const LONG: usize = 4096;
@@ -48,10 +46,8 @@ pub(super) struct Part<'a> {
     /// The data after which a tunnel is over.
     tunnel: Option<usize>,
     pub(super) sent: usize,
-    /// The begin of the last write.
-    written: Instant,
-    /// The time from the last write of the message until its surplus was written.
-    pub(super) surplus_after: Option<Duration>,
+    /// The begin of the last write that belongs to the message.
+    pub(super) written: Instant,
     step: usize,
     /// True once nothing more is sent.
     is_stopped: bool,
@@ -71,7 +67,6 @@ impl<'a> Part<'a> {
             tunnel: None,
             sent: 0,
             written: Instant::now(),
-            surplus_after: None,
             step: 0,
             is_stopped: false,
             deadline: Instant::now() + LIMIT,
@@ -188,7 +183,6 @@ impl<'a> Part<'a> {
                 None => rest.len(),
             };
             let mut bytes = rest[..length].to_vec();
-            let mut has_surplus = false;
             // At once means within the same segment: between two there is room for another request.
             if let Some(Cut {
                 at,
@@ -198,13 +192,9 @@ impl<'a> Part<'a> {
                 && at == self.sent + length
             {
                 bytes.extend(text.as_bytes());
-                has_surplus = true;
                 self.cuts.retain(|other| Some(*other) != cut);
             }
             self.put(socket, &bytes).await;
-            if has_surplus {
-                self.surplus_after = Some(self.written.elapsed());
-            }
             self.sent += length;
             if self.sent == begin + step.bytes.len() {
                 self.step += 1;
@@ -272,14 +262,10 @@ impl<'a> Part<'a> {
             }
             Kind::Surplus(text, pause) => {
                 let written = self.written;
-                let pause = Duration::from_millis(pause);
-                // The timer is late by up to a millisecond, which is a third of a connection's rest.
-                sleep(pause.saturating_sub(TIMER)).await;
-                while written.elapsed() < pause {
-                    tokio::task::yield_now().await;
-                }
+                sleep(Duration::from_millis(pause)).await;
                 self.put(socket, text.as_bytes()).await;
-                self.surplus_after = Some(written.elapsed());
+                // The rest of the connection began with the response.
+                self.written = written;
             }
             Kind::Cancel => {
                 let reset = frame(RST_STREAM, 0, self.stream, &CANCEL.to_be_bytes());

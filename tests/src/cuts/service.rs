@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::cut::Kind;
+use super::cut::{Direction, Kind};
 use super::exchange::{Piece, Side, Version};
 use super::part::{Ending, Part};
 use super::reading::{Http1Reader, Http2Reader, Reader};
@@ -17,9 +17,8 @@ use super::world::{Arrival, Case, World};
 
 /// Time in which a request line arrives whole: the sidecar writes a head at once.
 const LINE: Duration = Duration::from_secs(5);
-/// Shorter than the rest of a connection before another user gets it (`pool.rs` of the sidecar): on a busy machine
-/// bytes arrive later than they are written.
-const WITHIN_REST: Duration = Duration::from_millis(2);
+/// The rest of a connection before it serves another user: `REST` of the sidecar's `pool.rs`.
+const REST: Duration = Duration::from_millis(3);
 
 /// Starts a service of this version, and returns its address.
 pub(super) async fn start(world: &Arc<World>, version: Version) -> SocketAddr {
@@ -44,9 +43,24 @@ pub(super) async fn start(world: &Arc<World>, version: Version) -> SocketAddr {
 /// The case that a connection has served last.
 struct Last {
     case: Arc<Case>,
-    /// True for surplus that was there before the connection had rested. Later, it comes in a moment of its own, and
-    /// the connection may be in use again.
-    has_early_surplus: bool,
+    has_surplus: bool,
+    /// The begin of the last write.
+    written: Instant,
+}
+
+impl Last {
+    /// Checks the law about a request of another user on the connection.
+    fn check_next(&self, next: &Case) {
+        let rested = self.written.elapsed();
+        if self.case.user == next.user || (!self.has_surplus && rested >= REST) {
+            return;
+        }
+        // The case that is checked: no law is checked of a probe.
+        self.case.breaks(format!(
+            "its connection serves another user after {rested:?} (surplus: {}): {}",
+            self.has_surplus, next.mark
+        ));
+    }
 }
 
 async fn serve_http_1(world: &World, mut socket: TcpStream) -> Option<()> {
@@ -64,21 +78,23 @@ async fn serve_http_1(world: &World, mut socket: TcpStream) -> Option<()> {
                 return None;
             }
         };
-        let former = last.take();
-        if let Some(former) = &former
-            && former.has_early_surplus
-            && former.case.user != case.user
-        {
-            former.case.breaks(format!(
-                "its connection, which has surplus, serves another user's {}",
-                case.mark
-            ));
+        if let Some(last) = last.take() {
+            last.check_next(&case);
         }
         reader.next(None);
-        let mut played = play(world, &case, &mut socket, &mut reader, 0).await?;
-        // It is there as long as the connection is.
-        played.has_early_surplus |= former.is_some_and(|it| it.has_early_surplus);
-        last = Some(played);
+        let written = play(world, &case, &mut socket, &mut reader, 0).await?;
+        // Later, it comes in a moment of its own, and the connection may be in use again.
+        let is_surplus = |kind: Kind| matches!(kind, Kind::Surplus(_, 0));
+        let of_service = |direction: Direction| direction.side() == Side::Service;
+        let has_surplus = case
+            .cuts
+            .iter()
+            .any(|cut| of_service(cut.direction) && is_surplus(cut.kind));
+        last = Some(Last {
+            case,
+            has_surplus,
+            written,
+        });
     }
 }
 
@@ -112,15 +128,14 @@ async fn next_stream(socket: &mut TcpStream, reader: &mut Http2Reader) -> Option
     }
 }
 
-/// Plays the part of a case, which the next request on the connection is compared with; `None` once the connection
-/// is over.
+/// Plays the part of a case, and returns the begin of its last write; `None` once the connection is over.
 async fn play(
     world: &World,
     case: &Arc<Case>,
     socket: &mut TcpStream,
     reader: &mut dyn Reader,
     stream: u32,
-) -> Option<Last> {
+) -> Option<Instant> {
     let exchange = &case.exchange;
     let script = script(exchange, Side::Service, world.names(case), stream);
     let number = case.begin_try();
@@ -160,10 +175,7 @@ async fn play(
             let _ = timeout(LINE, copy(socket, &mut sink())).await;
             None
         }
-        After::Stay if !exchange.opens_tunnel() => Some(Last {
-            case: Arc::clone(case),
-            has_early_surplus: part.surplus_after.is_some_and(|after| after < WITHIN_REST),
-        }),
+        After::Stay if !exchange.opens_tunnel() => Some(part.written),
         After::Reset => {
             let _ = socket.set_zero_linger();
             None
