@@ -90,7 +90,7 @@ impl Config {
         policy::check_certificate_field(args, &auth_policy.user_header)?;
         let mut of_settings = policy::open_to_all(&auth_policy.interceptor);
         of_settings.extend(access_rules::warnings(&args.rules, &auth_policy));
-        of_settings.extend(dotted_claims::dotted_claims(args));
+        of_settings.extend(dotted_claims::warnings(args));
         of_settings.extend(policy::joined_members_warnings(&args.rules));
         of_settings.extend(policy::resources_without_audience(&auth_policy));
         of_settings.extend(upstream_tls.as_ref().and_then(UpstreamTls::unverified));

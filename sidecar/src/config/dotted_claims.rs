@@ -3,7 +3,7 @@
 use crate::cli::ServeArgs;
 
 /// Warns of claims with dots, which other products read as a path to a nested claim.
-pub(super) fn dotted_claims(args: &ServeArgs) -> Vec<String> {
+pub(super) fn warnings(args: &ServeArgs) -> Vec<String> {
     let mut warnings = Vec::new();
     for (flag, entries) in [
         ("claim", &args.rules.tokens.claim),
