@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postern_process::clock::{self, unix_now};
+use postern_token::keys::KeySet;
 use postern_token::revocations::RevocationList;
 use postern_token::times::moment;
 
@@ -83,22 +84,28 @@ impl RevocationRefresh {
                 }
                 return;
             }
-            FetchedList::Received(list) => self.on_list(&list),
+            FetchedList::Received(list) => {
+                let state = self.keys.load();
+                let Some(state) = state.as_deref() else {
+                    // Without keys no list can be verified, which shows nothing about an outage or our lines.
+                    self.metrics.revocations_refreshed(ListResult::Failed);
+                    return;
+                };
+                self.on_list(&list, state.keys())
+            }
             FetchedList::Failed(error) => Err(error),
         };
         match &outcome {
             // The response may be the end of other lines than ours: a whole list needs no lines to fit.
             Err(ListError::List(_)) => self.wants_whole = true,
-            // No list came, or no keys to verify it: that shows nothing about our lines.
-            Ok(ListResult::Failed)
-            | Err(ListError::Transport(_) | ListError::Status(_) | ListError::Absent) => {}
+            // No list came, which shows nothing about our lines.
+            Err(ListError::Transport(_) | ListError::Status(_) | ListError::Absent) => {}
             // All of these were verified, so the end of our lines can be requested again.
             Ok(_) | Err(ListError::TooOld(_) | ListError::Ahead(_) | ListError::Older { .. }) => {
                 self.wants_whole = false;
             }
         }
         let result = match outcome {
-            Ok(ListResult::Failed) => ListResult::Failed,
             Ok(result) => {
                 if let Some(outage) = self.keys.list.failed.swap(None) {
                     tracing::info!(server, %outage, "revocation lists are fetched");
@@ -110,14 +117,9 @@ impl RevocationRefresh {
         self.metrics.revocations_refreshed(result);
     }
 
-    fn on_list(&self, response: &str) -> Result<ListResult, ListError> {
-        let state = self.keys.load();
-        // Without keys no list can be verified.
-        let Some(state) = state.as_deref() else {
-            return Ok(ListResult::Failed);
-        };
-        // The keys in force are those of the same fetch: the task installs them before the list.
-        let keys = state.keys();
+    /// Verifies a list with the keys in force, which are those of the same fetch: the task installs them before the
+    /// list.
+    fn on_list(&self, response: &str, keys: &KeySet) -> Result<ListResult, ListError> {
         let known = self.keys.list.load();
         let known = known.as_deref();
         let now = unix_now();
