@@ -44,7 +44,7 @@ pub(super) async fn start(world: &Arc<World>, version: Version) -> SocketAddr {
 struct Last {
     case: Arc<Case>,
     has_surplus: bool,
-    /// The begin of the last write.
+    /// The begin of the last write of the response.
     written: Instant,
 }
 

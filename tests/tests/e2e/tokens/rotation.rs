@@ -23,13 +23,6 @@ use tests::wire::message::Message;
 use tests::wire::metrics::rejections;
 
 /// Starts a server that applies the changes of `keys …` within a second.
-fn auth_server(flags: &[&str]) -> AuthServer {
-    AuthServerPlan::polling()
-        .flags(["--rotation-lead", "2"])
-        .flags(flags)
-        .ready()
-}
-
 fn sidecar(service: &EchoService, auth_server: &str, refresh: [&str; 2]) -> Sidecar {
     SidecarPlan::new(service, auth_server)
         .flags(ECDSA)
@@ -38,8 +31,8 @@ fn sidecar(service: &EchoService, auth_server: &str, refresh: [&str; 2]) -> Side
 }
 
 /// Publishes a next key and waits until the server signs with it.
-fn rotate(server: &AuthServer, lead: &str) -> String {
-    let printed = server.keys(&["rotate", "--rotation-lead", lead]);
+fn rotate(server: &AuthServer) -> String {
+    let printed = server.keys(&["rotate", "--rotation-lead", "4"]);
     let kid = printed.split(' ').next().unwrap().to_owned();
     wait::until("a token of the next key", || {
         let token = server.login();
@@ -83,7 +76,9 @@ impl Traffic {
 /// A next key is published four seconds before it signs; server and sidecar poll every second.
 #[test]
 fn five_rotations_under_load_reject_no_request() {
-    let server = auth_server(&["--token-lifetime", "8"]);
+    let server = AuthServerPlan::polling()
+        .flags(["--rotation-lead", "2", "--token-lifetime", "8"])
+        .ready();
     let service = EchoService::start();
     let sidecar = sidecar(&service, &server.url(), EVERY_SECOND);
     let traffic = Traffic::default();
@@ -93,7 +88,7 @@ fn five_rotations_under_load_reject_no_request() {
             scope.spawn(|| traffic.of_one_person(&server, &sidecar, Duration::from_secs(5)));
         }
         for _ in 0..5 {
-            kids.push(kid_of(&rotate(&server, "4")));
+            kids.push(kid_of(&rotate(&server)));
         }
         traffic.over.store(true, Ordering::Relaxed);
     });
