@@ -25,8 +25,11 @@ const MAX_ENTRIES: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
 /// A table of bounded size.
 type Table<K, V> = LruCache<K, V, RandomState>;
 
+/// Creates a table that grows as it is used: one with a capacity has the memory of all its entries at once.
 fn table<K: Hash + Eq, V>() -> Table<K, V> {
-    LruCache::with_hasher(MAX_ENTRIES, RandomState::new())
+    let mut table = LruCache::unbounded_with_hasher(RandomState::new());
+    table.resize(MAX_ENTRIES);
+    table
 }
 
 /// Rejection for now, with the time until the next attempt.
