@@ -284,7 +284,7 @@ impl Sessions {
     }
 
     /// Ends a session, if there is one, in one commit with the revocation of its access tokens, even if the
-    /// client does not wait. `verified` is the time until which a verified access token of the session may be
+    /// client does not wait. `live_until` is the time until which a verified access token of the session may be
     /// valid: with it the session ends even if its record cannot be read. Returns false if there is no
     /// session, which the caller confirms.
     ///
@@ -294,10 +294,10 @@ impl Sessions {
         self: &Arc<Self>,
         id: SessionId,
         cause: EndCause,
-        verified: Option<i64>,
+        live_until: Option<i64>,
     ) -> Result<bool, StoreError> {
         let sessions = Arc::clone(self);
-        to_the_end(async move { sessions.end_now(id, cause, verified).await }).await
+        to_the_end(async move { sessions.end_now(id, cause, live_until).await }).await
     }
 
     /// Logs a login that the store did not take, at most once a minute, and the next one that it took.
@@ -317,7 +317,7 @@ impl Sessions {
         &self,
         id: SessionId,
         cause: EndCause,
-        verified: Option<i64>,
+        live_until: Option<i64>,
     ) -> Result<bool, StoreError> {
         for _ in 0..ATTEMPTS {
             let now = self.store.clock.now();
@@ -329,7 +329,7 @@ impl Sessions {
                     .until(live, ends)
             };
             let held = self.store.read_session(id).await?;
-            let (account, revoked) = match (&held.record, verified) {
+            let (account, revoked) = match (&held.record, live_until) {
                 (Ok(Some(record)), _) => (record.account.as_str(), record.revocation(id, now)),
                 (Ok(None), Some(live)) if live > now && !self.is_revoked(id, "", now) => {
                     ("", Some(by_name(live)))

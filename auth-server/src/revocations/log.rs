@@ -121,7 +121,7 @@ impl RevocationLog {
             // What is not read now is read by the next poll.
             let _ = self.read_or_restore(&*call).await;
             // At once: a list of another server without it must not seem to be as late.
-            self.state.write().confirm_revocations(revocations);
+            self.state.write().count_revocations_in_number(revocations);
             self.note_lacking(revocations);
             // The next poll may be minutes away, and sidecars take no list of some twice the bound.
             if self.state.read().is_full() {
@@ -249,7 +249,7 @@ impl RevocationLog {
             let older = "an older copy has taken the place of the store".to_owned();
             return Err(StoreError::Unavailable(older));
         }
-        self.state.write().confirm_entries(id);
+        self.state.write().count_in_number(id);
         Ok(())
     }
 

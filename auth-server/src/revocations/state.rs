@@ -71,17 +71,17 @@ impl State {
     }
 
     /// Counts all entries up to this id in the number of the list: the store has confirmed them.
-    pub(super) fn confirm_entries(&mut self, id: i64) {
+    pub(super) fn count_in_number(&mut self, id: i64) {
         self.seq = self.seq.max(id.min(self.read));
     }
 
     /// Counts all entries up to the last of these revocations that was read.
-    pub(super) fn confirm_revocations(&mut self, revocations: &[Revocation]) {
+    pub(super) fn count_revocations_in_number(&mut self, revocations: &[Revocation]) {
         for one in revocations {
             // The last entries first: the revocations are new.
             let mut last_first = self.entries.iter().rev();
             if let Some(&Entry { id, .. }) = last_first.find(|it| it.fact == one.fact) {
-                self.confirm_entries(id);
+                self.count_in_number(id);
             }
         }
     }

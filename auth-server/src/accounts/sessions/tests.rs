@@ -62,9 +62,9 @@ impl Server {
         self.end(token, None).await
     }
 
-    async fn end(&self, token: &str, verified: Option<i64>) -> Result<(), StoreError> {
+    async fn end(&self, token: &str, live_until: Option<i64>) -> Result<(), StoreError> {
         let (id, cause) = (id(token), EndCause::Logout);
-        self.sessions.end(id, cause, verified).await.map(drop)
+        self.sessions.end(id, cause, live_until).await.map(drop)
     }
 
     fn fail(&self, failure: Failure) {
@@ -214,10 +214,10 @@ async fn an_unreadable_session_is_not_absent_and_ends_by_name() {
             assert_eq!(refreshed.to_string(), rejected.to_string());
             assert!(server.count(&token).await > 0);
 
-            let (verified, before) = (Some(unix_now() + 900), server.revoked().await);
-            assert_eq!(server.end(&token, verified).await, Ok(()));
+            let (live_until, before) = (Some(unix_now() + 900), server.revoked().await);
+            assert_eq!(server.end(&token, live_until).await, Ok(()));
             assert_eq!(server.count(&token).await, 0);
-            assert_eq!(server.end(&token, verified).await, Ok(()));
+            assert_eq!(server.end(&token, live_until).await, Ok(()));
             assert_eq!(server.revoked().await, before + 1, "once");
         }
     }
