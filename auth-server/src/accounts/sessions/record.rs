@@ -156,11 +156,18 @@ impl SessionRecord {
     pub(crate) fn revocation(&self, id: SessionId, now: i64) -> Option<Revocation> {
         let live = self.live_until.saturating_add(KEEP_AFTER_EXPIRY);
         let revocation = Revocation::for_token(id.text(), Some(self.user_id.clone()), now)
-            .not_before(self.renewed)
+            .not_before(self.last_issued())
             // Kept as long as an access token may be accepted anywhere, or the refresh token could
             // come back with an older copy.
             .until(live, self.ends);
         (revocation.ends > now).then_some(revocation)
+    }
+
+    /// Returns the time of issuance of the access token that is valid the longest: not the last one, where a
+    /// clock was set back before that.
+    fn last_issued(&self) -> i64 {
+        let lifetime = self.expires.saturating_sub(self.renewed);
+        self.renewed.max(self.live_until.saturating_sub(lifetime))
     }
 
     /// Returns the time until which the record is kept, so that the session can be ended: an access token may
@@ -344,6 +351,12 @@ mod tests {
         let revoked = revoked.until(100 + KEEP_AFTER_EXPIRY, 1000);
         assert_eq!(renewed.revocation(id, 999), Some(revoked));
         assert_eq!(renewed.revocation(id, 1000), None);
+        // A clock was set back before the renewal: the token of the login is later.
+        let (first, begun) = begun();
+        let back = begun.renewed(&first, -40, 50, None);
+        let revoked = Revocation::for_token(id.text(), Some("1".to_owned()), 10);
+        let revoked = revoked.until(100 + KEEP_AFTER_EXPIRY, 1000);
+        assert_eq!(back.revocation(id, -30), Some(revoked));
         let json = serde_json::to_string(&renewed).unwrap();
         assert!(json.contains("\"newer\":1"), "{json}");
         let read: SessionRecord = serde_json::from_str(&json).unwrap();
