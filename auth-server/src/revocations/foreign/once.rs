@@ -30,12 +30,9 @@ impl VerifiedStatement {
                 None => return Ok(Some(StatementOutcome::Ended)),
             },
         };
-        if known != token {
-            return Ok(None);
-        }
-        // The same statement again, as after a lost response: its commit may have been unclear.
+        // The commit of the first one may have been unclear, or a former primary alone may know it.
         store.confirm_reads().await?;
-        Ok(Some(StatementOutcome::Repeated))
+        Ok((known == token).then_some(StatementOutcome::Repeated))
     }
 
     /// Ends what the statement names, unless another request was first with its `jti`; then it returns the
