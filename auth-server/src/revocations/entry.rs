@@ -4,6 +4,7 @@ use postern_token::revocations::{RevocationDigest, Revoked};
 use serde::{Deserialize, Serialize};
 
 use super::end_of_tokens;
+use crate::random;
 use crate::store::{Change, LogEntry, NewEntry, StoreError};
 
 /// Seconds by which clocks of servers may differ.
@@ -28,6 +29,15 @@ pub(crate) struct Fact {
     /// The statement of that issuer from which the revocation follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) statement: Option<StatementDigests>,
+}
+
+/// A fact as it is written to the log. Servers tell the histories of a store apart by the last entry that they
+/// know, which another history must not have in its place: both may have got the same fact.
+#[derive(Serialize)]
+struct Written<'a> {
+    #[serde(flatten)]
+    fact: &'a Fact,
+    nonce: String,
 }
 
 /// A statement of another issuer, which counts once.
@@ -76,10 +86,19 @@ impl Fact {
         Some(self.live?.saturating_sub(self.at))
     }
 
+    /// Parses the text of an entry; `None` for one that this version does not know.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
     /// Returns the change that appends the fact to the log, with an id above `above`.
     pub(crate) fn append(&self, ends: i64, above: i64) -> Result<Change, StoreError> {
+        let written = Written {
+            fact: self,
+            nonce: format!("{:x}", random::number()),
+        };
         Ok(Change::Append(NewEntry {
-            value: serde_json::to_string(self)?,
+            value: serde_json::to_string(&written)?,
             ends,
             above,
         }))
@@ -91,7 +110,7 @@ impl Entry {
     pub(super) fn parse(stored: &LogEntry) -> Option<Self> {
         Some(Self {
             id: stored.id,
-            fact: serde_json::from_str(&stored.value).ok()?,
+            fact: Fact::parse(&stored.value)?,
             ends: stored.ends,
         })
     }

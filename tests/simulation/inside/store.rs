@@ -14,7 +14,7 @@
 mod keys;
 mod state;
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub use self::keys::Keys;
 use self::state::{Record, State};
 use super::at_rest::KeyEncryption;
 use super::envelope_encryption::MARK;
+use crate::revocations::entry::Fact;
+
 use super::{Change, Key, Kind, LogEntry, Outcome, Store, StoreError, Stored};
 
 const KEY_ENCRYPTION_KEY: &str = "015a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
@@ -177,15 +179,18 @@ impl SimulatedStore {
             .all(|claims| revoked.revokes(&TokenDigests::from_claims(claims)))
     }
 
-    /// Returns the number of entries of the log by a statement of another issuer with this `jti`; equal ones count
-    /// once, as a server writes again what it could not read back.
+    /// Returns the number of facts in the log by a statement of another issuer with this `jti`: a server writes one
+    /// again that it could not read back.
     #[must_use]
     pub fn statements(&self, issuer: &str, id: &str) -> usize {
         let state = self.0.lock().present();
         let digest = RevocationDigest::for_statement(issuer, id).to_string();
-        let values = state.log.values().map(|entry| &entry.value);
-        let by_it: BTreeSet<_> = values.filter(|value| value.contains(&digest)).collect();
-        by_it.len()
+        let by_it = state.log.values();
+        let by_it = by_it.filter(|entry| entry.value.contains(&digest));
+        let facts: HashSet<_> = by_it
+            .filter_map(|entry| Fact::parse(&entry.value))
+            .collect();
+        facts.len()
     }
 
     /// Returns the stored keys.
