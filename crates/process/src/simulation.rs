@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fastrand::Rng;
@@ -28,6 +28,7 @@ pub struct Machine {
     /// Seconds by which the machine's clock is ahead of the world's.
     ahead: AtomicI64,
     tasks: Mutex<Vec<AbortHandle>>,
+    is_dead: AtomicBool,
 }
 
 impl Machine {
@@ -39,6 +40,7 @@ impl Machine {
             epoch,
             ahead: AtomicI64::new(0),
             tasks: Mutex::default(),
+            is_dead: AtomicBool::new(false),
         })
     }
 
@@ -47,12 +49,15 @@ impl Machine {
         self.ahead.store(seconds, Ordering::Relaxed);
     }
 
-    /// Runs work as a task of this machine.
+    /// Runs work as a task of this machine; none where that has ended.
     pub fn run<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
         let task = tokio::spawn(MACHINE.scope(Arc::clone(self), work));
+        if self.is_dead.load(Ordering::Relaxed) {
+            task.abort();
+        }
         let mut tasks = self.tasks.lock();
         tasks.retain(|task| !task.is_finished());
         tasks.push(task.abort_handle());
@@ -61,6 +66,7 @@ impl Machine {
 
     /// Ends every task, wherever it waits.
     pub fn kill(&self) {
+        self.is_dead.store(true, Ordering::Relaxed);
         self.tasks.lock().drain(..).for_each(|task| task.abort());
     }
 

@@ -165,8 +165,9 @@ async fn synchronize(app: Arc<App>, polls: Arc<Mutex<Polls>>) {
     let mut synchronization = Synchronization::new(app, &Health::new());
     let began = Instant::now();
     // An unusable store ends the program, which is started again.
-    let _ = synchronization.start().await;
-    note(&polls, began, &synchronization);
+    if synchronization.start().await.is_ok() {
+        note(&polls, began, &synchronization);
+    }
     loop {
         tokio::time::sleep(synchronization.pause(POLL_INTERVAL)).await;
         let began = Instant::now();

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 pub use self::administration::register;
 use self::administration::{OTHER, command, end, foreign_logout, register_other, revoke_key};
-use crate::model::{Ended, Session, Token};
+use crate::model::{Ended, Session, Token, USER};
 use crate::plan::{Action, Credential, Presented};
 use crate::world::World;
 
@@ -20,8 +20,6 @@ use crate::world::World;
 const LOGOUTS: usize = 4;
 /// A client whose refresh failed asks again this often.
 const REFRESHES: usize = 4;
-/// The id of the built-in user.
-const USER: &str = "1";
 
 pub async fn act(world: Arc<World>, action: Action) {
     match action {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use sidecar::simulation::Verdict;
 
 use crate::actions::{log_out, login, refresh, register, use_token};
+use crate::laws::Laws;
 use crate::plan::{Credential, Presented};
 use crate::world::World;
 
@@ -47,6 +48,8 @@ pub async fn calm_down(world: &Arc<World>) {
         laws.check(world);
         laws.require_restored(world);
         laws.require_ended(world);
+        // The logouts of these lives have ended what was left of a loss.
+        require_same_lists(world, &mut laws);
     }
     end(world).await;
 }
@@ -80,20 +83,26 @@ fn agree(world: &Arc<World>) {
             format!("server {number} has {unclear} unclear sessions")
         });
     }
-    let sidecars = world.running_sidecars();
-    let lists: Vec<_> = sidecars.values().map(|sidecar| sidecar.list()).collect();
-    let is_same = laws.has_lost() || lists.iter().all(|list| list.is_some() && *list == lists[0]);
-    laws.require(is_same, || {
-        format!("sidecars have different lists: {lists:?}")
-    });
+    if !laws.has_lost() {
+        require_same_lists(world, &mut laws);
+    }
     let listed = first.map(|keys| keys.listed).unwrap_or_default();
-    for (number, sidecar) in sidecars {
+    for (number, sidecar) in world.running_sidecars() {
         let keys = sidecar.keys();
         let is_same = keys.len() == listed.len() && keys.iter().all(|key| listed.contains(key));
         laws.require(is_same, || {
             format!("sidecar {number} has the keys {keys:?}, servers {listed:?}")
         });
     }
+}
+
+fn require_same_lists(world: &Arc<World>, laws: &mut Laws) {
+    let sidecars = world.running_sidecars();
+    let lists: Vec<_> = sidecars.values().map(|sidecar| sidecar.list()).collect();
+    let is_same = lists.iter().all(|list| list.is_some() && *list == lists[0]);
+    laws.require(is_same, || {
+        format!("sidecars have different lists: {lists:?}")
+    });
 }
 
 /// A token counts everywhere that has not expired, and that was not ended.
@@ -148,8 +157,13 @@ async fn end(world: &Arc<World>) {
     tokio::time::advance(AGES).await;
     world.start_server(0);
     tokio::time::sleep(Duration::from_secs(30)).await;
-    login(world, 0, 0).await;
-    log_out(world, 0, 0, Credential::RefreshToken).await;
+    let lives = [
+        login(world, 0, 0).await,
+        log_out(world, 0, 0, Credential::RefreshToken).await,
+    ];
+    world.laws.lock().require(lives == [true; 2], || {
+        format!("no life after ages: {lives:?}")
+    });
     let statements = world.store.records("statement");
     world.laws.lock().require(statements == 0, || {
         format!("after ages there are {statements} ids of statements")

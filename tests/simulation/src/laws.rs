@@ -19,12 +19,10 @@ use tokio::time::Instant;
 
 use self::keys::Known;
 use self::sidecars::Fetches;
-use crate::model::{End, Ended, Keeps, Session, Token, foreign_token};
+use crate::model::{End, Ended, Keeps, MEASURED, Session, Token, USER, foreign_token, token_of};
 use crate::plan::Setting;
 use crate::world::World;
 
-/// Seconds by which the clock of a server may differ that it has compared with the store's.
-const MEASURED: i64 = 2;
 /// A measured time is a whole second.
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -41,6 +39,10 @@ pub struct Laws {
     signers: BTreeMap<usize, Option<String>>,
     /// The moment when a key was first seen among those of a server.
     keys_seen: BTreeMap<String, Instant>,
+    /// The moment when a server that signs by a key was last seen.
+    signed: BTreeMap<String, Instant>,
+    /// The moment when the store was first seen to have a key as the next one.
+    announced: BTreeMap<String, Instant>,
     /// The keys of the store, and the moment when they were first seen there.
     stored_keys: Option<(Keys, Instant)>,
     /// The keys of each running server at the last check.
@@ -90,10 +92,14 @@ impl Laws {
 
     /// Notes a requested end, and returns its position.
     pub fn note(&mut self, ended: Ended, confirmed: Option<Instant>) -> usize {
+        if let Ended::Everyone(time) | Ended::User(_, time) = &ended {
+            self.tokens.push(token_of(USER, *time));
+        }
         self.ends.push(End {
             ended,
             confirmed,
             confirmed_by: None,
+            over: None,
             keeps: Keeps::Store,
         });
         self.ends.len() - 1
@@ -102,7 +108,12 @@ impl Laws {
     /// Returns true where a requested end, confirmed or not, may end this token.
     #[must_use]
     pub fn may_be_ended(&self, token: &Token) -> bool {
-        self.ends.iter().any(|end| end.ended.may_end(token))
+        let of_session = |other: &&Token| other.claims.session == token.claims.session;
+        let of_session = self.tokens.iter().filter(of_session);
+        // A server whose clock was set may have issued it at any time.
+        let began = of_session.filter_map(|token| token.claims.issued_at).min();
+        let began = began.filter(|_| !self.sets_clocks).unwrap_or(i64::MIN);
+        self.ends.iter().any(|end| end.may_end(token, began))
     }
 
     /// The store has lost states: those ends are left that a server has in memory.
@@ -322,6 +333,7 @@ impl Laws {
     /// are to be sent again.
     pub fn stated(&mut self, world: &World, id: &str, replies: &[Option<Reply>]) {
         let entries = world.store.statements(FOREIGN_ISSUER, id);
+        // Beside a former primary two commits may be unclear, and servers write both back.
         let may_lose = world.setting.fails_over || world.setting.has_disasters;
         let mut ended = 0;
         for reply in replies.iter().flatten() {

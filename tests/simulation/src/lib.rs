@@ -13,14 +13,20 @@ mod story;
 mod weather;
 mod world;
 
-use std::sync::Arc;
+use std::cell::Cell;
+use std::panic;
+use std::sync::{Arc, Once};
+use std::time::Duration;
 
 use tokio::runtime::Builder;
-use tokio::time::sleep_until;
+use tokio::time::{sleep, sleep_until};
 
 pub use plan::{Plan, Step};
 use story::Story;
 use world::World;
+
+/// The time between checks beside those after each event.
+pub(crate) const BETWEEN_CHECKS: Duration = Duration::from_secs(7);
 
 /// How a world ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,17 +39,37 @@ pub struct Ending {
     pub commits: usize,
 }
 
+thread_local! {
+    static HAS_PANICKED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has each panic noted: in a task it would look like the end of a machine.
+fn note_panics() {
+    static NOTED: Once = Once::new();
+    NOTED.call_once(|| {
+        let report = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            HAS_PANICKED.set(true);
+            report(panic);
+        }));
+    });
+}
+
 /// Lets a plan happen. `with_story`: with its story.
 #[must_use]
 pub fn play(plan: &Plan, with_story: bool) -> Ending {
+    note_panics();
     let runtime = Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .expect("a runtime without I/O");
-    let ending = runtime.block_on(live(plan, with_story));
+    let mut ending = runtime.block_on(live(plan, with_story));
     // What waits for nothing any more is dropped with the world.
     drop(runtime);
+    if HAS_PANICKED.take() {
+        ending.broken = Some("a process panics".to_owned());
+    }
     ending
 }
 
@@ -76,6 +102,7 @@ async fn live(plan: &Plan, with_story: bool) -> Ending {
 /// Everything happens that the plan has, each event beside the others.
 async fn storm(world: &Arc<World>, plan: &Plan) {
     let machine = world.machine();
+    machine.run(check_again(Arc::clone(world)));
     for step in &plan.steps {
         sleep_until(world.sky.began + step.at).await;
         let (acting, action) = (Arc::clone(world), step.action.clone());
@@ -88,8 +115,16 @@ async fn storm(world: &Arc<World>, plan: &Plan) {
             break;
         }
     }
-    sleep_until(world.sky.began + plan::STORMY).await;
+    sleep_until(world.sky.began + plan.setting.stormy()).await;
     machine.kill();
+}
+
+/// Checks the laws between the events too.
+async fn check_again(world: Arc<World>) {
+    loop {
+        sleep(BETWEEN_CHECKS).await;
+        world.laws.lock().check(&world);
+    }
 }
 
 /// Leaves out the events without which the same law is broken too.

@@ -9,6 +9,12 @@ use postern_token::unverified::DecodedToken;
 use sidecar::simulation::Sidecar;
 use tokio::time::Instant;
 
+/// Seconds by which the clock of a server may differ that it has compared with the store's.
+pub const MEASURED: i64 = 2;
+
+/// The id of the built-in user.
+pub const USER: &str = "1";
+
 /// An access token that a client was given.
 #[derive(Debug, Clone)]
 pub struct Token {
@@ -77,6 +83,22 @@ pub fn foreign_token(number: usize) -> Token {
     }
 }
 
+/// Returns a token that no client presents, of the time up to which an end by time ends all: clients may have none.
+#[must_use]
+pub fn token_of(user: &str, issued_at: i64) -> Token {
+    Token {
+        text: String::new(),
+        key: String::new(),
+        expires: issued_at + 600,
+        claims: Claims {
+            user_id: user.to_owned(),
+            issued_at: Some(issued_at),
+            session: Some(String::new()),
+            ..Claims::default()
+        },
+    }
+}
+
 /// A session, as its client knows it.
 #[derive(Debug, Default)]
 pub struct Session {
@@ -113,6 +135,11 @@ pub enum Ended {
 }
 
 impl Ended {
+    #[must_use]
+    pub const fn is_key(&self) -> bool {
+        matches!(self, Self::Key(_))
+    }
+
     /// Returns true for a token that has to be rejected.
     #[must_use]
     pub fn ends(&self, token: &Token) -> bool {
@@ -122,15 +149,6 @@ impl Ended {
             Self::Everyone(time) => is_before(*time),
             Self::User(id, time) => token.claims.user_id == *id && is_before(*time),
             Self::Key(id) => token.key == *id,
-        }
-    }
-
-    /// Returns true for a token that may be rejected, once the end was requested.
-    #[must_use]
-    pub fn may_end(&self, token: &Token) -> bool {
-        match self {
-            Self::Everyone(_) | Self::User(..) => true,
-            _ => self.ends(token),
         }
     }
 }
@@ -143,6 +161,8 @@ pub struct End {
     pub confirmed: Option<Instant>,
     /// The server that confirmed it, while it lives.
     pub confirmed_by: Option<usize>,
+    /// The store's time when the request was over, confirmed or not: an end by time ends nothing that began later.
+    pub over: Option<i64>,
     pub keeps: Keeps,
 }
 
@@ -158,6 +178,17 @@ pub enum Keeps {
 }
 
 impl End {
+    /// Returns true for a token that may be rejected since the end was requested; `began`: the time of its login.
+    #[must_use]
+    pub fn may_end(&self, token: &Token, began: i64) -> bool {
+        match self.ended {
+            Ended::Everyone(_) | Ended::User(..) => {
+                self.over.is_none_or(|over| began <= over + MEASURED)
+            }
+            _ => self.ended.ends(token),
+        }
+    }
+
     /// Returns true where a sidecar rejects these tokens, which it ends, or has dropped its key.
     #[must_use]
     pub fn is_known_to(&self, sidecar: &Sidecar, ended: &[&Token]) -> bool {

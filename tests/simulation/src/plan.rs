@@ -22,6 +22,20 @@ pub struct Setting {
     /// Backups from long ago, and stores that lose everything.
     pub has_disasters: bool,
     pub sets_clocks: bool,
+    /// The storm goes on until tokens, sessions and former keys have expired.
+    #[serde(default)]
+    pub is_long: bool,
+}
+
+impl Setting {
+    /// Returns the time in which things happen; afterwards the world calms down.
+    #[must_use]
+    pub const fn stormy(&self) -> Duration {
+        match self.is_long {
+            true => Duration::from_secs(5400),
+            false => Duration::from_secs(300),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -140,9 +154,6 @@ pub enum Credential {
     RefreshToken,
 }
 
-/// The time in which things happen; afterwards the world calms down.
-pub const STORMY: Duration = Duration::from_secs(300);
-
 impl Plan {
     /// Draws a plan.
     #[must_use]
@@ -158,14 +169,20 @@ impl Plan {
             fails_over: random.bool(),
             has_disasters: random.u8(..10) < 2,
             sets_clocks: random.u8(..10) < 2,
+            is_long: random.u8(..25) == 0,
         };
         let events = random.usize(20..=80);
-        let mut steps: Vec<_> = (0..events)
-            .map(|_| Step {
-                at: Duration::from_millis(random.u64(..STORMY.as_secs() * 1000)),
-                action: action(&setting, &mut random),
-            })
-            .collect();
+        let mut steps = Vec::new();
+        let mut at = Duration::ZERO;
+        for _ in 0..events {
+            // Every fourth comes while the one before is under way.
+            at = match random.u8(..4) {
+                0 => at + Duration::from_micros(random.u64(..12_000)),
+                _ => Duration::from_millis(random.u64(..setting.stormy().as_secs() * 1000)),
+            };
+            let action = action(&setting, &mut random);
+            steps.push(Step { at, action });
+        }
         if setting.has_disasters {
             add_disaster(&setting, &mut random, &mut steps);
         }
@@ -214,7 +231,8 @@ mod milliseconds {
 
 /// Adds the loss of a store as keys change, while a server is cut off and another one starts.
 fn add_disaster(setting: &Setting, random: &mut Rng, steps: &mut Vec<Step>) {
-    let at = random.i64(30_000..280_000);
+    let stormy = setting.stormy().as_secs().cast_signed() * 1000;
+    let at = random.i64(30_000..stormy - 20_000);
     let (server, other) = (
         random.usize(..setting.servers),
         random.usize(..setting.servers),
@@ -257,7 +275,7 @@ fn action(setting: &Setting, random: &mut Rng) -> Action {
     let client = random.usize(..setting.clients);
     let lasts = Duration::from_millis(random.u64(100..90_000));
     let lost = random.usize(1..=6);
-    match random.u8(..104) {
+    match random.u8(..106) {
         0..14 => Action::Login { client, server },
         14..32 => Action::Refresh {
             client,
@@ -314,6 +332,7 @@ fn action(setting: &Setting, random: &mut Rng) -> Action {
         99 if setting.sets_clocks => Action::SetStoreClock {
             seconds: random.i64(-30..=30),
         },
+        104..106 => Action::RevokeOtherKey,
         100..104 => Action::ForeignLogout {
             session: client,
             server,

@@ -61,6 +61,12 @@ impl Sky {
         self.state.lock().away_until = Instant::now() + lasts;
     }
 
+    /// Returns how many of a thousand messages are lost.
+    #[must_use]
+    pub fn losses(&self) -> u32 {
+        self.state.lock().losses
+    }
+
     /// From now on nothing is lost.
     pub fn calm(&self) {
         let mut state = self.state.lock();
@@ -136,11 +142,14 @@ impl Way {
 }
 
 impl Weather for Way {
-    fn fate(&self, call: Call) -> Fate {
+    fn fate(&self, _: Call) -> Fate {
         let mut random = self.random.lock();
-        let mut delay = || Duration::from_micros(random.u64(100..3_000));
-        let (there, back) = (delay(), delay());
         let (now, state) = (Instant::now(), self.sky.state.lock());
+        // Some take so long that a poll, a fail-over or a death comes meanwhile.
+        let is_slow = state.losses > 0 && random.u8(..200) == 0;
+        let longest = if is_slow { 1_500_000 } else { 3_000 };
+        let mut delay = || Duration::from_micros(random.u64(100..longest));
+        let (there, back) = (delay(), delay());
         let is_away = now < state.away_until || now < *self.cut_off_until.lock();
         let is_lost = random.u32(..1000) < state.losses;
         let event = match (is_away, is_lost) {
@@ -149,8 +158,8 @@ impl Weather for Way {
             (false, false) => Event::Served,
             (false, true) => match random.u8(..4) {
                 0 => Event::Away,
-                1 if call == Call::Read => Event::Busy,
-                1 | 2 => Event::RequestLost,
+                1 => Event::Busy,
+                2 => Event::RequestLost,
                 // What the former primary has done is lost with it, its response or not.
                 _ if self.is_with_former(now) => Event::FormerServes,
                 _ => Event::ResponseLost,

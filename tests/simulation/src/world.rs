@@ -228,6 +228,11 @@ impl World {
         self.random.lock().usize(..end)
     }
 
+    /// Returns true for a request, or a response, that is lost on its way.
+    fn is_lost(&self) -> bool {
+        self.draw(1000) < self.sky.losses() as usize
+    }
+
     /// Sends a request of a client to a server; `None` without a response. What a former primary confirms without
     /// `?wait=` is lost with it, also where the response comes when the server has left it.
     pub async fn request(&self, server: usize, request: Request<Body>) -> Option<Reply> {
@@ -244,9 +249,17 @@ impl World {
         request.headers_mut().insert(header::HOST, host);
         let running = self.server(server)?;
         tokio::time::sleep(Duration::from_micros(200)).await;
-        tokio::time::timeout(REQUEST_TIMEOUT, running.respond(request))
-            .await
-            .ok()?
+        if self.is_lost() {
+            return None;
+        }
+        let path = request.uri().path().to_owned();
+        let responding = tokio::time::timeout(REQUEST_TIMEOUT, running.respond(request));
+        let reply = responding.await.ok()??;
+        let is_expected = [200, 304, 400, 401, 503].contains(&reply.status.as_u16());
+        self.laws.lock().require(is_expected, || {
+            format!("server {server} responds to {path} with {}", reply.status)
+        });
+        (!self.is_lost()).then_some(reply)
     }
 }
 

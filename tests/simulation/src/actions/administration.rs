@@ -52,9 +52,13 @@ pub(super) async fn command(world: &Arc<World>, command: Administration) -> bool
 /// Asks for an end, and notes its confirmation.
 pub(super) async fn end(world: &Arc<World>, ended: Ended, request: Administration) {
     let position = world.laws.lock().note(ended, None);
-    let sent = Instant::now();
-    if command(world, request).await {
-        world.laws.lock().confirm(world, position, None, sent);
+    let (sent, store_now) = (Instant::now(), world.sky.store_now());
+    let is_done = command(world, request).await;
+    let mut laws = world.laws.lock();
+    // The store's clock may have been set back meanwhile.
+    laws.ends[position].over = Some(store_now.max(world.sky.store_now()));
+    if is_done {
+        laws.confirm(world, position, None, sent);
     }
 }
 

@@ -6,11 +6,15 @@ use auth_server::simulation::Keys;
 use tokio::time::Instant;
 
 use super::Laws;
+use crate::BETWEEN_CHECKS;
 use crate::model::{Ended, Token};
 use crate::world::World;
 
 /// Of the settings of the servers.
 const ROTATION_LEAD: Duration = Duration::from_secs(150);
+
+/// Of the settings of the servers.
+const TOKEN_LIFETIME: Duration = Duration::from_secs(600);
 
 /// The keys of a server at a check.
 pub(super) struct Known {
@@ -38,6 +42,7 @@ impl Laws {
             {
                 self.check_change(number, &former, &keys);
             }
+            self.signed.insert(keys.current, now);
             for key in keys.listed {
                 self.keys_seen.entry(key).or_insert(now);
             }
@@ -55,6 +60,10 @@ impl Laws {
         let stored = world.store.keys();
         let known = self.stored_keys.take();
         let Some(stored) = stored else { return };
+        if let Some(next) = &stored.next {
+            let announced = self.announced.entry(next.clone());
+            announced.or_insert_with(Instant::now);
+        }
         let known = known.filter(|(known, _)| *known == stored);
         let (stored, seen) = known.unwrap_or_else(|| (stored, Instant::now()));
         for (number, server) in world.running_servers() {
@@ -65,7 +74,10 @@ impl Laws {
             let signs =
                 [Some(&stored.current), stored.next.as_ref()].contains(&Some(&keys.current));
             let lists_next = stored.next.iter().all(|next| keys.listed.contains(next));
-            self.require(signs && lists_next && keys.listed == stored.listed, || {
+            // A server drops an expired key also while the store is away.
+            let mut differing = keys.listed.symmetric_difference(&stored.listed);
+            let lists_all = differing.all(|id| self.may_have_expired(id));
+            self.require(signs && lists_next && lists_all, || {
                 format!("server {number} has other keys than the store")
             });
         }
@@ -75,9 +87,13 @@ impl Laws {
     /// The keys of a server have changed.
     fn check_change(&mut self, number: usize, former: &Known, keys: &Keys) {
         let was = &former.keys;
-        // Of another history, which is later than its own: the next key there replaces its own.
+        // Of another history, which is later than its own: the next key there, or none, replaces its own.
         let learns = !keys.listed.is_subset(&was.listed);
-        let may_go = |id| keys.revoked.contains(id) || learns && was.next.as_ref() == Some(id);
+        let next_may_go = learns || self.has_lost();
+        let may_go = |id| {
+            let is_next = was.next.as_ref() == Some(id);
+            keys.revoked.contains(id) || is_next && next_may_go || self.may_have_expired(id)
+        };
         let mut gone = was.listed.difference(&keys.listed);
         let gone = gone.find(|id| !may_go(id));
         self.require(gone.is_none(), || {
@@ -88,7 +104,15 @@ impl Laws {
             return;
         }
         let current = &keys.current;
-        let is_next = was.next.as_ref() == Some(current) || *current == was.current;
+        let is_promoted = was.next.as_ref() == Some(current);
+        let seen = self.announced.get(current);
+        // It may have been there for some seconds before that.
+        let is_announced = seen.is_none_or(|at| at.elapsed() + BETWEEN_CHECKS > ROTATION_LEAD);
+        let may_be_early = !is_promoted || self.has_lost() || self.sets_clocks;
+        self.require(is_announced || may_be_early, || {
+            format!("server {number} signs with {current} too early")
+        });
+        let is_next = is_promoted || *current == was.current;
         // A clock that was ahead has promoted its own one too early.
         let is_early = keys.next.as_ref() == Some(&was.current);
         let is_known = was.listed.contains(current);
@@ -106,6 +130,12 @@ impl Laws {
         self.require(is_first || is_late || is_repeated || is_seen, || {
             format!("server {number} signs with {current}, which was not announced")
         });
+    }
+
+    /// Returns true for a key that has signed no token in use.
+    fn may_have_expired(&self, key: &str) -> bool {
+        let seen = self.signed.get(key).or(self.keys_seen.get(key));
+        seen.is_some_and(|at| at.elapsed() > TOKEN_LIFETIME)
     }
 
     /// Returns true where the revocation of a key was requested.

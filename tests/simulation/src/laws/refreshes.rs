@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Laws;
-use crate::model::Ended;
+use crate::model::{Ended, Keeps};
 
 /// Seconds for which the former refresh token gives the same again, and as much for the clocks.
 const REPEATED: Duration = Duration::from_secs(30 + 2);
@@ -23,12 +23,10 @@ impl Laws {
     /// The latest refresh token of a session that was not ended counts, also where its use has just failed.
     fn require_open(&mut self, session: usize, presented: &str) {
         let session = &self.sessions[session];
+        let mut tokens = self.tokens.iter();
+        let token = tokens.find(|token| token.claims.session.as_ref() == Some(&session.id));
+        let may_be_ended = token.is_none_or(|token| self.may_be_ended(token));
         let failed_long_ago = session.failed.is_some_and(|at| at.elapsed() > REPEATABLE);
-        let may_be_ended = self.ends.iter().any(|end| match &end.ended {
-            Ended::Session(id) => *id == session.id,
-            Ended::Everyone(_) | Ended::User(..) => true,
-            Ended::Key(_) => false,
-        });
         let may_be_over = may_be_ended || failed_long_ago || !session.is_safe || self.sets_clocks;
         let holds = may_be_over || !session.has_latest(presented);
         let id = session.id.clone();
@@ -63,6 +61,14 @@ impl Laws {
         let since = received.map(|(_, at)| sent.saturating_duration_since(*at));
         let is_soon = sets_clocks || since.is_none_or(|since| since < REPEATED);
         let is_open = it.over.is_none_or(|over| over > sent);
+        let mut tokens = self.tokens.iter();
+        let login = tokens.find(|token| token.claims.session.as_ref() == Some(&it.id));
+        let mut ends = self.ends.iter();
+        let is_revoked = ends.any(|end| {
+            let is_confirmed = end.confirmed.is_some_and(|at| at < sent);
+            let is_ended = is_confirmed && end.keeps == Keeps::Store && !end.ended.is_key();
+            is_ended && login.is_some_and(|token| end.ended.ends(token))
+        });
         if received.is_none() {
             it.failed = None;
             it.received.push((next.to_owned(), Instant::now()));
@@ -75,7 +81,7 @@ impl Laws {
             self.require(is_soon, || {
                 format!("session {id} took a used refresh token after {since:?}")
             });
-            self.require(is_open, || {
+            self.require(is_open && !is_revoked, || {
                 format!("session {id} had ended, and was renewed")
             });
         }
