@@ -5,6 +5,7 @@ pub mod connect_proxy;
 pub mod echo_service;
 pub mod fake_auth_server;
 pub mod file_mounts;
+pub mod frame_service;
 pub mod go;
 pub mod h2_service;
 pub mod nacos_3;

@@ -78,13 +78,15 @@ impl<'r> ServiceFields<'r> {
         });
     }
 
-    /// Returns the fields for HTTP/2.
+    /// Returns the fields for HTTP/2. Sensitive ones stay out of the table that all requests of a connection
+    /// share (RFC 7541 §7.1.3), where gRPC's C core keeps an invalid value's error for the next values.
     pub(crate) fn to_map(&self) -> HeaderMap {
         let mut map = HeaderMap::new();
         for (name, value) in self.iter() {
-            if let (Ok(name), Ok(value)) =
+            if let (Ok(name), Ok(mut value)) =
                 (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
             {
+                value.set_sensitive(true);
                 map.append(name, value);
             }
         }

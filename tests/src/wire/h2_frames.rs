@@ -23,6 +23,21 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// Reads the next frame; returns `None` at the end of a connection.
+    pub fn read(connection: &mut impl Read) -> Option<Self> {
+        let mut head = [0; 9];
+        connection.read_exact(&mut head).ok()?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; usize::try_from(length).ok()?];
+        connection.read_exact(&mut payload).ok()?;
+        Some(Self {
+            kind: head[3],
+            flags: head[4],
+            stream: u32::from_be_bytes([head[5], head[6], head[7], head[8]]) & 0x7fff_ffff,
+            payload,
+        })
+    }
+
     /// Returns true for DATA that ends its stream.
     pub const fn ends_body(&self) -> bool {
         self.kind == 0 && self.flags & 1 == 1
@@ -115,17 +130,7 @@ impl FrameClient {
 
     /// Reads the next frame; returns `None` when the server has closed.
     pub fn frame_from_server(&mut self) -> Option<Frame> {
-        let mut head = [0; 9];
-        self.0.read_exact(&mut head).ok()?;
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        let mut payload = vec![0; usize::try_from(length).ok()?];
-        self.0.read_exact(&mut payload).ok()?;
-        Some(Frame {
-            kind: head[3],
-            flags: head[4],
-            stream: u32::from_be_bytes([head[5], head[6], head[7], head[8]]) & 0x7fff_ffff,
-            payload,
-        })
+        Frame::read(&mut self.0)
     }
 
     /// Reads until this stream ends and returns its end.

@@ -148,6 +148,11 @@ impl Decoder {
         Some(fields)
     }
 
+    /// Returns the names that later blocks may refer to.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|(name, _)| &**name)
+    }
+
     fn literal(&self, block: &mut &[u8], bits: u32) -> Option<Field> {
         let name = match take_number(block, bits)? {
             0 => take_text(block)?,

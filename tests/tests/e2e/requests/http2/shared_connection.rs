@@ -1,6 +1,16 @@
 //! Requests of several clients on one connection to the service, which one of them abuses.
 
+use tests::services::frame_service::{FrameRequest, FrameService};
+
 use super::*;
+
+fn in_front_of_frames(
+    respond: impl Fn(&FrameRequest) -> Option<Vec<u8>> + Send + Sync + 'static,
+) -> (FrameService, ForgedStack) {
+    let service = FrameService::start(respond);
+    let stack = ForgedStack::before(&service.url(), &["--public-path=/public/**"]);
+    (service, stack)
+}
 
 fn goes_on(mut call: OpenStream<'_>) {
     assert_eq!(call.read().unwrap().unwrap(), "first");
@@ -142,4 +152,23 @@ fn an_upload_that_stays_unread_stops_no_later_request() {
     assert!(stuck.fill() > 0);
     let other = client.request("POST", "/orders/public/x", &[]);
     assert_eq!(client.send(other, b"12345").unwrap().body, b"12345");
+}
+
+/// The C core of gRPC keeps an error of a value with its name in the table, for the values of others too.
+#[test]
+fn no_field_of_a_client_enters_the_table_that_all_share() {
+    let (service, stack) = in_front_of_frames(|request| Some(request.response(&[])));
+    let mut client = FrameClient::connect(stack.sidecar.address());
+    let mut fields = fields_of("POST", "/orders/public/x");
+    fields.extend([
+        ("session-bin", "!"),
+        ("grpc-timeout", "xyz"),
+        ("accept", "a"),
+    ]);
+    client.head(1, &fields, false);
+    client.head(1, &[("session-bin", "!"), ("checksum", "1")], true);
+    assert_eq!(client.fate(1), Fate::Response(String::new()));
+    assert_eq!(service.requests()[0].value("checksum"), "1");
+    let names: Vec<_> = service.kept_names().into_iter().collect();
+    assert_eq!(names, [":authority"]);
 }
