@@ -87,9 +87,11 @@ impl Http2Stream {
                 return Err(error);
             }
         };
+        let began = Instant::now();
+        slot.usage.begun(began.into_std());
         Ok(Self {
             slot,
-            began: Instant::now(),
+            began,
             request,
             is_sent: is_whole,
             stalled: None,
@@ -143,11 +145,13 @@ impl Http2Stream {
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<Response<()>>> {
         if let Poll::Ready(Some(interim)) = self.response.poll_informational(cx) {
+            self.slot.usage.heard();
             return Poll::Ready(interim.map_err(before_response));
         }
         let (head, body) = ready!(Pin::new(&mut self.response).poll(cx))
             .map_err(before_response)?
             .into_parts();
+        self.slot.usage.heard();
         self.body = Some(body);
         Poll::Ready(Ok(Response::from_parts(head, ())))
     }
@@ -167,6 +171,7 @@ impl Http2Stream {
                 .map_err(within_response)?,
         };
         if let Some(data) = &data {
+            self.slot.usage.heard();
             // An error means that the stream has ended, which the next read reports.
             let _ = body.flow_control().release_capacity(data.len());
         }

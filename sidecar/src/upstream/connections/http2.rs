@@ -5,10 +5,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h2::client::{Builder, SendRequest};
 use http::{HeaderMap, Request};
+use parking_lot::Mutex;
 use pingora::protocols::Stream;
 use tokio::task::coop::{has_budget_remaining, poll_proceed};
 
@@ -29,6 +31,9 @@ pub(crate) const MAX_SHARED_FIELDS: usize = 8 * 1024;
 /// Number of reset streams after which no stream begins on a connection. With the streams that are open then,
 /// the connection stays below the 200 resets in half a minute after which Netty ends it.
 const MAX_RESETS: usize = 50;
+/// Time of a request without any part of a response on its connection, after which no other one begins there:
+/// the service may be gone while the socket stays open.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// Part of a task's budget of 128 reads and writes that a connection does not use once it was busy: one
 /// read may hold hundreds of frames.
@@ -64,6 +69,25 @@ pub(in crate::upstream) struct Usage {
     pub(in crate::upstream) resets: AtomicUsize,
     /// Held by each request whose body waits for the service, so that its count shows them.
     pub(in crate::upstream) stalled: Arc<()>,
+    /// The begin of the first request since a part of a response came; it may have ended since.
+    unheard: Mutex<Option<Instant>>,
+}
+
+impl Usage {
+    /// Notes the begin of a request.
+    pub(in crate::upstream) fn begun(&self, now: Instant) {
+        self.unheard.lock().get_or_insert(now);
+    }
+
+    /// Notes a part of a response.
+    pub(in crate::upstream) fn heard(&self) {
+        *self.unheard.lock() = None;
+    }
+
+    fn is_silent(&self, now: Instant) -> bool {
+        let unheard = *self.unheard.lock();
+        unheard.is_some_and(|since| now.saturating_duration_since(since) >= SILENCE)
+    }
 }
 
 impl Shared {
@@ -103,11 +127,11 @@ impl Shared {
 
     /// Returns true if another request may begin; `None` once the service has ended the connection, or may
     /// soon. Behind a body that waits no request begins: most services have one window for all bodies.
-    pub(super) fn has_room(&mut self) -> Option<bool> {
+    pub(super) fn has_room(&mut self, now: Instant) -> Option<bool> {
         if self.usage.resets.load(Ordering::Relaxed) >= MAX_RESETS {
             return None;
         }
-        let is_stalled = Arc::strong_count(&self.usage.stalled) > 1;
+        let is_stalled = Arc::strong_count(&self.usage.stalled) > 1 || self.usage.is_silent(now);
         let most = self
             .requests
             .current_max_send_streams()
@@ -152,6 +176,22 @@ pub(in crate::upstream) struct Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_without_a_response_leaves_its_connection_silent() {
+        let (usage, began) = (Usage::default(), Instant::now());
+        let later = began + SILENCE;
+        assert!(!usage.is_silent(later));
+        usage.begun(began);
+        // A later one that waits, or that was taken back, is no response.
+        usage.begun(later);
+        assert!(!usage.is_silent(later - Duration::from_millis(1)));
+        assert!(usage.is_silent(later));
+        usage.heard();
+        assert!(!usage.is_silent(later));
+        usage.begun(later);
+        assert!(!usage.is_silent(later));
+    }
 
     #[tokio::test]
     async fn a_busy_connection_has_short_turns() {

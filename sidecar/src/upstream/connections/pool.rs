@@ -119,7 +119,7 @@ impl Pool {
                 return true;
             };
             // Each connection is polled, so that connections that the service has ended are dropped.
-            let room = shared.has_room();
+            let room = shared.has_room(now);
             if found.is_none() && entry.key == key && room == Some(true) {
                 entry.used = now;
                 found = Some(shared.slot());
@@ -165,7 +165,7 @@ impl Pool {
                     Kept::Http1(idle) => self.is_silent(idle) && is_fresh,
                     Kept::Http2(shared) => {
                         // A connection in use stays, however long ago its latest request began.
-                        shared.has_room().is_some() && (is_fresh || !shared.is_idle())
+                        shared.has_room(now).is_some() && (is_fresh || !shared.is_idle())
                     }
                 }
             });

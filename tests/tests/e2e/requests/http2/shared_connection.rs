@@ -1,8 +1,13 @@
 //! Requests of several clients on one connection to the service, which one of them abuses.
 
+use std::time::Duration;
+
 use tests::services::frame_service::{FrameRequest, FrameService};
 
 use super::*;
+
+/// Longer than the sidecar's time for a response before others take another connection.
+const SILENCE: Duration = Duration::from_millis(5500);
 
 fn in_front_of_frames(
     respond: impl Fn(&FrameRequest) -> Option<Vec<u8>> + Send + Sync + 'static,
@@ -171,4 +176,19 @@ fn no_field_of_a_client_enters_the_table_that_all_share() {
     assert_eq!(service.requests()[0].value("checksum"), "1");
     let names: Vec<_> = service.kept_names().into_iter().collect();
     assert_eq!(names, [":authority"]);
+}
+
+/// Its peer may be gone while the socket stays open.
+#[test]
+fn a_connection_that_is_silent_gets_no_further_request() {
+    let (service, stack) =
+        in_front_of_frames(|request| (request.connection > 0).then(|| request.response(&[])));
+    let mut waiting = FrameClient::connect(stack.sidecar.address());
+    waiting.head(1, &get_fields("/orders/public/x"), true);
+    wait::until("the first request", || service.requests().len() == 1);
+    std::thread::sleep(SILENCE);
+    let client = H2Client::connect(stack.sidecar.address());
+    let request = client.request("GET", "/orders/public/x", &[]);
+    assert_eq!(client.send(request, b"").unwrap().verdict(), "200");
+    assert_eq!(service.connections(), 2);
 }
