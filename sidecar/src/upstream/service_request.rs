@@ -200,7 +200,8 @@ impl<'r> ServiceRequest<'r> {
     }
 }
 
-/// Escapes the bytes that no URI of the library holds, as browsers do.
+/// Escapes the bytes that no `:path` has (RFC 3986 §2), as browsers do: some services end the connection, with
+/// the calls of all clients.
 fn escaped(target: &[u8]) -> Cow<'_, [u8]> {
     if !target.iter().any(needs_escape) {
         return Cow::Borrowed(target);
@@ -217,7 +218,7 @@ fn escaped(target: &[u8]) -> Cow<'_, [u8]> {
 }
 
 fn needs_escape(byte: &u8) -> bool {
-    b"\"<>`".contains(byte)
+    matches!(byte, b'"' | b'<' | b'>' | b'`' | 0x7f..)
 }
 
 /// Returns the trailers of a request without what its head may not bring along, and what belongs into
@@ -280,8 +281,12 @@ mod tests {
 
     #[test]
     fn a_stream_has_the_target_in_characters_that_a_uri_holds() {
-        for (target, expected) in [("/a?b", "/a?b"), ("/a\"?<b>`", "/a%22?%3Cb%3E%60")] {
-            assert_eq!(*escaped(target.as_bytes()), *expected.as_bytes());
+        for (target, expected) in [
+            (&b"/a?b"[..], "/a?b"),
+            (b"/a\"?<b>`", "/a%22?%3Cb%3E%60"),
+            (b"/\xc3\xa9%c3?\xff\x7f", "/%C3%A9%c3?%FF%7F"),
+        ] {
+            assert_eq!(*escaped(target), *expected.as_bytes());
         }
     }
 }
