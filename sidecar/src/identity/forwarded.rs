@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use http::HeaderValue;
 use postern_http::header_alias::cgi_equal;
-use postern_http::path::overrides::{moves_the_root, names_another_path};
+use postern_http::path::overrides::{names_another_path, sets_a_variable};
 
 use crate::identity::client::Client;
 use crate::identity::service_fields::ServiceFields;
@@ -23,11 +23,12 @@ pub(crate) enum ForwardedPolicy {
     Off,
 }
 
-/// Removes the fields that name another path, unless a trusted proxy sent them, and those that move
-/// the root in any case: a proxy passes them on from its clients.
+/// Removes the fields that name another path, unless a trusted proxy sent them, and those that set variables
+/// of the service in any case: a proxy passes them on from its clients.
 pub(crate) fn remove_path_overrides(request: &mut ServiceFields<'_>, client: &Client) {
-    let is_removed =
-        |name: &str| moves_the_root(name) || (!client.is_trusted_proxy && names_another_path(name));
+    let is_removed = |name: &str| {
+        sets_a_variable(name) || (!client.is_trusted_proxy && names_another_path(name))
+    };
     request.remove_where(is_removed);
 }
 
@@ -83,7 +84,7 @@ fn join(request: &mut ServiceFields<'_>, name: &'static str, ours: &[u8]) {
 
 /// Returns true for a field by which a proxy speaks about the request or its client.
 pub(crate) fn is_of_a_proxy(name: &str) -> bool {
-    is_client_address_header(name) || moves_the_root(name) || names_another_path(name)
+    is_client_address_header(name) || sets_a_variable(name) || names_another_path(name)
 }
 
 /// Names of fields about the client, a line each; `*` stands at the open end of a name.

@@ -1,4 +1,4 @@
-//! Fields from which services take another path than the one in the request line, or another root.
+//! Fields from which services take another path than the one in the request line, another root, or a proxy.
 
 use crate::header_alias::cgi_equal;
 
@@ -17,9 +17,10 @@ pub const PATH_OVERRIDES: [&str; 9] = [
     "x-forwarded-path",
 ];
 
-/// Fields from which application servers take the root of the service, and cut it off the path:
-/// Gunicorn (variables of RFC 3875 §4.1) and Daphne. No gateway has to send them.
-pub const ROOT_OVERRIDES: [&str; 3] = ["script_name", "path_info", "daphne-root-path"];
+/// Fields from which application servers take variables of the service: its root, which Gunicorn (RFC 3875
+/// §4.1) and Daphne cut off the path, and the proxy of its own requests (`HTTP_PROXY`, CVE-2016-5385). No
+/// gateway has to send them.
+pub const VARIABLE_OVERRIDES: [&str; 4] = ["script_name", "path_info", "daphne-root-path", "proxy"];
 
 /// Returns true for the name of a field that names another path than the request line, or a name
 /// that becomes the same variable.
@@ -27,8 +28,7 @@ pub fn names_another_path(field: &str) -> bool {
     PATH_OVERRIDES.iter().any(|name| cgi_equal(name, field))
 }
 
-/// Returns true for the name of a field that moves the root of the service, or a name that becomes
-/// the same variable.
-pub fn moves_the_root(field: &str) -> bool {
-    ROOT_OVERRIDES.iter().any(|name| cgi_equal(name, field))
+/// Returns true for the name of a field that sets such a variable, or a name that becomes the same one.
+pub fn sets_a_variable(field: &str) -> bool {
+    VARIABLE_OVERRIDES.iter().any(|name| cgi_equal(name, field))
 }

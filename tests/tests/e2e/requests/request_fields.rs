@@ -3,7 +3,7 @@
 
 use postern_http::methods::METHOD_OVERRIDES;
 use postern_http::path::canonical::MAX_PATH_BYTES;
-use postern_http::path::overrides::{PATH_OVERRIDES, ROOT_OVERRIDES};
+use postern_http::path::overrides::{PATH_OVERRIDES, VARIABLE_OVERRIDES};
 use serde_json::json;
 use tests::actors::auth_server::AuthServer;
 use tests::actors::client::Request;
@@ -109,14 +109,15 @@ fn a_field_with_another_path_comes_from_trusted_proxies_alone() {
     }
 }
 
-/// Gunicorn and Daphne take such a prefix off the path before they look for the route.
+/// Gunicorn and Daphne take such a prefix off the path before they look for the route; programs of CGI send
+/// their own requests through the proxy.
 #[test]
 fn a_field_that_moves_the_root_reaches_no_service() {
     for way in WAYS {
         for flags in [&[][..], &TRUSTED] {
             let protected = Protected::by(way, flags);
             let alike = ["Script-Name", "daphne_root_path"];
-            for name in ROOT_OVERRIDES.iter().chain(&alike) {
+            for name in VARIABLE_OVERRIDES.iter().chain(&alike) {
                 let field = (*name, "/orders/open");
                 let sent = protected.send("GET", "/open/orders/admin/1", &[field]);
                 assert_eq!(sent, "200", "{way:?} {flags:?} {name}");
@@ -207,7 +208,7 @@ fn the_page_about_rules_names_every_field() {
     let names = [
         &METHOD_OVERRIDES[..],
         &PATH_OVERRIDES,
-        &ROOT_OVERRIDES,
+        &VARIABLE_OVERRIDES,
         &["destination"],
     ];
     for name in names.concat() {
