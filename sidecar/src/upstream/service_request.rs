@@ -143,10 +143,7 @@ impl<'r> ServiceRequest<'r> {
             fields.remove("authorization");
             fields.remove(DPOP.as_str());
         }
-        // A client's own field would pass for the certificate that a proxy verified.
-        if let Some(field) = &self.auth_policy.possession.certificate_field {
-            fields.remove_where(|name| cgi_equal(name, field.0.as_str()));
-        }
+        remove_statements(fields, self.auth_policy);
         // `tracestate` describes a trace that is not continued here (W3C Trace Context).
         if self.ids.begins_trace {
             fields.remove(TRACESTATE.as_str());
@@ -162,8 +159,6 @@ impl<'r> ServiceRequest<'r> {
         remove_path_overrides(fields, self.client);
         // Before the identity headers: `overwrite` would remove X-Forwarded-User.
         self.policy.forwarded.apply(fields, self.client);
-        // A client's own field would pass for a mark of the report-only mode.
-        fields.remove_where(|name| cgi_equal(name, WOULD_REJECT));
         if let Some(rejection) = self.forward.reported {
             fields.set(WOULD_REJECT, HeaderValue::from_static(rejection.reason()));
         }
@@ -200,6 +195,15 @@ impl<'r> ServiceRequest<'r> {
     }
 }
 
+/// Removes the fields of a client that would pass for the certificate that a proxy verified, or for a mark of
+/// the report-only mode.
+fn remove_statements(fields: &mut ServiceFields<'_>, policy: &AuthPolicy) {
+    fields.remove_where(|name| cgi_equal(name, WOULD_REJECT));
+    if let Some(field) = &policy.possession.certificate_field {
+        fields.remove_where(|name| cgi_equal(name, field.0.as_str()));
+    }
+}
+
 /// Escapes the bytes that no `:path` has (RFC 3986 §2), as browsers do: some services end the connection, with
 /// the calls of all clients.
 fn escaped(target: &[u8]) -> Cow<'_, [u8]> {
@@ -229,22 +233,22 @@ pub(crate) fn rewritten_trailers(trailers: &HeaderMap, policy: &AuthPolicy) -> H
         .map(|(name, value)| (name.as_str(), value.as_bytes()));
     let mut fields = ServiceFields::from_received(received);
     strip_token::remove_from(&mut fields, policy.interceptor.sources(), false);
-    fields.remove_where(|name| {
-        belongs_in_a_head(name) || is_of_a_proxy(name) || cgi_equal(name, WOULD_REJECT)
-    });
+    fields.remove_where(|name| belongs_in_a_head(name) || is_of_a_proxy(name));
+    remove_statements(&mut fields, policy);
     policy.user_header.apply(&mut fields, None);
     fields.to_map()
 }
 
-/// Returns true for a field of framing, routing, authentication or of what is requested (RFC 9110
+/// Returns true for a field of framing, routing, authentication, tracing or of what is requested (RFC 9110
 /// §6.5.1).
 fn belongs_in_a_head(name: &str) -> bool {
-    const NAMES: [&str; 14] = [
+    const NAMES: [&str; 18] = [
         "authorization",
         "content-length",
         "content-type",
         "cookie",
         "destination",
+        "dpop",
         "expect",
         "host",
         "origin",
@@ -252,8 +256,11 @@ fn belongs_in_a_head(name: &str) -> bool {
         "sec-fetch-site",
         "sec-websocket-protocol",
         "te",
+        "traceparent",
+        "tracestate",
         "trailer",
         "transfer-encoding",
+        "x-request-id",
     ];
     NAMES
         .iter()

@@ -150,7 +150,8 @@ fn usual<'a>(path: &'a str, authorization: &'a str) -> Vec<(&'a str, &'a str)> {
 #[test]
 fn trailers_pass_without_the_fields_that_the_sidecar_sets() {
     let service = H2Service::start();
-    let stack = in_front_of(&service, &[]);
+    let flags = ["--client-cert-header=X-Cert", "--trusted-proxy=127.0.0.1"];
+    let stack = in_front_of(&service, &flags);
     let bearer = bearer(&stack);
     let mut client = FrameClient::connect(stack.sidecar.address());
     let mut fields = usual("/orders/upload", &bearer);
@@ -164,6 +165,16 @@ fn trailers_pass_without_the_fields_that_the_sidecar_sets() {
         ("authorization", "Bearer x"),
         ("x-forwarded-for", "192.0.2.1"),
         ("x-original-url", "/admin"),
+        ("x-cert", "Hash=0"),
+        ("x_cert", "Hash=0"),
+        ("dpop", "x"),
+        ("proxy", "http://192.0.2.1"),
+        ("x-request-id", "1"),
+        (
+            "traceparent",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        ),
+        ("tracestate", "a=b"),
     ];
     client.head(1, &trailers, true);
     assert!(matches!(client.fate(1), Fate::Response(_)));
