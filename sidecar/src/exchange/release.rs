@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use http::StatusCode;
-use pingora::Error;
+use pingora::{Error, ErrorSource};
 use postern_transport::net::shares::Holder;
 
 use super::Serving;
@@ -13,6 +13,7 @@ use super::upload::Upload;
 use crate::upstream::broke_before_response;
 use crate::upstream::connections::conduct::is_of_misread_request;
 use crate::upstream::connections::{Connected, LastRequest};
+use crate::upstream::errors;
 use crate::upstream::service::Service;
 
 /// A request whose body the service may have taken for a part of the next one, to which it sent this
@@ -20,15 +21,18 @@ use crate::upstream::service::Service;
 pub(super) struct Suspect(pub(super) LastRequest, pub(super) StatusCode);
 
 impl<C: Downstream> Serving<'_, C> {
-    /// Notes the failure of a request behind the body of another one.
+    /// Notes the failure of a request behind the body of another one, or with a whole connection of HTTP/2.
     pub(super) fn note_failure(&self, connected: &Connected, error: &Error) {
+        let conduct = &self.exchanges.connections.conduct;
+        let cause = error.root_cause().downcast_ref::<h2::Error>();
+        let is_of_service = *error.esource() == ErrorSource::Upstream;
+        if is_of_service && cause.is_some_and(errors::ends_connection) {
+            conduct.http_2_was_broken();
+        }
         // The service may as well have closed a connection that was idle for too long.
         let has_head = self.progress.download.head.is_some();
         if connected.behind.is_some() && !has_head && broke_before_response(error) {
-            self.exchanges
-                .connections
-                .conduct
-                .body_may_be_left(Instant::now());
+            conduct.body_may_be_left(Instant::now());
         }
     }
 

@@ -156,7 +156,7 @@ impl Connections {
         } else {
             let head = new_head()?;
             if http2::is_short(&head.0)
-                && let Some(slot) = self.open.take_slot(peer.key, Instant::now())
+                && let Some(slot) = self.open.take_slot(peer.key, next, Instant::now())
             {
                 return Connected::stream(slot, *head, peer.key, true);
             }
@@ -171,7 +171,8 @@ impl Connections {
             });
         }
         let head = prepared.map_or_else(new_head, Ok)?;
-        let shared = Box::pin(Shared::begin(opened.stream))
+        let next = next.filter(|_| self.conduct.has_broken_http_2());
+        let shared = Box::pin(Shared::begin(opened.stream, next.map(|next| next.holder)))
             .await
             .or_err(ErrorType::HandshakeError, "HTTP/2")?;
         let slot = shared.slot();

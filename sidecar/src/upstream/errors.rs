@@ -40,6 +40,12 @@ pub(crate) fn reset_reason(error: &Error) -> Option<Reason> {
     cause.reason()
 }
 
+/// Returns true if the other side sent what HTTP/2 does not have, for which `h2` has ended the connection with
+/// all its streams.
+pub(crate) fn ends_connection(error: &h2::Error) -> bool {
+    error.is_go_away() && error.is_library() && error.reason() == Some(Reason::PROTOCOL_ERROR)
+}
+
 /// Returns true if `h2` reset the stream because the client broke the framing after the head. The request was
 /// counted and logged when the reset was written (see [`crate::downstream::http2`]).
 pub(crate) fn was_reset_for_framing(error: &Error) -> bool {

@@ -21,7 +21,7 @@ const PAUSES: Pauses = Pauses {
 pub(crate) struct Tries {
     first_failure: Option<Instant>,
     failures: u32,
-    /// True once the request was sent again after a failure on a new connection.
+    /// True once the request was sent again after a failure on a new connection, or with a malformed response.
     resent: bool,
 }
 
@@ -45,6 +45,9 @@ impl Tries {
         // HTTP/2 says that the stream was not processed (RFC 9113 §8.7).
         let allowed = if *error.etype() == ErrorType::H2Error && is_decided {
             true
+        } else if *error.etype() == ErrorType::InvalidH2 {
+            // Once only: it may be the response to this request, or to another one on the connection.
+            method.is_some_and(Method::is_idempotent) && !std::mem::replace(&mut self.resent, true)
         } else if !broke_before_response(error) {
             false
         } else if is_reused {
@@ -140,6 +143,21 @@ mod tests {
         assert!(!again(false, now));
         assert!(again(true, now));
         assert!(!again(true, now + WINDOW));
+    }
+
+    #[test]
+    fn a_malformed_response_repeats_an_idempotent_request_once() {
+        let error = Error::new_up(ErrorType::InvalidH2);
+        let now = Instant::now();
+        for (method, is_repeated) in [
+            (Some(&Method::PUT), true),
+            (Some(&Method::POST), false),
+            (None, false),
+        ] {
+            let mut tries = Tries::default();
+            let mut again = || tries.after_sending(&error, method, true, now);
+            assert_eq!([again(), again()], [is_repeated, false], "{method:?}");
+        }
     }
 
     #[test]

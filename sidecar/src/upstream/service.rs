@@ -18,6 +18,7 @@ use pingora::{Error, ErrorType};
 use tokio::time::{Instant, timeout_at};
 
 use super::connections::http2::Slot;
+use super::errors::ends_connection;
 
 /// Code of a reset before any processing (RFC 9113 §7).
 const NOT_PROCESSED: u32 = 7;
@@ -256,11 +257,9 @@ fn before_response(error: h2::Error) -> Box<Error> {
     let is_unprocessed = error.is_remote()
         && (error.is_go_away() && error.reason() == Some(Reason::NO_ERROR)
             || error.is_reset() && error.reason().map(u32::from) == Some(NOT_PROCESSED));
-    let is_malformed =
-        error.is_go_away() && error.is_library() && error.reason() == Some(Reason::PROTOCOL_ERROR);
     let kind = if error.is_io() {
         ErrorType::ReadError
-    } else if is_malformed {
+    } else if ends_connection(&error) {
         ErrorType::InvalidH2
     } else {
         ErrorType::H2Error

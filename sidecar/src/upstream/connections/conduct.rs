@@ -23,12 +23,13 @@ pub(crate) enum Reuse {
     Always,
 }
 
-/// The record of a service of HTTP/1.x.
+/// The record of a service.
 #[derive(Default)]
 pub(crate) struct Conduct {
     metrics: Metrics,
     sent_surplus: AtomicBool,
     left_body: AtomicBool,
+    broke_http_2: AtomicBool,
     /// The last failure behind a body that may have another cause.
     doubted: Mutex<Option<Instant>>,
 }
@@ -45,6 +46,11 @@ impl Conduct {
     /// Returns true if each connection serves one request only.
     pub(super) fn has_sent_surplus(&self) -> bool {
         self.sent_surplus.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if each connection of HTTP/2 serves one holder only.
+    pub(super) fn has_broken_http_2(&self) -> bool {
+        self.broke_http_2.load(Ordering::Relaxed)
     }
 
     /// Returns true if connections end behind bodies.
@@ -84,6 +90,16 @@ impl Conduct {
         // The surplus may be the response to the body, taken for a request.
         if last.has_body {
             self.body_was_left(last);
+        }
+    }
+
+    /// Notes a frame that ended a connection of HTTP/2, with the requests of all holders.
+    pub(crate) fn http_2_was_broken(&self) {
+        if !self.broke_http_2.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "the service sent what HTTP/2 does not have, such as a control byte in a field, which ends a \
+                 connection with all its requests; from now on each connection serves one user or client only"
+            );
         }
     }
 

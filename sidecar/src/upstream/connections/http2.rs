@@ -12,6 +12,7 @@ use h2::client::{Builder, SendRequest};
 use http::{HeaderMap, Request};
 use parking_lot::Mutex;
 use pingora::protocols::Stream;
+use postern_transport::net::shares::Holder;
 use tokio::task::coop::{has_budget_remaining, poll_proceed};
 
 use crate::upstream::MAX_HEAD_BYTES;
@@ -58,6 +59,8 @@ pub(crate) fn size_of(fields: &HeaderMap) -> usize {
 /// A connection that requests share.
 pub(super) struct Shared {
     requests: SendRequest<Bytes>,
+    /// The only holder of its requests, if it has one.
+    pub(super) holder: Option<Holder>,
     /// Held by each request, so that its count shows the requests in flight.
     usage: Arc<Usage>,
 }
@@ -93,7 +96,7 @@ impl Usage {
 impl Shared {
     /// Begins HTTP/2 on `stream`. A task moves its bytes, until the service ends the connection or no request
     /// and no pool uses it any more.
-    pub(super) async fn begin(stream: Stream) -> Result<Self, h2::Error> {
+    pub(super) async fn begin(stream: Stream, holder: Option<Holder>) -> Result<Self, h2::Error> {
         let mut builder = Builder::new();
         builder
             // Pushed responses belong to no request of a client.
@@ -109,6 +112,7 @@ impl Shared {
         tokio::spawn(in_short_turns(connection));
         Ok(Self {
             requests,
+            holder,
             usage: Arc::default(),
         })
     }

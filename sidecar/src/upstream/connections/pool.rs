@@ -111,16 +111,25 @@ impl Pool {
         None
     }
 
-    /// Takes a place on a connection of HTTP/2 that has room for one more request.
-    pub(super) fn take_slot(&self, key: u64, now: Instant) -> Option<Slot> {
+    /// Takes a place on a connection of HTTP/2 that has room for one more request. Once the service has broken
+    /// one, each serves the holder alone for whom it was opened.
+    pub(super) fn take_slot(
+        &self,
+        key: u64,
+        next: Option<NextRequest>,
+        now: Instant,
+    ) -> Option<Slot> {
         let mut found = None;
+        let are_shared = !self.conduct.has_broken_http_2();
         self.open.lock().entries.retain_mut(|entry| {
             let Kept::Http2(shared) = &mut entry.kept else {
                 return true;
             };
             // Each connection is polled, so that connections that the service has ended are dropped.
             let room = shared.has_room(now);
-            if found.is_none() && entry.key == key && room == Some(true) {
+            let is_own = next.is_some_and(|next| shared.holder == Some(next.holder));
+            let has_room = (are_shared || is_own) && room == Some(true);
+            if found.is_none() && entry.key == key && has_room {
                 entry.used = now;
                 found = Some(shared.slot());
             }

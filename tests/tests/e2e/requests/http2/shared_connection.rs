@@ -192,3 +192,40 @@ fn a_connection_that_is_silent_gets_no_further_request() {
     assert_eq!(client.send(request, b"").unwrap().verdict(), "200");
     assert_eq!(service.connections(), 2);
 }
+
+/// For a control byte in a field the library ends the whole connection.
+#[test]
+fn a_malformed_response_to_one_client_ends_no_other_s_get() {
+    let (service, stack) = in_front_of_frames(|request| match request.value(":path") {
+        "/orders/public/held" if request.connection == 0 => Some(Vec::new()),
+        "/orders/public/bad" => Some(request.response(&[("x-a", "a\x01b")])),
+        _ => Some(request.response(&[])),
+    });
+    let connect = || H2Client::connect(stack.sidecar.address());
+    let (attacker, other) = (connect(), connect());
+    let get = |client: &H2Client, path: &str| {
+        let request = client.request("GET", &format!("/orders/public/{path}"), &[]);
+        client.send(request, b"").unwrap().verdict()
+    };
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| get(&other, "held"));
+        wait::until("the other request", || service.requests().len() == 1);
+        assert_eq!(get(&attacker, "bad"), "502 upstream_malformed");
+        assert_eq!(held.join().unwrap(), "200");
+    });
+    let requests = service.requests();
+    let bad = |request: &&FrameRequest| request.value(":path").ends_with("bad");
+    assert_eq!(requests.iter().filter(bad).count(), 2);
+    // From now on each client has connections of its own.
+    std::thread::scope(|scope| {
+        for _ in 0..5 {
+            scope.spawn(|| assert_eq!(get(&other, "x"), "200"));
+            scope.spawn(|| assert_eq!(get(&attacker, "bad"), "502 upstream_malformed"));
+        }
+    });
+    let later = &service.requests()[requests.len()..];
+    let (bad, good): (Vec<_>, Vec<_>) = later.iter().partition(bad);
+    for request in good {
+        assert!(bad.iter().all(|bad| bad.connection != request.connection));
+    }
+}
