@@ -170,6 +170,11 @@ mod tests {
         assert!(!is_failing(both(), &["x"], 3, true));
         assert!(!is_failing(both(), &["x"], 4, false));
         assert!(!is_failing(both(), &["x"], 63, true));
+        // The fetches of a server that rejects the application alone bring lists.
+        let mut later_list = content(both(), &["x"], FETCHED_AT + 63);
+        later_list.revocations.as_mut().unwrap().fetched_at += 50;
+        assert!(cache.enqueue(later_list));
+        cache.write_all();
         drop(home);
         assert!(!is_failing(both(), &["x"], 64, false));
         assert!(is_failing(both(), &["x"], 123, true));

@@ -1,8 +1,8 @@
 //! The last good keys and revocation list in a file, so that a sidecar that starts while no key
 //! server is reachable verifies tokens at once.
 //!
-//! The file passes the checks of a fetched key set, counts only for its source, and keeps the time
-//! of the fetch: `--max-key-age` goes on across a restart. The file holds public keys, but a writer
+//! The file passes the checks of a fetched key set, counts only for its source, and keeps the times
+//! of the fetches: `--max-key-age` and `--max-revocation-age` go on across a restart. The file holds public keys, but a writer
 //! could add trusted ones: it is a private file. A file that could not be replaced is not trusted at a
 //! restart: keys may have been dropped and tokens revoked meanwhile.
 
@@ -25,7 +25,7 @@ use postern_transport::http_client::MAX_BODY_BYTES;
 
 /// The longest fetched set and list, with room for the rest of the file.
 const MAX_FILE_BYTES: u64 = 2 * (MAX_BODY_BYTES + MAX_LIST_BYTES) as u64;
-/// Seconds between two writes of the fetch time alone: once at each tick of a minute.
+/// Seconds between two writes of a fetch time alone: once at each tick of a minute.
 const TIME_IS_GOOD_FOR: u64 = 50;
 /// The version of the file format.
 const VERSION: u32 = 1;
@@ -166,22 +166,33 @@ impl Content {
             }
             jwks.push(jwk);
         }
-        let age = state.age(Instant::now()).as_secs();
+        let instant = Instant::now();
+        let fetched_at = |age: Duration| now.saturating_sub_unsigned(age.as_secs());
         Some(Self {
             version: VERSION,
             origin: origin.clone(),
-            fetched_at: now.saturating_sub_unsigned(age),
+            fetched_at: fetched_at(state.age(instant)),
             jwks: serde_json::json!({ "keys": jwks }),
-            revocations: list.map(Revocations::cached),
+            revocations: list.map(|list| list.cached(fetched_at(list.age(instant)))),
         })
     }
 
-    /// Returns true if `last` has the same keys and list, and nearly the same fetch time.
+    /// Returns true if `last` has the same keys and list, and nearly the same fetch times.
     pub(super) fn is_covered_by(&self, last: &Self) -> bool {
-        self.origin == last.origin
+        let is_near = |time: i64, last: i64| time.abs_diff(last) < TIME_IS_GOOD_FOR;
+        let has_list = match (&self.revocations, &last.revocations) {
+            (Some(list), Some(last)) => {
+                list.number == last.number
+                    && list.list == last.list
+                    && is_near(list.fetched_at, last.fetched_at)
+            }
+            (None, None) => true,
+            _ => false,
+        };
+        has_list
+            && self.origin == last.origin
             && self.jwks == last.jwks
-            && self.revocations == last.revocations
-            && self.fetched_at.abs_diff(last.fetched_at) < TIME_IS_GOOD_FOR
+            && is_near(self.fetched_at, last.fetched_at)
     }
 
     /// Parses the keys like a fetched set, which skips unknown keys; here a skipped key is an error, because

@@ -30,8 +30,10 @@ pub(crate) struct Revocations {
 
 /// A list as a file keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct CachedList {
+    /// Seconds since the epoch.
+    pub(super) fetched_at: i64,
     /// The largest number so far.
     pub(super) number: u64,
     /// The whole list as it was signed.
@@ -136,8 +138,9 @@ impl Revocations {
     }
 
     /// Returns the latest list as a file keeps it.
-    pub(super) fn cached(&self) -> CachedList {
+    pub(super) fn cached(&self, fetched_at: i64) -> CachedList {
         CachedList {
+            fetched_at,
             number: self.latest.number,
             list: self.list().to_string(),
         }

@@ -1,13 +1,11 @@
 //! A fetched revocation list, and the checks before it counts.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::StatusCode;
 use postern_token::keys::KeySet;
 use postern_token::revocations::{RevocationList, RevocationListError, SIGNED_EVERY};
 use postern_transport::http_client::{TransportError, Unexpected};
-
-use crate::issuers::fetch_time::FetchTime;
 
 /// An older signature is a replay, or of a server whose clock is far behind.
 const MAX_SIGNATURE_AGE: i64 = 3_600;
@@ -55,14 +53,13 @@ pub(crate) enum ListError {
     Absent,
 }
 
-/// Returns the time of a fetch at `now`, earlier for a list that its server should have signed again since:
-/// it may be a replay.
-pub(super) fn as_fresh_as_signed(issued_at: i64, now: i64, instant: Instant) -> FetchTime {
-    let overdue = now.saturating_sub(issued_at) - SIGNED_EVERY - MAX_AHEAD;
-    match u64::try_from(overdue) {
-        Ok(overdue) => FetchTime::before(instant, Duration::from_secs(overdue)),
-        Err(_) => instant.into(),
-    }
+/// Returns the age of a list at `now`: from its fetch, or from the time at which its server should have signed it
+/// again, if that was earlier: it may be a replay.
+pub(super) fn age_of_list(issued_at: i64, fetched_at: i64, now: i64) -> Duration {
+    let overdue_at = issued_at.saturating_add(SIGNED_EVERY + MAX_AHEAD);
+    let age = now.saturating_sub(fetched_at.min(overdue_at));
+    // Fetched ahead of our clock it counts as fetched now.
+    Duration::from_secs(u64::try_from(age).unwrap_or_default())
 }
 
 /// Verifies a fetched list at `now`, in seconds since the epoch.
@@ -142,10 +139,21 @@ pub(crate) mod tests {
 
     #[test]
     fn a_list_is_fresh_until_its_next_signature_is_overdue() {
-        let fetched = Instant::now();
-        for (signed_ago, expected) in [(0, 0), (900, 0), (901, 1), (3_600, 2_700)] {
-            let age = as_fresh_as_signed(NOW - signed_ago, NOW, fetched).age(fetched);
-            assert_eq!(age.as_secs(), expected, "{signed_ago}");
+        for (signed_ago, fetched_ago, expected) in [
+            (0, 0, 0),
+            (900, 0, 0),
+            (901, 0, 1),
+            (3_600, 0, 2_700),
+            (600, 5, 5),
+            (905, 5, 5),
+            (906, 5, 6),
+            (600, 7_200, 7_200),
+            (0, -5, 0),
+            (3_600, -5, 2_700),
+        ] {
+            let (issued_at, fetched_at) = (NOW - signed_ago, NOW - fetched_ago);
+            let age = age_of_list(issued_at, fetched_at, NOW).as_secs();
+            assert_eq!(age, expected, "{signed_ago} {fetched_ago}");
         }
     }
 }

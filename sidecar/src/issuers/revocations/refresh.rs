@@ -3,14 +3,13 @@
 //! A failure leaves the last list in force, and the keys as they are.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use postern_process::clock::{self, unix_now};
 use postern_token::keys::KeySet;
 use postern_token::revocations::RevocationList;
 use postern_token::times::moment;
 
-use super::fetched_list::{FetchedList, ListError, as_fresh_as_signed, verify_fetched};
+use super::fetched_list::{FetchedList, ListError, age_of_list, verify_fetched};
 use super::{CachedList, Revocations};
 use crate::issuers::current::CurrentKeys;
 use crate::issuers::fetch_time::FetchTime;
@@ -45,9 +44,7 @@ impl RevocationRefresh {
         match RevocationList::verify(state.keys(), &cached.list, None) {
             Ok(list) => {
                 // However old: the list of our own file still ends tokens, and has its age.
-                let age = unix_now().saturating_sub(list.issued_at());
-                // Signed ahead of our clock it counts as signed now.
-                let age = Duration::from_secs(u64::try_from(age).unwrap_or_default());
+                let age = age_of_list(list.issued_at(), cached.fetched_at, unix_now());
                 let (seq, entries) = (list.seq(), list.count());
                 let fetched = FetchTime::before(clock::instant(), age);
                 self.keys.list.install(Revocations::from_cached(
@@ -125,7 +122,8 @@ impl RevocationRefresh {
         let now = unix_now();
         let list = verify_fetched(keys, response, known.map(Revocations::list), now)?;
         let (seq, entries) = (list.seq(), list.count());
-        let fetched = as_fresh_as_signed(list.issued_at(), now, clock::instant());
+        let age = age_of_list(list.issued_at(), now, now);
+        let fetched = FetchTime::before(clock::instant(), age);
         let next = Revocations::with_latest(known, list, keys, fetched)?;
         if !self.keys.list.install(next) {
             return Ok(ListResult::Unchanged);
@@ -172,7 +170,7 @@ impl RevocationRefresh {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use http::StatusCode;
 
@@ -199,10 +197,19 @@ mod tests {
         let mut refresh = refresh();
         assert_eq!(refresh.cursor(), None);
         let cached = CachedList {
+            fetched_at: unix_now() - 100,
             number: 9,
             list: list_now(7, &["x"]),
         };
         refresh.on_cached(&cached);
+        let age = refresh
+            .keys
+            .list
+            .load()
+            .as_ref()
+            .unwrap()
+            .age(Instant::now());
+        assert!((100..110).contains(&age.as_secs()), "{age:?}");
         let cursor = refresh.cursor();
         assert!(cursor.is_some());
         for (response, next) in [
@@ -215,6 +222,6 @@ mod tests {
             assert_eq!(refresh.cursor(), *next);
         }
         let list = refresh.keys.list.load();
-        assert_eq!(list.as_ref().unwrap().cached().number, 9);
+        assert_eq!(list.as_ref().unwrap().cached(0).number, 9);
     }
 }

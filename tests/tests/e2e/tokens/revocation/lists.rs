@@ -159,7 +159,11 @@ fn a_restarted_sidecar_knows_the_list_from_its_key_cache() {
     let cache = home.path().join("keys.json");
     let plan = || {
         let cache = cache.to_str().unwrap();
-        SidecarPlan::polling(&service, &server.url()).flags(["--key-cache", cache])
+        // The list counts from its fetch: its signature may be ten minutes old.
+        let required = ["--revocations", "required", "--max-revocation-age", "50"];
+        SidecarPlan::polling(&service, &server.url())
+            .flags(["--key-cache", cache])
+            .flags(required)
     };
     let first = plan().ready();
     first.until_revoked(&token);
