@@ -48,6 +48,11 @@ impl InstalledKeys {
         self.list.check(token)
     }
 
+    /// Returns true if there is a revocation list. Once there is one, there always is.
+    pub(crate) fn has_list(&self) -> bool {
+        self.list.load().is_some()
+    }
+
     pub(crate) fn verified_tokens(&self) -> &TokenCache {
         &self.verified
     }

@@ -96,7 +96,12 @@ impl AuthPolicy {
         let digests = TokenDigests::from_claims(&claims);
         let holder = Holder::verified(claims.issuer.as_deref(), &claims.user_id);
         // Before it is remembered; a cached token is checked again at each use.
-        observer.check("revocation", keys.check_revoked(&digests))?;
+        let revocation = keys.check_revoked(&digests);
+        if keys.has_list() {
+            observer.check("revocation", revocation)?;
+        } else {
+            observer.skipped("revocation", "no list");
+        }
         let possession = claims.binding.map(Possession::from);
         self.check_possession(
             issuer.policy.leeway_seconds,

@@ -189,6 +189,9 @@ fn a_sidecar_without_lists_reports_it_or_waits() {
     let off = SidecarPlan::polling(&service, &server.url()).flags(["--revocations", "off"]);
     let off = off.ready();
     allowed(&off.bearing(&token));
+    let line = format!("Authorization: Bearer {token}");
+    let explained = off.explain(&["/orders/list"], &[&line]).stdout;
+    has(&explained, "– revocation     not checked: no list");
     assert_eq!(off.metric("postern_sidecar_revocations"), None);
     // A server that publishes no list.
     let key = server.served_key();
