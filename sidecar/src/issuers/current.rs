@@ -51,6 +51,8 @@ pub(crate) struct FailedFetch {
     pub(crate) reason: String,
     /// The time since which fetches fail, in seconds since 1970.
     pub(crate) since: i64,
+    /// The same time of this process, for comparisons.
+    pub(crate) began: Instant,
     /// The time of the next fetch.
     pub(crate) next: Instant,
 }

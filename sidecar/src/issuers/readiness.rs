@@ -2,10 +2,9 @@
 //! issuer that is away must not take the tokens of the others with it.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use postern_contract::rejection::Rejection;
-use postern_process::clock::unix_now;
 use postern_token::times::moment;
 use postern_transport::admin::health::ConditionState;
 
@@ -48,18 +47,21 @@ pub(crate) fn report(issuers: &IssuerKeys, now: Instant) -> ConditionState {
 
 /// Reports the revocation list from `source`, the server of `keys`, at `now`.
 pub(crate) fn list_report(keys: &CurrentKeys, source: &str, now: Instant) -> ConditionState {
-    let (mut note, fetched) = match keys.list.load().as_deref() {
+    let (mut note, age) = match keys.list.load().as_deref() {
         Some(known) => {
-            let (entries, age) = (known.list().count(), known.age(now).as_secs());
-            let note = format!("{entries} entries, fetched {age} s ago from {source}");
-            (note, unix_now().saturating_sub_unsigned(age))
+            let (entries, age) = (known.list().count(), known.age(now));
+            let seconds = age.as_secs();
+            let note = format!("{entries} entries, fetched {seconds} s ago from {source}");
+            (note, age)
         }
-        None => (format!("{NOT_FETCHED} from {source}"), 0),
+        None => (format!("{NOT_FETCHED} from {source}"), Duration::MAX),
     };
     let failed = match (keys.list.failed.load().as_deref(), keys.failed()) {
         (Some(failed), _) => Some(failed.clone()),
         // A server that rejects the application alone still sends its list.
-        (None, Some(away)) if fetched <= away.since => Some(away.in_words()),
+        (None, Some(away)) if age > now.saturating_duration_since(away.began) => {
+            Some(away.in_words())
+        }
         _ => None,
     };
     if let Some(failed) = &failed {
@@ -137,7 +139,6 @@ fn note(issuer: &CurrentKeys, now: Instant) -> Option<String> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::sync::Arc;
-    use std::time::Duration;
 
     use postern_token::keys::signing_type::SigningType;
     use postern_token::keys::{KeySet, VerificationKey};
@@ -156,6 +157,31 @@ mod tests {
         KeySet::nameless(VerificationKey::parse(SigningType::Hmac, SECRET).unwrap())
     }
 
+    fn away(began: Instant) -> FailedFetch {
+        FailedFetch {
+            reason: "away".to_owned(),
+            since: 0,
+            began,
+            next: began,
+        }
+    }
+
+    #[test]
+    fn a_list_fails_with_the_keys_unless_it_came_later() {
+        const INSTANT: Duration = Duration::from_millis(1);
+        let began = Instant::now() + MINUTE;
+        for (fetched, warns) in [(began - INSTANT, true), (began + INSTANT, false)] {
+            let current = CurrentKeys::default();
+            current.set_failed(Some(away(began)));
+            let list = Revocations::new(list_of(SECRET, 1, &[]), &keys(), fetched);
+            current.list.install(list);
+            for now in [began + 2 * INSTANT, began + HOUR] {
+                let report = list_report(&current, "auth", now);
+                assert_eq!(report.warns, warns, "{report:?}");
+            }
+        }
+    }
+
     #[test]
     fn one_issuer_is_needed_and_the_missing_ones_are_named() {
         let now = Instant::now();
@@ -168,11 +194,7 @@ mod tests {
         let reason = |at| report(&issuers, at).reason;
         let missing = "a: not fetched yet; b: not fetched yet";
         assert_eq!(reason(now).as_deref(), Some(missing));
-        a.set_failed(Some(FailedFetch {
-            reason: "away".to_owned(),
-            since: 0,
-            next: now,
-        }));
+        a.set_failed(Some(away(now)));
         b.install(keys(), now);
         let missing = "a: away; b: revocation list not fetched yet";
         assert_eq!(reason(now).as_deref(), Some(missing));

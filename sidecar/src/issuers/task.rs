@@ -318,6 +318,10 @@ impl IssuerTask {
         let wait = self
             .backoff
             .failed(now, self.schedule.until_next(), !is_usable);
+        let (since, began) = match self.keys.failed() {
+            Some(failed) => (failed.since, failed.began),
+            None => (clock::unix_now(), now),
+        };
         self.keys.set_failed(Some(FailedFetch {
             reason: if self.source.is_file() {
                 // The error names the file.
@@ -325,10 +329,8 @@ impl IssuerTask {
             } else {
                 format!("{source}: {error}")
             },
-            since: match self.keys.failed() {
-                Some(failed) => failed.since,
-                None => clock::unix_now(),
-            },
+            since,
+            began,
             next: now + wait,
         }));
         match state.as_ref() {
