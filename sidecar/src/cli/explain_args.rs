@@ -9,7 +9,11 @@ use super::AdminArgs;
 /// Returns the parser of the outcomes without a rejection, and of the reason codes.
 fn outcomes() -> PossibleValuesParser {
     let codes = Rejection::made_by(Maker::Sidecar).map(Rejection::reason);
-    PossibleValuesParser::new(["verified", "passed", "responded"].into_iter().chain(codes))
+    PossibleValuesParser::new(
+        ["verified", "passed", "responded", "reported"]
+            .into_iter()
+            .chain(codes),
+    )
 }
 
 /// The request, and the sidecar that explains it by its own settings.
@@ -47,7 +51,8 @@ pub(crate) struct ExplainArgs {
 
     /// End with exit code 1 unless this is the outcome
     ///
-    /// `verified`, `passed`, `responded`, or the reason code of the rejection, such as token_expired
+    /// `verified`, `passed`, `responded`, in report-only mode `reported`, or the reason code of the
+    /// rejection, such as token_expired
     #[arg(long, value_name = "OUTCOME", value_parser = outcomes(), hide_possible_values = true)]
     pub(crate) expect: Option<String>,
 

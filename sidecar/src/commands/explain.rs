@@ -15,6 +15,7 @@ use crate::admin::explain::request::ExplainRequest;
 use crate::admin::explain::{MAX_BODY_BYTES, PATH};
 use crate::cli::explain_args::ExplainArgs;
 
+const REPORTED: &str = "reported";
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the command.
@@ -43,12 +44,22 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), ExitError> {
 
 /// Compares the outcome with the expected one or reason code.
 fn as_expected(expected: &str, explanation: &Explanation) -> Result<(), ExitError> {
-    let found = explanation.reason.as_ref().unwrap_or(&explanation.outcome);
+    // What happens: a request that is only reported reaches the service, whatever its reason code.
+    let found = match (&explanation.reason, &*explanation.outcome) {
+        (Some(reason), outcome) if outcome != REPORTED => reason,
+        (_, outcome) => outcome,
+    };
     if expected == found {
         return Ok(());
     }
+    let note = match &explanation.reason {
+        Some(reason) if found == REPORTED => {
+            format!(" in report-only mode, which forwards it in spite of {reason}")
+        }
+        _ => String::new(),
+    };
     Err(ExitError::Unmet(format!(
-        "--expect {expected}: found {found}"
+        "--expect {expected}: found {found}{note}"
     )))
 }
 

@@ -30,7 +30,7 @@ fn an_expected_outcome_is_a_gate_and_a_url_is_a_request() {
         let output = end.stdout + &end.stderr;
         assert_eq!(end.code, Some(code), "{target}: {output}");
         assert_eq!(output.contains("--expect"), code != 0, "{output}");
-        let list = "[possible values: verified, passed, responded, ";
+        let list = "[possible values: verified, passed, responded, reported, ";
         assert_eq!(output.contains(list), code == 64, "{output}");
         let nearest = "a similar value exists: 'token_missing'";
         assert_eq!(

@@ -256,7 +256,7 @@ fn explain_gives_the_code_of_enforcement() {
         assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
         end.stdout
     };
-    let text = explain(&["--expect", "token_missing"]);
+    let text = explain(&["--expect", "reported"]);
     for line in [
         "verdict   reported: 401 token_missing",
         "service   GET /orders/a",
@@ -264,8 +264,13 @@ fn explain_gives_the_code_of_enforcement() {
         has(&text, line);
     }
     let later = (clock::now() + 700).to_string();
-    let text = explain(&["--at", &later]);
+    let text = explain(&["--at", &later, "--expect", "token_missing"]);
     has(&text, "verdict   rejected: 401 token_missing");
+    // No proof that the path needs a token, while requests without one reach the service.
+    let arguments = ["--expect", "token_missing", "/orders/a"];
+    let unmet = stack.sidecar.explain::<&str>(&arguments, &[]);
+    assert_eq!(unmet.code, Some(1), "{}", unmet.stdout);
+    has(&unmet.stderr, "found reported");
 }
 
 #[test]
