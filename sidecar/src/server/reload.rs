@@ -26,6 +26,7 @@ use crate::config::Config;
 use crate::exchange::app::App;
 use crate::issuers::task::Changes;
 use crate::server::reminder::Reminder;
+use crate::telemetry::metrics::{APPLIED, REJECTED, WAITING};
 
 /// Max length of a file of settings.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
@@ -144,18 +145,27 @@ impl Reload {
                 self.apply(config);
                 let changed = differences(effective, &now).join(", ");
                 let settings = waiting.join(", ");
-                match (&*changed, &*settings) {
-                    ("", "") => tracing::info!("configuration read again: no setting has changed"),
-                    ("", _) => {}
-                    (changed, _) => tracing::info!(changed, "configuration reloaded"),
-                }
+                let outcome = match (&*changed, &*settings) {
+                    ("", "") => {
+                        tracing::info!("configuration read again: no setting has changed");
+                        APPLIED
+                    }
+                    ("", _) => {
+                        self.condition.add_note("nothing new is in force");
+                        WAITING
+                    }
+                    (changed, _) => {
+                        tracing::info!(changed, "configuration reloaded");
+                        APPLIED
+                    }
+                };
                 if !settings.is_empty() {
                     self.condition
                         .add_note(&format!("these take effect at the next start: {settings}"));
                     tracing::warn!(settings, "these settings take effect at the next start");
                 }
                 *effective = now;
-                self.app.metrics.config_reloaded(true);
+                self.app.metrics.config_reloaded(outcome);
                 self.app
                     .metrics
                     .config_restart_needed
@@ -164,7 +174,7 @@ impl Reload {
             Err(error) => {
                 tracing::error!(%error, "the configuration is not usable: keeping the previous one");
                 self.condition.reloaded(Some(&error.to_string()));
-                self.app.metrics.config_reloaded(false);
+                self.app.metrics.config_reloaded(REJECTED);
             }
         }
         read

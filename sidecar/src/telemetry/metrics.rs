@@ -17,8 +17,10 @@ pub(crate) const PREFIX: &str = "postern_sidecar";
 
 const WRITTEN: &str = "written";
 const FAILED: &str = "failed";
-const APPLIED: &str = "applied";
-const REJECTED: &str = "rejected";
+pub(crate) const APPLIED: &str = "applied";
+/// Nothing that has changed is in force before the next start.
+pub(crate) const WAITING: &str = "waiting";
+pub(crate) const REJECTED: &str = "rejected";
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -91,8 +93,9 @@ metrics! {
             = counters_by("outcome", ListResult::ALL.map(ListResult::name)),
         /// Writes of the key cache's file (--key-cache) by outcome: written, failed
         key_cache_writes: Family<Label, Counter> = counters_by("outcome", [WRITTEN, FAILED]),
-        /// Reloads of the configuration by outcome
-        config_reloads: Family<Label, Counter> = counters_by("outcome", [APPLIED, REJECTED]),
+        /// Reloads of the configuration by outcome: applied, waiting (all that is new needs a restart), rejected
+        config_reloads: Family<Label, Counter>
+            = counters_by("outcome", [APPLIED, WAITING, REJECTED]),
         /// 1 if the configuration was usable at the last read, as at the start
         config_last_reload_successful: Gauge = beginning_with(1),
         /// 1 while settings that were read need a restart
@@ -151,10 +154,12 @@ impl Metrics {
             .inc();
     }
 
-    pub(crate) fn config_reloaded(&self, applied: bool) {
-        let labels = [("outcome", if applied { APPLIED } else { REJECTED })];
-        self.config_last_reload_successful.set(i64::from(applied));
-        self.config_reloads.get_or_create(&labels).inc();
+    pub(crate) fn config_reloaded(&self, outcome: &'static str) {
+        self.config_last_reload_successful
+            .set(i64::from(outcome != REJECTED));
+        self.config_reloads
+            .get_or_create(&[("outcome", outcome)])
+            .inc();
     }
 
     pub(crate) fn key_cache_written(&self, succeeded: bool) {

@@ -67,7 +67,7 @@ fn a_rejected_reload_of_the_sidecar_stands_until_a_good_one() {
     has(&page, "warn     reloaded at 20");
     has(&page, "; these take effect at the next start: max-key-age");
     let waits = "public-path = [\"/second/**\"]\nmax-key-age = 50";
-    sidecar.reload(waits, "applied");
+    sidecar.reload(waits, "waiting");
     let log = sidecar.process().stderr();
     assert!(!log.contains("no setting has changed"), "{log}");
 }

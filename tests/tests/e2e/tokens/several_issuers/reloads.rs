@@ -1,5 +1,7 @@
 //! Tables that change at a reload.
 
+use tests::actors::auth_server::admin_get;
+use tests::actors::expect::has;
 use tests::actors::sidecar::NEVER;
 use tests::wait;
 
@@ -21,7 +23,7 @@ fn audiences_and_claims_change_at_a_reload_and_sources_wait() {
     let elsewhere = issuers
         .tables()
         .replace(&cluster.url(), "http://127.0.0.1:1/keys");
-    sidecar.reload(&elsewhere, "applied");
+    sidecar.reload(&elsewhere, "waiting");
     sidecar.until_logged("these settings take effect at the next start");
     // Audiences belong to the tables: all of them stay as they are meanwhile.
     assert_eq!(bearer.verdict("/list"), "401 token_audience");
@@ -38,23 +40,32 @@ fn what_a_reload_closed_stays_closed_while_another_waits() {
     let verdicts = || ["/admin/x", "/open/x"].map(|path| bearer.verdict(path));
     let without = || sidecar.anonymous().verdict("/open/x");
     assert_eq!(verdicts(), ["200", "200"]);
-    let reload = |config: &str, restart_needed: u64| {
-        sidecar.reload(config, "applied");
+    let reload = |config: &str, outcome: &str| {
+        sidecar.reload(config, outcome);
         let metric = "postern_sidecar_config_restart_needed";
-        wait::until(metric, || sidecar.metric(metric) == Some(restart_needed));
+        let expected = Some(u64::from(outcome == "waiting"));
+        wait::until(metric, || sidecar.metric(metric) == expected);
     };
     let rule = "[[rule]]\npaths = ['/admin/**', '/open/**']\nscope = ['admin']\n";
-    reload(&format!("{rule}{}", shop.table()), 0);
+    reload(&format!("{rule}{}", shop.table()), "applied");
     let closed = ["403 insufficient_scope", "403 insufficient_scope"];
     assert_eq!(verdicts(), closed);
     let both = shop.table() + &cluster.table();
-    reload(&format!("{rule}{both}"), 1);
+    reload(&format!("{rule}{both}"), "waiting");
     assert_eq!(verdicts(), closed);
     // A pass list for which no rule of the file is, but the one that stays meanwhile.
-    reload(&format!("public-path = ['/open/**']\n{both}"), 1);
+    reload(&format!("public-path = ['/open/**']\n{both}"), "waiting");
     let expected = (closed.map(str::to_owned), "401 token_missing");
     assert_eq!((verdicts(), without().as_str()), expected);
-    reload(&format!("public-path = ['/open/**']\n{}", shop.table()), 0);
+    let report = admin_get(sidecar.admin(), "/readyz").text();
+    has(
+        &report,
+        "nothing new is in force; these take effect at the next start: issuer",
+    );
+    reload(
+        &format!("public-path = ['/open/**']\n{}", shop.table()),
+        "applied",
+    );
     assert_eq!(
         (verdicts(), without().as_str()),
         (["200", "200"].map(str::to_owned), "200")
