@@ -12,9 +12,9 @@ use zeroize::Zeroizing;
 pub(crate) enum KeyResponseError {
     #[error("the auth server responded with {} ({reason}){}", Unexpected(*status), remedy(reason))]
     Rejected { status: StatusCode, reason: String },
-    #[error("the response is not the contract's envelope")]
+    #[error("the response is not an auth server's")]
     NotAnEnvelope,
-    #[error("the envelope's data is not a string")]
+    #[error("the response holds no key")]
     NotAString,
 }
 
@@ -27,7 +27,8 @@ impl KeyResponseError {
                 *status == StatusCode::NOT_FOUND
                     || (*status == StatusCode::UNAUTHORIZED && reason == TOKEN_MISSING)
             }
-            Self::NotAnEnvelope | Self::NotAString => false,
+            Self::NotAnEnvelope => true,
+            Self::NotAString => false,
         }
     }
 }

@@ -306,7 +306,7 @@ fn an_encoded_response_is_named_with_its_encoding() {
             ),
             (
                 SidecarPlan::new(&service, &of_auth_server),
-                "not the contract's envelope",
+                "not an auth server's at http",
             ),
         ] {
             let sidecar = plan.flags(NEVER).start();
