@@ -71,7 +71,7 @@ impl Exchanges {
         let app = &*self.app;
         let request = Request::new(head, app, client);
         let _counted = Counted::among(&app.metrics.requests_in_flight);
-        let decision = app.decide(&request).await;
+        let (decision, rule) = app.decide(&request).await;
         let decided = Instant::now();
         app.metrics
             .requests
@@ -86,6 +86,7 @@ impl Exchanges {
             request,
             is_recorded: false,
         };
+        serving.progress.cause = rule.map(|rule| format!("rule {rule}"));
         let (keep_alive, forward) = match action {
             Action::Forward(forward, _permit) => {
                 serving.progress.outcome = forward.outcome();

@@ -25,22 +25,28 @@ pub(super) enum Action {
 impl App {
     /// Decides about a request; waits for a fetch if the token names an unknown key. A key that a later fetch
     /// may still bring gives a 503, so that the client keeps its token. A client that invents keys gets a
-    /// 401: with a 503 for each of its requests it could make gateways eject the service.
-    pub(super) async fn decide(&self, request: &Request<'_>) -> Result<Decision, Rejected> {
+    /// 401: with a 503 for each of its requests it could make gateways eject the service. Returns the name of
+    /// the rule that does not hold, too.
+    pub(super) async fn decide(
+        &self,
+        request: &Request<'_>,
+    ) -> (Result<Decision, Rejected>, Option<String>) {
         let mut decision = self.decide_at(request, request.began);
         // The issuer may have a new key that this process has not fetched yet.
         if decision == Err(Rejection::TokenKeyUnknown.into()) {
             decision = self.decide_by_newer_keys(request).await;
         }
         let Err(rejected) = decision else {
-            return decision;
+            return (decision, None);
         };
         let rules = &request.rules.auth_policy;
+        let rule = rules.rule_of(&rejected).map(|rule| rule.name.clone());
         // Counted in report-only mode too, in which the request is forwarded all the same.
-        if let Some(rule) = rules.rule_of(&rejected) {
-            self.metrics.rule_rejected(&rule.name);
+        if let Some(rule) = &rule {
+            self.metrics.rule_rejected(rule);
         }
-        rules.forward_if_reporting(rejected, &request.head, unix_now())
+        let decision = rules.forward_if_reporting(rejected, &request.head, unix_now());
+        (decision, rule)
     }
 
     fn decide_at(&self, request: &Request<'_>, now: Instant) -> Result<Decision, Rejected> {

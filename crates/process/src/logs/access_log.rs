@@ -58,7 +58,8 @@ pub struct AccessLine<'a> {
     pub trace_id: Option<TraceId>,
     /// The address of the service, if the service failed.
     pub upstream: Option<String>,
-    /// The error that prevented a response of the service, or what made a token or a path unusable.
+    /// The error that prevented a response of the service, or what made a token or a path unusable, or the
+    /// rule that does not hold.
     pub cause: Option<Cow<'a, str>>,
 }
 

@@ -155,6 +155,7 @@ fn a_rule_is_reported_with_the_verified_user_and_counted() {
     });
     has(&log, "requests without a valid token reach the service");
     has(&log, "reported");
+    has(&log, "cause=\"rule admin\"");
     // Requests in order are as before.
     let response = client.send(&client.request("GET", "/a").line(forged));
     assert_eq!(response.status(), 200);

@@ -113,7 +113,7 @@ const ADMIN: &str = "[[rule]]\nname = 'admin'\npaths = ['/admin/**']\nscope = ['
 
 #[test]
 fn a_rejection_by_a_rule_is_challenged_and_counted() {
-    let stack = ForgedStack::configured(ADMIN);
+    let stack = ForgedStack::with(|plan| plan.config(ADMIN).flags(["--log-format", "json"]));
     let (sidecar, token) = (&stack.sidecar, stack.token());
     let rejected = "postern_sidecar_rule_rejections_total{rule=\"admin\"}";
     assert_eq!(sidecar.metric(rejected), Some(0));
@@ -132,6 +132,8 @@ fn a_rejection_by_a_rule_is_challenged_and_counted() {
         wait::until(metric, || sidecar.metric(metric) == Some(1));
     }
     assert_eq!(stack.service.requests().len(), 0);
+    let line = sidecar.process().json_line("path", "/orders/admin/x");
+    assert_eq!(line["cause"], "rule admin", "{line}");
 }
 
 #[test]
