@@ -6,7 +6,7 @@ use http::StatusCode;
 use postern_contract::rejection::{Maker, Rejection};
 use postern_process::clock::unix_now;
 use postern_process::metrics::histogram::{DurationHistogram, REQUEST_BOUNDS, micros};
-use postern_process::metrics::{Label, counters, counters_by};
+use postern_process::metrics::{Label, LabelText, counters, counters_by};
 use postern_process::{metrics, named_enum};
 use postern_transport::admin;
 use postern_transport::tls::CertificateMetrics;
@@ -50,16 +50,16 @@ const TOKEN_OUTCOMES: [(&str, &str); 4] = [
 /// The usual ends of retrievals by unregistered applications.
 const RETRIEVAL_OUTCOMES: [&str; 2] = [OK, Rejection::ApplicationUnknown.reason()];
 
-type Labels = [(&'static str, String); 2];
+type Labels = [(&'static str, LabelText); 2];
 
 /// Returns the labels of a retrieval by a registered application, or by any other one.
 fn retrieval(app_id: Option<String>, outcome: &str) -> Labels {
     let app_id = app_id.unwrap_or_else(|| OTHER_APPLICATION.to_owned());
-    [("app_id", app_id), ("outcome", outcome.to_owned())]
+    [("app_id", app_id.into()), ("outcome", outcome.into())]
 }
 
 fn token_request((grant, outcome): (&str, &str)) -> Labels {
-    [("grant", grant.to_owned()), ("outcome", outcome.to_owned())]
+    [("grant", grant.into()), ("outcome", outcome.into())]
 }
 
 named_enum! {
@@ -233,7 +233,7 @@ impl Metrics {
     pub(crate) fn keys(&self, listed: impl Iterator<Item = (String, &'static str)>) {
         self.key_info.clear();
         for (kid, role) in listed {
-            let labels = [("kid", kid), ("role", role.to_owned())];
+            let labels = [("kid", kid.into()), ("role", role.into())];
             self.key_info.get_or_create(&labels).set(1);
         }
     }
@@ -264,6 +264,7 @@ mod tests {
         metrics.registration.register(&mut registry);
         metrics.login(OK);
         metrics.key_retrieval(Some("orders".to_owned()), OK);
+        metrics.key_retrieval(Some("a\"b\\c".to_owned()), OK);
         metrics.key_retrieval(None, "application_unknown");
         metrics.token_request("client_credentials", OK);
         metrics
@@ -295,6 +296,7 @@ mod tests {
             r#"postern_auth_server_rejections_total{reason="grant_invalid"} 0"#,
             r#"postern_auth_server_logins_total{outcome="ok"} 1"#,
             r#"postern_auth_server_key_retrievals_total{app_id="orders",outcome="ok"} 1"#,
+            r#"postern_auth_server_key_retrievals_total{app_id="a\"b\\c",outcome="ok"} 1"#,
             r#"postern_auth_server_key_retrievals_total{app_id="other",outcome="application_unknown"} 1"#,
             r#"postern_auth_server_logins_total{outcome="login_failed"} 0"#,
             r#"postern_auth_server_token_signing_duration_seconds_bucket{le="0.0005"} 1"#,

@@ -5,8 +5,10 @@ pub mod exposition;
 pub mod histogram;
 pub(crate) mod process;
 
+use std::fmt::{self, Write as _};
 use std::hash::Hash;
 
+use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
@@ -76,4 +78,28 @@ pub fn counters_by(
     values: impl IntoIterator<Item = &'static str>,
 ) -> Family<Label, Counter> {
     counters(values.into_iter().map(|value| [(label, value)]))
+}
+
+/// A label's value that is not of the program: an id or a name with any characters. The library writes values
+/// as they are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LabelText(String);
+
+impl<T: Into<String>> From<T> for LabelText {
+    fn from(text: T) -> Self {
+        Self(text.into())
+    }
+}
+
+impl EncodeLabelValue for LabelText {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '\\' | '"' => write!(encoder, "\\{c}")?,
+                '\n' => encoder.write_str("\\n")?,
+                c => encoder.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
 }

@@ -2,7 +2,7 @@
 
 mod requests;
 
-use postern_process::metrics::{Label, counters_by};
+use postern_process::metrics::{Label, LabelText, counters_by};
 use postern_process::{metrics, named_enum};
 use postern_transport::admin;
 use postern_transport::tls::CertificateMetrics;
@@ -22,13 +22,13 @@ pub(crate) const APPLIED: &str = "applied";
 pub(crate) const WAITING: &str = "waiting";
 pub(crate) const REJECTED: &str = "rejected";
 
-type Labels = Vec<(&'static str, String)>;
+type Labels = Vec<(&'static str, LabelText)>;
 
 /// Returns the outcome of a fetch, and its issuer where there may be several.
 fn refresh_labels(result: RefreshResult, issuer: Option<&str>) -> Labels {
-    let mut labels = vec![("outcome", result.name().to_owned())];
+    let mut labels = vec![("outcome", result.name().into())];
     if let Some(issuer) = issuer {
-        labels.push(("issuer", issuer.to_owned()));
+        labels.push(("issuer", issuer.into()));
     }
     labels
 }
@@ -176,7 +176,7 @@ fn beginning_with(value: i64) -> Gauge {
 }
 
 fn rule_labels(name: &str) -> Labels {
-    vec![("rule", name.to_owned())]
+    vec![("rule", name.into())]
 }
 
 /// One request or connection in its gauge. The guard removes it when it is dropped, because a broken

@@ -65,11 +65,13 @@ fn requests_are_counted_by_outcome_and_reason() {
 fn counters_begin_at_zero() {
     let (metrics, registry) = Metrics::new(&TokenCacheCounters::default());
     metrics.expect_key_refreshes(None);
+    metrics.expect_rules(["a \"b\" \\ c\nd"]);
     let text = exposition(&registry);
     for line in [
         r#"postern_sidecar_requests_total{outcome="verified",reason="",code="5xx"} 0"#,
         r#"postern_sidecar_requests_total{outcome="rejected",reason="token_expired",code="4xx"} 0"#,
         r#"postern_sidecar_key_refreshes_total{outcome="failed"} 0"#,
+        r#"postern_sidecar_rule_rejections_total{rule="a \"b\" \\ c\nd"} 0"#,
         r#"postern_sidecar_key_cache_writes_total{outcome="failed"} 0"#,
         r#"postern_sidecar_config_reloads_total{outcome="rejected"} 0"#,
     ] {
