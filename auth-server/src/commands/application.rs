@@ -181,7 +181,7 @@ pub(crate) async fn change_in(
         let there = held.document()?;
         let former = there.get(id.as_str());
         let changed = change
-            .apply(former)
+            .apply(former, now)
             .map_err(|why| ExitError::Usage(format!("--app-id {id}: {why} in {location}")))?;
         if former == Some(&changed) {
             // The command that made this change may have had an unclear outcome.

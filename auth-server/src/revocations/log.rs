@@ -131,9 +131,9 @@ impl RevocationLog {
         Ok(outcome)
     }
 
-    /// Notes those of committed revocations that were not read back: the next poll commits them once more unless
+    /// Notes those of these revocations that were not read back: the next poll commits them once more unless
     /// they are found by then. A fail-over may have lost them, and only entries that were read are noticed as lost.
-    fn note_lacking(&self, revocations: &[Revocation]) {
+    pub(crate) fn note_lacking(&self, revocations: &[Revocation]) {
         let mut noted = self.noted.lock();
         for one in revocations {
             if self.lacks(one) && !noted.contains(one) {

@@ -123,6 +123,7 @@ impl Synchronization {
             self.app.revocations.catch_up(&self.app.store).await?;
             self.app.revocations.check_known()?;
             self.synchronize_keys(now).await?;
+            self.end_removed_applications();
             // After the keys: a store that cannot confirm, as without its replica, keeps no server from them.
             return self.app.revocations.poll().await;
         }
@@ -137,6 +138,7 @@ impl Synchronization {
         let revocations = self.app.revocations.poll();
         let (documents, revocations) = tokio::join!(documents, revocations);
         // What the documents have ended; the next poll may be a day away.
+        self.end_removed_applications();
         let noted = self.app.revocations.flush().await;
         documents.and(revocations).and(noted)
     }
@@ -255,6 +257,20 @@ impl Synchronization {
             return Err(missing_applications(&store.location));
         }
         Ok(())
+    }
+
+    /// Revokes the tokens that removed applications have obtained until all servers knew of it: from a server that
+    /// has ended meanwhile too.
+    fn end_removed_applications(&self) {
+        let now = self.app.store.clock.now();
+        // The second one, because a poll may fail or last.
+        let polls = 2 * self.app.config.store_poll_interval.as_secs().cast_signed();
+        let mut revocations = Vec::new();
+        for (id, removed) in self.app.registrations.removals() {
+            let known = now.min(removed.saturating_add(polls));
+            revocations.push(Revocation::for_application(id.to_string(), known));
+        }
+        self.app.revocations.note_lacking(&revocations);
     }
 
     fn report(&mut self, outcome: Result<(), StoreError>) {

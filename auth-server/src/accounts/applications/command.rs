@@ -40,11 +40,15 @@ impl Change<'_> {
         }
     }
 
-    /// Returns the changed record.
+    /// Returns the record changed at `now`.
     ///
     /// # Errors
     /// If the application does not exist (for [`Change::Add`]: exists), or nothing can be dropped.
-    pub(crate) fn apply(self, record: Option<&SecretHashes>) -> Result<SecretHashes, &'static str> {
+    pub(crate) fn apply(
+        self,
+        record: Option<&SecretHashes>,
+        now: i64,
+    ) -> Result<SecretHashes, &'static str> {
         // The record of a removed application has no valid secret, but the dropped ones.
         let held = record.cloned().unwrap_or_default();
         let is_registered = !held.is_empty();
@@ -60,7 +64,7 @@ impl Change<'_> {
             Self::Rotate { secret } => Ok(held.with_new(secret)),
             Self::DropOld if held.len() < 2 => Err(NOTHING_TO_DROP),
             Self::DropOld => Ok(held.newest()),
-            Self::Remove => Ok(held.removed()),
+            Self::Remove => Ok(held.removed(now)),
         }
     }
 }
@@ -128,15 +132,15 @@ mod tests {
             (Change::DropOld, Some(&two), Ok(&dropped_a)),
             (ensure_a, Some(&dropped_a), Err(DROPPED)),
             (ensure_b, Some(&dropped_a), Ok(&dropped_a)),
-            (ensure_a, Some(&two.removed()), Err(DROPPED)),
+            (ensure_a, Some(&two.removed(1)), Err(DROPPED)),
             (Change::DropOld, Some(&one), Err(NOTHING_TO_DROP)),
             (Change::DropOld, None, Err(NOT_REGISTERED)),
-            (Change::Remove, Some(&two), Ok(&two.removed())),
+            (Change::Remove, Some(&two), Ok(&two.removed(1))),
             (Change::Remove, Some(&removed), Err(NOT_REGISTERED)),
             (Change::Remove, None, Err(NOT_REGISTERED)),
         ] {
             assert_eq!(
-                change.apply(record).as_ref(),
+                change.apply(record, 1).as_ref(),
                 expected.as_ref().copied(),
                 "{change:?}"
             );

@@ -57,7 +57,7 @@ pub(crate) struct Reconciled {
     /// The document to write back: the store has lost it (FLUSHALL, a failover to an empty replica), or has
     /// an older one.
     pub(crate) restored: Option<Applications>,
-    /// Removed applications that could obtain tokens.
+    /// Applications that could obtain tokens and were removed, even if they are registered again.
     pub(crate) ended: Vec<AppId>,
 }
 
@@ -181,7 +181,7 @@ impl ApplicationRegistry {
                 for (id, secrets) in memory.all() {
                     if let Some(grant) = secrets.grant()
                         && !grant.audience.is_empty()
-                        && stored.registered_id(id.as_str()).is_none()
+                        && is_removed(stored.get(id.as_str()), secrets)
                     {
                         reconciled.ended.push(id.clone());
                     }
@@ -197,6 +197,17 @@ impl ApplicationRegistry {
         }
         self.in_force.store(sources.joined());
         reconciled
+    }
+
+    /// Returns the last removal of each application that was removed, in seconds since the epoch.
+    pub(crate) fn removals(&self) -> Vec<(AppId, i64)> {
+        let all = self.in_force.load();
+        let removal =
+            |(id, secrets): (&AppId, &SecretHashes)| Some((id.clone(), secrets.removed_at()?));
+        all.iter()
+            .flat_map(|all| all.all())
+            .filter_map(removal)
+            .collect()
     }
 
     /// Counts the registered applications; 0 until the store was read.
@@ -244,6 +255,11 @@ impl ApplicationRegistry {
     pub(crate) fn registered_id(&self, id: &str) -> Option<AppId> {
         self.in_force.load_full()?.registered_id(id).cloned()
     }
+}
+
+/// Returns true if a record was removed since, even if the application is registered again.
+fn is_removed(stored: Option<&SecretHashes>, known: &SecretHashes) -> bool {
+    stored.is_none_or(|stored| stored.is_empty() || stored.removed_at() > known.removed_at())
 }
 
 /// Cuts a text behind its first characters that an id may have, `max` at most.

@@ -64,6 +64,10 @@ pub(crate) struct SecretHashes {
     /// The grant for tokens; an application without a grant only fetches keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     grant: Option<Grant>,
+    /// The time of the last removal in seconds since the epoch, also after a new registration: until each server
+    /// has read it, a former secret obtains tokens.
+    #[serde(rename = "removedAt", default, skip_serializing_if = "Option::is_none")]
+    removed: Option<i64>,
     /// Members of a newer version, kept unchanged.
     #[serde(flatten)]
     unknown: BTreeMap<String, Value>,
@@ -90,9 +94,10 @@ impl SecretHashes {
     }
 
     /// Ends every secret and the grant, which must not come back with another registration.
-    pub(crate) fn removed(&self) -> Self {
+    pub(crate) fn removed(&self, now: i64) -> Self {
         Self {
             grant: None,
+            removed: Some(now),
             ..self.with_only(None)
         }
     }
@@ -108,6 +113,11 @@ impl SecretHashes {
     /// Returns the grant for the application's tokens; `None` if there never was one.
     pub(crate) fn grant(&self) -> Option<&Grant> {
         self.grant.as_ref()
+    }
+
+    /// Returns the time of the last removal.
+    pub(super) const fn removed_at(&self) -> Option<i64> {
+        self.removed
     }
 
     /// Adds the secrets of a file, unless they were dropped.
@@ -136,6 +146,7 @@ impl SecretHashes {
         let before = self.dropped.len();
         self.dropped.extend(&known.dropped);
         self.hashes.retain(|hash| !self.dropped.contains(hash));
+        self.removed = self.removed.max(known.removed);
         self.dropped.len() > before
     }
 
@@ -214,7 +225,7 @@ mod tests {
         ] {
             assert_eq!(changed.grant(), Some(&grant("a")));
         }
-        assert_eq!(narrow.removed().grant(), None);
+        assert_eq!(narrow.removed(1).grant(), None);
     }
 
     #[test]
@@ -222,7 +233,7 @@ mod tests {
         let json = r#"{"secretSha256":[],"droppedSha256":[],"owner":{"name":"ada"},"grant":{"scope":"a","resources":["x"]}}"#;
         let newer: SecretHashes =
             serde_json::from_str(json).unwrap_or_else(|_| SecretHashes::default());
-        for changed in [newer.with_new("third"), newer.newest(), newer.removed()] {
+        for changed in [newer.with_new("third"), newer.newest(), newer.removed(1)] {
             let written = serde_json::to_string(&changed).unwrap_or_default();
             assert!(written.contains(r#""owner":{"name":"ada"}"#), "{written}");
             let is_removed = changed.grant().is_none();

@@ -4,6 +4,7 @@
 
 mod directory;
 
+use postern_token::claims::Claims;
 use postern_token::keys::signing_type::SigningType;
 
 use self::directory::{Directory, orders};
@@ -141,7 +142,7 @@ async fn an_application_s_end_is_committed_by_the_same_poll() {
     let mut server = Server::started().await;
     let grant = serde_json::from_str(r#"{"audience": ["stock"]}"#).unwrap();
     let granted = SecretHashes::default().with_new("right").with_grant(grant);
-    let removed = granted.removed();
+    let removed = granted.removed(unix_now());
     let first = orders(granted);
     server.store.put_applications(&first).await;
     server.poll().await;
@@ -150,6 +151,36 @@ async fn an_application_s_end_is_committed_by_the_same_poll() {
     server.store.put_applications(&next).await;
     server.poll().await;
     assert_ne!(server.app.revocations.published().seq, before);
+}
+
+/// Another server has issued tokens until it ended, before it read the removal.
+#[tokio::test]
+async fn an_application_ends_at_a_server_that_starts_after_removal() {
+    let removed = |ago| {
+        let secrets = SecretHashes::default().with_new("former");
+        secrets.removed(unix_now() - ago)
+    };
+    for (record, revoked, kept) in [
+        (removed(1), 0, -60),
+        (removed(1).with_new("again"), 0, -60),
+        (removed(HOUR), HOUR, 0),
+        (removed(HOUR).with_new("again"), HOUR, 0),
+    ] {
+        let first = Server::started().await;
+        first.store.put_applications(&orders(record)).await;
+        let mut next = Server::on(first.store.clone());
+        next.synchronization.start().await.unwrap();
+        for (ago, is_revoked) in [(revoked, true), (kept, false)] {
+            let token = Claims {
+                client_id: Some("orders".to_owned()),
+                issued_at: Some(unix_now() - ago),
+                ..Claims::default()
+            };
+            assert_eq!(next.app.revocations.revokes(&token), is_revoked, "{ago}");
+        }
+        next.poll().await;
+        assert!(revoked == 0 || first.store.revocations().await == 1, "once");
+    }
 }
 
 #[tokio::test]
@@ -219,6 +250,7 @@ async fn keys_go_by_the_clock_of_the_store() {
     assert!((since - NOW - LEAD).abs() < 30, "{since}");
 }
 
+const HOUR: i64 = 3600;
 const TYPE: SigningType = SigningType::Ecdsa;
 const NOW: i64 = 1_000_000;
 /// The default of `--rotation-lead`.

@@ -95,7 +95,7 @@ fn an_unreadable_document_changes_and_opens_nothing() {
         after(
             &orders(),
             "orders",
-            SecretHashes::default().with_new("right").removed(),
+            SecretHashes::default().with_new("right").removed(2),
         )
     };
     for (reads, is_open) in [
@@ -189,8 +189,8 @@ fn a_removed_application_that_could_obtain_tokens_is_named_once() {
     assert_eq!(ended(both.clone()), []);
     // A lost document is restored, and is no removal.
     assert_eq!(ended(none()), []);
-    let removed = after(&both, "orders", orders.removed());
-    let removed = after(&removed, "jobs", jobs.removed());
+    let removed = after(&both, "orders", orders.removed(2));
+    let removed = after(&removed, "jobs", jobs.removed(2));
     assert_eq!(ended(removed.clone()), ["orders".parse().unwrap()]);
     assert_eq!(ended(removed), []);
 }

@@ -66,6 +66,10 @@ impl Directory {
         self.plant(records::key(), Some(&text)).await;
     }
 
+    pub(super) async fn revocations(&self) -> usize {
+        self.0.since(0).await.unwrap().len()
+    }
+
     pub(super) async fn version(&self) -> Version {
         let held = self.0.get(&records::key()).await.unwrap();
         held.unwrap().version
