@@ -132,6 +132,17 @@ impl App {
         slot
     }
 
+    /// Checks the limit that [`count_guess`](Self::count_guess) counts in.
+    ///
+    /// # Errors
+    /// [`RetryAfter`] over the limit.
+    pub(crate) fn check_guess(&self, client: IpAddr) -> Result<(), RetryAfter> {
+        match &self.guesses {
+            Some(limit) => limit.check(client, instant()),
+            None => Ok(()),
+        }
+    }
+
     /// Counts a login of a client, or an unknown token or secret that it has sent.
     ///
     /// # Errors

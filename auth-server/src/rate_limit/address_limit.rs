@@ -41,6 +41,20 @@ impl AddressLimit {
         })
     }
 
+    /// Checks that one login would be within the limits, and counts none.
+    ///
+    /// # Errors
+    /// [`RetryAfter`] over the limit of the address or its network.
+    pub(crate) fn check(&self, address: IpAddr, now: Instant) -> Result<(), RetryAfter> {
+        let Tables { clients, networks } = &*self.buckets.lock();
+        let copy = |table: &Buckets, prefix| match table.peek(&prefix) {
+            Some(bucket) => *bucket,
+            None => TokenBucket::full(now),
+        };
+        copy(clients, ClientPrefix::client(address)).take(self.rate, now)?;
+        copy(networks, ClientPrefix::network(address)).take(self.network_rate, now)
+    }
+
     /// Counts one login.
     ///
     /// # Errors
@@ -77,8 +91,10 @@ mod tests {
             ("2001:db8:0:1:ffff::2", false),
             ("2001:db8:0:2::1", true),
         ] {
+            let checked = limit.check(address.parse().unwrap(), now);
             let outcome = limit.take(address.parse().unwrap(), now);
             assert_eq!(outcome.is_ok(), accepted, "{address}");
+            assert_eq!(checked, outcome, "{address}");
         }
     }
 

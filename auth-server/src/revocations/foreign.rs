@@ -21,6 +21,7 @@ use tracing::warn;
 use self::keys::ForeignKeys;
 use super::entry::StatementDigests;
 use super::{Revocation, end_of_tokens};
+use crate::rate_limit::RetryAfter;
 
 /// Time from connecting to the last byte of a response.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -62,6 +63,8 @@ pub(crate) struct VerifiedStatement {
 #[derive(Debug)]
 pub(crate) enum NotVerified {
     Invalid(InvalidStatement),
+    /// The client of a statement with an unknown key may not begin a fetch.
+    Limited(RetryAfter),
     /// The keys of the statement's issuer cannot be fetched.
     NoKeys,
 }
@@ -113,7 +116,7 @@ impl ForeignIssuer {
         tasks::spawn(async move { keys.fetched(Purpose::Tick).await });
     }
 
-    /// Verifies a statement at `now`.
+    /// Verifies a statement at `now`. `may_fetch` decides about a fetch for a key that is not known.
     ///
     /// # Errors
     /// [`NotVerified`]
@@ -122,6 +125,7 @@ impl ForeignIssuer {
         form: Form,
         token: &str,
         now: i64,
+        may_fetch: impl Fn() -> Result<(), RetryAfter>,
     ) -> Result<VerifiedStatement, NotVerified> {
         let max_age = match form {
             Form::LogoutToken => MAX_LOGOUT_AGE,
@@ -138,6 +142,7 @@ impl ForeignIssuer {
         if let Err(InvalidStatement::Token(rejection)) = verified
             && keys.may_be_outdated(rejection, names_key(token))
         {
+            may_fetch().map_err(NotVerified::Limited)?;
             let fetched = self.keys.fetched(Purpose::UnknownKey).await;
             let newer = fetched.ok_or(NotVerified::NoKeys)?;
             verified = Statement::verify(form, &newer, token, expected, now);

@@ -117,7 +117,11 @@ async fn end(
     client: IpAddr,
 ) -> Result<StatementOutcome, NotEnded> {
     let verified = match issuer_of(app, token) {
-        Ok(issuer) => issuer.verified(form, token, app.now()).await,
+        Ok(issuer) => {
+            // A client with too many wrong statements begins no fetch of newer keys.
+            let may_fetch = || app.check_guess(client);
+            issuer.verified(form, token, app.now(), may_fetch).await
+        }
         Err(invalid) => Err(InvalidStatement::from(invalid).into()),
     };
     let statement = match verified {
@@ -127,6 +131,7 @@ async fn end(
             log_found_names(invalid, token);
             return Err(invalid.into());
         }
+        Err(NotVerified::Limited(wait)) => return Err(wait.into()),
         Err(NotVerified::NoKeys) => return Err(Rejection::AuthKeysUnavailable.into()),
     };
     let is_repeated = app.revocations.statement(&statement.digests.id).is_some();

@@ -276,4 +276,11 @@ fn forged_statements_reach_no_store_and_no_issuer() {
         fetched <= pauses + 2,
         "{fetched} fetches of keys in {pauses} pauses"
     );
+    // Over the limit an unknown name of a key begins no fetch, and waits for none.
+    let fetches = session.at.server.retrievals().len();
+    for _ in 0..3 {
+        assert_eq!(Form::Logout.send(&server, &forged[0]).status(), 429);
+    }
+    let fetched = session.at.server.retrievals().len() - fetches;
+    assert!(fetched <= 1, "{fetched} fetches of keys");
 }
