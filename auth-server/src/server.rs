@@ -252,7 +252,6 @@ fn follow_files(
             let following = reload::follow(
                 Arc::clone(recorded),
                 metrics.users_file.clone(),
-                Arc::clone(&app.registrations),
                 health.files("users_file"),
             )
             .map_err(no_signals)?;

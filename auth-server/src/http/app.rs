@@ -72,10 +72,12 @@ impl App {
             Some(users) => Arc::clone(users) as _,
             None => Arc::new(BuiltinUser),
         };
+        let registrations = Arc::new(config.registrations());
         let recorded_users = config.users.as_ref().map(|users| {
             Arc::new(RecordedUsers::new(
                 store.clone(),
                 Arc::clone(users),
+                Arc::clone(&registrations),
                 Arc::clone(&revocations),
             ))
         });
@@ -108,7 +110,7 @@ impl App {
             connections: ConnectionSlots::counting("public port", max, evictions),
             in_flight: Shares::new(max),
             live_keys: Arc::default(),
-            registrations: Arc::new(config.registrations()),
+            registrations,
             revocations,
             metrics,
             store,

@@ -199,6 +199,11 @@ impl ApplicationRegistry {
         reconciled
     }
 
+    /// Returns false until the store was read.
+    pub(crate) fn are_known(&self) -> bool {
+        self.in_force.load().is_some()
+    }
+
     /// Returns the last removal of each application that was removed, in seconds since the epoch.
     pub(crate) fn removals(&self) -> Vec<(AppId, i64)> {
         let all = self.in_force.load();

@@ -115,6 +115,11 @@ impl Loaded {
     pub(super) fn enabled(&self) -> EnabledUsers {
         enabled(&self.users)
     }
+
+    /// Returns the users who can log in.
+    pub(super) fn present(&self) -> impl Iterator<Item = PresentUser> {
+        present(&self.users)
+    }
 }
 
 fn parse(path: &Path, text: &str) -> Result<Arc<Users>, String> {
@@ -144,11 +149,14 @@ pub(super) fn ended(before: &EnabledUsers, after: &EnabledUsers) -> Vec<String> 
 }
 
 fn enabled(users: &Users) -> EnabledUsers {
-    let mut enabled = EnabledUsers::new();
-    for present in users.accounts().filter_map(|it| users.present(it)) {
-        enabled.insert(present.user.id, present.credentials);
-    }
-    enabled
+    present(users)
+        .map(|it| (it.user.id, it.credentials))
+        .collect()
+}
+
+/// Returns the users who can log in.
+fn present(users: &Users) -> impl Iterator<Item = PresentUser> {
+    users.accounts().filter_map(|it| users.present(it))
 }
 
 impl UserStore for FileUsers {

@@ -2,6 +2,7 @@
 //! once, by whatever server, and a server rejects a login that contradicts a later file of another server.
 
 use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf, absolute};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -14,8 +15,10 @@ use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::PresentUser;
-use super::file::{EnabledUsers, FileUsers, ended};
+use super::file::{EnabledUsers, FileUsers, Loaded, ended};
 use super::users_file::digest_of;
+use crate::accounts::applications::AppId;
+use crate::accounts::applications::registry::ApplicationRegistry;
 use crate::random::fraction;
 use crate::revocations::Revocation;
 use crate::revocations::log::{BATCH, RevocationLog};
@@ -27,9 +30,12 @@ const ATTEMPTS: usize = 4;
 
 pub(crate) struct RecordedUsers {
     /// For background work.
-    pub(super) store: OpenStore,
+    store: OpenStore,
     pub(crate) users: Arc<FileUsers>,
-    pub(super) revocations: Arc<RevocationLog>,
+    registrations: Arc<ApplicationRegistry>,
+    revocations: Arc<RevocationLog>,
+    /// The digest of the file's path, however that is spelled.
+    file: String,
     changed: Notify,
     /// The generation of the record with the present users; 0 before the store has them.
     generation: AtomicI64,
@@ -54,11 +60,14 @@ impl RecordedUsers {
     pub(crate) fn new(
         store: OpenStore,
         users: Arc<FileUsers>,
+        registrations: Arc<ApplicationRegistry>,
         revocations: Arc<RevocationLog>,
     ) -> Self {
         Self {
+            file: digest_of(&whole_path(users.path()).to_string_lossy()),
             store,
             users,
+            registrations,
             revocations,
             changed: Notify::new(),
             generation: AtomicI64::new(0),
@@ -90,11 +99,9 @@ impl RecordedUsers {
         self.changed.notify_one();
     }
 
-    /// Writes the users, in one commit with the revocations of users who left; revocations of applications
-    /// are committed before.
+    /// Writes the users, in one commit with the revocations of users who left, and of applications that have
+    /// the name of a new user.
     async fn record(&self) -> Result<(), StoreError> {
-        // A reload may have noted the applications that have the name of a new user.
-        self.revocations.flush().await?;
         let store = &self.store;
         for _ in 0..ATTEMPTS {
             let loaded = self.users.loaded();
@@ -129,6 +136,10 @@ impl RecordedUsers {
                 };
                 revocations.push(Revocation::for_user(id, time));
             }
+            let named = self.applications_named_as(&loaded, &before.unwrap_or_default())?;
+            for id in named {
+                revocations.push(Revocation::for_application(id.to_string(), now));
+            }
             let next = Head {
                 // The time is a floor: a store that was emptied begins above all former generations.
                 generation: now.max(generation.saturating_add(1)),
@@ -152,6 +163,29 @@ impl RecordedUsers {
         Err(StoreError::Unavailable(
             "another server writes the users at the same time".to_owned(),
         ))
+    }
+
+    /// Returns the applications that have the name of a user who is new or changed: services could take their
+    /// tokens for the user's (RFC 9700 §4.15). One that has the name of a former user has got no token since.
+    fn applications_named_as(
+        &self,
+        loaded: &Loaded,
+        before: &EnabledUsers,
+    ) -> Result<BTreeSet<AppId>, StoreError> {
+        if !self.registrations.are_known() {
+            let unread = "the applications were not read yet".to_owned();
+            return Err(StoreError::Unavailable(unread));
+        }
+        let mut named = BTreeSet::new();
+        for PresentUser { user, credentials } in loaded.present() {
+            if before.get(&user.id) == Some(&credentials) {
+                continue;
+            }
+            for name in [&user.id, &user.account] {
+                named.extend(self.registrations.registered_id(name));
+            }
+        }
+        Ok(named)
     }
 
     fn note_recorded(&self, users: EnabledUsers, generation: i64) {
@@ -197,9 +231,23 @@ impl RecordedUsers {
     fn key(&self, part: &str) -> Key {
         Key {
             kind: Kind::Users,
-            id: digest_of(&self.users.path().to_string_lossy()) + part,
+            id: self.file.clone() + part,
         }
     }
+}
+
+/// Returns the same path for each spelling of one. Links stay: those of Kubernetes lead elsewhere after each
+/// change.
+fn whole_path(path: &Path) -> PathBuf {
+    let mut whole = PathBuf::new();
+    for part in absolute(path).unwrap_or_default().components() {
+        if part == Component::ParentDir {
+            whole.pop();
+        } else {
+            whole.push(part);
+        }
+    }
+    whole
 }
 
 /// Reads a value; a planted value counts as missing, and the next commit replaces it.
@@ -222,15 +270,21 @@ mod tests {
     use super::super::UserStore;
     use super::super::file::tests::{file_with, write};
     use super::*;
+    use crate::accounts::applications::Applications;
+    use crate::accounts::applications::secret_hash::SecretHashes;
     use crate::revocations::tests::log_of;
     use crate::store::Store;
     use crate::store::conformance::unsteady::Unsteady;
 
-    /// A server that has loaded the file as it is.
-    fn server(store: &Arc<Unsteady>, file: &tempfile::NamedTempFile) -> RecordedUsers {
-        let users = Arc::new(FileUsers::open(file.path().to_owned()).unwrap());
+    /// A server that has loaded the file as it is, with an application `eve`.
+    fn server(store: &Arc<Unsteady>, file: impl AsRef<Path>) -> RecordedUsers {
+        let users = Arc::new(FileUsers::open(file.as_ref().to_owned()).unwrap());
         let store = OpenStore::unencrypted(Arc::new(Arc::clone(store)));
-        RecordedUsers::new(store.clone(), users, log_of(store))
+        let registrations = ApplicationRegistry::new(false, None);
+        let secrets = SecretHashes::default().with_new("right");
+        let registered = Applications::default().changed("eve".parse().unwrap(), secrets, 1);
+        registrations.reconcile(Some(registered));
+        RecordedUsers::new(store.clone(), users, Arc::new(registrations), log_of(store))
     }
 
     async fn logs_in(server: &RecordedUsers, account: &str) -> bool {
@@ -244,7 +298,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_older_file_lets_no_one_in_who_has_left() {
-        let (store, file) = (Unsteady::new(), file_with(&["ada", "eve"]));
+        let (store, file) = (Unsteady::new(), file_with(&["ada", "zoe"]));
         let old = server(&store, &file);
         old.record().await.unwrap();
         write(&file, &["ada", "bob"]);
@@ -253,12 +307,12 @@ mod tests {
         new.record().await.unwrap();
         assert_eq!(revocations(&store).await, 1);
         new.revocations.poll().await.unwrap();
-        let of_eve = Claims {
-            user_id: "id of eve".to_owned(),
+        let of_zoe = Claims {
+            user_id: "id of zoe".to_owned(),
             ..Claims::default()
         };
-        assert!(new.revocations.revokes(&of_eve));
-        assert!(!logs_in(&old, "eve").await);
+        assert!(new.revocations.revokes(&of_zoe));
+        assert!(!logs_in(&old, "zoe").await);
         assert!(logs_in(&old, "ada").await && logs_in(&new, "bob").await);
         old.users.reload().unwrap();
         for server in [&old, &new] {
@@ -266,6 +320,49 @@ mod tests {
         }
         assert_eq!(revocations(&store).await, 1, "once");
         assert!(logs_in(&old, "bob").await);
+    }
+
+    #[tokio::test]
+    async fn a_user_added_between_starts_ends_an_application_of_that_name() {
+        let (store, file) = (Unsteady::new(), file_with(&["ada"]));
+        server(&store, &file).record().await.unwrap();
+        assert_eq!(revocations(&store).await, 0);
+        write(&file, &["ada", "eve"]);
+        for _ in 0..2 {
+            let server = server(&store, &file);
+            server.record().await.unwrap();
+            server.revocations.poll().await.unwrap();
+            let of_application = Claims {
+                client_id: Some("eve".to_owned()),
+                ..Claims::default()
+            };
+            assert!(server.revocations.revokes(&of_application));
+            assert_eq!(revocations(&store).await, 1, "once");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_has_one_record_however_its_path_is_spelled() {
+        let depth = std::env::current_dir().unwrap().components().count();
+        let root = "../".repeat(depth);
+        for spelling in ["DIR/./FILE", "DIR//FILE", "DIR/../DIR/FILE", "ROOTDIR/FILE"] {
+            let (store, file) = (Unsteady::new(), file_with(&["ada", "bob"]));
+            server(&store, &file).record().await.unwrap();
+            write(&file, &["ada"]);
+            let directory = file.path().parent().unwrap().display().to_string();
+            let name = file.path().file_name().unwrap().to_string_lossy();
+            let path = match spelling.strip_prefix("ROOT") {
+                Some(_) => format!("{root}{}/{name}", &directory[1..]),
+                None => spelling.replace("FILE", &name),
+            };
+            let last = directory.rsplit('/').next().unwrap();
+            let path = path.replace("../DIR", &format!("../{last}"));
+            server(&store, path.replace("DIR", &directory))
+                .record()
+                .await
+                .unwrap();
+            assert_eq!(revocations(&store).await, 1, "{spelling}");
+        }
     }
 
     #[tokio::test]

@@ -1,6 +1,5 @@
 //! Follows the users file: polls every few seconds and at each SIGHUP.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use postern_process::files::file_watch::{self, PolledFiles};
@@ -10,8 +9,6 @@ use tracing::{error, warn};
 use super::UserStore;
 use super::recorded::RecordedUsers;
 use super::users_file::Users;
-use crate::accounts::applications::registry::ApplicationRegistry;
-use crate::revocations::Revocation;
 use crate::telemetry::audit;
 use crate::telemetry::metrics::{UsersFileMetrics, gauge};
 
@@ -22,7 +19,6 @@ use crate::telemetry::metrics::{UsersFileMetrics, gauge};
 pub(crate) fn follow(
     recorded: Arc<RecordedUsers>,
     metrics: UsersFileMetrics,
-    registrations: Arc<ApplicationRegistry>,
     condition: Condition,
 ) -> std::io::Result<impl Future<Output = ()>> {
     let users = &recorded.users;
@@ -40,7 +36,7 @@ pub(crate) fn follow(
             metrics.users_file_usable.set(read.is_ok().into());
             condition.reloaded(read.as_ref().err().map(String::as_str));
             match read {
-                Ok(read) => replace(&recorded, &metrics, &registrations, Arc::clone(read)),
+                Ok(read) => replace(&recorded, &metrics, Arc::clone(read)),
                 // The file was replaced under its mount: no later poll can read the new one.
                 Err(failure) if !recorded.users.is_current() => {
                     error!(%failure, "users file: no login succeeds until a restart");
@@ -52,12 +48,7 @@ pub(crate) fn follow(
 }
 
 /// Uses these users from now on.
-fn replace(
-    recorded: &RecordedUsers,
-    metrics: &UsersFileMetrics,
-    registrations: &ApplicationRegistry,
-    read: Arc<Users>,
-) {
+fn replace(recorded: &RecordedUsers, metrics: &UsersFileMetrics, read: Arc<Users>) {
     let users = &recorded.users;
     let Some(changed) = users.replace(read) else {
         return file_watch::log("users file", &Ok(false));
@@ -69,31 +60,6 @@ fn replace(
     }
     // The text may differ in comments or in the order of users alone.
     if !changed.is_empty() {
-        revoke_applications(recorded, registrations, &changed);
-        // After the applications are noted: the record that this wakes commits them first.
         recorded.changed();
     }
-}
-
-/// Revokes the tokens of applications that have the name of a new user: services could take them for the
-/// user's tokens. For a former user this changes nothing: such an application has got no token since.
-fn revoke_applications(
-    recorded: &RecordedUsers,
-    registrations: &ApplicationRegistry,
-    changed: &[String],
-) {
-    let now = recorded.store.clock.now();
-    let taken: BTreeSet<_> = changed
-        .iter()
-        .flat_map(|account| {
-            let id = recorded.users.present(account).map(|it| it.user.id);
-            [Some(account.clone()), id]
-        })
-        .flatten()
-        .filter_map(|name| registrations.registered_id(&name))
-        .collect();
-    let revocations = taken
-        .into_iter()
-        .map(|id| Revocation::for_application(id.to_string(), now));
-    recorded.revocations.note(revocations);
 }
