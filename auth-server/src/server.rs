@@ -18,6 +18,7 @@ use postern_process::files::file_watch::PolledFiles;
 use postern_process::logs::telemetry::LogFormat;
 use postern_process::signals::{Termination, Terminations, no_signals};
 use postern_process::supervisor::{FirstFailure, Supervisor, supervisor};
+use postern_process::tasks;
 use postern_token::digest::{Digest, sha256};
 use postern_token::times::moment;
 use postern_transport::admin::health::{Condition, Health};
@@ -58,13 +59,23 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), ExitError> {
     let config = Config::from_args(args)?;
     // Before the store, which may be waited for.
     let settings = SettingsFile::at_the_start();
+    let mut terminations = Terminations::install().map_err(no_signals)?;
     // Before the port is taken: a former server on it may be ending.
-    let store = config.store.open(Access::Serve)?;
+    let location = config.store.clone();
+    let opened = tokio::select! {
+        opened = tasks::blocking(move || location.open(Access::Serve)) => opened,
+        _ = terminations.next() => {
+            info!("stopped before the store was free");
+            return Ok(());
+        }
+    };
+    let store = opened.map_err(|error| ExitError::Software(error.to_string()))??;
     let public = listener::bind(Port::Public, args.listening.listen)?;
-    serve_on(public, args, config, store, settings).await
+    serve_on(public, args, config, store, settings, terminations).await
 }
 
-/// Serves on a listener that is bound already.
+/// Serves on a listener that is bound already. The signals are received before the addresses are printed: a
+/// reader of them may send one at once.
 ///
 /// # Errors
 /// The errors of [`serve`].
@@ -74,10 +85,9 @@ pub(crate) async fn serve_on(
     config: Config,
     store: OpenStore,
     settings: Option<SettingsFile>,
+    mut terminations: Terminations,
 ) -> Result<(), ExitError> {
     let started = Instant::now();
-    // Before the addresses are printed: a reader of them may send a signal at once.
-    let mut terminations = Terminations::install().map_err(no_signals)?;
     let (background, ends) = supervisor();
     log_start(args, &config);
     let app = Arc::new(App::new(config, store));

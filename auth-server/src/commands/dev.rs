@@ -4,6 +4,7 @@ use std::io::Write;
 
 use postern_http::host::loopback::is_loopback;
 use postern_process::exit::ExitError;
+use postern_process::signals::{Terminations, no_signals};
 use postern_transport::net::listener::{self, Port};
 
 use crate::cli::dev::DevArgs;
@@ -31,11 +32,12 @@ pub(crate) async fn run(args: &DevArgs) -> Result<(), ExitError> {
         any_claims: true,
         ..Config::from_args(&settings)?
     };
+    let terminations = Terminations::install().map_err(no_signals)?;
     // A closed standard output does not matter.
     let welcome = welcome(&args.url(address), &args.audience);
     let _ = std::io::stdout().write_all(welcome.as_bytes());
     let store = config.store.open(Access::Serve)?;
-    server::serve_on(listener, &settings, config, store, None).await
+    server::serve_on(listener, &settings, config, store, None, terminations).await
 }
 
 /// Returns the text from which a developer copies address and commands.

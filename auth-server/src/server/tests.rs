@@ -23,6 +23,7 @@ async fn a_server_whose_synchronization_ends_stops_to_be_restarted() {
         config,
         OpenStore::unencrypted(Arc::new(store)),
         None,
+        Terminations::install().unwrap(),
     );
     let outcome = tokio::time::timeout(Duration::from_secs(60), serving).await;
 

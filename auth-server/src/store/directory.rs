@@ -85,8 +85,9 @@ pub(super) fn lock_for_serving(path: &Path, wait: Duration) -> Result<File, Stor
     if locked.as_ref().is_err_and(lock_file::is_busy) {
         // Try without a wait first, so that the operator learns what the server waits for.
         warn!(
-            "another auth-server serves from {}: waiting for its end",
-            path.display()
+            "another auth-server serves from {}: waiting up to {} s for its end",
+            path.display(),
+            wait.as_secs()
         );
         locked = lock_file::lock(&directory, wait);
     }

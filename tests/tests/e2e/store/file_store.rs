@@ -6,7 +6,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use tests::actors::auth_server::{AuthServerPlan, USER_DETAILS};
+use tests::actors::auth_server::{AuthServerPlan, USER_DETAILS, file_store};
 use tests::actors::file_store::{self, PRIVATE, PUBLIC};
 use tests::actors::process::CommandLine;
 use tests::actors::programs::Program;
@@ -101,6 +101,18 @@ fn a_second_server_on_the_same_directory_waits_for_the_first() {
     let first = store.serve().ready();
     let plan = store.serve();
     let second = std::thread::spawn(move || plan.ready());
+    let third = Program::AuthServer
+        .command()
+        .arguments([
+            "serve",
+            "--listen=127.0.0.1:0",
+            "--admin-listen=127.0.0.1:0",
+        ])
+        .arguments(["--store", &file_store(store.directory.path())])
+        .start();
+    third.until_logged("waiting up to 60 s for its end");
+    third.terminate();
+    assert_eq!(third.finished().code, Some(0));
     assert_eq!(first.logged_in().status(USER_DETAILS), 200);
     drop(first);
     drop(second.join().unwrap());
@@ -117,7 +129,7 @@ fn a_backup_beside_a_running_server_is_a_store() {
         let words = ["store", "backup", &file, "--store", store];
         Program::AuthServer.run(&words)
     };
-    let own = tests::actors::auth_server::file_store(store.directory.path());
+    let own = file_store(store.directory.path());
     let done = backup(&own);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     for (store, code, said) in [
@@ -142,7 +154,7 @@ fn a_backup_that_is_killed_leaves_no_file_of_that_name() {
     }
     let copy = tempfile::tempdir().unwrap();
     let file = copy.path().join("backup").display().to_string();
-    let own = tests::actors::auth_server::file_store(store.directory.path());
+    let own = file_store(store.directory.path());
     let words = ["store", "backup", &file, "--store", &own];
     let limited = r#"ulimit -c 0; ulimit -f 80; exec "$0" "$@""#;
     let end = CommandLine::new("sh")
@@ -187,7 +199,7 @@ fn a_store_in_memory_is_its_server_s_alone() {
 fn the_public_key_is_exported_beside_a_running_server() {
     let store = Store::new();
     let server = store.serve().ready();
-    let url = tests::actors::auth_server::file_store(store.directory.path());
+    let url = file_store(store.directory.path());
     let end = Program::AuthServer.run(&["keys", "export-public", "--store", &url]);
     end.says(0, "");
     assert_eq!(end.stdout.trim(), server.served_key().trim());
