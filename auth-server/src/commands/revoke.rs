@@ -43,7 +43,7 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
     }
     let location = &store.location;
     print_note(&format!(
-        "{location} has it, each of its servers one --store-poll-interval later, every sidecar at its next fetch"
+        "{location} has it, each of its servers one --store-poll-interval later, every sidecar that takes its list at the next fetch"
     ));
     print(&done)
 }
@@ -125,6 +125,8 @@ fn token_id(text: &str) -> Result<String, ExitError> {
     let decoded = DecodedToken::decode(text);
     let named = match &decoded {
         Some(token) => token.claims.get("jti").and_then(|id| id.as_str()),
+        // The jti of the token is behind the cut, and a part of a token is no id.
+        None if text.starts_with("eyJ") || text.matches('.').count() == 2 => None,
         None => Some(text),
     };
     if let Some(named) = named
@@ -134,7 +136,7 @@ fn token_id(text: &str) -> Result<String, ExitError> {
         return Ok(id);
     }
     Err(ExitError::Usage(
-        "--jti: expected the jti of a token, 1 to 128 characters, or a whole access token that has \
+        "--jti: expected the jti of a token, 1 to 128 characters, or a whole access token (not cut off) that has \
          one; a refresh token ends by a logout (POST /oauth/revoke) or --user"
             .to_owned(),
     ))
@@ -142,11 +144,20 @@ fn token_id(text: &str) -> Result<String, ExitError> {
 
 #[cfg(test)]
 mod tests {
+    use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+
     use super::*;
 
     #[test]
-    fn a_refresh_token_is_no_id_of_a_token() {
-        assert!(token_id("Zk3v").is_ok());
-        assert!(token_id("postern_rt_Zk3v").is_err());
+    fn a_refresh_token_or_a_part_of_a_token_is_no_id_of_one() {
+        let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
+        let (header, claims) = (part(r#"{"alg":"ES256"}"#), part(r#"{"jti":"Zk3v"}"#));
+        let token = format!("{header}.{claims}.c2ln");
+        for text in ["Zk3v", "https://a.example/7", &token] {
+            assert!(token_id(text).is_ok(), "{text}");
+        }
+        for text in ["postern_rt_Zk3v", "a.b.c", &header, &claims, &token[..30]] {
+            assert!(token_id(text).is_err(), "{text}");
+        }
     }
 }
