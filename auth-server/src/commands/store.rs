@@ -48,12 +48,17 @@ impl CommandStore {
         revocation: &Revocation,
         change: Option<Change>,
     ) -> Result<Outcome, ExitError> {
-        let log = RevocationLog::new(self.opened.clone(), Metrics::default(), 0);
+        let log = self.log();
         let revocations = std::slice::from_ref(revocation);
         let changes = change.into_iter().collect();
         Ok(log
             .append_by(Some(&actor()), &self.opened, revocations, changes)
             .await?)
+    }
+
+    /// Returns the log of revocations, which nothing is read of yet.
+    pub(crate) fn log(&self) -> RevocationLog {
+        RevocationLog::new(self.opened.clone(), Metrics::default(), 0)
     }
 
     /// Returns the store's time: the operator's clock may be wrong.

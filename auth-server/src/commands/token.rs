@@ -2,24 +2,28 @@
 //! input, since other users of the machine can see command lines.
 
 use std::io::Read;
+use std::path::Path;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use postern_contract::explanation::Explanation;
+use postern_contract::rejection::Rejection;
 use postern_process::clock::unix_now;
 use postern_process::exit::ExitError;
 use postern_process::files::bounded_read;
 use postern_token::invalid::InvalidToken;
 use postern_token::keys::{KeySet, VerificationKey};
 use postern_token::observer::Observer;
-use postern_token::policy::VerificationPolicy;
+use postern_token::policy::{BoundTokens, VerificationPolicy};
 use postern_token::sources::bearer::{self, Scheme};
+use postern_token::unverified::DecodedToken;
 use zeroize::Zeroizing;
 
 use super::keys::KeysInStore;
 use super::print;
 use crate::cli::token::{TokenCommand, TokenInspectArgs};
 use crate::config::{MAX_AUTHORIZATION_BYTES, verification_policy};
+use crate::revocations::log::RevocationLog;
 
 /// Twice the maximum of a server, to inspect tokens that are too long for it.
 const MAX_INPUT_BYTES: u64 = 2 * MAX_AUTHORIZATION_BYTES as u64;
@@ -30,8 +34,8 @@ const MAX_KEY_FILE_BYTES: u64 = 64 * 1024;
 pub(crate) async fn run(command: &TokenCommand) -> Result<(), ExitError> {
     let TokenCommand::Inspect(args) = command;
     let token = read(std::io::stdin().lock())?;
-    let keys = keys(args).await?;
-    let explanation = explain(args, &token, &keys, args.at.unwrap_or_else(unix_now));
+    let known = Known::read(args).await?;
+    let explanation = explain(args, &token, &known, args.at.unwrap_or_else(unix_now));
     if args.json {
         match serde_json::to_string_pretty(&explanation) {
             Ok(json) => print(&json)?,
@@ -64,11 +68,32 @@ fn read(input: impl Read) -> Result<Zeroizing<String>, ExitError> {
     Ok(Zeroizing::new(token.to_owned()))
 }
 
-async fn keys(args: &TokenInspectArgs) -> Result<KeySet, ExitError> {
-    let Some(file) = &args.key_file else {
-        let keys = KeysInStore::open(&args.keys).await?;
-        return Ok(keys.load().await?.verification_key_set(keys.signing_type));
-    };
+/// The keys, and the revocations where the keys are those of a store.
+struct Known {
+    keys: KeySet,
+    revocations: Option<RevocationLog>,
+}
+
+impl Known {
+    async fn read(args: &TokenInspectArgs) -> Result<Self, ExitError> {
+        if let Some(file) = &args.key_file {
+            return Ok(Self {
+                keys: keys_in(file, args)?,
+                revocations: None,
+            });
+        }
+        let held = KeysInStore::open(&args.keys).await?;
+        let revocations = held.store.log();
+        held.store.now().await?;
+        revocations.catch_up(&held.store.opened).await?;
+        Ok(Self {
+            keys: held.load().await?.verification_key_set(held.signing_type),
+            revocations: Some(revocations),
+        })
+    }
+}
+
+fn keys_in(file: &Path, args: &TokenInspectArgs) -> Result<KeySet, ExitError> {
     let unusable = |error: &dyn std::fmt::Display| {
         ExitError::Config(format!("--key-file {}: {error}", file.display()))
     };
@@ -79,28 +104,31 @@ async fn keys(args: &TokenInspectArgs) -> Result<KeySet, ExitError> {
     }
 }
 
-fn explain(args: &TokenInspectArgs, token: &str, keys: &KeySet, now: i64) -> Explanation {
-    let policy = verification_policy(&args.issuer);
+fn explain(args: &TokenInspectArgs, token: &str, known: &Known, now: i64) -> Explanation {
     let mut explanation = Explanation {
         at: now,
         ..Explanation::default()
     };
-    match verify(&policy, token, keys, now, &mut explanation) {
+    match verify(&args.issuer, token, known, now, &mut explanation) {
         Ok(()) => explanation.conclude("verified", None),
-        Err(invalid) => explanation.conclude("rejected", Some(invalid.into())),
+        Err(rejection) => explanation.conclude("rejected", Some(rejection)),
     }
     explanation.show_token(token);
-    explanation.show_keys(Some(keys), None);
+    explanation.show_keys(Some(&known.keys), None);
     explanation
 }
 
 fn verify(
-    policy: &VerificationPolicy,
+    issuer: &str,
     token: &str,
-    keys: &KeySet,
+    known: &Known,
     now: i64,
     observer: &mut Explanation,
-) -> Result<(), InvalidToken> {
+) -> Result<(), Rejection> {
+    let policy = VerificationPolicy {
+        bound_tokens: BoundTokens::Unchecked,
+        ..verification_policy(issuer)
+    };
     let mut headers = HeaderMap::new();
     if let Ok(field) = HeaderValue::from_str(&format!("Bearer {token}")) {
         headers.insert(AUTHORIZATION, field);
@@ -116,8 +144,22 @@ fn verify(
         // The reason says all.
         _ => None,
     });
-    let token = observer.check("authorization", read)?;
-    policy.verify_observed(keys, token, now, observer).map(drop)
+    let bearer = observer.check("authorization", read)?;
+    let claims = policy.verify_observed(&known.keys, bearer, now, observer)?;
+    match &known.revocations {
+        None => observer.skipped("revocation", "--key-file is no store"),
+        Some(log) if log.revokes(&claims) => {
+            return observer.check("revocation", Err(Rejection::TokenRevoked));
+        }
+        Some(_) => observer.checked("revocation", true),
+    }
+    if DecodedToken::decode(token).is_some_and(|it| it.claims.get("cnf").is_some()) {
+        observer.skipped(
+            "proof",
+            "the token is bound (`cnf`), and counts only with its key",
+        );
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -126,7 +168,9 @@ mod tests {
     use std::sync::Arc;
 
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+    use postern_contract::explanation::{Step, StepOutcome};
     use postern_token::keys::signing_type::SigningType;
+    use postern_token::possession::Binding;
 
     use super::*;
     use crate::accounts::users::builtin::tests::builtin_user;
@@ -165,18 +209,45 @@ mod tests {
         let ours = Arc::new(pair(SigningType::Hmac));
         let named_otherwise = renamed(&token_of(&ours), &ours);
         let revoked = token_of(&pair(SigningType::Hmac));
-        let keys = KeyRing::of(ours).verification_key_set(SigningType::Hmac);
-        let policy = verification_policy("auth");
+        let known = known(ours);
         for (token, expected) in [
             (named_otherwise, Ok(())),
-            (revoked, Err(InvalidToken::Signature)),
+            (revoked, Err(Rejection::TokenSignature)),
         ] {
-            let verified = verify(&policy, &token, &keys, 0, &mut Explanation::default());
+            let verified = verify("auth", &token, &known, 0, &mut Explanation::default());
             assert_eq!(verified, expected);
         }
     }
 
+    #[test]
+    fn a_bound_token_is_verified_except_for_its_proof() {
+        let ours = Arc::new(pair(SigningType::Hmac));
+        let binding = Binding {
+            key: Some([7; 32]),
+            certificate: None,
+        };
+        let token = issued(&ours, Some(binding));
+        let known = known(ours);
+        for (now, expected) in [(0, Ok(())), (7200, Err(Rejection::TokenExpired))] {
+            let mut steps = Explanation::default();
+            assert_eq!(verify("auth", &token, &known, now, &mut steps), expected);
+            let is_proof = |it: &Step| it.check == "proof" && it.outcome == StepOutcome::Skipped;
+            assert_eq!(steps.checks.iter().any(is_proof), expected.is_ok());
+        }
+    }
+
+    fn known(pair: Arc<SigningKeyPair>) -> Known {
+        Known {
+            keys: KeyRing::of(pair).verification_key_set(SigningType::Hmac),
+            revocations: None,
+        }
+    }
+
     fn token_of(pair: &SigningKeyPair) -> String {
+        issued(pair, None)
+    }
+
+    fn issued(pair: &SigningKeyPair, binding: Option<Binding>) -> String {
         let issuer = TokenIssuer {
             audience: Vec::new(),
             issuer: "auth".to_owned(),
@@ -184,6 +255,7 @@ mod tests {
         };
         let ids = TokenIdentity {
             token_id: "id".to_owned(),
+            binding,
             ..TokenIdentity::default()
         };
         issuer

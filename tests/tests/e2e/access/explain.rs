@@ -247,6 +247,13 @@ fn token_inspect_prints_claims_and_the_reason_of_a_rejection() {
     let json: Value = serde_json::from_str(&inspect(&token, &["--json"])).unwrap();
     assert_eq!(json["outcome"], "verified");
     assert_eq!(json["token"]["claims"]["userId"], "1");
+    let revoke = ["revoke", "--store", &store, "--jti", &token];
+    assert_eq!(
+        Program::AuthServer.command().arguments(revoke).run().code,
+        Some(0)
+    );
+    let text = inspect(&token, &[]);
+    assert!(text.contains("✗ revocation     token_revoked"), "{text}");
 }
 
 #[test]
