@@ -1,10 +1,10 @@
 //! The last good keys and revocation list in a file, so that a sidecar that starts while no key
 //! server is reachable verifies tokens at once.
 //!
-//! The file passes the checks of a fetched key set, counts only for its source, and keeps the times
-//! of the fetches: `--max-key-age` and `--max-revocation-age` go on across a restart. The file holds public keys, but a writer
-//! could add trusted ones: it is a private file. A file that could not be replaced is not trusted at a
-//! restart: keys may have been dropped and tokens revoked meanwhile.
+//! The file passes the checks of a fetched key set, counts only for its source, and keeps the times of the
+//! fetches: `--max-key-age` and `--max-revocation-age` go on across a restart. The file holds public keys,
+//! but a writer could add trusted ones: it is a private file. A file that could not be replaced is not
+//! trusted at a restart: keys may have been dropped and tokens revoked meanwhile.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -180,7 +180,7 @@ impl Content {
     /// Returns true if `last` has the same keys and list, and nearly the same fetch times.
     pub(super) fn is_covered_by(&self, last: &Self) -> bool {
         let is_near = |time: i64, last: i64| time.abs_diff(last) < TIME_IS_GOOD_FOR;
-        let has_list = match (&self.revocations, &last.revocations) {
+        let covers_list = match (&self.revocations, &last.revocations) {
             (Some(list), Some(last)) => {
                 list.number == last.number
                     && list.list == last.list
@@ -189,7 +189,7 @@ impl Content {
             (None, None) => true,
             _ => false,
         };
-        has_list
+        covers_list
             && self.origin == last.origin
             && self.jwks == last.jwks
             && is_near(self.fetched_at, last.fetched_at)

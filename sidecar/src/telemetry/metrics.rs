@@ -82,6 +82,8 @@ metrics! {
         pub(crate) upstream_sent_surplus: Gauge,
         /// 1 once the service has taken the unread body of a request for a part of the next one
         pub(crate) upstream_left_body: Gauge,
+        /// 1 once the service has ended a connection of HTTP/2 by a malformed frame or field
+        pub(crate) upstream_broke_http2: Gauge,
         /// 1 if the service accepted a connection on the pod's address at the last probe (--pod-ip), else 0; -1 while it is not known
         pub(crate) upstream_exposed: Gauge = beginning_with(-1),
         /// Streams that were closed because their token had expired or was revoked

@@ -40,7 +40,7 @@ pub(crate) fn reset_reason(error: &Error) -> Option<Reason> {
     cause.reason()
 }
 
-/// Returns true if the other side sent what HTTP/2 does not have, for which `h2` has ended the connection with
+/// Returns true if the other side sent what HTTP/2 forbids, for which `h2` has ended the connection with
 /// all its streams.
 pub(crate) fn ends_connection(error: &h2::Error) -> bool {
     error.is_go_away() && error.is_library() && error.reason() == Some(Reason::PROTOCOL_ERROR)

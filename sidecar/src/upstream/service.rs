@@ -167,12 +167,18 @@ impl Http2Stream {
         };
         let data = match self.arrived.pop_front() {
             Some(part) => Some(part.freeze()),
-            None => ready!(body.poll_data(cx))
-                .transpose()
-                .map_err(within_response)?,
+            None => {
+                let read = ready!(body.poll_data(cx))
+                    .transpose()
+                    .map_err(within_response)?;
+                // Parts that have waited for the client say nothing about the service now.
+                if read.is_some() {
+                    self.slot.usage.heard();
+                }
+                read
+            }
         };
         if let Some(data) = &data {
-            self.slot.usage.heard();
             // An error means that the stream has ended, which the next read reports.
             let _ = body.flow_control().release_capacity(data.len());
         }
@@ -189,6 +195,7 @@ impl Http2Stream {
         };
         // An end or an error stops the loop; the next read finds it again.
         while let Poll::Ready(Some(Ok(mut data))) = body.poll_data(cx) {
+            self.slot.usage.heard();
             while !data.is_empty() {
                 match self.arrived.back_mut() {
                     Some(last) if last.len() < PART => {

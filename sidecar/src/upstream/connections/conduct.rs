@@ -96,8 +96,9 @@ impl Conduct {
     /// Notes a frame that ended a connection of HTTP/2, with the requests of all holders.
     pub(crate) fn http_2_was_broken(&self) {
         if !self.broke_http_2.swap(true, Ordering::Relaxed) {
+            self.metrics.upstream_broke_http2.set(1);
             tracing::warn!(
-                "the service sent what HTTP/2 does not have, such as a control byte in a field, which ends a \
+                "the service sent what HTTP/2 forbids, such as a control byte in a field, which ends a \
                  connection with all its requests; from now on each connection serves one user or client only"
             );
         }

@@ -144,8 +144,11 @@ impl Pool {
             return;
         }
         let mut open = self.open.lock();
-        let is_idle = |entry: &Entry| matches!(entry.kept, Kept::Http1(_));
-        // Only a connection of HTTP/1.1 gives way: one of HTTP/2 may be in use.
+        // A connection of HTTP/2 in use does not give way.
+        let is_idle = |entry: &Entry| match &entry.kept {
+            Kept::Http1(_) => true,
+            Kept::Http2(shared) => shared.is_idle(),
+        };
         if open.entries.len() >= self.max_idle
             && let Some(oldest) = open.entries.iter().position(is_idle)
         {
