@@ -23,7 +23,7 @@ pub(crate) fn bytes<const BYTES: usize>() -> Result<Zeroizing<[u8; BYTES]>, Unsp
     Ok(bytes)
 }
 
-/// Returns a request number. It is no secret, so a failed source does no harm.
+/// Returns a number for an id that is no secret, such as a request's or a log entry's.
 pub(crate) fn number() -> u128 {
     let mut bytes = [0; 16];
     let _ = fill(&mut bytes);

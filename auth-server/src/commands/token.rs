@@ -86,6 +86,7 @@ impl Known {
         let revocations = held.store.log();
         held.store.now().await?;
         revocations.catch_up(&held.store.opened).await?;
+        revocations.check_known()?;
         Ok(Self {
             keys: held.load().await?.verification_key_set(held.signing_type),
             revocations: Some(revocations),
@@ -147,7 +148,7 @@ fn verify(
     let bearer = observer.check("authorization", read)?;
     let claims = policy.verify_observed(&known.keys, bearer, now, observer)?;
     match &known.revocations {
-        None => observer.skipped("revocation", "--key-file is no store"),
+        None => observer.skipped("revocation", "--key-file comes without revocations"),
         Some(log) if log.revokes(&claims) => {
             return observer.check("revocation", Err(Rejection::TokenRevoked));
         }

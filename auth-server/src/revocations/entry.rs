@@ -31,8 +31,8 @@ pub(crate) struct Fact {
     pub(super) statement: Option<StatementDigests>,
 }
 
-/// A fact as it is written to the log. Servers tell the histories of a store apart by the last entry that they
-/// know, which another history must not have in its place: both may have got the same fact.
+/// A fact as it is written to the log. Servers recognize a store's history by the last entry that they know. The
+/// nonce distinguishes two histories that got the same fact.
 #[derive(Serialize)]
 struct Written<'a> {
     #[serde(flatten)]

@@ -263,10 +263,14 @@ impl Synchronization {
     /// has ended meanwhile too.
     fn end_removed_applications(&self) {
         let now = self.app.store.clock.now();
-        // The second one, because a poll may fail or last.
+        // Two polls: one may fail or take long.
         let polls = 2 * self.app.config.store_poll_interval.as_secs().cast_signed();
         let mut revocations = Vec::new();
         for (id, removed) in self.app.registrations.removals() {
+            // The clock was set back since: each poll would add another revocation.
+            if removed.saturating_sub(polls) > now {
+                continue;
+            }
             let known = now.min(removed.saturating_add(polls));
             revocations.push(Revocation::for_application(id.to_string(), known));
         }

@@ -97,7 +97,8 @@ impl SecretHashes {
     pub(crate) fn removed(&self, now: i64) -> Self {
         Self {
             grant: None,
-            removed: Some(now),
+            // Not back with a clock.
+            removed: self.removed.max(Some(now)),
             ..self.with_only(None)
         }
     }
