@@ -135,6 +135,12 @@ impl KeyRing {
         Ok(stored)
     }
 
+    /// Returns the number of this state of its history.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) const fn generation(&self) -> (i64, u64) {
+        self.metadata.rest.generation.numbers()
+    }
+
     /// Returns true if this ring has these stored strings.
     pub(super) fn is_stored_as(&self, stored: &StoredKeys) -> bool {
         self.to_stored().is_ok_and(|mine| mine == *stored)

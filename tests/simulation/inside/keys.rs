@@ -19,6 +19,8 @@ pub struct Keys {
     pub next: Option<String>,
     pub listed: BTreeSet<String>,
     pub revoked: BTreeSet<String>,
+    /// Of two histories the later one counts.
+    pub generation: (i64, u64),
 }
 
 impl From<&KeyRing> for Keys {
@@ -28,6 +30,7 @@ impl From<&KeyRing> for Keys {
             current: ring.current().id().to_string(),
             next: ring.next().map(|next| next.pair.id().to_string()),
             listed: listed.collect(),
+            generation: ring.generation(),
             revoked: ring.revoked().iter().map(ToString::to_string).collect(),
         }
     }

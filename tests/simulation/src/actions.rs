@@ -168,6 +168,7 @@ fn described(reply: Option<&Reply>) -> String {
 /// Logs a client in. Returns true with a session.
 pub async fn login(world: &Arc<World>, client: usize, server: usize) -> bool {
     let body = r#"{"username":"ada","password":"ada's"}"#.to_owned();
+    let began = Instant::now();
     let (sent, has_time) = (world.sky.store_now(), world.has_compared_clocks(server));
     let reply = world
         .request(server, posted("/oauth/jwt/token", "application/json", body))
@@ -195,6 +196,7 @@ pub async fn login(world: &Arc<World>, client: usize, server: usize) -> bool {
     }
     let refresh_token = data["refresh_token"].as_str().map(str::to_owned);
     let has_session = refresh_token.is_some();
+    let is_safe = !laws.has_lost_since(began);
     laws.clients[client] = laws.sessions.len();
     laws.sessions.push(Session {
         id: token.claims.session.clone().unwrap_or_default(),
@@ -202,7 +204,7 @@ pub async fn login(world: &Arc<World>, client: usize, server: usize) -> bool {
             .into_iter()
             .map(|it| (it, Instant::now()))
             .collect(),
-        is_safe: true,
+        is_safe,
         ..Session::default()
     });
     laws.tokens.push(token);

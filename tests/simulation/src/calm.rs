@@ -7,6 +7,7 @@ use std::time::Duration;
 use sidecar::simulation::Verdict;
 
 use crate::actions::{log_out, login, refresh, register, use_token};
+use crate::check_again;
 use crate::laws::Laws;
 use crate::plan::{Credential, Presented};
 use crate::world::World;
@@ -19,6 +20,8 @@ const AGES: Duration = Duration::from_secs(400 * 86_400);
 pub async fn calm_down(world: &Arc<World>) {
     world.story.tell(|| "it becomes calm".to_owned());
     world.sky.calm();
+    let checks = world.machine();
+    checks.run(check_again(Arc::clone(world)));
     world.sky.set_store_ahead(0);
     world.ways.iter().for_each(|way| way.heal());
     (0..world.setting.sidecars).for_each(|sidecar| world.isolate(sidecar, Duration::ZERO));
@@ -51,6 +54,7 @@ pub async fn calm_down(world: &Arc<World>) {
         // The logouts of these lives have ended what was left of a loss.
         require_same_lists(world, &mut laws);
     }
+    checks.kill();
     end(world).await;
 }
 

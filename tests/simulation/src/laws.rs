@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use self::keys::Known;
 use self::sidecars::Fetches;
+pub use self::sidecars::Served;
 use crate::model::{End, Ended, Keeps, MEASURED, Session, Token, USER, foreign_token, token_of};
 use crate::plan::Setting;
 use crate::world::World;
@@ -137,12 +138,17 @@ impl Laws {
         self.lost.is_some()
     }
 
+    /// Returns true if the store has lost something since: also what was confirmed in a response that came later.
+    #[must_use]
+    pub fn has_lost_since(&self, moment: Instant) -> bool {
+        self.lost >= Some(moment)
+    }
+
     /// Notes that an end was confirmed, which was requested at `sent`.
     pub fn confirm(&mut self, world: &World, position: usize, by: Option<usize>, sent: Instant) {
         let end = &mut self.ends[position];
         (end.confirmed, end.confirmed_by) = (Some(Instant::now()), by);
-        // The store may have lost it before the response came.
-        if self.lost >= Some(sent) {
+        if self.has_lost_since(sent) {
             self.note_holders(world, position);
         }
     }

@@ -181,6 +181,10 @@ impl Plan {
                 _ => Duration::from_millis(random.u64(..setting.stormy().as_secs() * 1000)),
             };
             let action = action(&setting, &mut random);
+            if matches!(action, Action::Use { .. }) {
+                // No two wait for one fetch of a sidecar: no seed decides in which order they are woken.
+                at += Duration::from_secs(1);
+            }
             steps.push(Step { at, action });
         }
         if setting.has_disasters {

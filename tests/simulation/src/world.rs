@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use auth_server::simulation::{Keys, Reply, Server, SimulatedStore};
+use auth_server::simulation::{Reply, Server, SimulatedStore};
 use axum::body::Body;
 use bytes::Bytes;
 use fastrand::Rng;
@@ -15,7 +15,7 @@ use postern_transport::http_client::simulated::{Network, Responding};
 use sidecar::simulation::Sidecar;
 use tokio::time::Instant;
 
-use crate::laws::Laws;
+use crate::laws::{Laws, Served};
 use crate::model::{End, Ended, Token};
 use crate::plan::Setting;
 use crate::story::Story;
@@ -195,15 +195,21 @@ impl World {
         *self.isolated_until[sidecar].lock() = Instant::now() + lasts;
     }
 
-    /// Returns the keys of a server, and true where a sidecar has the one by which it signs.
-    fn keys(&self, sidecar: usize, server: usize) -> (Option<Keys>, bool) {
-        let keys = self.server(server).and_then(|server| server.keys());
+    /// Returns the state of a server from which a sidecar has fetched something. `polled`: as the request came.
+    fn served(&self, sidecar: usize, server: usize, polled: Option<Instant>) -> Served {
+        let server = self.server(server);
+        let keys = server.as_ref().and_then(|server| server.keys());
         let known = self.sidecar(sidecar).map(|sidecar| sidecar.keys());
         let knows_signer = keys
             .as_ref()
             .zip(known)
             .is_some_and(|(keys, known)| known.contains(&keys.current));
-        (keys, knows_signer)
+        Served {
+            polled,
+            keys,
+            knows_signer,
+            list: server.map_or(0, |server| server.list_number()),
+        }
     }
 
     /// Returns true where the store has an end.
@@ -294,9 +300,9 @@ impl Network for Wire {
             let path = request.url().path().to_owned();
             let polled = world.polled(number);
             let reply = world.send(number, converted(&request)).await;
-            let keys = world.keys(sidecar, number);
+            let served = world.served(sidecar, number, polled);
             let mut laws = world.laws.lock();
-            laws.fetched(sidecar, &path, reply.as_ref(), polled, keys);
+            laws.fetched(sidecar, &path, reply.as_ref(), served);
             drop(laws);
             let reply = reply?;
             let mut response = http::Response::new(reply.body);

@@ -60,6 +60,11 @@ pub(in crate::keys) struct Generation {
 }
 
 impl Generation {
+    #[cfg(any(test, feature = "simulation"))]
+    pub(super) const fn numbers(self) -> (i64, u64) {
+        (self.epoch, self.generation)
+    }
+
     pub(super) fn next(self, now: i64) -> Self {
         let is_first = self == Self::default();
         Self {

@@ -57,7 +57,8 @@ pub(super) async fn end(world: &Arc<World>, ended: Ended, request: Administratio
     let mut laws = world.laws.lock();
     // The store's clock may have been set back meanwhile.
     laws.ends[position].over = Some(store_now.max(world.sky.store_now()));
-    if is_done {
+    // Where the clock was set meanwhile, the time of the end is not known.
+    if is_done && world.sky.clock_set() < sent {
         laws.confirm(world, position, None, sent);
     }
 }

@@ -86,33 +86,48 @@ impl Laws {
 
     /// The keys of a server have changed.
     fn check_change(&mut self, number: usize, former: &Known, keys: &Keys) {
-        let was = &former.keys;
-        // Of another history, which is later than its own: the next key there, or none, replaces its own.
-        let learns = !keys.listed.is_subset(&was.listed);
-        let next_may_go = learns || self.has_lost();
+        self.check_listed(number, &former.keys, keys);
+        // The key of a server that was revoked is replaced at once by any other.
+        if former.keys.revoked == keys.revoked {
+            self.check_lead(number, &former.keys, keys);
+            self.check_signer(number, former, keys);
+        }
+    }
+
+    /// A key stays listed while tokens may need it.
+    fn check_listed(&mut self, number: usize, was: &Keys, keys: &Keys) {
+        // In a later history another next key, or none, replaces its own.
+        let is_later = keys.generation > was.generation;
         let may_go = |id| {
             let is_next = was.next.as_ref() == Some(id);
-            keys.revoked.contains(id) || is_next && next_may_go || self.may_have_expired(id)
+            keys.revoked.contains(id) || is_next && is_later || self.may_have_expired(id)
         };
         let mut gone = was.listed.difference(&keys.listed);
         let gone = gone.find(|id| !may_go(id));
         self.require(gone.is_none(), || {
             format!("server {number} does not list the key {gone:?} any more")
         });
-        // The key of a server that was revoked is replaced at once by any other.
-        if was.revoked != keys.revoked {
-            return;
-        }
+    }
+
+    /// The next key signs once the store has had it for the lead.
+    fn check_lead(&mut self, number: usize, was: &Keys, keys: &Keys) {
         let current = &keys.current;
-        let is_promoted = was.next.as_ref() == Some(current);
-        let seen = self.announced.get(current);
+        let announced = self.announced.get(current);
         // It may have been there for some seconds before that.
-        let is_announced = seen.is_none_or(|at| at.elapsed() + BETWEEN_CHECKS > ROTATION_LEAD);
+        let has_lead = announced.is_none_or(|at| at.elapsed() + BETWEEN_CHECKS > ROTATION_LEAD);
+        let is_promoted = was.next.as_ref() == Some(current);
         let may_be_early = !is_promoted || self.has_lost() || self.sets_clocks;
-        self.require(is_announced || may_be_early, || {
+        self.require(has_lead || may_be_early, || {
             format!("server {number} signs with {current} too early")
         });
-        let is_next = is_promoted || *current == was.current;
+    }
+
+    /// A server signs with the key that it announced.
+    fn check_signer(&mut self, number: usize, former: &Known, keys: &Keys) {
+        let (was, current) = (&former.keys, &keys.current);
+        // Of another history, which is later than its own.
+        let learns = !keys.listed.is_subset(&was.listed);
+        let is_next = was.next.as_ref() == Some(current) || *current == was.current;
         // A clock that was ahead has promoted its own one too early.
         let is_early = keys.next.as_ref() == Some(&was.current);
         let is_known = was.listed.contains(current);

@@ -12,6 +12,9 @@ const REPEATED: Duration = Duration::from_secs(30 + 2);
 /// Seconds within which the same request again comes from no thief, by every clock.
 const REPEATABLE: Duration = Duration::from_secs(30 - 2);
 
+/// Of the settings of the servers.
+const LIFETIME: Duration = Duration::from_secs(3600);
+
 impl Laws {
     /// A use of a refresh token has failed, which began at `sent`. Returns true while it is the latest.
     pub fn refresh_failed(&mut self, session: usize, presented: &str, sent: Instant) -> bool {
@@ -26,8 +29,11 @@ impl Laws {
         let mut tokens = self.tokens.iter();
         let token = tokens.find(|token| token.claims.session.as_ref() == Some(&session.id));
         let may_be_ended = token.is_none_or(|token| self.may_be_ended(token));
+        let began = session.received.first().map(|(_, at)| *at);
+        let has_expired = began.is_none_or(|at| at.elapsed() + REPEATED > LIFETIME);
         let failed_long_ago = session.failed.is_some_and(|at| at.elapsed() > REPEATABLE);
-        let may_be_over = may_be_ended || failed_long_ago || !session.is_safe || self.sets_clocks;
+        let may_be_over =
+            may_be_ended || has_expired || failed_long_ago || !session.is_safe || self.sets_clocks;
         let holds = may_be_over || !session.has_latest(presented);
         let id = session.id.clone();
         self.require(holds, || format!("session {id} is over, and was not ended"));

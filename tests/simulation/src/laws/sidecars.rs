@@ -15,6 +15,17 @@ use crate::world::World;
 /// The time for which a sidecar takes a key as absent that a fetch has not brought, and some more.
 const ABSENT: Duration = Duration::from_secs(10 + 2);
 
+/// A server from which a sidecar has fetched something.
+pub struct Served {
+    /// The begin of its last poll when the request came.
+    pub polled: Option<Instant>,
+    pub keys: Option<Keys>,
+    /// The sidecar has the key by which the server signs.
+    pub knows_signer: bool,
+    /// The number of its list.
+    pub list: i64,
+}
+
 /// The fetches of one sidecar.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Fetches {
@@ -23,6 +34,8 @@ pub(super) struct Fetches {
     /// The moment of the last list that is no older than the one in force: of an older one the sidecar
     /// rightly takes nothing, not even its age.
     present_list: Option<Instant>,
+    /// The largest number of a list.
+    number: i64,
     /// The begin of the last poll whose keys a fetch has brought, which is not at its end.
     fetching: Option<Instant>,
     has_new_keys: bool,
@@ -61,30 +74,23 @@ impl Fetches {
 }
 
 impl Laws {
-    /// A request of a sidecar has ended. `polled`: the last poll of the server when the request came;
-    /// `keys`: those of the server now; `knows_signer`: the sidecar has the one by which it signs.
-    pub fn fetched(
-        &mut self,
-        sidecar: usize,
-        path: &str,
-        reply: Option<&Reply>,
-        polled: Option<Instant>,
-        (keys, knows_signer): (Option<Keys>, bool),
-    ) {
+    /// A request of a sidecar has ended.
+    pub fn fetched(&mut self, sidecar: usize, path: &str, reply: Option<&Reply>, served: Served) {
         let now = Instant::now();
         let is_good = |status| status == StatusCode::OK || status == StatusCode::NOT_MODIFIED;
         let is_good = reply.is_some_and(|reply| is_good(reply.status));
-        let begun = polled.filter(|_| is_good);
+        let begun = served.polled.filter(|_| is_good);
         let fetches = self.sidecars.entry(sidecar).or_default();
         if path.ends_with("/key") {
             fetches.fetching = None;
             fetches.has_new_keys = false;
-            self.signers.insert(sidecar, keys.map(|keys| keys.current));
+            let signer = served.keys.map(|keys| keys.current);
+            self.signers.insert(sidecar, signer);
         } else if path.ends_with("/jwks.json") {
             fetches.fetching = begun;
             fetches.has_new_keys = is_good;
             let signer = self.signers.get(&sidecar).and_then(Option::as_ref);
-            let listed = keys.map(|keys| keys.listed).unwrap_or_default();
+            let listed = served.keys.map(|keys| keys.listed).unwrap_or_default();
             fetches.agree = signer.is_some_and(|signer| listed.contains(signer));
         } else if path.ends_with("/revocations") {
             // The last request of a fetch: its keys are installed now, with the list or without.
@@ -100,11 +106,14 @@ impl Laws {
                     arrived: now,
                 });
             }
-            if is_good && (are_installed || knows_signer) {
+            if is_good && (are_installed || served.knows_signer) {
                 let in_force = fetches.list_in_force;
-                if in_force.is_none_or(|it| Some(it.begun) <= begun) {
+                let is_later = in_force.is_none_or(|it| Some(it.begun) <= begun);
+                // A server that has just revoked something has a later list than its last poll.
+                if is_later && served.list >= fetches.number {
                     fetches.present_list = Some(now);
                 }
+                fetches.number = fetches.number.max(served.list);
                 later(&mut fetches.list_in_force, begun, now);
                 fetches.list = Some(now);
             }
