@@ -84,6 +84,7 @@ impl Known {
         }
         let held = KeysInStore::open(&args.keys).await?;
         let revocations = held.store.log();
+        // Compares the clocks: the log is read by the store's time.
         held.store.now().await?;
         revocations.catch_up(&held.store.opened).await?;
         revocations.check_known()?;

@@ -51,8 +51,9 @@ impl AddressLimit {
             Some(bucket) => *bucket,
             None => TokenBucket::full(now),
         };
-        copy(clients, ClientPrefix::client(address)).take(self.rate, now)?;
-        copy(networks, ClientPrefix::network(address)).take(self.network_rate, now)
+        let client = copy(clients, ClientPrefix::client(address));
+        let network = copy(networks, ClientPrefix::network(address));
+        self.after(client, network, now).map(drop)
     }
 
     /// Counts one login.
@@ -64,12 +65,21 @@ impl AddressLimit {
         let full = || TokenBucket::full(now);
         let client = clients.get_or_insert_mut(ClientPrefix::client(address), full);
         let network = networks.get_or_insert_mut(ClientPrefix::network(address), full);
-        // Taken from copies: a login that one of the two limits rejects must not count for the other one.
-        let (mut after, mut network_after) = (*client, *network);
-        after.take(self.rate, now)?;
-        network_after.take(self.network_rate, now)?;
-        (*client, *network) = (after, network_after);
+        (*client, *network) = self.after(*client, *network, now)?;
         Ok(())
+    }
+
+    /// Returns the two buckets after one login: copies, because a login that one of the two limits rejects must not
+    /// count for the other one.
+    fn after(
+        &self,
+        mut client: TokenBucket,
+        mut network: TokenBucket,
+        now: Instant,
+    ) -> Result<(TokenBucket, TokenBucket), RetryAfter> {
+        client.take(self.rate, now)?;
+        network.take(self.network_rate, now)?;
+        Ok((client, network))
     }
 }
 
