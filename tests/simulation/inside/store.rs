@@ -27,9 +27,8 @@ pub use self::keys::Keys;
 use self::state::{Record, State};
 use super::at_rest::KeyEncryption;
 use super::envelope_encryption::MARK;
-use crate::revocations::entry::Fact;
-
 use super::{Change, Key, Kind, LogEntry, Outcome, Store, StoreError, Stored};
+use crate::revocations::entry::Fact;
 
 const KEY_ENCRYPTION_KEY: &str = "015a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
 

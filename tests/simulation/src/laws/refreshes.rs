@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Laws;
-use crate::model::{Ended, Keeps};
+use crate::model::{Ended, Keeps, Token};
 
 /// Seconds for which the former refresh token gives the same again, and as much for the clocks.
 const REPEATED: Duration = Duration::from_secs(30 + 2);
@@ -26,9 +26,8 @@ impl Laws {
     /// The latest refresh token of a session that was not ended counts, also where its use has just failed.
     fn require_open(&mut self, session: usize, presented: &str) {
         let session = &self.sessions[session];
-        let mut tokens = self.tokens.iter();
-        let token = tokens.find(|token| token.claims.session.as_ref() == Some(&session.id));
-        let may_be_ended = token.is_none_or(|token| self.may_be_ended(token));
+        let login = login_of(&self.tokens, &session.id);
+        let may_be_ended = login.is_none_or(|token| self.may_be_ended(token));
         let began = session.received.first().map(|(_, at)| *at);
         let has_expired = began.is_none_or(|at| at.elapsed() + REPEATED > LIFETIME);
         let failed_long_ago = session.failed.is_some_and(|at| at.elapsed() > REPEATABLE);
@@ -67,8 +66,7 @@ impl Laws {
         let since = received.map(|(_, at)| sent.saturating_duration_since(*at));
         let is_soon = sets_clocks || since.is_none_or(|since| since < REPEATED);
         let is_open = it.over.is_none_or(|over| over > sent);
-        let mut tokens = self.tokens.iter();
-        let login = tokens.find(|token| token.claims.session.as_ref() == Some(&it.id));
+        let login = login_of(&self.tokens, &it.id);
         let mut ends = self.ends.iter();
         let is_revoked = ends.any(|end| {
             let is_confirmed = end.confirmed.is_some_and(|at| at < sent);
@@ -92,4 +90,10 @@ impl Laws {
             });
         }
     }
+}
+
+/// Returns the first token of a session.
+fn login_of<'t>(tokens: &'t [Token], session: &str) -> Option<&'t Token> {
+    let mut tokens = tokens.iter();
+    tokens.find(|token| token.claims.session.as_deref() == Some(session))
 }
