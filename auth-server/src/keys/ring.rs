@@ -21,6 +21,9 @@ use super::pair::{KeyPairError, SigningKeyPair};
 use super::{StoredKeyPair, StoredKeys};
 use crate::store::StoreError;
 
+/// Max seconds for which a former primary of the store may go on, with commits that no replica has.
+const MAY_BE_LOST: i64 = 600;
+
 /// All keys in use. Equal rings have equal stored forms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyRing {
@@ -77,7 +80,7 @@ named_enum! {
 pub(crate) struct ListedKey<'r> {
     pub(crate) role: Role,
     pub(crate) key: &'r VerificationKey,
-    /// The begin of its signing, or the end of its listing, in seconds since the epoch.
+    /// The start of its signing, or the end of its listing, in seconds since the epoch.
     pub(crate) time: Option<i64>,
 }
 
@@ -135,8 +138,15 @@ impl KeyRing {
         Ok(stored)
     }
 
+    /// Returns true where the current key began to sign at `now`, or shortly before: a fail-over may lose its commit
+    /// yet.
+    pub(crate) fn has_new_key(&self, now: i64) -> bool {
+        let (epoch, _) = self.generation();
+        let since = self.current_since().unwrap_or(epoch);
+        now.saturating_sub(since) < MAY_BE_LOST
+    }
+
     /// Returns the number of this state of its history.
-    #[cfg(any(test, feature = "simulation"))]
     pub(crate) const fn generation(&self) -> (i64, u64) {
         self.metadata.rest.generation.numbers()
     }

@@ -3,7 +3,7 @@
 //!
 //! Nothing here signs, and no pair is used for signing that the store has not accepted.
 
-pub(crate) mod backoff;
+pub(crate) mod poll_pause;
 pub(crate) mod preview;
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use postern_token::times::moment;
 use postern_transport::admin::health::{Condition, Health};
 use tracing::{debug, error, info, warn};
 
-use self::backoff::next_poll;
+use self::poll_pause::next_poll;
 use crate::http::app::App;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::plan::Planner;
@@ -166,6 +166,10 @@ impl Synchronization {
             keep_revoked(store, memory.revoked()).await?;
         }
         let updated = updated?;
+        // Also one that was read: its commit may have been unclear to its author.
+        if memory.is_none() && updated.ring.has_new_key(now) {
+            store.confirm_reads().await?;
+        }
         if updated.was_empty && memory.is_some() {
             warn!(
                 "the store had lost its keys: servers write back those that they have, applications and \
@@ -242,7 +246,7 @@ impl Synchronization {
             );
         }
         for id in &reconciled.ended {
-            // By the time of now, not of the poll's begin: this server may have issued tokens meanwhile.
+            // As of now, not as of the start of the poll: this server may have issued tokens meanwhile.
             let revocation = Revocation::for_application(id.to_string(), store.clock.now());
             self.app.revocations.note([revocation]);
         }

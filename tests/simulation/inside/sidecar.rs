@@ -22,7 +22,7 @@ use postern_transport::net::shares::Holder;
 
 use crate::cli::{Cli, Command};
 use crate::config::Config;
-use crate::decision::behind_fetch::decide_behind_fetch;
+use crate::decision::after_fetch::decide_after_fetch;
 use crate::decision::decided::{Decision, Rejected};
 use crate::exchange::app::App;
 use crate::identity::client::Client;
@@ -187,5 +187,5 @@ async fn decide(app: &App, head: &ReceivedHead) -> Result<Decision, Rejected> {
     }
     let holder = Holder::for_address(Some([192, 0, 2, 1].into()));
     let wait = || async { Some(keys.on_demand().wait(token, holder, instant()).await) };
-    decide_behind_fetch(wait, decide).await
+    decide_after_fetch(wait, decide).await
 }

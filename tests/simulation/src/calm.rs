@@ -37,7 +37,7 @@ pub async fn calm_down(world: &Arc<World>) {
     });
     tokio::time::sleep(UNTIL_ALL_KNOW).await;
     if is_changing(world) {
-        // At the moment of a rotation; the next one is minutes away.
+        // At the moment of a rotation, or of the end of a revocation; the next one is minutes away.
         tokio::time::sleep(UNTIL_ALL_KNOW).await;
     }
     agree(world);
@@ -46,6 +46,9 @@ pub async fn calm_down(world: &Arc<World>) {
         live(world, server).await;
     }
     tokio::time::sleep(UNTIL_ALL_KNOW).await;
+    if is_changing(world) {
+        tokio::time::sleep(UNTIL_ALL_KNOW).await;
+    }
     {
         let mut laws = world.laws.lock();
         laws.check(world);
@@ -67,7 +70,13 @@ fn is_changing(world: &Arc<World>) -> bool {
     let is_behind = sidecars
         .values()
         .any(|sidecar| sidecar.keys().len() != listed);
-    is_behind || keys.iter().any(|other| *other != keys[0])
+    is_behind || keys.iter().any(|other| *other != keys[0]) || !have_same_lists(world)
+}
+
+fn have_same_lists(world: &Arc<World>) -> bool {
+    let sidecars = world.running_sidecars();
+    let lists: Vec<_> = sidecars.values().map(|sidecar| sidecar.list()).collect();
+    lists.iter().all(|list| list.is_some() && *list == lists[0])
 }
 
 /// All servers have the same keys and the same list, and so have all sidecars.
@@ -101,10 +110,9 @@ fn agree(world: &Arc<World>) {
 }
 
 fn require_same_lists(world: &Arc<World>, laws: &mut Laws) {
-    let sidecars = world.running_sidecars();
-    let lists: Vec<_> = sidecars.values().map(|sidecar| sidecar.list()).collect();
-    let is_same = lists.iter().all(|list| list.is_some() && *list == lists[0]);
-    laws.require(is_same, || {
+    laws.require(have_same_lists(world), || {
+        let sidecars = world.running_sidecars();
+        let lists: Vec<_> = sidecars.values().map(|sidecar| sidecar.list()).collect();
         format!("sidecars have different lists: {lists:?}")
     });
 }

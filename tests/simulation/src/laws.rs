@@ -38,6 +38,8 @@ pub struct Laws {
     sidecars: BTreeMap<usize, Fetches>,
     /// The key by which the server signed when a fetch of this sidecar began.
     signers: BTreeMap<usize, Option<String>>,
+    /// The keys that the last fetch of each sidecar has brought.
+    fetched_keys: BTreeMap<usize, BTreeSet<String>>,
     /// The moment when a key was first seen among those of a server.
     keys_seen: BTreeMap<String, Instant>,
     /// The moment when a server that signs by a key was last seen.
@@ -102,6 +104,7 @@ impl Laws {
             confirmed_by: None,
             over: None,
             keeps: Keeps::Store,
+            is_restored: false,
         });
         self.ends.len() - 1
     }
@@ -122,6 +125,11 @@ impl Laws {
         self.log.clear();
         self.stored_keys = None;
         if !is_lossy {
+            let restored = (0..self.ends.len()).filter(|end| self.ends[*end].is_restored);
+            let restored: Vec<_> = restored.collect();
+            restored
+                .into_iter()
+                .for_each(|end| self.note_holders(world, end));
             return;
         }
         self.lost = Some(Instant::now());
@@ -233,6 +241,7 @@ impl Laws {
         for end in &mut self.ends {
             if matches!(end.keeps, Keeps::Servers(_)) && world.store_has(end, tokens) {
                 end.keeps = Keeps::Store;
+                end.is_restored = true;
                 end.confirmed = Some(Instant::now());
             }
         }

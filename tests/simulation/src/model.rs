@@ -164,6 +164,8 @@ pub struct End {
     /// The store's time when the request was over, confirmed or not: an end by time ends nothing that began later.
     pub over: Option<i64>,
     pub keeps: Keeps,
+    /// Servers have written it back, perhaps in a commit that was not confirmed.
+    pub is_restored: bool,
 }
 
 /// Where an end is kept, once the store has lost it.

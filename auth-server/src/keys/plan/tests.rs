@@ -25,11 +25,6 @@ fn stored(ring: &KeyRing) -> StoredKeys {
     ring.to_stored().unwrap()
 }
 
-/// Counts a change, as a writer does.
-fn next(ring: KeyRing) -> KeyRing {
-    ring.in_next_generation(NOW)
-}
-
 fn at(now: i64, memory: Option<&KeyRing>) -> Planner<'_> {
     Planner {
         signing_type: TYPE,
@@ -55,37 +50,6 @@ fn retired_ids(ring: &KeyRing) -> Vec<&KeyId> {
 }
 
 #[test]
-fn keys_that_were_lost_are_put_back_whole() {
-    let mut mine = ring().publish(fresh(), NOW, 150);
-    mine.retire(&fresh(), NOW + 9);
-    assert_eq!(plan(Some(&mine), &stored(&mine)), Plan::Keep(mine.clone()));
-
-    let whole = stored(&mine);
-    let without_ring = StoredKeys {
-        ring: None,
-        ..whole.clone()
-    };
-    let without_pair = StoredKeys {
-        pair: None,
-        ..whole
-    };
-    for rest in [StoredKeys::default(), without_ring, without_pair] {
-        assert_eq!(plan(Some(&mine), &rest), Plan::Write(mine.clone()));
-    }
-}
-
-#[test]
-fn another_pair_is_adopted_and_the_own_one_retired() {
-    let (mine, theirs) = (ring(), ring());
-    let merged = written(Some(&mine), &stored(&theirs));
-    assert_eq!(merged.current().id(), theirs.current().id());
-    assert_eq!(retired_ids(&merged), [mine.current().id()]);
-    assert_eq!(merged.retired()[0].until(), NOW + POLICY.keep);
-    let merged = next(merged);
-    assert_eq!(plan(Some(&mine), &stored(&merged)), Plan::Keep(merged));
-}
-
-#[test]
 fn a_pair_instead_of_a_lost_store_keeps_the_rotation_going() {
     let mine = ring().publish(fresh(), NOW, 150);
     let merged = written(Some(&mine), &stored(&ring()));
@@ -99,100 +63,6 @@ fn what_is_due_is_done_and_at_once_where_no_server_ran() {
     let promoted = written(None, &stored(&announced));
     assert_eq!(promoted.current(), &announced.next().unwrap().pair);
     assert_eq!(retired_ids(&promoted), [announced.current().id()]);
-}
-
-#[test]
-fn a_revoked_key_is_not_brought_back_by_who_still_has_it() {
-    let mut mine = ring();
-    let retired = fresh();
-    mine.retire(&retired, NOW + 9);
-    let revoked = next(mine.clone().revoke(retired.id(), None, NOW).unwrap());
-    assert_eq!(plan(Some(&mine), &stored(&revoked)), Plan::Keep(revoked));
-
-    let id = mine.current().id();
-    let replaced = mine.clone().revoke(id, Some(&fresh()), NOW).unwrap();
-    let replaced = next(replaced);
-    assert_eq!(
-        plan(Some(&mine), &stored(&replaced)),
-        Plan::Keep(replaced.clone())
-    );
-    // Nor by a crash or a loss halfway.
-    let without_pair = StoredKeys {
-        pair: None,
-        ..stored(&replaced)
-    };
-    assert_eq!(plan(Some(&mine), &without_pair), Plan::Generate);
-}
-
-#[test]
-fn a_stored_pair_whose_key_was_revoked_counts_as_no_pair() {
-    let before = ring();
-    let id = before.current().id().clone();
-    let new = fresh();
-    let after = next(before.clone().revoke(&id, Some(&new), NOW).unwrap());
-    let older = [
-        stored(&before),
-        stored(&before.clone().publish(fresh(), NOW, 150)),
-    ];
-    for older in &older {
-        let written = written(Some(&after), older);
-        assert_eq!(written.current(), &new);
-        assert!(written.revoked().contains(&id) && !written.is_listed(&id));
-    }
-    // A server that learns of it from the ring alone, or has the same key itself.
-    let mixed = StoredKeys {
-        pair: stored(&before).pair,
-        ..stored(&after)
-    };
-    for memory in [None, Some(&before)] {
-        assert_eq!(plan(memory, &mixed), Plan::Generate);
-        let replaced = at(NOW, memory).plan(&mixed, Some(&new)).unwrap();
-        assert_eq!(replaced, Plan::Write(after.clone()));
-    }
-}
-
-#[test]
-fn an_older_copy_is_replaced_by_what_this_server_knows() {
-    let installed = next(ring());
-    let announced = next(installed.clone().publish(fresh(), NOW - 150, 150));
-    let promoted = next(announced.clone().advance(NOW, &POLICY));
-    for older in [&installed, &announced] {
-        let restored = written(Some(&promoted), &stored(older));
-        assert_eq!(restored, promoted);
-        assert_eq!(
-            plan(Some(older), &stored(&promoted)),
-            Plan::Keep(promoted.clone())
-        );
-    }
-    // Another change at the same generation, after a failover.
-    let other = next(announced.clone().advance(NOW + 9, &POLICY));
-    assert_eq!(written(Some(&promoted), &stored(&other)), promoted);
-    // A key that the older copy has revoked stays revoked.
-    let id = fresh().id().clone();
-    let revoking = next(installed.revoke(&id, None, NOW).unwrap());
-    assert!(
-        written(Some(&promoted), &stored(&revoking))
-            .revoked()
-            .contains(&id)
-    );
-}
-
-#[test]
-fn a_new_installation_is_later_than_a_former_one() {
-    let mut former = ring().publish(fresh(), NOW, 150);
-    let retired = fresh();
-    former.retire(&retired, NOW + 9);
-    let former = next(next(former));
-    let new = ring().in_next_generation(NOW + 1);
-    let adopted = written(Some(&former), &stored(&new));
-    assert_eq!(adopted.current(), new.current());
-    assert_eq!(adopted.next(), None);
-    assert_eq!(retired_ids(&adopted), [retired.id(), former.current().id()]);
-    assert_eq!(
-        plan(Some(&former), &stored(&adopted)),
-        Plan::Keep(adopted.clone())
-    );
-    assert_eq!(plan(Some(&adopted), &stored(&former)), Plan::Write(adopted));
 }
 
 #[test]

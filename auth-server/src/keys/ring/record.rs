@@ -25,7 +25,7 @@ pub(super) type Unknown = Map<String, Value>;
 pub(in crate::keys) struct RingRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) version: Option<u32>,
-    /// The current key and the begin of its signing; unknown for a pair that was never part of a rotation.
+    /// The current key and the start of its signing; unknown for a pair that was never part of a rotation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) current: Option<CurrentRecord>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,6 @@ pub(in crate::keys) struct Generation {
 }
 
 impl Generation {
-    #[cfg(any(test, feature = "simulation"))]
     pub(super) const fn numbers(self) -> (i64, u64) {
         (self.epoch, self.generation)
     }
@@ -74,7 +73,7 @@ impl Generation {
     }
 }
 
-/// The begin of a key's signing. The record names the key, because software that does not know the ring may
+/// The start of a key's signing. The record names the key, because software that does not know the ring may
 /// replace the pair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::keys) struct CurrentRecord {

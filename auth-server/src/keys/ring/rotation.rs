@@ -20,6 +20,10 @@ pub(crate) struct RotationPolicy {
     pub(crate) every: Option<i64>,
 }
 
+/// Max seconds between servers that learn of one promotion: `keep` has room for them, so that not each of them
+/// writes its own end of the listing.
+const SAME_PROMOTION: i64 = 30;
+
 impl KeyRing {
     pub(crate) fn next_due(&self, policy: &RotationPolicy) -> Option<i64> {
         self.listed()
@@ -115,13 +119,20 @@ impl KeyRing {
             .retain(|retired| !revoked.contains(retired.key.id()));
     }
 
-    /// Lists the public half of a former key, unless it is listed already or was revoked.
+    /// Lists the public half of a former key, unless it signs here or was revoked. A key that a server signs with
+    /// again, from an older copy of the store, is listed for longer.
     pub(in crate::keys) fn retire(&mut self, former: &SigningKeyPair, until: i64) {
         self.retire_key(RetiredKey::new(former, until));
     }
 
     pub(in crate::keys) fn retire_key(&mut self, former: RetiredKey) {
         let id = former.key.id();
+        let listed = self.metadata.retired.iter_mut();
+        for listed in listed.filter(|listed| listed.key.id() == id) {
+            if listed.until() + SAME_PROMOTION < former.until() {
+                *listed = former.clone();
+            }
+        }
         if !self.is_listed(id) && !self.metadata.revoked.contains(id) {
             self.metadata.retired.push(former);
         }

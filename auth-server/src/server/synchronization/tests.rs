@@ -124,17 +124,21 @@ async fn a_store_unusable_before_the_first_key_is_not_ready() {
 
 /// As Redis with `?wait` while its replica is away.
 #[tokio::test]
-async fn a_new_server_has_its_keys_though_nothing_is_confirmed() {
-    let first = Server::started().await;
-    let revocations = &first.app.revocations;
-    revocations.note([Revocation::for_user("1".to_owned(), unix_now())]);
-    revocations.flush().await.unwrap();
-    first.store.fail(Failure::NotAcknowledged);
-    let mut second = Server::on(first.store.clone());
-    second.synchronization.start().await.unwrap();
-    assert_eq!(second.keys(), first.keys());
-    assert!(second.health.is_ready());
-    assert!(second.note().is_some());
+async fn old_keys_are_in_force_at_once_though_nothing_is_confirmed() {
+    for (age, has_keys) in [(HOUR, true), (0, false)] {
+        let first = Server::started().await;
+        let revocations = &first.app.revocations;
+        revocations.note([Revocation::for_user("1".to_owned(), unix_now())]);
+        revocations.flush().await.unwrap();
+        let ring = KeyRing::of(fresh()).in_next_generation(unix_now() - age);
+        first.store.put_ring(ring).await;
+        first.store.fail(Failure::NotAcknowledged);
+        let mut second = Server::on(first.store.clone());
+        second.synchronization.start().await.unwrap();
+        assert_eq!(second.keys() == first.store.keys().await, has_keys);
+        assert_eq!(second.health.is_ready(), has_keys);
+        assert_eq!(second.note().is_some(), has_keys);
+    }
 }
 
 #[tokio::test]

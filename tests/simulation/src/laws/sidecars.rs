@@ -92,6 +92,7 @@ impl Laws {
             let signer = self.signers.get(&sidecar).and_then(Option::as_ref);
             let listed = served.keys.map(|keys| keys.listed).unwrap_or_default();
             fetches.agree = signer.is_some_and(|signer| listed.contains(signer));
+            self.fetched_keys.insert(sidecar, listed);
         } else if path.ends_with("/revocations") {
             // The last request of a fetch: its keys are installed now, with the list or without.
             if fetches.has_new_keys {
@@ -106,7 +107,13 @@ impl Laws {
                     arrived: now,
                 });
             }
-            if is_good && (are_installed || served.knows_signer) {
+            // A server may have revoked its key since it has sent the others.
+            let fetched = self.fetched_keys.get(&sidecar);
+            let signer = served.keys.map(|keys| keys.current);
+            let brings_signer = fetched
+                .zip(signer)
+                .is_some_and(|(keys, it)| keys.contains(&it));
+            if is_good && (are_installed && brings_signer || served.knows_signer) {
                 let in_force = fetches.list_in_force;
                 let is_later = in_force.is_none_or(|it| Some(it.begun) <= begun);
                 // A server that has just revoked something has a later list than its last poll.

@@ -99,39 +99,6 @@ fn another_pair_in_the_store_starts_the_schedule_anew() {
 }
 
 #[test]
-fn a_revoked_key_is_gone_and_never_comes_back() {
-    let retired = fresh();
-    let mut ring = ring().publish(fresh(), NOW, 150);
-    ring.retire(&retired, NOW + 9);
-    let next = ring.next().unwrap().pair.id().clone();
-    let current = ring.current().id().clone();
-    for id in [retired.id(), &next] {
-        let without = ring.clone().revoke(id, None, NOW).unwrap();
-        assert!(!without.is_listed(id));
-        assert_eq!(without.role_of(id), None);
-        assert_eq!(without.current().id(), &current);
-    }
-    let mut without = ring.revoke(retired.id(), None, NOW).unwrap();
-    without.retire(&retired, NOW + 9);
-    assert!(!without.is_listed(retired.id()));
-}
-
-#[test]
-fn a_revoked_current_key_gives_way_at_once() {
-    let (old, next, fresh) = (fresh(), fresh(), fresh());
-    let alone = KeyRing::of(Arc::clone(&old));
-    assert_eq!(alone.clone().revoke(old.id(), None, NOW), None);
-    let replaced = alone.clone().revoke(old.id(), Some(&fresh), NOW).unwrap();
-    assert_eq!(ids(&replaced), [fresh.id().clone()]);
-    assert_eq!(replaced.current_since(), Some(NOW));
-
-    let announced = alone.publish(Arc::clone(&next), NOW, 150);
-    let replaced = announced.revoke(old.id(), Some(&fresh), NOW).unwrap();
-    assert_eq!(ids(&replaced), [next.id().clone()]);
-    assert!(replaced.next().is_none());
-}
-
-#[test]
 fn every_key_has_one_role() {
     let retired = fresh();
     let mut ring = ring().publish(fresh(), NOW, 150);
@@ -144,4 +111,21 @@ fn every_key_has_one_role() {
         .collect();
     assert_eq!(roles, [Role::Current, Role::Next, Role::Retired]);
     assert_eq!(ring.role_of(fresh().id()), None);
+}
+
+#[test]
+fn a_key_that_signs_again_is_listed_for_longer() {
+    let former = fresh();
+    let mut ring = ring();
+    for (until, expected) in [
+        (NOW + 100, NOW + 100),
+        // Another server has learnt of the same promotion.
+        (NOW + 130, NOW + 100),
+        (NOW + 131, NOW + 131),
+        (NOW, NOW + 131),
+    ] {
+        ring.retire(&former, until);
+        let ends: Vec<_> = ring.retired().iter().map(RetiredKey::until).collect();
+        assert_eq!(ends, [expected]);
+    }
 }
