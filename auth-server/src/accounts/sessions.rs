@@ -58,29 +58,34 @@ pub(crate) enum SessionError {
     Store(#[from] StoreError),
 }
 
-pub(crate) struct Sessions {
-    pub(crate) store: OpenStore,
+pub(crate) struct SessionSettings {
     /// Seconds from a login to the end of its session.
     pub(crate) lifetime: i64,
     /// Seconds for which an access token is valid.
     pub(crate) token_lifetime: i64,
     /// Max number of sessions of each user; `None` for any number.
     pub(crate) max_of_user: Option<NonZeroUsize>,
-    pub(crate) users: Arc<dyn UserStore>,
-    pub(crate) log: Arc<RevocationLog>,
-    pub(crate) metrics: Metrics,
-    pub(crate) outage: Mutex<LoggedOutage>,
+}
+
+pub(crate) struct Sessions {
+    settings: SessionSettings,
+    /// For what no request waits for: requests bring their own.
+    store: OpenStore,
+    users: Arc<dyn UserStore>,
+    log: Arc<RevocationLog>,
+    metrics: Metrics,
+    outage: Mutex<LoggedOutage>,
     /// Sessions that the store may have, and whose refresh token no client has. While there are such sessions
     /// no other is begun, so that there are never more of them than logins in flight.
     pub(crate) unclear: Mutex<Vec<SessionId>>,
     /// Held while unclear sessions are removed.
-    pub(crate) removing: tokio::sync::Mutex<()>,
+    removing: tokio::sync::Mutex<()>,
 }
 
 /// The log lines about logins without the store. On a disk that is nearly full every other login may be stored,
 /// which would be two lines for each.
 #[derive(Debug, Default)]
-pub(crate) struct LoggedOutage {
+struct LoggedOutage {
     /// True if the last line was about a login that was not stored.
     is_away: bool,
     line: OnceAMinute,
@@ -90,7 +95,7 @@ pub(crate) struct LoggedOutage {
 pub(crate) struct OpenSession {
     pub(crate) present: PresentUser,
     token: RefreshToken,
-    of_token: Use,
+    token_use: Use,
     version: Option<Version>,
     record: SessionRecord,
 }
@@ -110,10 +115,30 @@ pub(crate) struct SessionTokens {
 }
 
 impl Sessions {
+    pub(crate) fn new(
+        settings: SessionSettings,
+        store: OpenStore,
+        users: Arc<dyn UserStore>,
+        log: Arc<RevocationLog>,
+        metrics: Metrics,
+    ) -> Self {
+        Self {
+            settings,
+            store,
+            users,
+            log,
+            metrics,
+            outage: Mutex::default(),
+            unclear: Mutex::default(),
+            removing: tokio::sync::Mutex::default(),
+        }
+    }
+
     /// Begins a session of a user who has logged in at `now`; `None` if the store does not take the session,
     /// or may not have taken it.
     pub(crate) async fn begin(
         self: &Arc<Self>,
+        store: &OpenStore,
         user: &PresentUser,
         now: i64,
         binding: Option<Binding>,
@@ -128,15 +153,15 @@ impl Sessions {
         let secret = random::secret().ok()?;
         let times = SessionTimes {
             began: now,
-            ends: now.saturating_add(self.lifetime),
-            expires: now.saturating_add(self.token_lifetime),
+            ends: now.saturating_add(self.settings.lifetime),
+            expires: now.saturating_add(self.settings.token_lifetime),
         };
         let record = SessionRecord::new(&token, &secret, user, times, binding);
         let id = token.session();
-        let (sessions, new) = (Arc::clone(self), record.clone());
+        let (sessions, store_of_task, new) = (Arc::clone(self), store.clone(), record.clone());
         // Also where the client does not wait for that: an unclear one has to be known.
         let begun = to_the_end(async move {
-            let begun = sessions.store.write_session(id, None, &new).await;
+            let begun = store_of_task.write_session(id, None, &new).await;
             if matches!(begun, Err(StoreError::Unclear(_))) {
                 sessions.unclear.lock().push(id);
                 sessions.remove_unclear();
@@ -151,7 +176,7 @@ impl Sessions {
         });
         match begun {
             Ok(true) => {
-                self.end_surplus(id).await;
+                self.end_surplus(store, id).await;
                 Some(SessionTokens::new(&record, &token, user.user.clone()))
             }
             _ => None,
@@ -184,25 +209,25 @@ impl Sessions {
     }
 
     /// Ends the oldest sessions of the new one's user for which there is no place.
-    async fn end_surplus(self: &Arc<Self>, new: SessionId) {
-        let Some(max) = self.max_of_user else {
+    async fn end_surplus(self: &Arc<Self>, store: &OpenStore, new: SessionId) {
+        let Some(max) = self.settings.max_of_user else {
             return;
         };
-        let mut surplus = match self.store.sessions_of_same_user(new).await {
+        let mut surplus = match store.sessions_of_same_user(new).await {
             Ok(all) => all,
             Err(error) => return log_surplus(&error),
         };
-        // Sessions that began in this second may sort behind the new one.
+        // Sessions that began in this second may sort after the new one.
         surplus.retain(|id| *id != new);
         surplus.truncate(surplus.len().saturating_sub(max.get() - 1));
         if surplus.is_empty() {
             return;
         }
-        let sessions = Arc::clone(self);
+        let (sessions, store) = (Arc::clone(self), store.clone());
         // The login does not wait for the ends.
         tasks::spawn(async move {
             for id in surplus {
-                if let Err(error) = sessions.end_now(id, EndCause::Limit, None).await {
+                if let Err(error) = sessions.end_now(&store, id, EndCause::Limit, None).await {
                     log_surplus(&error);
                 }
             }
@@ -215,26 +240,27 @@ impl Sessions {
     /// [`SessionError::Ended`] for a token that may not be used; if its session is known, that ends too.
     pub(crate) async fn open(
         self: &Arc<Self>,
+        store: &OpenStore,
         token: RefreshToken,
         now: i64,
     ) -> Result<OpenSession, SessionError> {
         let id = token.session();
-        let held = self.store.read_session(id).await?;
+        let held = store.read_session(id).await?;
         let Some(record) = held.record? else {
             // A former primary of the store does not know what began since.
-            self.store.confirm_reads().await?;
+            store.confirm_reads().await?;
             return Err(SessionError::Ended);
         };
         // Revocations before this use have to count now, not from the next poll on: they do not end an
         // access token that is issued now.
-        self.log.catch_up(&self.store).await?;
+        self.log.catch_up(store).await?;
         let present = self.users.present(&record.account);
         let is_revoked = |user: &str, began| self.is_revoked(id, user, began);
         match record.user(&token, present, is_revoked, now) {
-            Ok((present, of_token)) => Ok(OpenSession {
+            Ok((present, token_use)) => Ok(OpenSession {
                 present,
                 token,
-                of_token,
+                token_use,
                 version: held.version,
                 record,
             }),
@@ -242,8 +268,8 @@ impl Sessions {
             Err(NoUser::Expired) => Err(SessionError::Ended),
             Err(NoUser::Over(cause)) => {
                 // The use before this one may have been unclear for longer than a repeated one counts as such.
-                self.store.confirm_reads().await?;
-                self.end(id, cause, None).await?;
+                store.confirm_reads().await?;
+                self.end(store, id, cause, None).await?;
                 Err(SessionError::Ended)
             }
         }
@@ -256,6 +282,7 @@ impl Sessions {
     /// See [`SessionError`].
     pub(crate) async fn renew(
         self: &Arc<Self>,
+        store: &OpenStore,
         mut session: OpenSession,
         now: i64,
         binding: Option<Binding>,
@@ -263,8 +290,8 @@ impl Sessions {
         for _ in 0..ATTEMPTS {
             // Confirmed first: after an unclear outcome, a client that tries again much later would look like
             // a thief.
-            self.store.confirm_reads().await?;
-            if session.of_token == Use::Repeated {
+            store.confirm_reads().await?;
+            if session.token_use == Use::Repeated {
                 return Ok(session.given());
             }
             let id = session.token.session();
@@ -272,13 +299,13 @@ impl Sessions {
             let record = session.record.renewed(
                 &session.token,
                 now,
-                now.saturating_add(self.token_lifetime),
+                now.saturating_add(self.settings.token_lifetime),
                 binding,
             );
-            if self.store.write_session(id, expected, &record).await? {
+            if store.write_session(id, expected, &record).await? {
                 return Ok(OpenSession { record, ..session }.given());
             }
-            session = self.open(session.token, now).await?;
+            session = self.open(store, session.token, now).await?;
         }
         Err(keeps_changing().into())
     }
@@ -292,43 +319,45 @@ impl Sessions {
     /// While the store is unavailable, or the record cannot be read.
     pub(crate) async fn end(
         self: &Arc<Self>,
+        store: &OpenStore,
         id: SessionId,
         cause: EndCause,
         live_until: Option<i64>,
     ) -> Result<bool, StoreError> {
-        let sessions = Arc::clone(self);
-        to_the_end(async move { sessions.end_now(id, cause, live_until).await }).await
+        let (sessions, store) = (Arc::clone(self), store.clone());
+        to_the_end(async move { sessions.end_now(&store, id, cause, live_until).await }).await
     }
 
-    /// Logs a login that the store did not take, at most once a minute, and the next one that it took.
+    /// Logs a login that the store did not record, at most once a minute, and the next one that it recorded.
     fn log_outage(&self, error: Option<&StoreError>) {
         let mut outage = self.outage.lock();
         match error {
             Some(error) if !outage.is_away && outage.line.is_due(instant()) => {
                 outage.is_away = true;
-                warn!(%error, "the store does not take logins: they get no refresh token");
+                warn!(%error, "the store does not record logins: users get an access token without a refresh token");
             }
-            None if std::mem::take(&mut outage.is_away) => info!("the store takes logins again"),
+            None if std::mem::take(&mut outage.is_away) => info!("the store records logins again"),
             _ => {}
         }
     }
 
     async fn end_now(
         &self,
+        store: &OpenStore,
         id: SessionId,
         cause: EndCause,
         live_until: Option<i64>,
     ) -> Result<bool, StoreError> {
         for _ in 0..ATTEMPTS {
-            let now = self.store.clock.now();
+            let now = store.clock.now();
             let by_name = |live: i64| {
-                let ends = now.saturating_add(self.lifetime);
-                let issued = live.saturating_sub(end_of_tokens(0, self.token_lifetime));
+                let ends = now.saturating_add(self.settings.lifetime);
+                let issued = live.saturating_sub(end_of_tokens(0, self.settings.token_lifetime));
                 Revocation::for_token(id.text(), None, now)
                     .not_before(issued)
                     .until(live, ends)
             };
-            let held = self.store.read_session(id).await?;
+            let held = store.read_session(id).await?;
             let (account, revoked) = match (&held.record, live_until) {
                 (Ok(Some(record)), _) => (record.account.as_str(), record.revocation(id, now)),
                 (Ok(None), Some(live)) if live > now && !self.is_revoked(id, "", now) => {
@@ -338,12 +367,12 @@ impl Sessions {
                 (Err(error), None) => return Err(error.clone()),
                 // Other tokens of the session end no later than a token that is issued now.
                 (Err(_), Some(live)) => {
-                    let live = live.max(end_of_tokens(now, self.token_lifetime));
+                    let live = live.max(end_of_tokens(now, self.settings.token_lifetime));
                     ("", Some(by_name(live)))
                 }
             };
             let removal = held.removal().into_iter().collect();
-            let done = self.log.append(&self.store, revoked.as_slice(), removal);
+            let done = self.log.append(store, revoked.as_slice(), removal);
             if done.await? == Outcome::Committed {
                 audit::session_ended(account, cause.name());
                 self.metrics.session(match cause {

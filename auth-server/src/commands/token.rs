@@ -12,6 +12,8 @@ use postern_process::clock::unix_now;
 use postern_process::exit::ExitError;
 use postern_process::files::bounded_read;
 use postern_token::invalid::InvalidToken;
+use postern_token::keys::algorithms::ASYMMETRIC;
+use postern_token::keys::signing_type::SigningType;
 use postern_token::keys::{KeySet, VerificationKey};
 use postern_token::observer::Observer;
 use postern_token::policy::{BoundTokens, VerificationPolicy};
@@ -28,7 +30,7 @@ use crate::revocations::log::RevocationLog;
 /// Twice the maximum of a server, to inspect tokens that are too long for it.
 const MAX_INPUT_BYTES: u64 = 2 * MAX_AUTHORIZATION_BYTES as u64;
 
-/// A public key in PEM takes 1 KiB, a shared secret less.
+/// A public key in PEM takes 1 KiB, a key of a JWK Set with its certificates 8 KiB.
 const MAX_KEY_FILE_BYTES: u64 = 64 * 1024;
 
 pub(crate) async fn run(command: &TokenCommand) -> Result<(), ExitError> {
@@ -100,10 +102,14 @@ fn keys_in(file: &Path, args: &TokenInspectArgs) -> Result<KeySet, ExitError> {
         ExitError::Config(format!("--key-file {}: {error}", file.display()))
     };
     let text = bounded_read::read_text(file, MAX_KEY_FILE_BYTES).map_err(|why| unusable(&why))?;
-    match VerificationKey::parse(args.keys.signing_type.unwrap_or_default(), &text) {
-        Ok(key) => Ok(KeySet::nameless(key)),
-        Err(error) => Err(unusable(&error)),
-    }
+    let keys = match args.keys.signing_type {
+        Some(SigningType::Hmac) => {
+            VerificationKey::parse(SigningType::Hmac, &text).map(KeySet::nameless)
+        }
+        Some(one) => KeySet::from_file(text.as_bytes(), &[one.algorithm()]),
+        None => KeySet::from_file(text.as_bytes(), &ASYMMETRIC),
+    };
+    keys.map_err(|error| unusable(&error))
 }
 
 fn explain(args: &TokenInspectArgs, token: &str, known: &Known, now: i64) -> Explanation {
@@ -171,7 +177,6 @@ mod tests {
 
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
     use postern_contract::explanation::{Step, StepOutcome};
-    use postern_token::keys::signing_type::SigningType;
     use postern_token::possession::Binding;
 
     use super::*;

@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use postern_process::clock::instant;
 use postern_token::possession::seen_proofs::SeenProofs;
 use postern_transport::net::connection_slots::{ConnectionSlots, Slot};
@@ -15,7 +14,7 @@ use postern_transport::net::{fd_limit, unfinished};
 use tracing::warn;
 
 use crate::accounts::applications::registry::ApplicationRegistry;
-use crate::accounts::sessions::Sessions;
+use crate::accounts::sessions::{SessionSettings, Sessions};
 use crate::accounts::users::UserStore;
 use crate::accounts::users::authenticate::Authenticator;
 use crate::accounts::users::builtin::BuiltinUser;
@@ -32,7 +31,7 @@ pub(crate) struct App {
     pub(crate) config: Config,
     /// For background work: outside of the bound of requests.
     pub(crate) store: OpenStore,
-    /// For requests, which share one bound.
+    /// For requests, which share one bound: [`OpenStore::for_client`] before each use.
     pub(crate) requests: OpenStore,
     /// Keys, applications and revocations follow the store.
     pub(crate) live_keys: Arc<LiveKeys>,
@@ -81,27 +80,26 @@ impl App {
                 Arc::clone(&revocations),
             ))
         });
-        let sessions = Arc::new(Sessions {
-            store: requests.clone(),
-            lifetime: config.session_lifetime.into(),
-            token_lifetime: config.issuer.lifetime.into(),
-            max_of_user: usize::try_from(config.sessions_per_user)
-                .ok()
-                .and_then(NonZeroUsize::new),
-            users: Arc::clone(&users),
-            log: Arc::clone(&revocations),
-            metrics: metrics.clone(),
-            outage: Mutex::default(),
-            unclear: Mutex::default(),
-            removing: tokio::sync::Mutex::default(),
-        });
+        let sessions = Sessions::new(
+            SessionSettings {
+                lifetime: config.session_lifetime.into(),
+                token_lifetime: config.issuer.lifetime.into(),
+                max_of_user: usize::try_from(config.sessions_per_user)
+                    .ok()
+                    .and_then(NonZeroUsize::new),
+            },
+            store.clone(),
+            Arc::clone(&users),
+            Arc::clone(&revocations),
+            metrics.clone(),
+        );
         let max = max_connections(config.max_connections);
         let evictions = metrics.connections_evicted.clone();
         Self {
             authenticator: Authenticator::new(Arc::clone(&users)),
             users,
             recorded_users,
-            sessions,
+            sessions: Arc::new(sessions),
             guesses: AddressLimit::per_minute(config.login_rate_limit),
             proven: AddressLimit::per_minute(config.login_rate_limit),
             seen_proofs: SeenProofs::default(),

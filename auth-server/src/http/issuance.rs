@@ -12,6 +12,7 @@ use crate::http::response::store_rejection;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::published::PublishedKeys;
 use crate::random;
+use crate::store::open_store::OpenStore;
 use crate::telemetry::audit::events::TokenIds;
 use crate::tokens::issuer::{SigningError, TokenIssuer};
 
@@ -33,12 +34,13 @@ impl App {
     /// [`Rejection::UsersStale`]; [`Rejection::ServerBusy`] while too many requests wait for the store.
     pub(in crate::http) async fn check_user_is_current(
         &self,
+        store: &OpenStore,
         user: &PresentUser,
     ) -> Result<(), Rejection> {
         let Some(recorded) = &self.recorded_users else {
             return Ok(());
         };
-        match recorded.knows(&self.requests, user).await {
+        match recorded.knows(store, user).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(Rejection::UsersStale),
             Err(error) => {

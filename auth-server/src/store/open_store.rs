@@ -3,6 +3,7 @@
 //! record from a planted one.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -31,6 +32,8 @@ pub(crate) struct OpenStore {
     pub(crate) location: Arc<str>,
     /// The permits of requests; `None` for polls and commands, which are few.
     permits: Option<Arc<Permits>>,
+    /// The client whose request this is: clients that wait for permits take turns.
+    client: Option<IpAddr>,
 }
 
 /// The store for one call, or a few in a row; when it is dropped, another call may begin.
@@ -80,6 +83,7 @@ impl OpenStore {
             clock: Arc::default(),
             location: location.to_string().into(),
             permits: None,
+            client: None,
         }
     }
 
@@ -91,6 +95,14 @@ impl OpenStore {
         }
     }
 
+    /// Returns the store for a request of this client.
+    pub(crate) fn for_client(&self, client: IpAddr) -> Self {
+        Self {
+            client: Some(client),
+            ..self.clone()
+        }
+    }
+
     /// Waits until a call may begin; the store bounds its time.
     ///
     /// # Errors
@@ -98,7 +110,7 @@ impl OpenStore {
     pub(crate) async fn call(&self) -> Result<Call<'_>, StoreError> {
         let _permit = match &self.permits {
             // Requests wait in turn; if the store hangs they are rejected, and do not wait for good.
-            Some(permits) => Some(permits.take(None).await.ok_or(StoreError::Busy)?),
+            Some(permits) => Some(permits.take(self.client).await.ok_or(StoreError::Busy)?),
             None => None,
         };
         Ok(Call {

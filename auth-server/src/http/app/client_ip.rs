@@ -22,10 +22,10 @@ impl App {
             Some(peer) => peer.0.ip(),
             None => Ipv4Addr::UNSPECIFIED.into(),
         };
-        if proxies.miss_a_name(headers) {
+        if proxies.lacks_proxy_for(headers) {
             UNNAMED_GATEWAY.call_once(|| warn_of_gateway(peer));
         }
-        if proxies.hear_no_address(peer, headers) {
+        if proxies.forwards_no_address(peer, headers) {
             NO_ADDRESS.call_once(|| {
                 warn!(%peer, "X-Forwarded-For of a trusted proxy holds no address: all its clients are one");
             });

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use futures_util::future::join_all;
+use futures_util::{FutureExt, poll};
+
 use super::*;
 use crate::accounts::sessions::refresh_token::RefreshToken;
 use crate::accounts::sessions::{EndCause, SessionError};
@@ -33,10 +36,16 @@ async fn every_request_takes_its_calls_of_the_store_from_one_bound() {
             Ok(true)
         };
         assert_eq!(recorded.knows(&app.requests, &ada).await, knows_ada);
-        let opened = sessions.open(token.clone(), 0).await.err().unwrap();
+        let opened = sessions
+            .open(&app.requests, token.clone(), 0)
+            .await
+            .err()
+            .unwrap();
         let is_error = matches!(opened, SessionError::Store(StoreError::Busy));
         assert_eq!(is_error, is_busy);
-        let ended = sessions.end(token.session(), EndCause::Logout, None).await;
+        let id = token.session();
+        let ended = sessions.end(&app.requests, id, EndCause::Logout, None);
+        let ended = ended.await;
         assert_eq!(ended.is_err(), is_busy);
         let revoked = [Revocation::for_everyone(0)];
         let revoked = revocations
@@ -51,4 +60,23 @@ async fn every_request_takes_its_calls_of_the_store_from_one_bound() {
         );
         held.clear();
     }
+}
+
+#[tokio::test]
+async fn clients_take_turns_at_the_store() {
+    let store = OpenStore::unencrypted(Arc::new(Unsteady::new()));
+    let requests = App::new(config(&[]).unwrap(), store).requests;
+    let [flooding, other] =
+        ["192.0.2.1", "198.51.100.1"].map(|client| requests.for_client(client.parse().unwrap()));
+    let mut held = Vec::new();
+    while let Some(call) = flooding.call().now_or_never() {
+        held.push(call.unwrap());
+    }
+    let mut flood = Box::pin(join_all((0..1000).map(|_| flooding.call())));
+    assert!(poll!(&mut flood).is_pending());
+    let mut call = Box::pin(other.call());
+    assert!(poll!(&mut call).is_pending());
+    // The turn of the one that floods, and then of the other one.
+    held.truncate(held.len() - 2);
+    assert!(poll!(&mut call).is_ready());
 }

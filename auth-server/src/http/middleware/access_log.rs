@@ -64,7 +64,7 @@ fn record(
         None
     };
     span.end(&line, error);
-    if app.config.access_log.wants(reason) {
+    if app.config.access_log.takes_line(reason) {
         line.write();
     }
 }

@@ -74,7 +74,7 @@ fn verify(app: &App, token: Bearer<'_>) -> Result<Claims, Rejection> {
         .ok_or(Rejection::AuthKeysUnavailable)?;
     let policy = &app.config.policy;
     let claims = policy.verify_at(&keys.verification_keys, token, app.now())?;
-    // Behind the signature: what was never issued is no revoked token.
+    // After the signature: what was never issued is no revoked token.
     if app.revocations.revokes(&claims) {
         return Err(Rejection::TokenRevoked);
     }

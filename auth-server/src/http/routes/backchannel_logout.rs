@@ -142,9 +142,9 @@ async fn end(
     if statement.is_without_effect() {
         return Ok(StatementOutcome::Ignored);
     }
-    let app = Arc::clone(app);
+    let (app, store) = (Arc::clone(app), app.requests.for_client(client));
     // The commit runs to its end even if the client hangs up.
-    let ending = async move { statement.end_once(&app.revocations, &app.requests).await };
+    let ending = async move { statement.end_once(&app.revocations, &store).await };
     match to_the_end(ending).await {
         Ok(Some(outcome)) => Ok(outcome),
         Ok(None) => Err(InvalidStatement::IdUsed.into()),

@@ -19,6 +19,7 @@ use crate::http::possession::Possession;
 use crate::http::response::ErrorResponse;
 use crate::http::routes::LOGIN_PATH;
 use crate::http::{body, oauth, response};
+use crate::store::open_store::OpenStore;
 use crate::telemetry::audit::events::TokenIds;
 use crate::telemetry::audit::{self, RequestEvent, RequestLine};
 use crate::telemetry::metrics::OK;
@@ -148,15 +149,17 @@ async fn attempt(
     if app.users.present(&request.username).as_ref() != Some(&verified) {
         return Err(AuthenticationError::Failed.into());
     }
-    app.check_user_is_current(&verified).await?;
+    let store = app.requests.for_client(client);
+    app.check_user_is_current(&store, &verified).await?;
     let binding = possession.binding(app, &verified.user.id, None)?;
-    Ok(token_for(app, &verified, now, binding).await?)
+    Ok(token_for(app, &store, &verified, now, binding).await?)
 }
 
 /// Issues a token at `now`, in seconds since the epoch. With refresh tokens, or bound, it fills `token_type` and
 /// `expires_in` as in RFC 6749 §5.1; the contract leaves them null.
 async fn token_for(
     app: &App,
+    store: &OpenStore,
     verified: &PresentUser,
     now: i64,
     binding: Option<Binding>,
@@ -164,7 +167,7 @@ async fn token_for(
     let user = &verified.user;
     let has_sessions = app.config.refresh_tokens;
     let session = if has_sessions {
-        app.sessions.begin(verified, now, binding).await
+        app.sessions.begin(store, verified, now, binding).await
     } else {
         None
     };

@@ -20,7 +20,7 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
 /// No cache may store a list: it would serve lists that are minutes old.
 const NOT_STORED: HeaderValue = HeaderValue::from_static("no-store");
 
-/// Responds with the lines behind the cursor `after`; without a cursor with all lines.
+/// Responds with the lines after the cursor `after`; without a cursor with all lines.
 pub(crate) async fn revocations(
     State(app): State<Arc<App>>,
     RawQuery(query): RawQuery,

@@ -28,6 +28,7 @@ use crate::http::response::{ErrorResponse, store_rejection};
 use crate::http::{body, oauth, response};
 use crate::keys::ring::KeyRing;
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation};
+use crate::store::open_store::OpenStore;
 use crate::store::{StoreError, to_the_end};
 
 /// Max length of a token: the max length of a body.
@@ -56,15 +57,17 @@ pub(crate) async fn revoke(State(app): State<Arc<App>>, request: Request) -> Res
 async fn end(app: &Arc<App>, request: Request) -> Result<(), ErrorResponse> {
     let (parts, client, body) = body::receive(app, request).await;
     let token = presented_token(&parts.headers, &body?)?;
+    let store = app.requests.for_client(client);
     // A refresh token cannot be taken for a JWT: `token_type_hint` is not needed (RFC 7009 §2.1).
     let Some(token) = RefreshToken::parse(&token) else {
-        return end_access_token(app, &token, client).await;
+        return end_access_token(app, &store, &token, client).await;
     };
-    let ended = app.sessions.end(token.session(), EndCause::Logout, None);
+    let session = token.session();
+    let ended = app.sessions.end(&store, session, EndCause::Logout, None);
     if !ended.await.map_err(not_ended)? {
         // No such session: it may be a guess, while a second logout of the same session is rare.
         app.count_guess(client)?;
-        confirm_reads(app).await?;
+        confirm_reads(&store).await?;
     }
     Ok(())
 }
@@ -74,18 +77,19 @@ fn not_ended(error: StoreError) -> Rejection {
 }
 
 /// Makes sure of what was read of an earlier request, whose outcome may have been unclear.
-async fn confirm_reads(app: &App) -> Result<(), Rejection> {
-    app.requests.confirm_reads().await.map_err(not_ended)
+async fn confirm_reads(store: &OpenStore) -> Result<(), Rejection> {
+    store.confirm_reads().await.map_err(not_ended)
 }
 
 async fn end_access_token(
     app: &Arc<App>,
+    store: &OpenStore,
     token: &str,
     client: IpAddr,
 ) -> Result<(), ErrorResponse> {
     let now = app.now();
     // Not ours, or expired beyond every leeway: no verifier accepts it, so the logout is done.
-    let Ok(claims) = verify_token(app, token, client, now).await? else {
+    let Ok(claims) = verify_token(app, store, token, client, now).await? else {
         return Ok(());
     };
     let is_revoked = app.revocations.revokes(&claims);
@@ -100,13 +104,17 @@ async fn end_access_token(
     app.count_proven(client)?;
     let ends = Some(revocation.ends);
     let ended = match session {
-        Some(session) => app.sessions.end(session, EndCause::Logout, ends).await,
+        Some(session) => {
+            app.sessions
+                .end(store, session, EndCause::Logout, ends)
+                .await
+        }
         None if is_revoked => Ok(false),
         None => {
-            let app = Arc::clone(app);
+            let (app, store) = (Arc::clone(app), store.clone());
             let append = async move {
                 app.revocations
-                    .append(&app.requests, &[revocation], vec![])
+                    .append(&store, &[revocation], vec![])
                     .await
                     .map(|_| true)
             };
@@ -115,7 +123,7 @@ async fn end_access_token(
         }
     };
     if !ended.map_err(not_ended)? {
-        confirm_reads(app).await?;
+        confirm_reads(store).await?;
     }
     Ok(())
 }
@@ -124,6 +132,7 @@ async fn end_access_token(
 /// server signs with it already.
 async fn verify_token(
     app: &App,
+    store: &OpenStore,
     token: &str,
     client: IpAddr,
     now: i64,
@@ -135,7 +144,7 @@ async fn verify_token(
         Err(InvalidToken::KeyUnknown) => {
             // It may be invented, and each costs a reading.
             app.count_guess(client)?;
-            let held = app.requests.read_keys().await.map_err(not_ended)?;
+            let held = store.read_keys().await.map_err(not_ended)?;
             let signing_type = app.config.signing_type;
             let keys = KeyRing::parse(signing_type, &held.keys)
                 .ok()
@@ -144,7 +153,7 @@ async fn verify_token(
             let verified = verify(&keys.verification_key_set(signing_type));
             if verified == Err(InvalidToken::KeyUnknown) {
                 // A former primary of the store does not know keys of later.
-                confirm_reads(app).await?;
+                confirm_reads(store).await?;
             }
             Ok(verified)
         }

@@ -220,9 +220,9 @@ fn audience(app: &App, requested: &[String], grant: &Grant) -> Result<Vec<Audien
 
 /// Returns true for a URI with a scheme and without a fragment (RFC 3986 §4.3).
 fn is_absolute_uri(text: &str) -> bool {
-    let of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    let is_scheme_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     let (scheme, _) = text.split_once(':').unwrap_or_default();
-    !scheme.is_empty() && scheme.bytes().all(of_scheme) && !text.contains('#')
+    !scheme.is_empty() && scheme.bytes().all(is_scheme_byte) && !text.contains('#')
 }
 
 /// Returns the requested part of the granted scope, or the whole scope (RFC 6749 §3.3).

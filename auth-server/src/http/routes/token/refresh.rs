@@ -27,7 +27,7 @@ pub(super) fn check_client(headers: &HeaderMap, form: &Form) -> Result<(), Error
     Ok(())
 }
 
-/// Returns true for an access token behind its scheme.
+/// Returns true for an access token after its scheme.
 fn is_token(field: &HeaderValue) -> bool {
     for scheme in [&b"bearer "[..], b"dpop "] {
         if let Some(found) = field.as_bytes().get(..scheme.len())
@@ -54,10 +54,12 @@ pub(super) async fn refresh(
         return Err(Rejection::UsersStale.into());
     }
     let now = app.now();
-    let session = app.sessions.open(token, now).await.map_err(rejected)?;
+    let store = app.requests.for_client(client);
+    let opened = app.sessions.open(&store, token, now).await;
+    let session = opened.map_err(rejected)?;
     // Only a right token gets here: wrong ones count as guesses in `issue`.
     app.count_proven(client)?;
-    app.check_user_is_current(&session.present).await?;
+    app.check_user_is_current(&store, &session.present).await?;
     let grant = &session.present.user.grant;
     // Before the renewal: a rejected scope or resource must not use the refresh token up.
     let scope = scope(form.value("scope"), grant)?;
@@ -66,7 +68,7 @@ pub(super) async fn refresh(
     let binding = granted.possession.binding(app, user, session.binding())?;
     let renewed = app
         .sessions
-        .renew(session, now, binding)
+        .renew(&store, session, now, binding)
         .await
         .map_err(rejected)?;
     let mut user = renewed.user;
