@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// Serves one connection after the other with these statuses.
+    /// Serves one connection after the other with these statuses and no conditions.
     fn admin_port(statuses: &'static [u16]) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -73,7 +73,7 @@ mod tests {
                     .map_while(Result::ok)
                     .take_while(|line| !line.is_empty())
                     .for_each(drop);
-                write!(stream, "HTTP/1.1 {status} x\r\n\r\n").unwrap();
+                write!(stream, "HTTP/1.1 {status} x\r\n\r\n[]").unwrap();
             }
         });
         address

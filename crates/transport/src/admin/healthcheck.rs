@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use postern_process::exit::ExitError;
+use serde_json::Value;
 
 use crate::admin::client::{AdminRequest, AdminResponse};
 
@@ -25,6 +26,11 @@ pub fn ready(admin: SocketAddr, timeout: Duration) -> Result<(), ExitError> {
 
 fn outcome(response: &AdminResponse) -> Result<(), ExitError> {
     match response.status {
+        // Other services have a page at each path.
+        StatusCode::OK if serde_json::from_str::<Vec<Value>>(&response.body).is_err() => {
+            let other = "not an admin port: it responded with another document";
+            Err(ExitError::Unavailable(other.to_owned()))
+        }
         StatusCode::OK => Ok(()),
         StatusCode::SERVICE_UNAVAILABLE => Err(ExitError::Unavailable(format!(
             "not ready: {}",
@@ -41,15 +47,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_200_is_ready() {
-        let outcome = |status| {
-            let body = "[{}]".to_owned();
-            outcome(&AdminResponse { status, body }).map_err(|failure| failure.to_string())
-        };
-        assert_eq!(outcome(StatusCode::OK), Ok(()));
-        let not_ready = outcome(StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(not_ready, Err("not ready: [{}]".to_owned()));
+    fn only_conditions_with_200_are_ready() {
+        let page = "not an admin port: it responded with another document";
         let other = "not an admin port: it responded 404 Not Found";
-        assert_eq!(outcome(StatusCode::NOT_FOUND), Err(other.to_owned()));
+        for (status, body, expected) in [
+            (StatusCode::OK, "[{}]", Ok(())),
+            (StatusCode::OK, "<!doctype html>", Err(page)),
+            (StatusCode::OK, "", Err(page)),
+            (StatusCode::OK, "{\"status\":\"UP\"}", Err(page)),
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "[{}]",
+                Err("not ready: [{}]"),
+            ),
+            (StatusCode::NOT_FOUND, "[{}]", Err(other)),
+        ] {
+            let body = body.to_owned();
+            let outcome = outcome(&AdminResponse { status, body });
+            let failure = outcome.map_err(|failure| failure.to_string());
+            assert_eq!(failure, expected.map_err(str::to_owned));
+        }
     }
 }
