@@ -95,17 +95,18 @@ pub(crate) fn rejected_member(members: &Map) -> Option<&'static str> {
 }
 
 pub(crate) fn check_type(members: &Map) -> Result<(), InvalidToken> {
-    let named = match member(members, "typ") {
-        // `typ` is optional (RFC 7519 §5.1).
-        None => return Ok(()),
-        Some(Value::String(named)) => named.to_ascii_lowercase(),
-        Some(_) => return Err(InvalidToken::Header),
-    };
-    let media_type = named.strip_prefix("application/").unwrap_or(&named);
-    if !TOKEN_TYPES.contains(&media_type) {
-        return Err(InvalidToken::Header);
+    // `typ` is optional (RFC 7519 §5.1).
+    match member(members, "typ") {
+        Some(typ) if !is_type(typ, &TOKEN_TYPES) => Err(InvalidToken::Header),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Returns true where `typ` is one of these media types, with or without `application/` (RFC 7515 §4.1.9).
+pub(crate) fn is_type(typ: &Value, expected: &[&str]) -> bool {
+    let named = typ.as_str().unwrap_or_default().to_ascii_lowercase();
+    let media_type = named.strip_prefix("application/").unwrap_or(&named);
+    expected.contains(&media_type)
 }
 
 pub(crate) fn algorithm(members: &Map) -> Result<Algorithm, InvalidToken> {

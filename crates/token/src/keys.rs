@@ -128,7 +128,7 @@ fn type_of(algorithm: Algorithm) -> String {
     let mut types = SigningType::ALL.into_iter();
     types
         .find(|signing_type| signing_type.algorithm() == algorithm)
-        .map_or_else(|| algorithms::name(algorithm), |of_it| of_it.to_string())
+        .map_or_else(|| algorithms::name(algorithm), |word| word.to_string())
 }
 
 /// The position of a key set among those of all issuers.
@@ -217,15 +217,14 @@ impl VerificationKey {
     /// Parses a public key of any type, for the first of `allowed` that fits it.
     fn from_block(block: &Pem, allowed: &[Algorithm]) -> Result<Self, KeyError> {
         let (key, family) = public_pem::key_of(block)?;
-        let of_its_family = allowed.iter().filter(|other| other.family() == family);
+        let same_family = allowed.iter().filter(|other| other.family() == family);
         // A curve fits one algorithm only, which the parser checks.
-        let tried =
-            of_its_family.map(|algorithm| Self::named_by_thumbprint(*algorithm, key.clone()));
+        let tried = same_family.map(|algorithm| Self::named_by_thumbprint(*algorithm, key.clone()));
         tried
             .reduce(Result::or)
             .unwrap_or(Err(KeyError::NotAllowed))
             .map_err(|error| match error {
-                // A public key it is, so its curve is what fits none of them.
+                // It is a public key, so its curve fits none of the algorithms.
                 KeyError::NotAPublicKey => KeyError::NotAllowed,
                 error => error,
             })

@@ -15,7 +15,7 @@ pub struct VerificationPolicy {
     pub audience: Audience,
     /// Accepted clock difference for `exp` and `nbf`, in seconds.
     pub leeway_seconds: u32,
-    /// True if a token without `exp` counts for ever.
+    /// True if a token without `exp` counts forever.
     pub accept_no_expiry: bool,
     /// The treatment of tokens that are bound to a key of their holder.
     pub bound_tokens: BoundTokens,

@@ -176,7 +176,7 @@ mod tests {
             (json!({"jkt": format!("{JKT}=")}), None),
             (json!({"jkt": format!("{JKT}AA")}), None),
             (json!({"jkt": [JKT]}), None),
-            // Stray bits behind the digest: another text for the same bytes.
+            // Stray bits after the digest: another text for the same bytes.
             (json!({"x5t#S256": X5T}), None),
             (json!({}), None),
             (json!([]), None),

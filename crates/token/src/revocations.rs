@@ -1,6 +1,6 @@
 //! The revocation list: access tokens that end before their expiry.
 //!
-//! The auth server publishes one line for each revocation, in the order of its log, behind a head: a compact
+//! The auth server publishes one line for each revocation, in the order of its log, after a head: a compact
 //! JWS of its current key with the number of lines and the last digest of their chain. A reader that has the
 //! first lines fetches only the others. The lines hold digests, because any client may fetch them, and an id
 //! of a user or a token is not public.
@@ -93,7 +93,7 @@ impl FromStr for Revoked {
     }
 }
 
-/// A hasher that takes the begin of a digest: every part is as random as any other.
+/// A hasher that takes the beginning of a digest: every part is as random as any other.
 #[derive(Debug, Clone, Copy, Default)]
 struct DigestHasher(u64);
 

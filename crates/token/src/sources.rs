@@ -86,13 +86,13 @@ impl TokenSources {
         };
         let mut token_headers = self.headers.iter();
         // In the order in which a token is read: headers, `Authorization`, protocol, cookie.
-        let of_header = token_headers.find_map(|name| field(name, &BEARER, true));
-        if let Some(found) = of_header.or_else(|| field(&AUTHORIZATION, schemes, false)) {
+        let in_token_header = token_headers.find_map(|name| field(name, &BEARER, true));
+        if let Some(found) = in_token_header.or_else(|| field(&AUTHORIZATION, schemes, false)) {
             return Some(found);
         }
         let protocol = opens_websocket && self.websocket_protocol;
         if protocol && bearer::from_websocket_protocol(headers, usize::MAX).is_err() {
-            return Some("no token is behind `bearer`, or characters that none has".to_owned());
+            return Some("no token follows `bearer`, or characters that none has".to_owned());
         }
         let name = self.cookie.as_ref()?;
         let found = bearer::unreadable(cookie::first_value(headers, name)?, &BEARER, true);
@@ -155,7 +155,7 @@ mod tests {
         };
         let cookie = ("cookie", "t=c.o.k");
         let protocols = |value| ("sec-websocket-protocol", value);
-        let of_protocol = "no token is behind `bearer`";
+        let of_protocol = "no token follows `bearer`";
         for (fields, found) in [
             (
                 &[("x-assertion", ""), cookie][..],

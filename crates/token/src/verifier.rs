@@ -19,8 +19,8 @@ impl VerificationPolicy {
     ///
     /// # Errors
     /// The first rule that the token breaks, in this order: form, header members, `cnf`, claims,
-    /// `exp`, `nbf`, `iss`, `aud`, algorithm, key, signature. Only [`InvalidToken::KeyUnknown`] may pass
-    /// with a fresh key set.
+    /// `exp`, `nbf`, `iss`, `aud`, algorithm, key, signature. With newer keys it may hold:
+    /// [`KeySet::may_be_outdated`].
     pub fn verify_at(
         &self,
         keys: &KeySet,
@@ -184,7 +184,7 @@ fn check_signature<'k>(
     if !keys.allows(header.algorithm) {
         return Err(InvalidToken::Algorithm);
     }
-    // Callers fetch behind this error: the key may be newer than the set.
+    // Callers fetch after this error: the key may be newer than the set.
     let mut candidates = keys.named_by(header.key_id.as_ref()).peekable();
     if candidates.peek().is_none() {
         return Err(InvalidToken::KeyUnknown);
@@ -304,7 +304,7 @@ mod tests {
         let keys = KeySet::nameless_keys(Vec::new());
         let (text, number) = (
             "a text is expected",
-            "a number of seconds within 53 bits is",
+            "a number of seconds within 64 bits is",
         );
         let of_contract: [(&str, Value, &str, &str); 17] = [
             ("username", json!(7), "is 7", text),

@@ -51,7 +51,7 @@ pub(super) struct ClientHead<'a> {
 
 impl ClientHead<'_> {
     /// Appends the head, with the fields that `put` writes; `put` returns true if `Date` is among them. Room
-    /// is made for `length` bytes: the fields and the begin of the body.
+    /// is made for `length` bytes: the fields and the beginning of the body.
     pub(super) fn write(
         &self,
         out: &mut Outgoing,
@@ -153,8 +153,9 @@ impl Parsed<'_> {
             HopByHop::in_response(self.connection_options(), self.is_http_2 && to_http_2);
         let has_coding = self.has_coding();
         // RFC 9110 §8.6 and RFC 9112 §6.1: with fields that frame a body, a recipient could wait for it.
-        let has_no_framing =
-            head.status.is_informational() || head.status == StatusCode::NO_CONTENT;
+        let has_no_framing = head.status.is_informational()
+            || head.status == StatusCode::NO_CONTENT
+            || head.drops_framing;
         // RFC 9110 §15.5.22 for a 426; HTTP/2 has no `Upgrade` (RFC 9113 §8.2.2).
         let names_protocol = head.opens_tunnel() || head.status == StatusCode::UPGRADE_REQUIRED;
         let needs_upgrade = names_protocol && !to_http_2;

@@ -47,6 +47,8 @@ pub(super) struct ResponseHead {
     /// True if the response ends with its token, and may be silent until then.
     pub(super) is_stream: bool,
     pub(super) body: BodyReader,
+    /// True for a response without a body whose fields describe none: they are left out.
+    pub(super) drops_framing: bool,
     /// True if the client gets the body in chunks.
     pub(super) sends_chunks: bool,
     /// True if the client's connection ends with the body.
@@ -170,7 +172,7 @@ impl<'h> Parsed<'h> {
         let Ok(status) = StatusCode::from_u16(self.status) else {
             return Err(malformed("the status is less than 100"));
         };
-        // Behind any other 101 the service may read the client's bytes as requests, past all rules.
+        // After any other 101 the service may read the client's bytes as requests, past all rules.
         if opens_tunnel && !request.handshake.is_some_and(|it| it.is_completed_by(self)) {
             return Err(malformed(
                 "a 101 that completes no handshake of a WebSocket",
@@ -197,6 +199,7 @@ impl<'h> Parsed<'h> {
             } else {
                 framing.body
             },
+            drops_framing: framing.is_meaningless,
             sends_chunks: needs_chunks && request.version == Version::HTTP_11,
             ends_client,
             keep_client: request.keep_alive && !opens_tunnel && !ends_client,
@@ -213,7 +216,7 @@ impl<'h> Parsed<'h> {
         self.values("transfer-encoding").next().is_some()
     }
 
-    /// Returns true for the head of a body, which some services send behind the response to HEAD too:
+    /// Returns true for the head of a body, which some services send after the response to HEAD too:
     /// it would be the response of the next request.
     fn announces_body(&self) -> bool {
         self.has_coding() || !self.values("content-length").all(is_zero)

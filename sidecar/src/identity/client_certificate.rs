@@ -81,7 +81,7 @@ impl<'a> ClientCertificate<'a> {
             Self::OfConnection(digest) => Ok(Some(*digest)),
             Self::InField(value) => match value.to_str().map(str::trim) {
                 // The values that proxies send for a client without a certificate.
-                Ok("" | "::" | "-") => Ok(None),
+                Ok("" | "::" | "-" | "(null)") => Ok(None),
                 Ok(text) => match read(text) {
                     None => Err(Rejection::CertificateUnreadable),
                     digest => Ok(digest),
@@ -129,7 +129,7 @@ fn read_escaped(escaped: &str) -> Option<Digest> {
     first
 }
 
-/// Reads certificates in PEM, with nothing but white space between and behind them.
+/// Reads certificates in PEM, with nothing but white space between and after them.
 fn read_pem(text: &str) -> Option<Vec<Digest>> {
     let mut digests = Vec::new();
     let mut rest = text.trim();

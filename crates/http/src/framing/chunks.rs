@@ -40,7 +40,7 @@ impl Chunks {
         let mut skipped = 0;
         while let Some(&byte) = bytes.get(skipped) {
             match self {
-                // The bytes behind the end belong to the next message, and stay unread.
+                // The bytes after the end belong to the next message, and stay unread.
                 Self::End => break,
                 Self::Data { left } => {
                     let data = usize::try_from(*left)

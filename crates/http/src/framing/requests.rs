@@ -36,7 +36,7 @@ impl RequestBoundaries {
     /// The first rejection. Callers check no bytes after it: they belong to no request.
     pub fn check(&mut self, received: &[u8]) -> Result<(), FramingError> {
         let mut passed = 0;
-        // The bytes of one read may end a body, and hold whole requests behind it.
+        // The bytes of one read may end a body, and hold whole requests after it.
         while let Some(rest @ [_, ..]) = received.get(passed..) {
             let taken = match &mut self.body {
                 Some(body) => match body.next_piece(rest) {
@@ -90,7 +90,7 @@ impl RequestBoundaries {
         let before = self.head.len();
         self.head.extend_from_slice(received);
         let end = end(&self.head, before);
-        // The bytes behind the head are followed as its body or as the next head.
+        // The bytes after the head are followed as its body or as the next head.
         self.head.truncate(end.unwrap_or(self.head.len()));
         // Searched in the joined head: the CR of a line end may be the last byte of the piece before.
         if has_bare_line_feed(&self.head, before) {

@@ -12,6 +12,8 @@ pub struct ResponseFraming {
     pub length: Option<u64>,
     /// True if recipients could disagree: the connection must not carry another response.
     pub is_doubtful: bool,
+    /// True for a response without a body whose fields describe none: the next recipient does not get them.
+    pub is_meaningless: bool,
 }
 
 /// The field and the rule for which the framing of a response is ambiguous.
@@ -37,10 +39,29 @@ impl ResponseFraming {
     ///
     /// # Errors
     /// [`AmbiguousResponse`] for different or invalid lengths, and for codings other than
-    /// `chunked`.
+    /// `chunked`, in a response that has a body.
     pub fn read<'h>(
         fields: impl IntoIterator<Item = (&'h str, &'h [u8])>,
         has_no_body: bool,
+    ) -> Result<Self, AmbiguousResponse> {
+        match Self::of_fields(fields) {
+            Ok(framing) if has_no_body => Ok(Self {
+                body: BodyReader::NONE,
+                ..framing
+            }),
+            // RFC 9112 §6.3: it ends with its head, whatever these fields hold.
+            Err(_) if has_no_body => Ok(Self {
+                body: BodyReader::NONE,
+                length: None,
+                is_doubtful: true,
+                is_meaningless: true,
+            }),
+            framing => framing,
+        }
+    }
+
+    fn of_fields<'h>(
+        fields: impl IntoIterator<Item = (&'h str, &'h [u8])>,
     ) -> Result<Self, AmbiguousResponse> {
         let (mut named, mut is_chunked, mut is_doubtful) = (None::<(&[u8], u64)>, false, false);
         for (name, value) in fields {
@@ -58,7 +79,7 @@ impl ResponseFraming {
                     }
                 }
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
-                // Behind another coding the end of the body is not known.
+                // After another coding the end of the body is not known.
                 if !value.eq_ignore_ascii_case(b"chunked") {
                     return Err(AmbiguousResponse::Coding);
                 }
@@ -74,7 +95,6 @@ impl ResponseFraming {
         }
         let named = named.map(|(_, length)| length);
         let body = match named {
-            _ if has_no_body => BodyReader::NONE,
             _ if is_chunked => BodyReader::new(Body::Chunked),
             Some(length) => BodyReader::new(Body::Length(length)),
             None => BodyReader::UNTIL_CLOSE,
@@ -83,11 +103,13 @@ impl ResponseFraming {
             body,
             length: named,
             is_doubtful,
+            is_meaningless: false,
         })
     }
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 
@@ -134,5 +156,16 @@ mod tests {
         let head = read(&[("Content-Length", "5")], true);
         assert_eq!(head, Some((BodyReader::NONE, Some(5), false)));
         assert_eq!(read(&[], true), Some((BodyReader::NONE, None, false)));
+        for fields in [
+            [("Content-Length", "-1")],
+            [("Content-Length", "")],
+            [("Content-Length", "5, 6")],
+            [("Transfer-Encoding", "gzip, chunked")],
+        ] {
+            let fields = fields.map(|(name, value)| (name, value.as_bytes()));
+            let framing = ResponseFraming::read(fields, true).unwrap();
+            assert_eq!((framing.body, framing.length), (BodyReader::NONE, None));
+            assert!(framing.is_doubtful && framing.is_meaningless);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies that a service leaves unread, and then takes for the begin of its next request (CL.0
+//! Bodies that a service leaves unread, and then takes for the beginning of its next request (CL.0
 //! request smuggling).
 
 use memchr::{memchr_iter, memchr2_iter, memchr3_iter};
@@ -25,8 +25,8 @@ pub fn may_be_request(body: &[u8]) -> bool {
     memchr_iter(b'/', body).any(is_marked) || has_simple_request(body) || has_request_line(body)
 }
 
-/// Returns true if a `/` behind `before` belongs to a version, or begins a path or the rest of a URL
-/// behind a blank: some parsers take a line without a version.
+/// Returns true if a `/` after `before` belongs to a version, or begins a path or the rest of a URL
+/// after a blank: some parsers take a line without a version.
 fn ends_in_mark(before: &[u8]) -> bool {
     if matches!(before_target(before), [.., byte] if is_blank(*byte)) {
         return true;
@@ -41,7 +41,7 @@ fn ends_in_mark(before: &[u8]) -> bool {
     false
 }
 
-/// Returns the bytes before a target whose first `/` stands behind `before`.
+/// Returns the bytes before a target whose first `/` stands after `before`.
 fn before_target(before: &[u8]) -> &[u8] {
     let Some(before_colon) = before.strip_suffix(b":") else {
         return before;
@@ -84,7 +84,7 @@ fn begins_like_request(line: &[u8]) -> bool {
     }
 }
 
-/// Returns true if the next head behind the last line, or behind the part of it that a service has not
+/// Returns true if the next head after the last line, or after the part of it that a service has not
 /// read, could be a request line: it holds a method and a blank, or ends within a method.
 fn may_be_completed(line: &[u8]) -> bool {
     let word = without_indent(line);
@@ -95,7 +95,7 @@ fn may_be_completed(line: &[u8]) -> bool {
     if let Some(b'A'..=b'Z' | b'-') = line.last() {
         return true;
     }
-    // A method and a blank: the next head would be read as the target behind them.
+    // A method and a blank: the next head would be read as the target after them.
     let is_behind_token = |at: usize| matches!(line.get(..at), Some([.., end]) if is_tchar(*end));
     BLANKS
         .iter()

@@ -1,6 +1,8 @@
 //! The trusted keys of one moment: keys without names, a JWK Set (RFC 7517), or a set with both.
 
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine, alphabet};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
 
 use super::found::{READABLE_BYTES, found_in, is_json, readable};
@@ -200,7 +202,8 @@ pub(super) fn verification_key_from_jwk(
     };
     let key = match (kty, curve) {
         ("RSA", _) => DecodingKey::from_rsa_raw_components(&number(jwk, "n")?, &number(jwk, "e")?),
-        ("EC", "P-256" | "P-384") => point(jwk)?,
+        ("EC", "P-256") => point(jwk, 32)?,
+        ("EC", "P-384") => point(jwk, 48)?,
         ("OKP", "Ed25519") => DecodingKey::from_ed_der(&bytes(jwk, "x")?),
         // Any reader of the set would know the secret, and could sign tokens with it.
         ("oct", _) => return Err("a secret is never used".to_owned()),
@@ -294,10 +297,16 @@ fn required<'m>(jwk: &'m Map, name: &str) -> Result<&'m str, String> {
 }
 
 fn bytes(jwk: &Map, name: &str) -> Result<Vec<u8>, String> {
-    URL_SAFE_NO_PAD
+    PADDED_OR_NOT
         .decode(required(jwk, name)?)
-        .map_err(|_| format!("its `{name}` is no base64url without padding"))
+        .map_err(|_| format!("its `{name}` is no base64url"))
 }
+
+/// Some issuers pad the members of keys (RFC 7515 §2 forbids it).
+const PADDED_OR_NOT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// Returns a number without zeros in front, which some issuers write (RFC 7518 §2 forbids it).
 fn number(jwk: &Map, name: &str) -> Result<Vec<u8>, String> {
@@ -307,11 +316,16 @@ fn number(jwk: &Map, name: &str) -> Result<Vec<u8>, String> {
         .collect())
 }
 
-/// Returns the key of an uncompressed point (SEC 1 §2.3.3).
-fn point(jwk: &Map) -> Result<DecodingKey, String> {
-    Ok(DecodingKey::from_ec_der(
-        &[vec![4], bytes(jwk, "x")?, bytes(jwk, "y")?].concat(),
-    ))
+/// Returns the key of an uncompressed point (SEC 1 §2.3.3), whose coordinates have `length` bytes.
+fn point(jwk: &Map, length: usize) -> Result<DecodingKey, String> {
+    let mut point = vec![4];
+    for name in ["x", "y"] {
+        // Some issuers leave zeros in front out, or write one more (RFC 7518 §6.2.1.2 forbids both).
+        let coordinate = number(jwk, name)?;
+        point.resize(point.len() + length.saturating_sub(coordinate.len()), 0);
+        point.extend(coordinate);
+    }
+    Ok(DecodingKey::from_ec_der(&point))
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ impl fmt::Debug for NonceKeys {
 }
 
 impl NonceKeys {
-    /// Parses the content of a key file: one key a line, the former key behind the present one while servers
+    /// Parses the content of a key file: one key a line, the former key after the present one while servers
     /// still use it.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ pub const DPOP: HeaderName = HeaderName::from_static("dpop");
 const TYPE: &str = "dpop+jwt";
 /// The members of JWKs that only a private key or a secret has (RFC 7518 §6).
 const PRIVATE_MEMBERS: [&str; 8] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
-/// Seconds for which a proof counts behind its `iat`, and its `jti` is remembered.
+/// Seconds for which a proof counts after its `iat`, and its `jti` is remembered.
 pub const MAX_AGE: i64 = 60;
 
 /// The request that a proof has to be for.
@@ -50,7 +50,7 @@ pub struct Proof<'p> {
     key: Digest,
 }
 
-/// The begin of the SHA-256 of a proof's key and `jti`. Only the holder of a key could make two proofs with
+/// The beginning of the SHA-256 of a proof's key and `jti`. Only the holder of a key could make two proofs with
 /// one id, and the second would not count.
 pub type ProofId = [u8; 16];
 
@@ -86,9 +86,8 @@ impl<'p> Proof<'p> {
         let text = str::from_utf8(field).map_err(|_| InvalidProof::Malformed)?;
         let parts = CompactToken::split(text).map_err(|_| InvalidProof::Malformed)?;
         let mut header = object(parts.header)?;
-        let typ = member(&header, "typ").and_then(Value::as_str);
-        if !typ.unwrap_or_default().eq_ignore_ascii_case(TYPE) || rejected_member(&header).is_some()
-        {
+        let is_proof = member(&header, "typ").is_some_and(|typ| compact::is_type(typ, &[TYPE]));
+        if !is_proof || rejected_member(&header).is_some() {
             return Err(InvalidProof::Header);
         }
         let algorithm = match compact::algorithm(&header) {
@@ -100,7 +99,8 @@ impl<'p> Proof<'p> {
         // Item 7 before any computation with the key.
         if PRIVATE_MEMBERS
             .iter()
-            .any(|name| members.contains_key(*name))
+            .filter_map(|name| members.get(*name))
+            .any(|private| !is_absent(private))
         {
             return Err(InvalidProof::Key);
         }
@@ -256,6 +256,14 @@ fn thumbprint(jwk: &Map) -> Option<Digest> {
         members.insert((*name).to_owned(), value.clone());
     }
     Some(sha256(Value::Object(members).to_string().as_bytes()))
+}
+
+/// Returns true for a member that says that there is none, as .NET writes each that a key lacks.
+fn is_absent(member: &Value) -> bool {
+    match member {
+        Value::Array(items) => items.is_empty(),
+        other => *other == Value::Null,
+    }
 }
 
 #[cfg(test)]

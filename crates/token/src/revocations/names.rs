@@ -14,7 +14,7 @@ use crate::digest::sha256;
 /// Bytes of a digest: enough that no two of a million ids share one.
 const DIGEST_BYTES: usize = 12;
 
-/// The begin of the SHA-256 of an id and its kind.
+/// The beginning of the SHA-256 of an id and its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct RevocationDigest([u8; DIGEST_BYTES]);
@@ -61,7 +61,7 @@ impl RevocationDigest {
     }
 
     fn for_foreign(kind: &str, issuer: &str, id: &str) -> Self {
-        // The length separates the two: the end of an issuer could be the begin of an id.
+        // The length separates the two: the end of an issuer could be the beginning of an id.
         Self::for_id(kind, &format!("{}:{issuer}:{id}", issuer.len()))
     }
 

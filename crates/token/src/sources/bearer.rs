@@ -131,13 +131,13 @@ fn only_field(fields: GetAll<'_, HeaderValue>) -> Result<Option<&HeaderValue>, I
     }
 }
 
-/// Reads the token from the one of these headers that the request has, bare or behind `Bearer`; `None`
+/// Reads the token from the one of these headers that the request has, bare or after `Bearer`; `None`
 /// without such a header.
 ///
 /// # Errors
 /// [`InvalidToken::AuthorizationRepeated`] for more than one field of all names together, because each
 /// is another proxy's word; [`InvalidToken::AuthorizationTooLarge`], [`InvalidToken::Malformed`];
-/// [`InvalidToken::Bound`] for a token behind `DPoP`.
+/// [`InvalidToken::Bound`] for a token after `DPoP`.
 pub fn from_token_headers<'a>(
     headers: &'a HeaderMap,
     names: &[HeaderName],
@@ -170,12 +170,12 @@ pub fn from_token_headers<'a>(
 /// The protocol before the token in a browser's `new WebSocket(url, ["bearer", token])`.
 const WEBSOCKET_PROTOCOL: &[u8] = b"bearer";
 
-/// Reads the token behind `bearer` in `Sec-WebSocket-Protocol: chat, bearer, TOKEN`, the only field
+/// Reads the token after `bearer` in `Sec-WebSocket-Protocol: chat, bearer, TOKEN`, the only field
 /// that a browser lets a WebSocket set; `None` without a `bearer`.
 ///
 /// # Errors
 /// [`InvalidToken::AuthorizationTooLarge`], [`InvalidToken::Malformed`];
-/// [`InvalidToken::AuthorizationRepeated`] for a second `bearer`; [`InvalidToken::Bound`] for a token behind
+/// [`InvalidToken::AuthorizationRepeated`] for a second `bearer`; [`InvalidToken::Bound`] for a token after
 /// `DPoP`.
 pub fn from_websocket_protocol(
     headers: &HeaderMap,
@@ -185,7 +185,7 @@ pub fn from_websocket_protocol(
     if protocols.all(|it| it != WEBSOCKET_PROTOCOL) {
         return Ok(None);
     }
-    // The token is the protocol behind `bearer`.
+    // The token is the protocol after `bearer`.
     let token = protocols.next().ok_or(InvalidToken::Malformed)?;
     if token == WEBSOCKET_PROTOCOL || protocols.any(|it| it == WEBSOCKET_PROTOCOL) {
         return Err(InvalidToken::AuthorizationRepeated);
@@ -207,7 +207,7 @@ pub fn websocket_protocols_without_token(headers: &HeaderMap) -> Option<Vec<&[u8
             is_found = true;
             is_token = true;
         } else if is_token {
-            // The protocol behind `bearer` is the token, and is not passed on.
+            // The protocol after `bearer` is the token, and is not passed on.
             tokens.insert(protocol);
             is_token = false;
         } else {
@@ -247,7 +247,7 @@ fn parse(field: &[u8]) -> Result<Bearer<'_>, InvalidToken> {
     token68(behind_scheme(field, Scheme::Bearer).ok_or(InvalidToken::AuthorizationScheme)?)
 }
 
-/// Returns the text behind a scheme and its blanks; `None` for another scheme.
+/// Returns the text after a scheme and its blanks; `None` for another scheme.
 fn behind_scheme(field: &[u8], scheme: Scheme) -> Option<&[u8]> {
     let end_of_scheme = field.iter().position(|&b| b == b' ').unwrap_or(field.len());
     let (found, rest) = field.split_at(end_of_scheme);
@@ -264,7 +264,7 @@ const OTHER_SCHEMES: &str = "ApiKey AWS4-HMAC-SHA256 Basic Digest DPoP GNAP Hawk
 /// Marks that frameworks put in front of a value, as Express in front of a signed cookie.
 const OTHER_MARKS: [&str; 3] = ["Bearer%20", "s:", "s%3A"];
 
-/// Describes the text of a field that should be a token behind one of these schemes, or a bare token if it
+/// Describes the text of a field that should be a token after one of these schemes, or a bare token if it
 /// `may_be_bare`. Of the text only a character that no token has is quoted.
 pub fn unreadable(field: &[u8], schemes: &[Scheme], may_be_bare: bool) -> String {
     let behind = schemes
@@ -303,7 +303,7 @@ fn word_in_front(field: &[u8]) -> Option<String> {
     }
     if let Some([next, ..]) = behind("Bearer") {
         return Some(match *next {
-            // Here the token begins right behind the scheme.
+            // Here the token begins right after the scheme.
             next if next != b'=' && is_token68(next) => "`Bearer` without a blank".to_owned(),
             next => format!("`Bearer{}`", char::from(next).escape_debug()),
         });

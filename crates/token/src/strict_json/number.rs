@@ -6,6 +6,9 @@ use serde_json::value::RawValue;
 
 /// The largest integer that all JSON implementations read alike (RFC 8259 §6).
 const MAX_NUMERIC_DATE: f64 = 9_007_199_254_740_991.0;
+/// -2⁶³ and 2⁶³, the ends of a long integer.
+const I64_MIN: f64 = -9_223_372_036_854_775_808.0;
+const I64_MAX: f64 = 9_223_372_036_854_775_808.0;
 
 /// A number. Two numbers are equal if they have the same value, however they are written.
 #[derive(Debug, Clone)]
@@ -29,15 +32,16 @@ impl Number {
     }
 
     /// Returns a `NumericDate` in seconds, which may have a fraction (RFC 7519 §2); `round` removes it on the
-    /// safe side.
+    /// safe side. The largest numbers of other languages, as of tokens that never expire, become the largest time.
     pub(crate) fn seconds(&self, round: fn(f64) -> f64) -> Option<i64> {
         let number: f64 = self.0.parse().ok()?;
-        if !(-MAX_NUMERIC_DATE..=MAX_NUMERIC_DATE).contains(&number) {
+        if !(I64_MIN..=I64_MAX).contains(&number) {
             return None;
         }
+        let number = number.clamp(-MAX_NUMERIC_DATE, MAX_NUMERIC_DATE);
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "the range is checked above"
+            reason = "the range is limited above"
         )]
         Some(round(number) as i64)
     }

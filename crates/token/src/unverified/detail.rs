@@ -10,7 +10,7 @@ use crate::compact::{CompactToken, decode, rejected_member};
 use crate::invalid::InvalidToken;
 use crate::keys::KeySet;
 use crate::policy::{Audience, RequiredIssuer, VerificationPolicy};
-use crate::strict_json::{self, Map, Value, is_whole, member};
+use crate::strict_json::{self, Map, Value, member};
 use crate::times::{distance, moment};
 use crate::unverified::DecodedToken;
 
@@ -235,7 +235,7 @@ fn describe_missing(policy: &VerificationPolicy, claims: &Map) -> Option<String>
     }
     match member(claims, "exp") {
         Some(_) => None,
-        None => Some("it has no `exp`: --allow-no-exp accepts it for ever".to_owned()),
+        None => Some("it has no `exp`: --allow-no-exp accepts it forever".to_owned()),
     }
 }
 
@@ -244,7 +244,7 @@ fn describe_invalid(policy: &VerificationPolicy, claims: &Map) -> Option<String>
     if let Some(mapping) = &policy.mapping {
         for (field, of) in mapping.required() {
             if let Some(value) = first(of, claims)
-                && !is_name(value)
+                && value.name().is_none()
             {
                 return Some(format!(
                     "{}, which `{field}` comes from, is {}: text or an integer is expected",
@@ -256,7 +256,7 @@ fn describe_invalid(policy: &VerificationPolicy, claims: &Map) -> Option<String>
     }
     let (name, value) = Claims::invalid(claims, policy.mapping.as_ref())?;
     let expected = match name.as_str() {
-        "exp" | "nbf" | "iat" => "a number of seconds within 53 bits",
+        "exp" | "nbf" | "iat" => "a number of seconds within 64 bits",
         "extraInfo" => "an object of texts",
         _ => "a text",
     };
@@ -265,15 +265,6 @@ fn describe_invalid(policy: &VerificationPolicy, claims: &Map) -> Option<String>
         other => other.kind().to_owned(),
     };
     Some(format!("its `{name}` is {found}: {expected} is expected"))
-}
-
-/// Returns true for a value that a required field can have.
-fn is_name(value: &Value) -> bool {
-    match value {
-        Value::String(text) => !text.is_empty() && is_whole(text),
-        Value::Number(number) => number.is_integer(),
-        _ => false,
-    }
 }
 
 /// Names the claim that counts for each field of a user that several claims may fill.

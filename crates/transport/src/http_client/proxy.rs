@@ -43,12 +43,10 @@ impl KeysProxy {
         let no_proxy = read("no_proxy").or_else(|| read("NO_PROXY"));
         let mut bypassed = String::new();
         for host in no_proxy.unwrap_or_default().split(is_separator) {
-            // The final dot of a name and the brackets of an address make no difference.
-            let host = host.trim_end_matches('.').replace(['[', ']'], "");
             if host == "*" {
                 return None;
             }
-            bypassed += &host;
+            bypassed += &bypassed_host(host);
             bypassed.push(',');
         }
         Some(Self {
@@ -70,7 +68,7 @@ impl KeysProxy {
             ));
         }
         Some(format!(
-            "{name}: the keys of issuers are fetched through this proxy, but from this machine and hosts of NO_PROXY; `keys-proxy = \"none\"` of an [[issuer]] turns that off"
+            "{name}: the keys of issuers are fetched through this proxy, except from this machine and the hosts of NO_PROXY; `keys-proxy = \"none\"` of an [[issuer]] turns that off"
         ))
     }
 
@@ -82,6 +80,22 @@ impl KeysProxy {
         let bypassed = NoProxy::from_string(&self.bypassed);
         Ok(client.proxy(Proxy::https(url.expose_secret())?.no_proxy(bypassed)))
     }
+}
+
+/// Returns an entry of `NO_PROXY` as the library compares it: without the brackets of an address, the final dot and
+/// the `*` in front of a name, and a port, since a host is reached in one way.
+fn bypassed_host(entry: &str) -> String {
+    let entry = entry.strip_prefix("*").unwrap_or(entry);
+    let host = match entry.rsplit_once(':') {
+        Some((host, port))
+            if (host.ends_with(']') || !host.contains(':'))
+                && port.bytes().all(|byte| byte.is_ascii_digit()) =>
+        {
+            host
+        }
+        _ => entry,
+    };
+    host.trim_end_matches('.').replace(['[', ']'], "")
 }
 
 fn is_separator(c: char) -> bool {

@@ -1,5 +1,6 @@
 //! JWK Sets as issuers write them, and the keys that are not used.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use super::*;
@@ -34,6 +35,25 @@ fn a_key_without_kid_is_named_by_its_rfc_7638_thumbprint() {
     for (set, names_key) in [(&named, false), (&set, true), (&set, false)] {
         assert_eq!(outdated(set, names_key), [true, true, false]);
     }
+}
+
+#[test]
+fn members_of_a_point_are_read_in_each_spelling_of_its_bytes() {
+    // 379 G of P-256, whose `x` begins with a zero: the usual spelling, without it, with another one, padded.
+    let x = "AFVDiUrz0A7X10Cr29dclrBod7eH219w7qeLkKjXwAo";
+    let y = "u0yFo9jqKe-q-iRAaRLdhNWxTcMr9lbvbGvVil2UP5I";
+    let more = URL_SAFE_NO_PAD.encode([&[0], &*URL_SAFE_NO_PAD.decode(x).unwrap()].concat());
+    let [padded_x, padded_y] = [x, y].map(|text| format!("{text}="));
+    let read = |x: &str, y: &str| {
+        let set = jwks(&json!([{"kty": "EC", "crv": "P-256", "x": x, "y": y}])).unwrap();
+        set.keys()[0].thumbprint().clone()
+    };
+    let without = "VUOJSvPQDtfXQKvb11yWsGh3t4fbX3Dup4uQqNfACg";
+    for (other_x, other_y) in [(without, y), (&more, y), (&padded_x, &padded_y)] {
+        assert_eq!(read(other_x, other_y), read(x, y), "{other_x}");
+    }
+    let longer = URL_SAFE_NO_PAD.encode([1; 33]);
+    assert!(jwks(&json!([{"kty": "EC", "crv": "P-256", "x": longer, "y": y}])).is_err());
 }
 
 #[test]
