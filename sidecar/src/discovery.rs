@@ -71,14 +71,14 @@ pub(crate) enum DiscoveryError {
     NoneListed { registry: String, service: String },
 }
 
-/// The error of an unusable `--auth-server`.
+/// The error of an unusable `--auth-server` or `--revocations-from`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AuthServerError {
     #[error(
         "expected http://HOST:PORT/CONTEXT, dns://NAME:PORT/CONTEXT or nacos://HOST:PORT/CONTEXT, without a query or a fragment"
     )]
     Malformed,
-    #[error("user and password are not allowed here: use --app-id and --app-secret-file")]
+    #[error("user and password are not allowed here")]
     Credentials,
     #[error(transparent)]
     Port(#[from] NoPort),
@@ -111,13 +111,14 @@ impl AuthServer {
         }
     }
 
-    /// Reads the files that the URL of a registry names.
+    /// Reads the files that the URL of a registry, the value of this flag, names.
     ///
     /// # Errors
     /// [`ExitError::Config`], one line with the flag and without a password.
-    pub(crate) fn with_registry(mut self) -> Result<Self, ExitError> {
+    pub(crate) fn with_registry(mut self, flag: &str) -> Result<Self, ExitError> {
         if let Location::Nacos(service) = &mut self.location {
-            service.settings = service.settings.clone().configured("--auth-server")?;
+            let settings = service.settings.clone();
+            service.settings = settings.configured(&format!("--{flag}"))?;
         }
         Ok(self)
     }

@@ -130,7 +130,7 @@ impl<'a, C: Downstream> Serving<'a, C> {
         let (app, head) = (self.app(), &self.request.head);
         let is_http_2 = head.version == Version::HTTP_2;
         // A client that waits for a 100 may still send its body, or leave it out (RFC 9110 §10.1.1):
-        // the begin of its next request is uncertain.
+        // the beginning of its next request is uncertain.
         let may_omit = head.has_body() && head.expects_continue();
         let keep_alive = head.keep_alive && !may_omit;
         // A user whose share is full must not get a permit in the name of an address.
@@ -145,12 +145,12 @@ impl<'a, C: Downstream> Serving<'a, C> {
         let sent = Box::pin(app.in_flight.while_waiting(holder, sent)).await;
         // The record of a request that is rejected as busy warns, with its user.
         if sent.is_none() && !is_busy {
-            app.in_flight.warn(self.request.client_ip(app), None);
+            app.in_flight.warn(self.request.client_ip(app), || None);
         }
         sent.unwrap_or_default()
     }
 
-    /// Sends a response of the sidecar, behind interim ones of the service; returns true if the
+    /// Sends a response of the sidecar, after interim ones of the service; returns true if the
     /// connection of HTTP/1.x stays.
     async fn respond(&mut self, response: LocalResponse, keep_alive: bool) -> bool {
         let keep_alive = keep_alive && !response.must_close() && !self.app().drain.has_begun();
@@ -192,7 +192,7 @@ impl<'a, C: Downstream> Serving<'a, C> {
 
     /// Runs until the whole response is sent to the client.
     ///
-    /// The connection of a try may be behind a body that the service has perhaps left unread. Such a try
+    /// The connection of a try may come after a body that the service has perhaps left unread. Such a try
     /// ends in one of three ways, any other one in the first or the last:
     /// - Its response is passed on, and may leave a doubt about that body (`release`).
     /// - Its response is one to a misread request, and the request is idempotent. The response is dropped

@@ -45,10 +45,7 @@ impl IssuerSettings {
         let warning = match (source.open(), &self.name) {
             (Ok(warning), _) => warning,
             (Err(why), Some(_)) if self.source.is_list_alone() => Some(why),
-            (Err(why), Some(name)) => Some(format!(
-                "[[issuer]] {name}: {}",
-                why.trim_start_matches("--")
-            )),
+            (Err(why), Some(name)) => Some(format!("[[issuer]] {name}: {why}")),
             (Err(why), None) => return Err(ExitError::Config(why)),
         };
         Ok((source, warning))

@@ -219,17 +219,14 @@ impl Upstream {
             return Ok(());
         };
         let generation = current.load().value + 1;
-        let replaced = current.replace(tls, unix_now(), |_| Ok(generation));
-        if replaced != Ok(false) {
-            file_watch::log(CERTIFICATES, &replaced);
-        }
-        if replaced == Ok(true) {
+        if current.replace(tls, unix_now(), |_| Ok(generation))? {
+            file_watch::log(CERTIFICATES, &Ok(true));
             // The new peers' keys separate later requests from connections with the old certificates.
             self.peers.store(Arc::new(
                 self.settings.all_peers(&self.addresses(), Some(current)),
             ));
         }
-        replaced.map(drop)
+        Ok(())
     }
 }
 

@@ -15,6 +15,9 @@ use crate::revocations::Revocation;
 use crate::store::Outcome;
 use crate::telemetry::audit::events::RevocationEvent;
 
+/// Max attempts to end a session. Each retry means that its client has refreshed meanwhile.
+const ATTEMPTS: usize = 64;
+
 pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
     let store = CommandStore::open(&args.store).await?;
     if store.pair.is_none() {
@@ -98,7 +101,7 @@ async fn end_session(store: &CommandStore, token_id: &str, now: i64) -> Result<b
     let Some(session) = SessionId::from_token_id(token_id) else {
         return Ok(false);
     };
-    loop {
+    for _ in 0..ATTEMPTS {
         // A refresh may change the record until the commit: then read it again.
         let held = store.opened.read_session(session).await?;
         let removal = held.removal();
@@ -118,6 +121,9 @@ async fn end_session(store: &CommandStore, token_id: &str, now: i64) -> Result<b
             return Ok(true);
         }
     }
+    Err(ExitError::Unavailable(
+        "the session keeps changing: revoke its user".to_owned(),
+    ))
 }
 
 /// Returns the id of a token: `text` itself, or the `jti` in a whole token, which is not verified. A refresh
@@ -126,7 +132,7 @@ fn token_id(text: &str) -> Result<String, ExitError> {
     let decoded = DecodedToken::decode(text);
     let named = match &decoded {
         Some(token) => token.claims.get("jti").and_then(|id| id.as_str()),
-        // The jti of the token is behind the cut, and a part of a token is no id.
+        // The jti of the token is after the cut, and a part of a token is no id.
         None if begins_a_token(text) => None,
         None => Some(text),
     };
@@ -143,7 +149,7 @@ fn token_id(text: &str) -> Result<String, ExitError> {
     ))
 }
 
-/// Returns true for a text whose first part may be the header of a JWT, or the begin of one: encoded text that
+/// Returns true for a text whose first part may be the header of a JWT, or the beginning of one: encoded text that
 /// begins with an object.
 fn begins_a_token(text: &str) -> bool {
     let header = text.split('.').next().unwrap_or_default();

@@ -54,8 +54,7 @@ fn foreign_issuer(table: &LogoutTable) -> Result<ForeignIssuer, ExitError> {
         token_lifetime: lifetime.get().into(),
         ends_users: table.ends == LogoutScope::User,
     };
-    ForeignIssuer::new(settings, key_set(table)?)
-        .map_err(|why| rejected(table, why.trim_start_matches("--")))
+    ForeignIssuer::new(settings, key_set(table)?).map_err(|why| rejected(table, why))
 }
 
 fn key_set(table: &LogoutTable) -> Result<KeySetSettings, ExitError> {
@@ -91,6 +90,7 @@ fn key_set(table: &LogoutTable) -> Result<KeySetSettings, ExitError> {
         },
         bearer_file: None,
         location,
+        setting: "jwks",
         algorithms: ASYMMETRIC.to_vec(),
         max_key_age: None,
     })

@@ -27,14 +27,11 @@ use crate::drain::DrainTrigger;
 use crate::http_port::HttpPort;
 use crate::net::connection_slots::{ConnectionSlots, Slot};
 use crate::net::fd_limit::ADMIN_CONNECTIONS;
-use crate::tls::expiry;
 use postern_http::host::loopback::{is_loopback, names_this_machine};
-use postern_process::clock;
 use postern_process::files::replaced_file::REPLACED_FILES;
 use postern_process::logs::log_lines::DROPPED;
 use postern_process::metrics::exposition::{MEDIA_TYPE, exposition};
 use postern_process::supervisor::Supervisor;
-use postern_process::tasks;
 
 /// Its name in the log.
 const PORT: &str = "admin port";
@@ -88,8 +85,6 @@ pub async fn serve(
 }
 
 fn port(health: Health, metrics: Arc<Registry>, open: Router, extra: Router) -> HttpPort {
-    tasks::spawn(expiry::watch());
-    tasks::spawn(clock::watch());
     HttpPort {
         drain_timeout: DRAIN_TIMEOUT,
         ..HttpPort::new(PORT, routes(health, metrics, open, extra), TIMEOUT)

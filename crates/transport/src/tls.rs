@@ -2,7 +2,7 @@
 
 pub mod certificate;
 mod client_certificates;
-pub(crate) mod expiry;
+pub mod expiry;
 pub mod failure;
 pub mod first_bytes;
 pub mod followed;

@@ -59,7 +59,7 @@ pub(super) fn list_server(args: &ServeArgs) -> Result<Option<EndpointSettings>, 
 fn parse(flag: &str, url: &str) -> Result<AuthServer, ExitError> {
     url.parse::<AuthServer>()
         .map_err(|error| flag_error(flag, redacted(url), error))?
-        .with_registry()
+        .with_registry(flag)
 }
 
 /// Returns the certificates of the flags.

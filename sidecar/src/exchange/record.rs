@@ -73,7 +73,7 @@ impl<C> Serving<'_, C> {
                 .name(|| rules.user_header.user(&verified.identity).ok())
         };
         if progress.outcome == Outcome::Rejected(Rejection::ServerBusy) {
-            app.in_flight.warn(request.client_ip(app), user());
+            app.in_flight.warn(request.client_ip(app), user);
         }
         let is_of_service = match progress.outcome {
             Outcome::Rejected(UpstreamMalformed | UpstreamTimeout | UpstreamUnavailable) => true,

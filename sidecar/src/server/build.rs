@@ -8,7 +8,7 @@ use axum::Router;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
 use postern_process::exit::ExitError;
-use postern_process::logs::telemetry::LogFormat;
+use postern_process::logs::subscriber::LogFormat;
 use postern_process::supervisor::{FirstFailure, supervisor};
 use postern_transport::net::connection_slots::ConnectionSlots;
 use postern_transport::net::fd_limit;
@@ -26,7 +26,7 @@ use crate::issuers::task::{Changes, IssuerTask};
 use crate::server::background::{supervised, until_stopped};
 use crate::server::connections::ClientConnections;
 use crate::server::listener;
-use crate::server::reload::{FileState, Reload};
+use crate::server::reload::{FileStates, Reload};
 use crate::server::services::{follow_tls, run_issuers, serve_admin_port};
 use crate::server::shutdown::GracefulStop;
 use crate::upstream::exposure_check::ExposureProbe;
@@ -36,7 +36,7 @@ use crate::upstream::{IDLE_TIMEOUT, UpstreamNames};
 ///
 /// # Errors
 /// At the start, an address that cannot be bound or resolved; later, the end of a background task.
-pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitError> {
+pub(crate) fn serve(config: Config, files: FileStates) -> Result<(), ExitError> {
     let args = &config.args;
     // Ports are bound first: a port in use ends the start before any task runs.
     let public = bind(Port::Public, args.listening.listen)?;
@@ -90,6 +90,7 @@ pub(crate) fn serve(config: Config, files: Vec<FileState>) -> Result<(), ExitErr
         Arc::clone(&app.registry),
         probes,
         admin_routes,
+        background.clone(),
     );
     server.add_service(supervised("admin port", admin, &background));
     server.run(RunArgs {

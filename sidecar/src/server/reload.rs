@@ -4,10 +4,10 @@
 //! The whole configuration is read and checked as at a start, and applied only if all of it is
 //! valid. Changed settings that are not reloadable are logged, and wait for the next start.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use postern_process::clock::unix_now;
@@ -15,6 +15,7 @@ use postern_process::command_line;
 use postern_process::exit::ExitError;
 use postern_process::files::bounded_read::{self, FileContent};
 use postern_process::files::file_watch::PolledFiles;
+use postern_process::files::replaced_file;
 use postern_token::digest::{Digest, sha256};
 use postern_transport::admin::health::Condition;
 use tokio::task::spawn_blocking;
@@ -37,7 +38,7 @@ pub(crate) struct Reload {
     /// The settings at the start of the process.
     pub(crate) start: ServeArgs,
     /// The states of the files of `start`, before they were read.
-    pub(crate) files: Vec<FileState>,
+    pub(crate) files: FileStates,
     pub(crate) app: Arc<App>,
     pub(crate) issuers: Changes,
     /// The readiness condition that notes the last reload.
@@ -48,20 +49,17 @@ pub(crate) struct Reload {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileState(Result<(Digest, [u32; 2]), String>);
 
-/// Files, and their states at a poll.
-struct Polled {
-    paths: Vec<PathBuf>,
-    states: Vec<FileState>,
-}
+/// Files, and their states before they were read.
+pub(crate) type FileStates = BTreeMap<PathBuf, FileState>;
 
 /// Returns the states of the files of `args`. Called before the files are read for the first time, so that
 /// later changes are noticed.
-pub(crate) fn files_of(args: &ServeArgs) -> Vec<FileState> {
-    states_of(&paths_of(args))
+pub(crate) fn files_of(args: &ServeArgs) -> FileStates {
+    states_of(paths_of(args))
 }
 
 /// Returns the files of the reloadable settings, without those that other tasks poll.
-fn paths_of(args: &ServeArgs) -> Vec<PathBuf> {
+fn paths_of(args: &ServeArgs) -> BTreeSet<PathBuf> {
     [
         command_line::config_file::<Cli>(),
         args.keys.app_secret_file.clone(),
@@ -75,27 +73,18 @@ fn paths_of(args: &ServeArgs) -> Vec<PathBuf> {
     .collect()
 }
 
-/// Returns the files of the settings in effect, and of those read last: one of these may be missing yet.
-fn watched_paths(in_effect: &ServeArgs, read: Option<&ServeArgs>) -> Vec<PathBuf> {
-    let mut paths = paths_of(in_effect);
-    for path in read.map(paths_of).unwrap_or_default() {
-        if !paths.contains(&path) {
-            paths.push(path);
-        }
-    }
-    paths
+fn states_of(paths: BTreeSet<PathBuf>) -> FileStates {
+    let with_state = |path: PathBuf| (path.clone(), state_of(&path));
+    paths.into_iter().map(with_state).collect()
 }
 
-fn states_of(paths: &[PathBuf]) -> Vec<FileState> {
-    paths
-        .iter()
-        .map(|path| {
-            let read = bounded_read::read(path, MAX_FILE_BYTES).map_err(|error| error.to_string());
-            FileState(read.map(|FileContent { bytes, metadata }| {
-                (sha256(bytes), [metadata.uid(), metadata.mode()])
-            }))
-        })
-        .collect()
+fn state_of(path: &Path) -> FileState {
+    match bounded_read::read(path, MAX_FILE_BYTES) {
+        Ok(FileContent { bytes, metadata }) => {
+            FileState(Ok((sha256(bytes), [metadata.uid(), metadata.mode()])))
+        }
+        Err(error) => FileState(Err(error.to_string())),
+    }
 }
 
 impl Reload {
@@ -109,11 +98,11 @@ impl Reload {
         loop {
             self.remind(&mut reminder);
             let polled = paths.clone();
-            if let Some(states) = files.poll(move || states_of(&polled)).await {
-                let states = states.clone();
-                let read = self.reload(&mut effective, Polled { paths, states }).await;
+            if let Some(states) = files.poll(move || states_of(polled)).await.cloned() {
                 // The settings that were read may name other files.
-                paths = watched_paths(&effective, read.as_ref());
+                let states = self.reload(&mut effective, states).await;
+                paths = states.keys().cloned().collect();
+                files.restart(states);
             }
         }
     }
@@ -126,64 +115,75 @@ impl Reload {
         }
     }
 
-    /// Reloads once; `effective` holds the settings in effect, before and after. Returns the settings that
-    /// were read, if they are any.
-    async fn reload(&self, effective: &mut ServeArgs, polled: Polled) -> Option<ServeArgs> {
-        let (start, former) = (self.start.clone(), effective.clone());
+    /// Reloads once; `effective` holds the settings in effect, before and after. Returns the files to poll
+    /// from now on.
+    async fn reload(&self, effective: &mut ServeArgs, polled: FileStates) -> FileStates {
+        let (start, former, files) = (self.start.clone(), effective.clone(), polled.clone());
         // All that reads files or can fail comes first, on a thread of its own.
-        let reading = spawn_blocking(move || Reading::new(&start, &former, &polled));
-        let Reading { read, checked } = reading.await.unwrap_or_else(|error| Reading {
-            read: None,
+        let reading = spawn_blocking(move || Reading::new(&start, &former, files));
+        let reading = reading.await.unwrap_or_else(|error| Reading {
+            named: BTreeSet::new(),
+            files: polled,
             checked: Err(ExitError::Software(error.to_string())),
         });
-        match checked {
-            Ok(Reloaded {
-                config,
-                now,
-                waiting,
-            }) => {
-                self.apply(config);
-                let changed = differences(effective, &now).join(", ");
-                let settings = waiting.join(", ");
-                let outcome = match (&*changed, &*settings) {
-                    ("", "") => {
-                        tracing::info!("configuration read again: no setting has changed");
-                        APPLIED
-                    }
-                    ("", _) => {
-                        self.condition.add_note("nothing new is in force");
-                        WAITING
-                    }
-                    (changed, _) => {
-                        tracing::info!(changed, "configuration reloaded");
-                        APPLIED
-                    }
-                };
-                if !settings.is_empty() {
-                    self.condition
-                        .add_note(&format!("these take effect at the next start: {settings}"));
-                    tracing::warn!(settings, "these settings take effect at the next start");
-                }
-                *effective = now;
-                self.app.metrics.config_reloaded(outcome);
-                self.app
-                    .metrics
-                    .config_restart_needed
-                    .set(i64::from(!settings.is_empty()));
-            }
-            Err(error) => {
-                tracing::error!(%error, "the configuration is not usable: keeping the previous one");
-                self.condition.reloaded(Some(&error.to_string()));
-                self.app.metrics.config_reloaded(REJECTED);
-            }
+        let (mut named, mut files) = (reading.named, reading.files);
+        let outcome = match reading.checked {
+            Ok(reloaded) => self.put_in_force(reloaded, effective),
+            Err(error) => Err(error.to_string()),
+        };
+        self.report(&outcome);
+        // Files that were read without effect stay: one of them may be missing yet.
+        named.extend(paths_of(effective));
+        for (path, _) in files.extract_if(.., |path, _| !named.contains(path)) {
+            replaced_file::forget(&path);
         }
-        read
+        files
     }
 
-    /// Applies the parts, of which only the certificates can fail.
-    fn apply(&self, config: Config) {
-        let rejected = self.app.upstream.set_tls(config.upstream.tls.clone()).err();
-        self.condition.reloaded(rejected.as_deref());
+    /// Reports the end of a reload: in the log, on `/readyz`, in metrics.
+    fn report(&self, outcome: &Result<Applied, String>) {
+        let metrics = &self.app.metrics;
+        let rejected = outcome.as_ref().err().map(String::as_str);
+        self.condition.reloaded(rejected);
+        let (changed, settings) = match outcome {
+            Ok(Applied { changed, waiting }) => (changed.as_str(), waiting.as_str()),
+            Err(error) => {
+                tracing::error!(%error, "the configuration is not usable: keeping the previous one");
+                return metrics.config_reloaded(REJECTED);
+            }
+        };
+        let outcome = match (changed, settings) {
+            ("", "") => {
+                tracing::info!(
+                    "configuration applied again: no setting has changed, \
+                     though contents of its files may have"
+                );
+                APPLIED
+            }
+            ("", _) => {
+                self.condition.add_note("nothing new is in force");
+                WAITING
+            }
+            _ => {
+                tracing::info!(changed, "configuration reloaded");
+                APPLIED
+            }
+        };
+        let needs_restart = !settings.is_empty();
+        if needs_restart {
+            self.condition
+                .add_note(&format!("these take effect at the next start: {settings}"));
+            tracing::warn!(settings, "these settings take effect at the next start");
+        }
+        metrics.config_reloaded(outcome);
+        metrics.config_restart_needed.set(needs_restart.into());
+    }
+
+    /// Puts the settings in force. Only the certificates can be rejected: they come first, so that
+    /// then nothing changes.
+    fn put_in_force(&self, new: Reloaded, effective: &mut ServeArgs) -> Result<Applied, String> {
+        let config = new.config;
+        self.app.upstream.set_tls(config.upstream.tls.clone())?;
         for warning in config.warnings() {
             tracing::warn!("{warning}");
         }
@@ -196,33 +196,54 @@ impl Reload {
             // The send fails only for a task that has ended, which stops the process.
             let _ = issuer.send(settings);
         }
+        let changed = differences(effective, &new.now).join(", ");
+        *effective = new.now;
+        let waiting = new.waiting.join(", ");
+        Ok(Applied { changed, waiting })
     }
+}
+
+/// The names of the settings that a reload has changed, and of those that wait for the next start.
+struct Applied {
+    changed: String,
+    waiting: String,
 }
 
 /// The settings of a reload.
 struct Reading {
-    /// `None` if they cannot be read.
-    read: Option<ServeArgs>,
+    /// The files that they name; none if they cannot be read.
+    named: BTreeSet<PathBuf>,
+    /// The polled files, and those.
+    files: FileStates,
     checked: Result<Reloaded, ExitError>,
 }
 
 impl Reading {
     /// Reads the settings, and checks them unless a file changes meanwhile.
-    fn new(start: &ServeArgs, effective: &ServeArgs, polled: &Polled) -> Self {
-        let (read, checked) = match read_settings() {
-            Err(error) => (None, Err(error)),
+    fn new(start: &ServeArgs, effective: &ServeArgs, mut files: FileStates) -> Self {
+        let (named, checked) = match read_settings() {
+            Err(error) => (BTreeSet::new(), Err(error)),
             Ok(read) => {
-                let checked = check(start, effective, &read);
-                (Some(read), checked)
+                let named = paths_of(&read);
+                // Before the check reads them, so that a later change of a new one is noticed.
+                for path in &named {
+                    files.entry(path.clone()).or_insert_with(|| state_of(path));
+                }
+                (named, check(start, effective, &read))
             }
         };
+        let is_same = files.iter().all(|(path, state)| *state == state_of(path));
         let checked = match checked {
             Err(error) => Err(command_line::with_sources::<Cli>(error)),
-            Ok(checked) if states_of(&polled.paths) == polled.states => Ok(checked),
+            Ok(checked) if is_same => Ok(checked),
             // What was checked may be half of a change that is still being written.
             Ok(_) => Err(ExitError::Config("a file has changed again".to_owned())),
         };
-        Self { read, checked }
+        Self {
+            named,
+            files,
+            checked,
+        }
     }
 }
 
@@ -432,12 +453,12 @@ mod tests {
     fn a_file_changes_with_its_content_and_its_mode() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("secret");
-        let mut former = states_of(std::slice::from_ref(&path));
+        let mut former = state_of(&path);
         for (content, mode) in [("a", 0o600), ("b", 0o600), ("b", 0o640), ("", 0o640)] {
             fs::write(&path, content).unwrap();
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-            let now = states_of(std::slice::from_ref(&path));
-            assert_eq!(now, states_of(std::slice::from_ref(&path)));
+            let now = state_of(&path);
+            assert_eq!(now, state_of(&path));
             assert_ne!(now, former, "{content} {mode:o}");
             former = now;
         }

@@ -7,23 +7,28 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use axum::Router;
-use postern_process::supervisor::STOPPED_UNEXPECTEDLY;
+use postern_process::clock;
+use postern_process::supervisor::{STOPPED_UNEXPECTEDLY, Supervisor};
 use postern_transport::admin;
 use postern_transport::admin::health::{Condition, Health};
-use postern_transport::tls::{CertificateMetrics, ServerTls};
+use postern_transport::tls::{CertificateMetrics, ServerTls, expiry};
 use prometheus_client::registry::Registry;
 use tokio::task::JoinSet;
 
 use crate::issuers::task::IssuerTask;
 
-/// Serves, also in a drain, probes of sidecar and service, metrics, and the `commands` for loopback peers.
+/// Serves, also in a drain, probes of sidecar and service, metrics, and the `commands` for loopback peers. The
+/// watches of certificates and clock share its thread.
 pub(crate) async fn serve_admin_port(
     listener: TcpListener,
     health: Health,
     metrics: Arc<Registry>,
     probes: Router,
     commands: Router,
+    background: Supervisor,
 ) -> Result<Infallible, String> {
+    background.spawn_critical("the watch of certificates", expiry::watch());
+    background.spawn_critical("the watch of the clock", clock::watch());
     // `set_started`: both sockets are open, and readiness has conditions of its own.
     health.set_started();
     admin::serve(listener, health, metrics, probes, commands, pending())

@@ -11,8 +11,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
 use postern_process::exit::ExitError;
-use postern_process::logs::telemetry::LogFormat;
-use postern_process::signals::{Termination, Terminations, no_signals};
+use postern_process::logs::subscriber::LogFormat;
+use postern_process::signals::{Termination, Terminations, not_receivable};
 use postern_process::supervisor::FirstFailure;
 use postern_transport::admin::health::Condition;
 use postern_transport::drain::DrainTrigger;
@@ -71,7 +71,7 @@ impl ShutdownSignalWatch for GracefulStop {
         let mut signals = match Terminations::install() {
             Ok(signals) => signals,
             Err(error) => {
-                let _ = self.failure.set(no_signals(error));
+                let _ = self.failure.set(not_receivable(error));
                 return ShutdownSignal::FastShutdown;
             }
         };

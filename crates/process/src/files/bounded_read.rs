@@ -13,7 +13,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::files::replaced_file::{self, REMEDY};
 
-/// Characters at the end of a line, which editors and `echo` put behind a value.
+/// Characters at the end of a line, which editors and `echo` put after a value.
 pub const LINE_END: [char; 2] = ['\r', '\n'];
 /// Bytes reserved for a stream, which has no known length.
 const UNKNOWN_LENGTH: u64 = 64 * 1024;

@@ -48,6 +48,11 @@ impl<C: PartialEq + Send + 'static> PolledFiles<C> {
         })
     }
 
+    /// Starts again with the content in use of other files.
+    pub fn restart(&mut self, in_use: C) {
+        (self.content.last, self.content.counts) = (in_use, true);
+    }
+
     /// Waits for the next poll, and reads on a thread for work that may wait for files. Returns
     /// content that counts from now on; after SIGHUP also content that is in use already.
     pub async fn poll(&mut self, read: impl FnOnce() -> C + Send + 'static) -> Option<&C> {

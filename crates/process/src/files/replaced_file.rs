@@ -1,5 +1,5 @@
 //! Files that were replaced under a mount of the file alone, as `docker run -v FILE:FILE` and
-//! `subPath` make it: the mount leads to the old file for ever, and no read shows the new content.
+//! `subPath` make it: the mount leads to the old file forever, and no read shows the new content.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
@@ -37,6 +37,16 @@ pub(super) fn note(path: &Path, opened: &Metadata) -> bool {
         now.is_ok_and(|now| has_no_link(&now))
     };
     let is_replaced = has_no_link(opened) && path_has_no_link();
+    remember(path, is_replaced);
+    is_replaced
+}
+
+/// Forgets a file that is not used any more. A failed open forgets none: the content in use is the old one.
+pub fn forget(path: &Path) {
+    remember(path, false);
+}
+
+fn remember(path: &Path, is_replaced: bool) {
     let mut replaced = REPLACED.lock();
     if is_replaced {
         replaced.insert(path.to_owned());
@@ -45,7 +55,6 @@ pub(super) fn note(path: &Path, opened: &Metadata) -> bool {
     }
     let files = i64::try_from(replaced.len()).unwrap_or(i64::MAX);
     REPLACED_FILES.files_replaced_under_mount.set(files);
-    is_replaced
 }
 
 /// Returns true if this file was replaced under its mount at its last read.
@@ -67,4 +76,20 @@ pub fn readiness_note() -> Option<String> {
         "{}: replaced or removed under a mount; {REMEDY}",
         names.join(", ")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::bounded_read;
+
+    #[test]
+    fn a_file_counts_as_replaced_until_it_is_not_used_any_more() {
+        let path = Path::new("/nowhere/replaced");
+        remember(path, true);
+        assert!(bounded_read::read(path, 8).is_err());
+        assert!(is_replaced(path));
+        forget(path);
+        assert!(!is_replaced(path));
+    }
 }

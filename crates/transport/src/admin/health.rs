@@ -175,11 +175,13 @@ impl Condition {
 
     /// Adds to the note what a person should act on.
     pub fn add_note(&self, more: &str) {
-        let former = self.0.lock().note.take();
-        self.warn(Some(match former {
+        // One lock: a report in between would lack the note.
+        let mut state = self.0.lock();
+        state.note = Some(match state.note.take() {
             Some(note) => format!("{note}; {more}"),
             None => more.to_owned(),
-        }));
+        });
+        state.warns = true;
     }
 
     /// Notes the end of a reload: the cause, if the previous content stays in use.

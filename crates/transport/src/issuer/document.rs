@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::http_client::Unexpected;
 
-/// The path of the document, behind the issuer without its final slash.
+/// The path of the document, after the issuer without its final slash.
 const DOCUMENT: &str = "/.well-known/openid-configuration";
 /// The path of an OAuth server's document (RFC 8414 §3.1), between host and path of the issuer.
 const OAUTH_DOCUMENT: &str = "/.well-known/oauth-authorization-server";
@@ -63,7 +63,7 @@ impl IssuerUrl {
         if document.is_plain_over_a_network() {
             return Err(IssuerUrlError::Plain);
         }
-        // RFC 8414 §3.1 puts the well-known part between host and path, OpenID Connect behind the path.
+        // RFC 8414 §3.1 puts the well-known part between host and path, OpenID Connect after the path.
         let (_, behind_scheme) = base.split_once("://").unwrap_or(("", base));
         let host = behind_scheme.split('/').next().unwrap_or_default();
         let path = behind_scheme.strip_prefix(host).unwrap_or_default();

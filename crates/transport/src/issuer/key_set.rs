@@ -90,6 +90,8 @@ impl fmt::Display for Location {
 pub struct KeySetSettings {
     /// The location of the key set.
     pub location: Location,
+    /// The setting of a location that is a file, for errors.
+    pub setting: &'static str,
     /// Certificates for the server of the set.
     pub tls: PeerFiles,
     /// The proxy to the server of the set.
@@ -149,7 +151,7 @@ impl KeySetSource {
         match &self.settings.location {
             Location::File(file) => match keys_in(file, &self.settings.algorithms) {
                 Ok(_) => Ok(None),
-                Err(error) => Err(format!("--jwks: {error}")),
+                Err(error) => Err(format!("{}: {error}", self.settings.setting)),
             },
             _ => self.client.open(),
         }
@@ -331,6 +333,22 @@ fn freshness(headers: &HeaderMap) -> Duration {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+
+    #[test]
+    fn an_unusable_file_is_an_error_that_names_its_setting() {
+        let settings = KeySetSettings {
+            location: "/nowhere".parse().unwrap(),
+            setting: "jwks",
+            tls: PeerFiles::default(),
+            proxy: None,
+            bearer_file: None,
+            algorithms: Vec::new(),
+            max_key_age: None,
+        };
+        let mut source = KeySetSource::new(settings, ClientSettings::default());
+        let error = source.open().unwrap_err();
+        assert!(error.starts_with("jwks: /nowhere: "), "{error}");
+    }
 
     #[test]
     fn rfc_9111_freshness_is_capped_at_five_minutes() {

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use super::connection_slots::{Slot, make_room};
 use postern_process::exit::ExitError;
 use postern_process::logs::once_a_minute::OnceAMinute;
-use postern_process::logs::telemetry::LogFormat;
+use postern_process::logs::subscriber::LogFormat;
 
 /// Max number of connections that wait to be accepted; the system may allow fewer. With the standard
 /// library's 128, most of a fleet that connects at once would retry a second later.
@@ -174,14 +174,17 @@ pub async fn accept<F: Future<Output = Option<Slot>>>(
 
 /// Waits a moment after a failure, in which idle connections make room if too many are open.
 async fn recover(error: &io::Error, port: &str) {
+    let errno = Errno::from_io_error(error);
+    // The client has left before the accept, which is no failure of ours: the next connection may be
+    // accepted at once.
+    if errno == Some(Errno::CONNABORTED) {
+        return;
+    }
     if FAILURE_LOGGED.lock().is_due(Instant::now()) {
         tracing::warn!(%error, "{port}: accept failed");
     }
-    match Errno::from_io_error(error) {
-        // The client has left before the accept: the next connection may be accepted at once.
-        Some(Errno::CONNABORTED) => return,
-        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => make_room(),
-        _ => {}
+    if let Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) = errno {
+        make_room();
     }
     tokio::time::sleep(ACCEPT_PAUSE).await;
 }
@@ -190,6 +193,12 @@ async fn recover(error: &io::Error, port: &str) {
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_leaves_before_its_accept_takes_no_line() {
+        recover(&io::Error::from(Errno::CONNABORTED), "a port").await;
+        assert!(FAILURE_LOGGED.lock().is_due(Instant::now()));
+    }
 
     #[test]
     fn a_peer_that_vanishes_is_probed() {

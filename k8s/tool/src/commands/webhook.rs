@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use postern_process::clock::unix_now;
+use postern_process::clock::{self, unix_now};
 use postern_process::exit::ExitError;
 use postern_process::metrics::{Label, counters_by};
-use postern_process::signals::{Terminations, no_signals};
+use postern_process::signals::{Terminations, not_receivable};
 use postern_process::supervisor::{FirstFailure, supervisor};
 use postern_transport::admin;
 use postern_transport::admin::health::{Condition, Health};
@@ -18,7 +18,9 @@ use postern_transport::drain::DrainTrigger;
 use postern_transport::http_port::HttpPort;
 use postern_transport::net::connection_slots::ConnectionSlots;
 use postern_transport::net::listener::{self, Port};
-use postern_transport::tls::{CertificateMetrics, HTTP_1, RequestedCertificates, ServerTls};
+use postern_transport::tls::{
+    CertificateMetrics, HTTP_1, RequestedCertificates, ServerTls, expiry,
+};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
@@ -35,7 +37,7 @@ const PORT: &str = "webhook port";
 const MAX_CONNECTIONS: usize = 128;
 /// Of a handshake, and of a blocked write: the API server waits for 10 s by default.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections that are idle for longer are closed by the API server itself.
+/// The time for reviews in flight at the stop; the API server retries elsewhere.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The API server learns of the end of a replica by its connections alone.
 const LAME_DUCK: Duration = Duration::from_secs(5);
@@ -51,7 +53,7 @@ pub(crate) fn run(args: &WebhookArgs) -> Result<(), ExitError> {
 }
 
 async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
-    let terminations = Terminations::install().map_err(no_signals)?;
+    let terminations = Terminations::install().map_err(not_receivable)?;
     let settings = Settings::new(&args.sidecars)?;
     let tls = server_tls(args)?;
     info!(
@@ -74,8 +76,10 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
     let health = Health::new();
     let following = Arc::clone(&tls)
         .follow(certificate, health.files("tls_files").reloads())
-        .map_err(no_signals)?;
+        .map_err(not_receivable)?;
     background.spawn_critical("following the TLS files", following);
+    background.spawn_critical("the watch of certificates", expiry::watch());
+    background.spawn_critical("the watch of the clock", clock::watch());
 
     let serving = health.condition("serving", "starting");
     let (drain, admin_drain) = (DrainTrigger::default(), DrainTrigger::default());
@@ -133,7 +137,7 @@ fn registry(reviewed: &Family<Label, Counter>, certificate: &CertificateMetrics)
     registry
 }
 
-/// Waits for a signal to end, or a failure in the background. Behind a signal reviews are served for a
+/// Waits for a signal to end, or a failure in the background. After a signal reviews are served for a
 /// while: the API server sends them until it learns that this replica ends.
 async fn until_stopped(
     mut terminations: Terminations,

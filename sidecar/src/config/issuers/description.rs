@@ -290,6 +290,7 @@ impl<'a> Description<'a> {
                 file => file.clone(),
             },
             location,
+            setting: self.name().map_or("--jwks", |_| "jwks"),
             algorithms: self.algorithms(),
             max_key_age: self.args.keys.max_key_age.limit(),
         }))

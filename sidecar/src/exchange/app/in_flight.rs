@@ -53,17 +53,19 @@ impl InFlight {
         self.permits.take(holder).await
     }
 
-    /// Logs a client that got no permit, and its user.
-    pub(crate) fn warn(&self, client: Option<IpAddr>, user: Option<String>) {
+    /// Logs a client that was turned away. Its user is decoded only for a line that is due.
+    pub(crate) fn warn(&self, client: Option<IpAddr>, user: impl FnOnce() -> Option<String>) {
         if self.warned.lock().is_due(Instant::now()) {
             let (max, free, client) = (self.max, self.permits.free(), client.map(display));
+            let user = user();
             let user = user.as_deref().map(LogText).map(display);
             tracing::warn!(
                 client,
                 user,
                 max_requests = max,
                 free,
-                "a client has its share"
+                "a client was turned away: it holds its share of --max-requests, \
+                 or no place was free in time"
             );
         }
     }
@@ -71,7 +73,21 @@ impl InFlight {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    #[test]
+    fn a_user_is_decoded_only_for_a_line_that_is_due() {
+        let (in_flight, decoded) = (InFlight::new(1), Cell::new(0));
+        for _ in 0..3 {
+            in_flight.warn(None, || {
+                decoded.set(decoded.get() + 1);
+                None
+            });
+        }
+        assert_eq!(decoded.get(), 1);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn work_takes_a_permit_only_while_it_waits() {

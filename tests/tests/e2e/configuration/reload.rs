@@ -62,7 +62,7 @@ fn a_signal_without_a_change_has_the_key_file_read() {
     };
     fs::write(&file, "half a k").unwrap();
     says("verification key not fetched; keeping the last good one");
-    sidecar.until_logged("configuration read again: no setting has changed");
+    sidecar.until_logged("configuration applied again: no setting has changed");
     sidecar.until_logged("key.pem cannot be used");
     fs::write(&file, key()).unwrap();
     says("verification key replaced");
@@ -321,9 +321,9 @@ fn the_service_is_reached_with_the_certificates_of_the_moment() {
     let expired = clients.issue_expired_client();
     fs::copy(&expired.cert, &untrusted.cert).unwrap();
     write_private(&untrusted.key, &fs::read_to_string(&expired.key).unwrap());
-    let reloads = sidecar.reloads("applied");
+    let reloads = sidecar.reloads("rejected");
     sidecar.process().signal("HUP");
-    wait::until("the reload", || sidecar.reloads("applied") > reloads);
+    wait::until("the rejection", || sidecar.reloads("rejected") > reloads);
     assert_eq!(client.status("/a"), 200);
     let page = admin_get(sidecar.admin(), "/").text();
     let mut rows = page.lines();

@@ -261,7 +261,7 @@ fn unread_rejections_take_permits_alone() {
     }
     wait_for_ended_requests(&stack.sidecar, u64::from(STREAMS) - 6);
     wait::until("permits for others", || in_flight(&stack.sidecar) <= 6);
-    stack.sidecar.until_logged("a client has its share");
+    stack.sidecar.until_logged("a client was turned away");
     let user = stack.sidecar.bearing(&stack.token()).get("/list");
     assert_eq!(user.status(), 200);
     drop(client);

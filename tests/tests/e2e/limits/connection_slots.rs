@@ -132,14 +132,22 @@ const ONE_OR_MANY: [usize; 2] = [1, 20];
 
 #[test]
 fn held_connections_keep_no_client_out_of_the_sidecar() {
-    let stack = ForgedStack::with_public(["--max-connections", SLOTS]);
-    let port = Port::plain(stack.sidecar.address(), "/orders/public/x");
-    for hold in [Hold::Silent, Hold::HalfHead, Hold::Kept, Hold::Http2] {
-        for addresses in ONE_OR_MANY {
-            keeps_no_other_client_out(&port, hold, addresses, true);
+    let limit = ["--max-connections", SLOTS];
+    let stack = ForgedStack::with_public(limit);
+    let server = AuthServerPlan::new().flags(limit).ready();
+    let holds = [Hold::Silent, Hold::HalfHead, Hold::Kept, Hold::Http2];
+    for (address, path, holds) in [
+        (stack.sidecar.address(), "/orders/public/x", &holds[..]),
+        (server.address(), "/auth/.well-known/jwks.json", &holds[..3]),
+    ] {
+        let port = Port::plain(address, path);
+        for hold in holds {
+            for addresses in ONE_OR_MANY {
+                keeps_no_other_client_out(&port, *hold, addresses, true);
+            }
         }
+        keeps_no_other_client_out(&port, Hold::SlowBody, 1, true);
     }
-    keeps_no_other_client_out(&port, Hold::SlowBody, 1, true);
 }
 
 /// Runs a program with so few file descriptors.
@@ -266,41 +274,6 @@ fn a_handshake_that_does_not_end_is_closed() {
     for address in [stack.sidecar.address(), server.address()] {
         assert!(RawClient::connect(address).is_at_end());
     }
-}
-
-#[test]
-fn held_connections_keep_no_client_out_of_the_auth_server() {
-    let plan = AuthServerPlan::new().flags(["--max-connections", SLOTS]);
-    let server = plan.ready();
-    let port = Port::plain(server.address(), "/auth/.well-known/jwks.json");
-    for hold in [Hold::Silent, Hold::HalfHead, Hold::Kept] {
-        for addresses in ONE_OR_MANY {
-            keeps_no_other_client_out(&port, hold, addresses, true);
-        }
-    }
-    keeps_no_other_client_out(&port, Hold::SlowBody, 1, true);
-}
-
-#[test]
-fn held_connections_keep_no_client_out_of_an_admin_port() {
-    let stack = ForgedStack::start();
-    let port = Port::plain(stack.sidecar.admin(), "/livez");
-    for hold in [Hold::Silent, Hold::HalfHead] {
-        for addresses in ONE_OR_MANY {
-            keeps_no_other_client_out(&port, hold, addresses, false);
-        }
-    }
-}
-
-#[test]
-fn a_request_in_flight_outlives_an_attack() {
-    let stack = ForgedStack::with_public(["--max-connections", SLOTS]);
-    let port = Port::plain(stack.sidecar.address(), "/orders/public/x");
-    let mut slow = RawClient::connect(port.address);
-    slow.send(&port.request("POST", "Content-Length: 5\r\n"));
-    keeps_no_other_client_out(&port, Hold::Silent, 20, true);
-    slow.send(b"whole");
-    assert_eq!(slow.response("POST").status(), 200);
 }
 
 #[test]

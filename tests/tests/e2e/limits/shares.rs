@@ -231,7 +231,7 @@ fn the_log_names_the_client_that_has_its_share() {
         let verdict = stack.send(1, "/list").response("GET").verdict();
         assert_eq!(verdict, "503 server_busy");
         let process = stack.0.sidecar.process();
-        for part in ["a client has its share", "server_busy"] {
+        for part in ["a client was turned away", "server_busy"] {
             let line = process.line_with(part);
             has(&line, " client=127.0.0.1");
             assert_eq!(line.contains(" user="), !user.is_empty(), "{line}");
