@@ -1,12 +1,10 @@
 """An issuer made of Authlib's authorization server: discovery, a key set and client credentials.
 
-argv: the audience of its tokens. stdout: `listening on ADDRESS`, then `stage N` after each SIGHUP,
-which takes the next step of a rotation: the new key is published, signs, and stands alone.
+argv: the audience of its tokens. stdout: `listening on ADDRESS`.
 """
 
 import json
 import os
-import signal
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl
@@ -24,15 +22,8 @@ AUDIENCE = sys.argv[1]
 SECRET = "a secret of the test, and of nothing else"
 
 
-def key(kid):
-    """Issuers that know nothing of each other give their keys the same names."""
-    return RSAKey.generate_key(2048, {"kid": kid, "alg": "RS256", "use": "sig"})
-
-
-FIRST, SECOND = key("key-1"), key("key-2")
-# It signs with the first of its keys.
-STAGES = [[FIRST], [FIRST, SECOND], [SECOND, FIRST], [SECOND]]
-stage = 0
+# Issuers that know nothing of each other give their keys the same names.
+KEYS = KeySet([RSAKey.generate_key(2048, {"kid": "key-1", "alg": "RS256", "use": "sig"})])
 
 
 class Client(ClientMixin):
@@ -58,7 +49,7 @@ class Grant(ClientCredentialsGrant):
 
 class Generator(JWTBearerTokenGenerator):
     def get_jwks(self):
-        return KeySet(STAGES[stage][:1])
+        return KEYS
 
     def get_audiences(self, client, user, scope):
         return AUDIENCE
@@ -107,7 +98,7 @@ class Handler(BaseHTTPRequestHandler):
                 "token_endpoint": ISSUER + "/token",
             })
         elif self.path == "/jwks":
-            self.respond(200, KeySet(STAGES[stage]).as_dict(private=False))
+            self.respond(200, KEYS.as_dict(private=False))
         else:
             self.respond(404, {})
 
@@ -128,18 +119,11 @@ class Handler(BaseHTTPRequestHandler):
         """stderr is for faults."""
 
 
-def enter_next_stage(*_):
-    global stage
-    stage += 1
-    print(f"stage {stage}", flush=True)
-
-
 listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 ADDRESS = "%s:%d" % listener.server_address
 ISSUER = "http://" + ADDRESS
 server = Server()
 server.register_grant(Grant)
 server.register_token_generator("default", Generator(ISSUER))
-signal.signal(signal.SIGHUP, enter_next_stage)
 print("listening on " + ADDRESS, flush=True)
 listener.serve_forever()

@@ -4,8 +4,7 @@
 //
 // argv: the audience of its tokens; `pages` for a login of people, whose audience is the requested
 // resource; a URI to which it sends the logouts of the client `shop` (Back-Channel Logout 1.0), whose access
-// tokens name their session. stdout: `listening on ADDRESS`, then `stage N` after each SIGHUP, which takes the next step
-// of a rotation: the new key is published, signs, and stands alone.
+// tokens name their session. stdout: `listening on ADDRESS`.
 import { generateKeyPairSync } from 'node:crypto';
 import { createServer } from 'node:http';
 import { Provider } from 'oidc-provider';
@@ -13,15 +12,12 @@ import { Provider } from 'oidc-provider';
 const [audience, pages, logoutUri] = process.argv.slice(2);
 
 // Issuers that know nothing of each other give their keys the same names.
-const key = (kid) => ({
+const key = {
   ...generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export({ format: 'jwk' }),
-  kid,
+  kid: 'key-1',
   alg: 'RS256',
   use: 'sig',
-});
-const [first, second] = [key('key-1'), key('key-2')];
-// It signs with the first of its keys.
-const stages = [[first], [first, second], [second, first], [second]];
+};
 
 const resourceServer = {
   audience,
@@ -49,8 +45,8 @@ const shop = {
   backchannel_logout_session_required: true,
 };
 
-const provider = (issuer, keys) => new Provider(issuer, {
-  jwks: { keys },
+const provider = (issuer) => new Provider(issuer, {
+  jwks: { keys: [key] },
   clients: [
     client('jobs', 'client_secret_post'),
     client('agent', 'client_secret_basic'),
@@ -83,17 +79,9 @@ const provider = (issuer, keys) => new Provider(issuer, {
   },
 }).callback();
 
-let stage = 0;
-let handle;
-const server = createServer((request, response) => handle(request, response));
+const server = createServer();
 server.listen(0, '127.0.0.1', () => {
   const address = `127.0.0.1:${server.address().port}`;
-  const enter = () => { handle = provider(`http://${address}`, stages[stage]); };
-  enter();
-  process.on('SIGHUP', () => {
-    stage += 1;
-    enter();
-    console.log(`stage ${stage}`);
-  });
+  server.on('request', provider(`http://${address}`));
   console.log(`listening on ${address}`);
 });

@@ -58,7 +58,7 @@ pub(crate) fn request(line: &RequestLine<'_>) {
         LoginSucceeded | LoginFailed | TokenIssued | KeyRetrieved
     );
     // A rejection that no password check bounds counts against the lines of its kind.
-    if !is_bounded && !RejectionLine::Audit(line.event.name(), line.outcome).has_line() {
+    if !is_bounded && !RejectionLine::Audit(line.event.name(), line.outcome).takes_line() {
         return;
     }
     info!(
@@ -193,7 +193,7 @@ pub(crate) fn server_started(listen: SocketAddr) {
     info!(target: TARGET, event = %SERVER_STARTED, %version, %listen, "server");
 }
 
-/// Logs the begin of the shutdown; `cause` is the signal or the error behind it.
+/// Logs the start of the shutdown; `cause` is the signal or the error that caused it.
 pub(crate) fn server_stopping(cause: &str) {
     info!(target: TARGET, event = %SERVER_STOPPING, cause, "server");
 }

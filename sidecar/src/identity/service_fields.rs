@@ -1,4 +1,4 @@
-//! The fields of a request on their way to the service: of a head, or behind a body.
+//! The fields of a request on their way to the service: of a head, or after a body.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};

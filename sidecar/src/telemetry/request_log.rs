@@ -43,7 +43,7 @@ impl RequestLogger {
         } else {
             self.metrics.requests.count(completion);
         }
-        let is_logged = access_log.wants(logged);
+        let is_logged = access_log.takes_line(logged);
         let reported = match outcome {
             Outcome::Reported(rejection) => Some(rejection),
             _ => None,

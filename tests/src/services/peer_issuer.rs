@@ -18,9 +18,8 @@ const GRANT: &str = "grant_type=client_credentials&scope=orders%3Aread\
 /// A running issuer.
 #[derive(Debug)]
 pub struct PeerIssuer {
-    process: Process,
+    _process: Process,
     address: SocketAddr,
-    stage: usize,
 }
 
 impl PeerIssuer {
@@ -61,8 +60,7 @@ impl PeerIssuer {
         let address = process.announced("listening on ");
         Self {
             address: address.parse().expect("an address"),
-            process,
-            stage: 0,
+            _process: process,
         }
     }
 
@@ -87,13 +85,6 @@ impl PeerIssuer {
     pub fn token(&self) -> String {
         let request = self.token_request("jobs");
         token_of(&exchange(self.address, "POST", &request))
-    }
-
-    /// Takes the next step of a rotation: `key-2` is published, then signs, then stands alone.
-    pub fn rotate(&mut self) {
-        self.stage += 1;
-        self.process.signal("HUP");
-        self.process.announced(&format!("stage {}", self.stage));
     }
 }
 

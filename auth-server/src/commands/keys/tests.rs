@@ -109,23 +109,6 @@ async fn a_revoked_key_is_replaced_at_once_and_again_is_no_error() {
 }
 
 #[tokio::test]
-async fn a_revoked_key_from_a_backup_can_be_revoked_again() {
-    let installation = Installation::new().await;
-    let before = installation.ring().await;
-    let old = before.current().id().clone();
-    installation.run(&format!("revoke {old}")).await.unwrap();
-    let store = installation.keys().await.store.opened;
-    let after = store.read_keys().await.unwrap();
-    let restored = StoredKeys {
-        pair: before.to_stored().unwrap().pair,
-        ..after.keys.clone()
-    };
-    assert_eq!(store.write_keys(&after, &restored).await, Ok(true));
-    installation.run(&format!("revoke {old}")).await.unwrap();
-    assert!(!installation.ring().await.is_listed(&old));
-}
-
-#[tokio::test]
 async fn a_pair_of_another_system_goes_into_a_store_without_one() {
     let installation = Installation(tempfile::tempdir().unwrap());
     let file = |name: &str, text: &str| {

@@ -39,13 +39,13 @@ impl TrustedProxies {
 
     /// Returns true for a request with a forwarded address, if no trusted proxy is configured.
     #[must_use]
-    pub fn miss_a_name(&self, headers: &HeaderMap) -> bool {
+    pub fn lacks_proxy_for(&self, headers: &HeaderMap) -> bool {
         self.0.is_empty() && headers.contains_key(FORWARDED_FOR)
     }
 
     /// Returns true for a trusted proxy that forwards text that is no address.
     #[must_use]
-    pub fn hear_no_address(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
+    pub fn forwards_no_address(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
         let mut hops = hops_from_the_right(headers);
         self.trusts(peer) && hops.next().is_some_and(|hop| parse(hop).is_none())
     }

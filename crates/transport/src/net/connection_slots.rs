@@ -126,7 +126,7 @@ impl ConnectionSlots {
 
     /// Takes a slot for a connection of `peer`; `is_proxy` if the peer stands for many clients. `None` if all
     /// other connections have requests in flight, or the peer holds its share of the slots. One newcomer
-    /// waits at a time: [`super::listener::accept`] takes the next one behind it.
+    /// waits at a time: [`super::listener::accept`] takes the next one after it.
     pub async fn take(&self, peer: IpAddr, is_proxy: bool) -> Option<Slot> {
         let port = &self.0;
         loop {

@@ -161,13 +161,13 @@ fn all_usable<T>(
         .collect()
 }
 
-/// Returns true for an X.509 certificate in DER, with nothing behind it.
+/// Returns true for an X.509 certificate in DER, with nothing after it.
 #[must_use]
 pub fn is_whole(der: &[u8]) -> bool {
     parse_x509_certificate(der).is_ok_and(|(rest, _)| rest.is_empty())
 }
 
-/// Returns the begin and the end, in seconds since 1970.
+/// Returns the start and the end, in seconds since 1970.
 pub(super) fn validity(certificate: &CertificateDer<'_>) -> Option<[i64; 2]> {
     let ([], parsed) = parse_x509_certificate(certificate).ok()? else {
         return None;

@@ -1,4 +1,4 @@
-//! The begin of a connection to a port with TLS: a handshake, or plain HTTP of a client that was given the wrong
+//! The beginning of a connection to a port with TLS: a handshake, or plain HTTP of a client that was given the wrong
 //! scheme.
 
 use std::fmt::Display;
@@ -25,7 +25,7 @@ const LEFT: [ErrorKind; 3] = [
     ErrorKind::TimedOut,
 ];
 
-/// The begin of a connection.
+/// The beginning of a connection.
 pub enum FirstBytes {
     /// A handshake that was completed.
     Tls(Box<TlsStream<Socket>>),

@@ -2,10 +2,10 @@
 //! trust anchor).
 
 use serde_json::Value;
-use tests::actors::auth_server::{AuthServerPlan, ECDSA};
+use tests::actors::auth_server::ECDSA;
 use tests::actors::expect::has;
 use tests::actors::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
-use tests::actors::token_forge::{Forge, Signature, encode, signing_input};
+use tests::actors::token_forge::Forge;
 use tests::keys::SigningType;
 use tests::services::echo_service::EchoService;
 use tests::services::fake_auth_server::FakeAuthServer;
@@ -48,27 +48,6 @@ fn rejected_for(sidecar: &Sidecar, auth_server: &FakeAuthServer, why: &str) {
     assert!(line.contains(why), "{why} in {line}");
     let found = auth_server.retrievals().len();
     assert_eq!(found, retrievals, "no secret was sent");
-}
-
-/// Covers both programs: the key endpoint, and the key set that its response links to.
-#[test]
-fn the_auth_server_s_key_set_is_followed_over_tls() {
-    let authority = Authority::new();
-    let plan = AuthServerPlan::new().flags(ECDSA);
-    let auth_server = plan.tls(&authority, &authority.issue("auth")).ready();
-    let service = EchoService::start();
-    let sidecar = plan_of(&service, &auth_server.url(), &trusting(&authority)).ready();
-    assert_eq!(sidecar.bearing(&auth_server.login()).status("/list"), 200);
-    // The rejection of an unknown name proves that the set is in use: a lone key has no name.
-    let forge = Forge::new(SigningType::Ecdsa);
-    let header = r#"{"alg":"ES256","kid":"nobody"}"#;
-    let claims = br#"{"username":"ada","userId":"1","exp":4000000000}"#;
-    let input = signing_input(header.as_bytes(), claims);
-    let signature = encode(&forge.sign(Signature::Good, &input));
-    let response = sidecar
-        .bearing(&format!("{input}.{signature}"))
-        .get("/list");
-    assert_eq!(response.verdict(), "401 token_key_unknown");
 }
 
 #[test]
@@ -148,29 +127,6 @@ fn new_certificates_are_followed_without_a_restart() {
     )
     .unwrap();
     auth_server.until_fetched(1);
-    let token = forge.token(clock::now(), &Value::Null);
-    assert_eq!(sidecar.bearing(&token).status("/list"), 200);
-}
-
-#[test]
-fn a_server_that_requires_a_certificate_gets_one() {
-    let (authority, forge) = (Authority::new(), Forge::new(SigningType::Ecdsa));
-    let server = authority.issue_server(&["127.0.0.1"]);
-    let tls = server.serving(Some(&authority.file()));
-    let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
-    let service = EchoService::start();
-
-    let without = plan_of(&service, &auth_server.url(), &trusting(&authority)).start();
-    rejected_for(&without, &auth_server, "key not fetched");
-    assert_eq!(without.readiness(), 503);
-
-    let client = authority.issue_client();
-    let cert = ["--auth-client-cert", client.cert.to_str().unwrap()];
-    let key = ["--auth-client-key", client.key.to_str().unwrap()];
-    let with = plan_of(&service, &auth_server.url(), &trusting(&authority))
-        .flags(cert)
-        .flags(key);
-    let sidecar = with.ready();
     let token = forge.token(clock::now(), &Value::Null);
     assert_eq!(sidecar.bearing(&token).status("/list"), 200);
 }

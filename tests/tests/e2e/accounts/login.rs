@@ -4,10 +4,8 @@ use serde_json::{Value, json};
 use tests::actors::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, credentials};
 use tests::actors::client::Request;
 use tests::actors::sessions::PASSWORD;
-use tests::actors::sidecar::SidecarPlan;
 use tests::actors::token_forge::{header_of, payload_of};
 use tests::actors::users_file::UsersFile;
-use tests::services::echo_service::EchoService;
 use tests::tables::template;
 use tests::tables::{self, LoginRow, LoginTable, Verdicts};
 use tests::wire::clock;
@@ -111,32 +109,5 @@ fn contract_2_2_the_verification_code_is_not_evaluated() {
             let found = server.anonymous().post(LOGIN, &body).status();
             assert_eq!(found, 200, "{users}: {code}");
         }
-    }
-}
-
-#[test]
-fn an_audience_limits_a_token_to_its_services() {
-    let service = EchoService::start();
-    let auth_server = AuthServerPlan::new()
-        .flags(["--audience", "orders,stock"])
-        .start()
-        .ready();
-    let without = AuthServer::start();
-    for (issuer, audience, expected) in [
-        (&auth_server, "orders", "200"),
-        (&auth_server, "stock", "200"),
-        (&auth_server, "billing,stock", "200"),
-        (&auth_server, "billing,stocks", "401 token_audience"),
-        (&auth_server, "billing", "401 token_audience"),
-        (&without, "orders", "401 token_audience"),
-    ] {
-        let sidecar = SidecarPlan::new(&service, &issuer.url())
-            .flags(["--audience", audience])
-            .start()
-            .ready();
-        let response = sidecar.bearing(&issuer.login()).get("/list");
-        assert_eq!(response.verdict(), expected, "{audience}");
-        // The issuer accepts its own tokens with any audience.
-        assert_eq!(issuer.logged_in().status(USER_DETAILS), 200);
     }
 }

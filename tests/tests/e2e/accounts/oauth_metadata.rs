@@ -1,11 +1,9 @@
-//! The documents by which clients find the issuer, its endpoints and its keys (RFC 8414, RFC 9728).
+//! The documents by which clients find the issuer, its endpoints and its keys (RFC 8414).
 
 use serde_json::json;
 use tests::actors::applications::register_in;
 use tests::actors::auth_server::{AuthServer, AuthServerPlan, file_store};
 use tests::actors::client::Request;
-use tests::actors::sidecar::SidecarPlan;
-use tests::services::echo_service::EchoService;
 
 #[test]
 fn rfc_8414_metadata_is_there_only_where_the_issuer_is_a_url() {
@@ -79,61 +77,4 @@ fn the_authorization_endpoint_redirects_no_browser() {
         .anonymous()
         .send(&Request::new("PUT", "/auth/oauth/authorize"));
     assert_eq!(other.verdict(), "405 method_not_allowed");
-}
-
-#[test]
-fn rfc_9728_a_client_without_a_token_finds_the_issuer() {
-    let service = EchoService::start();
-    let issuer = "https://login.example/auth";
-    let server = AuthServerPlan::new().flags(["--issuer", issuer]).ready();
-    let sidecar = SidecarPlan::new(&service, &server.url())
-        .flags(["--resource", "https://api.example/orders"])
-        .flags(["--issuer", issuer, "--cors-origin", "https://app.example"])
-        .ready();
-    let client = sidecar.anonymous();
-    let metadata = "https://api.example/.well-known/oauth-protected-resource/orders";
-    let challenges = [
-        (client.get("/list"), r#"Bearer realm="postern", "#),
-        (
-            client.bearing("a.b.c").get("/list"),
-            r#"Bearer realm="postern", error="invalid_token", "#,
-        ),
-    ];
-    for (response, start) in challenges {
-        let challenge = response.header("www-authenticate").concat();
-        let end = format!(r#", resource_metadata="{metadata}""#);
-        assert!(
-            challenge.starts_with(start) && challenge.ends_with(&end),
-            "{challenge}"
-        );
-    }
-    for path in [
-        "/.well-known/oauth-protected-resource/orders",
-        "/.well-known/oauth-protected-resource",
-    ] {
-        let send =
-            |method: &str, lines: &[&str]| client.send(&Request::new(method, path).lines(lines));
-        let document = json!({
-            "resource": "https://api.example/orders", "authorization_servers": [issuer],
-            "bearer_methods_supported": ["header"],
-            "dpop_signing_alg_values_supported":
-                ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"],
-        });
-        assert_eq!(send("GET", &[]).json(), document, "{path}");
-        assert_eq!(send("GET", &["Authorization: Bearer a.b.c"]).status(), 200);
-        assert_eq!(send("HEAD", &[]).status(), 200);
-        for method in ["POST", "DELETE", "OPTIONS"] {
-            let found = send(method, &[]).verdict();
-            assert_eq!(found, "405 method_not_allowed", "{method}");
-        }
-        let preflight = [
-            "Origin: https://app.example",
-            "Access-Control-Request-Method: GET",
-        ];
-        assert_eq!(send("OPTIONS", &preflight).status(), 204);
-    }
-    let beside = Request::new("GET", "/.well-known/oauth-protected-resource/other");
-    assert_eq!(client.send(&beside).verdict(), "404 not_found");
-    assert_eq!(service.requests().len(), 0, "nothing of it gets through");
-    assert_eq!(sidecar.verdict_of(&server.login()), "200");
 }

@@ -65,9 +65,15 @@ fn a_client_and_a_port_that_differ_about_tls_are_logged() {
     let stack = stack();
     let authority = Authority::new();
     let sidecar = with_tls(&stack, &authority.issue("server"), &[]);
-    let mut plain = RawClient::connect(sidecar.address());
-    plain.send(b"GET /orders/list HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!(plain.response("GET").status(), 400);
+    for hello in [
+        "GET /orders/list HTTP/1.1\r\nHost: a\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ] {
+        let mut plain = RawClient::connect(sidecar.address());
+        plain.send(hello.as_bytes());
+        assert_eq!(plain.response("GET").status(), 400, "{hello}");
+    }
+    assert_eq!(stack.service.requests().len(), 0);
     sidecar.until_logged("plain HTTP came, and this port has --tls-cert");
     assert!(authority.client().connect(stack.sidecar.address()).is_err());
     let expected = "a TLS handshake came, and this port has no --tls-cert";
@@ -84,22 +90,6 @@ fn a_client_and_a_port_that_differ_about_tls_are_logged() {
             .is_err()
     );
     sidecar.until_logged("no connection with TLS");
-}
-
-#[test]
-fn plain_http_on_a_tls_port_reaches_no_service() {
-    let stack = stack();
-    let authority = Authority::new();
-    let sidecar = with_tls(&stack, &authority.issue("server"), &[]);
-    for hello in [
-        "GET /orders/list HTTP/1.1\r\n\r\n",
-        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    ] {
-        let mut client = RawClient::connect(sidecar.address());
-        client.send(hello.as_bytes());
-        assert_eq!(client.response("GET").status(), 400, "{hello}");
-    }
-    assert_eq!(stack.service.requests().len(), 0);
 }
 
 #[test]
@@ -120,27 +110,6 @@ fn who_agrees_on_http_2_and_does_not_speak_it_is_closed() {
     }
     for reason in ["request_timeout", "request_malformed"] {
         wait::until(reason, || rejections(sidecar.admin(), reason) == 1);
-    }
-}
-
-#[test]
-fn a_client_certificate_is_required_besides_the_token() {
-    let stack = stack();
-    let (authority, clients) = (Authority::new(), Authority::new());
-    let ca = clients.file().display().to_string();
-    let sidecar = with_tls(&stack, &authority.issue("server"), &["--client-ca", &ca]);
-    let address = sidecar.address();
-    let known = authority.client().with_identity(&clients.issue("client"));
-    let unknown = authority.client().with_identity(&authority.issue("client"));
-    assert_eq!(get(&known, address, &authorization(&stack)).status(), 200);
-    assert_eq!(get(&known, address, "").status(), 401);
-    for trust in [unknown, authority.client()] {
-        // In TLS 1.3 the client learns of the rejection only when it reads.
-        let responded = trust.connect(address).is_ok_and(|mut client| {
-            client.send(b"GET /orders/list HTTP/1.1\r\nHost: a\r\n\r\n");
-            client.rest().is_ok_and(|response| !response.is_empty())
-        });
-        assert!(!responded);
     }
 }
 

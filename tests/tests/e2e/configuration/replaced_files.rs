@@ -1,4 +1,4 @@
-//! Files that are mounted alone and replaced on the host: the mount leads to the old file for ever.
+//! Files that are mounted alone and replaced on the host: the mount leads to the old file forever.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -60,60 +60,37 @@ fn flags_variables_file_and_image_rank_in_this_order() {
 #[test]
 fn blanks_around_the_members_of_a_list_count_for_nothing() {
     const OF_ISSUER: [&str; 2] = ["--jwks=https://idp/keys", "--issuer=i"];
-    const WITH_COOKIE: &str = "--token-cookie=session";
-    for (program, flags, setting, value) in [
+    for (program, flags, rows) in [
         (
             Program::Sidecar,
-            &[][..],
-            "PUBLIC_PATH",
-            "GET,HEAD /a/**,/b",
+            &OF_ISSUER[..],
+            "PUBLIC_PATH GET,HEAD /a/**,/b\nOPTIONAL_AUTH_PATH /a/**,/b\n\
+             CORS_ORIGIN https://a,capacitor://b\nCOOKIE_ORIGIN https://a,https://b\n\
+             RESOURCE https://a/x,https://b/x\nAUDIENCE a,b\nCLAIM email=mail,account=upn\n\
+             CLAIM_HEADER X-A=a,X-B=b\nTRUSTED_PROXY 10.0.0.0/8,::1",
         ),
-        (Program::Sidecar, &[], "OPTIONAL_AUTH_PATH", "/a/**,/b"),
-        (
-            Program::Sidecar,
-            &[],
-            "CORS_ORIGIN",
-            "https://a,capacitor://b",
-        ),
-        (
-            Program::Sidecar,
-            &[WITH_COOKIE],
-            "COOKIE_ORIGIN",
-            "https://a,https://b",
-        ),
-        (Program::Sidecar, &[], "RESOURCE", "https://a/x,https://b/x"),
-        (Program::Sidecar, &[], "AUDIENCE", "a,b"),
-        (Program::Sidecar, &[], "CLAIM", "email=mail,account=upn"),
-        (Program::Sidecar, &[], "CLAIM_HEADER", "X-A=a,X-B=b"),
-        (Program::Sidecar, &[], "TRUSTED_PROXY", "10.0.0.0/8,::1"),
-        (Program::AuthServer, &[], "PUBLIC_PATH", "/a/**,/b"),
         (
             Program::AuthServer,
             &[],
-            "CORS_ORIGIN",
-            "https://a,capacitor://b",
+            "PUBLIC_PATH /a/**,/b\nCORS_ORIGIN https://a,capacitor://b\nAUDIENCE a,b\n\
+             TRUSTED_PROXY 10.0.0.0/8,::1",
         ),
-        (Program::AuthServer, &[], "AUDIENCE", "a,b"),
-        (Program::AuthServer, &[], "TRUSTED_PROXY", "10.0.0.0/8,::1"),
     ] {
-        let of_program: &[&str] = match program {
-            Program::Sidecar => &OF_ISSUER,
-            _ => &[],
-        };
-        let checked = |value: &str| {
-            let check = program.command().arguments(["check"]).arguments(of_program);
-            let check = check.arguments(flags.iter().copied());
-            let check = check.environment("POSTERN_AUDIENCE", "orders");
-            let end = check
-                .environment(&format!("POSTERN_{setting}"), value)
-                .run();
-            assert_eq!(end.code, Some(0), "{setting} {value}: {}", end.stderr);
-            end.stdout
-        };
-        let plain = checked(value);
-        for blank in [" ", "\n  ", "\t"] {
-            let blanks = format!("{blank}{}\n", value.replace(',', &format!(" ,{blank}")));
-            assert_eq!(checked(&blanks), plain, "{setting}");
+        for row in rows.lines() {
+            let (setting, value) = row.split_once(' ').unwrap();
+            let cookie = (setting == "COOKIE_ORIGIN").then_some("--token-cookie=session");
+            let checked = |value: &str| {
+                let check = program.command().arguments(["check"]).arguments(flags);
+                let check = check.arguments(cookie);
+                let check = check.environment("POSTERN_AUDIENCE", "orders");
+                let end = check
+                    .environment(&format!("POSTERN_{setting}"), value)
+                    .run();
+                assert_eq!(end.code, Some(0), "{setting} {value}: {}", end.stderr);
+                end.stdout
+            };
+            let blanks = format!("\n  {}\n", value.replace(',', " ,\n  "));
+            assert_eq!(checked(&blanks), checked(value), "{setting}");
         }
     }
 }

@@ -58,27 +58,6 @@ fn a_websocket_is_closed_on_both_sides_when_its_token_expires() {
 }
 
 #[test]
-fn events_end_with_the_token_and_a_download_does_not() {
-    let service = StreamingService::start();
-    let stack = before(&service.url(), &[]);
-    let token = short_token(&stack);
-    let mut events = RawClient::connect(stack.sidecar.address());
-    events.send(&request("events", &token, "Accept: text/event-stream\r\n"));
-    let mut download = RawClient::connect(stack.sidecar.address());
-    download.send(&request("download", &token, ""));
-    let text = events.text_until("data: first");
-    assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
-    assert!(events.is_at_end());
-    service.wait_for_broken_off(1);
-    wait_for_ended_streams(&stack.sidecar, 1);
-    // The token of the download has expired by now, too.
-    let again = stack.sidecar.bearing(&token).get("/list");
-    assert_eq!(again.status(), 401);
-    service.go_on();
-    assert_eq!(download.response("GET").body, b"halfmore");
-}
-
-#[test]
 fn a_grpc_call_ends_with_the_token_and_the_connection_goes_on() {
     let service = H2Service::start();
     let flags = [

@@ -2,7 +2,6 @@
 //! and the same request succeeds afterwards.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use rusqlite::Connection;
@@ -124,32 +123,24 @@ fn an_unreadable_log_takes_no_logout_until_it_is_deleted() {
     const LOG: &str = "{auth:user-token}:log:revocations";
     const ENDS: &str = "{auth:user-token}:log:revocations:ends";
     const LAST: &str = "{auth:user-token}:last";
-    for planted in [
-        &["SET", LAST, "100000000000000"][..],
-        &["SET", LAST, "none"],
-        &["ZADD", LOG, "1e14", "100000000000000 9000000000 {}"],
-        &["ZADD", LOG, "4000000000", "100000000000000 9000000000 {}"],
-        &["ZADD", LOG, "4000000000", "1e+14 9000000000 {}"],
-    ] {
-        let Some(redis) = Redis::start() else { return };
-        let server = plan(&redis.url()).ready();
-        let [before, token] = [(); 2].map(|()| server.login());
-        assert_eq!(server.log_out(&before).status(), 200);
-        redis.command(planted);
-        wait::until("the reason in /readyz", || server.store_note());
-        assert_eq!(server.metric(STORE_UP), Some(0), "{planted:?}");
-        assert_eq!(server.log_out(&token).status(), 503, "{planted:?}");
-        server.command(&["revoke", "--all"]).says(78, "log");
-        assert_eq!(server.logged_in().status(USER_DETAILS), 200);
-        plan(&redis.url()).fails().says(78, "log");
+    let Some(redis) = Redis::start() else { return };
+    let server = plan(&redis.url()).ready();
+    let [before, token] = [(); 2].map(|()| server.login());
+    assert_eq!(server.log_out(&before).status(), 200);
+    redis.command(&["SET", LAST, "100000000000000"]);
+    wait::until("the reason in /readyz", || server.store_note());
+    assert_eq!(server.metric(STORE_UP), Some(0));
+    assert_eq!(server.log_out(&token).status(), 503);
+    server.command(&["revoke", "--all"]).says(78, "log");
+    assert_eq!(server.logged_in().status(USER_DETAILS), 200);
+    plan(&redis.url()).fails().says(78, "log");
 
-        redis.command(&["DEL", LOG, ENDS, LAST]);
-        wait::until("the store again", || server.store_note().is_none());
-        assert_eq!(server.log_out(&token).status(), 200, "{planted:?}");
-        let fresh = plan(&redis.url()).ready();
-        for (server, token) in [(&server, &token), (&fresh, &token), (&fresh, &before)] {
-            server.until_revoked(token);
-        }
+    redis.command(&["DEL", LOG, ENDS, LAST]);
+    wait::until("the store again", || server.store_note().is_none());
+    assert_eq!(server.log_out(&token).status(), 200);
+    let fresh = plan(&redis.url()).ready();
+    for (server, token) in [(&server, &token), (&fresh, &token), (&fresh, &before)] {
+        server.until_revoked(token);
     }
 }
 
@@ -173,62 +164,42 @@ fn logins_that_no_replica_acknowledges_leave_no_session() {
     assert!(!server.process().stderr().contains("cause=limit"));
 }
 
-/// A deed of others to the database of a running server, and the line that stops the next start.
-type Deed = (fn(database: &Path, backup: &Path), Option<&'static str>);
-
-const DEEDS: [Deed; 2] = [
-    (
-        |database, backup| fs::rename(backup, database).unwrap(),
-        Some("its -wal is of another store.db"),
-    ),
-    (
-        |database, _| fs::remove_file(database.with_extension("db-wal")).unwrap(),
-        None,
-    ),
-];
-
 /// A restore has to happen with no server running: beside one neither it nor a command uses what stands there.
 #[test]
 fn a_server_whose_store_is_replaced_uses_it_no_more() {
-    for (at, (act, stops)) in DEEDS.into_iter().enumerate() {
-        let home = tempfile::tempdir().unwrap();
-        let (data, backup) = (home.path().join("data"), home.path().join("backup"));
-        let store = file_store(&data);
-        let run = |words: &[&str]| Program::AuthServer.run(&[words, &["--store", &store]].concat());
-        let server = plan(&store).ready();
-        let session = server.session_of("ada");
-        run(&["store", "backup", &backup.display().to_string()]).says(0, "");
-        let kept = home.path().join("kept");
-        fs::copy(&backup, &kept).unwrap();
-        // The last of these is in the journal still.
-        let later: Vec<_> = (0..20).map(|_| server.session_of("ada")).collect();
-        let ended = &later[18];
-        assert_eq!(server.log_out(&ended.refresh).status(), 200);
-        let database = file_store::database(&data);
-        act(&database, &backup);
-        for token in [&session.access, &later[19].access, &later[19].refresh] {
-            assert_eq!(server.log_out(token).status(), 503, "{at}");
-        }
-        assert!(!has_session(&server.login_as("ada", "any")), "{at}");
-        wait::until("the readiness", || server.readiness() == 503);
-        server.until_logged("was replaced, changed or removed under this program");
-        if let Some(line) = stops {
-            run(&["revoke", "--user", "1"]).says(78, line);
-        }
-        drop(server);
-
-        if let Some(line) = stops {
-            plan(&store).fails().says(78, line);
-            for ending in ["db-wal", "db-shm"] {
-                let _ = fs::remove_file(database.with_extension(ending));
-            }
-            fs::copy(&kept, &database).unwrap();
-        }
-        let restored = plan(&store).ready();
-        let refreshed = |token: &str| restored.refresh(token).status();
-        assert_eq!(refreshed(&session.refresh), 200, "{at}");
-        assert_eq!(refreshed(&ended.refresh), 400, "{at}");
-        let expected = if stops.is_none() { 200 } else { 400 };
-        assert_eq!(refreshed(&later[19].refresh), expected, "{at}");
+    const LINE: &str = "its -wal is of another store.db";
+    let home = tempfile::tempdir().unwrap();
+    let (data, backup) = (home.path().join("data"), home.path().join("backup"));
+    let store = file_store(&data);
+    let run = |words: &[&str]| Program::AuthServer.run(&[words, &["--store", &store]].concat());
+    let server = plan(&store).ready();
+    let session = server.session_of("ada");
+    run(&["store", "backup", &backup.display().to_string()]).says(0, "");
+    let kept = home.path().join("kept");
+    fs::copy(&backup, &kept).unwrap();
+    // The last of these is in the journal still.
+    let later: Vec<_> = (0..20).map(|_| server.session_of("ada")).collect();
+    let ended = &later[18];
+    assert_eq!(server.log_out(&ended.refresh).status(), 200);
+    let database = file_store::database(&data);
+    fs::rename(&backup, &database).unwrap();
+    for token in [&session.access, &later[19].access, &later[19].refresh] {
+        assert_eq!(server.log_out(token).status(), 503);
     }
+    assert!(!has_session(&server.login_as("ada", "any")));
+    wait::until("the readiness", || server.readiness() == 503);
+    server.until_logged("was replaced, changed or removed under this program");
+    run(&["revoke", "--user", "1"]).says(78, LINE);
+    drop(server);
+
+    plan(&store).fails().says(78, LINE);
+    for ending in ["db-wal", "db-shm"] {
+        let _ = fs::remove_file(database.with_extension(ending));
+    }
+    fs::copy(&kept, &database).unwrap();
+    let restored = plan(&store).ready();
+    let refreshed = |token: &str| restored.refresh(token).status();
+    assert_eq!(refreshed(&session.refresh), 200);
+    assert_eq!(refreshed(&ended.refresh), 400);
+    assert_eq!(refreshed(&later[19].refresh), 400);
 }

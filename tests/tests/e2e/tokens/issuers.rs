@@ -278,9 +278,6 @@ fn an_encoded_response_is_named_with_its_encoding() {
     let service = EchoService::start();
     for (encoding, body, found) in [
         ("br", &b"\x8b\x02\x80{}\x03"[..], "Content-Encoding: br"),
-        ("deflate", b"\x78\x9c\xab", "Content-Encoding: deflate"),
-        ("zstd", b"\x28\xb5\x2f\xfd", "Content-Encoding: zstd"),
-        ("made-up", b"\xff", "Content-Encoding: made-up"),
         ("gzip, br", b"no text", "Content-Encoding: gzip, br"),
         ("identity, x-gzip", b"\x1f\x8b", "identity, x-gzip"),
         ("utf-8", b"{\x00}\x00", ""),

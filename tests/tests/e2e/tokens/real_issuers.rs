@@ -1,16 +1,12 @@
 //! Issuers of others behind one sidecar: two of npm's `oidc-provider` and one of PyPI's `authlib`,
-//! found by discovery alone. All of them name their keys `key-1` and `key-2`.
-
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+//! found by discovery alone. All of them name their key `key-1`.
 
 use serde_json::{Value, json};
-use tests::actors::sidecar::{EVERY_SECOND, NEVER, SidecarPlan};
+use tests::actors::sidecar::{NEVER, SidecarPlan};
 use tests::actors::token_forge::payload_of;
 use tests::services::echo_service::EchoService;
 use tests::services::peer_issuer::PeerIssuer;
 use tests::tables::Verdicts;
-use tests::wait;
 
 use super::several_issuers::published::Issuers;
 use super::several_issuers::tokens_get_their_verdicts;
@@ -86,61 +82,4 @@ fn keys_and_tokens_count_as_real_issuers_write_them() {
     }
     verdicts.conclude();
     assert_eq!(sidecar.until_logged("'legacy' (RS256): "), 1);
-}
-
-#[test]
-fn a_rotation_of_real_issuers_under_load_rejects_nothing() {
-    let Some(issuers) = issuers() else { return };
-    let service = EchoService::start();
-    let plan = plan(&service, &issuers, AUDIENCES);
-    let sidecar = plan.flags(EVERY_SECOND).with_all_keys();
-    let issuers = issuers.map(Mutex::new);
-    let (ended, verdicts) = (AtomicBool::new(false), Mutex::new(Vec::new()));
-    // A mutex alone would seldom let the step in between requests.
-    let stepping = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for issuer in &issuers {
-            let (sidecar, ended, verdicts) = (&sidecar, &ended, &verdicts);
-            let stepping = &stepping;
-            scope.spawn(move || {
-                while !ended.load(Ordering::Relaxed) {
-                    if stepping.load(Ordering::Relaxed) {
-                        std::thread::yield_now();
-                        continue;
-                    }
-                    // No step is taken between a token and its use.
-                    let issuer = issuer.lock().unwrap();
-                    let bearer = sidecar.bearing(&issuer.token());
-                    let found = bearer.verdict("/list");
-                    verdicts.lock().unwrap().push(found);
-                }
-            });
-        }
-        let sent = |count: usize| {
-            let before = verdicts.lock().unwrap().len();
-            wait::until("requests", || {
-                verdicts.lock().unwrap().len() >= before + count
-            });
-        };
-        // The first key, the second beside it, the second signs, the first is gone.
-        for generation in [2, 2, 3] {
-            sent(10);
-            stepping.store(true, Ordering::Relaxed);
-            for issuer in &issuers {
-                issuer.lock().unwrap().rotate();
-            }
-            stepping.store(false, Ordering::Relaxed);
-            for number in 0..issuers.len() {
-                let series =
-                    format!("postern_sidecar_key_generation{{issuer=\"issuer-{number}\"}}");
-                wait::until("the keys of all issuers", || {
-                    sidecar.metric(&series) == Some(generation)
-                });
-            }
-        }
-        sent(10);
-        ended.store(true, Ordering::Relaxed);
-    });
-    let verdicts = verdicts.into_inner().unwrap();
-    assert!(verdicts.iter().all(|found| found == "200"), "{verdicts:?}");
 }

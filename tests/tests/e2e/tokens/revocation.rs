@@ -98,28 +98,6 @@ fn what_is_no_request_to_revoke_is_an_error_of_the_rfc() {
 }
 
 #[test]
-fn a_command_ends_a_token_and_all_of_a_user() {
-    let server = AuthServerPlan::polling().ready();
-    let service = EchoService::start();
-    let sidecar = SidecarPlan::polling(&service, &server.url()).ready();
-    let (first, second) = (server.login(), server.login());
-    server.done(&["revoke", "--jti", &jti_of(&first)]);
-    sidecar.until_revoked(&first);
-    allowed(&sidecar.bearing(&second));
-    let user = payload_of(&second)["sub"].as_str().unwrap().to_owned();
-    // Tokens of a later second stay valid.
-    server.done(&["revoke", "--user", &user]);
-    sidecar.until_revoked(&second);
-    wait::until("a login after the revocation", || {
-        let token = server.login();
-        sidecar.verdict_of(&token) == "200"
-    });
-    let third = server.login();
-    server.done(&["revoke", "--all"]);
-    sidecar.until_revoked(&third);
-}
-
-#[test]
 fn the_tokens_of_an_application_end_by_command_and_with_it() {
     let server = AuthServerPlan::polling().ready();
     let add = |id: &str| {
@@ -159,6 +137,8 @@ fn the_tokens_of_an_application_end_by_command_and_with_it() {
     });
     sidecar.until_revoked(&last);
     allowed(&sidecar.bearing(&of_other));
+    server.done(&["revoke", "--all"]);
+    sidecar.until_revoked(&of_other);
 }
 
 #[test]

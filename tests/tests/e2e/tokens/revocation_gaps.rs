@@ -3,30 +3,10 @@
 
 use tests::actors::auth_server::{AuthServer, AuthServerPlan};
 use tests::actors::sessions::PASSWORD;
-use tests::actors::sidecar::SidecarPlan;
 use tests::actors::token_forge::jti_of;
 use tests::actors::users_file::UsersFile;
-use tests::services::echo_service::EchoService;
 use tests::services::redis_server::Redis;
 use tests::wait;
-
-#[test]
-fn a_logout_ends_a_token_that_only_sidecars_still_accept() {
-    let server = AuthServerPlan::polling()
-        .flags(["--token-lifetime", "1"])
-        .ready();
-    let service = EchoService::start();
-    let lenient = SidecarPlan::polling(&service, &server.url())
-        .flags(["--leeway", "300"])
-        .ready();
-    let token = server.login();
-    wait::until("the token to be too old for the server", || {
-        server.verdict(&token) == "401 token_expired"
-    });
-    assert_eq!(lenient.verdict_of(&token), "200");
-    assert_eq!(server.log_out(&token).status(), 200);
-    lenient.until_revoked(&token);
-}
 
 #[test]
 fn a_user_who_is_removed_while_no_server_runs_is_out() {

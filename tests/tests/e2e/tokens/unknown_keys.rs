@@ -8,7 +8,7 @@ use std::thread;
 use postern_token::keys::{VerificationKey, signing_type};
 use serde_json::{Value, json};
 use tests::actors::client::Request;
-use tests::actors::sidecar::{EVERY_SECOND, NEVER, Sidecar, SidecarPlan};
+use tests::actors::sidecar::{NEVER, Sidecar, SidecarPlan};
 use tests::actors::token_forge::{claims, encode, lay_over, signing_input};
 use tests::keys::{SigningKey, SigningType};
 use tests::services::echo_service::EchoService;
@@ -16,7 +16,6 @@ use tests::services::fake_auth_server::json_response;
 use tests::services::socket_server::SocketServer;
 use tests::wait;
 use tests::wire::clock;
-use tests::wire::h2_client::H2Client;
 
 const UNKNOWN: &str = "401 token_key_unknown";
 const COME_AGAIN: &str = "503 auth_keys_unavailable";
@@ -39,12 +38,12 @@ impl Issuer {
         Self { server, set }
     }
 
-    fn sidecar(&self, service: &EchoService, refresh: [&str; 2]) -> Sidecar {
+    fn sidecar(&self, service: &EchoService) -> Sidecar {
         let jwks = format!("http://{}/keys", self.server.address());
         let flags = ["--jwks", &jwks, "--issuer", "auth", "--audience", "orders"];
         SidecarPlan::of_issuer(service, flags)
             .flags(["--trusted-proxy", "127.0.0.1"])
-            .flags(refresh)
+            .flags(NEVER)
             .ready()
     }
 
@@ -102,7 +101,7 @@ fn verdict_from(sidecar: &Sidecar, client: &str, token: &str) -> String {
 #[test]
 fn rfc_6750_3_1_invented_keys_are_401_and_fetch_thrice() {
     let (issuer, service) = (Issuer::start(), EchoService::start());
-    let sidecar = issuer.sidecar(&service, NEVER);
+    let sidecar = issuer.sidecar(&service);
     for number in 0..40 {
         // A client has many addresses in its /64.
         let client = format!("2001:db8::{number:x}");
@@ -115,7 +114,7 @@ fn rfc_6750_3_1_invented_keys_are_401_and_fetch_thrice() {
 #[test]
 fn only_a_first_comer_gets_503_while_the_issuer_is_away() {
     let (issuer, service) = (Issuer::start(), EchoService::start());
-    let sidecar = issuer.sidecar(&service, NEVER);
+    let sidecar = issuer.sidecar(&service);
     *issuer.set.lock().unwrap() = None;
     for client in ["192.0.2.1", "192.0.2.2"] {
         for number in 0..10 {
@@ -131,7 +130,7 @@ fn only_a_first_comer_gets_503_while_the_issuer_is_away() {
 #[test]
 fn an_explanation_has_the_reason_of_the_request() {
     let (issuer, service) = (Issuer::start(), EchoService::start());
-    let sidecar = issuer.sidecar(&service, NEVER);
+    let sidecar = issuer.sidecar(&service);
     let mut published = issuer.set.lock().unwrap().take();
     let away = invented("away");
     for (token, reason) in [(&away, COME_AGAIN), (&invented("there"), UNKNOWN)] {
@@ -147,31 +146,9 @@ fn an_explanation_has_the_reason_of_the_request() {
 }
 
 #[test]
-fn a_grpc_call_with_further_unknown_keys_is_unauthenticated() {
-    let (issuer, service) = (Issuer::start(), EchoService::start());
-    let sidecar = issuer.sidecar(&service, NEVER);
-    *issuer.set.lock().unwrap() = None;
-    let client = H2Client::connect(sidecar.address());
-    for number in 0..6 {
-        let bearer = format!("Bearer {}", invented(number));
-        let fields = [
-            ("content-type", "application/grpc"),
-            ("te", "trailers"),
-            ("authorization", &bearer),
-        ];
-        let call = client.request("POST", "/orders/pkg.Service/Chat", &fields);
-        let expected = match number < 3 {
-            true => "grpc 14 auth_keys_unavailable",
-            false => "grpc 16 token_key_unknown",
-        };
-        assert_eq!(client.send(call, b"").unwrap().verdict(), expected);
-    }
-}
-
-#[test]
 fn what_no_key_changes_is_401_without_a_fetch() {
     let (issuer, service) = (Issuer::start(), EchoService::start());
-    let sidecar = issuer.sidecar(&service, NEVER);
+    let sidecar = issuer.sidecar(&service);
     // Also while the issuer is away.
     *issuer.set.lock().unwrap() = None;
     for (changes, expected) in [
@@ -203,20 +180,10 @@ fn what_no_key_changes_is_401_without_a_fetch() {
 }
 
 #[test]
-fn what_an_unverified_payload_says_never_accepts() {
-    let (issuer, service) = (Issuer::start(), EchoService::start());
-    let sidecar = issuer.sidecar(&service, NEVER);
-    let known = kid(&issuer.set.lock().unwrap().as_ref().unwrap()[0]);
-    let token = signed(&key(), &known, &json!({}));
-    assert_eq!(sidecar.verdict_of(&token), "401 token_signature");
-    assert!(service.take_requests().is_empty());
-}
-
-#[test]
 fn a_new_key_s_first_token_is_200_beside_a_flood() {
     const FLOOD: &str = "192.0.2.66";
     let (issuer, service) = (Issuer::start(), EchoService::start());
-    let sidecar = issuer.sidecar(&service, NEVER);
+    let sidecar = issuer.sidecar(&service);
     thread::scope(|scope| {
         // Dropped also where an assertion fails, which ends the flood.
         let (running, ended) = mpsc::channel::<()>();
@@ -239,22 +206,5 @@ fn a_new_key_s_first_token_is_200_beside_a_flood() {
         drop(running);
         let verdicts = flooding.join().unwrap();
         assert!(verdicts.iter().all(|found| found == UNKNOWN));
-    });
-}
-
-#[test]
-fn a_new_key_comes_at_a_tick_behind_the_address_of_a_flood() {
-    const SHARED: &str = "192.0.2.66";
-    let (issuer, service) = (Issuer::start(), EchoService::start());
-    let sidecar = issuer.sidecar(&service, EVERY_SECOND);
-    for number in 0..4 {
-        assert_eq!(verdict_from(&sidecar, SHARED, &invented(number)), UNKNOWN);
-    }
-    let new = issuer.token_of_a_new_key();
-    let mut number = 4;
-    wait::until("a key that its client does not wait for", || {
-        number += 1;
-        assert_eq!(verdict_from(&sidecar, SHARED, &invented(number)), UNKNOWN);
-        verdict_from(&sidecar, SHARED, &new) == "200"
     });
 }

@@ -14,7 +14,7 @@ const SERVED: u64 = 1 << 1;
 const PARKED: u64 = 1 << 2;
 /// Set if the wait is for the rest of a head or a handshake.
 const UNFINISHED: u64 = 1 << 3;
-/// The bits above count the milliseconds from the port's start to the begin of the wait.
+/// The bits above count the milliseconds from the port's start to the start of the wait.
 const SINCE_BIT: u32 = 4;
 
 /// The activity of one connection.
@@ -52,7 +52,7 @@ impl Activity {
         self.0.word.fetch_or(BUSY, Ordering::AcqRel);
     }
 
-    /// Records the begin of a request.
+    /// Records the start of a request.
     pub fn serves(&self) {
         self.0.word.fetch_or(BUSY | SERVED, Ordering::AcqRel);
     }

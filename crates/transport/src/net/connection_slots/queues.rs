@@ -13,14 +13,14 @@ pub(super) type Client = [u8; 16];
 pub(super) enum WaitsFor {
     /// The rest of a handshake or a head.
     Rest,
-    /// A request: the connection is silent since its begin, or since its last request.
+    /// A request: the connection is silent since its start, or since its last request.
     Request,
 }
 
-/// The present wait of a connection. Waits are ordered by their fields: by the begin first.
+/// The present wait of a connection. Waits are ordered by their fields: by the start first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Wait {
-    /// The begin of the wait, in milliseconds since the start of the port.
+    /// The start of the wait, in milliseconds since the start of the port.
     pub(super) since: u64,
     pub(super) id: u64,
     pub(super) reason: WaitsFor,
@@ -32,7 +32,7 @@ impl Wait {
     }
 }
 
-/// Waits by their begin.
+/// Waits by their start.
 #[derive(Debug, Default)]
 struct Queue {
     rest: BTreeSet<Wait>,

@@ -1,4 +1,4 @@
-//! Sessions end: by logout, by command, with their user, after their lifetime.
+//! Sessions end: by logout, by command, after their lifetime, beyond the limit of a user.
 
 use super::*;
 
@@ -102,36 +102,6 @@ fn a_command_ends_sessions_by_token_and_by_user() {
         let tokens = server.session_of("ada");
         server.refresh(&tokens.refresh).status() == 200
     });
-}
-
-#[test]
-fn a_session_ends_with_its_user_and_with_the_password() {
-    let users = UsersFile::new();
-    for account in ["ada", "bob", "eve", "sue"] {
-        users.add(account, "enchantress", &[]);
-    }
-    let server = plan()
-        .flags(["--users", &users.location(), "--access-log", "all"])
-        .ready();
-    let [ada, bob, eve, sue] =
-        ["ada", "bob", "eve", "sue"].map(|account| server.session_of(account));
-    let service = EchoService::start();
-    let behind = SidecarPlan::polling(&service, &server.url()).ready();
-    assert_eq!(behind.verdict_of(&ada.access), "200");
-    users.done("disable", "ada", "");
-    users.done("remove", "bob", "");
-    users.done("set-password", "eve", "another enchantress");
-    server.until_logged("event=user_changed account=\"eve\"");
-    for tokens in [&ada, &bob, &eve] {
-        server.until_revoked(&tokens.access);
-        behind.until_revoked(&tokens.access);
-        assert_ended(&server, tokens);
-        let account = payload_of(&tokens.access)["username"].clone();
-        let line = format!("event=session_ended account={account} cause=revocation");
-        server.until_logged(&line);
-    }
-    assert_eq!(behind.verdict_of(&sue.access), "200");
-    server.refreshed(&sue);
 }
 
 #[test]

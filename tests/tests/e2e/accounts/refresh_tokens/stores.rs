@@ -1,7 +1,6 @@
-//! Sessions and their store: one that others share, loses its content, is away, full or killed.
+//! Sessions and their store: one that others share, is away or killed.
 
 use tests::actors::expect::has;
-use tests::services::small_disk::{self, SmallDisk};
 use tests::wire::moved_clock::MovedClock;
 
 use super::*;
@@ -27,46 +26,6 @@ fn a_logout_at_a_server_without_refresh_tokens_ends_the_session() {
 }
 
 #[test]
-fn a_server_with_an_older_users_file_ends_no_session() {
-    let Some(redis) = Redis::start() else { return };
-    let [older, newer] = [UsersFile::new(), UsersFile::new()];
-    for (users, password) in [(&older, "enchantress"), (&newer, "another one")] {
-        users.add("ada", password, &[]);
-    }
-    newer.add("dora", "enchantress", &[]);
-    let start = |users: &UsersFile| {
-        let flags = ["--users", &users.location()];
-        plan().store(redis.url()).flags(flags).ready()
-    };
-    let [behind, ahead] = [start(&older), start(&newer)];
-    for (account, password) in [("dora", "enchantress"), ("ada", "another one")] {
-        let tokens = Tokens::of(&ahead.login_as(account, password).json()["data"]);
-        let rejected = behind.refresh(&tokens.refresh);
-        assert_eq!(found(&rejected), "503 temporarily_unavailable users_stale");
-        assert_eq!(ahead.verdict(&tokens.access), "200");
-        ahead.refreshed(&tokens);
-    }
-}
-
-#[test]
-fn a_lost_redis_ends_sessions_and_lets_no_client_in() {
-    let Some(redis) = Redis::start() else { return };
-    let start = || plan().store(redis.url()).ready();
-    let (one, other) = (start(), start());
-    let tokens = one.session_of("ada");
-    let tokens = other.refreshed(&tokens);
-    let key = format!("{{auth:user-token}}:session:{}", name_of(&tokens));
-    let record = redis.command(&["GET", &key]).unwrap();
-    has(&record, "admin");
-    let ttl: u32 = redis.command(&["TTL", &key]).unwrap().parse().unwrap();
-    assert!((600_000..=604_800).contains(&ttl), "{ttl}");
-    redis.command(&["FLUSHALL"]);
-    assert_ended(&one, &tokens);
-    let tokens = other.session_of("ada");
-    one.refreshed(&tokens);
-}
-
-#[test]
 fn without_the_store_logins_go_on_and_refreshing_waits() {
     let Some(redis) = Redis::start() else { return };
     let address = redis.address();
@@ -89,18 +48,18 @@ fn without_the_store_logins_go_on_and_refreshing_waits() {
     }
     assert_eq!(server.log_out(&tokens.refresh).status(), 503);
     assert_eq!(event(&server, "not_stored"), Some(3));
-    assert_eq!(server.until_logged("the store does not take logins"), 1);
+    assert_eq!(server.until_logged("the store does not record logins"), 1);
     let Some(redis) = Redis::start_on(address) else {
         return;
     };
     let tokens = server.session_of("ada");
     server.refreshed(&tokens);
-    server.until_logged("the store takes logins again");
+    server.until_logged("the store records logins again");
     // One that comes and goes is no line for each login.
     drop(redis);
     let data = server.login_as("ada", "enchantress").json()["data"].clone();
     assert_eq!(data["refresh_token"], Value::Null);
-    assert_eq!(server.until_logged("the store does not take logins"), 1);
+    assert_eq!(server.until_logged("the store does not record logins"), 1);
 }
 
 #[test]
@@ -126,34 +85,6 @@ fn a_successful_logout_outlives_its_server() {
             }
         }
     }
-}
-
-#[test]
-fn a_logout_on_a_full_disk_is_no_success() {
-    let Some(disk) = SmallDisk::new() else { return };
-    let holder = disk.mounted();
-    let room = disk.seen_by(&holder);
-    let start = || plan().on_disk(&disk, &holder).ready();
-    let server = start();
-    let tokens = server.session_of("ada");
-    small_disk::fill(&room);
-    for _ in 0..2 {
-        for token in [&tokens.refresh, &tokens.access] {
-            assert_eq!(server.log_out(token).status(), 503);
-        }
-    }
-    wait::until("the store to be reported, or to take it", || {
-        let is_up = server.metric("postern_auth_server_store_up") == Some(1);
-        !is_up || server.log_out(&tokens.access).status() == 200
-    });
-    small_disk::make_room(&room);
-    wait::until("the store to take it", || {
-        server.log_out(&tokens.refresh).status() == 200
-    });
-    drop(server);
-    let server = start();
-    assert_eq!(server.verdict(&tokens.access), "401 token_revoked");
-    assert_ended(&server, &tokens);
 }
 
 #[test]

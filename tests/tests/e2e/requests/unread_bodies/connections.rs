@@ -52,7 +52,7 @@ fn a_request_spoiled_by_an_unread_body_is_sent_again() {
         assert_eq!(send(&mut client, "POST", "{\"a\":1}").0, 200);
         let (status, _) = send(&mut client, next, "{\"b\":2}");
         assert_eq!(status, 200, "{misread:?} {next}");
-        sidecar.until_logged("its connections end behind bodies method=POST path=/orders/x");
+        sidecar.until_logged("its connections end after bodies method=POST path=/orders/x");
         assert_eq!(metrics::value(sidecar.admin(), LEFT_BODY), Some(1));
         // From then on nothing follows a body.
         for _ in 0..3 {

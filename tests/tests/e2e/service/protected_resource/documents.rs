@@ -188,8 +188,9 @@ fn documents_of_authorization_servers_are_absent() {
 #[test]
 fn every_page_may_read_the_documents_without_a_setting() {
     let plain = stack(RESOURCE);
-    let listed = format!("cors-origin = ['https://app.example']\n{RESOURCE}");
-    let listed = stack(&listed);
+    let listed = stack(&format!(
+        "cors-origin = ['https://app.example']\nissuer = 'https://login.example'\n{RESOURCE}"
+    ));
     let origin = "Origin: http://localhost:6274";
     let preflight = [
         origin,
@@ -235,5 +236,23 @@ fn every_page_may_read_the_documents_without_a_setting() {
         let other = send(stack, "OPTIONS", "/orders/x", &preflight);
         assert_eq!(other.verdict(), "401 token_missing");
     }
-    assert_eq!(plain.service.requests().len(), 0);
+    for target in [WELL_KNOWN, "/.well-known/oauth-protected-resource/orders"] {
+        let bad = ["Authorization: Bearer a.b.c"];
+        let mut document = send(&listed, "GET", target, &bad).json();
+        let algorithms = document["dpop_signing_alg_values_supported"].take();
+        assert!(algorithms.is_array(), "{algorithms}");
+        let expected = json!({
+            "resource": "http://localhost/orders", "authorization_servers": ["https://login.example"],
+            "bearer_methods_supported": ["header"], "dpop_signing_alg_values_supported": null
+        });
+        assert_eq!(document, expected);
+        assert_eq!(send(&listed, "HEAD", target, &[]).status(), 200);
+        for method in ["POST", "DELETE", "OPTIONS"] {
+            let found = send(&listed, method, target, &[]).verdict();
+            assert_eq!(found, "405 method_not_allowed", "{method}");
+        }
+    }
+    for stack in [&plain, &listed] {
+        assert_eq!(stack.service.requests().len(), 0);
+    }
 }

@@ -139,25 +139,3 @@ fn envoy_passes_the_certificate_of_its_client_on() {
         MISSING,
     );
 }
-
-#[test]
-fn curl_presents_its_certificate_to_the_sidecar_itself() {
-    let (stack, authority) = (ForgedStack::start(), Authority::new());
-    let server = authority.issue_server(&["127.0.0.1"]).flags();
-    let flags: Vec<_> = server
-        .iter()
-        .map(String::as_str)
-        .chain(["--client-cert", "optional"])
-        .collect();
-    let sidecar = stack.in_front_of(&stack.service.url(), &flags);
-    let ada = authority.issue("ada");
-    let token = stack.forge.token(clock::now(), &json!({"cnf": ada.cnf()}));
-    let url = format!("https://{}/orders/1", sidecar.address());
-    let bearer = [format!("Authorization: Bearer {token}")];
-    assert_eq!(curl(&authority, &url, Some(&ada), &bearer), "200");
-    assert_eq!(
-        curl(&authority, &url, None, &bearer),
-        "401 certificate_missing"
-    );
-    assert_eq!(curl(&authority, &url, None, &[]), "401 token_missing");
-}

@@ -8,9 +8,7 @@ use tests::actors::auth_server::{TOKEN_REVOKED, admin_get};
 use tests::actors::expect::has;
 use tests::services::fake_auth_server::json_response;
 use tests::services::redis_server::Redis;
-use tests::services::redis_topologies::{SENTINEL_PASSWORD, Watched};
 use tests::wait;
-use tests::wire::certificates::write_private;
 use tests::wire::clock;
 use tests::wire::free_address::free_address;
 
@@ -42,47 +40,6 @@ fn a_statement_counts_once_at_all_servers_of_a_store() {
     // Another issuer has ids of its own.
     assert_eq!(log_out(&server, &twin, "j"), 200);
     assert_eq!(lines(&server).len(), 2);
-}
-
-#[test]
-fn of_statements_with_one_id_at_once_a_single_one_counts() {
-    const AT_ONCE: usize = 20;
-    let Some(redis) = Redis::start() else {
-        return;
-    };
-    let foreign = Foreign::publish();
-    let plan = || foreign.server().store(redis.url());
-    let servers = [plan().ready(), plan().ready()];
-    let at_once = |statements: &[String]| {
-        thread::scope(|scope| {
-            let sent = statements.iter().zip(servers.iter().cycle());
-            let sent = sent.map(|(statement, server)| {
-                scope.spawn(move || Form::Logout.send(server, statement).status())
-            });
-            let sent: Vec<_> = sent.collect();
-            let statuses = sent.into_iter().map(|it| it.join().unwrap());
-            statuses.collect::<Vec<_>>()
-        })
-    };
-    for round in 1..=4 {
-        let statement = |number: usize| {
-            let session = foreign.session("idp", &format!("{round} {number}"), "u");
-            session.ended(Form::Logout, &format!("j{round}"))
-        };
-        let statements: Vec<_> = (0..AT_ONCE).map(statement).collect();
-        let statuses = at_once(&statements);
-        let first = statuses.iter().position(|status| *status == 200).unwrap();
-        let others = statuses.iter().filter(|status| **status == 400);
-        assert_eq!(others.count(), AT_ONCE - 1, "{statuses:?}");
-        // The first one again, and one that is new.
-        let new = foreign.session("idp", &format!("{round}"), "u");
-        let new = new.ended(Form::Logout, &format!("n{round}"));
-        for one in [&statements[first], &new] {
-            let again = vec![one.clone(); AT_ONCE];
-            assert_eq!(at_once(&again), [200; AT_ONCE]);
-        }
-        wait::until("the list", || lines(&servers[0]).len() == 2 * round);
-    }
 }
 
 #[test]
@@ -195,34 +152,6 @@ fn an_issuer_tries_again_while_the_store_or_its_keys_are_away() {
         log_out(&server, &session, "j") == 200
     });
     wait::until("the list", || lines(&server).len() == 3);
-}
-
-#[test]
-fn a_fail_over_of_the_store_loses_no_statement_that_got_200() {
-    let Some(redis) = Watched::start() else {
-        return;
-    };
-    let foreign = Foreign::publish();
-    let password = foreign.issuers.home.path().join("sentinel");
-    write_private(&password, SENTINEL_PASSWORD);
-    let flags = ["--store-sentinel-password-file", password.to_str().unwrap()];
-    let server = foreign
-        .server()
-        .store(redis.url() + "?wait=1")
-        .flags(flags)
-        .ready();
-    let [first, second] = ["s1", "s2"].map(|sid| foreign.session("idp", sid, "u"));
-    assert_eq!(log_out(&server, &first, "1"), 200);
-    redis.switch();
-    let statement = second.ended(Form::Logout, "2");
-    wait::until("the statement to be stored", || {
-        match Form::Logout.send(&server, &statement).status() {
-            503 => false,
-            status => status == 200 || panic!("{status}"),
-        }
-    });
-    assert_eq!(lines(&server).len(), 2);
-    assert_eq!(log_out(&server, &first, "2"), 400);
 }
 
 #[test]

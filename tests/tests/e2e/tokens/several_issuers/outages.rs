@@ -55,7 +55,7 @@ fn an_issuer_that_is_away_hurts_no_other() {
     wait::until("the keys of the other", || {
         of_cluster.verdict("/list") == "200"
     });
-    sidecar.until_logged("verification keys are fetched");
+    sidecar.until_logged("verification keys are fetched again");
     // It goes on with its last good keys.
     cluster.replies(json_response(AWAY, "{}"));
     sidecar.until_logged("keeping the last good one");
