@@ -26,7 +26,7 @@ fn print_note(text: &str) {
     }
 }
 
-/// Returns the actor of this process, `user@host`, for the audit log, which proves nothing. Behind `sudo` the
+/// Returns the actor of this process, `user@host`, for the audit log, which proves nothing. Under `sudo` the
 /// name is the user's own; without a name in the environment, as in most containers, it is the uid.
 fn actor() -> String {
     let mut users = ["SUDO_USER", "LOGNAME", "USER"]

@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use postern_process::command_line::completions::print_completions;
 use postern_process::exit::{ExitError, finish};
-use postern_process::logs::telemetry::LogFormat;
-use postern_process::{command_line, logs, signals};
+use postern_process::logs::subscriber::{self, LogFormat};
+use postern_process::{command_line, signals};
 use postern_transport::admin::healthcheck;
 use postern_transport::tls;
 
@@ -60,11 +60,11 @@ fn run() -> Result<(), ExitError> {
             &[warnings, command_line::overridden_keys::<Cli>()].concat(),
         ),
         Command::Dev(args) => {
-            let _logs = logs::telemetry::init(LogFormat::Text, &args.log_level)?;
+            let _logs = subscriber::init(LogFormat::Text, &args.log_level)?;
             block_on(commands::dev::run(&args))
         }
         Command::Check(args) => {
-            logs::telemetry::check(&args.settings.logs.log_level)?;
+            subscriber::check(&args.settings.logs.log_level)?;
             block_on(commands::check::run(
                 &args,
                 [warnings, postern_transport::traces::warnings()].concat(),
@@ -83,7 +83,7 @@ fn run() -> Result<(), ExitError> {
 }
 
 fn serve(args: &ServeArgs, warnings: &[String]) -> Result<(), ExitError> {
-    let _logs = logs::telemetry::init(args.logs.log_format, &args.logs.log_level)?;
+    let _logs = subscriber::init(args.logs.log_format, &args.logs.log_level)?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }
@@ -94,7 +94,7 @@ fn serve(args: &ServeArgs, warnings: &[String]) -> Result<(), ExitError> {
 /// Runs a command that logs what it changes.
 fn audited(command: impl Future<Output = Result<(), ExitError>>) -> Result<(), ExitError> {
     let filter = "error,audit=info,auth_server::store::directory=warn";
-    let _logs = logs::telemetry::init(LogFormat::Text, filter)?;
+    let _logs = subscriber::init(LogFormat::Text, filter)?;
     block_on(command)
 }
 

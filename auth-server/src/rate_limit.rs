@@ -3,7 +3,7 @@
 
 mod account_lockout;
 mod address_limit;
-mod backoff;
+mod failed_attempts;
 mod permits;
 mod token_bucket;
 

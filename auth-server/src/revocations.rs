@@ -82,10 +82,10 @@ impl Revocation {
     /// Revokes the tokens of the event that were issued up to `now`, whatever their lifetime.
     fn from_event(event: RevocationEvent, now: i64) -> Self {
         let before = now.saturating_add(1);
-        let (mut of_user, mut of_issuer) = (None, None);
+        let (mut fact_user, mut fact_issuer) = (None, None);
         let revokes = match &event {
             RevocationEvent::Token { id, user } => {
-                of_user = user.as_deref().map(RevocationDigest::for_user);
+                fact_user = user.as_deref().map(RevocationDigest::for_user);
                 Revoked::Token(RevocationDigest::for_token(id))
             }
             RevocationEvent::User(id) => Revoked::User(RevocationDigest::for_user(id), before),
@@ -94,10 +94,10 @@ impl Revocation {
             }
             RevocationEvent::Foreign { issuer, ended } => {
                 let user_digest = |user: &String| RevocationDigest::for_foreign_user(issuer, user);
-                of_issuer = Some(RevocationDigest::for_issuer(issuer));
+                fact_issuer = Some(RevocationDigest::for_issuer(issuer));
                 match ended {
                     Ended::Session { session, user } => {
-                        of_user = user.as_ref().map(user_digest);
+                        fact_user = user.as_ref().map(user_digest);
                         Revoked::Token(RevocationDigest::for_foreign_session(issuer, session))
                     }
                     Ended::User(user) => Revoked::User(user_digest(user), before),
@@ -113,8 +113,8 @@ impl Revocation {
                 revokes,
                 at: now,
                 live: None,
-                user: of_user,
-                issuer: of_issuer,
+                user: fact_user,
+                issuer: fact_issuer,
                 statement: None,
             },
             ends: end_of_tokens(before, MAX_TOKEN_LIFETIME),

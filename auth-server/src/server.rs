@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use postern_contract::rejection::Help;
+use postern_process::clock;
 use postern_process::command_line::{MAX_CONFIG_BYTES, config_file, given};
 use postern_process::exit::ExitError;
 use postern_process::files::bounded_read;
 use postern_process::files::file_watch::PolledFiles;
-use postern_process::logs::telemetry::LogFormat;
-use postern_process::signals::{Termination, Terminations, no_signals};
+use postern_process::logs::subscriber::LogFormat;
+use postern_process::signals::{Termination, Terminations, not_receivable};
 use postern_process::supervisor::{FirstFailure, Supervisor, supervisor};
 use postern_process::tasks;
 use postern_token::digest::{Digest, sha256};
@@ -26,6 +27,7 @@ use postern_transport::admin::page::{OwnPart, SETTINGS, Section, StatusPage};
 use postern_transport::drain::DrainTrigger;
 use postern_transport::http_port::HttpPort;
 use postern_transport::net::listener::{self, Port};
+use postern_transport::tls::expiry;
 use postern_transport::{admin, traces};
 use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
@@ -59,7 +61,7 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), ExitError> {
     let config = Config::from_args(args)?;
     // Before the store, which may be waited for.
     let settings = SettingsFile::at_the_start();
-    let mut terminations = Terminations::install().map_err(no_signals)?;
+    let mut terminations = Terminations::install().map_err(not_receivable)?;
     // Before the port is taken: a former server on it may be ending.
     let location = config.store.clone();
     let opened = tokio::select! {
@@ -99,10 +101,12 @@ pub(crate) async fn serve_on(
     let admin_drain = DrainTrigger::default();
     // Probes first: a process waiting for a stalled store must not seem to hang.
     let admin_task = spawn_admin(args, &app, &health, started, &admin_drain, &background)?;
+    background.spawn_critical("the watch of certificates", expiry::watch());
+    background.spawn_critical("the watch of the clock", clock::watch());
     tokio::select! {
         started = synchronization.start() => started?,
         _ = terminations.next() => {
-            info!("stopped before the first reading of the store");
+            info!("stopped before the store was read for the first time");
             return Ok(());
         }
     }
@@ -251,7 +255,7 @@ fn follow_files(
     if let Some(settings) = settings {
         let following = settings
             .follow(health.files("configuration"))
-            .map_err(no_signals)?;
+            .map_err(not_receivable)?;
         background.spawn_critical("following the settings file", following);
     }
     match &app.recorded_users {
@@ -264,7 +268,7 @@ fn follow_files(
                 metrics.users_file.clone(),
                 health.files("users_file"),
             )
-            .map_err(no_signals)?;
+            .map_err(not_receivable)?;
             background.spawn_critical("following the users file", following);
         }
     }
@@ -275,13 +279,13 @@ fn follow_files(
                 metrics.clone(),
                 health.files("applications_dir"),
             )
-            .map_err(no_signals)?;
+            .map_err(not_receivable)?;
         background.spawn_critical("following the applications directory", following);
     }
     if let Some(tls) = &config.tls {
         let following = Arc::clone(tls)
             .follow(metrics.tls.clone(), health.files("tls_files").reloads())
-            .map_err(no_signals)?;
+            .map_err(not_receivable)?;
         background.spawn_critical("following the TLS certificate", following);
     }
     Ok(())
@@ -397,7 +401,7 @@ async fn serve_public(
     drain: DrainTrigger,
     end: impl Future<Output = Result<(), ExitError>>,
 ) -> Result<(), ExitError> {
-    let of_app = Arc::clone(&app);
+    let port_app = Arc::clone(&app);
     let port = HttpPort {
         tls: app.config.tls.clone(),
         keep_alive: true,
@@ -405,7 +409,7 @@ async fn serve_public(
         drain_timeout: DRAIN_TIMEOUT,
         drain,
         unfinished: app.unfinished.clone(),
-        reject: Arc::new(move |invalid, client| reject_unparsed(&of_app, invalid.into(), client)),
+        reject: Arc::new(move |invalid, client| reject_unparsed(&port_app, invalid.into(), client)),
         ..HttpPort::new(
             "public port",
             http::router(Arc::clone(&app)),

@@ -53,7 +53,7 @@ pub(crate) struct Config {
     /// `None`: plain HTTP.
     pub(crate) tls: Option<Arc<ServerTls>>,
     /// About patterns and rules, and expired certificates.
-    of_settings: Vec<String>,
+    setting_warnings: Vec<String>,
     /// The service's probes that the admin port forwards.
     pub(crate) probes: Vec<ServiceProbe>,
     /// The service's port on the pod's address, and whether an exposed service prevents readiness.
@@ -88,18 +88,18 @@ impl Config {
         let list_source = issuers.list_source.take();
         let auth_policy = auth_policy(&args.rules, &upstream, has_client_certificates, issuers)?;
         policy::check_certificate_field(args, &auth_policy.user_header)?;
-        let mut of_settings = policy::open_to_all(&auth_policy.interceptor);
-        of_settings.extend(access_rules::warnings(&args.rules, &auth_policy));
-        of_settings.extend(dotted_claims::warnings(args));
-        of_settings.extend(policy::joined_members_warnings(&args.rules));
-        of_settings.extend(policy::resources_without_audience(&auth_policy));
-        of_settings.extend(upstream_tls.as_ref().and_then(UpstreamTls::unverified));
+        let mut setting_warnings = policy::open_to_all(&auth_policy.interceptor);
+        setting_warnings.extend(access_rules::warnings(&args.rules, &auth_policy));
+        setting_warnings.extend(dotted_claims::warnings(args));
+        setting_warnings.extend(policy::joined_members_warnings(&args.rules));
+        setting_warnings.extend(policy::resources_without_audience(&auth_policy));
+        setting_warnings.extend(upstream_tls.as_ref().and_then(UpstreamTls::unverified));
         let now = unix_now();
         if let Some(tls) = &tls {
-            of_settings.extend(tls.ending(now));
+            setting_warnings.extend(tls.ending(now));
         }
         if let Some(tls) = &upstream_tls {
-            of_settings.extend(tls.ending_certificate(now));
+            setting_warnings.extend(tls.ending_certificate(now));
         }
         reporting::check(args, auth_policy.reporting_until, now)?;
         policy::reject_idle_cookie_origins(&args.rules.tokens, auth_policy.interceptor.sources())?;
@@ -112,7 +112,7 @@ impl Config {
         };
         Ok(Self {
             tls,
-            of_settings,
+            setting_warnings,
             probes: probes::service_probes(args, &upstream, &rules.auth_policy.user_header)?,
             exposure: exposure(args, &upstream),
             rules,
@@ -151,7 +151,7 @@ impl Config {
         if let Err(ended) = self.reject_ended_reporting(unix_now()) {
             warnings.push(ended.to_string());
         }
-        warnings.extend_from_slice(&self.of_settings);
+        warnings.extend_from_slice(&self.setting_warnings);
         warnings
     }
 
@@ -184,7 +184,7 @@ impl Config {
             Some(list) => list.source.auth_server(),
             None => None,
         };
-        let of_flags = [
+        let flag_warnings = [
             (
                 self.args.rules.tokens.allow_no_exp,
                 "--allow-no-exp: a token without an expiry is accepted forever",
@@ -235,7 +235,7 @@ impl Config {
                 "--jwks: plain HTTP, keys can be replaced on the way",
             ),
         ];
-        of_flags
+        flag_warnings
             .into_iter()
             .filter_map(|(is_on, warning)| is_on.then_some(warning))
     }

@@ -1,7 +1,7 @@
 //! The decision about a request, proofs of possession, CSRF protection, and what is removed from a request that is forwarded.
 
+pub(crate) mod after_fetch;
 pub(crate) mod authorize;
-pub(crate) mod behind_fetch;
 mod csrf;
 pub(crate) mod decided;
 pub(crate) mod forward;

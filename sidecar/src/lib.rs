@@ -53,7 +53,7 @@ fn run() -> Result<(), ExitError> {
         Command::Check(args) => {
             tls::install_provider()?;
             let warnings = [warnings, postern_transport::traces::warnings()].concat();
-            postern_process::logs::telemetry::check(&log_filter(&args.settings.logs.log_level))?;
+            postern_process::logs::subscriber::check(&log_filter(&args.settings.logs.log_level))?;
             commands::check::run(&args, warnings, &command_line::overridden_keys::<Cli>())
         }
         Command::Healthcheck(args) => {
@@ -73,7 +73,7 @@ fn run() -> Result<(), ExitError> {
 fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), ExitError> {
     // Before Pingora installs ring's.
     tls::install_provider()?;
-    let _logs = postern_process::logs::telemetry::init(
+    let _logs = postern_process::logs::subscriber::init(
         args.logs.log_format,
         &log_filter(&args.logs.log_level),
     )?;

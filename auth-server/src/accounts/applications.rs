@@ -69,8 +69,8 @@ impl Applications {
     /// Returns true for an older copy of a document, and for a document that began anew after a store had
     /// lost the known one.
     fn is_older_than(&self, known: &Self) -> bool {
-        // The document with the earlier begin is the later one: a document that began anew lacks what was
-        // lost. A document without a begin was never changed, and is older than all others.
+        // The document with the earlier `began` is the later one: a document that began anew lacks what was
+        // lost. A document without `began` was never changed, and is older than all others.
         let age = |it: &Self| (it.began.map(Reverse), it.generation);
         age(self) < age(known)
     }

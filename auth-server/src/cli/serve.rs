@@ -10,7 +10,7 @@ use postern_process::command_line::seconds::{Seconds, within};
 use postern_process::command_line::serialize::{displayed, displayed_if_any, each_displayed, word};
 use postern_process::command_line::{member, member_name, name};
 use postern_process::logs::access_log::AccessLog;
-use postern_process::logs::telemetry::LogArgs;
+use postern_process::logs::subscriber::LogArgs;
 use postern_transport::net::client_address::{IpNet, parse_network};
 use postern_transport::net::listener::ip_address_and_port;
 use postern_transport::tls::{ClientCertArgs, TlsArgs};

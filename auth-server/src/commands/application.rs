@@ -81,7 +81,11 @@ fn grant_of(args: &GrantArgs, id: &AppId) -> Result<Grant, ExitError> {
     // The id is `sub`, `username`, `userId` and `client_id`.
     let size = match serde_json::to_vec(&([id; 4], &grant)) {
         Ok(json) => json.len(),
-        Err(_) => usize::MAX,
+        Err(error) => {
+            return Err(ExitError::Usage(format!(
+                "--app-id {id}: id and grant cannot be written as JSON: {error}"
+            )));
+        }
     };
     if size > MAX_GRANT_BYTES {
         return Err(ExitError::Usage(format!(

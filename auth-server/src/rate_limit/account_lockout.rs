@@ -18,7 +18,7 @@ use aws_lc_rs::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 use parking_lot::Mutex;
 use postern_transport::net::client_prefix::ClientPrefix;
 
-use super::backoff::Failures;
+use super::failed_attempts::Failures;
 use super::{Rate, RetryAfter, Table, TokenBucket, table};
 
 /// Typing errors that a user may make while others guess elsewhere.
@@ -123,7 +123,7 @@ impl AccountLockout {
         if !attempt.is_counted {
             count(&mut tables.by_client, attempt.names.at_client, now);
         }
-        // Counted here and not at the begin, because success does not clear the failures of a network.
+        // Counted here and not at the start, because success does not clear the failures of a network.
         count(&mut tables.by_network, attempt.names.at_network, now);
     }
 

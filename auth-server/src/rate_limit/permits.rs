@@ -59,7 +59,7 @@ impl Permits {
     }
 }
 
-/// Returns the queue of a network or client: behind all others if it is new.
+/// Returns the queue of a network or client: after all others if it is new.
 fn queue_or_new<Q: Default>(turns: &mut Turns<Q>, waiting: Option<ClientPrefix>) -> &mut Q {
     let index = match turns.iter().position(|(other, _)| *other == waiting) {
         Some(index) => index,

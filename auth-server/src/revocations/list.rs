@@ -10,7 +10,7 @@ const PART: usize = 16 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct List {
     parts: Vec<Bytes>,
-    /// The begin of the next part.
+    /// The beginning of the next part.
     rest: Vec<u8>,
     /// The end of each line in the text, and the chain up to it.
     marks: Vec<(usize, Chain)>,

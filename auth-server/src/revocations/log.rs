@@ -109,7 +109,7 @@ impl RevocationLog {
     ) -> Result<Outcome, StoreError> {
         let call = store.call().await?;
         if !revocations.is_empty() {
-            // Behind an entry that cannot be read no server would find them.
+            // After an entry that cannot be read no server would find them.
             self.read_or_restore(&*call).await?;
         }
         // The revocations first: if a commit is left half done, a repetition still finds the sessions to end.
@@ -275,7 +275,7 @@ impl RevocationLog {
         Ok(())
     }
 
-    /// Reads the entries behind the last known one; returns false, and takes nothing over, if the last known
+    /// Reads the entries after the last known one; returns false, and takes nothing over, if the last known
     /// entry is not in its place.
     async fn read_on(&self, store: &dyn Store) -> Result<bool, StoreError> {
         let now = self.store.clock.now();

@@ -33,7 +33,7 @@ pub(crate) struct State {
     /// The tokens that the entries end.
     pub(super) revoked: RevokedTokens,
     pub(crate) list: List,
-    /// The statements of other issuers behind the entries, also behind implied ones: by the digest of the
+    /// The statements of other issuers that led to the entries, also to implied ones: by the digest of the
     /// `jti` the digest of the whole statement, and the end of the entry.
     statements: HashMap<RevocationDigest, (RevocationDigest, i64)>,
     /// The time up to which lines have ended; 0 before the first reading.
@@ -51,7 +51,7 @@ impl State {
         self.last.as_ref().map_or(0, |last| last.id).max(self.seq)
     }
 
-    /// Adds the entries behind the last known one, unless another reading has taken them over meanwhile.
+    /// Adds the entries after the last known one, unless another reading has taken them over meanwhile.
     /// `keep`: the seconds for which a token of this server may be valid.
     pub(super) fn extend(&mut self, read: &[LogEntry], now: i64, keep: i64) {
         let new = match &self.last {
@@ -208,13 +208,13 @@ impl State {
 
 /// Returns true if later times end all tokens that the fact ends.
 fn is_implied(times: &RevokedTokens, fact: &Fact) -> bool {
-    let of_owner = match &fact.revokes {
+    let by_owner = match &fact.revokes {
         Revoked::Token(_) => fact.user.and_then(|user| times.before_of_user(&user)),
         Revoked::User(id, _) => times.before_of_user(id),
         Revoked::Application(id, _) => times.before_of_application(id),
         Revoked::Everyone(_) => None,
     };
-    let of_issuer = fact.issuer.and_then(|id| times.before_of_application(&id));
+    let by_issuer = fact.issuer.and_then(|id| times.before_of_application(&id));
     // `None` is less than any time.
-    Some(fact.latest()) < of_owner.max(of_issuer).max(times.before_of_everyone())
+    Some(fact.latest()) < by_owner.max(by_issuer).max(times.before_of_everyone())
 }

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::Key;
 
-/// The begin of an encrypted value; no plaintext value (PEM, base64, JSON) starts like this.
+/// The beginning of an encrypted value; no plaintext value (PEM, base64, JSON) starts like this.
 pub(super) const MARK: &str = "postern-encrypted:";
 const VERSION: &str = "1";
 const KEY_BYTES: usize = 32;

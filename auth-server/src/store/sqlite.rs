@@ -241,7 +241,7 @@ impl SqliteStore {
         missing: IfMissing,
         call: impl FnOnce(&mut Opened) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
-        // One connection, so one call at a time. The wait is bounded: behind a disk that hangs threads must
+        // One connection, so one call at a time. The wait is bounded: with a disk that hangs threads must
         // not pile up.
         let Some(mut opened) = self.opened.try_lock_for(BUSY_TIMEOUT) else {
             return Err(StoreError::Unavailable(format!(

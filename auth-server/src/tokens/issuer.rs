@@ -170,11 +170,11 @@ impl TokenIssuer {
 /// Signs a JWS of this type (`typ`).
 pub(crate) fn sign(
     pair: &SigningKeyPair,
-    of_type: &str,
+    typ: &str,
     payload: &impl Serialize,
 ) -> Result<String, SigningError> {
     let mut header = Header::new(pair.verification_key().algorithm());
-    header.typ = Some(of_type.to_owned());
+    header.typ = Some(typ.to_owned());
     header.kid = Some(pair.id().as_str().to_owned());
     let mut token = format!("{}.{}", part(&header)?, part(payload)?);
     let signature = pair.sign(token.as_bytes())?;

@@ -74,7 +74,8 @@ impl Explanation {
         outcome.clone_into(&mut self.outcome);
         if let Some(rejection) = rejection {
             self.reason = Some(rejection.reason().to_owned());
-            // The last failed check decided: `authorization` may fail before a path is found to be nowhere.
+            // The last failed check decided: `authorization` may fail before it is found that
+            // nothing is served under the path.
             let mut checks = self.checks.iter_mut().rev();
             if let Some(failed) = checks.find(|step| step.outcome == StepOutcome::Failed) {
                 failed.reason = Some(rejection.reason().to_owned());

@@ -69,7 +69,7 @@ impl Interceptor {
         }
     }
 
-    /// Sets if rules compare paths, beside the pass list and the optional paths.
+    /// Says that rules compare paths too, beside the pass list and the optional paths.
     #[must_use]
     pub fn with_rules(self, has_rules: bool) -> Self {
         Self { has_rules, ..self }

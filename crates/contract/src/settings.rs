@@ -29,7 +29,7 @@ pub fn whole_patterns(pieces: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<
             patterns.push(std::mem::take(&mut methods));
         }
     }
-    // The comma behind the last piece was added above.
+    // The comma after the last piece was added above.
     if methods.pop().is_some() {
         patterns.push(methods);
     }

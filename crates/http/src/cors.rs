@@ -48,8 +48,9 @@ impl std::str::FromStr for Origin {
     type Err = Cow<'static, str>;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const MALFORMED: &str = "must be http://HOST or https://HOST, or of an app as capacitor://localhost, with a port \
-                                 unless it is the usual one, in lower case, without a user and a path";
+        const MALFORMED: &str = "must be http://HOST or https://HOST, or an app's origin such as \
+                                 capacitor://localhost, with a port unless it is the usual one, in lower \
+                                 case, without a user and a path";
         // Any attacker's page can have these origins.
         if matches!(text, "*" | "null") {
             return Err("is not one origin: '*' and 'null' are not supported".into());
@@ -169,7 +170,7 @@ fn requested_fields(headers: &HeaderMap) -> Option<(HeaderName, HeaderValue)> {
     }
 }
 
-/// An endpoint of ours, by its preflight.
+/// A kind of endpoint, by the methods that its preflight allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Endpoint {
     /// The login, which takes JSON.

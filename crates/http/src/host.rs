@@ -50,7 +50,7 @@ fn split_at(byte: u8, text: &[u8]) -> Option<(&[u8], &[u8])> {
 
 fn is_name(name: &[u8]) -> bool {
     let mut pieces = name.split(|&byte| byte == b'%');
-    // Behind each `%` stand two digits, then plain bytes again.
+    // After each `%` stand two digits, then plain bytes again.
     !name.is_empty() && pieces.next().is_some_and(is_plain) && pieces.all(is_escaped)
 }
 

@@ -77,7 +77,7 @@ impl TraceId {
         match version {
             b"ff" => return None,
             b"00" if parts.next().is_some() => return None,
-            // A later version may have further parts behind the flags.
+            // A later version may have further parts after the flags.
             _ => {}
         }
         for id in [trace, parent] {

@@ -55,7 +55,7 @@ pub fn until(time: i64) -> Duration {
 /// Seconds of a jump that have an effect: what ended stays for minutes.
 const JUMP: u64 = 60;
 
-/// Notices that a clock was set, by one that is never.
+/// Notices that the machine's clock was set, by comparison with the clock that is never set.
 #[derive(Debug, Default)]
 pub struct ClockWatch(Option<(i64, Instant)>);
 

@@ -204,7 +204,7 @@ fn parse_from<C: WithFile>(mut arguments: Vec<OsString>) -> Result<C, ParseOutco
     }
     let keys = file.as_ref().map(|file| (file, C::KEYS));
     let added = from_file::arguments(&command, &given, keys, &|name| std::env::var_os(name))?;
-    // Behind a `--` the added flags would be operands.
+    // After a `--` the added flags would be operands.
     let end = before_operands(&arguments).len();
     arguments.splice(end..end, added);
     // Check the values of all sources before clap does, whose errors do not name this cause.

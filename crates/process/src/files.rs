@@ -10,7 +10,7 @@ pub mod toml_error;
 
 use std::path::{Path, PathBuf};
 
-/// Returns `path` with `suffix` behind the file name.
+/// Returns `path` with `suffix` after the file name.
 #[must_use]
 pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();

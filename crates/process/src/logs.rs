@@ -5,4 +5,4 @@ pub mod log_lines;
 pub mod once_a_minute;
 pub mod rejection_lines;
 pub mod sanitize;
-pub mod telemetry;
+pub mod subscriber;

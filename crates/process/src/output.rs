@@ -1,5 +1,5 @@
 //! The result of a command, on standard output, where a server prints at most its addresses
-//! ([`crate::net::listener::announce`]).
+//! (`postern_transport::net::listener::announce`).
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};

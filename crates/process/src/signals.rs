@@ -48,7 +48,7 @@ impl Terminations {
 }
 
 /// Returns the error of a program without signals.
-pub fn no_signals(error: std::io::Error) -> ExitError {
+pub fn not_receivable(error: std::io::Error) -> ExitError {
     ExitError::Software(format!("signals cannot be received: {error}"))
 }
 

@@ -61,7 +61,7 @@ pub struct PeerCertificate(pub Arc<[u8]>);
 pub struct HttpPort {
     /// The name of the port in the log.
     pub name: &'static str,
-    /// The routes. Their requests have the extensions `ConnectInfo<SocketAddr>` and [`Activity`], and behind
+    /// The routes. Their requests have the extensions `ConnectInfo<SocketAddr>` and [`Activity`], and with
     /// TLS [`PeerCertificate`] if the client has a certificate.
     pub routes: Router,
     /// The TLS settings; `None` for a port without TLS.
@@ -237,7 +237,7 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let port = Arc::clone(&self.port);
-        let of_bytes = if port.is_busy_with_requests {
+        let read_activity = if port.is_busy_with_requests {
             self.activity.clone()
         } else {
             Activity::default()
@@ -247,7 +247,7 @@ impl Connection {
             (port.timeout, CLIENT_IDLE),
             port.unfinished
                 .nothing_for(Holder::for_address(Some(self.peer.ip()))),
-            of_bytes,
+            read_activity,
         );
         let mut connection = http1::Builder::new()
             .timer(TokioTimer::new())

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::container::settings::Settings;
 use crate::inject::change_workload;
-use crate::manifest::annotations::SIDECAR;
 use crate::manifest::metadata::inherit;
+use crate::manifest::names;
 use crate::manifest::object::{Object, text};
 use crate::manifest::original;
 use crate::network::services::move_alone;
@@ -136,7 +136,7 @@ fn change(object: &mut Value, operation: &str, settings: &Settings) -> Result<Ve
     let view = Object(object);
     view.check()?;
     match view.kind() {
-        "Service" if view.label(SIDECAR) == Some("true") => {
+        "Service" if view.label(names::SIDECAR) == Some("true") => {
             let warning = protocol::warning(view);
             if move_alone(object)? {
                 Ok(Vec::from_iter(warning))

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use postern_process::command_line::WithFile;
-use postern_process::logs::telemetry::LogArgs;
+use postern_process::logs::subscriber::LogArgs;
 use postern_transport::net::listener::ip_address_and_port;
 use postern_transport::tls::TlsArgs;
 
@@ -55,7 +55,7 @@ pub(crate) struct SidecarsArgs {
 
     /// A resource of the sidecars, as in memory-limit=512Mi; repeatable
     ///
-    /// cpu-request, cpu-limit, memory-request, memory-limit; none behind the = takes the default
+    /// cpu-request, cpu-limit, memory-request, memory-limit; none after the = takes the default
     /// away. What they take on at a time follows from the memory. Annotations of pods count more
     #[arg(long, value_name = "NAME=QUANTITY")]
     pub(crate) resources: Vec<String>,

@@ -20,7 +20,7 @@ mod tests;
 use std::process::ExitCode;
 
 use postern_process::exit::{self, ExitError};
-use postern_process::logs::telemetry;
+use postern_process::logs::subscriber;
 use postern_process::{command_line, signals};
 use postern_transport::tls;
 
@@ -37,7 +37,7 @@ fn run() -> Result<(), ExitError> {
         Command::Lint(args) => commands::inject::run_lint(&args),
         Command::Webhook(args) => {
             tls::install_provider()?;
-            let _logs = telemetry::init(args.logs.log_format, &args.logs.log_level)?;
+            let _logs = subscriber::init(args.logs.log_format, &args.logs.log_level)?;
             commands::webhook::run(&args)
         }
     }

@@ -11,8 +11,8 @@ use crate::container::resources::{self, Bounds};
 use crate::container::settings::{
     APP_ID, APP_NAME, AUTH_SERVER, BOUNDS, PROBES, PUBLIC_PATH, Settings, UPSTREAM,
 };
-use crate::manifest::annotations as names;
 use crate::manifest::metadata::inherit;
+use crate::manifest::names;
 use crate::manifest::object::{Object, list, name_of};
 use crate::manifest::original;
 use crate::network::probes::{self, ForwardedProbes};
@@ -50,10 +50,10 @@ pub(crate) fn add_sidecar(
     check(pod)?;
     let service = ports::service_port(pod)?;
     if let Some(port) = service
-        && let Some(of_node) = ports::node_port(pod, port)
+        && let Some(host_port) = ports::node_port(pod, port)
     {
         return Err(format!(
-            "hostPort {of_node}: the service is reached on the node's address"
+            "hostPort {host_port}: the service is reached on the node's address"
         ));
     }
     let mut warnings = Vec::new();
@@ -283,12 +283,12 @@ impl Sidecar<'_> {
         }
         // No load balancer sends requests to a task, so its sidecar ends without a lame-duck time.
         if self.pod.is_task() {
-            variables.extend(self.settings.component.of_tasks.clone());
+            variables.extend(self.settings.component.task_variables.clone());
         }
         if let Some(mut list) = self.setting(names::PUBLIC_PATH, settings::pass_list)? {
             // The annotation adds to the operator's patterns, and removes none.
-            if let Some(of_all) = variables.get(PUBLIC_PATH) {
-                list = format!("{of_all},{list}");
+            if let Some(operator_list) = variables.get(PUBLIC_PATH) {
+                list = format!("{operator_list},{list}");
             }
             variables.insert(PUBLIC_PATH.to_owned(), list);
         }

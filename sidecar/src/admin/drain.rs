@@ -13,7 +13,7 @@ use crate::telemetry::metrics::Metrics;
 
 pub(crate) const PATH: &str = "/drain";
 
-/// The state behind the drain route.
+/// The state of the drain route.
 #[derive(Debug, Clone)]
 pub(crate) struct Drain {
     pub(crate) drain: DrainTrigger,

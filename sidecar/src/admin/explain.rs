@@ -103,7 +103,7 @@ impl Explainer {
         }
         let decision = match decision {
             Err(unknown) if unknown.rejection == Rejection::TokenKeyUnknown => {
-                Err(self.behind_fetch(policy, received).into())
+                Err(self.after_fetch(policy, received).into())
             }
             decision => decision,
         };
@@ -161,7 +161,7 @@ impl Explainer {
     }
 
     /// Returns the rejection of a request that would wait for a fetch, by the end of the last one.
-    fn behind_fetch(&self, policy: &AuthPolicy, received: &ReceivedHead) -> Rejection {
+    fn after_fetch(&self, policy: &AuthPolicy, received: &ReceivedHead) -> Rejection {
         if let Some((token, issuer)) = policy.token_and_issuer(received)
             && let Some(keys) = self.keys.get(issuer.key_set)
             && keys.is_fetch_in_vain(token, Instant::now())

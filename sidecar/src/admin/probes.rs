@@ -169,7 +169,7 @@ impl HttpProbe {
         })
     }
 
-    /// Returns the status; reads the begin of the body too, because a service that breaks it off is not well.
+    /// Returns the status; reads the beginning of the body too, because a service that breaks it off is not well.
     async fn status(&self) -> Result<StatusCode, TransportError> {
         let request = HttpRequest {
             headers: Some(&self.headers),

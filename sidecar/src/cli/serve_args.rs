@@ -2,7 +2,7 @@
 //! configuration file. The help has a heading for each group.
 
 use clap::Args;
-use postern_process::logs::telemetry::LogArgs;
+use postern_process::logs::subscriber::LogArgs;
 use serde::Serialize;
 
 use super::issuer_table::IssuerTable;

@@ -77,7 +77,7 @@ pub(crate) struct UpstreamRequestArgs {
     #[arg(long, env, default_value_t = true, action = ArgAction::Set)]
     pub(crate) forward_authorization: bool,
 
-    /// Reuse a connection to the service behind every body, not only behind short ones
+    /// Reuse a connection to the service after every body, not only after short ones
     ///
     /// Short ones that hold no request leave it open anyway. Only for a service that reads each body
     /// to its end, also of requests that it rejects

@@ -26,11 +26,11 @@ pub(crate) fn run(
     let config = Config::new(settings)?;
     config.reject_ended_reporting(unix_now())?;
     // Certificates and key files are part of the configuration.
-    let (mut sources, mut of_sources) = (Vec::new(), Vec::new());
+    let (mut sources, mut source_warnings) = (Vec::new(), Vec::new());
     for issuer in config.issuers.iter().chain(&config.list_source) {
         let (source, warning) = issuer.open()?;
         sources.push((issuer, source));
-        of_sources.extend(warning);
+        source_warnings.extend(warning);
     }
     let found = if args.online {
         online::run_checks(&config, &mut sources)?
@@ -40,7 +40,7 @@ pub(crate) fn run(
     let warnings: Vec<String> = unknown_variables
         .into_iter()
         .chain(config.warnings_at_the_start())
-        .chain(of_sources)
+        .chain(source_warnings)
         .chain(found.warnings.iter().cloned())
         .collect();
     let toml = as_toml(settings, overridden.iter().chain(&warnings))?;

@@ -39,7 +39,7 @@ pub(super) struct AllIssuers {
     /// The rules for the tokens of each issuer.
     pub(super) issuers: Issuers,
     /// The accepted `iss` of the issuers that give tokens to clients of the service.
-    pub(super) of_clients: Vec<String>,
+    pub(super) client_issuers: Vec<String>,
     /// The user header, with the claim headers of each issuer.
     pub(super) user_header: UserHeader,
 }
@@ -53,12 +53,12 @@ pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
     let user_header = with_claim_headers(args, &described)?;
     let mut sources = Vec::new();
     let mut issuers = Vec::new();
-    let mut of_clients = Vec::new();
+    let mut client_issuers = Vec::new();
     for (index, description) in described.iter().enumerate() {
         let token_header = description.token_header(&user_header)?;
         // Tokens of the other issuers are added by a proxy or the cluster: no client fetches them.
         if token_header.is_none() && !description.table().is_kubernetes() {
-            of_clients.extend_from_slice(description.accepted_issuers());
+            client_issuers.extend_from_slice(description.accepted_issuers());
         }
         for policy in description.policies()? {
             issuers.push(Issuer {
@@ -91,7 +91,7 @@ pub(super) fn settings(args: &ServeArgs) -> Result<AllIssuers, ExitError> {
         sources,
         list_source,
         issuers: Issuers::new(issuers),
-        of_clients,
+        client_issuers,
         user_header,
     })
 }

@@ -43,7 +43,7 @@ pub(super) fn auth_policy(
 ) -> Result<AuthPolicy, ExitError> {
     let AllIssuers {
         issuers,
-        of_clients,
+        client_issuers,
         user_header,
         ..
     } = settings;
@@ -55,7 +55,7 @@ pub(super) fn auth_policy(
     rules.possession = possession(args)?;
     rules.carries_websockets = !upstream.speaks_http_2();
     // Last: their metadata list the scopes of the rules above.
-    rules.resources = resources(args, &of_clients, &rules, has_client_certificates)?;
+    rules.resources = resources(args, &client_issuers, &rules, has_client_certificates)?;
     Ok(rules)
 }
 
@@ -85,14 +85,14 @@ fn resources(
     has_client_certificates: bool,
 ) -> Result<Arc<[ProtectedResource]>, ExitError> {
     let rules = (&policy.access_rules, policy.interceptor.context());
-    let mut of_issuers = policy.issuers.iter();
+    let mut all_issuers = policy.issuers.iter();
     let bound_tokens = BoundTokenSupport {
         dpop_signing_alg_values_supported: if args.takes_proofs() {
             algorithms::asymmetric_names().into()
         } else {
             Vec::new()
         },
-        dpop_bound_access_tokens_required: of_issuers.all(|issuer| issuer.policy.requires_proof),
+        dpop_bound_access_tokens_required: all_issuers.all(|issuer| issuer.policy.requires_proof),
         tls_client_certificate_bound_access_tokens: policy.possession.certificate_field.is_some()
             || has_client_certificates,
     };

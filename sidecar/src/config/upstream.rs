@@ -60,8 +60,8 @@ pub(super) fn upstream_tls(
     let host = match &address.endpoint {
         Endpoint::Tcp { host, .. } if address.protocol == Protocol::Https => host,
         _ => {
-            let of_name = server_name.map(|_| "--upstream-server-name");
-            return match files.first_setting().or(of_name) {
+            let name_setting = server_name.map(|_| "--upstream-server-name");
+            return match files.first_setting().or(name_setting) {
                 None => Ok(None),
                 Some(flag) => Err(ExitError::Config(format!(
                     "{flag}: only with an --upstream of https://"

@@ -1,7 +1,7 @@
 //! The accepted issuers.
 //!
 //! Of several, the place of a token and its unverified `iss` select one of them and nothing else: the keys and
-//! the rules of that issuer decide, and they check `iss` again behind the signature.
+//! the rules of that issuer decide, and they check `iss` again after the signature.
 
 use http::HeaderName;
 use postern_contract::rejection::Rejection;
@@ -34,7 +34,7 @@ pub(crate) struct UserNames {
     /// Put before `id` and `account`.
     pub(crate) prefix: String,
     /// The beginnings of the names of other issuers' users.
-    pub(crate) of_others: Vec<String>,
+    pub(crate) other_beginnings: Vec<String>,
 }
 
 impl UserNames {
@@ -48,9 +48,9 @@ impl UserNames {
     ) -> Result<CurrentUserDetails, Rejection> {
         for name in [&mut user.id, &mut user.account].into_iter().flatten() {
             name.insert_str(0, &self.prefix);
-            let mut of_others = self.of_others.iter();
+            let mut other_beginnings = self.other_beginnings.iter();
             // An issuer without a prefix chooses its ids freely: one may begin with another's.
-            if of_others.any(|beginning| begins_alike(name, beginning)) {
+            if other_beginnings.any(|beginning| begins_alike(name, beginning)) {
                 return Err(Rejection::TokenUser);
             }
         }
@@ -162,7 +162,7 @@ impl Issuers {
         if let Some(only) = self.only() {
             return Ok(only);
         }
-        // Only selects: the rules of that issuer require this `iss` again behind the signature.
+        // Only selects: the rules of that issuer require this `iss` again after the signature.
         let claimed = unverified_issuer(token)?;
         let header = token.location().header();
         for issuer in self.iter() {

@@ -53,7 +53,7 @@ impl AuthPolicy {
 
     /// Sets the rules that a verified token has to satisfy.
     pub(crate) fn with_access_rules(mut self, rules: AccessRules) -> Self {
-        // In this order: `verify_with` of `authorize` splits them behind those of the header.
+        // In this order: `verify_with` of `authorize` splits them after those of the header.
         let mut claims = self.user_header.extra_claims();
         claims.extend_from_slice(rules.claims());
         self.issuers.set_extra_claims(&claims);

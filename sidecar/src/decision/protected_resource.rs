@@ -101,7 +101,7 @@ impl ProtectedResource {
             bearer_methods_supported: ["header"],
             bound_tokens,
         };
-        // RFC 9728 §3.1: of the slashes at an end, only the one behind the host is left out.
+        // RFC 9728 §3.1: of the slashes at an end, only the one after the host is left out.
         let suffix = match url.target().path() {
             "/" => "",
             path => path,

@@ -189,7 +189,7 @@ fn choose<'a>(candidates: &[&'a Listed], last: Option<&str>, random: f64) -> Opt
             point -= listed.weight;
             point < 0.0
         })
-        // Rounding may leave `point` at 0 or above behind the last instance.
+        // Rounding may leave `point` at 0 or above after the last instance.
         .or(others.last())
         .copied()
 }

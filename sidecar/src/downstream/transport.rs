@@ -33,7 +33,7 @@ pub(crate) fn client_certificate(transport: &ClientTransport) -> Option<Digest> 
     stream.get_ref().1.peer_certificates()?.first().map(sha256)
 }
 
-/// Returns true once the client has closed or reset its side, even behind unread bytes.
+/// Returns true once the client has closed or reset its side, even after unread bytes.
 pub(crate) fn has_left(transport: &ClientTransport) -> bool {
     let info = get_tcp_info(socket_of(transport).as_raw_fd());
     // An unreadable state does not prove that the client has left.

@@ -68,7 +68,7 @@ impl<C: Downstream> Exchange<'_, C> {
             }
             // There is room for more of the body.
             let uploaded = moved && !self.upload.is_received();
-            // Behind a failed upload too: the response may explain why the service stopped reading.
+            // After a failed upload too: the response may explain why the service stopped reading.
             let responded = match self.poll_service(cx)? {
                 Continue(responded) => responded,
                 Break(end) => return Poll::Ready(Ok(end)),
@@ -158,7 +158,7 @@ impl<C: Downstream> Exchange<'_, C> {
         if download.head.is_some() {
             self.deadlines.response_until = None;
         }
-        // A long body is no longer here from its begin.
+        // A long body is no longer here from its beginning.
         if self.may_be_misread
             && self.upload.is_repeatable
             && !had_head
@@ -197,7 +197,7 @@ impl<C: Downstream> Exchange<'_, C> {
         let after = Instant::now().saturating_duration_since(self.progress.forwarded);
         self.progress.upstream_duration = Some(after);
         self.deadlines.response_began(self.app, self.forward, head);
-        // Both directions become a tunnel at once: bytes that the client sends behind its head are no HTTP.
+        // Both directions become a tunnel at once: bytes that the client sends after its head are no HTTP.
         if head.opens_tunnel() {
             self.upload.open_tunnel();
             self.client.open_tunnel();

@@ -124,7 +124,7 @@ impl Deadlines {
     }
 
     /// Receives a part of the body; returns false while the client sends none. Framing without data, like
-    /// extensions and trailers, is silence: it could go on for ever.
+    /// extensions and trailers, is silence: it could go on forever.
     pub(super) fn poll_body(
         &mut self,
         downstream: &mut impl Downstream,
@@ -157,7 +157,7 @@ impl Deadlines {
         start(&mut self.response_until, self.response);
     }
 
-    /// Waits for the end of the request behind its response.
+    /// Waits for the end of the request after its response.
     pub(super) fn await_end(&mut self) {
         start(&mut self.response_until, Some(LINGER_TIMEOUT));
     }
@@ -194,7 +194,7 @@ fn start(until: &mut Option<Instant>, limit: Option<Duration>) {
     }
 }
 
-/// Receives a short body, or the begin of a long one, before its request is forwarded: at the pace of a body
+/// Receives a short body, or the beginning of a long one, before its request is forwarded: at the pace of a body
 /// that the service waits for, because the request holds a permit of the sidecar. The `interim` response may
 /// request the body.
 pub(super) async fn hold(
@@ -216,7 +216,7 @@ pub(super) async fn hold(
             if upload.has_more {
                 give_way(cx);
             }
-            // Behind much framing too, which stops no deadline that runs.
+            // After much framing too, which stops no deadline that runs.
             if upload.has_more || !received {
                 return deadlines.poll(downstream.timer(), cx).map(Err);
             }
@@ -235,7 +235,7 @@ const BYTES_PER_SECOND: u64 = 1024;
 #[derive(Debug, Clone, Copy)]
 struct Pace {
     left: Duration,
-    /// The time up to which bytes add: a fast begin gives no hours for the end.
+    /// The time up to which bytes add: a fast start gives no hours for the end.
     most: Duration,
     /// Begin of the present wait.
     since: Option<Instant>,

@@ -8,7 +8,7 @@ use postern_process::clock::unix_now;
 use postern_transport::net::shares::Share;
 
 use super::request::Request;
-use crate::decision::behind_fetch::decide_behind_fetch;
+use crate::decision::after_fetch::decide_after_fetch;
 use crate::decision::decided::{Decision, Rejected};
 use crate::decision::forward::Forward;
 use crate::exchange::app::App;
@@ -73,8 +73,8 @@ impl App {
             let fetch = keys.on_demand().wait(token, client, Instant::now());
             self.in_flight.while_waiting(Some(client), fetch)
         };
-        // By the time of now and not of the request's begin: the keys were fetched in between.
-        decide_behind_fetch(wait, || self.decide_at(request, Instant::now())).await
+        // As of now and not as of the start of the request: the keys were fetched in between.
+        decide_after_fetch(wait, || self.decide_at(request, Instant::now())).await
     }
 
     /// Takes a permit for an authorized request, from the share of its user or else of its client, or

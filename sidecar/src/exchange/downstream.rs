@@ -28,7 +28,7 @@ pub(crate) trait Downstream {
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<()>>;
 
-    /// Waits until the client is gone, and returns the error. Behind a request that `is_received`, HTTP/1.x
+    /// Waits until the client is gone, and returns the error. After a request that `is_received`, HTTP/1.x
     /// may read further bytes.
     fn poll_left(&mut self, is_received: bool, cx: &mut Context<'_>) -> Poll<Box<Error>>;
 

@@ -21,7 +21,7 @@ use crate::upstream::service::Service;
 pub(super) struct Suspect(pub(super) LastRequest, pub(super) StatusCode);
 
 impl<C: Downstream> Serving<'_, C> {
-    /// Notes the failure of a request behind the body of another one, or with a whole connection of HTTP/2.
+    /// Notes the failure of a request after the body of another one, or with a whole connection of HTTP/2.
     pub(super) fn note_failure(&self, connected: &Connected, error: &Error) {
         let conduct = &self.exchanges.connections.conduct;
         let cause = error.root_cause().downcast_ref::<h2::Error>();

@@ -48,7 +48,7 @@ pub(super) struct Request<'a> {
 /// Progress of a request.
 pub(super) struct Progress {
     pub(super) tries: Tries,
-    /// The begin of the service's time: when the permit was taken, or the held body was received.
+    /// The start of the service's time: when the permit was taken, or the held body was received.
     pub(super) forwarded: Instant,
     /// The address of the service that was tried last.
     pub(super) service: Option<ServiceAddress>,

@@ -206,7 +206,7 @@ impl LocalResponse {
         (self.status.as_u16(), body.len() as u64)
     }
 
-    /// Returns true if the begin of the next request is uncertain.
+    /// Returns true if the beginning of the next request is uncertain.
     pub(crate) fn must_close(&self) -> bool {
         matches!(
             self.rejection,

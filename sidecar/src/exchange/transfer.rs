@@ -17,7 +17,7 @@ pub(super) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// kilobytes of data, which are only moved, and no budget of tokio knows of it.
 const MAX_FRAMING: usize = 4 * 1024;
 
-/// Takes a part of `body` from `received`, and calls `put` with its data. Behind much framing, the rest is
+/// Takes a part of `body` from `received`, and calls `put` with its data. After much framing, the rest is
 /// left for the next call.
 pub(crate) fn take_body(
     body: &mut BodyReader,
@@ -49,7 +49,7 @@ pub(super) fn put_data(out: &mut BytesMut, data: &[u8], in_chunks: bool) {
 
 /// Lets other tasks run, and their sockets wake them, before the present one goes on.
 pub(super) fn give_way(cx: &mut Context<'_>) {
-    // The first poll of `yield_now` wakes this task behind all others.
+    // The first poll of `yield_now` wakes this task after all others.
     let _ = pin!(yield_now()).poll(cx);
 }
 

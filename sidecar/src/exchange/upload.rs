@@ -22,7 +22,7 @@ use postern_http::request::http2;
 const MAX_WAITING: usize = 32 * 1024;
 /// Max length of a body that is received before its request is forwarded, and that can be sent again.
 const MAX_HELD: usize = 64 * 1024;
-/// Max length of a body behind which the service's connection may stay.
+/// Max length of a body after which the service's connection may stay.
 const MAX_HARMLESS: usize = 16 * 1024;
 
 /// The head and body of one request. A short body is kept for a retry.
@@ -47,7 +47,7 @@ pub(crate) struct Upload {
     written: usize,
     /// True while TLS may hold written bytes, or a stream of HTTP/2 has not ended.
     needs_flush: bool,
-    /// True if `bytes` begins with the head.
+    /// True while `bytes` still holds the request from its head on, so that it can be sent again.
     pub(super) is_repeatable: bool,
     /// True once the bytes of the client are those of a tunnel.
     pub(super) is_tunnel: bool,
@@ -112,7 +112,7 @@ impl Upload {
         if self.is_http_2.replace(true) == Some(false) {
             self.bytes.clear();
         }
-        // The end of the stream has to be sent, even behind an empty body.
+        // The end of the stream has to be sent, even after an empty body.
         self.needs_flush = self.has_body;
     }
 

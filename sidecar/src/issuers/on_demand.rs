@@ -44,7 +44,7 @@ struct Past {
     /// The time from which on all [`FETCHES`] may begin again.
     full_at: Option<Instant>,
     /// Hashes of headers that name keys which a fetch did not bring. They are absent for a while
-    /// after each fetch, because a 503 would hold the clients of a revoked key for ever.
+    /// after each fetch, because a 503 would hold the clients of a revoked key forever.
     absent: VecDeque<u64>,
     /// The last fetch that succeeded, on demand or not.
     fetched_at: Option<Instant>,
@@ -122,7 +122,7 @@ enum Turn {
     ComeAgain,
 }
 
-/// The next step for a token whose key is still unknown behind a fetch.
+/// The next step for a token whose key is still unknown after a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waited {
     /// The present keys decide.

@@ -5,7 +5,7 @@
 //! A failure is logged and retried at the next tick; the last good key stays (contract §7). While
 //! no key is usable, the fetch is retried before the tick as well (docs/adr/0025).
 
-mod backoff;
+mod retries;
 pub(crate) mod schedule;
 
 use std::convert::Infallible;
@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 use tokio_cron_scheduler::JobSchedulerError;
 
-use self::backoff::Backoff;
+use self::retries::Backoff;
 use self::schedule::{Schedule, Tick};
 use super::IssuerSettings;
 use super::cache::KeyCache;
@@ -218,7 +218,7 @@ impl IssuerTask {
             issuer = self.keys.name,
             source = self.source.last_endpoint(),
             failed_since = moment(failed.since),
-            "verification keys are fetched"
+            "verification keys are fetched again"
         );
     }
 
@@ -280,7 +280,11 @@ impl IssuerTask {
         if self.skipped != keys.skipped() {
             self.skipped = keys.skipped().to_vec();
             for key in &self.skipped {
-                tracing::info!(issuer = self.keys.name, key, "a key of the set is not used");
+                tracing::info!(
+                    issuer = self.keys.name,
+                    key,
+                    "a key of the issuer's set cannot be used"
+                );
             }
         }
         self.keys.on_demand().fetched(clock::instant());

@@ -157,16 +157,17 @@ impl Weighter<TokenDigest, Arc<VerifiedToken>> for Bytes {
     fn weight(&self, _: &TokenDigest, token: &Arc<VerifiedToken>) -> u64 {
         let identity = &token.identity;
         // An empty box has no allocation.
-        let of_rules = match token.rule_verdicts.len() {
+        let rule_bytes = match token.rule_verdicts.len() {
             0 => 0,
             rules => rules + ALLOCATION_BYTES,
         };
-        let of_claims = identity.claims() * CLAIM_BYTES;
-        let of_binding = match token.possession {
+        let claim_bytes = identity.claims() * CLAIM_BYTES;
+        let binding_bytes = match token.possession {
             Some(_) => BINDING_BYTES,
             None => 0,
         };
-        let bytes = OVERHEAD_BYTES + of_claims + of_binding + identity.value_bytes() + of_rules;
+        let bytes =
+            OVERHEAD_BYTES + claim_bytes + binding_bytes + identity.value_bytes() + rule_bytes;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 }

@@ -62,7 +62,7 @@ pub(crate) struct NextRequest {
 /// The last request on a connection of HTTP/1.1, whose response or body may reach beyond it.
 pub(crate) struct LastRequest {
     method: Method,
-    /// The begin of the request's target, for the log.
+    /// The beginning of the request's target, for the log.
     target: Box<[u8]>,
     has_body: bool,
 }

@@ -110,7 +110,7 @@ const fn in_words(source: &ErrorSource, kind: &ErrorType) -> &'static str {
         (ErrorSource::Downstream, Kind::ConnectionClosed) => "the client left",
         (_, Kind::ConnectionClosed) => "the connection ended before the response",
         (_, Kind::ReadError) => "the connection broke",
-        (_, Kind::WriteError) => "the connection broke behind a part of the request",
+        (_, Kind::WriteError) => "the connection broke after a part of the request",
         (_, Kind::H2Error) => "the stream ended",
         (_, Kind::InvalidH2) => "no HTTP/2",
         (_, Kind::Custom(what)) => what,

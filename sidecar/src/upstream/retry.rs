@@ -31,7 +31,7 @@ impl Tries {
         may_pass_soon(error) && self.fits(now)
     }
 
-    /// Returns true to retry a request that can be sent again, after a failure before the begin of the
+    /// Returns true to retry a request that can be sent again, after a failure before the beginning of the
     /// response. The service may have closed a reused connection before it read the request. Without a
     /// `method` the service may carry out any.
     pub(crate) fn after_sending(

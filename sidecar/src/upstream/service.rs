@@ -109,7 +109,7 @@ impl Http2Stream {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
         let room = poll_room(&mut self.request, data.len(), cx);
-        // `stalled` is held while the windows are full: the pool then puts no other request behind this body.
+        // `stalled` is held while the windows are full: the pool then puts no other request after this body.
         self.stalled = if room.is_pending() {
             Some(Arc::clone(&self.slot.usage.stalled))
         } else {

@@ -52,7 +52,7 @@ pub(crate) struct ServiceRequest<'r> {
 
 impl<'r> ServiceRequest<'r> {
     /// Returns the head for a service of HTTP/1.1, and true if no other request follows on its
-    /// connection: behind a WebSocket, or where `reuse` rules it out.
+    /// connection: after a WebSocket, or where `reuse` rules it out.
     pub(crate) fn http_1_head(&self, reuse: Reuse) -> (BytesMut, bool) {
         let mut fields = self.fields(false);
         self.frame(&mut fields, reuse);
@@ -269,7 +269,7 @@ fn belongs_in_a_head(name: &str) -> bool {
 }
 
 /// Joins the cookie fields into one, as a service of HTTP/2 would do (RFC 9113 §8.2.3). Empty fields are left
-/// out: a blank behind the last separator would end the value, for which some services end the connection
+/// out: a blank after the last separator would end the value, for which some services end the connection
 /// with the calls of all clients (§8.2.1).
 fn join_cookies(fields: &mut ServiceFields<'_>) {
     if fields.values("cookie").nth(1).is_none() {

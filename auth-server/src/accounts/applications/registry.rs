@@ -186,7 +186,7 @@ impl ApplicationRegistry {
                         reconciled.ended.push(id.clone());
                     }
                 }
-                // Without a begin this is an empty store, which has lost the unreadable document.
+                // Without `began` this is an empty store, which has lost the unreadable document.
                 stored.is_incomplete = memory.is_incomplete && stored.began.is_none();
                 // A later document may still be a change of an older copy, with its leaked secrets.
                 if stored.drop_those_of(&memory) {
@@ -267,7 +267,7 @@ fn is_removed(stored: Option<&SecretHashes>, known: &SecretHashes) -> bool {
     stored.is_none_or(|stored| stored.is_empty() || stored.removed_at() > known.removed_at())
 }
 
-/// Cuts a text behind its first characters that an id may have, `max` at most.
+/// Cuts a text after its first characters that an id may have, `max` at most.
 fn cut(sent: &str, max: usize) -> Cow<'_, str> {
     let is_usual = |c: char| c.is_alphanumeric() || "-_.:/@".contains(c);
     let end = sent.chars().take(max).take_while(|c| is_usual(*c));

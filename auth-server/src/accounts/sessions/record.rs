@@ -198,7 +198,7 @@ impl SessionRecord {
         is_revoked: impl FnOnce(&str, i64) -> bool,
         now: i64,
     ) -> Result<(PresentUser, Use), NoUser> {
-        let of_token = self
+        let token_use = self
             .use_of(&presented.hash(), now)
             .ok_or(NoUser::Over(EndCause::Reuse))?;
         if self.ends <= now {
@@ -211,7 +211,7 @@ impl SessionRecord {
         if present.user.id != self.user_id || present.credentials != self.credentials {
             return Err(NoUser::OtherUsers);
         }
-        Ok((present, of_token))
+        Ok((present, token_use))
     }
 
     fn use_of(&self, presented: &SecretHash, now: i64) -> Option<Use> {
@@ -309,7 +309,7 @@ mod tests {
         let (first, record) = begun();
         let of = |record: &SessionRecord, token: &RefreshToken, now| {
             let outcome = record.user(token, BuiltinUser.present(""), |_, _| false, now);
-            outcome.map(|(_, of_token)| of_token)
+            outcome.map(|(_, token_use)| token_use)
         };
         let renewed = record.renewed(&first, 50, 90, None);
         let second = renewed.given(&first);

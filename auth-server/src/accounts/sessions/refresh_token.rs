@@ -19,7 +19,7 @@ const HANDLE_BYTES: usize = 12;
 const NAME_BYTES: usize = OWNER_BYTES + HANDLE_BYTES;
 const SECRET_BYTES: usize = 27;
 const TOKEN_BYTES: usize = NAME_BYTES + SECRET_BYTES;
-/// Bytes of a `jti` behind the name of its session.
+/// Bytes of a `jti` after the name of its session.
 const UNIQUE_BYTES: usize = 12;
 
 /// A well-formed refresh token, verified or not.
@@ -36,8 +36,8 @@ impl RefreshToken {
     pub(crate) fn generate(user_id: &str) -> Result<Self, Unspecified> {
         let mut token = Self(random::bytes()?);
         let owner = sha256(format!("postern sessions of {user_id}"));
-        for (byte, of_owner) in token.0.iter_mut().take(OWNER_BYTES).zip(owner) {
-            *byte = of_owner;
+        for (byte, owner_byte) in token.0.iter_mut().take(OWNER_BYTES).zip(owner) {
+            *byte = owner_byte;
         }
         Ok(token)
     }
@@ -54,9 +54,9 @@ impl RefreshToken {
         let key = hmac::Key::new(HMAC_SHA256, session_secret.as_bytes());
         let message = Zeroizing::new([self.0.as_slice(), &counter.to_be_bytes()].concat());
         let secret = hmac::sign(&key, &message);
-        // The name of the session stays, and the secret behind it is another one.
-        for (byte, of_secret) in next.0.iter_mut().skip(NAME_BYTES).zip(secret.as_ref()) {
-            *byte = *of_secret;
+        // The name of the session stays, and the secret after it is another one.
+        for (byte, secret_byte) in next.0.iter_mut().skip(NAME_BYTES).zip(secret.as_ref()) {
+            *byte = *secret_byte;
         }
         next
     }

@@ -43,7 +43,7 @@ pub(crate) struct RecordedUsers {
     recorded: Mutex<EnabledUsers>,
 }
 
-/// The part behind the digest of the path in the ids of the two records.
+/// The part after the digest of the path in the ids of the two records.
 const HEAD: &str = ".head";
 const USERS: &str = "";
 

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use crate::random;
 use crate::store::{Change, Key, Kind, LogEntry, NewEntry, Stored, Version};
 
-/// The begin of the names of all keys.
+/// The beginning of the names of all keys.
 pub(super) const PREFIX: &str = "{auth:user-token}:";
 
 /// The text before each script, which remembers the command that fails.

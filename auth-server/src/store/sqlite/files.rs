@@ -31,7 +31,7 @@ const REPLACED: &str = "the store was replaced, changed or removed under this pr
      not use it any more: stop the server, restore the right store.db without the -wal and -shm of \
      another, and start it";
 
-/// The file behind a name.
+/// The file that a name leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Inode {
     device: u64,

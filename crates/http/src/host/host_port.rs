@@ -55,7 +55,7 @@ pub fn redacted(text: &str) -> String {
     };
     let (address, hidden) = match rest.split_once(['?', '#']) {
         None => (rest, ""),
-        // The text before the mark may be the begin of a password.
+        // The text before the mark may be the beginning of a password.
         Some((_, behind)) if behind.contains('@') => ("", "…"),
         Some((address, _)) => (address, "?…"),
     };

@@ -77,7 +77,7 @@ const fn is_of_uri(byte: u8) -> bool {
 }
 
 /// Decodes the escapes of unreserved characters and writes the others in upper case (RFC 3986
-/// §6.2.2.1, §6.2.2.2); `None` for a `%` without two digits behind it.
+/// §6.2.2.1, §6.2.2.2); `None` for a `%` without two digits after it.
 fn without_needless_escapes(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut normal = parts.next()?.to_owned();

@@ -133,7 +133,7 @@ impl FromStr for ServerUrl {
             scheme,
             port: port_of(&authority).map_err(|error| {
                 if text.contains('@') {
-                    // The begin of a password with a slash.
+                    // The beginning of a password with a slash.
                     ServerUrlError::Credentials
                 } else {
                     error.into()

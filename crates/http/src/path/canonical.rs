@@ -411,7 +411,7 @@ const fn is_name_mark(byte: u8) -> bool {
 /// Returns true for characters that compatible forms (NFKC) or the best-fit tables of Windows, by which
 /// CGI and PHP there get paths, turn into a slash or a backslash; and for the C1 controls.
 ///
-/// No server normalises what it routes: the form matters behind it, where a name becomes a file.
+/// No server normalises what it routes: the form matters after that, where a name becomes a file.
 /// A character that becomes `?`, `;` or `#` belongs to a name, because parameters are cut off before that.
 const fn is_separator_alike(c: char) -> bool {
     matches!(

@@ -153,7 +153,7 @@ fn may_be_empty(name: &[u8], segment: &str) -> bool {
     if is_file_empty || !name.starts_with('.') {
         return is_file_empty;
     }
-    // Behind trimmed characters the dot begins the suffix of an empty name; a dot that the
+    // After trimmed characters the dot begins the suffix of an empty name; a dot that the
     // segment itself begins with is part of a name, unless a blank follows.
     let mut beginning = name.chars().take_while(|c| ". ".contains(*c));
     !segment.starts_with('.') || beginning.any(|c| c == ' ')
@@ -185,7 +185,7 @@ fn each_ending(path: &str, mut visit: impl FnMut(&str)) {
     }
 }
 
-/// Removes the names of NTFS streams behind the names of files.
+/// Removes the names of NTFS streams after the names of files.
 fn without_streams(path: &str) -> String {
     let mut files = String::with_capacity(path.len());
     for segment in path.split('/').skip(1) {

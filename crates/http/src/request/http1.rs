@@ -6,9 +6,9 @@ use http::{HeaderMap, header};
 
 use crate::request::header_list::members;
 
-/// Rejects a `Connection` that would remove a field that frames or routes the request, or that its
-/// decision reads, so that the service reads another request than was authorized, and one that names
-/// something that is no field name.
+/// Rejects a `Connection` field that names a field on which the framing, the route or the decision
+/// depends: a proxy would remove it, and the service would read another request than was authorized.
+/// Rejects also what is no field name.
 pub(super) fn check(headers: &HeaderMap) -> Result<(), InvalidRequest> {
     let named = members(headers, &header::CONNECTION).filter(|name| !name.is_empty());
     let is_bad = named.enumerate().any(|(index, name)| {

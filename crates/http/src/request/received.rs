@@ -24,7 +24,7 @@ pub struct ReceivedHead {
     pub headers: HeaderMap,
     /// The kind, which selects the timeouts.
     pub kind: RequestKind,
-    /// The rejection of an ambiguous framing, behind which the connection ends.
+    /// The rejection of an ambiguous framing, after which the connection ends.
     pub(super) framing: Result<(), InvalidRequest>,
     /// The rest of the connection if the framing is ambiguous.
     pub body: BodyReader,

@@ -39,7 +39,7 @@ impl<'a> Target<'a> {
                 .filter(|_| !is_http_2)
                 .ok_or(InvalidRequest::PathNotCanonical)?;
             let host = HeaderValue::from_bytes(&absolute.host());
-            // The text behind the host may be a query alone.
+            // The text after the host may be a query alone.
             let slash: &[u8] = if absolute.target.starts_with(b"/") {
                 b""
             } else {

@@ -67,12 +67,12 @@ impl AccessLog {
     /// Returns true if a request gets a line; a rejection beyond the rate of its `reason` is counted
     /// instead.
     #[must_use]
-    pub fn wants(self, reason: Option<&'static str>) -> bool {
+    pub fn takes_line(self, reason: Option<&'static str>) -> bool {
         match self {
             Self::Off => false,
             Self::All => true,
             Self::Rejections => match reason {
-                Some(reason) => RejectionLine::Access(reason).has_line(),
+                Some(reason) => RejectionLine::Access(reason).takes_line(),
                 None => false,
             },
         }

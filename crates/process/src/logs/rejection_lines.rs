@@ -45,7 +45,7 @@ struct Rate {
 impl RejectionLine {
     /// Returns true if a rejection gets its own line, and otherwise counts it for the common line.
     #[must_use]
-    pub fn has_line(self) -> bool {
+    pub fn takes_line(self) -> bool {
         let mut rates = RATES.lock();
         let has_line = rates.take(self, Instant::now());
         if !has_line && !rates.is_reported {

@@ -39,7 +39,7 @@ pub struct StatusPage {
     pub health: Health,
     /// Counts of requests and rejections.
     pub metrics: Arc<Registry>,
-    /// The begin of the names of its metrics.
+    /// The beginning of the names of its metrics.
     pub prefix: &'static str,
     /// The label of `requests_total` that says how a request ended.
     pub outcome: &'static str,

@@ -30,7 +30,7 @@ pub struct HttpRequest<'a> {
     pub accept: Option<&'static str>,
     /// The `ETag` of the version that is known already.
     pub known: Option<&'a HeaderValue>,
-    /// The body behind the head.
+    /// The body after the head.
     pub body: Body<'a>,
     /// True if no further request follows: the connection ends with the response.
     pub is_last: bool,

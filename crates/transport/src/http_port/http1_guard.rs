@@ -147,7 +147,7 @@ impl<S> Http1Guard<S> {
     }
 }
 
-/// Returns the rejection behind a response of hyper's own: a 4xx with an empty body, as no route sends it.
+/// Returns the rejection that caused a response of hyper's own: a 4xx with an empty body, as no route sends it.
 fn rejected_by_hyper(written: &[u8]) -> Option<InvalidRequest> {
     let mut lines = written
         .strip_suffix(b"\r\n\r\n")?
@@ -204,7 +204,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Http1Guard<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        // Behind withheld bytes no request has a certain begin: the socket is not read again.
+        // After withheld bytes no request has a certain beginning: the socket is not read again.
         if let Some(withheld) = &mut this.withheld {
             return Pin::new(&mut withheld.substitute).poll_read(cx, buffer);
         }

@@ -24,7 +24,7 @@ pub(crate) struct Component {
     /// The settings of every sidecar, by variable.
     pub(crate) settings: BTreeMap<String, String>,
     /// The further settings of a sidecar beside a task that ends by itself; they rank above `settings`.
-    pub(crate) of_tasks: BTreeMap<String, String>,
+    pub(crate) task_variables: BTreeMap<String, String>,
     /// The hook by which the service outlives the drain.
     pub(crate) hook: Value,
 }
@@ -41,7 +41,7 @@ impl Component {
             container: pod["initContainers"][0].clone(),
             volumes: list(&pod["volumes"]).cloned().collect(),
             settings: literals(&kustomization, 0),
-            of_tasks: literals(&kustomization, 1),
+            task_variables: literals(&kustomization, 1),
             hook: first(LIFECYCLE)?[1]["value"]["preStop"].clone(),
         })
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::manifest::annotations as names;
+use crate::manifest::names;
 use crate::manifest::object::Object;
 
 /// Annotations, and the members of a container that they set.
@@ -23,7 +23,7 @@ const MIB: f64 = 1024.0 * 1024.0;
 const OF_PROCESS: f64 = 30.0 * MIB;
 /// The memory of four requests and five connections that clients do not read, rounded up; the second
 /// number is for HTTP/2 to the service.
-const OF_NINE: [f64; 2] = [4.5 * MIB, 6.625 * MIB];
+const PER_NINE: [f64; 2] = [4.5 * MIB, 6.625 * MIB];
 /// The least memory of a sidecar; with less, hardly a request has room.
 const LEAST: f64 = 64.0 * MIB;
 
@@ -69,9 +69,9 @@ pub(crate) fn set(
             _ => {}
         }
     }
-    let of_pod = amount(pod.spec("resources"), "limits", "memory");
+    let pod_limit = amount(pod.spec("resources"), "limits", "memory");
     // Without a limit of its own the sidecar may take the memory of the whole pod.
-    match amount(resources, "limits", "memory").or(of_pod) {
+    match amount(resources, "limits", "memory").or(pod_limit) {
         Some(memory) if memory < LEAST => {
             Err("its sidecar needs a memory-limit of 64Mi at least".to_owned())
         }
@@ -166,10 +166,10 @@ fn factor(unit: &str) -> Option<f64> {
 }
 
 fn bounds(memory: f64, is_http_1: bool) -> Bounds {
-    let [http_1, http_2] = OF_NINE;
-    let of_nine = if is_http_1 { http_1 } else { http_2 };
+    let [http_1, http_2] = PER_NINE;
+    let per_nine = if is_http_1 { http_1 } else { http_2 };
     // The difference is positive: the caller has rejected memory below `LEAST`.
-    let times = u64::from(((memory - OF_PROCESS) / of_nine) as u32);
+    let times = u64::from(((memory - OF_PROCESS) / per_nine) as u32);
     [4 * times, 5 * times]
 }
 

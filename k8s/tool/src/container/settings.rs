@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::cli::SidecarsArgs;
 use crate::container::component::{Component, set_user};
 use crate::container::resources;
-use crate::manifest::annotations::PREFIX;
+use crate::manifest::names::PREFIX;
 use crate::manifest::object::Object;
 
 pub(crate) const AUTH_SERVER: &str = "POSTERN_AUTH_SERVER";

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::manifest::annotations::{PORT, SIDECAR};
+use crate::manifest::names::{PORT, SIDECAR};
 use crate::manifest::object::Object;
 use crate::manifest::original::{self, below};
 

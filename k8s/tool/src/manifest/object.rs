@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::manifest::annotations::{ALL, ORIGINAL, PREFIX, SIDECAR};
+use crate::manifest::names::{ALL, ORIGINAL, PREFIX, SIDECAR};
 use crate::yaml::Document;
 
 /// A Kubernetes object, alone in its document or an item of a list.
@@ -254,8 +254,8 @@ pub(crate) fn actions(
     container: &Value,
 ) -> impl Iterator<Item = (&'static str, &'static str, &Value)> {
     PROBES.into_iter().filter_map(|(kind, _)| {
-        let (of_probe, action) = action(&container[kind])?;
-        Some((kind, of_probe, action))
+        let (action_name, action) = action(&container[kind])?;
+        Some((kind, action_name, action))
     })
 }
 

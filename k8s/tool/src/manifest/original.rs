@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::manifest::object::{Object, name_of, text};
 
-/// The annotation [`crate::manifest::annotations::ORIGINAL`] in an object.
+/// The annotation [`crate::manifest::names::ORIGINAL`] in an object.
 const ANNOTATION: &str = "/metadata/annotations/postern~1original";
 
 /// Deeper than the deepest member that is replaced, a member of a probe's action.

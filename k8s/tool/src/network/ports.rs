@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::container::settings::UPSTREAM;
-use crate::manifest::annotations::PORT;
+use crate::manifest::names::PORT;
 use crate::manifest::object::{Object, actions, list, name_of, text, variable};
 use crate::network::protocol_words::may_be_of_service;
 

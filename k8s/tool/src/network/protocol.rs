@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::manifest::annotations::{ORIGINAL, UPSTREAM_PROTOCOL};
+use crate::manifest::names::{ORIGINAL, UPSTREAM_PROTOCOL};
 use crate::manifest::object::{Object, actions, name_of, objects, text};
 use crate::network::ports::{self, SIDECAR_PORT};
 use crate::network::probes;

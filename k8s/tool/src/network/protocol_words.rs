@@ -1,4 +1,4 @@
-//! Words for protocols: values of `appProtocol`, and names of ports. Behind a hyphen follows what
+//! Words for protocols: values of `appProtocol`, and names of ports. After a hyphen follows what
 //! their authors like, as in `grpc-api`: the convention of Istio.
 
 pub(crate) const HTTP: &str = "http";
@@ -16,7 +16,7 @@ const WORDS: [(&str, &str); 7] = [
     ("http", HTTP),
 ];
 
-/// Beginnings of the words behind the protocol, in names of ports beside the service's.
+/// Beginnings of the words after the protocol, in names of ports beside the service's.
 const NOT_OF_SERVICES: [&str; 8] = [
     "admin", "debug", "health", "manage", "metric", "monitor", "probe", "prom",
 ];

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::manifest::annotations::{OPEN_PORTS, PORT, SIDECAR};
+use crate::manifest::names::{OPEN_PORTS, PORT, SIDECAR};
 use crate::manifest::object::{Object, list, name_of, share_namespace};
 use crate::manifest::original;
 use crate::network::ports::{self, ADMIN_PORT, SIDECAR_PORT};
@@ -73,7 +73,7 @@ pub(crate) fn selects(service: Object<'_>, object: Object<'_>) -> bool {
     }
     let meets = |name: &str, value: &Value| match pod.label(name) {
         Some(label) => value == label,
-        // A StatefulSet names its pods after itself, with a number behind a hyphen.
+        // A StatefulSet names its pods after itself, with a number after a hyphen.
         None if name == "statefulset.kubernetes.io/pod-name" => match value.as_str() {
             Some(pod) => pod.starts_with(&format!("{}-", object.name())),
             None => false,

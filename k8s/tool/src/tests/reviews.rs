@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Settings, inject, pruned, settings, values};
 use crate::admission::review;
 use crate::cli::SidecarsArgs;
-use crate::manifest::annotations::{ALL, ORIGINAL};
+use crate::manifest::names::{ALL, ORIGINAL};
 use crate::manifest::object::Object;
 
 /// Returns what the webhook makes of an update; `None` where it is rejected.

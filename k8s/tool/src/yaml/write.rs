@@ -4,7 +4,7 @@ use serde_json::{Number, Value};
 
 use super::scalar::plain;
 
-/// Writes documents, each behind a marker.
+/// Writes documents, each after a marker.
 pub(crate) fn stream<'v>(values: impl IntoIterator<Item = &'v Value>) -> String {
     values
         .into_iter()
@@ -28,7 +28,7 @@ fn block(value: &Value, indent: usize) -> String {
     }
 }
 
-/// Writes the value of a member behind its colon.
+/// Writes the value of a member after its colon.
 fn below(value: &Value, indent: usize) -> String {
     match value {
         Value::Object(members) if !members.is_empty() => {

@@ -54,9 +54,9 @@ impl ExplainRequest {
         let mut target = target.to_owned();
         // Without `Host` the sidecar would reject the request before the decision.
         if !has_host {
-            let (host, of_url) = host_and_target(&target);
+            let (host, origin_form) = host_and_target(&target);
             fields = format!("Host: {host}\r\n{fields}");
-            target = of_url;
+            target = origin_form;
         }
         if method != "CONNECT" && !is_target(&target) {
             return Err(RequestError::Target(target));

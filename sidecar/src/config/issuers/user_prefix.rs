@@ -76,19 +76,19 @@ pub(super) fn names(all: &[UserPrefix<'_>]) -> Result<Vec<UserNames>, ExitError>
             )));
         }
         // Beginnings of the names of other issuers' users: a token whose user has such a name is rejected.
-        let mut of_others = Vec::new();
+        let mut other_beginnings = Vec::new();
         for beginning in others.iter().map(|other| other.beginning()) {
             // The empty prefix begins every name. Names of the issuer that has it are compared with the other prefixes.
             if !beginning.is_empty() {
-                of_others.push(beginning.to_owned());
+                other_beginnings.push(beginning.to_owned());
             }
         }
         if beside_cluster {
-            of_others.push(OF_CLUSTER.to_owned());
+            other_beginnings.push(OF_CLUSTER.to_owned());
         }
         names.push(UserNames {
             prefix: one.given.unwrap_or_default().to_owned(),
-            of_others,
+            other_beginnings,
         });
     }
     Ok(names)

@@ -111,7 +111,7 @@ impl AuthPolicy {
             observer,
         )?;
         let mut extra = std::mem::take(&mut claims.extra);
-        let of_rules = extra.split_off(self.user_header.claim_count());
+        let rule_claims = extra.split_off(self.user_header.claim_count());
         let details = issuer.users.apply(claims.into_user_details());
         let details = observer.check("user", details)?;
         // Its error is returned beside the user: the current-user response needs no header.
@@ -124,7 +124,7 @@ impl AuthPolicy {
                 key_set: issuer.key_set,
                 digests,
                 possession: possession.map(Box::new),
-                rule_verdicts: self.access_rules.verdicts(&of_rules),
+                rule_verdicts: self.access_rules.verdicts(&rule_claims),
                 rules: self.generation,
             });
             // An explanation remembers nothing.

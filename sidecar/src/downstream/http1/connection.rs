@@ -59,7 +59,7 @@ async fn next_head(
         {
             return Ok(Some(head));
         }
-        // The length is checked behind the parser: a short head may precede many more bytes.
+        // The length is checked after the parser: a short head may precede many more bytes.
         if downstream.received.len() > MAX_HEAD_BYTES {
             return Err(Rejection::RequestHeaderTooLarge);
         }

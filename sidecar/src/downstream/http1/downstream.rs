@@ -32,7 +32,7 @@ use crate::exchange::upload::Upload;
 /// Bytes of one read of a head; most heads arrive in one.
 pub(super) const HEAD_READ: usize = 4 * 1024;
 const BODY_READ: usize = 16 * 1024;
-/// Interval of polls for a close: behind unread bytes a close wakes no reader.
+/// Interval of polls for a close: after unread bytes a close wakes no reader.
 const CLOSE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A client's connection.
@@ -47,7 +47,7 @@ pub(crate) struct Http1Downstream {
     head_began: Instant,
     /// The end of the time in which no head has to begin.
     silent_until: Instant,
-    /// Set while the begin of the next request waits behind the present one.
+    /// Set while the beginning of the next request waits after the present one.
     close_polls: Option<Interval>,
     is_tunnel: bool,
     /// True after a response that was not sent whole, and during a response that the connection's end ends.
@@ -290,7 +290,7 @@ impl Downstream for Http1Downstream {
     /// Sends the part of the response that is here, and leaves the response without its end.
     async fn abandon(&mut self, response: &mut Outgoing, _: Option<Reason>) {
         self.send(response).await;
-        // Behind the last bytes that came whole: only the end is missing.
+        // After the last bytes that came whole: only the end is missing.
         self.is_cut_off = true;
     }
 

@@ -74,10 +74,10 @@ pub(crate) async fn serve(
                 continue;
             }
             accepted = connection.accept() => accepted,
-            // A client may keep the connection open behind the GOAWAY.
+            // A client may keep the connection open after the GOAWAY.
             () = idle(&streams), if is_leaving => None,
         };
-        // `None` comes behind the last stream; an error is an error of the whole connection.
+        // `None` comes after the last stream; an error is an error of the whole connection.
         let Some(Ok((request, response))) = accepted else {
             break;
         };

@@ -60,7 +60,7 @@ impl Http2Downstream {
     }
 
     /// Sends the heads, each once the interim head before it has left: no window bounds heads. The part that
-    /// is queued behind the last head shows when it has left, so a response ends with its head only if it is
+    /// is queued after the last head shows when it has left, so a response ends with its head only if it is
     /// a short one of the sidecar or a failed call.
     fn poll_send_heads(
         &mut self,

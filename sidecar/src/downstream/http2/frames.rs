@@ -50,7 +50,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Begins behind `skip` bytes, of the preface or of a payload.
+    /// Begins after `skip` bytes, of the preface or of a payload.
     pub(super) const fn after_bytes(skip: usize) -> Self {
         Self {
             header: [0; HEADER_BYTES + BEGIN_BYTES],
@@ -75,7 +75,7 @@ impl Frames {
             }
             self.have += taken;
             bytes = rest;
-            // `wanted` again: with the header complete, a begin of the payload may be wanted.
+            // `wanted` again: with the header complete, the beginning of the payload may be wanted.
             if self.have >= HEADER_BYTES && self.have == self.wanted() {
                 see(self.take());
             }
@@ -108,7 +108,7 @@ impl Frames {
             begin,
         };
         let kept = self.have - HEADER_BYTES;
-        // The kept begin of the payload is no longer ahead.
+        // The kept beginning of the payload is no longer ahead.
         *self = Self::after_bytes(frame.length - kept);
         frame
     }

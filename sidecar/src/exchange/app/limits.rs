@@ -17,8 +17,7 @@ pub(crate) fn max_of(flag: &str, configured: Option<usize>, descriptors: usize) 
     let max = configured.unwrap_or(enough_for.min(MAX_BY_DEFAULT));
     if max > enough_for {
         tracing::warn!(
-            descriptors,
-            "{flag} {max}: the file descriptors are enough for {enough_for}"
+            "{flag} {max}: the limit of open files ({descriptors}) suffices for {enough_for}"
         );
     }
     max

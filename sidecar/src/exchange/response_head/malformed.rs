@@ -19,7 +19,7 @@ pub(super) fn cause(received: &[u8], error: httparse::Error) -> String {
 }
 
 fn broken_line(received: &[u8]) -> Option<String> {
-    // The fields begin behind the status line, which empty lines may precede.
+    // The fields begin after the status line, which empty lines may precede.
     let lines = received
         .trim_ascii_start()
         .split(|&byte| byte == b'\n')

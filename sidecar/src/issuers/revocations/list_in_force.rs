@@ -14,7 +14,7 @@ use super::Revocations;
 pub(crate) struct ListInForce {
     /// `None` before the first list.
     list: ArcSwapOption<Revocations>,
-    /// The begin and the cause of an outage of the list.
+    /// The start and the cause of an outage of the list.
     pub(crate) failed: ArcSwapOption<String>,
     /// Wakes the streams whose tokens other lines may end.
     changes: watch::Sender<()>,

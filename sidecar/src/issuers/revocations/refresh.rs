@@ -105,7 +105,7 @@ impl RevocationRefresh {
         let result = match outcome {
             Ok(result) => {
                 if let Some(outage) = self.keys.list.failed.swap(None) {
-                    tracing::info!(server, %outage, "revocation lists are fetched");
+                    tracing::info!(server, %outage, "revocation lists are fetched again");
                 }
                 result
             }
@@ -155,7 +155,7 @@ impl RevocationRefresh {
             let kept = if self.keys.list.load().is_some() {
                 "keeping the last good one"
             } else {
-                "no list was fetched before"
+                "none is in force"
             };
             tracing::warn!(server, %error, "revocation list not fetched; {kept}");
         }

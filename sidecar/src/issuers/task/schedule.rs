@@ -129,9 +129,14 @@ impl Ticks {
 
     /// Restarts the scheduler from the present wall-clock time. Not to be dropped half-way.
     pub(crate) async fn begin_again(&mut self) {
-        tracing::warn!("no tick of the schedule for two intervals, as when the clock is set back");
+        tracing::warn!(
+            "no fetch was due for two intervals, as after a clock was set back: the schedule begins anew"
+        );
         if let Err(error) = self.replace_job().await {
-            tracing::warn!(%error, "the schedule continues with its watchdog alone");
+            tracing::warn!(
+                %error,
+                "the schedule could not begin anew: keys are fetched after two intervals without a tick"
+            );
         }
     }
 

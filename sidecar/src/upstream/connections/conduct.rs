@@ -30,7 +30,7 @@ pub(crate) struct Conduct {
     sent_surplus: AtomicBool,
     left_body: AtomicBool,
     broke_http_2: AtomicBool,
-    /// The last failure behind a body that may have another cause.
+    /// The last failure after a body that may have another cause.
     doubted: Mutex<Option<Instant>>,
 }
 
@@ -53,7 +53,7 @@ impl Conduct {
         self.broke_http_2.load(Ordering::Relaxed)
     }
 
-    /// Returns true if connections end behind bodies.
+    /// Returns true if connections end after bodies.
     pub(super) fn has_left_body(&self) -> bool {
         self.left_body.load(Ordering::Relaxed)
     }
@@ -111,12 +111,12 @@ impl Conduct {
             tracing::warn!(
                 method = %last.method, path = %LoggedPath(&last.target),
                 "the service left the body of a request unread, and took it for a part of the next request; from \
-                 now on its connections end behind bodies"
+                 now on its connections end after bodies"
             );
         }
     }
 
-    /// Notes a failure behind a body that may have another cause.
+    /// Notes a failure after a body that may have another cause.
     pub(crate) fn body_may_be_left(&self, now: Instant) {
         *self.doubted.lock() = Some(now);
     }

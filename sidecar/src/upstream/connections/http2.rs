@@ -72,12 +72,12 @@ pub(in crate::upstream) struct Usage {
     pub(in crate::upstream) resets: AtomicUsize,
     /// Held by each request whose body waits for the service, so that its count shows them.
     pub(in crate::upstream) stalled: Arc<()>,
-    /// The begin of the first request since a part of a response came; it may have ended since.
+    /// The start of the first request since a part of a response came; it may have ended since.
     unheard: Mutex<Option<Instant>>,
 }
 
 impl Usage {
-    /// Notes the begin of a request.
+    /// Notes the start of a request.
     pub(in crate::upstream) fn begun(&self, now: Instant) {
         self.unheard.lock().get_or_insert(now);
     }
@@ -130,7 +130,7 @@ impl Shared {
     }
 
     /// Returns true if another request may begin; `None` once the service has ended the connection, or may
-    /// soon. Behind a body that waits no request begins: most services have one window for all bodies.
+    /// soon. After a body that waits no request begins: most services have one window for all bodies.
     pub(super) fn has_room(&mut self, now: Instant) -> Option<bool> {
         if self.usage.resets.load(Ordering::Relaxed) >= MAX_RESETS {
             return None;

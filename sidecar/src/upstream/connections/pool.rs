@@ -45,7 +45,7 @@ struct Entry {
     kept: Kept,
     /// Key of the address and TLS settings: requests with an equal key may use the connection.
     key: u64,
-    /// HTTP/1.1: the end of the connection's last request; HTTP/2: the begin of its latest request.
+    /// HTTP/1.1: the end of the connection's last request; HTTP/2: the start of its latest request.
     used: Instant,
 }
 
@@ -309,7 +309,7 @@ mod tests {
         of("eve")
     }
 
-    /// Puts a connection that was used at `now`, behind a body or not; returns the service's side.
+    /// Puts a connection that was used at `now`, after a body or not; returns the service's side.
     fn put(pool: &Pool, has_body: bool, now: Instant) -> tokio::io::DuplexStream {
         let (stream, service) = tokio::io::duplex(16);
         let idle = Idle {

@@ -67,7 +67,7 @@ fn split_character(text: &str) -> Option<(&str, &str)> {
 impl Glob {
     /// Matches a name of a [`LoosePath`](crate::path::loose::LoosePath) if the glob matches any
     /// spelling of it: dots and blanks that were trimmed may have stood for letters and wildcards,
-    /// and marks are skipped, because the normal forms put them into letters or behind them.
+    /// and marks are skipped, because the normal forms put them into letters or after them.
     /// In an expanded path a `?` stands for any number of letters.
     pub(super) fn matches_loosely(&self, name: &str, is_expanded: bool, steps: &Steps) -> bool {
         if name.is_empty() {
@@ -112,7 +112,7 @@ impl Glob {
                 letter if after_star => after_each(name, first, letter).collect(),
                 letter => after_same(name, &offsets, letter),
             };
-            // A blank at the begin of the glob may have been trimmed from the name.
+            // A blank at the beginning of the glob may have been trimmed from the name.
             if at < begins && c.is_whitespace() {
                 next.push(start);
             }

@@ -29,7 +29,7 @@ const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 const MAX_BODIES: usize = 48;
 /// Reviews at once, each with 100 MiB at the most.
 const MAX_REVIEWS: usize = 2;
-/// The time for a body, which the API server sends at once. Behind 127 slow bodies it waits for less than
+/// The time for a body, which the API server sends at once. After 127 slow bodies it waits for less than
 /// 3 s, and its review still ends in the 5 s of the webhook's configuration.
 const BODY_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -64,18 +64,18 @@ async fn review_in_turn(
         return Err(StatusCode::PAYLOAD_TOO_LARGE);
     }
     // Take the permit before the body is read, and hold it until the review ends: it bounds the memory.
-    let of_body = Arc::clone(&reviews.bodies).acquire_owned().await;
+    let body_permit = Arc::clone(&reviews.bodies).acquire_owned().await;
     let body = to_bytes(request.into_body(), MAX_BODY_BYTES);
     let body = timeout(BODY_TIMEOUT, body)
         .await
         .map_err(|_| StatusCode::REQUEST_TIMEOUT)?
         .map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
     activity.serves();
-    let of_review = Arc::clone(&reviews.at_once).acquire_owned().await;
+    let review_permit = Arc::clone(&reviews.at_once).acquire_owned().await;
     // A large object takes milliseconds, which other connections need not wait for. The review goes
     // on when its client has left, and keeps its permits until its end.
     tokio::task::spawn_blocking(move || {
-        let _permits = (of_body, of_review);
+        let _permits = (body_permit, review_permit);
         reviews.respond(&body)
     })
     .await

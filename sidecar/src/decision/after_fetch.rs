@@ -5,8 +5,8 @@ use postern_contract::rejection::Rejection;
 use super::decided::{Decision, Rejected};
 use crate::issuers::on_demand::Waited;
 
-/// Decides behind each fetch that `wait` waits for; `wait` returns `None` if too many requests wait.
-pub(crate) async fn decide_behind_fetch<Waiting>(
+/// Decides after each fetch that `wait` waits for; `wait` returns `None` if too many requests wait.
+pub(crate) async fn decide_after_fetch<Waiting>(
     wait: impl Fn() -> Waiting,
     decide: impl Fn() -> Result<Decision, Rejected>,
 ) -> Result<Decision, Rejected>
