@@ -5,13 +5,11 @@ pub(crate) mod drain;
 pub(crate) mod explain;
 pub(crate) mod wait;
 
+use std::fmt::Display;
+
 use postern_process::exit::ExitError;
-use postern_transport::admin::client::AdminResponse;
 
 /// Returns the error for a response that a sidecar's admin port does not give.
-fn not_a_sidecar(response: &AdminResponse) -> ExitError {
-    ExitError::Unavailable(format!(
-        "not the admin port of a sidecar: its response was {}",
-        response.status
-    ))
+fn not_a_sidecar(why: impl Display) -> ExitError {
+    ExitError::Unavailable(format!("not the admin port of a sidecar: {why}"))
 }

@@ -11,6 +11,7 @@ use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use postern_contract::rejection::Rejection;
+use postern_http::only_field::only_field;
 use postern_transport::net::shares::{Holder, Share};
 use postern_transport::net::unfinished::counted;
 use tokio::time::timeout;
@@ -52,8 +53,7 @@ async fn read(body: Body, limit: Duration, held: Share) -> Result<BytesMut, Reje
 /// Returns true for a body of this media type, in any case and with any parameters (RFC 9110
 /// §8.3.1).
 pub(in crate::http) fn is_of_type(headers: &HeaderMap, expected: &str) -> bool {
-    let mut fields = headers.get_all(header::CONTENT_TYPE).iter();
-    let (Some(field), None) = (fields.next(), fields.next()) else {
+    let Ok(Some(field)) = only_field(headers, &header::CONTENT_TYPE) else {
         return false;
     };
     field

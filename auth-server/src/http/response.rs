@@ -19,7 +19,7 @@ use crate::rate_limit::RetryAfter;
 use crate::store::StoreError;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+pub(in crate::http) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// Content policy: a browser that takes an envelope for a page runs and loads nothing.
 const NO_CONTENT: HeaderValue =
     HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");

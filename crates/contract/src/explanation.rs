@@ -27,7 +27,7 @@ const TOKEN: &str = "token";
 pub struct Explanation {
     /// The time of the decision, in seconds since the epoch.
     pub at: i64,
-    /// `verified`, `passed`, `responded`, `reported` or `rejected`, as in metrics and logs.
+    /// As in metrics and logs.
     pub outcome: String,
     /// The reason code of a rejection.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -11,13 +11,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use crate::rejection::Rejection;
 use postern_http::cors::AllowedOrigins;
 use postern_http::methods::{self, certain_method};
+use postern_http::only_field::only_field;
 use postern_http::path::canonical::RequestPath;
 use postern_http::path::destination::Destination;
 use postern_http::path::loose::LoosePath;
 use postern_http::path::patterns::{ContextPath, PassList, PathPattern};
-use postern_token::invalid::InvalidToken;
+use postern_token::invalid::{InvalidProof, InvalidToken};
 use postern_token::observer::{Observer, Unobserved};
-use postern_token::possession::proof;
+use postern_token::possession::proof::DPOP;
 use postern_token::sources::TokenSources;
 use postern_token::sources::bearer::Bearer;
 
@@ -162,7 +163,7 @@ impl Interceptor {
     ) -> Result<Option<Bearer<'a>>, InvalidToken> {
         if self.sources.takes_proofs {
             // Beside any token: of two proofs the service may read the other one.
-            proof::only_field(headers)?;
+            only_field(headers, &DPOP).map_err(|_| InvalidProof::Repeated)?;
         }
         self.sources.token(
             headers,

@@ -14,6 +14,7 @@ use url::Url;
 
 use crate::framing::announces_body;
 use crate::methods::certain_method;
+use crate::only_field::only_field;
 
 /// Response fields that a script may read besides the default ones.
 const EXPOSED: HeaderValue =
@@ -99,16 +100,9 @@ impl AllowedOrigins {
     /// Returns the request's origin if it is allowed. A request with several `Origin` fields has no
     /// origin.
     pub fn allowed<'h>(&self, headers: &'h HeaderMap) -> Option<&'h HeaderValue> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let mut fields = headers.get_all(ORIGIN).iter();
-        match (fields.next(), fields.next()) {
-            (Some(origin), None) if self.0.iter().any(|allowed| allowed.0 == origin) => {
-                Some(origin)
-            }
-            _ => None,
-        }
+        let origin = only_field(headers, &ORIGIN).ok()??;
+        let is_allowed = self.0.iter().any(|allowed| allowed.0 == origin);
+        is_allowed.then_some(origin)
     }
 
     /// Returns true for a preflight of an allowed origin: OPTIONS, `Origin`, and

@@ -10,6 +10,7 @@ pub mod header_alias;
 pub mod host;
 pub mod invalid;
 pub mod methods;
+pub mod only_field;
 pub mod pasted;
 pub mod path;
 pub mod request;

@@ -5,6 +5,8 @@ use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::only_field::only_field;
+
 /// The header of a request id.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The header of a trace (W3C Trace Context §3.2).
@@ -22,7 +24,7 @@ impl RequestId {
     /// Returns the id that came with the request: exactly one field of at most 64 letters, digits
     /// and `-._:/+=@`.
     pub fn received(headers: &HeaderMap) -> Option<Self> {
-        let value = only_field(headers, &REQUEST_ID)?;
+        let value = only_field(headers, &REQUEST_ID).ok()??;
         match value.len() {
             1..=MAX_REQUEST_ID_BYTES if value.as_bytes().iter().all(may_be_in_id) => {
                 Some(Self(value.clone()))
@@ -62,7 +64,7 @@ impl TraceId {
     /// Returns the trace that came with the request, if `traceparent` is valid (W3C Trace Context
     /// §3.2.2).
     pub fn received(headers: &HeaderMap) -> Option<Self> {
-        Self::from_traceparent(only_field(headers, &TRACEPARENT)?)
+        Self::from_traceparent(only_field(headers, &TRACEPARENT).ok()??)
     }
 
     /// Returns the trace of a value of `traceparent`, if the value is valid.
@@ -98,14 +100,6 @@ impl fmt::Display for TraceId {
 
 fn is_lower_hex(byte: &u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'f')
-}
-
-fn only_field<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h HeaderValue> {
-    let mut fields = headers.get_all(name).iter();
-    match (fields.next(), fields.next()) {
-        (Some(field), None) => Some(field),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -59,6 +59,11 @@ pub(crate) fn decode(part: &str) -> Result<Vec<u8>, InvalidToken> {
         .map_err(|_| InvalidToken::Malformed)
 }
 
+/// Decodes a part that holds a JSON object.
+pub(crate) fn object(part: &str) -> Result<Map, InvalidToken> {
+    strict_json::object(&decode(part)?).map_err(|_| InvalidToken::Malformed)
+}
+
 /// The members of a header that the verifier reads.
 pub(crate) struct Header {
     /// The algorithm, which is compared with the key's, and never used to choose one.
@@ -68,8 +73,7 @@ pub(crate) struct Header {
 
 impl Header {
     pub(crate) fn parse(encoded: &str, check_type: CheckType) -> Result<Self, InvalidToken> {
-        let members =
-            strict_json::object(&decode(encoded)?).map_err(|_| InvalidToken::Malformed)?;
+        let members = object(encoded)?;
         if rejected_member(&members).is_some() {
             return Err(InvalidToken::Header);
         }

@@ -3,10 +3,10 @@
 
 pub mod detail;
 
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
-use crate::strict_json::{self, Value};
+use crate::compact::object;
+use crate::strict_json::Value;
 
 /// Header and claims of a token; never the signature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,20 +26,16 @@ impl DecodedToken {
             return None;
         }
         Some(Self {
-            header: object(header)?,
-            claims: object(claims)?,
+            header: Value::Object(object(header).ok()?),
+            claims: Value::Object(object(claims).ok()?),
         })
     }
-}
-
-fn object(part: &str) -> Option<Value> {
-    let json = URL_SAFE_NO_PAD.decode(part).ok()?;
-    Some(Value::Object(strict_json::object(&json).ok()?))
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
     use serde_json::json;
 
     use super::*;

@@ -1,14 +1,14 @@
 //! Verification of one token: a pure function of keys, policy, token and time.
 
 use crate::claims::{Claims, Validity};
-use crate::compact::{CheckType, CompactToken, Header, check_type, decode};
+use crate::compact::{CheckType, CompactToken, Header, check_type, decode, object};
 use crate::invalid::{InvalidProof, InvalidToken};
 use crate::keys::{KeySet, VerificationKey};
 use crate::observer::{Observer, Unobserved};
 use crate::policy::{BoundTokens, RequiredIssuer, VerificationPolicy};
 use crate::possession::Binding;
 use crate::sources::bearer::{Bearer, Scheme, TokenLocation};
-use crate::strict_json::{self, Value, member};
+use crate::strict_json::{Value, member};
 use crate::unverified::detail;
 
 /// The confirmation of RFC 7800 §3.1, whatever it holds but null.
@@ -65,8 +65,8 @@ impl VerificationPolicy {
         // No key changes what the payload says, so none is searched for a token that it rejects. Before
         // the signature is checked it can do nothing else.
         let claims = observer.check("claims", self.parse_claims(token.payload))?;
-        let scheme = self.check_scheme(claims.binding.as_ref(), bearer);
-        observer.check("binding", scheme)?;
+        let presentation = self.check_presentation(claims.binding.as_ref(), bearer);
+        observer.check("binding", presentation)?;
         observer.check("times", self.check_times(claims.validity(), now))?;
         self.check_parties(&claims, observer)?;
         let key = observer.check("signature", check_signature(keys, &header, &token))?;
@@ -75,8 +75,7 @@ impl VerificationPolicy {
     }
 
     fn parse_claims(&self, payload: &str) -> Result<Claims, InvalidToken> {
-        let json = decode(payload)?;
-        let members = strict_json::object(&json).map_err(|_| InvalidToken::Malformed)?;
+        let members = object(payload)?;
         // Null says nothing, as in every other claim.
         let binding = match (member(&members, CONFIRMATION), self.bound_tokens) {
             (None, _) | (Some(_), BoundTokens::Unchecked) => None,
@@ -87,8 +86,8 @@ impl VerificationPolicy {
         Ok(Claims { binding, ..claims })
     }
 
-    /// Checks that a token came by the scheme that its binding needs.
-    fn check_scheme(
+    /// Checks that a token came by the scheme that its binding needs, and with a required proof.
+    fn check_presentation(
         &self,
         binding: Option<&Binding>,
         token: Bearer<'_>,
@@ -166,8 +165,7 @@ pub fn names_key(token: &str) -> bool {
 /// # Errors
 /// [`InvalidToken::Malformed`] for a payload that cannot be read.
 pub fn unverified_issuer(token: Bearer<'_>) -> Result<Option<String>, InvalidToken> {
-    let payload = decode(CompactToken::split(token.as_str())?.payload)?;
-    let mut members = strict_json::object(&payload).map_err(|_| InvalidToken::Malformed)?;
+    let mut members = object(CompactToken::split(token.as_str())?.payload)?;
     Ok(match members.remove("iss") {
         Some(Value::String(issuer)) => Some(issuer),
         _ => None,

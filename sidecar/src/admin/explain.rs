@@ -25,6 +25,7 @@ use crate::decision::forward::Forward;
 use crate::decision::policy::AuthPolicy;
 use crate::identity::client::Client;
 use crate::issuers::issuer_keys::IssuerKeys;
+use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;
 use crate::upstream::connections::conduct::Reuse;
 use crate::upstream::service_request::ServiceRequest;
@@ -73,19 +74,16 @@ impl Explainer {
             Ok(head) => self.decide(&head, &mut explanation),
             Err(rejection) => explanation.check("framing", Err(rejection)),
         };
-        match decided {
-            Ok((outcome, reported)) => explanation.conclude(outcome, reported),
-            Err(rejection) => explanation.conclude("rejected", Some(rejection)),
-        }
+        let outcome = decided.unwrap_or_else(Outcome::Rejected);
+        explanation.conclude(outcome.as_str(), outcome.rejection());
         explanation
     }
 
-    /// Returns the outcome, and a rejection that is only reported.
     fn decide(
         &self,
         received: &ReceivedHead,
         explanation: &mut Explanation,
-    ) -> Result<(&'static str, Option<Rejection>), Rejection> {
+    ) -> Result<Outcome, Rejection> {
         let rules = self.rules.load();
         let at = explanation.at;
         let policy = &rules.auth_policy;
@@ -117,7 +115,7 @@ impl Explainer {
         }
         self.show_keys(policy, received, explanation);
         let forward = match decision.map_err(|rejected| rejected.rejection)? {
-            Decision::Respond(_) | Decision::Preflight => return Ok(("responded", None)),
+            Decision::Respond(_) | Decision::Preflight => return Ok(Outcome::Responded),
             Decision::Forward(forward) => forward,
         };
         let head = match self.head_for_service(received, &forward, &rules) {
@@ -128,10 +126,7 @@ impl Explainer {
         for line in head {
             explanation.learned("service", line);
         }
-        Ok(match forward.reported {
-            Some(rejection) => ("reported", Some(rejection)),
-            None => (forward.outcome().as_str(), None),
-        })
+        Ok(forward.outcome())
     }
 
     /// Shows the keys of the token's issuer, also keys that are too old to be trusted.

@@ -5,14 +5,20 @@ use clap::builder::PossibleValuesParser;
 use postern_contract::rejection::{Maker, Rejection};
 
 use super::AdminArgs;
+use crate::telemetry::outcome::Outcome;
 
 /// Returns the parser of the outcomes without a rejection, and of the reason codes.
 fn outcomes() -> PossibleValuesParser {
     let codes = Rejection::made_by(Maker::Sidecar).map(Rejection::reason);
     PossibleValuesParser::new(
-        ["verified", "passed", "responded", "reported"]
-            .into_iter()
-            .chain(codes),
+        [
+            Outcome::Verified.as_str(),
+            Outcome::Passed.as_str(),
+            Outcome::Responded.as_str(),
+            Outcome::REPORTED,
+        ]
+        .into_iter()
+        .chain(codes),
     )
 }
 

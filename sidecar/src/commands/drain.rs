@@ -40,5 +40,6 @@ pub(crate) fn until_drained(admin: SocketAddr, timeout: Duration) -> Result<(), 
 }
 
 fn progress(response: &AdminResponse) -> Result<Progress, ExitError> {
-    serde_json::from_str(&response.body).map_err(|_| not_a_sidecar(response))
+    serde_json::from_str(&response.body)
+        .map_err(|_| not_a_sidecar(format_args!("its response was {}", response.status)))
 }

@@ -14,8 +14,8 @@ use super::not_a_sidecar;
 use crate::admin::explain::request::ExplainRequest;
 use crate::admin::explain::{MAX_BODY_BYTES, PATH};
 use crate::cli::explain_args::ExplainArgs;
+use crate::telemetry::outcome::Outcome;
 
-const REPORTED: &str = "reported";
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the command.
@@ -46,14 +46,14 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), ExitError> {
 fn as_expected(expected: &str, explanation: &Explanation) -> Result<(), ExitError> {
     // What happens: a request that is only reported reaches the service, whatever its reason code.
     let found = match (&explanation.reason, &*explanation.outcome) {
-        (Some(reason), outcome) if outcome != REPORTED => reason,
+        (Some(reason), outcome) if outcome != Outcome::REPORTED => reason,
         (_, outcome) => outcome,
     };
     if expected == found {
         return Ok(());
     }
     let note = match &explanation.reason {
-        Some(reason) if found == REPORTED => {
+        Some(reason) if found == Outcome::REPORTED => {
             format!(" in report-only mode, which forwards it in spite of {reason}")
         }
         _ => String::new(),
@@ -90,13 +90,11 @@ fn explain(args: &ExplainArgs, request: &ExplainRequest) -> Result<Explanation, 
     };
     let response = post.send(args.admin.admin_listen)?;
     match response.status {
-        StatusCode::OK => serde_json::from_str(&response.body).map_err(|error| {
-            ExitError::Unavailable(format!("not the admin port of a sidecar: {error}"))
-        }),
+        StatusCode::OK => serde_json::from_str(&response.body).map_err(not_a_sidecar),
         // The sidecar rejects the request to explain itself: its text gives the reason.
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
             Err(ExitError::Usage(response.body.trim_end().to_owned()))
         }
-        _ => Err(not_a_sidecar(&response)),
+        status => Err(not_a_sidecar(format_args!("its response was {status}"))),
     }
 }

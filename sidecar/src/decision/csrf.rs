@@ -7,6 +7,7 @@ use postern_http::cors::AllowedOrigins;
 use postern_http::methods::certain_method;
 use postern_http::path::destination::AbsoluteForm;
 
+use postern_http::only_field::only_field;
 use postern_http::request::kind::RequestKind;
 use postern_http::request::received::ReceivedHead;
 
@@ -28,15 +29,17 @@ pub(super) fn is_cross_site_request(
         return false;
     }
     // A browser sends each of these headers once.
-    let is_repeated = |name: HeaderName| headers.get_all(name).iter().nth(1).is_some();
-    if is_repeated(SEC_FETCH_SITE) || is_repeated(header::ORIGIN) {
+    let (Ok(site), Ok(origin)) = (
+        only_field(headers, &SEC_FETCH_SITE),
+        only_field(headers, &header::ORIGIN),
+    ) else {
         return true;
-    }
-    match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
+    };
+    match site.map(HeaderValue::as_bytes) {
         Some(b"same-origin" | b"none") => false,
         Some(b"cross-site") => true,
         // No browser, an old one, or a page of the same site (`same-site`).
-        _ => match headers.get(header::ORIGIN) {
+        _ => match origin {
             None => false,
             Some(origin) => match AbsoluteForm::parse(origin.as_bytes()) {
                 // The scheme is the origin's own word: TLS may end at a gateway in front.

@@ -32,9 +32,7 @@ impl DnsName {
             host: name,
         })
     }
-}
 
-impl DnsName {
     async fn addresses(&self) -> std::io::Result<Vec<SocketAddr>> {
         Ok(lookup_host((self.host.trim_matches(['[', ']']), self.port))
             .await?

@@ -23,24 +23,31 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
+    pub(crate) const REPORTED: &'static str = "reported";
+
     /// Returns the word in log lines and metric labels.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Verified => "verified",
             Self::Passed => "passed",
             Self::Responded => "responded",
-            Self::Reported(_) => "reported",
+            Self::Reported(_) => Self::REPORTED,
             Self::Rejected(_) => "rejected",
             Self::Aborted => "aborted",
         }
     }
 
-    /// Returns the reason code of a rejection, also of one that is only reported.
-    pub(crate) const fn reason(self) -> Option<&'static str> {
+    /// Returns the rejection, also one that is only reported.
+    pub(crate) const fn rejection(self) -> Option<Rejection> {
         match self {
-            Self::Rejected(rejection) | Self::Reported(rejection) => Some(rejection.reason()),
+            Self::Rejected(rejection) | Self::Reported(rejection) => Some(rejection),
             _ => None,
         }
+    }
+
+    /// Returns the reason code of [`Self::rejection`].
+    pub(crate) fn reason(self) -> Option<&'static str> {
+        self.rejection().map(Rejection::reason)
     }
 
     /// Returns the error of a request's span; `None` for a rejection that is the client's fault.

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::header::CACHE_CONTROL;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, StatusCode};
 use postern_contract::rejection::Rejection;
 use postern_process::logs::sanitize::LogText;
 use postern_token::invalid::InvalidToken;
@@ -21,7 +21,7 @@ use serde_json::json;
 use tracing::info;
 
 use crate::http::app::App;
-use crate::http::response::{ErrorResponse, store_rejection};
+use crate::http::response::{ErrorResponse, NO_STORE, store_rejection};
 use crate::http::{body, oauth, response};
 use crate::revocations::foreign::{ForeignIssuer, NotVerified};
 use crate::store::to_the_end;
@@ -29,7 +29,6 @@ use crate::telemetry::metrics::StatementOutcome;
 
 /// The media type of a pushed security event token (RFC 8935 §2.1).
 const SECURITY_EVENT: &str = "application/secevent+jwt";
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// The reason why no session has ended.
 struct NotEnded {

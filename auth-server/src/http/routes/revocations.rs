@@ -14,11 +14,9 @@ use postern_contract::rejection::Rejection;
 use tracing::error;
 
 use crate::http::app::App;
-use crate::http::response::ErrorResponse;
+use crate::http::response::{ErrorResponse, NO_STORE};
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
-/// No cache may store a list: it would serve lists that are minutes old.
-const NOT_STORED: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Responds with the lines after the cursor `after`; without a cursor with all lines.
 pub(crate) async fn revocations(
@@ -47,6 +45,7 @@ pub(crate) async fn revocations(
     let fields = response.headers_mut();
     fields.insert(CONTENT_LENGTH, length.into());
     fields.insert(CONTENT_TYPE, TEXT);
-    fields.insert(CACHE_CONTROL, NOT_STORED);
+    // A cache would serve lists that are minutes old.
+    fields.insert(CACHE_CONTROL, NO_STORE);
     Ok(response)
 }

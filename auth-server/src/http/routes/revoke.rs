@@ -32,7 +32,7 @@ use crate::store::open_store::OpenStore;
 use crate::store::{StoreError, to_the_end};
 
 /// Max length of a token: the max length of a body.
-const MAX_AUTHORIZATION_BYTES: usize = MAX_BODY_BYTES;
+const MAX_TOKEN_BYTES: usize = MAX_BODY_BYTES;
 
 /// Returns the policy for tokens that are ended, which accepts more than the policy for tokens that are used:
 /// sidecars may accept a token that this server takes for expired, or for not valid yet, and its session
@@ -176,7 +176,7 @@ fn revocation_of(claims: Claims, now: i64) -> Option<Revocation> {
 fn presented_token(headers: &HeaderMap, body: &[u8]) -> Result<String, ErrorResponse> {
     let token = if body.is_empty() {
         // Also one that is bound to a key: the end of a token needs no proof.
-        let bearer = bearer::from_headers(headers, MAX_AUTHORIZATION_BYTES, true);
+        let bearer = bearer::from_headers(headers, MAX_TOKEN_BYTES, true);
         bearer.ok().flatten().map(|it| it.as_str().to_owned())
     } else {
         oauth::parse_form(headers, body)?

@@ -3,6 +3,8 @@
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use url::{Host, Url};
 
+use crate::path::canonical::split_escape;
+
 /// The characters of ASCII that no path of a URI has (RFC 3986 §3.3), and that some clients send as they are.
 const NOT_IN_PATH: &AsciiSet = &CONTROLS
     .add(b' ')
@@ -82,14 +84,11 @@ fn without_needless_escapes(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut normal = parts.next()?.to_owned();
     for part in parts {
-        let digits = part.get(..2)?;
-        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return None;
-        }
-        match char::from(u8::from_str_radix(digits, 16).ok()?) {
+        let (byte, _) = split_escape(part.as_bytes())?;
+        match char::from(byte) {
             c if c.is_ascii_alphanumeric() || "-._~".contains(c) => normal.push(c),
             // A reserved character would change the meaning of the URL, so its escape stays.
-            _ => normal.push_str(&format!("%{}", digits.to_ascii_uppercase())),
+            _ => normal.push_str(&format!("%{byte:02X}")),
         }
         normal.push_str(&part[2..]);
     }

@@ -4,6 +4,7 @@ use http::{HeaderMap, HeaderName, Method};
 
 use crate::invalid::InvalidRequest;
 use crate::methods::certain_method;
+use crate::only_field::only_field;
 use crate::path::canonical::RequestPath;
 
 const DESTINATION: HeaderName = HeaderName::from_static("destination");
@@ -27,21 +28,20 @@ impl<'h> Destination<'h> {
         method: &Method,
         headers: &'h HeaderMap,
     ) -> Result<Option<Self>, InvalidRequest> {
-        let Some(value) = headers.get(DESTINATION) else {
+        let field = only_field(headers, &DESTINATION);
+        if matches!(field, Ok(None)) {
             return Ok(None);
-        };
+        }
         let certain = certain_method(method, headers).map(Method::as_str);
         // A method that is not certain may be carried out as one of them.
         if !matches!(certain, None | Some("COPY" | "MOVE")) {
             return Ok(None);
         }
-        if headers.get_all(DESTINATION).iter().nth(1).is_some() {
-            return Err(InvalidRequest::Destination);
+        match field {
+            Ok(Some(value)) => Self::parse(value.as_bytes()).map(Some),
+            _ => None,
         }
-        match Self::parse(value.as_bytes()) {
-            None => Err(InvalidRequest::Destination),
-            destination => Ok(destination),
-        }
+        .ok_or(InvalidRequest::Destination)
     }
 
     fn parse(value: &'h [u8]) -> Option<Self> {

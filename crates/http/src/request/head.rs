@@ -6,6 +6,7 @@ use crate::path::destination::Destination;
 use crate::{host, methods};
 use http::{HeaderValue, Version, header};
 
+use crate::only_field::only_field;
 use crate::request::received::ReceivedHead;
 use crate::request::target::{self, Target};
 use crate::request::{http1, http2};
@@ -46,13 +47,11 @@ impl ReceivedHead {
     /// Checks that the request names one host: HTTP/2 in its authority, in a field or alike in both,
     /// HTTP/1.1 in a field, beside the one of an absolute target.
     fn check_host(&self) -> Result<(), InvalidRequest> {
-        let mut hosts = self.headers.get_all(header::HOST).iter();
-        let field = hosts.next().map(HeaderValue::as_bytes);
         // A gateway and the service would route by different ones (RFC 9112 §3.2).
-        if hosts.next().is_some() {
+        let Ok(field) = only_field(&self.headers, &header::HOST) else {
             return Err(InvalidRequest::Malformed);
-        }
-        let named = match (self.authority(), field) {
+        };
+        let named = match (self.authority(), field.map(HeaderValue::as_bytes)) {
             (Some(authority), Some(field)) if authority != field => {
                 return Err(InvalidRequest::Malformed);
             }

@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 
+use crate::only_field::only_field;
 use crate::request::header_list::members;
 use crate::request::kind::RequestKind;
 use crate::request::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
@@ -119,7 +120,7 @@ fn stays_open(version: Version, headers: &HeaderMap) -> bool {
     let has = |option: &[u8]| {
         members(headers, &header::CONNECTION).any(|one| one.eq_ignore_ascii_case(option))
     };
-    headers.get_all(header::HOST).iter().nth(1).is_none()
+    only_field(headers, &header::HOST).is_ok()
         && !has(b"close")
         && (version == Version::HTTP_11 || has(b"keep-alive"))
 }

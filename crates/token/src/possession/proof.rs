@@ -3,9 +3,10 @@
 use std::sync::OnceLock;
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName};
 use jsonwebtoken::Algorithm;
 use postern_http::host::normal_url::NormalUrl;
+use postern_http::only_field::only_field;
 
 use super::nonces::NonceKeys;
 use crate::compact::{self, CompactToken, decode, rejected_member};
@@ -13,7 +14,7 @@ use crate::digest::{Digest, sha256};
 use crate::invalid::InvalidProof;
 use crate::keys::VerificationKey;
 use crate::keys::algorithms::ASYMMETRIC;
-use crate::strict_json::{self, Map, Value, member};
+use crate::strict_json::{Map, Value, member};
 
 /// The field of proofs (RFC 9449 §4.1).
 pub const DPOP: HeaderName = HeaderName::from_static("dpop");
@@ -66,14 +67,15 @@ pub struct VerifiedProof {
 }
 
 impl<'p> Proof<'p> {
-    /// Reads the one proof of a request; `None` without the field.
+    /// Reads the one proof of a request (RFC 9449 §4.3 item 1); `None` without the field.
     ///
     /// # Errors
-    /// Those of [`only_field`] and [`Self::parse`].
+    /// [`InvalidProof::Repeated`], and the errors of [`Self::parse`].
     pub fn from_headers(headers: &'p HeaderMap) -> Result<Option<Self>, InvalidProof> {
-        match only_field(headers)? {
-            Some(field) => Self::parse(field.as_bytes()).map(Some),
-            None => Ok(None),
+        match only_field(headers, &DPOP) {
+            Ok(Some(field)) => Self::parse(field.as_bytes()).map(Some),
+            Ok(None) => Ok(None),
+            Err(_) => Err(InvalidProof::Repeated),
         }
     }
 
@@ -85,7 +87,7 @@ impl<'p> Proof<'p> {
     pub fn parse(field: &'p [u8]) -> Result<Self, InvalidProof> {
         let text = str::from_utf8(field).map_err(|_| InvalidProof::Malformed)?;
         let parts = CompactToken::split(text).map_err(|_| InvalidProof::Malformed)?;
-        let mut header = object(parts.header)?;
+        let mut header = compact::object(parts.header).map_err(|_| InvalidProof::Malformed)?;
         let is_proof = member(&header, "typ").is_some_and(|typ| compact::is_type(typ, &[TYPE]));
         if !is_proof || rejected_member(&header).is_some() {
             return Err(InvalidProof::Header);
@@ -156,7 +158,7 @@ impl<'p> Proof<'p> {
     }
 
     fn check_claims(&self, request: &ProofRequest<'_>) -> Result<VerifiedProof, InvalidProof> {
-        let claims = object(self.parts.payload)?;
+        let claims = compact::object(self.parts.payload).map_err(|_| InvalidProof::Malformed)?;
         let id = text(&claims, "jti")?;
         if text(&claims, "htm")? != request.method {
             return Err(InvalidProof::Method);
@@ -181,18 +183,6 @@ impl<'p> Proof<'p> {
             id: name.first_chunk().copied().unwrap_or_default(),
             issued_at: issued_at(&claims, request)?,
         })
-    }
-}
-
-/// Returns the one proof of a request, unread (RFC 9449 §4.3 item 1).
-///
-/// # Errors
-/// [`InvalidProof::Repeated`].
-pub fn only_field(headers: &HeaderMap) -> Result<Option<&HeaderValue>, InvalidProof> {
-    let mut fields = headers.get_all(DPOP).iter();
-    match (fields.next(), fields.next()) {
-        (_, Some(_)) => Err(InvalidProof::Repeated),
-        (field, None) => Ok(field),
     }
 }
 
@@ -223,11 +213,6 @@ fn date(claims: &Map, name: &str) -> Result<Option<i64>, InvalidProof> {
         },
         Some(_) => Err(InvalidProof::Claim),
     }
-}
-
-fn object(part: &str) -> Result<Map, InvalidProof> {
-    let json = decode(part).map_err(|_| InvalidProof::Malformed)?;
-    strict_json::object(&json).map_err(|_| InvalidProof::Malformed)
 }
 
 /// Returns a claim that is a text; an empty one counts as missing.

@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use http::header::{AUTHORIZATION, GetAll, SEC_WEBSOCKET_PROTOCOL};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
+use http::{HeaderMap, HeaderName};
+use postern_http::only_field::only_field;
 
 use crate::invalid::InvalidToken;
 
@@ -106,7 +107,8 @@ pub fn from_headers(
     max_bytes: usize,
     takes_proofs: bool,
 ) -> Result<Option<Bearer<'_>>, InvalidToken> {
-    let Some(field) = only_field(headers.get_all(AUTHORIZATION))? else {
+    let repeated = |_| InvalidToken::AuthorizationRepeated;
+    let Some(field) = only_field(headers, &AUTHORIZATION).map_err(repeated)? else {
         return Ok(None);
     };
     // Reject a long field before its bytes are read.
@@ -122,15 +124,6 @@ pub fn from_headers(
     parse(field.as_bytes()).map(Some)
 }
 
-fn only_field(fields: GetAll<'_, HeaderValue>) -> Result<Option<&HeaderValue>, InvalidToken> {
-    let mut fields = fields.iter();
-    match (fields.next(), fields.next()) {
-        // Of two fields the service could read the other one.
-        (_, Some(_)) => Err(InvalidToken::AuthorizationRepeated),
-        (field, None) => Ok(field),
-    }
-}
-
 /// Reads the token from the one of these headers that the request has, bare or after `Bearer`; `None`
 /// without such a header.
 ///
@@ -143,9 +136,10 @@ pub fn from_token_headers<'a>(
     names: &[HeaderName],
     max_bytes: usize,
 ) -> Result<Option<Bearer<'a>>, InvalidToken> {
+    let repeated = |_| InvalidToken::AuthorizationRepeated;
     let mut found = None;
     for (position, name) in names.iter().enumerate() {
-        let Some(field) = only_field(headers.get_all(name))? else {
+        let Some(field) = only_field(headers, name).map_err(repeated)? else {
             continue;
         };
         // Two of the headers may carry tokens of different users: it is not clear which one counts.

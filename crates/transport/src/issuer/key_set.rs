@@ -263,12 +263,12 @@ impl KeySetSource {
         };
         let allowed = &self.settings.algorithms;
         let (keys, headers) = self.known.fetch(&mut self.client, request, allowed).await?;
-        let max = match self.settings.max_key_age {
+        let mut fresh = freshness(&headers);
+        if let Some(age) = self.settings.max_key_age {
             // Half of the age leaves time for retries before the keys are not trusted any more.
-            Some(age) => age / 2,
-            None => MAX_FRESHNESS,
-        };
-        self.fresh_until = requested_at.checked_add(freshness(&headers).min(max));
+            fresh = fresh.min(age / 2);
+        }
+        self.fresh_until = requested_at.checked_add(fresh);
         Ok(Some(keys))
     }
 

@@ -112,5 +112,5 @@ fn read(file: &str) -> Result<String, ExitError> {
         path => bounded_read::read_text(Path::new(path), MAX_BYTES),
     }
     .map_err(|error| ExitError::Config(format!("-f {file}: {error}")))?;
-    Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned())
+    Ok(text.as_str().to_owned())
 }

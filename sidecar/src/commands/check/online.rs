@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use super::Source;
 use crate::config::Config;
+use crate::downstream::HTTP_2_PREFACE;
 use crate::issuers::IssuerSettings;
 use crate::issuers::fingerprint::KeySetFingerprint;
 use crate::issuers::revocations::fetched_list::{FetchedList, verify_fetched};
@@ -27,8 +28,8 @@ use postern_transport::issuer::Purpose;
 /// For the first bytes of the service's response.
 const RESPONSE_WITHIN: Duration = Duration::from_secs(2);
 const OPTIONS: &[u8] = b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-/// The preface of HTTP/2 with an empty frame of settings (RFC 9113 §3.4).
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+/// The frame after the preface of HTTP/2 (RFC 9113 §3.4).
+const EMPTY_SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
 /// The type of a TLS record (RFC 8446 §5.1).
 const TLS_ALERT: u8 = 21;
 
@@ -197,14 +198,14 @@ async fn connect(settings: UpstreamSettings) -> Result<(), ExitError> {
 /// silent, or closes the connection, may be of the right version.
 async fn check_version(stream: &mut Stream, protocol: Protocol) -> Result<(), ExitError> {
     let sent = match protocol {
-        Protocol::Http => OPTIONS,
-        Protocol::H2c => PREFACE,
+        Protocol::Http => OPTIONS.to_vec(),
+        Protocol::H2c => [HTTP_2_PREFACE, EMPTY_SETTINGS].concat(),
         // The handshake has chosen the version already.
         Protocol::Https => return Ok(()),
     };
     let mut first = [0; 7];
     let exchanged = async {
-        stream.write_all(sent).await?;
+        stream.write_all(&sent).await?;
         stream.flush().await?;
         stream.read_exact(&mut first).await
     };

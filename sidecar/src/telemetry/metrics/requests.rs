@@ -92,7 +92,7 @@ impl RequestMetrics {
             self.request_duration_seconds.observe(duration);
         }
         let (at, class) = class_of(completion.status);
-        if let Outcome::Rejected(rejection) | Outcome::Reported(rejection) = outcome {
+        if let Some(rejection) = outcome.rejection() {
             self.requests.get_or_create(&labels(outcome, class)).inc();
             self.rejected.inc();
             let reason = [("reason", rejection.reason())];
