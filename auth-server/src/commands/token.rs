@@ -173,16 +173,21 @@ fn verify(
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::io::Write;
     use std::sync::Arc;
 
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
     use postern_contract::explanation::{Step, StepOutcome};
     use postern_token::possession::Binding;
 
+    use clap::Parser;
+
     use super::*;
     use crate::accounts::users::builtin::tests::builtin_user;
+    use crate::cli::{Cli, Command};
     use crate::keys::pair::SigningKeyPair;
     use crate::keys::pair::tests::pair;
+    use crate::keys::published::PublishedKeys;
     use crate::keys::ring::KeyRing;
     use crate::tokens::issuer::{TokenIdentity, TokenIssuer};
 
@@ -209,6 +214,46 @@ mod tests {
         let failure = read(format!("{longest}x").as_bytes()).unwrap_err();
         assert!(failure.to_string().contains("longer than 16 KiB"));
         assert_eq!(failure.code(), 64);
+    }
+
+    #[test]
+    fn a_file_of_keys_is_read_in_each_form_that_is_published() {
+        for signing_type in [SigningType::Rsa, SigningType::Ecdsa, SigningType::Hmac] {
+            let ours = Arc::new(pair(signing_type));
+            let published =
+                PublishedKeys::new(signing_type, KeyRing::of(Arc::clone(&ours))).unwrap();
+            let set = published.jwk_set.map(|set| set.json.to_vec());
+            let text = ours.public_key_string().as_bytes().to_vec();
+            for content in [Some(text), set].into_iter().flatten() {
+                let mut file = tempfile::NamedTempFile::new().unwrap();
+                file.write_all(&content).unwrap();
+                let args = inspecting(file.path(), signing_type);
+                let keys = keys_in(file.path(), &args).unwrap();
+                let known = Known {
+                    keys,
+                    revocations: None,
+                };
+                let token = token_of(&ours);
+                let verified = verify("auth", &token, &known, 0, &mut Explanation::default());
+                assert_eq!(verified, Ok(()), "{}", String::from_utf8_lossy(&content));
+            }
+        }
+    }
+
+    /// Returns the arguments for a file; a shared secret alone needs its type.
+    fn inspecting(file: &Path, signing_type: SigningType) -> TokenInspectArgs {
+        let file = file.display().to_string();
+        let words = ["auth-server", "token", "inspect", "--key-file", &file];
+        let hmac = ["--signing-type", "hmac"];
+        let further = match signing_type {
+            SigningType::Hmac => &hmac[..],
+            _ => &[],
+        };
+        let cli = Cli::parse_from(words.iter().chain(further));
+        let Command::Token(TokenCommand::Inspect(args)) = cli.command else {
+            unreachable!("token inspect")
+        };
+        args
     }
 
     #[test]

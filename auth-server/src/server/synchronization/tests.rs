@@ -173,11 +173,12 @@ async fn an_application_ends_at_a_server_that_starts_after_removal() {
         let first = Server::started().await;
         first.store.put_applications(&orders(record)).await;
         let mut next = Server::on(first.store.clone());
+        let began = unix_now();
         next.synchronization.start().await.unwrap();
         for (ago, is_revoked) in [(revoked, true), (kept, false)] {
             let token = Claims {
                 client_id: Some("orders".to_owned()),
-                issued_at: Some(unix_now() - ago),
+                issued_at: Some(began - ago),
                 ..Claims::default()
             };
             assert_eq!(next.app.revocations.revokes(&token), is_revoked, "{ago}");

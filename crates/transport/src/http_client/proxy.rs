@@ -43,7 +43,7 @@ impl KeysProxy {
         let no_proxy = read("no_proxy").or_else(|| read("NO_PROXY"));
         let mut bypassed = String::new();
         for host in no_proxy.unwrap_or_default().split(is_separator) {
-            if host == "*" {
+            if host.trim_end_matches('.') == "*" {
                 return None;
             }
             bypassed += &bypassed_host(host);
@@ -152,6 +152,26 @@ mod tests {
             let found = proxy(variables);
             let variable = found.as_ref().and_then(|proxy| proxy.variable);
             assert_eq!(variable, name, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn hosts_without_a_proxy_are_read_in_each_spelling() {
+        for (entry, expected) in [
+            ("idp.corp", "idp.corp"),
+            ("idp.corp.", "idp.corp"),
+            (".corp", ".corp"),
+            ("*.corp", ".corp"),
+            ("idp.corp:8443", "idp.corp"),
+            ("*.corp:443", ".corp"),
+            ("10.0.0.0/8", "10.0.0.0/8"),
+            ("10.1.2.3:80", "10.1.2.3"),
+            ("fd00::1", "fd00::1"),
+            ("[fd00::1]", "fd00::1"),
+            ("[fd00::1]:443", "fd00::1"),
+            ("idp.corp:https", "idp.corp:https"),
+        ] {
+            assert_eq!(bypassed_host(entry), expected, "{entry}");
         }
     }
 
