@@ -51,65 +51,84 @@ impl<C> Serving<'_, C> {
     /// Counts and logs the request, and records a rejection; returns the end of the request, which is
     /// now unless it has ended.
     pub(super) fn record(&mut self, forward: Option<&Forward>) -> Instant {
-        use Rejection::{UpstreamMalformed, UpstreamTimeout, UpstreamUnavailable};
         self.is_recorded = true;
         let span = std::mem::take(&mut self.request.span);
         let (request, progress) = (&self.request, &self.progress);
         let app = &self.exchanges.app;
-        let sent = progress.sent();
         let ended = progress.ended.unwrap_or_else(Instant::now);
         let completion = Completion {
             outcome: progress.outcome,
-            status: sent.map(|(status, _)| status),
+            status: progress.sent().map(|(status, _)| status),
             duration: Some(ended.saturating_duration_since(request.began)),
             was_counted: progress.was_counted,
         };
-        let (head, rules) = (&request.head, &request.rules.auth_policy);
-        let user = || {
-            let verified = forward?.verified.as_ref()?;
-            request
-                .rules
-                .logged_user
-                .name(|| rules.user_header.user(&verified.identity).ok())
-        };
         if progress.outcome == Outcome::Rejected(Rejection::ServerBusy) {
-            app.in_flight.warn(request.client_ip(app), user);
+            app.in_flight
+                .warn(request.client_ip(app), || self.user_name(forward));
         }
-        let is_of_service = match progress.outcome {
-            Outcome::Rejected(UpstreamMalformed | UpstreamTimeout | UpstreamUnavailable) => true,
-            // A client that left before a response may have waited for the service.
-            Outcome::Aborted => sent.is_none() && progress.service.is_some(),
-            _ => false,
-        };
-        // The configured address, if no address was tried.
-        let failed_at = || match &progress.service {
-            Some(address) => address.to_string(),
-            None => app.upstream.address().to_string(),
-        };
-        let rejection_cause = || match progress.outcome {
-            Outcome::Rejected(rejection) | Outcome::Reported(rejection) => {
-                rules.cause(rejection, head).map(Cow::from)
-            }
-            _ => None,
-        };
         app.request_logger
-            .request_ended(completion, request.rules.access_log, span, || AccessLine {
-                method: Some(head.method.as_str()),
-                path: Some(LoggedPath(head.target())),
-                client: request.client_ip(app),
-                user: user(),
-                issuer: rules.issuer_name(forward, head),
-                upstream_duration: progress.upstream_duration,
-                bytes: sent.map(|(_, bytes)| bytes),
-                upstream: is_of_service.then(failed_at),
-                cause: match &progress.cause {
-                    Some(cause) => Some(cause.into()),
-                    None => rejection_cause(),
-                },
-                request_id: request.ids.request_id(),
-                trace_id: request.ids.trace_id(&head.headers),
-                ..AccessLine::default()
+            .request_ended(completion, request.rules.access_log, span, || {
+                self.access_line(forward)
             });
         ended
+    }
+
+    fn access_line(&self, forward: Option<&Forward>) -> AccessLine<'_> {
+        let (request, progress) = (&self.request, &self.progress);
+        let head = &request.head;
+        AccessLine {
+            method: Some(head.method.as_str()),
+            path: Some(LoggedPath(head.target())),
+            client: request.client_ip(&self.exchanges.app),
+            user: self.user_name(forward),
+            issuer: request.rules.auth_policy.issuer_name(forward, head),
+            upstream_duration: progress.upstream_duration,
+            bytes: progress.sent().map(|(_, bytes)| bytes),
+            upstream: self.failed_service(),
+            cause: self.cause(),
+            request_id: request.ids.request_id(),
+            trace_id: request.ids.trace_id(&head.headers),
+            ..AccessLine::default()
+        }
+    }
+
+    /// Returns the name of the user, where the log names users.
+    fn user_name(&self, forward: Option<&Forward>) -> Option<String> {
+        let verified = forward?.verified.as_ref()?;
+        let rules = &self.request.rules;
+        rules.logged_user.name(|| {
+            let header = &rules.auth_policy.user_header;
+            header.user(&verified.identity).ok()
+        })
+    }
+
+    /// Returns the address of the service, if the service failed: the configured one, if none was tried.
+    fn failed_service(&self) -> Option<String> {
+        use Rejection::{UpstreamMalformed, UpstreamTimeout, UpstreamUnavailable};
+        let progress = &self.progress;
+        let has_failed = match progress.outcome {
+            Outcome::Rejected(UpstreamMalformed | UpstreamTimeout | UpstreamUnavailable) => true,
+            // A client that left before a response may have waited for the service.
+            Outcome::Aborted => progress.sent().is_none() && progress.service.is_some(),
+            _ => false,
+        };
+        has_failed.then(|| match &progress.service {
+            Some(address) => address.to_string(),
+            None => self.exchanges.app.upstream.address().to_string(),
+        })
+    }
+
+    /// Returns the noted cause of the outcome, or else what the request itself shows of a rejection.
+    fn cause(&self) -> Option<Cow<'_, str>> {
+        if let Some(cause) = &self.progress.cause {
+            return Some(cause.into());
+        }
+        match self.progress.outcome {
+            Outcome::Rejected(rejection) | Outcome::Reported(rejection) => {
+                let rules = &self.request.rules.auth_policy;
+                rules.cause(rejection, &self.request.head).map(Cow::from)
+            }
+            _ => None,
+        }
     }
 }

@@ -25,6 +25,7 @@ use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;
 use crate::upstream::Tries;
 use crate::upstream::connections::conduct::Reuse;
+use crate::upstream::service::StreamHead;
 use crate::upstream::service_request::ServiceRequest;
 use postern_http::request::kind::RequestKind;
 use postern_http::request::received::ReceivedHead;
@@ -126,16 +127,16 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns the head for a service of HTTP/2, and true if it is the whole request.
+    /// Returns the head for a service of HTTP/2.
     pub(super) fn stream_head(
         &self,
         over_tls: bool,
         forward: &Forward,
-    ) -> pingora::Result<(http::Request<()>, bool)> {
-        Ok((
-            self.for_service(forward).stream_head(over_tls)?,
-            self.head.body.is_done(),
-        ))
+    ) -> pingora::Result<StreamHead> {
+        Ok(StreamHead {
+            request: self.for_service(forward).stream_head(over_tls)?,
+            is_whole: self.head.body.is_done(),
+        })
     }
 
     fn for_service<'r>(&'r self, forward: &'r Forward) -> ServiceRequest<'r> {

@@ -8,7 +8,7 @@ mod socket;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{Method, Request};
+use http::Method;
 use pingora::connectors::TransportConnector;
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
 use pingora::protocols::{ALPN, Stream};
@@ -21,7 +21,7 @@ use self::http2::{Shared, Slot};
 use self::pool::{Idle, Kept, Pool};
 use self::socket::{Dial, Socket};
 use super::errors::log_cause;
-use super::service::{Http2Stream, Service};
+use super::service::{Http2Stream, Service, StreamHead};
 use super::{ServicePeer, Upstream};
 
 /// The connections that more than one request uses.
@@ -104,12 +104,7 @@ impl Connected {
     }
 
     /// Begins a stream of HTTP/2 with its head.
-    fn stream(
-        slot: Slot,
-        head: (Request<()>, bool),
-        key: u64,
-        is_reused: bool,
-    ) -> pingora::Result<Self> {
+    fn stream(slot: Slot, head: StreamHead, key: u64, is_reused: bool) -> pingora::Result<Self> {
         let stream = Box::new(Http2Stream::begin(slot, head)?);
         Ok(Self::new(Service::Http2(stream), key, is_reused))
     }
@@ -128,14 +123,13 @@ impl Connections {
 
     /// Takes a connection that is open, or opens one; `tried` gets its address. Without `next` no open
     /// connection of HTTP/1.1 is taken. Over TLS the service chooses the version, except for a request
-    /// `only_in_http_1`. Over HTTP/2 the head is sent: `head` gets true over TLS, and returns true beside a
-    /// head that is the whole request. A long head has its own connection, because it may end it.
+    /// `only_in_http_1`. Over HTTP/2 the head is sent: `head` gets true over TLS.
     pub(crate) async fn connect(
         &self,
         upstream: &Upstream,
         next: Option<NextRequest>,
         only_in_http_1: bool,
-        head: &impl Fn(bool) -> pingora::Result<(Request<()>, bool)>,
+        head: &impl Fn(bool) -> pingora::Result<StreamHead>,
         tried: &mut Option<ServiceAddress>,
     ) -> pingora::Result<Connected> {
         let peer = upstream
@@ -155,7 +149,7 @@ impl Connections {
             }
         } else {
             let head = new_head()?;
-            if http2::is_short(&head.0)
+            if http2::is_short(&head.request)
                 && let Some(slot) = self.open.take_slot(peer.key, next, Instant::now())
             {
                 return Connected::stream(slot, *head, peer.key, true);
@@ -171,16 +165,27 @@ impl Connections {
             });
         }
         let head = prepared.map_or_else(new_head, Ok)?;
+        Box::pin(self.begin_http_2(opened.stream, *head, peer.key, next)).await
+    }
+
+    /// Begins HTTP/2 on a new connection, with the head of its first request.
+    async fn begin_http_2(
+        &self,
+        stream: Stream,
+        head: StreamHead,
+        key: u64,
+        next: Option<NextRequest>,
+    ) -> pingora::Result<Connected> {
         let next = next.filter(|_| self.conduct.has_broken_http_2());
-        let shared = Box::pin(Shared::begin(opened.stream, next.map(|next| next.holder)))
+        let shared = Shared::begin(stream, next.map(|next| next.holder))
             .await
             .or_err(ErrorType::HandshakeError, "HTTP/2")?;
         let slot = shared.slot();
         // A long head may end its connection, so no other request shares it.
-        if http2::is_short(&head.0) {
-            self.open.put(Kept::Http2(shared), peer.key, Instant::now());
+        if http2::is_short(&head.request) {
+            self.open.put(Kept::Http2(shared), key, Instant::now());
         }
-        Connected::stream(slot, *head, peer.key, false)
+        Connected::stream(slot, head, key, false)
     }
 
     /// Opens a connection, of the version that the service chooses where it has the choice.

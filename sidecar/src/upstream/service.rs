@@ -73,13 +73,18 @@ pub(crate) struct Http2Stream {
     arrived: VecDeque<BytesMut>,
 }
 
+/// The head that begins a stream of HTTP/2.
+pub(crate) struct StreamHead {
+    pub(crate) request: Request<()>,
+    /// True if no body follows.
+    pub(crate) is_whole: bool,
+}
+
 impl Http2Stream {
-    /// Sends the head of a request; true beside it if it is the whole request.
-    pub(super) fn begin(
-        mut slot: Slot,
-        (head, is_whole): (Request<()>, bool),
-    ) -> pingora::Result<Self> {
-        let (response, request) = match slot.requests.send_request(head, is_whole) {
+    /// Sends the head of a request.
+    pub(super) fn begin(mut slot: Slot, head: StreamHead) -> pingora::Result<Self> {
+        let is_whole = head.is_whole;
+        let (response, request) = match slot.requests.send_request(head.request, is_whole) {
             Ok(sent) => sent,
             Err(error) => {
                 let mut error = Error::because(ErrorType::H2Error, "request", error).into_up();

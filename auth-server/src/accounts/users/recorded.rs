@@ -23,7 +23,7 @@ use crate::random::fraction;
 use crate::revocations::Revocation;
 use crate::revocations::log::{BATCH, RevocationLog};
 use crate::store::open_store::OpenStore;
-use crate::store::{Key, Kind, Outcome, RETRIES, StoreError, Version};
+use crate::store::{Change, Key, Kind, Outcome, RETRIES, StoreError, Version};
 
 /// Max attempts to record the users. Each retry reads what another server has written meanwhile.
 const ATTEMPTS: usize = 4;
@@ -116,30 +116,9 @@ impl RecordedUsers {
                 self.note_recorded(users, generation);
                 return Ok(());
             }
-            // The store may have lost its record of users: memory still knows who has left since.
-            let mut left = BTreeSet::from_iter(ended(&self.recorded.lock(), &users));
-            if let Some(before) = &before {
-                left.extend(ended(before, &users));
-            }
-            // Revoked up to the load, not up to now: a user of this file may have logged in since. A user who
-            // is not in it can only have logged in at another server, which had not loaded the file yet.
-            let passed =
-                i64::try_from(instant().duration_since(loaded.since).as_secs()).unwrap_or_default();
-            let now = self.store.clock.now();
-            let loaded_at = now.saturating_sub(passed);
-            let mut revocations = Vec::new();
-            for id in left {
-                let time = if users.contains_key(&id) {
-                    loaded_at
-                } else {
-                    now
-                };
-                revocations.push(Revocation::for_user(id, time));
-            }
-            let named = self.applications_named_as(&loaded, &before.unwrap_or_default())?;
-            for id in named {
-                revocations.push(Revocation::for_application(id.to_string(), now));
-            }
+            let now = store.clock.now();
+            let before = before.unwrap_or_default();
+            let revocations = self.revocations_since(&before, &loaded, &users, now)?;
             let next = Head {
                 // The time is a floor: a store that was emptied begins above all former generations.
                 generation: now.max(generation.saturating_add(1)),
@@ -149,13 +128,7 @@ impl RecordedUsers {
                 store.put(self.key(HEAD), head_version, &next, None)?,
                 store.put(self.key(USERS), version, &users, None)?,
             ];
-            // The revocations before the record, in batches: after a failure in between none is missing, and
-            // some are repeated.
-            let (first, last) = revocations.split_at(revocations.len().saturating_sub(BATCH));
-            for some in first.chunks(BATCH) {
-                self.revocations.append(store, some, Vec::new()).await?;
-            }
-            if self.revocations.append(store, last, changes).await? == Outcome::Committed {
+            if self.commit(&revocations, changes).await? == Outcome::Committed {
                 self.note_recorded(users, next.generation);
                 return Ok(());
             }
@@ -163,6 +136,52 @@ impl RecordedUsers {
         Err(StoreError::Unavailable(
             "another server writes the users at the same time".to_owned(),
         ))
+    }
+
+    /// Returns the revocations of users who are not as they were `before`, and of applications.
+    fn revocations_since(
+        &self,
+        before: &EnabledUsers,
+        loaded: &Loaded,
+        users: &EnabledUsers,
+        now: i64,
+    ) -> Result<Vec<Revocation>, StoreError> {
+        // The store may have lost its record of users: memory still knows who has left since.
+        let mut left = BTreeSet::from_iter(ended(&self.recorded.lock(), users));
+        left.extend(ended(before, users));
+        // Revoked up to the load, not up to now: a user of this file may have logged in since. A user who
+        // is not in it can only have logged in at another server, which had not loaded the file yet.
+        let passed =
+            i64::try_from(instant().duration_since(loaded.since).as_secs()).unwrap_or_default();
+        let loaded_at = now.saturating_sub(passed);
+        let mut revocations = Vec::new();
+        for id in left {
+            let time = if users.contains_key(&id) {
+                loaded_at
+            } else {
+                now
+            };
+            revocations.push(Revocation::for_user(id, time));
+        }
+        for id in self.applications_named_as(loaded, before)? {
+            revocations.push(Revocation::for_application(id.to_string(), now));
+        }
+        Ok(revocations)
+    }
+
+    /// Commits the revocations before the changes, in batches: after a failure in between none is missing, and
+    /// some are repeated.
+    async fn commit(
+        &self,
+        revocations: &[Revocation],
+        changes: Vec<Change>,
+    ) -> Result<Outcome, StoreError> {
+        let store = &self.store;
+        let (first, last) = revocations.split_at(revocations.len().saturating_sub(BATCH));
+        for some in first.chunks(BATCH) {
+            self.revocations.append(store, some, Vec::new()).await?;
+        }
+        self.revocations.append(store, last, changes).await
     }
 
     /// Returns the applications that have the name of a user who is new or changed: services could take their

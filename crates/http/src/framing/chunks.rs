@@ -68,40 +68,11 @@ impl Chunks {
     /// Returns the position after `byte`; `None` for an invalid byte.
     fn after(self, byte: u8) -> Option<Self> {
         match (self, byte) {
-            (Self::Size { size, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
-                let digit = char::from(byte).to_digit(16)?;
-                // A further digit would shift the first one out of the `u64`; leading zeros count as digits.
-                (digits < MAX_DIGITS).then_some(Self::Size {
-                    size: size << 4 | u64::from(digit),
-                    digits: digits + 1,
-                })
-            }
-            // For some parsers an empty size is 0, and ends the body.
-            (Self::Size { digits: 0, .. }, _) => None,
-            // Senders pad the size with blanks; RFC 9112 §7.1.1 has them before an extension only.
-            (Self::Size { size, .. }, b' ' | b'\t') => Some(Self::Blank { size, length: 1 }),
-            (Self::Size { size, .. }, b';') => Some(Self::Extension { size, length: 1 }),
-            (Self::Blank { size, length }, b' ' | b'\t') => Some(Self::Blank {
-                size,
-                length: longer(length)?,
-            }),
-            (Self::Blank { size, length }, b';') => Some(Self::Extension {
-                size,
-                length: longer(length)?,
-            }),
-            (
-                Self::Size { size, .. } | Self::Blank { size, .. } | Self::Extension { size, .. },
-                b'\r',
-            ) => Some(Self::SizeLineFeed { size }),
-            (Self::Extension { size, length }, byte) if is_text(byte) => Some(Self::Extension {
-                size,
-                length: longer(length)?,
-            }),
+            (Self::Size { size, digits }, _) => Self::after_size(size, digits, byte),
+            (Self::Blank { size, length }, _) => Self::after_blank(size, length, byte),
+            (Self::Extension { size, length }, _) => Self::after_extension(size, length, byte),
             // The last chunk: trailers or the final empty line follow, and no data.
-            (Self::SizeLineFeed { size: 0 }, b'\n') => Some(Self::Trailers {
-                at_line_start: true,
-                length: 0,
-            }),
+            (Self::SizeLineFeed { size: 0 }, b'\n') => Some(Self::trailer(0)),
             (Self::SizeLineFeed { size }, b'\n') => Some(Self::data(size)),
             (Self::DataCarriageReturn, b'\r') => Some(Self::DataLineFeed),
             (Self::DataLineFeed, b'\n') => Some(Self::START),
@@ -110,33 +81,77 @@ impl Chunks {
                     at_line_start,
                     length,
                 },
-                b'\r',
-            ) => Some(Self::TrailerLineFeed {
+                _,
+            ) => Self::after_trailer(at_line_start, length, byte),
+            (
+                Self::TrailerLineFeed {
+                    of_empty_line: true,
+                    ..
+                },
+                b'\n',
+            ) => Some(Self::End),
+            (Self::TrailerLineFeed { length, .. }, b'\n') => Some(Self::trailer(length)),
+            // Rejects, among others, a CR or LF alone, which ends a line for some parsers only.
+            _ => None,
+        }
+    }
+
+    fn after_size(size: u64, digits: u8, byte: u8) -> Option<Self> {
+        match byte {
+            b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F' => {
+                let digit = char::from(byte).to_digit(16)?;
+                // A further digit would shift the first one out of the `u64`; leading zeros count as digits.
+                (digits < MAX_DIGITS).then_some(Self::Size {
+                    size: size << 4 | u64::from(digit),
+                    digits: digits + 1,
+                })
+            }
+            // For some parsers an empty size is 0, and ends the body.
+            _ if digits == 0 => None,
+            // Senders pad the size with blanks; RFC 9112 §7.1.1 has them before an extension only.
+            b' ' | b'\t' => Some(Self::Blank { size, length: 1 }),
+            b';' => Some(Self::Extension { size, length: 1 }),
+            b'\r' => Some(Self::SizeLineFeed { size }),
+            _ => None,
+        }
+    }
+
+    fn after_blank(size: u64, length: u16, byte: u8) -> Option<Self> {
+        match byte {
+            b' ' | b'\t' => longer(length).map(|length| Self::Blank { size, length }),
+            b';' => longer(length).map(|length| Self::Extension { size, length }),
+            b'\r' => Some(Self::SizeLineFeed { size }),
+            _ => None,
+        }
+    }
+
+    fn after_extension(size: u64, length: u16, byte: u8) -> Option<Self> {
+        match byte {
+            b'\r' => Some(Self::SizeLineFeed { size }),
+            _ if is_text(byte) => longer(length).map(|length| Self::Extension { size, length }),
+            _ => None,
+        }
+    }
+
+    fn after_trailer(at_line_start: bool, length: u32, byte: u8) -> Option<Self> {
+        match byte {
+            b'\r' => Some(Self::TrailerLineFeed {
                 of_empty_line: at_line_start,
                 length,
             }),
-            (Self::Trailers { length, .. }, byte) if is_text(byte) && length < MAX_TRAILERS => {
-                Some(Self::Trailers {
-                    at_line_start: false,
-                    length: length + 1,
-                })
-            }
-            (
-                Self::TrailerLineFeed {
-                    of_empty_line,
-                    length,
-                },
-                b'\n',
-            ) => Some(if of_empty_line {
-                Self::End
-            } else {
-                Self::Trailers {
-                    at_line_start: true,
-                    length,
-                }
+            _ if is_text(byte) && length < MAX_TRAILERS => Some(Self::Trailers {
+                at_line_start: false,
+                length: length + 1,
             }),
-            // Rejects, among others, a CR or LF alone, which ends a line for some parsers only.
             _ => None,
+        }
+    }
+
+    /// Returns the start of a trailer, after others of this length.
+    const fn trailer(length: u32) -> Self {
+        Self::Trailers {
+            at_line_start: true,
+            length,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use postern_contract::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
 use postern_contract::rejection::Rejection;
 use postern_token::claims::user_details::CurrentUserDetails;
+use postern_token::claims::{Claims, Validity};
 use postern_token::observer::Observer;
 use postern_token::policy::VerificationPolicy;
 use postern_token::possession::{Binding, Possession};
@@ -18,8 +19,22 @@ use crate::issuers::installed_keys::InstalledKeys;
 use crate::issuers::issuer_keys::KeysByIssuer;
 use crate::issuers::token_cache::VerifiedToken;
 
-/// The user, and the value to cache and to forward.
-type Verification = (CurrentUserDetails, Result<Arc<VerifiedToken>, Rejection>);
+/// The user of a verified token.
+struct Verification {
+    details: CurrentUserDetails,
+    /// The token to cache and to forward. Its error stands beside the user: the current-user response needs
+    /// no header.
+    forwarded: Result<Arc<VerifiedToken>, Rejection>,
+}
+
+/// The claims of a token that is valid and in the hands of its user, and the parts that each use checks.
+struct CheckedClaims {
+    claims: Claims,
+    validity: Validity,
+    holder: Holder,
+    digests: TokenDigests,
+    possession: Option<Possession>,
+}
 
 impl AuthPolicy {
     /// Returns the verified token, from the cache if it has it.
@@ -32,8 +47,8 @@ impl AuthPolicy {
         if let Some(known) = self.cached(keys, presented, observer)? {
             return Ok(known);
         }
-        let (_, verified) = self.verify(keys, presented, observer)?;
-        observer.check("user_header", verified)
+        let verification = self.verify(keys, presented, observer)?;
+        observer.check("user_header", verification.forwarded)
     }
 
     /// Returns the body of the current-user response.
@@ -46,7 +61,7 @@ impl AuthPolicy {
         let details = match self.cached(keys, presented, observer)? {
             Some(known) => self.user_header.user(&known.identity)?,
             // A user who does not fit into the header still gets a response.
-            None => self.verify(keys, presented, observer)?.0,
+            None => self.verify(keys, presented, observer)?.details,
         };
         Envelope::ok(MSG_OPERATION_SUCCEEDED, details)
             .to_json()
@@ -88,11 +103,45 @@ impl AuthPolicy {
         presented: &Presented<'_>,
         observer: &mut O,
     ) -> Result<Verification, Rejection> {
-        let mut claims =
-            issuer
-                .policy
-                .verify_observed(keys.keys(), presented.token, presented.now, observer)?;
-        let validity = claims.validity();
+        let mut token = self.check_claims(issuer, keys, presented, observer)?;
+        let mut extra = std::mem::take(&mut token.claims.extra);
+        let rule_claims = extra.split_off(self.user_header.claim_count());
+        let details = issuer.users.apply(token.claims.into_user_details());
+        let details = observer.check("user", details)?;
+        let identity = self.user_header.identity(&details, issuer.key_set, &extra);
+        let forwarded = identity.map(|identity| {
+            Arc::new(VerifiedToken {
+                identity,
+                validity: token.validity,
+                holder: token.holder,
+                key_set: issuer.key_set,
+                digests: token.digests,
+                possession: token.possession.map(Box::new),
+                rule_verdicts: self.access_rules.verdicts(&rule_claims),
+                rules: self.generation,
+            })
+        });
+        // An explanation remembers nothing.
+        if !O::WATCHES
+            && let Ok(verified) = &forwarded
+        {
+            keys.verified_tokens()
+                .remember(presented.digest, Arc::clone(verified));
+        }
+        Ok(Verification { details, forwarded })
+    }
+
+    /// Checks the token, its revocation, and that its sender has what it is bound to.
+    fn check_claims(
+        &self,
+        issuer: &Issuer,
+        keys: &InstalledKeys,
+        presented: &Presented<'_>,
+        observer: &mut impl Observer,
+    ) -> Result<CheckedClaims, Rejection> {
+        let policy = &issuer.policy;
+        let claims =
+            policy.verify_observed(keys.keys(), presented.token, presented.now, observer)?;
         let digests = TokenDigests::from_claims(&claims);
         let holder = Holder::verified(claims.issuer.as_deref(), &claims.user_id);
         // Before it is remembered; a cached token is checked again at each use.
@@ -103,38 +152,15 @@ impl AuthPolicy {
             observer.skipped("revocation", "no list");
         }
         let possession = claims.binding.map(Possession::from);
-        self.check_possession(
-            issuer.policy.leeway_seconds,
-            presented,
-            possession.as_ref(),
+        let (leeway, bound) = (policy.leeway_seconds, possession.as_ref());
+        self.check_possession(leeway, presented, bound, holder, observer)?;
+        Ok(CheckedClaims {
+            validity: claims.validity(),
+            claims,
             holder,
-            observer,
-        )?;
-        let mut extra = std::mem::take(&mut claims.extra);
-        let rule_claims = extra.split_off(self.user_header.claim_count());
-        let details = issuer.users.apply(claims.into_user_details());
-        let details = observer.check("user", details)?;
-        // Its error is returned beside the user: the current-user response needs no header.
-        let identity = self.user_header.identity(&details, issuer.key_set, &extra);
-        let verified = identity.map(|identity| {
-            let verified = Arc::new(VerifiedToken {
-                identity,
-                validity,
-                holder,
-                key_set: issuer.key_set,
-                digests,
-                possession: possession.map(Box::new),
-                rule_verdicts: self.access_rules.verdicts(&rule_claims),
-                rules: self.generation,
-            });
-            // An explanation remembers nothing.
-            if !O::WATCHES {
-                keys.verified_tokens()
-                    .remember(presented.digest, Arc::clone(&verified));
-            }
-            verified
-        });
-        Ok((details, verified))
+            digests,
+            possession,
+        })
     }
 
     /// Looks for a token that the present keys of its issuer and these rules verified, and that has

@@ -7,8 +7,8 @@ use postern_contract::rejection::Rejection;
 use postern_http::form::Form;
 
 use super::{GrantRequest, Issued, REFRESH_TOKEN, audience, scope};
-use crate::accounts::sessions::SessionError;
 use crate::accounts::sessions::refresh_token::RefreshToken;
+use crate::accounts::sessions::{SessionError, SessionTokens};
 use crate::http::app::App;
 use crate::http::oauth::AccessToken;
 use crate::http::response::{ErrorResponse, store_rejection};
@@ -66,15 +66,20 @@ pub(super) async fn refresh(
     let audience = audience(app, form.resources(), grant)?;
     let user = &session.present.user.id;
     let binding = granted.possession.binding(app, user, session.binding())?;
-    let renewed = app
+    let mut renewed = app
         .sessions
         .renew(&store, session, now, binding)
         .await
         .map_err(rejected)?;
-    let mut user = renewed.user;
-    user.grant.scope = scope;
-    user.grant.audience = audience;
-    // If this fails, the client may present its token again: soon after, it is a repetition.
+    renewed.user.grant.scope = scope;
+    renewed.user.grant.audience = audience;
+    issue_renewed(app, renewed, now)
+}
+
+/// Signs the access token of a renewed session. If this fails, the client may present its refresh token
+/// again: soon after, it is a repetition.
+fn issue_renewed(app: &App, renewed: SessionTokens, now: i64) -> Result<Issued, ErrorResponse> {
+    let user = renewed.user;
     let (token, ids) = app.sign(renewed.token_id, |issuer, pair, token_id| {
         issuer.issue(
             pair,
