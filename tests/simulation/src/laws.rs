@@ -22,6 +22,7 @@ use self::sidecars::Fetches;
 pub use self::sidecars::Served;
 use crate::model::{End, Ended, Keeps, MEASURED, Session, Token, USER, foreign_token, token_of};
 use crate::plan::Setting;
+use crate::story::Story;
 use crate::world::World;
 
 /// A measured time is a whole second.
@@ -63,13 +64,15 @@ pub struct Laws {
     /// A former primary has served a request since the last check, and has lost what it confirmed.
     pub former_has_served: bool,
     sets_clocks: bool,
+    story: Story,
     broken: Option<String>,
 }
 
 impl Laws {
     #[must_use]
-    pub fn new(setting: Setting) -> Self {
+    pub fn new(setting: Setting, story: Story) -> Self {
         Self {
+            story,
             sets_clocks: setting.sets_clocks,
             clients: vec![usize::MAX; setting.clients],
             tokens: (0..setting.clients).map(foreign_token).collect(),
@@ -85,7 +88,9 @@ impl Laws {
 
     pub fn require(&mut self, holds: bool, law: impl FnOnce() -> String) {
         if !holds && self.broken.is_none() {
-            self.broken = Some(law());
+            let law = law();
+            self.story.tell(|| format!("BROKEN: {law}"));
+            self.broken = Some(law);
         }
     }
 

@@ -88,10 +88,9 @@ async fn live(plan: &Plan, with_story: bool) -> Ending {
     }
     world.stop();
     let broken = world.laws.lock().broken().map(str::to_owned);
-    story.tell(|| match &broken {
-        Some(law) => format!("BROKEN: {law}"),
-        None => "every law holds".to_owned(),
-    });
+    if broken.is_none() {
+        story.tell(|| "every law holds".to_owned());
+    }
     Ending {
         broken,
         story: story.lines(),

@@ -52,7 +52,7 @@ impl World {
         let servers = setting.servers as u64;
         Arc::new(Self {
             store: SimulatedStore::new(setting.waits, setting.sealed),
-            laws: Mutex::new(Laws::new(setting)),
+            laws: Mutex::new(Laws::new(setting, story.clone())),
             servers: (0..servers).map(|_| Mutex::default()).collect(),
             sidecars: (0..setting.sidecars).map(|_| Mutex::default()).collect(),
             // The last one is the administrators'.

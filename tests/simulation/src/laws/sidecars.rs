@@ -120,6 +120,10 @@ impl Laws {
                 if is_later && served.list >= fetches.number {
                     fetches.present_list = Some(now);
                 }
+                if begun.is_none() && served.list > fetches.number {
+                    // The list of a former primary, which has gone on without what the present one knows.
+                    fetches.list_in_force = None;
+                }
                 fetches.number = fetches.number.max(served.list);
                 later(&mut fetches.list_in_force, begun, now);
                 fetches.list = Some(now);
