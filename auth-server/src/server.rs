@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use postern_contract::rejection::Help;
-use postern_process::clock;
 use postern_process::command_line::{MAX_CONFIG_BYTES, config_file, given};
 use postern_process::exit::ExitError;
 use postern_process::files::bounded_read;
@@ -27,7 +26,6 @@ use postern_transport::admin::page::{OwnPart, SETTINGS, Section, StatusPage};
 use postern_transport::drain::DrainTrigger;
 use postern_transport::http_port::HttpPort;
 use postern_transport::net::listener::{self, Port};
-use postern_transport::tls::expiry;
 use postern_transport::{admin, traces};
 use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
@@ -101,8 +99,6 @@ pub(crate) async fn serve_on(
     let admin_drain = DrainTrigger::default();
     // Probes first: a process waiting for a stalled store must not seem to hang.
     let admin_task = spawn_admin(args, &app, &health, started, &admin_drain, &background)?;
-    background.spawn_critical("the watch of certificates", expiry::watch());
-    background.spawn_critical("the watch of the clock", clock::watch());
     tokio::select! {
         started = synchronization.start() => started?,
         _ = terminations.next() => {

@@ -192,7 +192,7 @@ impl<'a, C: Downstream> Serving<'a, C> {
 
     /// Runs until the whole response is sent to the client.
     ///
-    /// The connection of a try may come after a body that the service has perhaps left unread. Such a try
+    /// The connection of a try may have carried a body that the service has perhaps left unread. Such a try
     /// ends in one of three ways, any other one in the first or the last:
     /// - Its response is passed on, and may leave a doubt about that body (`release`).
     /// - Its response is one to a misread request, and the request is idempotent. The response is dropped

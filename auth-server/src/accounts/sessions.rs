@@ -69,7 +69,7 @@ pub(crate) struct SessionSettings {
 
 pub(crate) struct Sessions {
     settings: SessionSettings,
-    /// For what no request waits for: requests bring their own.
+    /// The store for work that no request waits for; requests pass their own.
     store: OpenStore,
     users: Arc<dyn UserStore>,
     log: Arc<RevocationLog>,
@@ -158,10 +158,10 @@ impl Sessions {
         };
         let record = SessionRecord::new(&token, &secret, user, times, binding);
         let id = token.session();
-        let (sessions, store_of_task, new) = (Arc::clone(self), store.clone(), record.clone());
+        let (sessions, task_store, new) = (Arc::clone(self), store.clone(), record.clone());
         // Also where the client does not wait for that: an unclear one has to be known.
         let begun = to_the_end(async move {
-            let begun = store_of_task.write_session(id, None, &new).await;
+            let begun = task_store.write_session(id, None, &new).await;
             if matches!(begun, Err(StoreError::Unclear(_))) {
                 sessions.unclear.lock().push(id);
                 sessions.remove_unclear();

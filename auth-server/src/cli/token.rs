@@ -19,7 +19,7 @@ pub(crate) struct TokenInspectArgs {
     /// The keys in the store
     #[command(flatten)]
     pub(crate) keys: KeyArgs,
-    /// Verify with the public keys in this file instead: PEM or a JWK Set
+    /// Verify with the keys in this file instead: PEM, a JWK Set or the secret of hmac
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
     /// The required issuer

@@ -5,14 +5,12 @@ use postern_token::keys::signing_type::SigningType;
 
 use super::MAX_AGE_SECONDS;
 use crate::cli::ServeArgs;
-use crate::keys::ring::rotation::RotationPolicy;
+use crate::keys::ring::rotation::{RotationPolicy, SIDECAR_LEEWAY_SECONDS};
 
 /// A sidecar fetches the keys at second 0 of every minute (contract §8).
 const POLL_SECONDS: i64 = 60;
 /// Margin for clock differences and slow responses.
 const MARGIN_SECONDS: i64 = 15;
-/// The default of `--leeway` at sidecars, whose clocks are not the store's.
-const SIDECAR_LEEWAY_SECONDS: i64 = 30;
 /// A sidecar reads 64 KiB of keys; even far below that a schedule is a mistake.
 const MAX_KEYS: i64 = 32;
 

@@ -31,8 +31,8 @@ pub(crate) struct App {
     pub(crate) config: Config,
     /// For background work: outside of the bound of requests.
     pub(crate) store: OpenStore,
-    /// For requests, which share one bound: [`OpenStore::for_client`] before each use.
-    pub(crate) requests: OpenStore,
+    /// For requests, which share one bound.
+    requests: OpenStore,
     /// Keys, applications and revocations follow the store.
     pub(crate) live_keys: Arc<LiveKeys>,
     pub(crate) registrations: Arc<ApplicationRegistry>,
@@ -120,6 +120,11 @@ impl App {
     /// Returns the present time in seconds since the epoch, by the store's clock.
     pub(crate) fn now(&self) -> i64 {
         self.store.clock.now()
+    }
+
+    /// Returns the store for a request of this client.
+    pub(crate) fn store_for(&self, client: IpAddr) -> OpenStore {
+        self.requests.for_client(client)
     }
 
     /// Takes the slot of a connection; `None` where it is to be closed.

@@ -34,13 +34,10 @@ const LOGIN: &str = r#"{"username":"a","password":"b"}"#;
 /// Returns the parts of a server with these flags, which holds the keys, without registered applications.
 fn app(flags: &[&str], live_keys: LiveKeys) -> App {
     let config = config(flags).unwrap();
-    let app = App::new(config, OpenStore::unencrypted(Arc::new(Unsteady::new())));
-    let applications = Some(Applications::default());
-    app.registrations.reconcile(applications);
-    App {
-        live_keys: Arc::new(live_keys),
-        ..app
-    }
+    let mut app = App::new(config, OpenStore::unencrypted(Arc::new(Unsteady::new())));
+    app.registrations.reconcile(Some(Applications::default()));
+    app.live_keys = Arc::new(live_keys);
+    app
 }
 
 fn router(live_keys: LiveKeys) -> Router {

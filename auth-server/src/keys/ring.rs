@@ -138,8 +138,8 @@ impl KeyRing {
         Ok(stored)
     }
 
-    /// Returns true where the current key began to sign at `now`, or shortly before: a fail-over may lose its commit
-    /// yet.
+    /// Returns true if the current key began to sign at `now` or shortly before: a fail-over may still lose its
+    /// commit.
     pub(crate) fn has_new_key(&self, now: i64) -> bool {
         let (epoch, _) = self.generation();
         let since = self.current_since().unwrap_or(epoch);

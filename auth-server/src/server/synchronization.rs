@@ -124,7 +124,7 @@ impl Synchronization {
             self.app.revocations.check_known()?;
             self.synchronize_keys(now).await?;
             self.end_removed_applications();
-            // After the keys: a store that cannot confirm, as without its replica, keeps no server from them.
+            // After the keys: a store that cannot confirm, as without its replica, keeps no server from old ones.
             return self.app.revocations.poll().await;
         }
         self.compare_clocks().await?;
@@ -166,7 +166,8 @@ impl Synchronization {
             keep_revoked(store, memory.revoked()).await?;
         }
         let updated = updated?;
-        // Also one that was read: its commit may have been unclear to its author.
+        // A running server writes its keys back after a fail-over. This one has none yet, and the commit of what it read
+        // may have been unclear to its author.
         if memory.is_none() && updated.ring.has_new_key(now) {
             store.confirm_reads().await?;
         }

@@ -32,7 +32,7 @@ pub(crate) struct OpenStore {
     pub(crate) location: Arc<str>,
     /// The permits of requests; `None` for polls and commands, which are few.
     permits: Option<Arc<Permits>>,
-    /// The client whose request this is: clients that wait for permits take turns.
+    /// The client of the request, if it is known: clients that wait for permits take turns.
     client: Option<IpAddr>,
 }
 

@@ -27,7 +27,7 @@ const TOKEN: &str = "token";
 pub struct Explanation {
     /// The time of the decision, in seconds since the epoch.
     pub at: i64,
-    /// As in metrics and logs.
+    /// The outcome in the words of metrics and logs, such as `verified` or `rejected`.
     pub outcome: String,
     /// The reason code of a rejection.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -106,7 +106,7 @@ pub(crate) fn check_type(members: &Map) -> Result<(), InvalidToken> {
     }
 }
 
-/// Returns true where `typ` is one of these media types, with or without `application/` (RFC 7515 §4.1.9).
+/// Returns true if `typ` is one of these media types, with or without `application/` (RFC 7515 §4.1.9).
 pub(crate) fn is_type(typ: &Value, expected: &[&str]) -> bool {
     let named = typ.as_str().unwrap_or_default().to_ascii_lowercase();
     let media_type = named.strip_prefix("application/").unwrap_or(&named);

@@ -27,7 +27,9 @@ use crate::drain::DrainTrigger;
 use crate::http_port::HttpPort;
 use crate::net::connection_slots::{ConnectionSlots, Slot};
 use crate::net::fd_limit::ADMIN_CONNECTIONS;
+use crate::tls::expiry;
 use postern_http::host::loopback::{is_loopback, names_this_machine};
+use postern_process::clock;
 use postern_process::files::replaced_file::REPLACED_FILES;
 use postern_process::logs::log_lines::DROPPED;
 use postern_process::metrics::exposition::{MEDIA_TYPE, exposition};
@@ -63,6 +65,7 @@ pub fn spawn(
         drain,
         ..port(health.clone(), metrics, Router::new(), extra)
     };
+    spawn_watches(background);
     port.spawn(listener, slots(), background)
 }
 
@@ -77,11 +80,19 @@ pub async fn serve(
     metrics: Arc<Registry>,
     open: Router,
     extra: Router,
+    background: &Supervisor,
     shutdown: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
+    spawn_watches(background);
     port(health, metrics, open, extra)
         .serve(listener, slots(), shutdown)
         .await
+}
+
+/// Starts what every program with an admin port watches.
+fn spawn_watches(background: &Supervisor) {
+    background.spawn_critical("the watch of certificates", expiry::watch());
+    background.spawn_critical("the watch of the clock", clock::watch());
 }
 
 fn port(health: Health, metrics: Arc<Registry>, open: Router, extra: Router) -> HttpPort {

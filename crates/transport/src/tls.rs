@@ -2,7 +2,7 @@
 
 pub mod certificate;
 mod client_certificates;
-pub mod expiry;
+pub(crate) mod expiry;
 pub mod failure;
 pub mod first_bytes;
 pub mod followed;

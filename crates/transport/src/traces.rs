@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 pub use opentelemetry::Value;
 use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::{
@@ -29,9 +29,10 @@ use prometheus_client::registry::Registry;
 
 use self::environment::Collector;
 use self::export::{CountedExporter, ExportMetrics};
+use postern_http::only_field::only_field;
 use postern_process::exit::ExitError;
 
-const TRACEPARENT: &str = "traceparent";
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// Timeout of the export of a process's last spans.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -144,8 +145,7 @@ pub fn client_span(name: impl Into<Cow<'static, str>>) -> Option<Span> {
 
 /// Reads the parent of a span. Several fields name no parent (W3C Trace Context §3.2).
 fn received_parent(headers: &HeaderMap) -> Context {
-    let mut fields = headers.get_all(TRACEPARENT).iter();
-    if fields.next().is_none() || fields.next().is_some() {
+    if !matches!(only_field(headers, &TRACEPARENT), Ok(Some(_))) {
         return Context::new();
     }
     TraceContextPropagator::new().extract_with_context(&Context::new(), &HeaderExtractor(headers))

@@ -123,12 +123,8 @@ impl<C> Serving<'_, C> {
         if let Some(cause) = &self.progress.cause {
             return Some(cause.into());
         }
-        match self.progress.outcome {
-            Outcome::Rejected(rejection) | Outcome::Reported(rejection) => {
-                let rules = &self.request.rules.auth_policy;
-                rules.cause(rejection, &self.request.head).map(Cow::from)
-            }
-            _ => None,
-        }
+        let rejection = self.progress.outcome.rejection()?;
+        let rules = &self.request.rules.auth_policy;
+        rules.cause(rejection, &self.request.head).map(Cow::from)
     }
 }

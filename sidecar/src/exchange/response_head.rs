@@ -47,7 +47,7 @@ pub(super) struct ResponseHead {
     /// True if the response ends with its token, and may be silent until then.
     pub(super) is_stream: bool,
     pub(super) body: BodyReader,
-    /// True for a response without a body whose fields describe none: they are left out.
+    /// True if `Content-Length` and `Transfer-Encoding` are left out: invalid ones of a response without a body.
     pub(super) drops_framing: bool,
     /// True if the client gets the body in chunks.
     pub(super) sends_chunks: bool,
@@ -199,7 +199,7 @@ impl<'h> Parsed<'h> {
             } else {
                 framing.body
             },
-            drops_framing: framing.is_meaningless,
+            drops_framing: framing.has_invalid_fields,
             sends_chunks: needs_chunks && request.version == Version::HTTP_11,
             ends_client,
             keep_client: request.keep_alive && !opens_tunnel && !ends_client,
@@ -316,6 +316,31 @@ mod tests {
         let required = text.replace("200 OK", "426 Upgrade Required");
         let (_, sent) = relayed(&required, REQUEST).unwrap();
         assert!(sent.contains("\r\nUpgrade: h2c\r\n"), "{sent}");
+    }
+
+    #[test]
+    fn rfc_9112_6_3_a_missing_body_has_no_invalid_framing_fields() {
+        let head_request = ResponseTo {
+            is_head: true,
+            ..REQUEST
+        };
+        for (status, field, request) in [
+            ("200 OK", "Content-Length: -1", head_request),
+            ("304 Not Modified", "Content-Length: ", REQUEST),
+            (
+                "304 Not Modified",
+                "Transfer-Encoding: gzip, chunked",
+                REQUEST,
+            ),
+            ("204 No Content", "Content-Length: 5, 6", REQUEST),
+        ] {
+            let text = format!("HTTP/1.1 {status}\r\nDate: then\r\n{field}\r\n\r\n");
+            let (head, sent) = relayed(&text, request).unwrap();
+            let expected =
+                format!("HTTP/1.1 {status}\r\nDate: then\r\nConnection: keep-alive\r\n\r\n");
+            assert_eq!(sent, expected);
+            assert!(head.body.is_done() && !head.keep_upstream);
+        }
     }
 
     #[test]

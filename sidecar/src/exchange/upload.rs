@@ -47,7 +47,7 @@ pub(crate) struct Upload {
     written: usize,
     /// True while TLS may hold written bytes, or a stream of HTTP/2 has not ended.
     needs_flush: bool,
-    /// True while `bytes` still holds the request from its head on, so that it can be sent again.
+    /// True while `bytes` holds all that was received of the request, so that it can be sent again.
     pub(super) is_repeatable: bool,
     /// True once the bytes of the client are those of a tunnel.
     pub(super) is_tunnel: bool,

@@ -7,6 +7,7 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 use postern_contract::rejection::Rejection;
+use postern_http::only_field::{Repeated, only_field};
 use postern_token::digest::{Digest, sha256};
 use postern_transport::tls::certificate;
 
@@ -63,11 +64,10 @@ impl<'a> ClientCertificate<'a> {
             (_, Some(digest)) => return Ok(Self::OfConnection(digest)),
             (_, None) => return Ok(Self::Missing),
         };
-        let mut values = headers.get_all(name).iter();
-        match (values.next(), values.next()) {
-            (None, _) => Ok(Self::Missing),
-            (Some(value), None) => Ok(Self::InField(value)),
-            (Some(_), Some(_)) => Err(Rejection::CertificateRepeated),
+        match only_field(headers, name) {
+            Ok(None) => Ok(Self::Missing),
+            Ok(Some(value)) => Ok(Self::InField(value)),
+            Err(Repeated) => Err(Rejection::CertificateRepeated),
         }
     }
 
@@ -295,7 +295,7 @@ pub(crate) mod tests {
 
     #[test]
     fn any_other_text_is_missing_or_unreadable() {
-        for none in ["", "::", "-", " "] {
+        for none in ["", "::", "-", "(null)", " "] {
             assert_eq!(digest(none), Ok(None), "{none:?}");
         }
         let hash = hex(&sha256(b"a"));

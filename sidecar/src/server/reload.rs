@@ -132,7 +132,7 @@ impl Reload {
             Err(error) => Err(error.to_string()),
         };
         self.report(&outcome);
-        // Files that were read without effect stay: one of them may be missing yet.
+        // Files of rejected or waiting settings are polled too: one of them may not be there yet.
         named.extend(paths_of(effective));
         for (path, _) in files.extract_if(.., |path, _| !named.contains(path)) {
             replaced_file::forget(&path);
@@ -145,18 +145,18 @@ impl Reload {
         let metrics = &self.app.metrics;
         let rejected = outcome.as_ref().err().map(String::as_str);
         self.condition.reloaded(rejected);
-        let (changed, settings) = match outcome {
+        let (changed, waiting) = match outcome {
             Ok(Applied { changed, waiting }) => (changed.as_str(), waiting.as_str()),
             Err(error) => {
                 tracing::error!(%error, "the configuration is not usable: keeping the previous one");
                 return metrics.config_reloaded(REJECTED);
             }
         };
-        let outcome = match (changed, settings) {
+        let outcome = match (changed, waiting) {
             ("", "") => {
                 tracing::info!(
                     "configuration applied again: no setting has changed, \
-                     though contents of its files may have"
+                     but the content of a file may have"
                 );
                 APPLIED
             }
@@ -169,18 +169,21 @@ impl Reload {
                 APPLIED
             }
         };
-        let needs_restart = !settings.is_empty();
+        let needs_restart = !waiting.is_empty();
         if needs_restart {
             self.condition
-                .add_note(&format!("these take effect at the next start: {settings}"));
-            tracing::warn!(settings, "these settings take effect at the next start");
+                .add_note(&format!("these take effect at the next start: {waiting}"));
+            tracing::warn!(
+                settings = waiting,
+                "these settings take effect at the next start"
+            );
         }
         metrics.config_reloaded(outcome);
         metrics.config_restart_needed.set(needs_restart.into());
     }
 
-    /// Puts the settings in force. Only the certificates can be rejected: they come first, so that
-    /// then nothing changes.
+    /// Puts the settings in force. Only the certificates can be rejected; they come first, so that a
+    /// rejection changes nothing.
     fn put_in_force(&self, new: Reloaded, effective: &mut ServeArgs) -> Result<Applied, String> {
         let config = new.config;
         self.app.upstream.set_tls(config.upstream.tls.clone())?;
@@ -213,7 +216,7 @@ struct Applied {
 struct Reading {
     /// The files that they name; none if they cannot be read.
     named: BTreeSet<PathBuf>,
-    /// The polled files, and those.
+    /// The polled and the named files, with their states before the check.
     files: FileStates,
     checked: Result<Reloaded, ExitError>,
 }

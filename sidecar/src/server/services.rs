@@ -7,11 +7,10 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use axum::Router;
-use postern_process::clock;
 use postern_process::supervisor::{STOPPED_UNEXPECTEDLY, Supervisor};
 use postern_transport::admin;
 use postern_transport::admin::health::{Condition, Health};
-use postern_transport::tls::{CertificateMetrics, ServerTls, expiry};
+use postern_transport::tls::{CertificateMetrics, ServerTls};
 use prometheus_client::registry::Registry;
 use tokio::task::JoinSet;
 
@@ -27,13 +26,19 @@ pub(crate) async fn serve_admin_port(
     commands: Router,
     background: Supervisor,
 ) -> Result<Infallible, String> {
-    background.spawn_critical("the watch of certificates", expiry::watch());
-    background.spawn_critical("the watch of the clock", clock::watch());
     // `set_started`: both sockets are open, and readiness has conditions of its own.
     health.set_started();
-    admin::serve(listener, health, metrics, probes, commands, pending())
-        .await
-        .map_err(|error| error.to_string())?;
+    admin::serve(
+        listener,
+        health,
+        metrics,
+        probes,
+        commands,
+        &background,
+        pending(),
+    )
+    .await
+    .map_err(|error| error.to_string())?;
     Err(STOPPED_UNEXPECTEDLY.to_owned())
 }
 

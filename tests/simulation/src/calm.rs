@@ -47,6 +47,7 @@ pub async fn calm_down(world: &Arc<World>) {
     }
     tokio::time::sleep(UNTIL_ALL_KNOW).await;
     if is_changing(world) {
+        // As above.
         tokio::time::sleep(UNTIL_ALL_KNOW).await;
     }
     {
@@ -61,7 +62,7 @@ pub async fn calm_down(world: &Arc<World>) {
     end(world).await;
 }
 
-/// Returns true where the keys of the servers, or of a sidecar, are others.
+/// Returns true while servers or sidecars differ in their keys, or sidecars in their lists.
 fn is_changing(world: &Arc<World>) -> bool {
     let servers = world.running_servers();
     let keys: Vec<_> = servers.values().map(|server| server.keys()).collect();

@@ -125,16 +125,17 @@ impl Laws {
         self.ends.iter().any(|end| end.may_end(token, began))
     }
 
-    /// The store has lost states: those ends are left that a server has in memory.
+    /// The store has lost states; if it is lossy also confirmed ones, of which those ends are left that a server has
+    /// in memory.
     pub fn store_has_lost(&mut self, world: &World, is_lossy: bool) {
         self.log.clear();
         self.stored_keys = None;
         if !is_lossy {
-            let restored = (0..self.ends.len()).filter(|end| self.ends[*end].is_restored);
-            let restored: Vec<_> = restored.collect();
-            restored
-                .into_iter()
-                .for_each(|end| self.note_holders(world, end));
+            for position in 0..self.ends.len() {
+                if self.ends[position].is_restored {
+                    self.note_holders(world, position);
+                }
+            }
             return;
         }
         self.lost = Some(Instant::now());
@@ -162,7 +163,11 @@ impl Laws {
         let end = &mut self.ends[position];
         (end.confirmed, end.confirmed_by) = (Some(Instant::now()), by);
         if self.has_lost_since(sent) {
-            self.note_holders(world, position);
+            return self.note_holders(world, position);
+        }
+        // This commit has confirmed what was there before.
+        for end in &mut self.ends {
+            end.is_restored = false;
         }
     }
 

@@ -138,7 +138,8 @@ impl RecordedUsers {
         ))
     }
 
-    /// Returns the revocations of users who are not as they were `before`, and of applications.
+    /// Returns the revocations of users who have left or changed since `before`, and of applications that have the name
+    /// of such a user.
     fn revocations_since(
         &self,
         before: &EnabledUsers,

@@ -12,6 +12,7 @@ use postern_contract::rejection::Rejection;
 use postern_http::cors::{self, Endpoint};
 use postern_http::host;
 use postern_http::invalid::InvalidRequest;
+use postern_http::only_field::{Repeated, only_field};
 use postern_process::logs::access_log::LoggedPath;
 use postern_token::claims::Claims;
 use postern_token::sources::bearer::Bearer;
@@ -110,12 +111,8 @@ enum Access {
 
 /// Checks the Host field. The framing was checked before parsing (`postern_http::framing`).
 fn check_host(request: &Request) -> Result<(), InvalidRequest> {
-    let mut hosts = request.headers().get_all(header::HOST).iter();
-    let first = hosts.next();
-    if hosts.next().is_some() {
-        return Err(InvalidRequest::Malformed);
-    }
-    match first {
+    let field = only_field(request.headers(), &header::HOST);
+    match field.map_err(|Repeated| InvalidRequest::Malformed)? {
         // RFC 9112 §3.2 requires the field in HTTP/1.1 only.
         None if request.version() != Version::HTTP_11 => Ok(()),
         host => host::check(host.map(HeaderValue::as_bytes)),

@@ -4,6 +4,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderValue, header};
 use postern_contract::rejection::Rejection;
 use postern_http::form::{Form, decode};
+use postern_http::only_field::{Repeated, only_field};
 use zeroize::Zeroizing;
 
 use crate::accounts::applications::Credentials;
@@ -21,12 +22,8 @@ impl Presented {
     /// [`Rejection::ApplicationUnknown`] without any, [`Rejection::CredentialsAmbiguous`] for more
     /// than one kind, and [`Rejection::AuthorizationRepeated`].
     pub(in crate::http) fn read(headers: &HeaderMap, form: &Form) -> Result<Self, Rejection> {
-        let mut fields = headers.get_all(header::AUTHORIZATION).iter();
-        let field = fields.next();
-        // Of two fields a proxy could read the first, and this server the second.
-        if fields.next().is_some() {
-            return Err(Rejection::AuthorizationRepeated);
-        }
+        let field = only_field(headers, &header::AUTHORIZATION);
+        let field = field.map_err(|Repeated| Rejection::AuthorizationRepeated)?;
         let id = form.value("client_id");
         match (field, form.value("client_secret")) {
             (Some(_), Some(_)) => Err(Rejection::CredentialsAmbiguous),

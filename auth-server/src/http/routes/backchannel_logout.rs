@@ -141,7 +141,7 @@ async fn end(
     if statement.is_without_effect() {
         return Ok(StatementOutcome::Ignored);
     }
-    let (app, store) = (Arc::clone(app), app.requests.for_client(client));
+    let (app, store) = (Arc::clone(app), app.store_for(client));
     // The commit runs to its end even if the client hangs up.
     let ending = async move { statement.end_once(&app.revocations, &store).await };
     match to_the_end(ending).await {

@@ -149,7 +149,7 @@ async fn attempt(
     if app.users.present(&request.username).as_ref() != Some(&verified) {
         return Err(AuthenticationError::Failed.into());
     }
-    let store = app.requests.for_client(client);
+    let store = app.store_for(client);
     app.check_user_is_current(&store, &verified).await?;
     let binding = possession.binding(app, &verified.user.id, None)?;
     Ok(token_for(app, &store, &verified, now, binding).await?)

@@ -57,7 +57,7 @@ pub(crate) async fn revoke(State(app): State<Arc<App>>, request: Request) -> Res
 async fn end(app: &Arc<App>, request: Request) -> Result<(), ErrorResponse> {
     let (parts, client, body) = body::receive(app, request).await;
     let token = presented_token(&parts.headers, &body?)?;
-    let store = app.requests.for_client(client);
+    let store = app.store_for(client);
     // A refresh token cannot be taken for a JWT: `token_type_hint` is not needed (RFC 7009 §2.1).
     let Some(token) = RefreshToken::parse(&token) else {
         return end_access_token(app, &store, &token, client).await;

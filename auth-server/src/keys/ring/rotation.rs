@@ -20,9 +20,11 @@ pub(crate) struct RotationPolicy {
     pub(crate) every: Option<i64>,
 }
 
-/// Max seconds between servers that learn of one promotion: `keep` has room for them, so that not each of them
-/// writes its own end of the listing.
-const SAME_PROMOTION: i64 = 30;
+/// The default of `--leeway` at sidecars, whose clocks are not the store's.
+pub(crate) const SIDECAR_LEEWAY_SECONDS: i64 = 30;
+/// Max seconds between servers that learn of one promotion, so that not each of them writes its own end of the
+/// listing. `keep` has room for them: a token of these seconds has expired by then.
+const SAME_PROMOTION: i64 = SIDECAR_LEEWAY_SECONDS;
 
 impl KeyRing {
     pub(crate) fn next_due(&self, policy: &RotationPolicy) -> Option<i64> {
@@ -119,12 +121,13 @@ impl KeyRing {
             .retain(|retired| !revoked.contains(retired.key.id()));
     }
 
-    /// Lists the public half of a former key, unless it signs here or was revoked. A key that a server signs with
-    /// again, from an older copy of the store, is listed for longer.
+    /// Lists the public half of a former pair.
     pub(in crate::keys) fn retire(&mut self, former: &SigningKeyPair, until: i64) {
         self.retire_key(RetiredKey::new(former, until));
     }
 
+    /// Lists the public half of a former key, unless it signs here or was revoked. A key that a server signs with
+    /// again, from an older copy of the store, is listed for longer.
     pub(in crate::keys) fn retire_key(&mut self, former: RetiredKey) {
         let id = former.key.id();
         let listed = self.metadata.retired.iter_mut();

@@ -12,8 +12,9 @@ pub struct ResponseFraming {
     pub length: Option<u64>,
     /// True if recipients could disagree: the connection must not carry another response.
     pub is_doubtful: bool,
-    /// True for a response without a body whose fields describe none: the next recipient does not get them.
-    pub is_meaningless: bool,
+    /// True for a response without a body whose `Content-Length` or `Transfer-Encoding` is invalid: the next
+    /// recipient gets neither.
+    pub has_invalid_fields: bool,
 }
 
 /// The field and the rule for which the framing of a response is ambiguous.
@@ -34,8 +35,8 @@ pub enum AmbiguousResponse {
 }
 
 impl ResponseFraming {
-    /// Reads the fields of a final response. `has_no_body` is true for responses to HEAD, 204 and
-    /// 304, whose fields describe a body that does not follow.
+    /// Reads the fields of a response. `has_no_body` is true for 1xx, 204, 304 and responses to HEAD,
+    /// whose fields describe a body that does not follow.
     ///
     /// # Errors
     /// [`AmbiguousResponse`] for different or invalid lengths, and for codings other than
@@ -54,7 +55,7 @@ impl ResponseFraming {
                 body: BodyReader::NONE,
                 length: None,
                 is_doubtful: true,
-                is_meaningless: true,
+                has_invalid_fields: true,
             }),
             framing => framing,
         }
@@ -103,7 +104,7 @@ impl ResponseFraming {
             body,
             length: named,
             is_doubtful,
-            is_meaningless: false,
+            has_invalid_fields: false,
         })
     }
 }
@@ -165,7 +166,7 @@ mod tests {
             let fields = fields.map(|(name, value)| (name, value.as_bytes()));
             let framing = ResponseFraming::read(fields, true).unwrap();
             assert_eq!((framing.body, framing.length), (BodyReader::NONE, None));
-            assert!(framing.is_doubtful && framing.is_meaningless);
+            assert!(framing.is_doubtful && framing.has_invalid_fields);
         }
     }
 }

@@ -37,11 +37,11 @@ impl<'h> Destination<'h> {
         if !matches!(certain, None | Some("COPY" | "MOVE")) {
             return Ok(None);
         }
-        match field {
-            Ok(Some(value)) => Self::parse(value.as_bytes()).map(Some),
+        let destination = match field {
+            Ok(Some(value)) => Self::parse(value.as_bytes()),
             _ => None,
-        }
-        .ok_or(InvalidRequest::Destination)
+        };
+        destination.map(Some).ok_or(InvalidRequest::Destination)
     }
 
     fn parse(value: &'h [u8]) -> Option<Self> {

@@ -8,7 +8,7 @@ use crate::request::header_list::members;
 
 /// Rejects a `Connection` field that names a field on which the framing, the route or the decision
 /// depends: a proxy would remove it, and the service would read another request than was authorized.
-/// Rejects also what is no field name.
+/// Also rejects an option that is no field name.
 pub(super) fn check(headers: &HeaderMap) -> Result<(), InvalidRequest> {
     let named = members(headers, &header::CONNECTION).filter(|name| !name.is_empty());
     let is_bad = named.enumerate().any(|(index, name)| {

@@ -48,7 +48,7 @@ impl<C: PartialEq + Send + 'static> PolledFiles<C> {
         })
     }
 
-    /// Starts again with the content in use of other files.
+    /// Starts again, with another set of files and their content in use.
     pub fn restart(&mut self, in_use: C) {
         (self.content.last, self.content.counts) = (in_use, true);
     }

@@ -41,7 +41,7 @@ pub(super) fn note(path: &Path, opened: &Metadata) -> bool {
     is_replaced
 }
 
-/// Forgets a file that is not used any more. A failed open forgets none: the content in use is the old one.
+/// Forgets a file that is not used any more. One that cannot be opened is not forgotten: its old content is in use.
 pub fn forget(path: &Path) {
     remember(path, false);
 }

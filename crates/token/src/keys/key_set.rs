@@ -320,7 +320,7 @@ fn number(jwk: &Map, name: &str) -> Result<Vec<u8>, String> {
 fn point(jwk: &Map, length: usize) -> Result<DecodingKey, String> {
     let mut point = vec![4];
     for name in ["x", "y"] {
-        // Some issuers leave zeros in front out, or write one more (RFC 7518 §6.2.1.2 forbids both).
+        // Some issuers leave out leading zeros, or write one too many (RFC 7518 §6.2.1.2 forbids both).
         let coordinate = number(jwk, name)?;
         point.resize(point.len() + length.saturating_sub(coordinate.len()), 0);
         point.extend(coordinate);

@@ -243,7 +243,8 @@ fn thumbprint(jwk: &Map) -> Option<Digest> {
     Some(sha256(Value::Object(members).to_string().as_bytes()))
 }
 
-/// Returns true for a member that says that there is none, as .NET writes each that a key lacks.
+/// Returns true for null and for an empty list, which .NET writes for the members that a key lacks. Stricter than in a
+/// key set: an empty text is a member.
 fn is_absent(member: &Value) -> bool {
     match member {
         Value::Array(items) => items.is_empty(),

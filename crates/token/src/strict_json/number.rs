@@ -6,9 +6,9 @@ use serde_json::value::RawValue;
 
 /// The largest integer that all JSON implementations read alike (RFC 8259 §6).
 const MAX_NUMERIC_DATE: f64 = 9_007_199_254_740_991.0;
-/// -2⁶³ and 2⁶³, the ends of a long integer.
-const I64_MIN: f64 = -9_223_372_036_854_775_808.0;
-const I64_MAX: f64 = 9_223_372_036_854_775_808.0;
+/// -2⁶³ and 2⁶³, the limits of integers of 64 bits.
+const MIN_64_BITS: f64 = -9_223_372_036_854_775_808.0;
+const MAX_64_BITS: f64 = 9_223_372_036_854_775_808.0;
 
 /// A number. Two numbers are equal if they have the same value, however they are written.
 #[derive(Debug, Clone)]
@@ -32,10 +32,10 @@ impl Number {
     }
 
     /// Returns a `NumericDate` in seconds, which may have a fraction (RFC 7519 §2); `round` removes it on the
-    /// safe side. The largest numbers of other languages, as of tokens that never expire, become the largest time.
+    /// safe side. Numbers up to 64 bits, which some issuers write for "never", become the largest exact time.
     pub(crate) fn seconds(&self, round: fn(f64) -> f64) -> Option<i64> {
         let number: f64 = self.0.parse().ok()?;
-        if !(I64_MIN..=I64_MAX).contains(&number) {
+        if !(MIN_64_BITS..=MAX_64_BITS).contains(&number) {
             return None;
         }
         let number = number.clamp(-MAX_NUMERIC_DATE, MAX_NUMERIC_DATE);

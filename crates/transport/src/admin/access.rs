@@ -8,10 +8,11 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use postern_http::host::loopback::{is_loopback, names_this_machine};
+use postern_http::only_field::only_field;
 
 /// Rejects a request that names two hosts.
 pub(super) async fn with_one_host(request: Request, next: Next) -> Response {
-    if request.headers().get_all(header::HOST).iter().count() > 1 {
+    if only_field(request.headers(), &header::HOST).is_err() {
         // Two `Host` fields are a bad request (RFC 9112 §3.2).
         return (StatusCode::BAD_REQUEST, "two Host fields\n").into_response();
     }

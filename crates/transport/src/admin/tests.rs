@@ -1,5 +1,6 @@
 use axum::body::Body;
 use axum::routing::post;
+use postern_process::supervisor::supervisor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
@@ -169,7 +170,19 @@ fn serving(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> JoinHandle<std::io::Result<()>> {
     let (health, metrics) = (Health::new(), Arc::default());
-    tokio::spawn(serve(listener, health, metrics, open(), extra, shutdown))
+    let (background, _) = supervisor();
+    tokio::spawn(async move {
+        serve(
+            listener,
+            health,
+            metrics,
+            open(),
+            extra,
+            &background,
+            shutdown,
+        )
+        .await
+    })
 }
 
 const PROBE: &str = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";

@@ -42,11 +42,12 @@ impl KeysProxy {
         let (name, url) = variables.find_map(|name| Some((name, read(name)?)))?;
         let no_proxy = read("no_proxy").or_else(|| read("NO_PROXY"));
         let mut bypassed = String::new();
-        for host in no_proxy.unwrap_or_default().split(is_separator) {
-            if host.trim_end_matches('.') == "*" {
+        for entry in no_proxy.unwrap_or_default().split(is_separator) {
+            let host = bypassed_host(entry);
+            if host == "*" {
                 return None;
             }
-            bypassed += &bypassed_host(host);
+            bypassed += &host;
             bypassed.push(',');
         }
         Some(Self {
@@ -82,10 +83,8 @@ impl KeysProxy {
     }
 }
 
-/// Returns an entry of `NO_PROXY` as the library compares it: without the brackets of an address, the final dot and
-/// the `*` in front of a name, and a port, since a host is reached in one way.
+/// Returns an entry of `NO_PROXY` in the library's form: without port, brackets, final dot and leading `*`.
 fn bypassed_host(entry: &str) -> String {
-    let entry = entry.strip_prefix("*").unwrap_or(entry);
     let host = match entry.rsplit_once(':') {
         Some((host, port))
             if (host.ends_with(']') || !host.contains(':'))
@@ -95,7 +94,11 @@ fn bypassed_host(entry: &str) -> String {
         }
         _ => entry,
     };
-    host.trim_end_matches('.').replace(['[', ']'], "")
+    let host = host.trim_end_matches('.').replace(['[', ']'], "");
+    match host.strip_prefix('*') {
+        Some(domain) if !domain.is_empty() => domain.to_owned(),
+        _ => host,
+    }
 }
 
 fn is_separator(c: char) -> bool {
@@ -147,7 +150,10 @@ mod tests {
             ),
             (&[("HTTPS_PROXY", ""), ("all_proxy", "")], None),
             (&[("HTTPS_PROXY", "http://p:1"), ("NO_PROXY", "*")], None),
-            (&[("HTTPS_PROXY", "http://p:1"), ("no_proxy", "a, *")], None),
+            (
+                &[("HTTPS_PROXY", "http://p:1"), ("no_proxy", "a, *:1")],
+                None,
+            ),
         ] {
             let found = proxy(variables);
             let variable = found.as_ref().and_then(|proxy| proxy.variable);
@@ -164,6 +170,9 @@ mod tests {
             ("*.corp", ".corp"),
             ("idp.corp:8443", "idp.corp"),
             ("*.corp:443", ".corp"),
+            ("*", "*"),
+            ("*.", "*"),
+            ("*:443", "*"),
             ("10.0.0.0/8", "10.0.0.0/8"),
             ("10.1.2.3:80", "10.1.2.3"),
             ("fd00::1", "fd00::1"),

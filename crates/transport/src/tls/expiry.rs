@@ -84,7 +84,7 @@ pub(crate) fn warnings(now: i64) -> Vec<String> {
 }
 
 /// Logs for as long as the process lives; what is due at its start stands in the warnings of that.
-pub async fn watch() {
+pub(crate) async fn watch() {
     let mut since = unix_now();
     loop {
         tokio::time::sleep(INTERVAL).await;

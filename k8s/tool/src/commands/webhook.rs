@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use postern_process::clock::{self, unix_now};
+use postern_process::clock::unix_now;
 use postern_process::exit::ExitError;
 use postern_process::metrics::{Label, counters_by};
 use postern_process::signals::{Terminations, not_receivable};
@@ -18,9 +18,7 @@ use postern_transport::drain::DrainTrigger;
 use postern_transport::http_port::HttpPort;
 use postern_transport::net::connection_slots::ConnectionSlots;
 use postern_transport::net::listener::{self, Port};
-use postern_transport::tls::{
-    CertificateMetrics, HTTP_1, RequestedCertificates, ServerTls, expiry,
-};
+use postern_transport::tls::{CertificateMetrics, HTTP_1, RequestedCertificates, ServerTls};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
@@ -78,8 +76,6 @@ async fn serve(args: &WebhookArgs) -> Result<(), ExitError> {
         .follow(certificate, health.files("tls_files").reloads())
         .map_err(not_receivable)?;
     background.spawn_critical("following the TLS files", following);
-    background.spawn_critical("the watch of certificates", expiry::watch());
-    background.spawn_critical("the watch of the clock", clock::watch());
 
     let serving = health.condition("serving", "starting");
     let (drain, admin_drain) = (DrainTrigger::default(), DrainTrigger::default());

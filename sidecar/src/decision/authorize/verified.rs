@@ -27,7 +27,7 @@ struct Verification {
     forwarded: Result<Arc<VerifiedToken>, Rejection>,
 }
 
-/// The claims of a token that is valid and in the hands of its user, and the parts that each use checks.
+/// The claims of an accepted token, and what each later use is checked against.
 struct CheckedClaims {
     claims: Claims,
     validity: Validity,

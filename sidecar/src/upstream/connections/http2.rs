@@ -130,7 +130,7 @@ impl Shared {
     }
 
     /// Returns true if another request may begin; `None` once the service has ended the connection, or may
-    /// soon. After a body that waits no request begins: most services have one window for all bodies.
+    /// soon. While a body waits no request begins: most services have one window for all bodies.
     pub(super) fn has_room(&mut self, now: Instant) -> Option<bool> {
         if self.usage.resets.load(Ordering::Relaxed) >= MAX_RESETS {
             return None;

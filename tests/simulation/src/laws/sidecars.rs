@@ -80,6 +80,7 @@ impl Laws {
         let is_good = |status| status == StatusCode::OK || status == StatusCode::NOT_MODIFIED;
         let is_good = reply.is_some_and(|reply| is_good(reply.status));
         let begun = served.polled.filter(|_| is_good);
+        let has_lost = self.has_lost();
         let fetches = self.sidecars.entry(sidecar).or_default();
         if path.ends_with("/key") {
             fetches.fetching = None;
@@ -107,7 +108,7 @@ impl Laws {
                     arrived: now,
                 });
             }
-            // A server may have revoked its key since it has sent the others.
+            // The list is signed by the present key: the server may have replaced it since it sent its keys.
             let fetched = self.fetched_keys.get(&sidecar);
             let signer = served.keys.map(|keys| keys.current);
             let brings_signer = fetched
@@ -120,7 +121,7 @@ impl Laws {
                 if is_later && served.list >= fetches.number {
                     fetches.present_list = Some(now);
                 }
-                if begun.is_none() && served.list > fetches.number {
+                if has_lost && begun.is_none() && served.list > fetches.number {
                     // The list of a former primary, which has gone on without what the present one knows.
                     fetches.list_in_force = None;
                 }

@@ -1,5 +1,4 @@
-//! Revocations that would miss a token, or end too many: lifetimes and clocks that differ, ids that
-//! no token has, users and applications that leave.
+//! Revocations that would miss a token, or end too many: users who leave, ids that no token has.
 
 use tests::actors::auth_server::{AuthServer, AuthServerPlan};
 use tests::actors::sessions::PASSWORD;
@@ -23,15 +22,17 @@ fn a_user_who_is_removed_while_no_server_runs_is_out() {
                 None => AuthServerPlan::polling().directory(home.path()),
             };
             let flags = ["--users", &users.location(), "--log-level", "debug"];
-            plan.flags(flags).ready()
+            plan.flags(flags).flags(["--refresh-tokens", "on"]).ready()
         };
         let server = start();
         until_recorded(&server, 1);
         let [ada, bob, dan, eve, sue] =
             ["ada", "bob", "dan", "eve", "sue"].map(|it| server.token_of(it, PASSWORD));
+        let sessions = ["ada", "bob", "dan", "sue"].map(|it| server.session_of(it));
         // A change while it runs is recorded as well.
         users.done("disable", "sue", "");
         server.until_revoked(&sue);
+        assert_eq!(server.refresh(&sessions[3].refresh).status(), 400);
         until_recorded(&server, 2);
         users.done("enable", "sue", "");
         until_recorded(&server, 3);
@@ -40,8 +41,9 @@ fn a_user_who_is_removed_while_no_server_runs_is_out() {
         users.done("set-password", "bob", "another enchantress");
         users.done("disable", "dan", "");
         let server = start();
-        for token in [&ada, &bob, &dan] {
+        for (token, session) in [&ada, &bob, &dan].into_iter().zip(&sessions) {
             server.until_revoked(token);
+            assert_eq!(server.refresh(&session.refresh).status(), 400);
         }
         assert_eq!(server.verdict(&eve), "200");
         until_recorded(&server, 1);

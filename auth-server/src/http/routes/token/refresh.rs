@@ -54,7 +54,7 @@ pub(super) async fn refresh(
         return Err(Rejection::UsersStale.into());
     }
     let now = app.now();
-    let store = app.requests.for_client(client);
+    let store = app.store_for(client);
     let opened = app.sessions.open(&store, token, now).await;
     let session = opened.map_err(rejected)?;
     // Only a right token gets here: wrong ones count as guesses in `issue`.

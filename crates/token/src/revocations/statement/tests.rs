@@ -62,6 +62,7 @@ fn a_logout_token_ends_its_session_or_all_of_its_user() {
         ),
         (json!({"sid": ""}), Err(InvalidStatement::Subject)),
         (json!({"sid": 7.5}), Err(InvalidStatement::Subject)),
+        (json!({"sid": true}), Err(InvalidStatement::Subject)),
         (json!({"sub": ""}), Err(InvalidStatement::Subject)),
         (json!({"nonce": "n"}), Err(InvalidStatement::Nonce)),
         (json!({"jti": null}), Err(InvalidStatement::Id)),
