@@ -125,11 +125,8 @@ impl Laws {
                     // The list of a former primary, which has gone on without what the present one knows.
                     fetches.list_in_force = None;
                 }
-                // Then the sidecar keeps that one, and takes no smaller number.
-                if served.list >= fetches.number || !has_lost {
-                    later(&mut fetches.list_in_force, begun, now);
-                }
                 fetches.number = fetches.number.max(served.list);
+                later(&mut fetches.list_in_force, begun, now);
                 fetches.list = Some(now);
             }
         }
