@@ -78,7 +78,7 @@ fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), ExitError> {
         &log_filter(&args.logs.log_level),
     )?;
     postern_transport::traces::install("postern-sidecar", env!("CARGO_PKG_VERSION"))?;
-    let files = server::reload::files_of(args);
+    let files = server::reload::file_states::files_of(args);
     let config = Config::new(args)?;
     for warning in warnings.into_iter().chain(config.warnings_at_the_start()) {
         tracing::warn!("{warning}");

@@ -4,22 +4,22 @@
 //! The whole configuration is read and checked as at a start, and applied only if all of it is
 //! valid. Changed settings that are not reloadable are logged, and wait for the next start.
 
-use std::collections::{BTreeMap, BTreeSet};
+pub(crate) mod file_states;
+
+use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use postern_process::clock::unix_now;
 use postern_process::command_line;
 use postern_process::exit::ExitError;
-use postern_process::files::bounded_read::{self, FileContent};
 use postern_process::files::file_watch::PolledFiles;
 use postern_process::files::replaced_file;
-use postern_token::digest::{Digest, sha256};
 use postern_transport::admin::health::Condition;
 use tokio::task::spawn_blocking;
 
+use self::file_states::{FileStates, paths_of, state_of, states_of};
 use crate::cli::issuer_table::IssuerTable;
 use crate::cli::log_args::AccessLogArgs;
 use crate::cli::{Cli, Command, ServeArgs};
@@ -28,9 +28,6 @@ use crate::exchange::app::App;
 use crate::issuers::task::Changes;
 use crate::server::reminder::Reminder;
 use crate::telemetry::metrics::{APPLIED, REJECTED, WAITING};
-
-/// Max length of a file of settings.
-const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// The parts of the program that a reload changes.
 #[derive(Debug)]
@@ -43,48 +40,6 @@ pub(crate) struct Reload {
     pub(crate) issuers: Changes,
     /// The readiness condition that notes the last reload.
     pub(crate) condition: Condition,
-}
-
-/// The digest of one file, its owner and mode, by which it may become readable; or the error.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FileState(Result<(Digest, [u32; 2]), String>);
-
-/// Files, and their states before they were read.
-pub(crate) type FileStates = BTreeMap<PathBuf, FileState>;
-
-/// Returns the states of the files of `args`. Called before the files are read for the first time, so that
-/// later changes are noticed.
-pub(crate) fn files_of(args: &ServeArgs) -> FileStates {
-    states_of(paths_of(args))
-}
-
-/// Returns the files of the reloadable settings, without those that other tasks poll.
-fn paths_of(args: &ServeArgs) -> BTreeSet<PathBuf> {
-    [
-        command_line::config_file::<Cli>(),
-        args.keys.app_secret_file.clone(),
-        args.upstream.upstream_ca.clone(),
-        args.upstream.upstream_client_cert.clone(),
-        args.upstream.upstream_client_key.clone(),
-        args.rules.tokens.dpop_nonce_key_file.clone(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
-fn states_of(paths: BTreeSet<PathBuf>) -> FileStates {
-    let with_state = |path: PathBuf| (path.clone(), state_of(&path));
-    paths.into_iter().map(with_state).collect()
-}
-
-fn state_of(path: &Path) -> FileState {
-    match bounded_read::read(path, MAX_FILE_BYTES) {
-        Ok(FileContent { bytes, metadata }) => {
-            FileState(Ok((sha256(bytes), [metadata.uid(), metadata.mode()])))
-        }
-        Err(error) => FileState(Err(error.to_string())),
-    }
 }
 
 impl Reload {
