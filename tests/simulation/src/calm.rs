@@ -35,21 +35,13 @@ pub async fn calm_down(world: &Arc<World>) {
     world.laws.lock().require(is_registered, || {
         "no application can be registered".to_owned()
     });
-    tokio::time::sleep(UNTIL_ALL_KNOW).await;
-    if is_changing(world) {
-        // At the moment of a rotation, or of the end of a revocation; the next one is minutes away.
-        tokio::time::sleep(UNTIL_ALL_KNOW).await;
-    }
+    until_all_know(world).await;
     agree(world);
     tokens_count(world).await;
     for server in 0..world.setting.servers {
         live(world, server).await;
     }
-    tokio::time::sleep(UNTIL_ALL_KNOW).await;
-    if is_changing(world) {
-        // As above.
-        tokio::time::sleep(UNTIL_ALL_KNOW).await;
-    }
+    until_all_know(world).await;
     {
         let mut laws = world.laws.lock();
         laws.check(world);
@@ -60,6 +52,14 @@ pub async fn calm_down(world: &Arc<World>) {
     }
     checks.kill();
     end(world).await;
+}
+
+async fn until_all_know(world: &Arc<World>) {
+    tokio::time::sleep(UNTIL_ALL_KNOW).await;
+    if is_changing(world) {
+        // At the moment of a rotation, or of the end of a revocation; the next one is minutes away.
+        tokio::time::sleep(UNTIL_ALL_KNOW).await;
+    }
 }
 
 /// Returns true while servers or sidecars differ in their keys, or sidecars in their lists.
