@@ -19,6 +19,10 @@ use rustix::process::getuid;
 use rustix::system::uname;
 use serde_json::Value;
 
+/// Max attempts of a change. Each retry means that another one came first: a rollout may register many applications
+/// at once, and a client may refresh the session that is to end.
+const ATTEMPTS: usize = 64;
+
 /// Prints a note for the operator at the terminal.
 fn print_note(text: &str) {
     if !cfg!(feature = "simulation") {

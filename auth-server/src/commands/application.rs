@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::revoke::end_application;
 use super::store::CommandStore;
-use super::{actor, no_randomness, print_note, print_row};
+use super::{ATTEMPTS, actor, no_randomness, print_note, print_row};
 use crate::accounts::applications::AppId;
 use crate::accounts::applications::command::Change;
 use crate::accounts::applications::secret_hash::MIN_SECRET_LENGTH;
@@ -20,9 +20,6 @@ use crate::random;
 use crate::store::StoreError;
 use crate::telemetry::audit;
 
-/// Max attempts of a change. Each retry means a change by another command: a rollout may register many
-/// applications at once.
-const ATTEMPTS: usize = 64;
 /// Max bytes of id and grant as JSON, as for a user's claims: the token has to fit into a header field.
 const MAX_GRANT_BYTES: usize = 4096;
 

@@ -7,16 +7,13 @@ use postern_token::unverified::DecodedToken;
 use secrecy::ExposeSecret;
 
 use super::store::CommandStore;
-use super::{print, print_note};
+use super::{ATTEMPTS, print, print_note};
 use crate::accounts::applications::AppId;
 use crate::accounts::sessions::refresh_token::{self, SessionId};
 use crate::cli::revoke::{RevokeArgs, id};
 use crate::revocations::Revocation;
 use crate::store::Outcome;
 use crate::telemetry::audit::events::RevocationEvent;
-
-/// Max attempts to end a session. Each retry means that its client has refreshed meanwhile.
-const ATTEMPTS: usize = 64;
 
 pub(crate) async fn run(args: &RevokeArgs) -> Result<(), ExitError> {
     let store = CommandStore::open(&args.store).await?;

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 pub use opentelemetry::Value;
 use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::{
@@ -30,9 +30,9 @@ use prometheus_client::registry::Registry;
 use self::environment::Collector;
 use self::export::{CountedExporter, ExportMetrics};
 use postern_http::only_field::only_field;
+use postern_http::trace::TRACEPARENT;
 use postern_process::exit::ExitError;
 
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// Timeout of the export of a process's last spans.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 

@@ -45,7 +45,7 @@ impl ResponseFraming {
         fields: impl IntoIterator<Item = (&'h str, &'h [u8])>,
         has_no_body: bool,
     ) -> Result<Self, AmbiguousResponse> {
-        match Self::of_fields(fields) {
+        match Self::parse(fields) {
             Ok(framing) if has_no_body => Ok(Self {
                 body: BodyReader::NONE,
                 ..framing
@@ -61,7 +61,7 @@ impl ResponseFraming {
         }
     }
 
-    fn of_fields<'h>(
+    fn parse<'h>(
         fields: impl IntoIterator<Item = (&'h str, &'h [u8])>,
     ) -> Result<Self, AmbiguousResponse> {
         let (mut named, mut is_chunked, mut is_doubtful) = (None::<(&[u8], u64)>, false, false);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use postern_contract::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
 use postern_contract::rejection::Rejection;
+use postern_token::claims::Claims;
 use postern_token::claims::user_details::CurrentUserDetails;
-use postern_token::claims::{Claims, Validity};
 use postern_token::observer::Observer;
 use postern_token::policy::VerificationPolicy;
 use postern_token::possession::{Binding, Possession};
@@ -30,7 +30,6 @@ struct Verification {
 /// The claims of an accepted token, and what each later use is checked against.
 struct CheckedClaims {
     claims: Claims,
-    validity: Validity,
     holder: Holder,
     digests: TokenDigests,
     possession: Option<Possession>,
@@ -104,6 +103,7 @@ impl AuthPolicy {
         observer: &mut O,
     ) -> Result<Verification, Rejection> {
         let mut token = self.check_claims(issuer, keys, presented, observer)?;
+        let validity = token.claims.validity();
         let mut extra = std::mem::take(&mut token.claims.extra);
         let rule_claims = extra.split_off(self.user_header.claim_count());
         let details = issuer.users.apply(token.claims.into_user_details());
@@ -112,7 +112,7 @@ impl AuthPolicy {
         let forwarded = identity.map(|identity| {
             Arc::new(VerifiedToken {
                 identity,
-                validity: token.validity,
+                validity,
                 holder: token.holder,
                 key_set: issuer.key_set,
                 digests: token.digests,
@@ -155,7 +155,6 @@ impl AuthPolicy {
         let (leeway, bound) = (policy.leeway_seconds, possession.as_ref());
         self.check_possession(leeway, presented, bound, holder, observer)?;
         Ok(CheckedClaims {
-            validity: claims.validity(),
             claims,
             holder,
             digests,
