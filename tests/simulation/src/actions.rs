@@ -255,10 +255,11 @@ pub async fn refresh(world: &Arc<World>, client: usize, server: usize, which: Pr
         {
             break;
         }
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        // Another request of this client may have brought the next one meanwhile.
         if !world.laws.lock().refresh_failed(session, &presented, began) {
             return false;
         }
-        tokio::time::sleep(Duration::from_secs(3)).await;
     }
     let Some(reply) = reply else {
         return false;

@@ -21,6 +21,8 @@ pub(super) struct Known {
     keys: Keys,
     /// The begin of its last poll that succeeded.
     polled: Option<Instant>,
+    /// That poll was at a former primary, which confirms what is lost with it.
+    is_of_former: bool,
 }
 
 impl Laws {
@@ -36,6 +38,7 @@ impl Laws {
             let known = Known {
                 keys: keys.clone(),
                 polled,
+                is_of_former: polled.is_some() && world.polled(number).is_none(),
             };
             if let Some(former) = self.keys.insert(number, known)
                 && former.keys != keys
@@ -131,7 +134,9 @@ impl Laws {
         // A clock that was ahead has promoted its own one too early.
         let is_early = keys.next.as_ref() == Some(&was.current);
         let is_known = was.listed.contains(current);
-        self.require(is_next || is_early || !is_known || learns, || {
+        // What a former primary has led it to is lost.
+        let may_return = learns || former.is_of_former;
+        self.require(is_next || is_early || !is_known || may_return, || {
             format!("server {number} signs with {current} again")
         });
         // A server that found no keys has made some, and one that was cut off has missed the announcement.

@@ -36,6 +36,8 @@ pub(super) struct Fetches {
     present_list: Option<Instant>,
     /// The largest number of a list.
     number: i64,
+    /// That list came from a former primary.
+    is_of_former: bool,
     /// The begin of the last poll whose keys a fetch has brought, which is not at its end.
     fetching: Option<Instant>,
     has_new_keys: bool,
@@ -121,12 +123,18 @@ impl Laws {
                 if is_later && served.list >= fetches.number {
                     fetches.present_list = Some(now);
                 }
-                if has_lost && begun.is_none() && served.list > fetches.number {
-                    // The list of a former primary, which has gone on without what the present one knows.
-                    fetches.list_in_force = None;
+                if has_lost && served.list > fetches.number {
+                    fetches.is_of_former = begun.is_none();
+                    if fetches.is_of_former {
+                        // It has gone on without what the present primary knows.
+                        fetches.list_in_force = None;
+                    }
+                }
+                // The sidecar keeps the list with the larger number.
+                if served.list >= fetches.number || !fetches.is_of_former {
+                    later(&mut fetches.list_in_force, begun, now);
                 }
                 fetches.number = fetches.number.max(served.list);
-                later(&mut fetches.list_in_force, begun, now);
                 fetches.list = Some(now);
             }
         }
@@ -163,6 +171,11 @@ impl Laws {
         self.require(!(is_ended && is_served), || {
             format!("sidecar {sidecar} serves a token that was ended")
         });
+        let is_401 = matches!(verdict, Verdict::Rejected(_, 401));
+        let former = match is_401 {
+            true => self.rejected.insert((sidecar, token.key.clone()), now),
+            false => None,
+        };
         if self.may_be_ended(token) || !token.is_of_this_time(world.sky.world_now()) {
             return;
         }
@@ -170,7 +183,6 @@ impl Laws {
         let has_long = |at, max| age(at).is_some_and(|age| age + 5 * SECOND < max);
         let is_up_to_date =
             has_long(fetches.present_list, MAX_LIST_AGE) && has_long(fetches.key, MAX_KEY_AGE);
-        let is_401 = matches!(verdict, Verdict::Rejected(_, 401));
         if is_up_to_date && keys.contains(&token.key) {
             self.require(is_served || self.has_lost() && !is_401, || {
                 format!(
@@ -179,10 +191,6 @@ impl Laws {
                 )
             });
         }
-        let former = match is_401 {
-            true => self.rejected.insert((sidecar, token.key.clone()), now),
-            false => None,
-        };
         // A server may have lacked the key then that is dead now.
         let was_absent = former.is_some_and(|at| now.duration_since(at) < ABSENT);
         let seen = self.keys_seen.get(&token.key).copied();
