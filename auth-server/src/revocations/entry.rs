@@ -7,6 +7,9 @@ use super::end_of_tokens;
 use crate::random;
 use crate::store::{Change, LogEntry, NewEntry, StoreError};
 
+/// Interval in which ended lines are removed together, on all servers at once, in seconds: after a removal
+/// every sidecar reads the whole list.
+pub(super) const REMOVED_EVERY: i64 = 3_600;
 /// Seconds by which clocks of servers may differ.
 const SKEW: i64 = 5;
 
@@ -91,15 +94,17 @@ impl Fact {
         serde_json::from_str(text).ok()
     }
 
-    /// Returns the change that appends the fact to the log, with an id above `above`.
+    /// Returns the change that appends the fact to the log, with an id above `above`. It stays until the removal
+    /// after `ends`: the list of a server that starts before then is that of the others.
     pub(crate) fn append(&self, ends: i64, above: i64) -> Result<Change, StoreError> {
         let written = Written {
             fact: self,
             nonce: format!("{:x}", random::number()),
         };
+        let latest = ends.saturating_add(REMOVED_EVERY - 1);
         Ok(Change::Append(NewEntry {
             value: serde_json::to_string(&written)?,
-            ends,
+            ends: latest.saturating_sub(latest.rem_euclid(REMOVED_EVERY)),
             above,
         }))
     }

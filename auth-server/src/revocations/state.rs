@@ -7,13 +7,10 @@ use std::collections::{HashMap, HashSet};
 use postern_token::revocations::{RevocationDigest, Revoked, RevokedTokens};
 
 use super::Revocation;
-use super::entry::{Entry, Fact};
+use super::entry::{Entry, Fact, REMOVED_EVERY};
 use super::list::List;
 use crate::store::LogEntry;
 
-/// Interval in which ended lines are removed together, on all servers at once, in seconds: after a removal
-/// every sidecar reads the whole list.
-const REMOVED_EVERY: i64 = 3_600;
 /// Seconds before the end of an entry from which on a store may have removed it, by another clock.
 const MARGIN: i64 = 60;
 

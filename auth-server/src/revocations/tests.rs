@@ -284,6 +284,17 @@ fn lines_end_with_the_tokens_and_entries_with_the_session() {
 }
 
 #[test]
+fn an_entry_stays_until_lines_are_removed() {
+    let one = token("a", "1", NOW);
+    for (ends, stays) in [(0, 0), (1, 3_600), (3_600, 3_600), (3_601, 7_200)] {
+        let Change::Append(entry) = one.fact.append(NOW + ends, 0).unwrap() else {
+            unreachable!("an entry")
+        };
+        assert_eq!(entry.ends, NOW + stays, "{ends}");
+    }
+}
+
+#[test]
 fn later_times_replace_what_they_imply() {
     let user = |now| Revocation::for_user("1".to_owned(), now);
     let tokens = [token("a", "1", NOW + 10), token("b", "2", NOW + 10)];
